@@ -1,0 +1,42 @@
+// mxkern/core/buffer.h: a view of a batch of matrices that somebody else owns.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/device.h"
+#include "mxkern/core/dtype.h"
+
+namespace mxkern {
+
+// batch x rows x columns. Leading dimensions of a tensor collapse into batch; a vector has one row.
+struct Shape {
+  std::int64_t batch = 1;
+  std::int64_t rows = 1;
+  std::int64_t columns = 0;
+
+  constexpr std::int64_t size() const { return batch * rows * columns; }
+  constexpr Shape transposed() const { return {batch, columns, rows}; }
+  friend constexpr bool operator==(const Shape&, const Shape&) = default;
+};
+
+// Elements of a row are adjacent; rows and matrices may lie further apart. Strides count elements.
+struct Buffer {
+  void* data = nullptr;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::int64_t row_stride = 0;
+  std::int64_t batch_stride = 0;
+  Device device;
+
+  // A view of densely stored memory.
+  static constexpr Buffer dense(void* data, DType dtype, Shape shape, Device device = {}) {
+    return {data, dtype, shape, shape.columns, shape.rows * shape.columns, device};
+  }
+
+  // The same for memory that is only read: operations never write through their inputs.
+  static Buffer dense(const void* data, DType dtype, Shape shape, Device device = {}) {
+    return dense(const_cast<void*>(data), dtype, shape, device);
+  }
+};
+
+}  // namespace mxkern

@@ -1,0 +1,38 @@
+// mxkern/core/error.h: what the library throws, and the check at every public entry.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace mxkern {
+
+// An argument of a right type has a wrong value. ValueError in Python.
+struct InvalidArgument : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+// An argument has an element type that the operation does not take. TypeError in Python.
+struct InvalidType : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+// The build or the machine lacks what the call needs. RuntimeError in Python.
+struct Unsupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+template <class... Parts>
+std::string concatenate(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+
+// Throws `Failure` unless condition holds. The parts say function, argument, got, wanted, way out.
+template <class Failure = InvalidArgument, class... Parts>
+void check(bool condition, const Parts&... parts) {
+  if (!condition) throw Failure(concatenate(parts...));
+}
+
+}  // namespace mxkern

@@ -1,0 +1,97 @@
+// mxkern/core/math.h: integer helpers and the bits of a float32.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/platform.h"
+
+namespace mxkern {
+
+MXKERN_HOST_DEVICE constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+MXKERN_HOST_DEVICE constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) {
+  return ceil_div(a, b) * b;
+}
+
+// The per-element functions of the numerics are written once, over a type Float that is float or
+// a vector of floats, with the operators that both have. Lanes<Float> names its unsigned partner;
+// whoever brings a vector type specializes it.
+template <class Float>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+  using Bits = std::uint32_t;
+};
+template <>
+struct Lanes<std::uint32_t> {
+  using Float = float;
+};
+
+template <class Float>
+MXKERN_HOST_DEVICE constexpr typename Lanes<Float>::Bits bits_of(Float value) {
+  return __builtin_bit_cast(typename Lanes<Float>::Bits, value);
+}
+
+template <class Bits>
+MXKERN_HOST_DEVICE constexpr typename Lanes<Bits>::Float float_of(Bits bits) {
+  return __builtin_bit_cast(typename Lanes<Bits>::Float, bits);
+}
+
+// A scalar in every lane.
+template <class T, class Scalar>
+MXKERN_HOST_DEVICE constexpr T broadcast(Scalar scalar) {
+  return T{} + scalar;
+}
+
+template <class T>
+MXKERN_HOST_DEVICE constexpr T lower_of(T a, T b) {
+  return a < b ? a : b;
+}
+
+template <class T>
+MXKERN_HOST_DEVICE constexpr T higher_of(T a, T b) {
+  return a > b ? a : b;
+}
+
+// The layout of an IEEE float32, and the values built from it.
+namespace float32 {
+
+inline constexpr int mantissa_bits = 23;
+inline constexpr int bias = 127;
+inline constexpr std::uint32_t sign_mask = 0x80000000u;
+inline constexpr std::uint32_t magnitude_mask = 0x7FFFFFFFu;
+inline constexpr std::uint32_t exponent_mask = 0x7F800000u;
+inline constexpr std::uint32_t mantissa_mask = 0x007FFFFFu;
+inline constexpr std::uint32_t infinity_bits = exponent_mask;
+inline constexpr std::uint32_t nan_bits = 0x7FC00000u;
+inline constexpr std::uint32_t largest_bits = 0x7F7FFFFFu;
+
+MXKERN_HOST_DEVICE constexpr std::uint32_t exponent_field(std::uint32_t bits) {
+  return (bits & exponent_mask) >> mantissa_bits;
+}
+
+MXKERN_HOST_DEVICE constexpr std::uint32_t mantissa_field(std::uint32_t bits) {
+  return bits & mantissa_mask;
+}
+
+MXKERN_HOST_DEVICE constexpr bool is_finite(std::uint32_t bits) {
+  return (bits & magnitude_mask) < infinity_bits;
+}
+
+MXKERN_HOST_DEVICE constexpr float largest() { return float_of(largest_bits); }
+
+// 2^exponent for -149 <= exponent <= 127, subnormals included.
+MXKERN_HOST_DEVICE constexpr float exp2(int exponent) {
+  return exponent >= 1 - bias
+             ? float_of(static_cast<std::uint32_t>(exponent + bias) << mantissa_bits)
+             : float_of(1u << (exponent + bias - 1 + mantissa_bits));
+}
+
+}  // namespace float32
+
+static_assert(float32::exp2(0) == 1.0f && float32::exp2(-127) == 0x1p-127f);
+
+}  // namespace mxkern

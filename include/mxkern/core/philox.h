@@ -1,0 +1,47 @@
+// mxkern/core/philox.h: Philox4x32-10, the counter-based generator behind stochastic rounding.
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/platform.h"
+
+namespace mxkern {
+
+struct Philox4 {
+  std::uint32_t lane[4];
+};
+
+// Four 32-bit words for a 64-bit key and a 128-bit counter, given as its lower and upper half.
+MXKERN_HOST_DEVICE constexpr Philox4 philox4x32(std::uint64_t key, std::uint64_t counter_low,
+                                                std::uint64_t counter_high) {
+  std::uint32_t c0 = static_cast<std::uint32_t>(counter_low);
+  std::uint32_t c1 = static_cast<std::uint32_t>(counter_low >> 32);
+  std::uint32_t c2 = static_cast<std::uint32_t>(counter_high);
+  std::uint32_t c3 = static_cast<std::uint32_t>(counter_high >> 32);
+  std::uint32_t k0 = static_cast<std::uint32_t>(key);
+  std::uint32_t k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = static_cast<std::uint64_t>(0xD2511F53u) * c0;
+    const std::uint64_t p1 = static_cast<std::uint64_t>(0xCD9E8D57u) * c2;
+    c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    c1 = static_cast<std::uint32_t>(p1);
+    c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c3 = static_cast<std::uint32_t>(p0);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// The word of one element of a tensor: the same for every path that visits the element.
+MXKERN_HOST_DEVICE constexpr std::uint32_t philox_word(std::uint64_t seed, std::uint64_t offset,
+                                                       std::uint64_t index) {
+  return philox4x32(seed, index / 4, offset).lane[index % 4];
+}
+
+// The published known-answer vector for key 0 and counter 0.
+static_assert(philox4x32(0, 0, 0).lane[0] == 0x6627E8D5u);
+static_assert(philox4x32(0, 0, 0).lane[3] == 0x9B00DBD8u);
+
+}  // namespace mxkern

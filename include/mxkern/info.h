@@ -1,0 +1,24 @@
+// mxkern/info.h: what this build of the library is, and what it found on this machine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mxkern/core/platform.h"
+
+namespace mxkern {
+
+struct Info {
+  std::string version;          // of the library
+  std::string build;            // compiler and options
+  std::string instruction_set;  // the one in use: "baseline", "avx2", "avx512"
+  std::string gemm_unit;        // what multiplies on the CPU: "float32", "avx512_bf16", "amx_bf16"
+  int threads;                  // that an operation may use
+  bool built_with_cuda;
+  std::string cuda;                  // runtime version, or why there is none
+  std::vector<std::string> devices;  // CUDA devices, one description each
+};
+
+MXKERN_API Info info();
+
+}  // namespace mxkern

@@ -1,0 +1,66 @@
+// mxkern/numerics/hadamard.h: the random Hadamard transform of one group of values.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/math.h"
+
+namespace mxkern {
+
+// Which elements of a group are negated: bit i of the mask, element i. Groups of up to 128.
+struct SignMask {
+  std::uint64_t low;
+  std::uint64_t high;
+
+  MXKERN_HOST_DEVICE constexpr std::uint32_t bit(int i) const {
+    return static_cast<std::uint32_t>((i < 64 ? low >> i : high >> (i - 64)) & 1u);
+  }
+};
+
+// Transformer Engine's mask for groups of 16, repeated for longer groups.
+inline constexpr SignMask default_sign_mask = {0xD7E8D7E8D7E8D7E8u, 0xD7E8D7E8D7E8D7E8u};
+
+inline constexpr int hadamard_sizes[] = {16, 32, 64, 128};
+
+// 1 / sqrt(n), rounded to float32.
+MXKERN_HOST_DEVICE constexpr float hadamard_norm(int n) {
+  return n == 16 ? 0.25f : n == 32 ? 0x1.6a09e6p-3f : n == 64 ? 0.125f : 0x1.6a09e6p-4f;
+}
+
+// Negates what the mask says; exact.
+MXKERN_HOST_DEVICE constexpr float flip_sign(float value, std::uint32_t negate) {
+  return float_of(bits_of(value) ^ (negate << 31));
+}
+
+// x := x H, H[r][c] = (-1)^popcount(r & c), by butterflies of growing stride: float32 sums in this
+// order are part of the rule.
+template <int N, class Float>
+MXKERN_HOST_DEVICE constexpr void hadamard_butterflies(Float (&x)[N]) {
+  for (int stride = 1; stride < N; stride *= 2) {
+    for (int i = 0; i < N; ++i) {
+      if ((i & stride) == 0) {
+        const Float a = x[i];
+        const Float b = x[i + stride];
+        x[i] = a + b;
+        x[i + stride] = a - b;
+      }
+    }
+  }
+}
+
+// x := (x * sign) H / sqrt(N), in float32.
+template <int N>
+MXKERN_HOST_DEVICE constexpr void random_hadamard(float (&x)[N], SignMask signs) {
+  for (int i = 0; i < N; ++i) x[i] = flip_sign(x[i], signs.bit(i));
+  hadamard_butterflies(x);
+  for (int i = 0; i < N; ++i) x[i] *= hadamard_norm(N);
+}
+
+// x := (x H / sqrt(N)) * sign: undoes random_hadamard.
+template <int N>
+MXKERN_HOST_DEVICE constexpr void inverse_random_hadamard(float (&x)[N], SignMask signs) {
+  hadamard_butterflies(x);
+  for (int i = 0; i < N; ++i) x[i] = flip_sign(x[i] * hadamard_norm(N), signs.bit(i));
+}
+
+}  // namespace mxkern

@@ -1,0 +1,55 @@
+// mxkern/quantize.h: a tensor to codes and scales, along its rows, its columns, or both.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/buffer.h"
+#include "mxkern/core/platform.h"
+#include "mxkern/hadamard.h"
+#include "mxkern/numerics/rounding.h"
+#include "mxkern/numerics/scale_rule.h"
+#include "mxkern/tensor/block_scaled.h"
+
+namespace mxkern {
+
+// row: a scale for 1 x block elements. square: one for block x block elements, written for each of
+// the block's rows, so that the codes of the transpose are the transpose of the codes.
+enum class BlockShape : std::uint8_t { row, square };
+
+struct QuantizeOptions {
+  ScaleRule scale_rule = ScaleRule::rceil;  // of the MX schemes; NVFP4 has one rule
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t seed = 0;    // of stochastic rounding: Philox key
+  std::uint64_t offset = 0;  // of stochastic rounding: upper half of the Philox counter
+  BlockShape block_shape = BlockShape::row;
+  bool four_over_six = false;  // NVFP4: per block, the better of two scales
+  Hadamard hadamard;           // transform groups along the block axis first
+  // NVFP4: at most one of these, a float32 on x's device. `amax` is the tensor's largest magnitude
+  // (or a calibrated one); `tensor_scale` the decode multiplier. Neither: amax is computed from x.
+  const float* amax = nullptr;
+  const float* tensor_scale = nullptr;
+};
+
+// Quantizes x [batch, rows, columns] to out of the same shape, blocks along the columns.
+// Writes out.codes, out.scales (padding included) and, for NVFP4, *out.tensor_scale.
+// A NaN or Inf poisons its block and nothing else. The same bytes on every device.
+// Throws InvalidArgument. Source: OCP Microscaling Formats (MX) v1.0; Transformer Engine's NVFP4.
+MXKERN_API void quantize(const Buffer& x, const BlockScaled& out,
+                         const QuantizeOptions& options = {}, Stream stream = {});
+
+// As quantize for the transpose of x: out has the shape [batch, columns, rows], blocks run along
+// the rows of x. Random bits are those of the elements of x.
+MXKERN_API void quantize_columns(const Buffer& x, const BlockScaled& out,
+                                 const QuantizeOptions& options = {}, Stream stream = {});
+
+// quantize to `rows` and quantize_columns to `columns`, reading x once (twice where an amax has to
+// be found first). Each direction has its own options; scheme and block shape are the same.
+MXKERN_API void quantize_both(const Buffer& x, const BlockScaled& rows, const BlockScaled& columns,
+                              const QuantizeOptions& row_options = {},
+                              const QuantizeOptions& column_options = {}, Stream stream = {});
+
+// *amax = the largest magnitude among the finite elements of x, 0 if there is none. amax is a
+// float32 on x's device.
+MXKERN_API void tensor_amax(const Buffer& x, float* amax, Stream stream = {});
+
+}  // namespace mxkern

@@ -1,0 +1,46 @@
+// mxkern/tensor/block_scaled.h: a quantized tensor: codes, scales, tensor scale, and what they
+// mean.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/buffer.h"
+#include "mxkern/numerics/visit.h"
+#include "mxkern/tensor/packing.h"
+#include "mxkern/tensor/scale_layout.h"
+
+namespace mxkern {
+
+// A view; somebody else owns the memory. Blocks run along the columns (the last axis) of the
+// logical shape. Codes are dense: `code_row_bytes` a row. Scales lie as `scale_layout` says, one
+// matrix after the other. `tensor_scale` is NVFP4's float32 decode multiplier, null elsewhere.
+struct BlockScaled {
+  Scheme scheme = Scheme::mxfp8_e4m3;
+  Shape shape;
+  ScaleLayout scale_layout = ScaleLayout::row_major;
+  std::uint8_t* codes = nullptr;
+  std::uint8_t* scales = nullptr;
+  float* tensor_scale = nullptr;
+  Device device;
+
+  // How many bytes each part takes.
+  struct Sizes {
+    std::int64_t codes;
+    std::int64_t scales;
+    std::int64_t tensor_scale;
+  };
+
+  static constexpr Sizes sizes(Scheme scheme, const Shape& shape, ScaleLayout layout) {
+    const SchemeFacts facts = facts_of(scheme);
+    const ScaleIndex index{shape.rows, ceil_div(shape.columns, facts.block), layout};
+    return {shape.batch * shape.rows * code_row_bytes(scheme, shape.columns),
+            shape.batch * index.size(), facts.has_tensor_scale ? std::int64_t{sizeof(float)} : 0};
+  }
+
+  // The scales of one matrix of the batch.
+  constexpr ScaleIndex scale_index() const {
+    return {shape.rows, ceil_div(shape.columns, facts_of(scheme).block), scale_layout};
+  }
+};
+
+}  // namespace mxkern
