@@ -1,0 +1,33 @@
+// cpu/parallel.h: a range of work over the cores of this machine.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace mxkern::cpu {
+
+// The threads that one operation may use: the cores this process may run on, or fewer where
+// MXKERN_NUM_THREADS says so.
+int thread_count();
+
+namespace detail {
+using RangeFunction = void (*)(void* context, std::int64_t begin, std::int64_t end);
+void parallel_for(std::int64_t count, std::int64_t grain, RangeFunction function, void* context);
+}  // namespace detail
+
+// Calls work(begin, end) for disjoint ranges that cover [0, count), each of at least `grain` (but
+// the last), from several threads. Runs on the calling thread alone where count <= grain, or where
+// another call has the workers. The split never changes results: work must not depend on it.
+// An exception from work reaches the caller.
+template <class Work>
+void parallel_for(std::int64_t count, std::int64_t grain, Work&& work) {
+  using Plain = std::remove_reference_t<Work>;
+  detail::parallel_for(
+      count, grain,
+      [](void* context, std::int64_t begin, std::int64_t end) {
+        (*static_cast<Plain*>(context))(begin, end);
+      },
+      const_cast<void*>(static_cast<const void*>(&work)));
+}
+
+}  // namespace mxkern::cpu
