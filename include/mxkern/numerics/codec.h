@@ -51,7 +51,8 @@ MXKERN_HOST_DEVICE constexpr typename Lanes<Float>::Bits encode_lanes(Float valu
   return codec::with_sign<Format>(code, bits);
 }
 
-// The exact values of codes, one a lane; bits above the format's width are ignored.
+// The exact values of codes, one a lane; bits above the format's width are ignored. A NaN code of
+// either sign is the quiet NaN 0x7FC00000.
 template <class Format, class Bits>
 MXKERN_HOST_DEVICE constexpr typename Lanes<Bits>::Float decode_lanes(Bits code) {
   using Float = typename Lanes<Bits>::Float;
@@ -71,17 +72,20 @@ MXKERN_HOST_DEVICE constexpr typename Lanes<Bits>::Float decode_lanes(Bits code)
         subnormal ? broadcast<Bits>(1u << float32::mantissa_bits) : broadcast<Bits>(0u);
     const Float implicit =
         subnormal ? broadcast<Float>(float32::exp2(Format::min_exponent)) : broadcast<Float>(0.0f);
-    Bits bits = bits_of<Float>(float_of<Bits>((magnitude << dropped) + rebias + field) - implicit);
+    const Bits unsigned_bits =
+        bits_of<Float>(float_of<Bits>((magnitude << dropped) + rebias + field) - implicit);
+    const Bits sign = (code & static_cast<std::uint32_t>(Format::sign_mask)) << (32 - Format::bits);
+    Bits bits = unsigned_bits | sign;
     if constexpr (Format::has_nan) {
+      // Every NaN code is the same NaN: processors disagree about the signs of NaNs that they make.
       const Bits largest = broadcast<Bits>(Format::max_code);
       Bits special = broadcast<Bits>(float32::nan_bits);
       if constexpr (Format::specials == Specials::ieee) {
-        special = magnitude > largest + 1u ? special : broadcast<Bits>(float32::infinity_bits);
+        special = magnitude > largest + 1u ? special : (sign | float32::infinity_bits);
       }
       bits = magnitude > largest ? special : bits;
     }
-    const Bits sign = (code & static_cast<std::uint32_t>(Format::sign_mask)) << (32 - Format::bits);
-    return float_of<Bits>(bits | sign);
+    return float_of<Bits>(bits);
   }
 }
 
