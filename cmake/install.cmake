@@ -1,25 +1,24 @@
-# cmake/install.cmake: headers, library and the CMake package. In a wheel everything goes into the
-# Python package, and the CMake package is found through `python -m mxkern --cmake-dir`.
+# cmake/install.cmake: headers, library and the CMake package, laid out in two ways.
+# Component `development` is the ordinary prefix of `cmake --install`. Component `python` is what a
+# wheel holds: the same below mxkern/, found through `python -m mxkern --cmake-dir`.
 
 include(CMakePackageConfigHelpers)
 
-if(SKBUILD)
-  set(MXKERN_PREFIX mxkern/)
-  set(MXKERN_LIBDIR lib)
-else()
-  set(MXKERN_PREFIX "")
-  set(MXKERN_LIBDIR ${CMAKE_INSTALL_LIBDIR})
-endif()
-set(MXKERN_CMAKEDIR ${MXKERN_PREFIX}${MXKERN_LIBDIR}/cmake/mxkern)
-
-install(TARGETS mxkern mxkern_headers EXPORT mxkernTargets
-  LIBRARY DESTINATION ${MXKERN_PREFIX}${MXKERN_LIBDIR})
-install(DIRECTORY include/mxkern DESTINATION ${MXKERN_PREFIX}include)
-install(EXPORT mxkernTargets NAMESPACE mxkern:: DESTINATION ${MXKERN_CMAKEDIR})
-
-configure_package_config_file(cmake/mxkernConfig.cmake.in mxkernConfig.cmake
-  INSTALL_DESTINATION ${MXKERN_CMAKEDIR} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(mxkernConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mxkernConfig.cmake
-              ${CMAKE_CURRENT_BINARY_DIR}/mxkernConfigVersion.cmake
-        DESTINATION ${MXKERN_CMAKEDIR})
+
+function(mxkern_install component prefix libdir)
+  set(cmakedir ${prefix}${libdir}/cmake/mxkern)
+  install(TARGETS mxkern mxkern_headers EXPORT mxkern_${component}
+    LIBRARY DESTINATION ${prefix}${libdir} COMPONENT ${component} ${ARGN})
+  install(DIRECTORY include/mxkern DESTINATION ${prefix}include COMPONENT ${component} ${ARGN})
+  install(EXPORT mxkern_${component} NAMESPACE mxkern:: FILE mxkernTargets.cmake
+    DESTINATION ${cmakedir} COMPONENT ${component} ${ARGN})
+  configure_package_config_file(cmake/mxkernConfig.cmake.in ${component}/mxkernConfig.cmake
+    INSTALL_DESTINATION ${cmakedir} NO_SET_AND_CHECK_MACRO)
+  install(FILES ${PROJECT_BINARY_DIR}/${component}/mxkernConfig.cmake
+                ${PROJECT_BINARY_DIR}/mxkernConfigVersion.cmake
+    DESTINATION ${cmakedir} COMPONENT ${component} ${ARGN})
+endfunction()
+
+mxkern_install(development "" ${CMAKE_INSTALL_LIBDIR})
+mxkern_install(python mxkern/ lib EXCLUDE_FROM_ALL)
