@@ -1,0 +1,142 @@
+// bindings/casters.h: tuples of plain numbers from Python to the library's views of memory.
+//
+// The Python package decides what an array is and checks it; what arrives here is
+//   Buffer       (address, dtype, device, batch, rows, columns, row stride, batch stride)
+//   BlockScaled  (scheme, scale layout, device, batch, rows, columns, codes, scales, tensor scale)
+// where dtype, scheme and layout are positions in the library's lists, device is -1 for the CPU or
+// a CUDA index, and an address is an integer, None, or the capsule of NumPy's __array_struct__.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+
+#include "mxkern/mxkern.h"
+
+namespace mxkern::bindings {
+
+// What the capsule of __array_struct__ points to, by NumPy's array interface protocol, version 3.
+struct ArrayStruct {
+  int two;
+  int dimensions;
+  char kind;
+  int item_size;
+  int flags;
+  std::intptr_t* shape;
+  std::intptr_t* strides;
+  void* data;
+};
+
+inline bool read_address(PyObject* object, void** address) {
+  if (PyCapsule_CheckExact(object)) {
+    const auto* array = static_cast<const ArrayStruct*>(PyCapsule_GetPointer(object, nullptr));
+    if (array == nullptr || array->two != 2) return false;
+    *address = array->data;
+    return true;
+  }
+  if (object == Py_None) {
+    *address = nullptr;
+    return true;
+  }
+  *address = PyLong_AsVoidPtr(object);
+  return *address != nullptr || PyErr_Occurred() == nullptr;
+}
+
+// The items of a tuple, one after the other.
+class TupleReader {
+ public:
+  TupleReader(nanobind::handle tuple, Py_ssize_t size)
+      : tuple_(tuple.ptr()),
+        good_(PyTuple_CheckExact(tuple.ptr()) && PyTuple_Size(tuple.ptr()) == size) {}
+
+  bool good() const { return good_; }
+
+  std::int64_t integer() {
+    if (!good_) return 0;
+    const std::int64_t value = PyLong_AsLongLong(PyTuple_GetItem(tuple_, next_++));
+    if (value == -1 && PyErr_Occurred() != nullptr) good_ = false;
+    return value;
+  }
+
+  void* address() {
+    void* value = nullptr;
+    if (good_) good_ = read_address(PyTuple_GetItem(tuple_, next_++), &value);
+    return value;
+  }
+
+  Device device() {
+    const std::int64_t index = integer();
+    if (index < 0) return {};
+    return {DeviceType::cuda, static_cast<int>(index)};
+  }
+
+  Shape shape() {
+    const std::int64_t batch = integer();
+    const std::int64_t rows = integer();
+    const std::int64_t columns = integer();
+    return {batch, rows, columns};
+  }
+
+ private:
+  PyObject* tuple_;
+  bool good_;
+  Py_ssize_t next_ = 0;
+};
+
+// An address on its own, for scalars and scale buffers.
+struct Address {
+  void* value = nullptr;
+};
+
+}  // namespace mxkern::bindings
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<mxkern::bindings::Address> {
+  NB_TYPE_CASTER(mxkern::bindings::Address, const_name("object"))
+
+  bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
+    if (mxkern::bindings::read_address(source.ptr(), &value.value)) return true;
+    PyErr_Clear();
+    return false;
+  }
+};
+
+template <>
+struct type_caster<mxkern::Buffer> {
+  NB_TYPE_CASTER(mxkern::Buffer, const_name("tuple[object, int, int, int, int, int, int, int]"))
+
+  bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
+    mxkern::bindings::TupleReader items(source, 8);
+    value.data = items.address();
+    value.dtype = static_cast<mxkern::DType>(items.integer());
+    value.device = items.device();
+    value.shape = items.shape();
+    value.row_stride = items.integer();
+    value.batch_stride = items.integer();
+    if (!items.good()) PyErr_Clear();
+    return items.good();
+  }
+};
+
+template <>
+struct type_caster<mxkern::BlockScaled> {
+  NB_TYPE_CASTER(mxkern::BlockScaled,
+                 const_name("tuple[int, int, int, int, int, int, object, object, object]"))
+
+  bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
+    mxkern::bindings::TupleReader items(source, 9);
+    value.scheme = static_cast<mxkern::Scheme>(items.integer());
+    value.scale_layout = static_cast<mxkern::ScaleLayout>(items.integer());
+    value.device = items.device();
+    value.shape = items.shape();
+    value.codes = static_cast<std::uint8_t*>(items.address());
+    value.scales = static_cast<std::uint8_t*>(items.address());
+    value.tensor_scale = static_cast<float*>(items.address());
+    if (!items.good()) PyErr_Clear();
+    return items.good();
+  }
+};
+
+}  // namespace nanobind::detail

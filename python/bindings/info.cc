@@ -1,0 +1,24 @@
+// bindings/info.cc: what the library says about itself and this machine.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+
+namespace nb = nanobind;
+
+namespace mxkern::bindings {
+
+void bind_info(nb::module_& module) {
+  nb::class_<Info>(module, "Info")
+      .def_ro("version", &Info::version)
+      .def_ro("build", &Info::build)
+      .def_ro("instruction_set", &Info::instruction_set)
+      .def_ro("gemm_unit", &Info::gemm_unit)
+      .def_ro("threads", &Info::threads)
+      .def_ro("built_with_cuda", &Info::built_with_cuda)
+      .def_ro("cuda", &Info::cuda)
+      .def_ro("devices", &Info::devices);
+  module.def("info", &info);
+}
+
+}  // namespace mxkern::bindings

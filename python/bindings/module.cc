@@ -1,0 +1,26 @@
+// bindings/module.cc: the extension module mxkern._core, and its exceptions.
+#include "bindings.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_core, module) {
+  using namespace mxkern;
+  module.doc() =
+      "The C++ library mxkern over plain addresses. The package mxkern checks arguments.";
+  // InvalidArgument is a std::invalid_argument, which becomes a ValueError, and Unsupported a
+  // std::runtime_error, which becomes a RuntimeError, without help.
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const InvalidType& failure) {
+      PyErr_SetString(PyExc_TypeError, failure.what());
+    }
+  });
+  bindings::bind_schemes(module);
+  bindings::bind_info(module);
+  bindings::bind_quantize(module);
+  bindings::bind_dequantize(module);
+  bindings::bind_hadamard(module);
+  bindings::bind_scales(module);
+  bindings::bind_gemm(module);
+}

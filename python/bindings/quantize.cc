@@ -1,0 +1,79 @@
+// bindings/quantize.cc: quantize along rows, columns and both, and the tensor amax.
+#include "bindings.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace mxkern::bindings {
+namespace {
+
+QuantizeOptions make_options(int scale_rule, int rounding, std::uint64_t seed, std::uint64_t offset,
+                             bool square, bool four_over_six, int hadamard_size,
+                             std::uint64_t sign_mask_low, std::uint64_t sign_mask_high) {
+  QuantizeOptions options;
+  options.scale_rule = static_cast<ScaleRule>(scale_rule);
+  options.rounding = static_cast<Rounding>(rounding);
+  options.seed = seed;
+  options.offset = offset;
+  options.block_shape = square ? BlockShape::square : BlockShape::row;
+  options.four_over_six = four_over_six;
+  options.hadamard = {hadamard_size, {sign_mask_low, sign_mask_high}};
+  return options;
+}
+
+// Options are shared between calls; where a tensor's amax or scale lies is a call's own.
+QuantizeOptions with_tensor_scale(QuantizeOptions options, Address amax, Address tensor_scale) {
+  options.amax = static_cast<const float*>(amax.value);
+  options.tensor_scale = static_cast<const float*>(tensor_scale.value);
+  return options;
+}
+
+}  // namespace
+
+void bind_quantize(nb::module_& module) {
+  nb::class_<QuantizeOptions>(module, "QuantizeOptions")
+      .def(nb::new_(&make_options), "scale_rule"_a, "rounding"_a, "seed"_a, "offset"_a, "square"_a,
+           "four_over_six"_a, "hadamard_size"_a, "sign_mask_low"_a, "sign_mask_high"_a);
+
+  using Quantize = void(const Buffer&, const BlockScaled&, const QuantizeOptions&, Stream);
+  const auto define = [&module](const char* name, Quantize* operation) {
+    module.def(
+        name,
+        [operation](const Buffer& x, const BlockScaled& out, const QuantizeOptions& options,
+                    Address amax, Address tensor_scale, Address stream) {
+          call(x.shape.size(), [&] {
+            operation(x, out, with_tensor_scale(options, amax, tensor_scale), Stream{stream.value});
+          });
+        },
+        "x"_a, "out"_a, "options"_a, "amax"_a.none(), "tensor_scale"_a.none(), "stream"_a.none());
+  };
+  define("quantize", &quantize);
+  define("quantize_columns", &quantize_columns);
+
+  module.def(
+      "quantize_both",
+      [](const Buffer& x, const BlockScaled& rows, const BlockScaled& columns,
+         const QuantizeOptions& row_options, const QuantizeOptions& column_options,
+         Address row_amax, Address column_amax, Address row_tensor_scale,
+         Address column_tensor_scale, Address stream) {
+        call(x.shape.size(), [&] {
+          quantize_both(x, rows, columns,
+                        with_tensor_scale(row_options, row_amax, row_tensor_scale),
+                        with_tensor_scale(column_options, column_amax, column_tensor_scale),
+                        Stream{stream.value});
+        });
+      },
+      "x"_a, "rows"_a, "columns"_a, "row_options"_a, "column_options"_a, "row_amax"_a.none(),
+      "column_amax"_a.none(), "row_tensor_scale"_a.none(), "column_tensor_scale"_a.none(),
+      "stream"_a.none());
+
+  module.def(
+      "tensor_amax",
+      [](const Buffer& x, Address amax, Address stream) {
+        call(x.shape.size(),
+             [&] { tensor_amax(x, static_cast<float*>(amax.value), Stream{stream.value}); });
+      },
+      "x"_a, "amax"_a, "stream"_a.none());
+}
+
+}  // namespace mxkern::bindings
