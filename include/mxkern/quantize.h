@@ -28,6 +28,9 @@ struct QuantizeOptions {
   // (or a calibrated one); `tensor_scale` the decode multiplier. Neither: amax is computed from x.
   const float* amax = nullptr;
   const float* tensor_scale = nullptr;
+  // Where an amax that is computed from x is left, a float32 on x's device: on the CPU where not
+  // null; on CUDA it is needed, because a stream-ordered computation has nowhere else to keep it.
+  float* found_amax = nullptr;
 };
 
 // Quantizes x [batch, rows, columns] to out of the same shape, blocks along the columns.
