@@ -2,7 +2,13 @@
 
 option(MXKERN_PYTHON "Build the Python bindings" OFF)
 option(MXKERN_TESTS "Build the C++ tests (needs GoogleTest)" OFF)
-option(MXKERN_BENCH "Build the C++ benchmarks (needs Google Benchmark)" OFF)
+option(MXKERN_FUZZ "Build the fuzz targets" OFF)
+option(MXKERN_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+
+set(MXKERN_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (where there are nvcc and a GPU), ON or OFF")
+set_property(CACHE MXKERN_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(MXKERN_CUDA_ARCHITECTURES AUTO CACHE STRING
+  "AUTO (this machine's GPU, or the release list where there is none) or a list: 80;90a;100a;120a")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
@@ -13,3 +19,9 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(MXKERN_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all
+    -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=address,undefined)
+endif()

@@ -1,0 +1,90 @@
+# Makefile: the commands of everyday work. `make demo` and `make test` do their own set-up.
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+VENV := .venv
+BUILD := build/wheel
+PREFIX := build/prefix
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+CMAKE := $(BIN)/cmake
+export JOBS
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+SOURCES := $(shell find CMakeLists.txt pyproject.toml README.md LICENSE cmake third_party include \
+  src python -type f -not -path '*/__pycache__/*' 2>/dev/null)
+CPP_FILES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc' '*.cuh' '*.cu')
+
+.PHONY: help demo test bench lint format asan fuzz clean
+help:
+	@echo "make demo    build, then quantize and multiply the weights of a real model"
+	@echo "             (CHECKPOINT=file.safetensors takes another one, and needs no network)"
+	@echo "make test    build, then all C++ and Python tests and the examples"
+	@echo "make bench   build, then measure, and write bench/results"
+	@echo "make lint    check the style and the types; make format puts the style right"
+	@echo "make asan    the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make fuzz    short fuzz runs; needs clang to be guided by coverage"
+	@echo "make clean   remove what was built"
+
+demo: $(VENV)/.installed
+	@$(BIN)/python -m mxkern.demo $(if $(CHECKPOINT),--checkpoint $(CHECKPOINT))
+
+test: $(VENV)/.installed $(VENV)/.test-tools
+	@bash tools/system_packages.sh $(PYTHON) tests
+	@echo "mxkern: building the C++ tests"
+	@$(CMAKE) $(BUILD) -DMXKERN_TESTS=ON >/dev/null
+	@$(CMAKE) --build $(BUILD) -- --quiet
+	@$(CMAKE) --install $(BUILD) --component development --prefix $(PREFIX) >/dev/null
+	@bash tools/test.sh $(BUILD) $(PREFIX)
+
+bench: $(VENV)/.installed
+	@$(BIN)/python -m bench.runner
+
+lint: $(VENV)/.lint-tools
+	@$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --quiet --check
+	@$(BIN)/mypy
+	@echo "mxkern: style and types are right"
+
+format: $(VENV)/.lint-tools
+	@$(BIN)/clang-format -i $(CPP_FILES)
+	@$(BIN)/ruff check --quiet --fix-only
+	@$(BIN)/ruff format --quiet
+
+asan: $(VENV)/.build-tools
+	@bash tools/system_packages.sh $(PYTHON) tests
+	@$(CMAKE) --preset asan >/dev/null
+	@$(CMAKE) --build --preset asan -- --quiet
+	@$(BIN)/ctest --preset asan -j $(JOBS)
+
+fuzz: $(VENV)/.installed
+	@bash tools/fuzz.sh 20
+
+clean:
+	rm -rf build dist $(VENV)/.installed $(VENV)/.test-tools
+
+# The environment, with the tools of the build.
+$(VENV)/.build-tools: pyproject.toml tools/system_packages.sh
+	@bash tools/system_packages.sh $(PYTHON)
+	@echo "mxkern: preparing the environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python tools/requirements.py build | $(PIP) -r /dev/stdin 'cmake>=3.25' ninja
+	@touch $@
+
+# The package as `pip install .` builds it, in a folder that keeps the objects for the next time.
+$(VENV)/.installed: $(VENV)/.build-tools $(SOURCES)
+	@echo "mxkern: building and installing the package"
+	@$(PIP) --no-build-isolation -C build-dir=$(BUILD) '.[cli,plot]'
+	@touch $@
+
+$(VENV)/.test-tools: $(VENV)/.build-tools tools/install_frameworks.sh
+	@echo "mxkern: installing the tools of the tests"
+	@$(BIN)/python tools/requirements.py test | $(PIP) -r /dev/stdin
+	@bash tools/install_frameworks.sh $(BIN)/python
+	@touch $@
+
+$(VENV)/.lint-tools: $(VENV)/.build-tools
+	@$(BIN)/python tools/requirements.py runtime lint | $(PIP) -r /dev/stdin
+	@touch $@

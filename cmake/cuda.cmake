@@ -1,0 +1,54 @@
+# cmake/cuda.cmake: whether the CUDA kernels are built, for which architectures, and if not, why.
+# Sets MXKERN_CUDA_SOURCES (empty: a CPU library) and MXKERN_CUDA_STATUS, one clause for people.
+
+if(NOT MXKERN_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "mxkern: MXKERN_CUDA is '${MXKERN_CUDA}'; expected AUTO, ON or OFF")
+endif()
+
+file(GLOB MXKERN_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu
+     ${PROJECT_SOURCE_DIR}/src/cuda/instances/*.cu)
+set(MXKERN_CUDA_STATUS "")
+
+if(MXKERN_CUDA STREQUAL "OFF")
+  set(MXKERN_CUDA_STATUS "built with MXKERN_CUDA=OFF")
+elseif(NOT MXKERN_CUDA_SOURCES)
+  set(MXKERN_CUDA_STATUS "this version has no CUDA kernels")
+else()
+  include(CheckLanguage)
+  check_language(CUDA)
+  find_program(MXKERN_NVIDIA_SMI nvidia-smi)
+  mark_as_advanced(MXKERN_NVIDIA_SMI)
+  set(gpu_missing 1)
+  if(MXKERN_NVIDIA_SMI)
+    execute_process(COMMAND ${MXKERN_NVIDIA_SMI} -L RESULT_VARIABLE gpu_missing
+      OUTPUT_QUIET ERROR_QUIET)
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(MXKERN_CUDA_STATUS "no CUDA compiler was found at build time")
+  elseif(MXKERN_CUDA STREQUAL "AUTO" AND gpu_missing)
+    set(MXKERN_CUDA_STATUS "no GPU was found at build time; MXKERN_CUDA=ON builds without one")
+  endif()
+endif()
+
+if(MXKERN_CUDA_STATUS)
+  if(MXKERN_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "mxkern: MXKERN_CUDA=ON, but ${MXKERN_CUDA_STATUS}; use MXKERN_CUDA=OFF "
+      "for a CPU library; where nvcc is missing, name it with CMAKE_CUDA_COMPILER")
+  endif()
+  set(MXKERN_CUDA_SOURCES "")
+else()
+  if(NOT MXKERN_CUDA_ARCHITECTURES STREQUAL "AUTO")
+    set(CMAKE_CUDA_ARCHITECTURES ${MXKERN_CUDA_ARCHITECTURES})
+  elseif(gpu_missing)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100a-real 120a-real)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  # Static: the library loads where there is no driver, and reports that there are no devices.
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  enable_language(CUDA)
+  list(JOIN CMAKE_CUDA_ARCHITECTURES ", " architectures)
+  set(MXKERN_CUDA_STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${architectures}")
+endif()
+message(STATUS "mxkern: CUDA: ${MXKERN_CUDA_STATUS}")

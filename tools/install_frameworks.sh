@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# tools/install_frameworks.sh: what the tests compare with but the library does not need.
+# usage: install_frameworks.sh PYTHON. Each is installed where that works; where it does not, its
+# tests are skipped, and this says so.
+set -uo pipefail
+
+python=$1
+torch=torch==2.13.0+cpu
+
+try() {
+  "$python" -m pip install -q --disable-pip-version-check "$@" >/dev/null 2>&1
+}
+
+# The CPU build: on an ordinary index it lies under another address than the rest.
+try "$torch" || try --retries 0 --timeout 15 "$torch" \
+  --index-url https://download.pytorch.org/whl/cpu ||
+  echo "mxkern: no CPU build of torch ($torch) could be installed: the torch tests will be skipped"
+try "jax>=0.10" || echo "mxkern: jax could not be installed: the JAX tests will be skipped"
+try --no-deps nvidia-cutlass==4.2.0.0 ||
+  echo "mxkern: nvidia-cutlass could not be installed: the scale layout is not compared with it"
