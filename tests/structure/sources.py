@@ -1,0 +1,44 @@
+"""tests/structure/sources.py: the files of the project, and the layer that each belongs to."""
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+INCLUDE = ROOT / "include"
+
+# Lowest first. A file belongs to the first folder that holds it.
+LAYERS = {
+    "include/mxkern/core": 0,
+    "include/mxkern/numerics": 1,
+    "include/mxkern/tensor": 2,
+    "include/mxkern/kernels": 3,
+    "include/mxkern": 4,
+    "src": 5,
+    "python/bindings": 6,
+}
+LAYER_NAMES = ["core", "numerics", "tensor", "kernels", "public headers", "src", "bindings"]
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files that git knows or would add, by pattern, as paths relative to the root."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return sorted(Path(line) for line in listed.stdout.splitlines() if (ROOT / line).exists())
+
+
+def cpp_sources() -> list[Path]:
+    """All C++ and CUDA sources."""
+    return tracked("*.h", "*.cuh", "*.cc", "*.cu")
+
+
+def public_headers() -> list[Path]:
+    """What an installation holds."""
+    return [path for path in cpp_sources() if path.is_relative_to("include")]
+
+
+def layer_of(path: Path) -> int | None:
+    """The layer of a file, or None for tests, examples and the like."""
+    for folder, layer in LAYERS.items():
+        if path.is_relative_to(folder):
+            return layer
+    return None

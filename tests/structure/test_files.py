@@ -1,0 +1,38 @@
+"""tests/structure/test_files.py: each file says what it is, is short, and holds no leftovers."""
+
+import re
+from pathlib import Path
+
+from sources import ROOT, cpp_sources, tracked
+
+LONGEST = 400
+TEXTS = {path: (ROOT / path).read_text() for path in [*cpp_sources(), *tracked("*.py")]}
+SOURCES = {path: text for path, text in TEXTS.items() if text.strip()}
+
+
+def names_itself(path: Path, text: str) -> bool:
+    """Whether the first line is `path: one clause`; the path may leave out leading folders."""
+    match = re.match(r'(?://|#|""")\s*([\w./]+): \S', text)
+    return match is not None and path.parts[-len(Path(match[1]).parts) :] == Path(match[1]).parts
+
+
+def test_first_line_names_the_file() -> None:
+    wrong = {
+        str(path): text.splitlines()[0]
+        for path, text in SOURCES.items()
+        if not names_itself(path, text)
+    }
+    assert not wrong, "the first line of a file reads 'path: one clause'"
+
+
+def test_length() -> None:
+    lines = {str(path): len(text.splitlines()) for path, text in SOURCES.items()}
+    long = {path: count for path, count in lines.items() if count > LONGEST}
+    kernels = {path for path in long if Path(path).name.startswith("gemm")}
+    assert not long.keys() - kernels, f"past {LONGEST} lines, look for a second idea: {long}"
+
+
+def test_no_leftovers() -> None:
+    leftover = re.compile(r"\b(TO" + "DO|FIX" + "ME|XX" + r"X)\b")
+    found = [str(path) for path, text in SOURCES.items() if leftover.search(text)]
+    assert not found, "finish it, or open an issue for it"
