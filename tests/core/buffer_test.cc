@@ -1,0 +1,40 @@
+// tests/core/buffer_test.cc: shapes and dense views.
+#include "mxkern/core/buffer.h"
+
+#include <gtest/gtest.h>
+
+namespace mxkern {
+namespace {
+
+TEST(Shape, CountsElementsBeyond32Bits) {
+  EXPECT_EQ((Shape{3, 5, 7}).size(), 105);
+  EXPECT_EQ((Shape{0, 5, 7}).size(), 0);
+  EXPECT_EQ((Shape{2, 65536, 65536}).size(), std::int64_t{1} << 33);
+}
+
+TEST(Shape, TransposeSwapsRowsAndColumnsOfEachMatrix) {
+  EXPECT_EQ((Shape{3, 5, 7}).transposed(), (Shape{3, 7, 5}));
+  EXPECT_EQ((Shape{3, 5, 7}).transposed().transposed(), (Shape{3, 5, 7}));
+}
+
+TEST(Buffer, DenseStridesPutMatricesOneAfterTheOther) {
+  float memory[1] = {};
+  const Buffer view = Buffer::dense(memory, DType::float32, {2, 5, 7});
+  EXPECT_EQ(view.data, memory);
+  EXPECT_EQ(view.row_stride, 7);
+  EXPECT_EQ(view.batch_stride, 35);
+  EXPECT_EQ(view.device, (Device{DeviceType::cpu, 0}));
+
+  const float* constant = memory;
+  const Buffer input = Buffer::dense(constant, DType::float32, {1, 1, 1}, {DeviceType::cuda, 1});
+  EXPECT_EQ(input.data, memory);
+  EXPECT_EQ(input.device, (Device{DeviceType::cuda, 1}));
+}
+
+TEST(Device, HasNames) {
+  EXPECT_STREQ(name_of(DeviceType::cpu), "cpu");
+  EXPECT_STREQ(name_of(DeviceType::cuda), "cuda");
+}
+
+}  // namespace
+}  // namespace mxkern
