@@ -26,7 +26,7 @@ else()
   if(NOT CMAKE_CUDA_COMPILER)
     set(MXKERN_CUDA_STATUS "no CUDA compiler was found at build time")
   elseif(MXKERN_CUDA STREQUAL "AUTO" AND gpu_missing)
-    set(MXKERN_CUDA_STATUS "no GPU was found at build time; MXKERN_CUDA=ON builds without one")
+    set(MXKERN_CUDA_STATUS "no GPU was found at build time, and MXKERN_CUDA=ON was not asked for")
   endif()
 endif()
 
