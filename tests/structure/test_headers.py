@@ -11,7 +11,7 @@ from sources import INCLUDE, public_headers
 
 HEADERS = [path.relative_to("include") for path in public_headers()]
 HOST_HEADERS = [path for path in HEADERS if path.suffix == ".h"]
-COMPILER = os.environ.get("CXX", "c++")
+COMPILERS = [os.environ.get("CXX", "c++"), "clang++"]
 NVCC = shutil.which("nvcc")
 # One run of the front end for each; nothing is assembled, so it takes about a second.
 ARCHITECTURES = ["90a", "100a"]
@@ -29,10 +29,13 @@ def test_headers_are_found() -> None:
     assert Path("mxkern/mxkern.h") in HOST_HEADERS
 
 
+@pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("header", HOST_HEADERS, ids=str)
-def test_host_compiler(header: Path, tmp_path: Path) -> None:
+def test_host_compiler(header: Path, compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not on the PATH")
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    compile_alone(header, tmp_path, [COMPILER, "-std=c++20", *warnings, "-fsyntax-only"], ".cc")
+    compile_alone(header, tmp_path, [compiler, "-std=c++20", *warnings, "-fsyntax-only"], ".cc")
 
 
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not on the PATH")

@@ -74,10 +74,9 @@ MXKERN_HOST_DEVICE constexpr FourOverSix nvfp4_four_over_six(float amax,
 
 // Adds the squared error of one element to `sum`, in units of the encoded tensor so that no square
 // overflows. The fused operations are spelled out: every build rounds in the same places. A block
-// (or a tile, row by row) sums its elements in order.
-MXKERN_HOST_DEVICE constexpr float nvfp4_add_squared_error(float sum, float value,
-                                                           std::uint8_t code, std::uint8_t scale,
-                                                           const TensorScale& tensor) {
+// (or a tile, row by row) sums its elements in order. Not constexpr: clang has no constant fmaf.
+MXKERN_HOST_DEVICE float nvfp4_add_squared_error(float sum, float value, std::uint8_t code,
+                                                 std::uint8_t scale, const TensorScale& tensor) {
   const float decoded = decode<E2M1>(code) * UE4M3::decode(scale);
   const float error = __builtin_fmaf(value, tensor.encode, -decoded);
   return __builtin_fmaf(error, error, sum);
