@@ -1,5 +1,4 @@
-"""python/mxkern/safetensors.py: tensors of a safetensors file as NumPy views of the mapped file."""
-
+# mxkern/safetensors.py: tensors of a safetensors file as NumPy views of the mapped file.
 from __future__ import annotations
 
 import json

@@ -1,5 +1,4 @@
-"""tests/python/test_safetensors.py: the reader against written files, and against hostile ones."""
-
+# tests/python/test_safetensors.py: the reader against written files, and against hostile ones.
 import json
 import struct
 

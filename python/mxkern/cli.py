@@ -1,0 +1,122 @@
+# mxkern/cli.py: the command line: info, schemes, compare.
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import mxkern
+
+EPILOG = "mxkern COMMAND --help says more. Errors leave 1, wrong usage 2."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.cmake_dir:
+        print(mxkern.cmake_dir())
+        return 0
+    if options.command is None:
+        parser.print_help()
+        return 2
+    try:
+        code: int = options.command(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        sys.stderr.close()  # or the interpreter complains at its end
+        return 1
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"mxkern: error: {_one_line(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("mxkern: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mxkern", description="OCP MX and NVFP4 quantization.", epilog=EPILOG
+    )
+    parser.add_argument("--version", action="version", version=f"mxkern {mxkern.__version__}")
+    parser.add_argument(
+        "--cmake-dir", action="store_true", help="where find_package(mxkern) has to look"
+    )
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    info = commands.add_parser("info", help="this build and this machine")
+    info.set_defaults(command=_info)
+
+    schemes = commands.add_parser("schemes", help="the table of schemes")
+    schemes.set_defaults(command=_schemes)
+
+    compare = commands.add_parser(
+        "compare",
+        help="the error of every scheme on the tensors of a file",
+        description="Quantizes the tensors of a file in every scheme and scale rule and shows what "
+        "that does to their values, as if they were one tensor: bits per element with scales, "
+        "signal to quantization noise, relative root mean square error, largest error, shares of "
+        "elements cut off at the largest value and flushed to zero.",
+    )
+    compare.add_argument("file", metavar="FILE", help="a .safetensors or .npy file")
+    compare.add_argument(
+        "--tensor",
+        metavar="REGEX",
+        help="only tensors whose name has a match; without it every matrix, but no vectors",
+    )
+    compare.add_argument(
+        "--scheme",
+        action="append",
+        metavar="NAME",
+        help=f"one of {', '.join(mxkern.schemes.names)}; may be repeated; without it all",
+    )
+    compare.add_argument(
+        "--rule",
+        action="append",
+        metavar="NAME",
+        help="scale rule of the MX schemes: rceil, floor, ceil, even; may be repeated; without "
+        "it all",
+    )
+    compare.add_argument("--per-tensor", action="store_true", help="one table for each tensor too")
+    compare.add_argument(
+        "--plot", metavar="PICTURE", help="write a picture of error against bits, such as out.png"
+    )
+    compare.set_defaults(command=_compare)
+    return parser
+
+
+def _info(options: argparse.Namespace) -> int:
+    print(mxkern.info())
+    return 0
+
+
+def _schemes(options: argparse.Namespace) -> int:
+    print(mxkern.schemes)
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    # NumPy and the files are only needed here.
+    from mxkern.compare_file import compare_file
+
+    compare_file(
+        options.file,
+        pattern=options.tensor,
+        schemes=options.scheme,
+        rules=options.rule,
+        per_tensor=options.per_tensor,
+        plot=options.plot,
+    )
+    return 0
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+# mxkern/compare_file.py: the command that compares schemes on the tensors of a file.
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from mxkern.comparison import Comparison, comparison_of, measure, select_cases
+from mxkern.error_sums import ErrorSums
+from mxkern.progress import progress_bar
+from mxkern.tensor_files import select_tensors
+
+
+def compare_file(
+    path: str,
+    pattern: str | None = None,
+    schemes: Sequence[str] | None = None,
+    rules: Sequence[str] | None = None,
+    per_tensor: bool = False,
+    plot: str | None = None,
+) -> Comparison:
+    """Prints what was read and the table, writes the picture; returns the comparison of all
+    tensors as if they were one. NVFP4 has a tensor scale for each."""
+    cases = select_cases("compare", schemes, rules)
+    selection = select_tensors(path, pattern)
+    tensors = selection.tensors
+    elements = sum(array.size for array in tensors.values())
+    totals = [ErrorSums() for _ in cases]
+    tables = []
+    with progress_bar("comparing", elements * len(cases)) as advance:
+        for name, array in tensors.items():
+            # float64 is no input of quantize; a .npy file often has it
+            x = array.astype(np.float32) if array.dtype == np.float64 else array
+            sums = measure(x, cases, advance)
+            for total, found in zip(totals, sums, strict=True):
+                total.merge(found)
+            if per_tensor:
+                shape = "x".join(map(str, array.shape))
+                tables.append(f"{name} [{shape}] {array.dtype}\n{comparison_of(cases, sums)}\n")
+    comparison = comparison_of(cases, totals)
+    for table in tables:
+        print(table)
+    left_out = [
+        f"{count} {what}"
+        for count, what in (
+            (selection.vectors, "vectors or empty tensors"),
+            (selection.other_dtype, "tensors of other dtypes"),
+        )
+        if count
+    ]
+    print(
+        f"{path}: {len(tensors)} tensors, {elements:,} elements"
+        + (f" ({' and '.join(left_out)} left out)" if left_out else "")
+    )
+    print(comparison)
+    if plot is not None:
+        from mxkern.plot import save_plot
+
+        name = os.path.basename(path)
+        save_plot(comparison, plot, f"{name}: {len(tensors)} tensors, {elements:,} elements")
+        print(f"wrote {plot}")
+    return comparison

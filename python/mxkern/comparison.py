@@ -1,0 +1,260 @@
+# mxkern/comparison.py: what every scheme and scale rule does to the values of a tensor.
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, overload
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+import mxkern
+from mxkern import errors
+from mxkern.error_sums import ErrorSums
+from mxkern.options import SCALE_RULES
+from mxkern.scheme import Scheme, scheme_of
+from mxkern.scheme import schemes as all_schemes
+from mxkern.table import format_table
+
+# Elements of a chunk: its float32 copies stay in a core's cache, and a call costs nothing beside.
+CHUNK = 1 << 18
+
+Tensor = npt.NDArray[Any]
+
+
+class Case(NamedTuple):
+    """A way to quantize. NVFP4 has one scale rule of its own: scale_rule is None."""
+
+    scheme: Scheme
+    scale_rule: str | None
+
+
+@dataclass(frozen=True)
+class CompareRecord:
+    """The error of one scheme and scale rule; `compare` defines each figure."""
+
+    scheme: str
+    scale_rule: str | None
+    bits_per_element: float
+    sqnr_db: float
+    relative_rmse: float
+    max_error: float
+    saturated: float
+    flushed: float
+    poisoned: float
+    elements: int
+
+
+class Comparison(Sequence[CompareRecord]):
+    """The records of a comparison, in the order of schemes and rules; prints as a table."""
+
+    def __init__(self, records: Iterable[CompareRecord]) -> None:
+        self._records = tuple(records)
+
+    @overload
+    def __getitem__(self, index: int) -> CompareRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CompareRecord, ...]: ...
+    def __getitem__(self, index: int | slice) -> CompareRecord | tuple[CompareRecord, ...]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The records as plain dicts: for JSON, or for a data frame."""
+        return [asdict(record) for record in self._records]
+
+    def __repr__(self) -> str:
+        headers = ["scheme", "scale rule", "bits/element", "SQNR dB", "rel. RMSE", "max error"]
+        headers += ["saturated", "flushed"]
+        poisoned = any(record.poisoned for record in self._records)
+        if poisoned:
+            headers.append("poisoned")
+        rows = [
+            [
+                record.scheme,
+                record.scale_rule or "-",
+                f"{record.bits_per_element:.2f}",
+                f"{record.sqnr_db:.2f}",
+                f"{record.relative_rmse:.3e}",
+                f"{record.max_error:.3e}",
+                f"{record.saturated:.3%}",
+                f"{record.flushed:.3%}",
+            ]
+            + ([f"{record.poisoned:.3%}"] if poisoned else [])
+            for record in self._records
+        ]
+        return format_table(headers, rows, left=("scheme", "scale rule"))
+
+
+def compare(
+    x: Any,
+    schemes: str | Scheme | Iterable[str | Scheme] | None = None,
+    rules: str | Iterable[str] | None = None,
+) -> Comparison:
+    """Quantizes x in every scheme and scale rule and measures what that does to its values.
+
+    x: a NumPy, torch or JAX array on the CPU, float32, float16 or bfloat16, [..., K]; blocks run
+    along K. schemes, rules: a name or several; None means all. NVFP4 has one rule of its own.
+    Works chunk by chunk: memory stays bounded whatever the size of x.
+
+    One CompareRecord each, where d is x quantized and dequantized to float32:
+      bits_per_element  bytes of codes, scales and tensor scale, times 8, over the elements
+      sqnr_db           10 log10(sum x^2 / sum (x - d)^2): each factor of ten in noise is 10 dB
+      relative_rmse     sqrt(sum (x - d)^2 / sum x^2)
+      max_error         max |x - d|
+      saturated         share of elements with |x| > 1.000001 times the largest that fits the block
+      flushed           share of elements with x != 0 and d = 0
+      poisoned          share of elements in a block with a NaN or Inf: they decode to NaN and
+                        count in no other figure
+    Raises TypeError and ValueError as quantize does.
+
+    >>> import mxkern, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal((64, 256), np.float32)
+    >>> [record] = mxkern.compare(x, schemes="mxfp8_e4m3", rules="rceil")
+    >>> record.bits_per_element, round(record.sqnr_db)
+    (8.25, 31)
+    """
+    cases = select_cases("compare", schemes, rules)
+    sums = measure(as_numpy("compare", x), cases)
+    return comparison_of(cases, sums)
+
+
+def comparison_of(cases: Sequence[Case], sums: Sequence[ErrorSums]) -> Comparison:
+    """The records of what `measure` found."""
+    return Comparison(
+        CompareRecord(
+            scheme=case.scheme.name,
+            scale_rule=case.scale_rule,
+            bits_per_element=found.bits_per_element,
+            sqnr_db=found.sqnr_db,
+            relative_rmse=found.relative_rmse,
+            max_error=found.max_error,
+            saturated=found.share(found.saturated),
+            flushed=found.share(found.flushed),
+            poisoned=found.share(found.poisoned),
+            elements=found.elements,
+        )
+        for case, found in zip(cases, sums, strict=True)
+    )
+
+
+def select_cases(
+    function: str,
+    schemes: str | Scheme | Iterable[str | Scheme] | None,
+    rules: str | Iterable[str] | None,
+) -> list[Case]:
+    """Every chosen scheme with every chosen rule, each once, in the order given."""
+    if schemes is None:
+        chosen = list(all_schemes)
+    else:
+        named = [schemes] if isinstance(schemes, (str, Scheme)) else list(schemes)
+        chosen = [scheme_of(function, scheme) for scheme in named]
+    names = [rules] if isinstance(rules, str) else list(SCALE_RULES if rules is None else rules)
+    for name in names:
+        if name not in SCALE_RULES:
+            raise errors.unknown_name(function, "rules", name, SCALE_RULES)
+    cases = [
+        Case(scheme, rule)
+        for scheme in chosen
+        for rule in ([None] if scheme.has_tensor_scale else names)
+    ]
+    if not cases:
+        raise ValueError(
+            f"{function}: nothing to compare; expected a scheme and a rule; leave schemes= and "
+            "rules= away for all of them"
+        )
+    return list(dict.fromkeys(cases))
+
+
+def measure(
+    x: Tensor, cases: Sequence[Case], advance: Callable[[int], None] = lambda amount: None
+) -> list[ErrorSums]:
+    """The sums of each case over x; calls advance with the elements done, times the cases."""
+    sums = [ErrorSums() for _ in cases]
+    amax = None
+    if any(case.scheme.has_tensor_scale for case in cases):
+        amax = max((float(mxkern.tensor_amax(chunk)) for chunk in chunks_of(x)), default=0.0)
+    for chunk in chunks_of(x):
+        wide = chunk.astype(np.float32, copy=False)
+        for case, total in zip(cases, sums, strict=True):
+            _add_chunk(total, case, chunk, wide, amax)
+            advance(chunk.size)
+    for case, total in zip(cases, sums, strict=True):
+        if case.scheme.has_tensor_scale:
+            total.stored_bytes += np.dtype(np.float32).itemsize
+    return sums
+
+
+def _add_chunk(
+    total: ErrorSums, case: Case, chunk: Tensor, wide: npt.NDArray[np.float32], amax: float | None
+) -> None:
+    scheme, rule = case
+    if rule is None:
+        q = mxkern.quantize(chunk, scheme.name, amax=amax)
+        scale = np.float32(q.tensor_scale)
+    else:
+        q = mxkern.quantize(chunk, scheme.name, scale_rule=rule)
+        scale = np.float32(1)
+    decoded = mxkern.dequantize(q)
+    with np.errstate(over="ignore"):  # a limit beyond float32 is no limit
+        largest = q.scales.astype(np.float32) * np.float32(scheme.max_value) * scale
+        total.add(wide, decoded, largest, scheme.block)
+    total.stored_bytes += q.codes.nbytes + q.scales.nbytes
+
+
+def chunks_of(x: Tensor) -> Iterator[Tensor]:
+    """x in pieces [rows, columns] of some CHUNK elements that begin at whole blocks; views."""
+    if x.size == 0:
+        return
+    if x.ndim == 1:
+        x = x[np.newaxis]
+    if x.ndim > 2 and x.flags.c_contiguous:
+        x = x.reshape(-1, x.shape[-1])
+    if x.ndim > 2:
+        for part in x:
+            yield from chunks_of(part)
+        return
+    columns = min(x.shape[1], CHUNK)
+    rows = max(CHUNK // columns, 1)
+    for row in range(0, x.shape[0], rows):
+        for column in range(0, x.shape[1], columns):
+            yield x[row : row + rows, column : column + columns]
+
+
+def as_numpy(function: str, x: Any) -> Tensor:
+    """x as a NumPy array, without a copy where the framework has it on the CPU."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _numpy_of_torch(function, torch, x)
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer):
+        x = np.asarray(x)
+    if not isinstance(x, np.ndarray):
+        raise TypeError(
+            f"{function}: x is {errors.described(x)}; expected a NumPy, torch or JAX array on the "
+            "CPU; convert with numpy.asarray(x)"
+        )
+    if x.dtype not in (np.float32, np.float16, ml_dtypes.bfloat16):
+        raise TypeError(
+            f"{function}: x has dtype {x.dtype}; expected float32, float16 or bfloat16; convert "
+            "with x.astype(numpy.float32)"
+        )
+    if x.ndim == 0:
+        raise ValueError(
+            f"{function}: x has no dimension; expected [..., K]; pass x.reshape(1), or a tensor"
+        )
+    return x
+
+
+def _numpy_of_torch(function: str, torch: Any, x: Any) -> Tensor:
+    if x.device.type != "cpu":
+        raise ValueError(f"{function}: x is on {x.device}; expected the CPU; pass x.cpu()")
+    if x.requires_grad:
+        raise ValueError(f"{function}: x requires grad; expected a plain tensor; pass x.detach()")
+    if x.dtype == torch.bfloat16:  # NumPy's buffers know no bfloat16
+        return as_numpy(function, x.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    return as_numpy(function, x.numpy())

@@ -1,0 +1,79 @@
+# mxkern/tensor_files.py: the tensors of a .safetensors or .npy file that can be quantized.
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from mxkern.safetensors import read_safetensors
+
+FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen tensors by name, and how many were left out for their dtype or shape."""
+
+    tensors: dict[str, npt.NDArray[Any]]
+    other_dtype: int
+    vectors: int
+
+
+def read_tensors(path: str) -> Mapping[str, npt.NDArray[Any]]:
+    """Every tensor of the file, mapped. Raises ValueError or OSError."""
+    if path.endswith(".safetensors"):
+        return read_safetensors(path)
+    if path.endswith(".npy"):
+        return {os.path.basename(path): _read_npy(path)}
+    raise ValueError(f"{path}: the name ends in neither .safetensors nor .npy; rename the file")
+
+
+def select_tensors(path: str, pattern: str | None = None) -> Selection:
+    """The floating-point matrices of the file, or all floating-point tensors, vectors too, whose
+    name has a match for `pattern`. Raises ValueError where there is none, and as read_tensors.
+    """
+    try:
+        expression = re.compile(pattern or "")
+    except re.error as error:
+        raise ValueError(f"--tensor {pattern!r} is no regular expression: {error}") from None
+    available = read_tensors(path)
+    matched = {name: array for name, array in available.items() if expression.search(name)}
+    if not matched:
+        raise ValueError(
+            f"{path}: no tensor name has a match for {pattern!r}; names are such as "
+            f"{', '.join(list(available)[:3]) or 'none: the file is empty'}"
+        )
+    floats = {name: array for name, array in matched.items() if array.dtype in FLOATS}
+    least_rank = 1 if pattern is not None or path.endswith(".npy") else 2
+    chosen = {
+        name: array for name, array in floats.items() if array.ndim >= least_rank and array.size
+    }
+    if not chosen:
+        dtypes = sorted({str(array.dtype) for array in matched.values()})
+        raise ValueError(
+            f"{path}: nothing to quantize among {len(matched)} tensors of {', '.join(dtypes)}; "
+            f"expected float64, float32, float16 or bfloat16 of {least_rank} dimensions or more"
+        )
+    return Selection(chosen, len(matched) - len(floats), len(floats) - len(chosen))
+
+
+def _read_npy(path: str) -> npt.NDArray[Any]:
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: no valid .npy file ({error})") from None
+    array: npt.NDArray[Any] = loaded
+    if array.dtype == np.dtype("V2"):  # how NumPy stores what it has no name for
+        array = array.view(ml_dtypes.bfloat16)
+    if not array.dtype.isnative:
+        raise ValueError(
+            f"{path}: dtype is {array.dtype}, of the other byte order; save it again with "
+            "x.astype(x.dtype.newbyteorder('='))"
+        )
+    return array
