@@ -103,7 +103,7 @@ TYPED_TEST(CudaCodecTest, EncodesRandomPatternsAlike) {
   test::RandomBits random(6);
   const int low = TypeParam::min_exponent - TypeParam::mantissa_bits - 3;
   const int high = TypeParam::max_exponent + 2;
-  for (int i = 0; i < 8'000'000 && !this->HasFatalFailure(); ++i) {
+  for (int i = 0; i < 16'000'000 && !this->HasFatalFailure(); ++i) {
     this->expect_equal(i % 4 ? random.float_bits(low, high) : random.next());
   }
 }

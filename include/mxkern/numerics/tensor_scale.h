@@ -53,7 +53,7 @@ MXKERN_HOST_DEVICE constexpr float nvfp4_multiplier(std::uint8_t byte, const Ten
 
 // The scale of a block whose largest magnitude is `amax`, which is finite.
 MXKERN_HOST_DEVICE constexpr BlockScale nvfp4_block_scale(float amax, const TensorScale& tensor) {
-  const float ratio = amax * (tensor.encode * (1.0f / 6.0f));
+  const float ratio = amax * (tensor.encode * (1.0f / E2M1::max_value));
   const std::uint8_t byte = encode<E4M3>(lower_of(ratio, float32::largest()));
   return {byte, nvfp4_multiplier(byte, tensor)};
 }
