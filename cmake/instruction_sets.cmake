@@ -1,12 +1,15 @@
 # cmake/instruction_sets.cmake: the instruction sets that the CPU backend is compiled for, and the
-# compiler flags of each. Objects of one set live in src/cpu/instances/<set>*.cc.
+# compiler flags of each. Objects of one set live in src/cpu/instances/<set>*.cc; a file belongs to
+# the first set in the list whose name its own begins with.
 
 set(MXKERN_INSTRUCTION_SETS baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(APPEND MXKERN_INSTRUCTION_SETS avx2 avx512)
+  list(PREPEND MXKERN_INSTRUCTION_SETS amx_bf16 avx512_bf16 avx512 avx2)
 endif()
 
 set(MXKERN_FLAGS_baseline "")
 set(MXKERN_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(MXKERN_FLAGS_avx512 ${MXKERN_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq
     -mavx512vbmi -mprefer-vector-width=512)
+set(MXKERN_FLAGS_avx512_bf16 ${MXKERN_FLAGS_avx512} -mavx512bf16)
+set(MXKERN_FLAGS_amx_bf16 ${MXKERN_FLAGS_avx512_bf16} -mamx-tile -mamx-bf16)
