@@ -1,0 +1,75 @@
+# mxkern: OCP MX and NVFP4 quantization and block-scaled GEMM over plain arrays.
+"""Microscaling quantization and matrix products as plain functions over plain arrays.
+
+    q = mxkern.quantize_mxfp8(x)                     # NumPy, PyTorch or JAX: [..., K]
+    q.codes, q.scales                                # arrays of the same framework
+    y = mxkern.dequantize(q, dtype="bfloat16")
+    out = mxkern.gemm(a, b)                          # a [M, K], b [N, K]: a . b^T
+
+mxkern.schemes is the table of what there is, mxkern.info() says what this build can do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mxkern import _core
+from mxkern.about import Info, cmake_dir, info
+from mxkern.block_scaled import BlockScaled
+from mxkern.ops.dequantize import dequantize
+from mxkern.ops.gemm import gemm
+from mxkern.ops.hadamard import random_hadamard
+from mxkern.ops.quantize import quantize, quantize_both, quantize_columns, tensor_amax
+from mxkern.ops.quantize_schemes import (
+    quantize_mxfp4,
+    quantize_mxfp6,
+    quantize_mxfp8,
+    quantize_mxint8,
+    quantize_nvfp4,
+)
+from mxkern.ops.scales import swizzle_scales, unswizzle_scales
+from mxkern.scheme import Scheme, schemes
+
+if TYPE_CHECKING:
+    from mxkern.comparison import compare
+
+__version__: str = _core.info().version
+
+__all__ = [
+    "BlockScaled",
+    "Info",
+    "Scheme",
+    "__version__",
+    "cmake_dir",
+    "compare",
+    "dequantize",
+    "gemm",
+    "info",
+    "quantize",
+    "quantize_both",
+    "quantize_columns",
+    "quantize_mxfp4",
+    "quantize_mxfp6",
+    "quantize_mxfp8",
+    "quantize_mxint8",
+    "quantize_nvfp4",
+    "random_hadamard",
+    "schemes",
+    "swizzle_scales",
+    "tensor_amax",
+    "unswizzle_scales",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # compare needs NumPy, which takes longer to import than everything else here.
+    if name == "compare":
+        from mxkern.comparison import compare
+
+        globals()["compare"] = compare
+        return compare
+    raise AttributeError(f"module 'mxkern' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

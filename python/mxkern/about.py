@@ -1,0 +1,74 @@
+# mxkern/about.py: what this build is and what it found on this machine.
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from mxkern import _core
+
+
+class Info(NamedTuple):
+    """What mxkern.info() says; prints as a list."""
+
+    version: str
+    build: str
+    instruction_set: str
+    gemm_unit: str
+    threads: int
+    built_with_cuda: bool
+    cuda: str
+    devices: tuple[str, ...]
+    package: str
+
+    def __str__(self) -> str:
+        lines = [
+            ("build", self.build),
+            ("instruction set", self.instruction_set),
+            ("gemm unit", self.gemm_unit),
+            ("threads", str(self.threads)),
+            ("CUDA", self.cuda),
+            ("devices", "none" if not self.devices else self.devices[0]),
+            *(("", device) for device in self.devices[1:]),
+            ("package", self.package),
+        ]
+        return "\n".join(
+            [f"mxkern {self.version}", *(f"  {name:16}{text}" for name, text in lines)]
+        )
+
+    __repr__ = __str__
+
+
+def info() -> Info:
+    """Version, build, instruction set in use, threads, CUDA or why not, devices. Touches no
+    network.
+
+    >>> import mxkern
+    >>> mxkern.info().version == mxkern.__version__
+    True
+    """
+    found = _core.info()
+    return Info(
+        found.version,
+        found.build,
+        found.instruction_set,
+        found.gemm_unit,
+        found.threads,
+        found.built_with_cuda,
+        found.cuda,
+        tuple(found.devices),
+        str(Path(__file__).parent),
+    )
+
+
+def cmake_dir() -> str:
+    """The folder of mxkernConfig.cmake, for -Dmxkern_DIR=... or CMAKE_PREFIX_PATH.
+
+    Raises RuntimeError where the package runs from a build tree, which has none.
+    """
+    folder = Path(__file__).parent / "lib" / "cmake" / "mxkern"
+    if not (folder / "mxkernConfig.cmake").is_file():
+        raise RuntimeError(
+            f"cmake_dir: {folder} has no mxkernConfig.cmake; expected an installed mxkern; install "
+            "it with pip install ."
+        )
+    return str(folder)

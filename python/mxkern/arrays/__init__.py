@@ -1,0 +1,74 @@
+# mxkern/arrays: which adapter an array belongs to. Frameworks are never imported from here before
+# an array of theirs arrives: a type that is unknown is looked for in what is already loaded.
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mxkern import errors
+from mxkern.arrays.adapter import CPU, Adapter, Plain, collapsed
+
+__all__ = ["CPU", "Adapter", "Plain", "adapter_of", "collapsed", "numpy_adapter"]
+
+_adapters: dict[str, Adapter] = {}
+_known: dict[type, Adapter] = {}
+
+
+def adapter_of(function: str, argument: str, array: Any) -> Adapter:
+    """The adapter of an array's framework. TypeError for what is no array."""
+    adapter = _known.get(type(array))
+    return _find(function, argument, array) if adapter is None else adapter
+
+
+def numpy_adapter() -> Adapter:
+    return _adapter("numpy")
+
+
+def _adapter(framework: str) -> Adapter:
+    if framework not in _adapters:
+        made: Adapter
+        if framework == "numpy":
+            from mxkern.arrays.numpy_arrays import NumpyAdapter
+
+            made = NumpyAdapter()
+        elif framework == "torch":
+            from mxkern.arrays.torch_arrays import TorchAdapter
+
+            made = TorchAdapter()
+        elif framework == "jax":
+            from mxkern.arrays.jax_arrays import JaxAdapter
+
+            made = JaxAdapter()
+        else:
+            from mxkern.arrays.dlpack_arrays import DlpackAdapter
+
+            made = DlpackAdapter()
+        _adapters.setdefault(framework, made)
+    return _adapters[framework]
+
+
+def _loaded(framework: str, name: str) -> Any:
+    """A type of a framework that is loaded; an empty tuple, of which nothing is an instance."""
+    return getattr(sys.modules.get(framework), name, ())
+
+
+def _find(function: str, argument: str, array: Any) -> Adapter:
+    kind = type(array)
+    if isinstance(array, _loaded("numpy", "ndarray")):
+        numpy = sys.modules["numpy"]
+        if kind is not numpy.ndarray and kind is not numpy.memmap:
+            raise TypeError(
+                f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}; expected a "
+                f"plain NumPy array; convert with numpy.asarray({argument})"
+            )
+        return _known.setdefault(kind, _adapter("numpy"))
+    if isinstance(array, _loaded("torch", "Tensor")):
+        return _known.setdefault(kind, _adapter("torch"))
+    if isinstance(array, _loaded("jax", "Array")):
+        return _known.setdefault(kind, _adapter("jax"))
+    if hasattr(kind, "__dlpack_device__") and hasattr(kind, "__dlpack__"):
+        return _known.setdefault(kind, _adapter("dlpack"))
+    raise TypeError(
+        f"{function}: {argument} is {errors.described(array)}; expected a NumPy array, a PyTorch "
+        f"tensor or a JAX array; convert with numpy.asarray({argument}, numpy.float32)"
+    )

@@ -1,0 +1,189 @@
+# mxkern/arrays/adapter.py: what the operations need to know of the arrays of a framework.
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, NoReturn
+
+from mxkern import _core, errors
+
+Shape = tuple[int, ...]
+
+PLAIN_DTYPES = _core.dtype_names()
+CPU = -1
+
+_built_with_cuda = _core.info().built_with_cuda
+
+
+class Plain(NamedTuple):
+    """A plain tensor as the library sees it."""
+
+    array: Any  # as it came
+    memory: Any  # what the buffer points into: the array, or a dense copy
+    buffer: _core.Buffer
+    shape: Shape
+
+
+def collapsed(shape: Shape) -> tuple[int, int, int]:
+    """Leading dimensions become a batch; a vector has one row."""
+    if len(shape) == 2:
+        return (1, *shape)
+    if len(shape) == 1:
+        return (1, 1, *shape)
+    return (math.prod(shape[:-2]), shape[-2], shape[-1])
+
+
+def row_strides(shape: Shape, strides: Shape) -> tuple[int, int] | None:
+    """Row and batch stride, in elements, of a tensor whose rows are dense and do not overlap.
+    None if it is anything else."""
+    steps = [(n, step) for n, step in zip(shape, strides, strict=True) if n != 1]
+    if shape[-1] != 1 and (not steps or steps.pop()[1] != 1):
+        return None
+    rows = shape[-2] if len(shape) > 1 else 1
+    least = shape[-1]
+    row_stride = least
+    if rows != 1:
+        row_stride = steps.pop()[1]
+        if row_stride < least:
+            return None
+        least = row_stride * rows
+    if not steps:
+        return row_stride, least
+    batch_stride = expected = steps[-1][1]
+    if batch_stride < least:
+        return None
+    for n, step in reversed(steps):
+        if step != expected:
+            return None
+        expected = step * n
+    return row_stride, batch_stride
+
+
+def check_device(function: str, argument: str, device: str) -> None:
+    """RuntimeError for a kind of device that this build has no code for."""
+    if device == "cpu" or (device in ("cuda", "gpu") and _built_with_cuda):
+        return
+    if device in ("cuda", "gpu"):
+        raise RuntimeError(
+            f"{function}: {argument} is on a CUDA device, and this mxkern was built without CUDA; "
+            "move the array to the CPU, or build with MXKERN_CUDA=ON"
+        )
+    raise RuntimeError(
+        f"{function}: {argument} is on a {device} device; expected the CPU; move the array there"
+    )
+
+
+class Adapter(ABC):
+    """Arrays of one framework: how to look into them, and how to make them."""
+
+    name: str  # of the framework, for people
+    takes_out = True  # whether its arrays can be written to
+    converts = False  # whether results are made elsewhere and come home through leave()
+    plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list
+
+    @abstractmethod
+    def enter(self, function: str, argument: str, array: Any) -> Any:
+        """The array that the other methods take; raises for one that cannot be read."""
+
+    def leave(self, array: Any, like: Any) -> Any:
+        """A result as an array of the framework, where `like` is."""
+        return array
+
+    @abstractmethod
+    def dtype_name(self, array: Any) -> str: ...
+
+    @abstractmethod
+    def is_dense(self, array: Any) -> bool:
+        """Row-major without gaps, aligned, in the machine's byte order."""
+
+    @abstractmethod
+    def strides(self, array: Any) -> Shape | None:
+        """In elements; None where they are no whole number of aligned elements."""
+
+    @abstractmethod
+    def dense(self, array: Any) -> Any:
+        """A dense copy."""
+
+    @abstractmethod
+    def address(self, array: Any) -> Any:
+        """Of the first element, as the bindings take it."""
+
+    @abstractmethod
+    def extent(self, array: Any) -> tuple[int, int]:
+        """The addresses of the first byte and of the one after the last."""
+
+    @abstractmethod
+    def is_writable(self, array: Any) -> bool: ...
+
+    @abstractmethod
+    def device(self, array: Any) -> int:
+        """CPU, or the index of a CUDA device."""
+
+    @abstractmethod
+    def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
+        """A dense array on like's device, not initialized."""
+
+    @abstractmethod
+    def scalar(self, value: float, like: Any) -> Any:
+        """A 0-d float32 array on like's device."""
+
+    @abstractmethod
+    def raw_bytes(self, array: Any) -> Any:
+        """The elements of an array of one-byte elements as a NumPy uint8 view."""
+
+    @abstractmethod
+    def conversion(self, argument: str, dtype: str) -> str:
+        """The call that gives an array of the dtype, for messages."""
+
+    def stream(self, array: Any) -> int | None:
+        """The handle of the stream that work on the array goes to; None on the CPU."""
+        return None
+
+    def refuse_dtype(
+        self, function: str, argument: str, array: Any, expected: tuple[str, ...]
+    ) -> NoReturn:
+        raise TypeError(
+            f"{function}: {argument} has dtype {self.dtype_name(array)}; expected "
+            f"{errors.listed(expected)}; convert with {self.conversion(argument, expected[0])}"
+        )
+
+    def plain(self, function: str, argument: str, array: Any) -> Plain:
+        """A float32, float16 or bfloat16 tensor of one dimension or more, for reading. Rows may lie
+        apart; anything else is copied once."""
+        memory = array
+        dtype = self.plain_dtypes.get(array.dtype)
+        if dtype is None:
+            memory = self.native(array)
+            dtype = self.plain_dtypes.get(memory.dtype)
+            if dtype is None:
+                self.refuse_dtype(function, argument, array, PLAIN_DTYPES)
+        shape = tuple(array.shape)
+        if not shape:
+            raise ValueError(
+                f"{function}: {argument} is 0-d; expected one dimension or more; reshape with "
+                f"{argument}.reshape(1)"
+            )
+        batch, rows, columns = collapsed(shape)
+        row_stride, batch_stride = columns, rows * columns
+        if not self.is_dense(memory):
+            strides = self.strides(memory)
+            apart = None if strides is None else row_strides(shape, strides)
+            if apart is None:
+                memory = self.dense(memory)
+            else:
+                row_stride, batch_stride = apart
+        buffer = (
+            self.address(memory),
+            dtype,
+            self.device(array),
+            batch,
+            rows,
+            columns,
+            row_stride,
+            batch_stride,
+        )
+        return Plain(array, memory, buffer, shape)
+
+    def native(self, array: Any) -> Any:
+        """The array in the machine's byte order."""
+        return array

@@ -1,0 +1,31 @@
+# mxkern/arrays/dlpack_arrays.py: arrays of other libraries on the CPU, read through DLPack.
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxkern.arrays.adapter import check_device
+from mxkern.arrays.numpy_arrays import NumpyAdapter
+
+_HOST = (1, 3)  # host memory, and host memory that CUDA has pinned
+
+
+class DlpackAdapter(NumpyAdapter):
+    """Results are NumPy arrays."""
+
+    name = "DLPack"
+    takes_out = False
+
+    def enter(self, function: str, argument: str, array: Any) -> Any:
+        device = array.__dlpack_device__()[0]
+        check_device(function, argument, "cpu" if device in _HOST else "cuda")
+        try:
+            return np.from_dlpack(array)
+        except (BufferError, RuntimeError, TypeError, AttributeError, ValueError) as error:
+            kind = type(array)
+            raise TypeError(
+                f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__} that NumPy "
+                f"cannot read through DLPack ({error}); expected a float32 or float16 array on the "
+                f"CPU; convert it to a NumPy, PyTorch or JAX array"
+            ) from error

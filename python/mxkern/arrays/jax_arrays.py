@@ -1,0 +1,43 @@
+# mxkern/arrays/jax_arrays.py: JAX arrays on the CPU: read in place, results made as NumPy arrays.
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from mxkern.arrays.adapter import check_device
+from mxkern.arrays.numpy_arrays import NumpyAdapter
+from mxkern.block_scaled import BlockScaled
+
+
+class JaxAdapter(NumpyAdapter):
+    name = "JAX"
+    takes_out = False
+    converts = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Arrays are what a transformation sees of a BlockScaled; the rest is static.
+        jax.tree_util.register_pytree_node(
+            BlockScaled,
+            lambda q: (tuple(q[:3]), tuple(q[3:])),
+            lambda static, parts: BlockScaled(*parts, *static),
+        )
+
+    def enter(self, function: str, argument: str, array: Any) -> Any:
+        if isinstance(array, jax.core.Tracer):
+            raise TypeError(
+                f"{function}: {argument} is a JAX tracer, which has no values; expected an array; "
+                f"call outside of jax.jit, jax.grad and jax.vmap, or through jax.pure_callback"
+            )
+        for device in array.devices():
+            check_device(function, argument, device.platform)
+        return np.asarray(array)
+
+    def leave(self, array: Any, like: Any) -> Any:
+        devices = like.devices()
+        return jax.device_put(array, next(iter(devices)) if len(devices) == 1 else None)
+
+    def conversion(self, argument: str, dtype: str) -> str:
+        return f"{argument}.astype(jax.numpy.{dtype})"

@@ -1,0 +1,77 @@
+# mxkern/arrays/numpy_arrays.py: NumPy arrays, with the dtypes of ml_dtypes.
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Adapter, Shape
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+_RESULT_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
+
+
+class NumpyAdapter(Adapter):
+    name = "NumPy"
+
+    def __init__(self) -> None:
+        self.dtypes = {name: _dtype(name) for name in (*PLAIN_DTYPES, *_RESULT_DTYPES)}
+        self.plain_dtypes = {self.dtypes[name]: i for i, name in enumerate(PLAIN_DTYPES)}
+
+    def enter(self, function: str, argument: str, array: Any) -> Any:
+        return array
+
+    def dtype_name(self, array: Any) -> str:
+        return str(array.dtype)
+
+    def is_dense(self, array: Any) -> bool:
+        flags = array.flags
+        return bool(flags.c_contiguous and flags.aligned)
+
+    def strides(self, array: Any) -> Shape | None:
+        size = array.itemsize
+        if not array.flags.aligned or any(stride % size for stride in array.strides):
+            return None
+        return tuple(stride // size for stride in array.strides)
+
+    def dense(self, array: Any) -> Any:
+        return array.copy(order="C")
+
+    def native(self, array: Any) -> Any:
+        dtype = array.dtype
+        return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+
+    def address(self, array: Any) -> Any:
+        return array.__array_struct__
+
+    def extent(self, array: Any) -> tuple[int, int]:
+        first = last = array.__array_interface__["data"][0]
+        if array.size == 0:
+            return first, first
+        for n, stride in zip(array.shape, array.strides, strict=True):
+            first += min(0, (n - 1) * stride)
+            last += max(0, (n - 1) * stride)
+        return first, last + array.itemsize
+
+    def is_writable(self, array: Any) -> bool:
+        return bool(array.flags.writeable)
+
+    def device(self, array: Any) -> int:
+        return CPU
+
+    def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
+        return np.empty(shape, self.dtypes[dtype])
+
+    def scalar(self, value: float, like: Any) -> Any:
+        return np.array(value, np.float32)
+
+    def raw_bytes(self, array: Any) -> Any:
+        return array.view(np.uint8)
+
+    def conversion(self, argument: str, dtype: str) -> str:
+        return f'{argument}.astype("{dtype}")'

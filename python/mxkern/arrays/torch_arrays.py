@@ -1,0 +1,108 @@
+# mxkern/arrays/torch_arrays.py: PyTorch tensors.
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Adapter, Shape, check_device
+
+_RESULT_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
+
+
+class TorchAdapter(Adapter):
+    name = "PyTorch"
+
+    def __init__(self) -> None:
+        # float8_e8m0fnu came with PyTorch 2.7; its bytes are the same in uint8.
+        self.dtypes = {
+            name: getattr(torch, name, torch.uint8) for name in (*PLAIN_DTYPES, *_RESULT_DTYPES)
+        }
+        self.plain_dtypes = {self.dtypes[name]: i for i, name in enumerate(PLAIN_DTYPES)}
+
+    def enter(self, function: str, argument: str, array: Any) -> Any:
+        # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of
+        # their own to read, or memory that means something else.
+        kind = type(array)
+        if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+            raise TypeError(
+                f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}, a subclass of "
+                f"torch.Tensor; expected a plain tensor; call outside of tracing, or take the "
+                f"tensor it wraps"
+            )
+        if array.layout is not torch.strided:
+            raise TypeError(
+                f"{function}: {argument} has layout {array.layout}; expected a strided tensor; "
+                f"convert with {argument}.to_dense()"
+            )
+        if array.is_meta:
+            raise ValueError(
+                f"{function}: {argument} is on the meta device and has no values; expected a "
+                f"tensor with memory; make one with torch.empty_like({argument}, device='cpu')"
+            )
+        check_device(function, argument, array.device.type)
+        if array.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                f"{function}: {argument} requires grad, and the result would have none; expected "
+                f"a tensor without; pass {argument}.detach(), or call under torch.no_grad()"
+            )
+        if array.is_neg():
+            array = array.resolve_neg()
+        try:
+            address = array.data_ptr()
+        except RuntimeError as error:
+            raise TypeError(
+                f"{function}: {argument} stands for another tensor and has no memory (inside "
+                f"torch.func or torch.compile?); expected a plain tensor; call outside of the "
+                f"transform: leading dimensions are a batch already"
+            ) from error
+        if address == 0 and array.numel() > 0:
+            raise ValueError(
+                f"{function}: {argument} has no memory (a null pointer) for its shape "
+                f"{tuple(array.shape)}; expected a tensor with values; materialize it with "
+                f"{argument}.clone()"
+            )
+        return array
+
+    def dtype_name(self, array: Any) -> str:
+        return str(array.dtype).removeprefix("torch.")
+
+    def is_dense(self, array: Any) -> bool:
+        return bool(array.is_contiguous())
+
+    def strides(self, array: Any) -> Shape | None:
+        return tuple(array.stride())
+
+    def dense(self, array: Any) -> Any:
+        return array.contiguous()
+
+    def address(self, array: Any) -> Any:
+        return array.data_ptr()
+
+    def extent(self, array: Any) -> tuple[int, int]:
+        first = array.data_ptr()
+        if array.numel() == 0:
+            return first, first
+        span = sum((n - 1) * step for n, step in zip(array.shape, array.stride(), strict=True))
+        return first, first + (span + 1) * array.element_size()
+
+    def is_writable(self, array: Any) -> bool:
+        return True
+
+    def device(self, array: Any) -> int:
+        return array.device.index if array.is_cuda else CPU
+
+    def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
+        return torch.empty(shape, dtype=self.dtypes[dtype], device=like.device)
+
+    def scalar(self, value: float, like: Any) -> Any:
+        return torch.tensor(value, dtype=torch.float32, device=like.device)
+
+    def raw_bytes(self, array: Any) -> Any:
+        return array.detach().cpu().view(torch.uint8).numpy()
+
+    def stream(self, array: Any) -> int | None:
+        return torch.cuda.current_stream(array.device).cuda_stream if array.is_cuda else None
+
+    def conversion(self, argument: str, dtype: str) -> str:
+        return f"{argument}.to(torch.{dtype})"

@@ -1,0 +1,53 @@
+# mxkern/errors.py: the sentences of the package's errors: function, argument, got, wanted, way out.
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def listed(names: Iterable[str]) -> str:
+    """'a', 'a or b', 'a, b or c'."""
+    *first, last = [str(name) for name in names]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def described(value: Any) -> str:
+    """A value for a message: its repr, cut short, or its type where a repr would not help."""
+    if isinstance(value, (str, int, float, bool, tuple, type(None))):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
+
+
+def unknown_name(function: str, argument: str, got: Any, valid: Iterable[str]) -> Exception:
+    """The error for a name that is not among the valid ones; says which one is nearest."""
+    valid = list(valid)
+    if not isinstance(got, str):
+        return TypeError(
+            f"{function}: {argument} is {described(got)}; expected a name: {listed(valid)}"
+        )
+    import difflib
+
+    near = difflib.get_close_matches(got.lower().replace("-", "_"), valid, n=1, cutoff=0.4)
+    way_out = f"; did you mean {near[0]!r}?" if near else ""
+    return ValueError(
+        f"{function}: {argument} is {described(got)}; expected {listed(valid)}{way_out}"
+    )
+
+
+def integer(function: str, argument: str, value: Any, low: int, high: int) -> int:
+    """value as an int in [low, high]."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{function}: {argument} is {described(value)}; expected an int")
+    number = int(value.__index__())
+    if not low <= number <= high:
+        bound = f"{low} <= {argument} <= {high if high < 2**32 else f'2**{high.bit_length()} - 1'}"
+        raise ValueError(f"{function}: {argument} is {number}; expected {bound}")
+    return number
+
+
+def flag(function: str, argument: str, value: Any) -> bool:
+    """value, which is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{function}: {argument} is {described(value)}; expected True or False")
+    return value

@@ -1,0 +1,1 @@
+# mxkern/ops: the operations, one file each, as in the library.

@@ -1,0 +1,60 @@
+# mxkern/ops/dequantize.py: codes and scales back to a plain tensor.
+from __future__ import annotations
+
+from typing import Any
+
+from mxkern import _core
+from mxkern.arrays import collapsed
+from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.block_scaled import BlockScaled
+from mxkern.operands import operand_of
+from mxkern.options import position
+from mxkern.outputs import checked_out, stream_handle
+
+DTYPES = {name: i for i, name in enumerate(PLAIN_DTYPES)}
+
+
+def dequantize(
+    q: BlockScaled,
+    *,
+    dtype: str = "float32",
+    out: Any = None,
+    stream: int | None = None,
+) -> Any:
+    """code * scale (* tensor scale) for each element, in float32, rounded once to dtype.
+
+    q       a BlockScaled; any bytes are valid codes and scales. A NaN scale makes its block NaN.
+    dtype   "float32", "float16" or "bfloat16"; with out, that of out
+    out     an array of q's shape to write to; it is returned
+    stream  CUDA: a stream handle, instead of the framework's current stream
+
+    Returns an array of q's shape and framework. Raises TypeError, ValueError, RuntimeError.
+
+    >>> import mxkern, numpy as np
+    >>> q = mxkern.quantize(np.float32([1, 2, 3, 4.4]), "mxfp4")
+    >>> mxkern.dequantize(q)
+    array([1., 2., 3., 4.], dtype=float32)
+    """
+    function = "dequantize"
+    position(function, "dtype", dtype, DTYPES)
+    operand = operand_of(function, "q", q)
+    adapter, shape = operand.adapter, operand.shape
+    like = operand.parts[0]
+    if out is None:
+        array = adapter.empty(shape, dtype, like)
+    else:
+        array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, operand.parts)
+        dtype = adapter.dtype_name(array)
+    batch, rows, columns = collapsed(shape)
+    buffer = (
+        adapter.address(array),
+        DTYPES[dtype],
+        adapter.device(like),
+        batch,
+        rows,
+        columns,
+        columns,
+        rows * columns,
+    )
+    _core.dequantize(operand.view, buffer, stream_handle(function, stream, adapter, like))
+    return adapter.leave(array, q.codes) if out is None else out

@@ -1,0 +1,66 @@
+# mxkern/ops/hadamard.py: the random Hadamard transform.
+from __future__ import annotations
+
+from typing import Any
+
+from mxkern import _core, errors
+from mxkern.arrays import adapter_of
+from mxkern.options import hadamard_of
+from mxkern.outputs import checked_out, stream_handle
+
+
+def random_hadamard(
+    x: Any,
+    size: int = 16,
+    *,
+    sign_mask: int | None = None,
+    inverse: bool = False,
+    out: Any = None,
+    stream: int | None = None,
+) -> Any:
+    """(x * sign) H / sqrt(size) for each group of size elements along the last axis, in float32,
+    rounded once to x's dtype. H[r][c] = (-1)^popcount(r & c).
+
+    x          [..., K], float32, float16 or bfloat16; K a multiple of size
+    size       16, 32, 64 or 128
+    sign_mask  bit i set negates element i of a group; by default Transformer Engine's 0xD7E8,
+               repeated for longer groups
+    inverse    undo it: (x H / sqrt(size)) * sign
+    out        an array of x's shape and dtype to write to, or x itself; it is returned
+    stream     CUDA: a stream handle, instead of the framework's current stream
+
+    Returns an array of x's shape, dtype and framework. Raises TypeError, ValueError, RuntimeError.
+
+    >>> import mxkern, numpy as np
+    >>> x = np.arange(16, dtype=np.float32)
+    >>> y = mxkern.random_hadamard(x)
+    >>> bool(np.allclose(mxkern.random_hadamard(y, inverse=True), x, atol=1e-5))
+    True
+    """
+    function = "random_hadamard"
+    errors.flag(function, "inverse", inverse)
+    size, low, high = hadamard_of(
+        function, "size", errors.integer(function, "size", size, 1, 2**31), sign_mask
+    )
+    adapter = adapter_of(function, "x", x)
+    plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+    columns = plain.shape[-1]
+    if columns % size:
+        raise ValueError(
+            f"{function}: x has a last axis of {columns}; expected a multiple of size={size}; pad "
+            "it with zeros, or pass a smaller size"
+        )
+    dtype = adapter.dtype_name(plain.memory)
+    if out is None:
+        array = adapter.empty(plain.shape, dtype, plain.array)
+    else:
+        # In place is fine; a shifted overlap is not.
+        apart_from = () if out is x and plain.memory is plain.array else (plain.array,)
+        array = checked_out(
+            function, "out", out, adapter, plain.shape, (dtype,), plain.array, apart_from
+        )
+    rows = plain.buffer[4]
+    buffer = (adapter.address(array), *plain.buffer[1:6], columns, rows * columns)
+    stream = stream_handle(function, stream, adapter, plain.array)
+    _core.random_hadamard(plain.buffer, buffer, size, low, high, inverse, stream)
+    return adapter.leave(array, x) if out is None else out

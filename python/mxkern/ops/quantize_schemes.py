@@ -1,0 +1,249 @@
+# mxkern/ops/quantize_schemes.py: quantize under the name of each family of schemes.
+from __future__ import annotations
+
+from typing import Any
+
+from mxkern import _core, errors
+from mxkern.block_scaled import BlockScaled
+from mxkern.ops.run_quantize import quantized
+from mxkern.options import options_of
+from mxkern.scheme import Scheme, schemes
+
+_MXFP8 = {"e4m3": schemes["mxfp8_e4m3"], "e5m2": schemes["mxfp8_e5m2"]}
+_MXFP6 = {"e2m3": schemes["mxfp6_e2m3"], "e3m2": schemes["mxfp6_e3m2"]}
+_MXFP4 = schemes["mxfp4"]
+_MXINT8 = schemes["mxint8"]
+_NVFP4 = schemes["nvfp4"]
+
+
+def quantize_mxfp8(
+    x: Any,
+    *,
+    format: str = "e4m3",
+    scale_rule: str = "rceil",
+    rounding: str = "nearest",
+    seed: int | None = None,
+    offset: int = 0,
+    scale_layout: str = "row_major",
+    block: str | tuple[int, int] | None = None,
+    hadamard: int | None = None,
+    sign_mask: int | None = None,
+    out: BlockScaled | None = None,
+    stream: int | None = None,
+) -> BlockScaled:
+    """8-bit floats, one power of two for 32 elements along the last axis: 8.25 bits an element.
+
+    x       [..., K], float32, float16 or bfloat16
+    format  "e4m3" (largest 448) or "e5m2" (largest 57344)
+    The other arguments, dtypes and errors as for mxkern.quantize.
+
+    >>> import mxkern, numpy as np
+    >>> mxkern.quantize_mxfp8(np.float32([1, -2, 700])).codes
+    array([0.5, -1, 352], dtype=float8_e4m3fn)
+    """
+    function = "quantize_mxfp8"
+    record = record_of(function, format, _MXFP8)
+    options = options_of(
+        function,
+        record,
+        scale_rule,
+        rounding,
+        seed,
+        offset,
+        block,
+        hadamard,
+        sign_mask,
+        False,
+    )
+    return quantized(
+        function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
+    )
+
+
+def quantize_mxfp6(
+    x: Any,
+    *,
+    format: str = "e2m3",
+    scale_rule: str = "rceil",
+    rounding: str = "nearest",
+    seed: int | None = None,
+    offset: int = 0,
+    scale_layout: str = "row_major",
+    block: str | tuple[int, int] | None = None,
+    hadamard: int | None = None,
+    sign_mask: int | None = None,
+    out: BlockScaled | None = None,
+    stream: int | None = None,
+) -> BlockScaled:
+    """6-bit floats, one power of two for 32 elements along the last axis: 6.25 bits an element.
+    Four codes are packed in three bytes, low bits first.
+
+    x       [..., K], float32, float16 or bfloat16
+    format  "e2m3" (largest 7.5) or "e3m2" (largest 28)
+    The other arguments, dtypes and errors as for mxkern.quantize.
+
+    >>> import mxkern, numpy as np
+    >>> mxkern.quantize_mxfp6(np.ones(64, np.float32)).codes.shape
+    (48,)
+    """
+    function = "quantize_mxfp6"
+    record = record_of(function, format, _MXFP6)
+    options = options_of(
+        function,
+        record,
+        scale_rule,
+        rounding,
+        seed,
+        offset,
+        block,
+        hadamard,
+        sign_mask,
+        False,
+    )
+    return quantized(
+        function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
+    )
+
+
+def quantize_mxfp4(
+    x: Any,
+    *,
+    scale_rule: str = "rceil",
+    rounding: str = "nearest",
+    seed: int | None = None,
+    offset: int = 0,
+    scale_layout: str = "row_major",
+    block: str | tuple[int, int] | None = None,
+    hadamard: int | None = None,
+    sign_mask: int | None = None,
+    out: BlockScaled | None = None,
+    stream: int | None = None,
+) -> BlockScaled:
+    """4-bit floats (e2m1, largest 6), one power of two for 32 elements along the last axis:
+    4.25 bits an element. Element 2i is in the low half of byte i.
+
+    x  [..., K], float32, float16 or bfloat16
+    The other arguments, dtypes and errors as for mxkern.quantize.
+
+    >>> import mxkern, numpy as np
+    >>> mxkern.quantize_mxfp4(np.float32([1, 6])).codes[0] == 0x72
+    np.True_
+    """
+    function = "quantize_mxfp4"
+    record = _MXFP4
+    options = options_of(
+        function,
+        record,
+        scale_rule,
+        rounding,
+        seed,
+        offset,
+        block,
+        hadamard,
+        sign_mask,
+        False,
+    )
+    return quantized(
+        function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
+    )
+
+
+def quantize_mxint8(
+    x: Any,
+    *,
+    scale_rule: str = "rceil",
+    rounding: str = "nearest",
+    seed: int | None = None,
+    offset: int = 0,
+    scale_layout: str = "row_major",
+    block: str | tuple[int, int] | None = None,
+    hadamard: int | None = None,
+    sign_mask: int | None = None,
+    out: BlockScaled | None = None,
+    stream: int | None = None,
+) -> BlockScaled:
+    """8-bit integers in 64ths (largest 127/64), one power of two for 32 elements along the last
+    axis: 8.25 bits an element.
+
+    x  [..., K], float32, float16 or bfloat16
+    The other arguments, dtypes and errors as for mxkern.quantize.
+
+    >>> import mxkern, numpy as np
+    >>> mxkern.quantize_mxint8(np.float32([1, -0.5])).codes
+    array([ 64, -32], dtype=int8)
+    """
+    function = "quantize_mxint8"
+    record = _MXINT8
+    options = options_of(
+        function,
+        record,
+        scale_rule,
+        rounding,
+        seed,
+        offset,
+        block,
+        hadamard,
+        sign_mask,
+        False,
+    )
+    return quantized(
+        function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
+    )
+
+
+def quantize_nvfp4(
+    x: Any,
+    *,
+    rounding: str = "nearest",
+    seed: int | None = None,
+    offset: int = 0,
+    scale_layout: str = "row_major",
+    block: str | tuple[int, int] | None = None,
+    hadamard: int | None = None,
+    sign_mask: int | None = None,
+    four_over_six: bool = False,
+    amax: Any = None,
+    tensor_scale: Any = None,
+    out: BlockScaled | None = None,
+    stream: int | None = None,
+) -> BlockScaled:
+    """4-bit floats (e2m1, largest 6), an e4m3 scale for 16 elements along the last axis and a
+    float32 for the tensor: 4.5 bits an element.
+
+    x              [..., K], float32, float16 or bfloat16
+    block          "1x16", or "16x16" for one scale a square tile
+    four_over_six  the better of two scales for each block
+    amax           the tensor's largest magnitude, if known: one pass over x less
+    tensor_scale   the float32 that values are multiplied with, instead of amax
+    The other arguments, dtypes and errors as for mxkern.quantize.
+
+    >>> import mxkern, numpy as np
+    >>> q = mxkern.quantize_nvfp4(np.float32([[1, 6], [0, 3]]))
+    >>> float(q.tensor_scale) == np.float32(6 / 2688)
+    True
+    """
+    function = "quantize_nvfp4"
+    record = _NVFP4
+    options = options_of(
+        function,
+        record,
+        "rceil",
+        rounding,
+        seed,
+        offset,
+        block,
+        hadamard,
+        sign_mask,
+        four_over_six,
+    )
+    return quantized(
+        function, _core.quantize, record, options, x, scale_layout, amax, tensor_scale, out, stream
+    )
+
+
+def record_of(function: str, format: Any, formats: dict[str, Scheme]) -> Scheme:
+    """The scheme of a family for a format name."""
+    try:
+        return formats[format]
+    except (KeyError, TypeError):
+        raise errors.unknown_name(function, "format", format, formats) from None

@@ -1,0 +1,146 @@
+# mxkern/options.py: the options of quantization, checked once and kept.
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from mxkern import _core, errors
+from mxkern.scheme import Scheme
+
+SCALE_RULES = {name: i for i, name in enumerate(_core.scale_rule_names())}
+ROUNDINGS = {name: i for i, name in enumerate(_core.rounding_names())}
+SCALE_LAYOUTS = {name: i for i, name in enumerate(_core.scale_layout_names())}
+
+_DEFAULT_RULE = "rceil"
+_LARGEST_SEED = 2**64 - 1
+
+
+def position(function: str, argument: str, name: Any, names: dict[str, int]) -> int:
+    """Where a name stands in one of the library's lists."""
+    try:
+        return names[name]
+    except (KeyError, TypeError):
+        raise errors.unknown_name(function, argument, name, names) from None
+
+
+def options_of(
+    function: str,
+    scheme: Scheme,
+    scale_rule: Any,
+    rounding: Any,
+    seed: Any,
+    offset: Any,
+    block: Any,
+    hadamard: Any,
+    sign_mask: Any,
+    four_over_six: Any,
+) -> _core.QuantizeOptions:
+    """The library's options for the keyword arguments of a quantization."""
+    arguments = (
+        function,
+        scheme,
+        scale_rule,
+        rounding,
+        seed,
+        offset,
+        block,
+        hadamard,
+        sign_mask,
+        four_over_six,
+    )
+    try:
+        return _kept(*arguments)
+    except TypeError:  # something cannot be hashed: the check says what
+        return _make(*arguments)
+
+
+def _make(
+    function: str,
+    scheme: Scheme,
+    scale_rule: Any,
+    rounding: Any,
+    seed: Any,
+    offset: Any,
+    block: Any,
+    hadamard: Any,
+    sign_mask: Any,
+    four_over_six: Any,
+) -> _core.QuantizeOptions:
+    rule = position(function, "scale_rule", scale_rule, SCALE_RULES)
+    if scheme.has_tensor_scale and scale_rule != _DEFAULT_RULE:
+        raise ValueError(
+            f"{function}: scale_rule is {scale_rule!r}, but {scheme.name} has one rule of its own; "
+            "leave scale_rule away"
+        )
+    way = position(function, "rounding", rounding, ROUNDINGS)
+    if rounding == "stochastic":
+        if seed is None:
+            raise ValueError(
+                f"{function}: rounding is 'stochastic' and seed is None; expected an int; pass "
+                "seed=..., another one for each tensor and step"
+            )
+        seed = errors.integer(function, "seed", seed, 0, _LARGEST_SEED)
+        offset = errors.integer(function, "offset", offset, 0, _LARGEST_SEED)
+    elif seed is not None or offset != 0:
+        raise ValueError(
+            f"{function}: seed and offset are for rounding='stochastic', but rounding is "
+            f"{rounding!r}; pass rounding='stochastic' or leave them away"
+        )
+    if errors.flag(function, "four_over_six", four_over_six) and not scheme.has_tensor_scale:
+        raise ValueError(
+            f"{function}: four_over_six is for nvfp4, but the scheme is {scheme.name}; leave it "
+            "away"
+        )
+    size, low, high = hadamard_of(function, "hadamard", hadamard, sign_mask)
+    return _core.QuantizeOptions(
+        rule,
+        way,
+        seed or 0,
+        offset,
+        is_square(function, scheme, block),
+        four_over_six,
+        size,
+        low,
+        high,
+    )
+
+
+_kept = lru_cache(maxsize=512, typed=True)(_make)
+
+
+def is_square(function: str, scheme: Scheme, block: Any) -> bool:
+    """Whether block asks for block x block elements a scale."""
+    side = scheme.block
+    if block is None:
+        return False
+    if isinstance(block, (str, tuple)):
+        if block in (f"1x{side}", (1, side)):
+            return False
+        if block in (f"{side}x{side}", (side, side)):
+            return True
+    failure = ValueError if isinstance(block, (str, tuple)) else TypeError
+    raise failure(
+        f"{function}: block is {errors.described(block)}; expected '1x{side}' or "
+        f"'{side}x{side}' for {scheme.name}"
+    )
+
+
+def hadamard_of(function: str, argument: str, size: Any, sign_mask: Any) -> tuple[int, int, int]:
+    """A transform's size (0 for None) and the halves of its sign mask."""
+    if size is None:
+        if sign_mask is not None:
+            raise ValueError(
+                f"{function}: sign_mask is given without {argument}; pass {argument}=16, or leave "
+                "sign_mask away"
+            )
+        return (0, 0, 0)
+    sizes = _core.hadamard_sizes()
+    size = errors.integer(function, argument, size, 0, 2**31)
+    if size not in sizes:
+        raise ValueError(
+            f"{function}: {argument} is {size}; expected {errors.listed(map(str, sizes))}"
+        )
+    if sign_mask is None:
+        return (size, *_core.default_sign_mask())
+    mask = errors.integer(function, "sign_mask", sign_mask, 0, 2**size - 1)
+    return (size, mask & _LARGEST_SEED, mask >> 64)

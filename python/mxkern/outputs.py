@@ -1,0 +1,139 @@
+# mxkern/outputs.py: checks of out=, before anything is written, and of stream=.
+from __future__ import annotations
+
+from typing import Any
+
+from mxkern import errors
+from mxkern.arrays import Adapter
+from mxkern.block_scaled import BlockScaled
+from mxkern.operands import enter_part
+from mxkern.scheme import Scheme, Shape
+
+
+def checked_out(
+    function: str,
+    argument: str,
+    out: Any,
+    adapter: Adapter,
+    shape: Shape,
+    dtypes: tuple[str, ...],
+    like: Any,
+    apart_from: tuple[Any, ...] = (),
+) -> Any:
+    """An array that results may be written to: of like's framework and device, of the shape, of one
+    of the dtypes, dense, writable, and not in the memory of what is read."""
+    if not adapter.takes_out:
+        raise TypeError(
+            f"{function}: {argument} is given, but {adapter.name} arrays cannot be written to; "
+            f"leave {argument} away"
+        )
+    array = enter_part(function, argument, out, adapter)
+    name = adapter.dtype_name(array)
+    if name not in dtypes:
+        raise TypeError(
+            f"{function}: {argument} has dtype {name}; expected {errors.listed(dtypes)}"
+        )
+    if tuple(array.shape) != shape:
+        raise ValueError(f"{function}: {argument} has shape {tuple(array.shape)}; expected {shape}")
+    if adapter.device(array) != adapter.device(like):
+        raise ValueError(f"{function}: {argument} is on another device than the input")
+    if not adapter.is_writable(array):
+        raise ValueError(
+            f"{function}: {argument} is read-only; expected a writable array; pass "
+            f"{argument}.copy()"
+        )
+    if not adapter.is_dense(array):
+        raise ValueError(
+            f"{function}: {argument} is not contiguous; expected a row-major array without gaps; "
+            f"leave {argument} away and copy the result"
+        )
+    begin, end = adapter.extent(array)
+    for other in apart_from:
+        if other is None:
+            continue
+        first, last = adapter.extent(other)
+        if begin < last and first < end:
+            raise ValueError(
+                f"{function}: {argument} overlaps the memory of an input or of another output; "
+                "expected memory of its own"
+            )
+    return array
+
+
+def checked_out_parts(
+    function: str,
+    argument: str,
+    out: Any,
+    adapter: Adapter,
+    scheme: Scheme,
+    shape: Shape,
+    scale_layout: str,
+    like: Any,
+    apart_from: tuple[Any, ...] = (),
+) -> tuple[Any, Any, Any]:
+    """The codes, scales and tensor scale of a BlockScaled that results may be written to."""
+    if not isinstance(out, BlockScaled):
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(out)}; expected a BlockScaled, as an "
+            "earlier call returned it"
+        )
+    for field, wanted in (
+        ("scheme", scheme.name),
+        ("shape", shape),
+        ("scale_layout", scale_layout),
+    ):
+        got = getattr(out, field)
+        if got != wanted:
+            raise ValueError(
+                f"{function}: {argument}.{field} is {errors.described(got)}; expected {wanted!r}"
+            )
+    if (out.tensor_scale is None) == scheme.has_tensor_scale:
+        wanted = "a float32 array" if scheme.has_tensor_scale else "None"
+        raise ValueError(
+            f"{function}: {argument}.tensor_scale is {errors.described(out.tensor_scale)}; "
+            f"expected {wanted} for {scheme.name}"
+        )
+    codes = checked_out(
+        function,
+        f"{argument}.codes",
+        out.codes,
+        adapter,
+        scheme.codes_shape(shape),
+        _either(scheme.codes_dtype),
+        like,
+        apart_from,
+    )
+    scales = checked_out(
+        function,
+        f"{argument}.scales",
+        out.scales,
+        adapter,
+        scheme.scales_shape(shape, scale_layout),
+        _either(scheme.scales_dtype),
+        like,
+        (*apart_from, codes),
+    )
+    if not scheme.has_tensor_scale:
+        return codes, scales, None
+    tensor_scale = checked_out(
+        function,
+        f"{argument}.tensor_scale",
+        out.tensor_scale,
+        adapter,
+        (),
+        ("float32",),
+        like,
+        (*apart_from, codes, scales),
+    )
+    return codes, scales, tensor_scale
+
+
+def _either(dtype: str) -> tuple[str, ...]:
+    return ("uint8",) if dtype == "uint8" else (dtype, "uint8")
+
+
+def stream_handle(function: str, stream: Any, adapter: Adapter, like: Any) -> int | None:
+    """The stream that work goes to: the one given, or the one that like's framework uses now."""
+    if stream is None:
+        return adapter.stream(like)
+    return errors.integer(function, "stream", stream, 1, 2**64 - 1)

@@ -1,0 +1,90 @@
+# mxkern/summary.py: what a BlockScaled prints: its parts, the range of its scales, first values.
+from __future__ import annotations
+
+from typing import Any
+
+from mxkern import _core
+from mxkern.arrays import adapter_of
+from mxkern.block_scaled import BlockScaled
+from mxkern.operands import operand_of
+from mxkern.scheme import Scheme
+
+_VALUES = 6  # shown
+_SCALES = 1 << 20  # looked at, so that printing a large tensor takes no time
+
+
+def summary(q: BlockScaled) -> str:
+    """Several lines for people. A BlockScaled whose parts do not fit prints as its fields."""
+    try:
+        operand = operand_of("repr", "q", q)
+    except (TypeError, ValueError, RuntimeError) as error:
+        fields = ", ".join(f"{name}={value!r}" for name, value in zip(q._fields, q, strict=True))
+        return f"BlockScaled({fields})  # not valid: {error}"
+    scheme = operand.scheme
+    adapter = adapter_of("repr", "q.codes", q.codes)
+    codes, scales, tensor_scale = operand.parts
+    lines = [
+        f"BlockScaled {scheme.name}, shape {q.shape}, {adapter.name}, {q.nbytes} bytes, "
+        f"{q.bits_per_element:.4g} bits per element",
+        f"  codes   {adapter.dtype_name(codes)} {tuple(codes.shape)}: "
+        + ("one byte each" if scheme.bits == 8 else f"{scheme.bits}-bit {scheme.format}, packed"),
+        f"  scales  {adapter.dtype_name(scales)} {tuple(scales.shape)}, {q.scale_layout}, "
+        f"one for {scheme.block} elements" + _scale_range(scheme, adapter.raw_bytes(scales), q),
+    ]
+    if tensor_scale is not None:
+        lines.append(f"  tensor_scale  {float(q.tensor_scale):.6g}")
+    values = _first_values(scheme, adapter, operand.parts, q.shape)
+    if values:
+        more = ", ..." if q.shape[-1] > len(values) else ""
+        lines.append(f"  values  {', '.join(f'{value:.4g}' for value in values)}{more}")
+    return "\n".join(lines)
+
+
+def _scale_range(scheme: Scheme, scales: Any, q: BlockScaled) -> str:
+    """The smallest and the largest scale, and how many blocks are poisoned. Swizzled scales have
+    padding among them, which is no scale, so they are left out."""
+    if q.scale_layout != "row_major" or scales.size == 0:
+        return ""
+    looked_at = scales.reshape(-1)[:_SCALES]
+    finite = looked_at[looked_at != scheme.nan_scale]
+    poisoned = looked_at.size - finite.size
+    text = f", {poisoned} poisoned" if poisoned else ""
+    if finite.size:
+        low, high = int(finite.min()), int(finite.max())
+        text = f": {_scale_text(scheme, low)} to {_scale_text(scheme, high)}{text}"
+    if looked_at.size < scales.size:
+        text += f" in the first {looked_at.size}"
+    return text
+
+
+def _scale_text(scheme: Scheme, byte: int) -> str:
+    if scheme.scale_format == "e8m0":
+        return f"2^{byte - 127}"
+    import ml_dtypes
+    import numpy as np
+
+    return f"{float(np.uint8(byte).view(ml_dtypes.float8_e4m3fn)):g}"
+
+
+def _first_values(
+    scheme: Scheme, adapter: Any, parts: tuple[Any, ...], shape: tuple[int, ...]
+) -> list[float]:
+    """The start of the first row, which lies in its first block."""
+    if 0 in shape:
+        return []
+    import numpy as np
+
+    codes, scales, tensor_scale = parts
+    columns = min(shape[-1], scheme.block)
+    row = adapter.raw_bytes(codes)[(0,) * (len(shape) - 1)][: scheme.block_bytes]
+    first_scale = adapter.raw_bytes(scales).reshape(-1)[:1]
+    scalar = None if tensor_scale is None else np.float32(float(tensor_scale)).reshape(1)
+    out = np.empty(columns, np.float32)
+    addresses = [
+        None if part is None else np.ascontiguousarray(part).__array_struct__
+        for part in (row, first_scale, scalar)
+    ]
+    view = (scheme.id, 0, -1, 1, 1, columns, *addresses)
+    buffer = (out.__array_struct__, 0, -1, 1, 1, columns, columns, columns)
+    _core.dequantize(view, buffer, None)
+    return [float(value) for value in out[:_VALUES]]
