@@ -1,0 +1,1 @@
+# bench/__init__.py: benchmarks; python -m bench.runner runs them all.

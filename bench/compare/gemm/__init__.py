@@ -1,0 +1,1 @@
+# bench/compare/gemm/__init__.py: products by other libraries.

@@ -1,0 +1,1 @@
+# bench/compare/quantize/__init__.py: quantization by other libraries.

@@ -1,0 +1,79 @@
+# bench/quantize.py: quantize along rows, columns and both, as a share of memcpy's speed.
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import mxkern
+from bench.inputs import check_equal, random_matrix
+from bench.shapes import DTYPES, MEGABYTES, SCHEMES, copy_goal
+from mxkern.copy_speed import ParallelCopy, best_times
+
+SECONDS = 5.0  # of one group: memcpy with one and with all threads, and every scheme, in turn
+
+
+def run() -> Iterator[dict[str, Any]]:
+    """One record a scheme, dtype, size, direction and scale layout."""
+    for dtype in DTYPES:
+        for megabytes in MEGABYTES:
+            yield from _group(dtype, megabytes, "rows", "row_major")
+        yield from _group(dtype, MEGABYTES[0], "columns", "row_major")
+        yield from _group(dtype, MEGABYTES[0], "both", "row_major")
+        yield from _group(dtype, MEGABYTES[0], "rows", "swizzled")
+
+
+def _group(dtype: str, megabytes: int, direction: str, layout: str) -> Iterator[dict[str, Any]]:
+    x = random_matrix(dtype, megabytes)
+    copies = [ParallelCopy(x.nbytes, threads) for threads in (1, mxkern.info().threads)]
+    cases = [_case(x, scheme, direction, layout) for scheme in SCHEMES]
+    times = best_times([*copies, *(call for call, _ in cases)], SECONDS)
+    one, all_ = (copy.bytes_moved / time for copy, time in zip(copies, times, strict=False))
+    for scheme, (_, moved), seconds in zip(SCHEMES, cases, times[len(copies) :], strict=True):
+        yield {
+            "scheme": scheme,
+            "dtype": dtype,
+            "megabytes": megabytes,
+            "direction": direction,
+            "scale_layout": layout,
+            "seconds": seconds,
+            "bytes": moved,
+            "memcpy_bytes_per_second": all_,
+            "memcpy_one_thread_bytes_per_second": one,
+            "share": moved / seconds / all_,
+            "goal": copy_goal(scheme),
+        }
+
+
+def _case(
+    x: np.ndarray, scheme: str, direction: str, layout: str
+) -> tuple[Callable[[], object], int]:
+    """A call into outputs that are there already, its result checked, and the bytes it moves."""
+    reads = 2 if mxkern.schemes[scheme].has_tensor_scale else 1  # the first pass finds the amax
+    _check(x[: 4 * 32], scheme, direction, layout)
+    if direction == "both":
+        both = mxkern.quantize_both(x, scheme, scale_layout=layout)
+        moved = reads * x.nbytes + both[0].nbytes + both[1].nbytes
+        return lambda: mxkern.quantize_both(x, scheme, scale_layout=layout, out=both), moved
+    quantize = mxkern.quantize if direction == "rows" else mxkern.quantize_columns
+    q = quantize(x, scheme, scale_layout=layout)
+    return lambda: quantize(x, scheme, scale_layout=layout, out=q), reads * x.nbytes + q.nbytes
+
+
+def _check(x: np.ndarray, scheme: str, direction: str, layout: str) -> None:
+    """The values of every direction and layout are those of quantize on rows or the transpose."""
+    rows = mxkern.dequantize(mxkern.quantize(x, scheme))
+    columns = mxkern.dequantize(mxkern.quantize(np.ascontiguousarray(x.T), scheme))
+    error = np.linalg.norm(rows - x.astype(np.float32)) / np.linalg.norm(x.astype(np.float32))
+    assert error < 0.2, f"quantize {scheme}: relative error {error}"
+    if direction == "both":
+        found = mxkern.quantize_both(x, scheme, scale_layout=layout)
+        check_equal(f"quantize_both {scheme}", mxkern.dequantize(found[0]), rows)
+        check_equal(f"quantize_both {scheme}", mxkern.dequantize(found[1]), columns)
+    elif direction == "columns":
+        q = mxkern.quantize_columns(x, scheme, scale_layout=layout)
+        check_equal(f"quantize_columns {scheme}", mxkern.dequantize(q), columns)
+    else:
+        q = mxkern.quantize(x, scheme, scale_layout=layout)
+        check_equal(f"quantize {scheme} {layout}", mxkern.dequantize(q), rows)

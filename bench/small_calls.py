@@ -1,0 +1,74 @@
+# bench/small_calls.py: what a call costs when there is hardly any work, and the import.
+from __future__ import annotations
+
+import subprocess
+import sys
+import timeit
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import mxkern
+from bench.inputs import random_values
+from bench.shapes import IMPORT_SECONDS, SMALL, SMALL_CALL_MICROSECONDS
+
+CALLS = 2000
+REPEATS = 30
+
+
+def run() -> Iterator[dict[str, Any]]:
+    """One record a call: its time, that of allocating its outputs with np.empty, the difference."""
+    x = random_values(SMALL)
+    rows, columns = SMALL
+    q = mxkern.quantize_mxfp8(x)
+    w = mxkern.quantize_nvfp4(x)
+    y = np.empty_like(x)
+
+    def allocate_codes() -> None:
+        np.empty((rows, columns), ml_dtypes.float8_e4m3fn)
+        np.empty((rows, columns // 32), ml_dtypes.float8_e8m0fnu)
+
+    def allocate_packed() -> None:
+        np.empty((rows, columns // 2), np.uint8)
+        np.empty((rows, columns // 16), ml_dtypes.float8_e4m3fn)
+        np.empty((), np.float32)
+
+    def allocate_values() -> None:
+        np.empty((rows, columns), np.float32)
+
+    def nothing() -> None:
+        pass
+
+    cases: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
+        ("quantize_mxfp8(x)", lambda: mxkern.quantize_mxfp8(x), allocate_codes),
+        ("quantize_mxfp8(x, out=q)", lambda: mxkern.quantize_mxfp8(x, out=q), nothing),
+        ('quantize(x, "mxfp8_e4m3")', lambda: mxkern.quantize(x, "mxfp8_e4m3"), allocate_codes),
+        ("quantize_nvfp4(x)", lambda: mxkern.quantize_nvfp4(x), allocate_packed),
+        ("dequantize(q)", lambda: mxkern.dequantize(q), allocate_values),
+        ("gemm(q, q)", lambda: mxkern.gemm(q, q), allocate_values),
+        ("gemm(q, w, out=y)", lambda: mxkern.gemm(q, w, out=y), nothing),
+    ]
+    for name, call, allocate in cases:
+        whole, empty = _microseconds(call), _microseconds(allocate)
+        yield {
+            "call": name,
+            "microseconds": whole,
+            "allocation_microseconds": empty,
+            "beyond_allocation_microseconds": whole - empty,
+            "goal_microseconds": SMALL_CALL_MICROSECONDS if "quantize" in name else None,
+        }
+
+
+def import_time() -> dict[str, Any]:
+    """Seconds of `import mxkern` in a fresh interpreter, the best of several."""
+    program = "import time; t = time.perf_counter(); import mxkern; print(time.perf_counter() - t)"
+    runs = [
+        float(subprocess.check_output([sys.executable, "-c", program], text=True)) for _ in range(7)
+    ]
+    return {"seconds": min(runs), "goal_seconds": IMPORT_SECONDS}
+
+
+def _microseconds(call: Callable[[], object]) -> float:
+    return min(timeit.repeat(call, number=CALLS, repeat=REPEATS)) / CALLS * 1e6
