@@ -30,10 +30,12 @@ MXKERN_HOST_DEVICE constexpr typename Lanes<Float>::Bits encode_stochastic_lanes
   const Bits bits = bits_of(value);
   const Bits magnitude =
       lower_of<Bits>(bits & float32::magnitude_mask, broadcast<Bits>(bits_of(Format::max_value)));
-  const Bits field = magnitude >> float32::mantissa_bits;
-  const Bits exponent = higher_of<Bits>(field, one);
-  const Bits implicit = field == zero ? zero : broadcast<Bits>(1u << float32::mantissa_bits);
-  const Bits significand = (magnitude & float32::mantissa_mask) | implicit;
+  // A subnormal float32 is read as if it had the implicit one: either way it is too small for a
+  // whole place, and for one of the 32 bits of a fraction.
+  static_assert((smallest >> float32::mantissa_bits) + dropped >= 32 + float32::mantissa_bits + 1,
+                "float32 has subnormals in reach of the format's last place");
+  const Bits exponent = magnitude >> float32::mantissa_bits;
+  const Bits significand = (magnitude & float32::mantissa_mask) | (1u << float32::mantissa_bits);
   const Bits power = higher_of<Bits>(exponent, broadcast<Bits>(smallest >> float32::mantissa_bits));
   // The significand has 24 bits, `below` of them (or more) under the last place of the element.
   // Its fraction of a last place, as a 32-bit fixed-point number, is what the random bits meet.
