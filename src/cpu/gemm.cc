@@ -1,0 +1,201 @@
+// cpu/gemm.cc: the loops of the matrix product around a unit's kernels.
+#include "cpu/gemm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <thread>
+
+#include "cpu/float_environment.h"
+#include "cpu/parallel.h"
+#include "mxkern/core/math.h"
+
+namespace mxkern::cpu {
+namespace {
+
+// Working memory is handed out by the block: a thread takes whichever slot is free.
+class Slots {
+ public:
+  Slots(const GemmPlan& plan, void* workspace)
+      : plan_(plan),
+        taken_(static_cast<std::atomic<bool>*>(workspace)),
+        memory_(static_cast<std::uint8_t*>(workspace) + round_up(plan.slots, 64)) {
+    static_assert(sizeof(std::atomic<bool>) == 1, "the plan counts a byte a slot");
+    for (int i = 0; i < plan.slots; ++i) new (taken_ + i) std::atomic<bool>(false);
+  }
+
+  int take() {
+    for (;;) {
+      for (int i = 0; i < plan_.slots; ++i) {
+        if (!taken_[i].exchange(true, std::memory_order_acquire)) return i;
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  void give_back(int slot) { taken_[slot].store(false, std::memory_order_release); }
+
+  std::uint8_t* memory(int slot) const {
+    return memory_ + plan_.slot_bytes * static_cast<std::size_t>(slot);
+  }
+
+ private:
+  const GemmPlan& plan_;
+  std::atomic<bool>* taken_;
+  std::uint8_t* memory_;
+};
+
+// One block of the output, computed by one thread.
+class Block {
+ public:
+  Block(const GemmTask& task, const GemmPlan& plan, std::uint8_t* memory)
+      : task_(task),
+        plan_(plan),
+        facts_(facts_of(plan.unit)),
+        kernels_(gemm_kernels(plan.unit)),
+        layout_(slot_layout(plan, task.left.k)),
+        memory_(memory) {}
+
+  void run(std::int64_t index) {
+    select(index);
+    load_bias();
+    const std::int64_t k = left_.k;
+    if (k == 0) return finish_empty();
+    kernels_.row_shifts(left_, row_, rows_, left_shifts());
+    kernels_.row_shifts(right_, column_, columns_, right_shifts());
+    for (std::int64_t begin = 0; begin < k; begin += facts_.depth) {
+      const std::int64_t depth = std::min<std::int64_t>(facts_.depth, k - begin);
+      const int chunks = static_cast<int>(ceil_div(depth, gemm_chunk));
+      kernels_.pack_left(
+          left_,
+          {row_, row_tiles() * facts_.tile_rows, begin, chunks, facts_.tile_rows, plan_.parts},
+          left_shifts(), at<void>(layout_.left));
+      kernels_.pack_right(
+          right_,
+          {column_, column_tiles() * facts_.tile_columns, begin, chunks, facts_.tile_columns, 1},
+          right_shifts(), at<void>(layout_.right));
+      multiply(chunks, begin > 0, begin + depth == k);
+    }
+  }
+
+ private:
+  template <class T>
+  T* at(std::size_t offset) const {
+    return reinterpret_cast<T*>(memory_ + offset);
+  }
+  std::int32_t* left_shifts() const { return at<std::int32_t>(layout_.left_shifts); }
+  std::int32_t* right_shifts() const { return at<std::int32_t>(layout_.right_shifts); }
+  std::int64_t row_tiles() const { return ceil_div(rows_, facts_.tile_rows); }
+  std::int64_t column_tiles() const { return ceil_div(columns_, facts_.tile_columns); }
+
+  // Neighbours in the order of blocks share the rows of the right operand.
+  void select(std::int64_t index) {
+    const std::int64_t row_block = index % plan_.row_blocks;
+    const std::int64_t column_block = index / plan_.row_blocks % plan_.column_blocks;
+    const std::int64_t batch = index / plan_.row_blocks / plan_.column_blocks;
+    left_ = task_.left;
+    left_.data += batch * task_.left_batch_bytes;
+    left_.scales += batch * task_.left_batch_scales;
+    right_ = task_.right;
+    right_.data += batch * task_.right_batch_bytes;
+    right_.scales += batch * task_.right_batch_scales;
+    out_ = task_.out + batch * task_.out_batch_bytes;
+    row_ = row_block * plan_.block_rows;
+    column_ = column_block * plan_.block_columns;
+    rows_ = std::min(plan_.block_rows, left_.rows - row_);
+    columns_ = std::min(plan_.block_columns, right_.rows - column_);
+    finish_ = task_.finish;
+  }
+
+  // Bias as float32, zeros up to the end of the last tile.
+  void load_bias() {
+    bias_ = nullptr;
+    if (task_.bias == nullptr) return;
+    float* bias = at<float>(layout_.bias);
+    visit(task_.bias_dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* stored = static_cast<const T*>(task_.bias) + column_;
+      for (std::int64_t j = 0; j < columns_; ++j) bias[j] = to_float(stored[j]);
+    });
+    std::fill(bias + columns_, bias + column_tiles() * facts_.tile_columns, 0.0f);
+    bias_ = bias;
+  }
+
+  // An empty sum is 0, whatever would have scaled it.
+  void finish_empty() {
+    std::fill_n(left_shifts(), plan_.block_rows, 0);
+    std::fill_n(right_shifts(), plan_.block_columns, 0);
+    float* sums = at<float>(layout_.tiles);
+    std::fill_n(sums, facts_.tile_rows * facts_.tile_columns, 0.0f);
+    finish_.factor = 0.0f;
+    finish_.exponent = 0;
+    for (std::int64_t j = 0; j < column_tiles(); ++j) {
+      for (std::int64_t i = 0; i < row_tiles(); ++i) finish(sums, i, j);
+    }
+  }
+
+  // A tile of columns stays in the L1 cache while all tiles of rows go by.
+  void multiply(int chunks, bool accumulate, bool last) {
+    const std::int64_t chunk_bytes = std::int64_t{gemm_chunk} * facts_.element_bytes * chunks;
+    const std::int64_t tile_size = std::int64_t{facts_.tile_rows} * facts_.tile_columns;
+    const bool only = last && !accumulate;
+    float* sums = at<float>(layout_.tiles);
+    kernels_.enter();
+    for (std::int64_t j = 0; j < column_tiles(); ++j) {
+      const std::uint8_t* right =
+          at<std::uint8_t>(layout_.right) + j * facts_.tile_columns * chunk_bytes;
+      const std::uint8_t* left = at<std::uint8_t>(layout_.left);
+      for (std::int64_t i = 0; i < row_tiles(); ++i) {
+        const std::int64_t rows = rows_ - i * facts_.tile_rows;
+        kernels_.multiply(left, right, static_cast<int>(std::min<std::int64_t>(rows, 1024)), chunks,
+                          plan_.parts, accumulate, sums);
+        left += facts_.tile_rows * chunk_bytes * plan_.parts;
+        if (last) finish(sums, i, j);
+        if (!only) sums += tile_size;
+      }
+    }
+    kernels_.leave();
+  }
+
+  void finish(const float* sums, std::int64_t i, std::int64_t j) {
+    const std::int64_t row = i * facts_.tile_rows;
+    const std::int64_t column = j * facts_.tile_columns;
+    const std::int64_t element = (row_ + row) * finish_.row_stride + column_ + column;
+    kernels_.finish(
+        finish_, sums, static_cast<int>(std::min<std::int64_t>(facts_.tile_rows, rows_ - row)),
+        static_cast<int>(std::min<std::int64_t>(facts_.tile_columns, columns_ - column)),
+        left_shifts() + row, right_shifts() + column, bias_ == nullptr ? nullptr : bias_ + column,
+        out_ + element * static_cast<std::int64_t>(size_of(finish_.dtype)));
+  }
+
+  const GemmTask& task_;
+  const GemmPlan& plan_;
+  const GemmUnitFacts facts_;
+  const GemmKernels& kernels_;
+  const GemmSlotLayout layout_;
+  std::uint8_t* memory_;
+  GemmMatrix left_;
+  GemmMatrix right_;
+  GemmFinish finish_;
+  std::uint8_t* out_ = nullptr;
+  const float* bias_ = nullptr;
+  std::int64_t row_ = 0;
+  std::int64_t rows_ = 0;
+  std::int64_t column_ = 0;
+  std::int64_t columns_ = 0;
+};
+
+}  // namespace
+
+void gemm(const GemmTask& task, const GemmPlan& plan, void* workspace) {
+  const FloatEnvironment environment;
+  Slots slots(plan, workspace);
+  parallel_for(plan.blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    const int slot = slots.take();
+    Block block(task, plan, slots.memory(slot));
+    for (std::int64_t index = begin; index < end; ++index) block.run(index);
+    slots.give_back(slot);
+  });
+}
+
+}  // namespace mxkern::cpu

@@ -1,0 +1,76 @@
+// cpu/gemm/finish.h: a tile of sums to the output: scales, bias, beta, one rounding.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/gemm/kernels.h"
+#include "cpu/kernels/lanes_memory.h"
+
+namespace mxkern::cpu {
+namespace {
+
+using IntLanes = std::int32_t __attribute__((vector_size(4 * lane_count)));
+
+// 2^exponent in two factors, neither of which over- or underflows. A sum is below 2^87 and at
+// least 2^-149: beyond these limits the result is 0 or Inf either way.
+[[gnu::always_inline]] inline FloatLanes scale_sums(FloatLanes sums, IntLanes exponents) {
+  constexpr int lowest = 2 * (1 - float32::bias);
+  constexpr int highest = 2 * float32::bias;
+  const IntLanes raised = exponents < lowest ? broadcast<IntLanes>(lowest) : exponents;
+  const IntLanes clamped = raised > highest ? broadcast<IntLanes>(highest) : raised;
+  const IntLanes half = clamped >> 1;
+  const auto power = [](IntLanes exponent) {
+    return float_of<BitLanes>(reinterpret_cast<BitLanes>(exponent + float32::bias)
+                              << float32::mantissa_bits);
+  };
+  return sums * power(half) * power(clamped - half);
+}
+
+// A row of a tile that is two vectors wide; `out` has room for all of it.
+template <class T>
+[[gnu::always_inline]] inline void finish_row(const GemmFinish& finish, const float* sums,
+                                              std::int32_t exponent,
+                                              const std::int32_t* right_shifts, const float* bias,
+                                              T* out) {
+  for (int j = 0; j < 2 * lane_count; j += lane_count) {
+    const IntLanes exponents = exponent - load_vector<IntLanes>(right_shifts + j);
+    FloatLanes value = scale_sums(load_lanes(sums + j) * finish.factor, exponents);
+    if (bias != nullptr) value += load_lanes(bias + j);
+    if (finish.beta != 0.0f) value += finish.beta * load_lanes(out + j);
+    store_lanes(out + j, with_one_nan(value));
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void finish_rows(const GemmFinish& finish, const float* sums,
+                                               int rows, int columns,
+                                               const std::int32_t* left_shifts,
+                                               const std::int32_t* right_shifts, const float* bias,
+                                               T* out) {
+  constexpr int tile_columns = 2 * lane_count;
+  for (int i = 0; i < rows; ++i) {
+    const std::int32_t exponent = finish.exponent - left_shifts[i];
+    if (columns == tile_columns) {
+      finish_row(finish, sums, exponent, right_shifts, bias, out);
+    } else {
+      T edge[tile_columns] = {};
+      if (finish.beta != 0.0f) copy_elements(edge, out, columns);
+      finish_row(finish, sums, exponent, right_shifts, bias, edge);
+      copy_elements(out, edge, columns);
+    }
+    sums += tile_columns;
+    out += finish.row_stride;
+  }
+}
+
+void finish_tile(const GemmFinish& finish, const float* sums, int rows, int columns,
+                 const std::int32_t* left_shifts, const std::int32_t* right_shifts,
+                 const float* bias, void* out) {
+  visit(finish.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    finish_rows(finish, sums, rows, columns, left_shifts, right_shifts, bias, static_cast<T*>(out));
+  });
+}
+
+}  // namespace
+}  // namespace mxkern::cpu

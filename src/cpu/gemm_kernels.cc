@@ -1,0 +1,44 @@
+// cpu/gemm_kernels.cc: the units of this build, and which of them this machine runs.
+#include "cpu/gemm/instances.h"
+#include "cpu/gemm/kernels.h"
+#include "cpu/instruction_set.h"
+#include "cpu/parallel.h"
+
+namespace mxkern::cpu {
+
+const GemmKernels& gemm_kernels(GemmUnit unit) {
+  switch (unit) {
+#if defined(MXKERN_HAS_avx2)
+    case GemmUnit::avx2: return gemm_kernels_avx2;
+#endif
+#if defined(MXKERN_HAS_avx512)
+    case GemmUnit::avx512: return gemm_kernels_avx512;
+#endif
+#if defined(MXKERN_HAS_avx512_bf16)
+    case GemmUnit::avx512_bf16: return gemm_kernels_avx512_bf16;
+#endif
+#if defined(MXKERN_HAS_amx_bf16)
+    case GemmUnit::amx_bf16: return gemm_kernels_amx_bf16;
+#endif
+    default: return gemm_kernels_baseline;
+  }
+}
+
+GemmCapabilities gemm_capabilities() {
+  static const GemmCapabilities capabilities = [] {
+    GemmCapabilities found;
+    const auto set = [&found](GemmUnit unit, bool runs) {
+      found.has[static_cast<int>(unit)] = runs && gemm_kernels(unit).unit == unit;
+    };
+    set(GemmUnit::baseline, true);
+    set(GemmUnit::avx2, is_available(InstructionSet::avx2));
+    set(GemmUnit::avx512, is_available(InstructionSet::avx512));
+    set(GemmUnit::avx512_bf16, has_avx512_bf16());
+    set(GemmUnit::amx_bf16, has_amx_bf16());
+    found.threads = thread_count();
+    return found;
+  }();
+  return capabilities;
+}
+
+}  // namespace mxkern::cpu

@@ -1,0 +1,17 @@
+// gemm_with.h: the matrix product with a plan that the caller chooses, for tests and tuning.
+#pragma once
+
+#include "mxkern/gemm.h"
+#include "plan_gemm.h"
+
+namespace mxkern {
+
+// What plan_gemm is asked about these operands, which are checked already.
+GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffer& out);
+
+// gemm on the CPU for checked operands with an output that is not empty. The plan is one for
+// gemm_problem, with a unit that this machine runs.
+void gemm_with(const GemmPlan& plan, const GemmOperand& a, const BlockScaled& b, const Buffer& out,
+               const GemmOptions& options, Workspace workspace);
+
+}  // namespace mxkern

@@ -1,0 +1,142 @@
+// plan_gemm.cc: the choice of unit and blocks of a matrix product.
+#include "plan_gemm.h"
+
+#include <algorithm>
+
+#include "mxkern/core/error.h"
+#include "mxkern/core/math.h"
+
+namespace mxkern {
+namespace {
+
+// Waking the other threads and waiting for them takes about as long as this.
+constexpr double parallel_ns = 10000;
+
+// A plain left operand is the sum of as many bfloat16 as its significand needs, 8 bits each.
+int parts_of(const GemmProblem& problem) {
+  if (!problem.left_is_plain) return 1;
+  switch (problem.left_dtype) {
+    case DType::bfloat16: return 1;
+    case DType::float16: return 2;
+    case DType::float32: return 3;
+  }
+  return 3;
+}
+
+struct Choice {
+  GemmUnit unit;
+  const char* reason;
+};
+
+Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilities) {
+  if (capabilities.runs(GemmUnit::amx_bf16)) {
+    return {GemmUnit::amx_bf16, "elements are exact in bfloat16, or in a sum of few"};
+  }
+  if (capabilities.runs(GemmUnit::avx512_bf16) && parts_of(problem) == 1) {
+    return {GemmUnit::avx512_bf16, "elements are exact in bfloat16"};
+  }
+  for (const GemmUnit unit : {GemmUnit::avx512, GemmUnit::avx2}) {
+    if (capabilities.runs(unit)) return {unit, "the widest float32 vectors"};
+  }
+  return {GemmUnit::baseline, "every machine has it"};
+}
+
+// Splits the output so that the last thread is done as early as possible: small blocks even out the
+// threads, large ones pack less.
+void choose_blocks(const GemmProblem& problem, int threads, GemmPlan& plan) {
+  const GemmUnitFacts facts = facts_of(plan.unit);
+  const std::int64_t row_tiles = std::max<std::int64_t>(ceil_div(problem.m, facts.tile_rows), 1);
+  const std::int64_t column_tiles =
+      std::max<std::int64_t>(ceil_div(problem.n, facts.tile_columns), 1);
+  const std::int64_t fewest_rows = ceil_div(row_tiles, facts.max_block_rows / facts.tile_rows);
+  const std::int64_t fewest_columns =
+      ceil_div(column_tiles, facts.max_block_columns / facts.tile_columns);
+  const double parallel_cost = parallel_ns * facts.multiplies_per_ns;
+  const double depth = static_cast<double>(std::max<std::int64_t>(problem.k, 1));
+  double best = -1;
+  const auto try_split = [&](std::int64_t rows, std::int64_t columns) {
+    const std::int64_t block_rows = ceil_div(row_tiles, rows) * facts.tile_rows;
+    const std::int64_t block_columns = ceil_div(column_tiles, columns) * facts.tile_columns;
+    const std::int64_t blocks = problem.batch * rows * columns;
+    const double block_cost =
+        depth * (static_cast<double>(block_rows * block_columns) * plan.parts +
+                 static_cast<double>(block_rows + block_columns) * facts.pack_cost);
+    const bool parallel = blocks > 1 && threads > 1;
+    const double cost = static_cast<double>(ceil_div(blocks, threads)) * block_cost +
+                        (parallel ? parallel_cost : 0.0);
+    if (best >= 0 && cost >= best) return;
+    best = cost;
+    plan.block_rows = block_rows;
+    plan.block_columns = block_columns;
+    plan.row_blocks = ceil_div(row_tiles * facts.tile_rows, block_rows);
+    plan.column_blocks = ceil_div(column_tiles * facts.tile_columns, block_columns);
+  };
+  // Beyond a few blocks a thread there is nothing left to even out.
+  const std::int64_t most = 2 * static_cast<std::int64_t>(threads);
+  for (std::int64_t rows = 0; rows < std::min(most, row_tiles - fewest_rows + 1); ++rows) {
+    for (std::int64_t columns = 0; columns < std::min(most, column_tiles - fewest_columns + 1);
+         ++columns) {
+      try_split(fewest_rows + rows, fewest_columns + columns);
+      if (problem.batch * (fewest_rows + rows) * (fewest_columns + columns) >= 8 * most) break;
+    }
+  }
+  plan.blocks = problem.batch * plan.row_blocks * plan.column_blocks;
+}
+
+}  // namespace
+
+GemmSlotLayout slot_layout(const GemmPlan& plan, std::int64_t k) {
+  const GemmUnitFacts facts = facts_of(plan.unit);
+  const std::int64_t depth = std::min<std::int64_t>(round_up(k, gemm_chunk), facts.depth);
+  // Sums stay in memory between panels along K; where one panel is all, they leave at once.
+  const std::int64_t tiles = k > facts.depth
+                                 ? plan.block_rows * plan.block_columns
+                                 : static_cast<std::int64_t>(facts.tile_rows) * facts.tile_columns;
+  GemmSlotLayout layout{};
+  std::size_t end = 0;
+  const auto place = [&end](std::int64_t bytes) {
+    const std::size_t begin = end;
+    end += static_cast<std::size_t>(round_up(bytes, 64));
+    return begin;
+  };
+  layout.left_shifts = place(plan.block_rows * 4);
+  layout.right_shifts = place(plan.block_columns * 4);
+  layout.bias = place(plan.block_columns * 4);
+  layout.left = place(plan.block_rows * depth * plan.parts * facts.element_bytes);
+  layout.right = place(plan.block_columns * depth * facts.element_bytes);
+  layout.tiles = place(tiles * 4);
+  layout.bytes = end;
+  return layout;
+}
+
+GemmPlan plan_gemm_with(GemmUnit unit, const GemmProblem& problem, int threads) {
+  GemmPlan plan{};
+  plan.unit = unit;
+  plan.parts = takes_bfloat16(unit) ? parts_of(problem) : 1;
+  plan.reason = "asked for";
+  choose_blocks(problem, threads, plan);
+  plan.slots = static_cast<int>(std::clamp<std::int64_t>(plan.blocks, 1, threads));
+  plan.slot_bytes = slot_layout(plan, problem.k).bytes;
+  plan.workspace_bytes =
+      plan.slot_bytes * static_cast<std::size_t>(plan.slots) +
+      static_cast<std::size_t>(round_up(plan.slots, 64));  // one flag a slot: taken or not
+  return plan;
+}
+
+GemmPlan plan_gemm(const GemmProblem& problem, const GemmCapabilities& capabilities) {
+  const Choice choice = choose_unit(problem, capabilities);
+  GemmPlan plan = plan_gemm_with(choice.unit, problem, capabilities.threads);
+  plan.reason = choice.reason;
+  return plan;
+}
+
+std::string describe(const GemmPlan& plan) {
+  const GemmUnitFacts facts = facts_of(plan.unit);
+  return concatenate(facts.name, " (", plan.reason, "), tiles of ", facts.tile_rows, "x",
+                     facts.tile_columns, ", ", plan.blocks, " blocks of ", plan.block_rows, "x",
+                     plan.block_columns, ", panels of ", facts.depth, " along K, ", plan.parts,
+                     plan.parts == 1 ? " part" : " parts", ", workspace ", plan.workspace_bytes,
+                     " bytes in ", plan.slots, " slots");
+}
+
+}  // namespace mxkern
