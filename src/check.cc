@@ -1,0 +1,82 @@
+// check.cc: the argument checks that the operations share.
+#include "check.h"
+
+#include <limits>
+
+namespace mxkern {
+
+std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
+  return stream << "[" << shape.batch << ", " << shape.rows << ", " << shape.columns << "]";
+}
+
+std::ostream& operator<<(std::ostream& stream, Device device) {
+  stream << name_of(device.type);
+  if (device.type != DeviceType::cpu) stream << ":" << device.index;
+  return stream;
+}
+
+void check_shape(const char* function, const char* argument, const Shape& shape) {
+  check(shape.batch >= 0 && shape.rows >= 0 && shape.columns >= 0, function, ": ", argument,
+        " has shape ", shape, "; expected no negative extent");
+  // Eight bytes an element leave room for strides, padding and every element type.
+  constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 8;
+  std::int64_t size = 0;
+  const bool fits = !__builtin_mul_overflow(shape.batch, shape.rows, &size) &&
+                    !__builtin_mul_overflow(size, shape.columns, &size) && size <= limit;
+  check(fits, function, ": ", argument, " has shape ", shape,
+        "; expected at most 2^60 elements");
+}
+
+void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
+  check_shape(function, argument, buffer.shape);
+  check<InvalidType>(buffer.dtype <= DType::bfloat16, function, ": ", argument, " has dtype number ",
+                     static_cast<int>(buffer.dtype), "; expected float32, float16 or bfloat16");
+  if (buffer.shape.size() == 0) return;
+  check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
+        " but a null pointer; expected memory that holds it");
+  check(buffer.shape.rows == 1 || buffer.row_stride >= buffer.shape.columns, function, ": ",
+        argument, " has a row stride of ", buffer.row_stride, " elements; expected at least its ",
+        buffer.shape.columns, " columns");
+  check(buffer.shape.batch == 1 || buffer.batch_stride >= 0, function, ": ", argument,
+        " has a batch stride of ", buffer.batch_stride, " elements; expected none below zero");
+}
+
+void check_block_scaled(const char* function, const char* argument, const BlockScaled& q) {
+  check_shape(function, argument, q.shape);
+  check(q.scheme <= Scheme::nvfp4, function, ": ", argument, " has scheme number ",
+        static_cast<int>(q.scheme), "; expected one of the schemes");
+  check(q.scale_layout <= ScaleLayout::swizzled, function, ": ", argument,
+        " has scale layout number ", static_cast<int>(q.scale_layout),
+        "; expected row_major or swizzled");
+  const BlockScaled::Sizes sizes = BlockScaled::sizes(q.scheme, q.shape, q.scale_layout);
+  check(q.codes != nullptr || sizes.codes == 0, function, ": ", argument,
+        ".codes is null; expected memory for ", sizes.codes, " bytes");
+  check(q.scales != nullptr || sizes.scales == 0, function, ": ", argument,
+        ".scales is null; expected memory for ", sizes.scales, " bytes");
+  check(q.tensor_scale != nullptr || sizes.tensor_scale == 0, function, ": ", argument,
+        ".tensor_scale is null; expected a float32, which ", name_of(q.scheme), " has");
+}
+
+void check_same_shape(const char* function, const char* argument, const Shape& shape,
+                      const Shape& wanted) {
+  check(shape == wanted, function, ": ", argument, " has shape ", shape, "; expected ",
+        wanted);
+}
+
+void check_same_device(const char* function, const char* argument, Device device, Device wanted) {
+  check(device == wanted, function, ": ", argument, " is on ", device, "; expected ",
+        wanted, ", where the other arguments are");
+}
+
+void check_device(const char* function, Device device) {
+#if !defined(MXKERN_HAS_CUDA)
+  check<Unsupported>(device.type == DeviceType::cpu, function, ": the arguments are on ",
+                     device, ", but mxkern was built without CUDA; move them to the CPU, "
+                     "or build with MXKERN_CUDA=ON");
+#else
+  static_cast<void>(function);
+  static_cast<void>(device);
+#endif
+}
+
+}  // namespace mxkern

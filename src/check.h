@@ -1,0 +1,33 @@
+// check.h: the argument checks that the operations share. Each throws, naming function and argument.
+#pragma once
+
+#include <ostream>
+
+#include "mxkern/core/buffer.h"
+#include "mxkern/core/error.h"
+#include "mxkern/tensor/block_scaled.h"
+
+namespace mxkern {
+
+// How messages show them. A check takes the values: their text is made only where it fails.
+std::ostream& operator<<(std::ostream& stream, const Shape& shape);
+std::ostream& operator<<(std::ostream& stream, Device device);
+
+// No extent is negative, and the number of elements is one that memory could hold.
+void check_shape(const char* function, const char* argument, const Shape& shape);
+
+// A valid shape and dtype, strides that do not fold rows, and memory where there are elements.
+void check_buffer(const char* function, const char* argument, const Buffer& buffer);
+
+// A valid shape, scheme and layout, and memory for each part that has bytes.
+void check_block_scaled(const char* function, const char* argument, const BlockScaled& q);
+
+void check_same_shape(const char* function, const char* argument, const Shape& shape,
+                      const Shape& wanted);
+
+void check_same_device(const char* function, const char* argument, Device device, Device wanted);
+
+// Throws Unsupported for a device that this build of the library cannot work on.
+void check_device(const char* function, Device device);
+
+}  // namespace mxkern

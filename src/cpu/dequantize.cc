@@ -1,0 +1,48 @@
+// cpu/dequantize.cc: dequantizes a tensor in parallel.
+#include <algorithm>
+
+#include "cpu/backend.h"
+#include "cpu/float_environment.h"
+#include "cpu/parallel.h"
+#include "cpu/tiles.h"
+
+namespace mxkern::cpu {
+namespace {
+
+// Whether the blocks of all rows follow one another like those of a single line.
+bool is_one_line(const BlockScaled& q, const Buffer& out) {
+  return q.scale_layout == ScaleLayout::row_major &&
+         q.shape.columns % facts_of(q.scheme).block == 0 && is_dense(out);
+}
+
+}  // namespace
+
+void dequantize(const BlockScaled& tensor, const Buffer& buffer, const KernelTable& kernels) {
+  if (buffer.shape.size() == 0) return;
+  const FloatEnvironment environment;
+  BlockScaled q = tensor;
+  Buffer out = buffer;
+  if (is_one_line(q, out)) {
+    out = as_one_line(out);
+    q.shape = out.shape;
+  }
+  const KernelTable::Dequantize kernel =
+      kernels.dequantize[static_cast<int>(q.scheme)][static_cast<int>(out.dtype)];
+  const SchemeFacts facts = facts_of(q.scheme);
+  const ScaleIndex index = q.scale_index();
+  const std::int64_t code_stride = code_row_bytes(q.scheme, q.shape.columns);
+  for_each_tile(q.shape, line_tile(q.shape, 1, tile_elements), [&](const Tile& tile) {
+    const std::int64_t row = tile.batch * q.shape.rows + tile.row;
+    const std::int64_t block = tile.column / facts.block;
+    kernel({.codes = q.codes + row * code_stride + block * facts.block_bytes,
+            .code_stride = code_stride,
+            .scales = {q.scales + tile.batch * index.size(), index, tile.row, block},
+            .tensor_scale = facts.has_tensor_scale ? *q.tensor_scale : 1.0f,
+            .lines = tile.rows,
+            .elements = tile.columns,
+            .out = address(out, tile.batch, tile.row, tile.column),
+            .out_stride = out.row_stride});
+  });
+}
+
+}  // namespace mxkern::cpu

@@ -1,0 +1,97 @@
+// cpu/kernel_table.h: what each instruction set implements, as plain functions over lines.
+// A line is a stretch of elements along the block axis of the result: contiguous where it is read.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+
+#include "cpu/instruction_set.h"
+#include "mxkern/core/dtype.h"
+#include "mxkern/numerics/hadamard.h"
+#include "mxkern/numerics/rounding.h"
+#include "mxkern/numerics/scale_rule.h"
+#include "mxkern/numerics/tensor_scale.h"
+#include "mxkern/numerics/visit.h"
+#include "mxkern/tensor/scale_layout.h"
+
+namespace mxkern::cpu {
+
+// The scales of one matrix, and the first of those that a task is about. In swizzled layout the
+// first block is a multiple of ScaleIndex::tile_blocks.
+struct ScaleCursor {
+  std::uint8_t* scales;
+  ScaleIndex index;
+  std::int64_t row;
+  std::int64_t block;
+};
+
+// Quantizes `lines` lines of `elements`; each starts on a block, and only the end of a row of the
+// result may be a short block. `square` joins `block` lines under one scale; the first line starts
+// such a group.
+struct QuantizeTask {
+  const void* x;
+  std::int64_t x_stride;        // elements from line to line
+  const std::uint32_t* random;  // of stochastic rounding: a word an element
+  std::int64_t random_stride;
+  std::int64_t lines;
+  std::int64_t elements;
+  std::uint8_t* codes;
+  std::int64_t code_stride;  // bytes from line to line
+  ScaleCursor scales;
+  ScaleRule rule;
+  TensorScale tensor;
+  bool square;
+  bool four_over_six;
+};
+
+// Dequantizes lines; the counterpart of QuantizeTask.
+struct DequantizeTask {
+  const std::uint8_t* codes;
+  std::int64_t code_stride;
+  ScaleCursor scales;
+  float tensor_scale;
+  std::int64_t lines;
+  std::int64_t elements;
+  void* out;
+  std::int64_t out_stride;  // elements from line to line
+};
+
+// A random Hadamard transform: the sign bit of each element of a group, ready for an exclusive or.
+struct HadamardSigns {
+  int size;
+  std::uint32_t bits[128];
+
+  HadamardSigns(int size, SignMask signs);
+};
+
+struct KernelTable {
+  using Quantize = void (*)(const QuantizeTask&);
+  using Dequantize = void (*)(const DequantizeTask&);
+  // Bits of the largest finite magnitude as float32.
+  using FiniteAmax = std::uint32_t (*)(const void* x, std::int64_t count);
+  // target[c * target_stride + r] = source[r * source_stride + c], strides in elements.
+  using Transpose = void (*)(const void* source, std::int64_t source_stride, void* target,
+                             std::int64_t target_stride, std::int64_t rows, std::int64_t columns);
+  // count: a multiple of the size. target may be source.
+  using HadamardLine = void (*)(const void* source, void* target, std::int64_t count,
+                                const HadamardSigns& signs, bool inverse);
+  // The words of elements index .. index + count of a tensor.
+  using RandomWords = void (*)(std::uint64_t seed, std::uint64_t offset, std::uint64_t index,
+                               std::int64_t count, std::uint32_t* words);
+
+  Quantize quantize[std::size(all_schemes)][std::size(all_dtypes)][std::size(all_roundings)];
+  Dequantize dequantize[std::size(all_schemes)][std::size(all_dtypes)];
+  FiniteAmax finite_amax[std::size(all_dtypes)];
+  HadamardLine hadamard[std::size(all_dtypes)];
+  Transpose transpose_16;
+  Transpose transpose_32;
+  RandomWords random_words;
+};
+
+// The kernels of an instruction set that is available.
+const KernelTable& kernels_for(InstructionSet set);
+
+// Those of the best one.
+const KernelTable& best_kernels();
+
+}  // namespace mxkern::cpu

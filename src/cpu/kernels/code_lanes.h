@@ -1,0 +1,139 @@
+// cpu/kernels/code_lanes.h: codes between 32-bit lanes and packed bytes.
+// Only files in cpu/instances/ may include it.
+#pragma once
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include "cpu/kernels/lanes_memory.h"
+
+namespace mxkern::cpu {
+namespace {
+
+// Codes travel in steps of as many elements as a vector register has bytes: four registers of
+// lanes, one register of bytes.
+inline constexpr int step_registers = 4;
+inline constexpr int step_elements = step_registers * lane_count;
+
+using StepBytes = std::uint8_t __attribute__((vector_size(step_elements)));
+using StepHalves = std::uint16_t __attribute__((vector_size(step_elements)));
+using HalfStepBytes = std::uint8_t __attribute__((vector_size(step_elements / 2)));
+using HalfStepHalves = std::uint16_t __attribute__((vector_size(step_elements)));
+
+#if defined(__AVX512VBMI__)
+// Byte i of the result is byte source(i) of bytes; the pattern is a constant in memory.
+template <class Source>
+struct BytePattern {
+  alignas(64) std::uint8_t order[64];
+  constexpr explicit BytePattern(Source source) {
+    for (int i = 0; i < 64; ++i) order[i] = static_cast<std::uint8_t>(source(i) & 63);
+  }
+};
+
+template <class Source>
+[[gnu::always_inline]] inline __m512i permute_bytes(__m512i bytes, Source) {
+  static constexpr BytePattern<Source> pattern{Source{}};
+  return _mm512_permutexvar_epi8(_mm512_load_si512(pattern.order), bytes);
+}
+#endif
+
+// The low bytes of a step of lanes, in element order. Bits above the byte must be zero.
+[[gnu::always_inline]] inline StepBytes narrow(const BitLanes (&codes)[step_registers]) {
+#if defined(__AVX512VBMI__)
+  const BitLanes merged = codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24;
+  return StepBytes(
+      permute_bytes(__m512i(merged), [](int i) { return i % lane_count * 4 + i / lane_count; }));
+#elif defined(__AVX2__)
+  const __m256i low = _mm256_packus_epi32(__m256i(codes[0]), __m256i(codes[1]));
+  const __m256i high = _mm256_packus_epi32(__m256i(codes[2]), __m256i(codes[3]));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  return StepBytes(_mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+#elif defined(__SSE2__)
+  const __m128i low = _mm_packs_epi32(__m128i(codes[0]), __m128i(codes[1]));
+  const __m128i high = _mm_packs_epi32(__m128i(codes[2]), __m128i(codes[3]));
+  return StepBytes(_mm_packus_epi16(low, high));
+#else
+  StepBytes bytes;
+  for (int i = 0; i < step_elements; ++i)
+    bytes[i] = static_cast<std::uint8_t>(codes[i / lane_count][i % lane_count]);
+  return bytes;
+#endif
+}
+
+// The inverse: each byte in a lane of its own.
+[[gnu::always_inline]] inline void widen(StepBytes bytes, BitLanes (&codes)[step_registers]) {
+  std::uint8_t memory[step_elements];
+  store_vector(memory, bytes);
+  for (int i = 0; i < step_registers; ++i) {
+    codes[i] = __builtin_convertvector(load_vector<ByteLanes>(memory + i * lane_count), BitLanes);
+  }
+}
+
+// Packs a step of codes of Bits bits, one a byte, to step_elements * Bits / 8 bytes.
+template <int Bits>
+[[gnu::always_inline]] inline void store_codes(std::uint8_t* target, StepBytes codes) {
+  if constexpr (Bits == 8) {
+    store_vector(target, codes);
+  } else if constexpr (Bits == 4) {
+    const auto pairs = StepHalves(codes);
+    const StepHalves packed = (pairs | pairs >> 4) & 0xFFu;
+    store_vector(target, __builtin_convertvector(packed, HalfStepBytes));
+  } else {
+    static_assert(Bits == 6, "codes have 4, 6 or 8 bits");
+    const auto four = BitLanes(codes);
+    const BitLanes packed = (four & 0x3Fu) | (four >> 2 & 0xFC0u) | (four >> 4 & 0x3F000u) |
+                            (four >> 6 & 0xFC0000u);
+#if defined(__AVX512VBMI__)
+    const __m512i bytes = permute_bytes(__m512i(packed), [](int i) { return i / 3 * 4 + i % 3; });
+    store_vector(target, _mm512_castsi512_si256(bytes));
+    store_vector(target + 32, _mm512_extracti32x4_epi32(bytes, 2));
+#elif defined(__AVX2__)
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
+    const __m256i bytes = _mm256_shuffle_epi8(__m256i(packed), order);
+    // Twelve bytes a half: the upper ones overwrite the four that are too much in the lower store.
+    const __m128i upper = _mm256_extracti128_si256(bytes, 1);
+    store_vector(target, _mm256_castsi256_si128(bytes));
+    store_vector(target + 12, _mm_cvtsi128_si64(upper));
+    store_vector(target + 20, _mm_extract_epi32(upper, 2));
+#else
+    for (int i = 0; i < lane_count; ++i) {
+      const std::uint32_t word = packed[i];
+      std::memcpy(target + 3 * i, &word, 2);
+      target[3 * i + 2] = static_cast<std::uint8_t>(word >> 16);
+    }
+#endif
+  }
+}
+
+// The inverse of store_codes.
+template <int Bits>
+[[gnu::always_inline]] inline StepBytes load_codes(const std::uint8_t* source) {
+  if constexpr (Bits == 8) {
+    return load_vector<StepBytes>(source);
+  } else if constexpr (Bits == 4) {
+    const auto packed =
+        __builtin_convertvector(load_vector<HalfStepBytes>(source), HalfStepHalves);
+    return StepBytes((packed | packed << 4) & 0x0F0Fu);
+  } else {
+    static_assert(Bits == 6, "codes have 4, 6 or 8 bits");
+#if defined(__AVX512VBMI__)
+    const __m512i bytes = _mm512_inserti32x4(
+        _mm512_castsi256_si512(load_vector<__m256i>(source)), load_vector<__m128i>(source + 32), 2);
+    const auto four = BitLanes(permute_bytes(bytes, [](int i) { return i / 4 * 3 + i % 4; }));
+#else
+    BitLanes four;
+    for (int i = 0; i < lane_count; ++i) {
+      std::uint16_t low;
+      std::memcpy(&low, source + 3 * i, 2);
+      four[i] = low | static_cast<std::uint32_t>(source[3 * i + 2]) << 16;
+    }
+#endif
+    return StepBytes((four & 0x3Fu) | (four << 2 & 0x3F00u) | (four << 4 & 0x3F0000u) |
+                     (four << 6 & 0x3F000000u));
+  }
+}
+
+}  // namespace
+}  // namespace mxkern::cpu

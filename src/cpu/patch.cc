@@ -1,0 +1,54 @@
+// cpu/patch.cc: turns, transforms and randomizes a small piece of x.
+#include "cpu/patch.h"
+
+#include <algorithm>
+
+namespace mxkern::cpu {
+
+TileShape patch_shape(const LineSource& source, const Tile& tile, std::int64_t group) {
+  if (!source.transposed) return line_tile({1, tile.rows, tile.columns}, group, Patch::capacity);
+  // Lines of one unit: more of them make longer stretches of the rows of x.
+  const std::int64_t elements = std::min(tile.rows, line_unit);
+  const TileShape lines = line_tile({1, tile.columns, elements}, group, Patch::capacity);
+  return {elements, lines.rows};
+}
+
+Lines Patch::load(const LineSource& source, const Tile& part) {
+  const Buffer& x = source.x;
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const std::byte* from = address(x, part.batch, part.row, part.column);
+  if (source.is_direct()) return {from, x.row_stride, part.rows, part.columns};
+
+  const KernelTable::HadamardLine hadamard = source.kernels.hadamard[static_cast<int>(x.dtype)];
+  if (source.transposed) {
+    const KernelTable::Transpose transpose =
+        size == 4 ? source.kernels.transpose_32 : source.kernels.transpose_16;
+    transpose(from, x.row_stride, elements_, part.rows, part.rows, part.columns);
+    if (source.signs.size != 0) {
+      hadamard(elements_, elements_, part.rows * part.columns, source.signs, false);
+    }
+    return {elements_, part.rows, part.columns, part.rows};
+  }
+  for (std::int64_t line = 0; line < part.rows; ++line) {
+    hadamard(from + line * x.row_stride * size, elements_ + line * part.columns * size,
+             part.columns, source.signs, false);
+  }
+  return {elements_, part.columns, part.rows, part.columns};
+}
+
+const std::uint32_t* Patch::load_random(const LineSource& source, const Tile& part,
+                                        std::uint64_t seed, std::uint64_t offset) {
+  const Shape& shape = source.x.shape;
+  for (std::int64_t row = 0; row < part.rows; ++row) {
+    const std::int64_t index =
+        (part.batch * shape.rows + part.row + row) * shape.columns + part.column;
+    source.kernels.random_words(seed, offset, static_cast<std::uint64_t>(index), part.columns,
+                                random_ + row * part.columns);
+  }
+  if (!source.transposed) return random_;
+  source.kernels.transpose_32(random_, part.columns, transposed_random_, part.rows, part.rows,
+                              part.columns);
+  return transposed_random_;
+}
+
+}  // namespace mxkern::cpu

@@ -1,0 +1,55 @@
+// cpu/patch.h: a small piece of x as one direction of quantize sees it: turned into lines,
+// transformed, with its random words. It lives on the stack and in the first-level cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/kernel_table.h"
+#include "cpu/tiles.h"
+#include "mxkern/core/buffer.h"
+#include "mxkern/hadamard.h"
+
+namespace mxkern::cpu {
+
+// How a direction reads x. `signs.size` is 0 where there is no transform.
+struct LineSource {
+  Buffer x;
+  bool transposed;  // lines are columns of x
+  HadamardSigns signs;
+  const KernelTable& kernels;
+
+  // Whether lines lie in x as they are wanted: tiles of any size are read in place.
+  bool is_direct() const { return !transposed && signs.size == 0; }
+};
+
+// The largest part of a tile that a patch holds; `group` lines stay together.
+TileShape patch_shape(const LineSource& source, const Tile& tile, std::int64_t group);
+
+// Lines of elements of x's dtype; the stride counts elements.
+struct Lines {
+  const std::byte* data;
+  std::int64_t stride;
+  std::int64_t count;
+  std::int64_t elements;
+};
+
+class Patch {
+ public:
+  // The lines of a part of x: of patch_shape, or of any shape where the source is direct.
+  Lines load(const LineSource& source, const Tile& part);
+
+  // The random words of the elements of a part of patch_shape, in the order of its lines.
+  const std::uint32_t* load_random(const LineSource& source, const Tile& part, std::uint64_t seed,
+                                   std::uint64_t offset);
+
+ private:
+  static constexpr std::int64_t capacity = 4096;
+  friend TileShape patch_shape(const LineSource&, const Tile&, std::int64_t);
+
+  alignas(64) std::byte elements_[capacity * sizeof(float)];
+  alignas(64) std::uint32_t random_[capacity];
+  alignas(64) std::uint32_t transposed_random_[capacity];
+};
+
+}  // namespace mxkern::cpu

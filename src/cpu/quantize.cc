@@ -1,0 +1,161 @@
+// cpu/quantize.cc: quantizes a tensor in parallel, along its rows, its columns, or both.
+#include <cstring>
+#include <span>
+
+#include "cpu/backend.h"
+#include "cpu/float_environment.h"
+#include "cpu/patch.h"
+#include "cpu/tensor_amax.h"
+#include "cpu/tiles.h"
+
+namespace mxkern::cpu {
+namespace {
+
+// One direction of a call.
+struct Direction {
+  LineSource source;
+  BlockScaled out;
+  const QuantizeOptions& options;
+  SchemeFacts facts;
+  TensorScale tensor = {};
+
+  bool is_stochastic() const { return options.rounding == Rounding::stochastic; }
+
+  // Lines that share their scales.
+  std::int64_t group() const {
+    return options.block_shape == BlockShape::square ? facts.block : 1;
+  }
+};
+
+Direction make_direction(const Buffer& x, bool transposed, const BlockScaled& out,
+                         const QuantizeOptions& options, const KernelTable& kernels) {
+  const Hadamard& hadamard = options.hadamard;
+  return {{x, transposed, {hadamard.size, hadamard.signs}, kernels}, out, options,
+          facts_of(out.scheme)};
+}
+
+// Finds and stores the tensor scale of each direction of nvfp4.
+void set_tensor_scales(std::span<Direction> directions) {
+  // Without a transform both directions see the same elements, and x can be read as it lies.
+  const Direction& any = directions.front();
+  const LineSource plain{any.source.x, false, {0, {}}, any.source.kernels};
+  const LineSource* sources[2];
+  std::size_t count = 0;
+  std::size_t slots[2] = {};
+  float amaxes[2];
+  for (std::size_t i = 0; i < directions.size(); ++i) {
+    const QuantizeOptions& options = directions[i].options;
+    if (options.amax != nullptr || options.tensor_scale != nullptr) continue;
+    const LineSource* source = options.hadamard.size == 0 ? &plain : &directions[i].source;
+    slots[i] = count == 1 && sources[0] == source ? 0 : count++;
+    sources[slots[i]] = source;
+  }
+  if (count != 0) find_amaxes({sources, count}, amaxes);
+  for (std::size_t i = 0; i < directions.size(); ++i) {
+    const QuantizeOptions& options = directions[i].options;
+    const float amax = options.amax != nullptr ? *options.amax : amaxes[slots[i]];
+    directions[i].tensor = options.tensor_scale != nullptr
+                               ? TensorScale::from_decode_multiplier(*options.tensor_scale)
+                               : TensorScale::from_amax(amax);
+    *directions[i].out.tensor_scale = directions[i].tensor.stored;
+  }
+}
+
+void quantize_part(const Direction& direction, const Tile& part) {
+  const LineSource& source = direction.source;
+  const QuantizeOptions& options = direction.options;
+  const BlockScaled& out = direction.out;
+  Patch patch;
+  const Lines lines = patch.load(source, part);
+  const std::uint32_t* random = nullptr;
+  if (direction.is_stochastic()) {
+    random = patch.load_random(source, part, options.seed, options.offset);
+  }
+  const std::int64_t line = source.transposed ? part.column : part.row;
+  const std::int64_t element = source.transposed ? part.row : part.column;
+  const std::int64_t block = element / direction.facts.block;
+  const std::int64_t code_stride = code_row_bytes(out.scheme, out.shape.columns);
+  const std::int64_t row = part.batch * out.shape.rows + line;
+  const ScaleIndex index = out.scale_index();
+  const KernelTable::Quantize kernel =
+      source.kernels.quantize[static_cast<int>(out.scheme)][static_cast<int>(source.x.dtype)]
+                             [static_cast<int>(options.rounding)];
+  kernel({.x = lines.data,
+          .x_stride = lines.stride,
+          .random = random,
+          .random_stride = lines.elements,
+          .lines = lines.count,
+          .elements = lines.elements,
+          .codes = out.codes + row * code_stride + block * direction.facts.block_bytes,
+          .code_stride = code_stride,
+          .scales = {out.scales + part.batch * index.size(), index, line, block},
+          .rule = options.scale_rule,
+          .tensor = direction.tensor,
+          .square = options.block_shape == BlockShape::square,
+          .four_over_six = options.four_over_six});
+}
+
+void quantize_tile(const Direction& direction, const Tile& tile) {
+  if (direction.source.is_direct() && !direction.is_stochastic()) {
+    return quantize_part(direction, tile);
+  }
+  for_each_part(tile, patch_shape(direction.source, tile, direction.group()),
+                [&](const Tile& part) { quantize_part(direction, part); });
+}
+
+// Rows that swizzled scales are padded with. (Kernels write the padding behind the blocks of a row.)
+void clear_padding_rows(const BlockScaled& out) {
+  const ScaleIndex index = out.scale_index();
+  if (index.layout == ScaleLayout::row_major || index.rows % ScaleIndex::tile_rows == 0) return;
+  const std::int64_t last = index.offset(index.rows / ScaleIndex::tile_rows * ScaleIndex::tile_rows, 0);
+  for (std::int64_t b = 0; b < out.shape.batch; ++b) {
+    std::memset(out.scales + b * index.size() + last, 0,
+                static_cast<std::size_t>(index.size() - last));
+  }
+}
+
+// Whether the blocks of all rows follow one another like those of a single line.
+bool is_one_line(const Buffer& x, const BlockScaled& out, const QuantizeOptions& options) {
+  return options.block_shape == BlockShape::row && out.scale_layout == ScaleLayout::row_major &&
+         out.shape.columns % facts_of(out.scheme).block == 0 && is_dense(x);
+}
+
+void run(std::span<Direction> directions) {
+  const Direction& first = directions.front();
+  const Shape& shape = first.source.x.shape;
+  if (first.facts.has_tensor_scale) set_tensor_scales(directions);
+  if (shape.size() == 0) return;
+  for (const Direction& direction : directions) clear_padding_rows(direction.out);
+  // Rows alone are read in long stretches; columns need tiles of which whole lines can be made.
+  const bool rows_alone = directions.size() == 1 && !first.source.transposed;
+  const TileShape tiles =
+      rows_alone ? line_tile(shape, first.group(), tile_elements) : square_tile(shape);
+  for_each_tile(shape, tiles, [&](const Tile& tile) {
+    for (const Direction& direction : directions) quantize_tile(direction, tile);
+  });
+}
+
+}  // namespace
+
+void quantize(const Buffer& x, const BlockScaled* rows, const QuantizeOptions& row_options,
+              const BlockScaled* columns, const QuantizeOptions& column_options,
+              const KernelTable& kernels) {
+  const FloatEnvironment environment;
+  if (columns == nullptr) {
+    const bool one_line = is_one_line(x, *rows, row_options);
+    const Buffer source = one_line ? as_one_line(x) : x;
+    BlockScaled out = *rows;
+    out.shape = source.shape;
+    Direction directions[] = {make_direction(source, false, out, row_options, kernels)};
+    run(directions);
+  } else if (rows == nullptr) {
+    Direction directions[] = {make_direction(x, true, *columns, column_options, kernels)};
+    run(directions);
+  } else {
+    Direction directions[] = {make_direction(x, false, *rows, row_options, kernels),
+                              make_direction(x, true, *columns, column_options, kernels)};
+    run(directions);
+  }
+}
+
+}  // namespace mxkern::cpu

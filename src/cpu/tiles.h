@@ -1,0 +1,100 @@
+// cpu/tiles.h: a tensor cut into tiles that threads work on.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "cpu/parallel.h"
+#include "mxkern/core/buffer.h"
+#include "mxkern/core/math.h"
+
+namespace mxkern::cpu {
+
+// A thread is worth waking for this many elements.
+inline constexpr std::int64_t grain_elements = 64 * 1024;
+
+// The size of a tile whose elements are read once and in order.
+inline constexpr std::int64_t tile_elements = 32 * 1024;
+
+// Tiles start on multiples of this many elements along a row: whole blocks of every scheme, whole
+// Hadamard groups, whole tiles of swizzled scales.
+inline constexpr std::int64_t line_unit = 128;
+
+struct TileShape {
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+struct Tile {
+  std::int64_t batch;
+  std::int64_t row;
+  std::int64_t column;
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+// As long lines as fit into `elements`, together with `group` - 1 others; then as many groups of
+// lines as fit.
+constexpr TileShape line_tile(const Shape& shape, std::int64_t group, std::int64_t elements) {
+  const std::int64_t columns =
+      std::min(shape.columns, std::max(elements / group / line_unit, std::int64_t{1}) * line_unit);
+  const std::int64_t groups = std::max(elements / (columns * group), std::int64_t{1});
+  return {std::min(round_up(shape.rows, group), groups * group), columns};
+}
+
+// For work along both axes: line_unit in each, or wider where there are few rows.
+constexpr TileShape square_tile(const Shape& shape) {
+  const std::int64_t rows = std::min(shape.rows, line_unit);
+  return {rows, std::min(shape.columns, ceil_div(line_unit, rows) * line_unit)};
+}
+
+// Calls work(tile) for tiles of one batch entry, without threads.
+template <class Work>
+void for_each_part(const Tile& whole, TileShape part, Work&& work) {
+  for (std::int64_t row = 0; row < whole.rows; row += part.rows) {
+    for (std::int64_t column = 0; column < whole.columns; column += part.columns) {
+      work(Tile{whole.batch, whole.row + row, whole.column + column,
+                std::min(part.rows, whole.rows - row),
+                std::min(part.columns, whole.columns - column)});
+    }
+  }
+}
+
+// Calls work(tile) for every tile of a tensor that is not empty, from several threads.
+template <class Work>
+void for_each_tile(const Shape& shape, TileShape tile, Work&& work) {
+  const std::int64_t across = ceil_div(shape.columns, tile.columns);
+  const std::int64_t down = ceil_div(shape.rows, tile.rows);
+  const std::int64_t grain =
+      std::max(grain_elements / (tile.rows * tile.columns), std::int64_t{1});
+  parallel_for(shape.batch * down * across, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t row = i / across % down * tile.rows;
+      const std::int64_t column = i % across * tile.columns;
+      work(Tile{i / (across * down), row, column, std::min(tile.rows, shape.rows - row),
+                std::min(tile.columns, shape.columns - column)});
+    }
+  });
+}
+
+inline std::byte* address(const Buffer& buffer, std::int64_t batch, std::int64_t row,
+                          std::int64_t column) {
+  const std::int64_t index = batch * buffer.batch_stride + row * buffer.row_stride + column;
+  return static_cast<std::byte*>(buffer.data) +
+         index * static_cast<std::int64_t>(size_of(buffer.dtype));
+}
+
+// No gaps between rows or matrices.
+constexpr bool is_dense(const Buffer& buffer) {
+  const Shape& shape = buffer.shape;
+  return (shape.rows <= 1 || buffer.row_stride == shape.columns) &&
+         (shape.batch <= 1 || buffer.batch_stride == shape.rows * shape.columns);
+}
+
+// The elements of a dense tensor as a single line: short rows cost nothing then.
+constexpr Buffer as_one_line(const Buffer& buffer) {
+  if (!is_dense(buffer)) return buffer;
+  return Buffer::dense(buffer.data, buffer.dtype, {1, 1, buffer.shape.size()}, buffer.device);
+}
+
+}  // namespace mxkern::cpu

@@ -1,0 +1,26 @@
+// dequantize.cc: checks the arguments of dequantize and picks the device.
+#include "mxkern/dequantize.h"
+
+#include "check.h"
+#include "cpu/backend.h"
+#if defined(MXKERN_HAS_CUDA)
+#include "cuda/backend.h"
+#endif
+
+namespace mxkern {
+
+void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
+  constexpr const char* function = "dequantize";
+  check_block_scaled(function, "q", q);
+  check_buffer(function, "out", out);
+  check_same_shape(function, "out", out.shape, q.shape);
+  check_same_device(function, "out", out.device, q.device);
+  check_device(function, q.device);
+#if defined(MXKERN_HAS_CUDA)
+  if (q.device.type == DeviceType::cuda) return cuda::dequantize(q, out, stream);
+#endif
+  static_cast<void>(stream);  // the CPU has finished when the call returns
+  cpu::dequantize(q, out);
+}
+
+}  // namespace mxkern

@@ -1,0 +1,62 @@
+// info.cc: what this build of the library is, and what it found on this machine.
+#include "mxkern/info.h"
+
+#include "cpu/instruction_set.h"
+#include "cpu/parallel.h"
+#include "mxkern/core/error.h"
+#if defined(MXKERN_HAS_CUDA)
+#include "cuda/backend.h"
+#endif
+
+namespace mxkern {
+namespace {
+
+std::string describe_build() {
+#if defined(__clang__)
+  const std::string compiler = concatenate("clang ", __clang_major__, ".", __clang_minor__);
+#elif defined(__GNUC__)
+  const std::string compiler = concatenate("gcc ", __GNUC__, ".", __GNUC_MINOR__);
+#else
+  const std::string compiler = "unknown compiler";
+#endif
+#if defined(__x86_64__)
+  const char* processor = "x86_64";
+#elif defined(__aarch64__)
+  const char* processor = "aarch64";
+#else
+  const char* processor = "unknown processor";
+#endif
+#if defined(NDEBUG)
+  const char* kind = "release";
+#else
+  const char* kind = "debug";
+#endif
+  return concatenate(compiler, ", ", processor, ", ", kind);
+}
+
+const char* gemm_unit() {
+  if (cpu::has_amx_bf16()) return "amx_bf16";
+  return cpu::has_avx512_bf16() ? "avx512_bf16" : "float32";
+}
+
+}  // namespace
+
+Info info() {
+  Info info{};
+  info.version = MXKERN_VERSION;
+  info.build = describe_build();
+  info.instruction_set = cpu::name_of(cpu::best_instruction_set());
+  info.gemm_unit = gemm_unit();
+  info.threads = cpu::thread_count();
+#if defined(MXKERN_HAS_CUDA)
+  info.built_with_cuda = true;
+  info.cuda = cuda::describe_runtime();
+  info.devices = cuda::describe_devices();
+#else
+  info.built_with_cuda = false;
+  info.cuda = MXKERN_CUDA_STATUS;
+#endif
+  return info;
+}
+
+}  // namespace mxkern
