@@ -15,10 +15,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.cmake_dir:
-        print(mxkern.cmake_dir())
-        return 0
+        options.command = _cmake_dir
     if options.command is None:
-        parser.print_help()
+        parser.print_help(sys.stderr)
         return 2
     try:
         code: int = options.command(options)
@@ -85,6 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     compare.set_defaults(command=_compare)
     return parser
+
+
+def _cmake_dir(options: argparse.Namespace) -> int:
+    print(mxkern.cmake_dir())
+    return 0
 
 
 def _info(options: argparse.Namespace) -> int:

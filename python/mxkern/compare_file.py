@@ -8,6 +8,7 @@ import numpy as np
 
 from mxkern.comparison import Comparison, comparison_of, measure, select_cases
 from mxkern.error_sums import ErrorSums
+from mxkern.plot import check_plot_path, save_plot
 from mxkern.progress import progress_bar
 from mxkern.tensor_files import select_tensors
 
@@ -23,6 +24,8 @@ def compare_file(
     """Prints what was read and the table, writes the picture; returns the comparison of all
     tensors as if they were one. NVFP4 has a tensor scale for each."""
     cases = select_cases("compare", schemes, rules)
+    if plot is not None:
+        check_plot_path(plot)
     selection = select_tensors(path, pattern)
     tensors = selection.tensors
     elements = sum(array.size for array in tensors.values())
@@ -55,8 +58,6 @@ def compare_file(
     )
     print(comparison)
     if plot is not None:
-        from mxkern.plot import save_plot
-
         name = os.path.basename(path)
         save_plot(comparison, plot, f"{name}: {len(tensors)} tensors, {elements:,} elements")
         print(f"wrote {plot}")

@@ -1,6 +1,8 @@
 # mxkern/plot.py: a picture of error against bits.
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 from mxkern.comparison import CompareRecord, Comparison
@@ -8,18 +10,28 @@ from mxkern.comparison import CompareRecord, Comparison
 MARKERS = {"rceil": "o", "floor": "v", "ceil": "^", "even": "s", None: "D"}
 
 
-def save_plot(comparison: Comparison, path: str, title: str) -> None:
-    """Writes the picture of a comparison; the ending of path says the kind: .png, .svg, .pdf.
-
-    Raises RuntimeError without matplotlib, ValueError for an ending that it does not know.
-    """
+def check_plot_path(path: str) -> None:
+    """Raises where a picture could not be written: RuntimeError without matplotlib, ValueError for
+    an ending that it does not know, OSError for a folder that is not there."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
         raise RuntimeError(
             "--plot needs matplotlib, which is not installed; pip install matplotlib"
         ) from None
+    endings = FigureCanvasBase.get_supported_filetypes()
+    if os.path.splitext(path)[1][1:] not in endings:
+        raise ValueError(f"--plot {path}: expected a name that ends in .{', .'.join(endings)}")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+
+
+def save_plot(comparison: Comparison, path: str, title: str) -> None:
+    """Writes the picture of a comparison; the ending of path says the kind: .png, .svg, .pdf."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     _draw(figure.add_subplot(), comparison, title)

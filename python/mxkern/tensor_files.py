@@ -65,10 +65,11 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
 
 def _read_npy(path: str) -> npt.NDArray[Any]:
     try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except OSError:
+        raise
+    except Exception as error:  # NumPy's reader raises what its parser of the header meets
         raise ValueError(f"{path}: no valid .npy file ({error})") from None
-    array: npt.NDArray[Any] = loaded
     if array.dtype == np.dtype("V2"):  # how NumPy stores what it has no name for
         array = array.view(ml_dtypes.bfloat16)
     if not array.dtype.isnative:

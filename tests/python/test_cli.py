@@ -1,0 +1,231 @@
+# tests/python/test_cli.py: the command line: what it prints, its exit codes, its one-line errors.
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxkern
+from mxkern.cli import main
+
+NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
+NAMES |= {np.dtype(ml_dtypes.bfloat16): "BF16", np.dtype(ml_dtypes.float8_e4m3fn): "F8_E4M3"}
+
+
+def write_safetensors(path, tensors):
+    header, data = {}, b""
+    for name, array in tensors.items():
+        end = len(data) + array.nbytes
+        header[name] = {
+            "dtype": NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [len(data), end],
+        }
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return str(path)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    rng = np.random.default_rng(0)
+    tensors = {
+        "layer.0.weight": rng.standard_normal((8, 64)).astype(np.float32),
+        "layer.1.weight": rng.standard_normal((4, 96)).astype(ml_dtypes.bfloat16),
+        "layer.1.bias": rng.standard_normal(96).astype(np.float32),
+        "position_ids": np.arange(12).reshape(1, 12),
+        "codes": np.ones((2, 32), ml_dtypes.float8_e4m3fn),
+    }
+    return write_safetensors(tmp_path / "model.safetensors", tensors)
+
+
+def test_compare_prints_what_it_read_and_a_table(checkpoint, capsys):
+    assert main(["compare", checkpoint]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0] == (
+        f"{checkpoint}: 2 tensors, 896 elements (1 vectors or empty tensors and 2 tensors of "
+        "other dtypes left out)"
+    )
+    assert lines[1].startswith("scheme") and len(lines) == 3 + 6 * 4 + 1
+    assert err == "", "the progress bar is for terminals"
+
+
+def test_compare_aggregates_as_if_all_were_one_tensor(tmp_path, capsys):
+    x = np.random.default_rng(1).standard_normal((12, 64)).astype(np.float32)
+    parts = write_safetensors(tmp_path / "parts.safetensors", {"a": x[:4], "b": x[4:]})
+    np.save(tmp_path / "whole.npy", x)
+    chosen = ["--scheme", "mxfp4", "--scheme", "mxint8", "--rule", "even"]
+    tables = []
+    for path in (parts, str(tmp_path / "whole.npy")):
+        assert main(["compare", path, *chosen]) == 0
+        tables.append(capsys.readouterr().out.split("\n", 1)[1])
+    assert tables[0] == tables[1] == f"{mxkern.compare(x, ['mxfp4', 'mxint8'], 'even')}\n"
+
+
+def test_compare_one_tensor_of_many_and_each(checkpoint, capsys):
+    only = ["--scheme", "mxfp4", "--rule", "rceil"]
+    assert main(["compare", checkpoint, "--tensor", r"1\.bias$", *only]) == 0
+    assert "1 tensors, 96 elements" in capsys.readouterr().out
+    assert main(["compare", checkpoint, "--per-tensor", *only]) == 0
+    out = capsys.readouterr().out
+    assert "layer.0.weight [8x64] float32\n" in out
+    assert "layer.1.weight [4x96] bfloat16\n" in out
+    assert out.count("mxfp4") == 3
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_compare_npy_of_every_float(dtype, tmp_path, capsys):
+    x = np.random.default_rng(2).standard_normal(100).astype(dtype)
+    path = tmp_path / "x.npy"
+    np.save(path, x)
+    assert main(["compare", str(path), "--scheme", "nvfp4"]) == 0
+    table = capsys.readouterr().out.split("\n", 1)[1]
+    wanted = x.astype(np.float32) if dtype == np.float64 else x
+    assert table == f"{mxkern.compare(wanted, 'nvfp4')}\n"
+
+
+def test_compare_plot_writes_a_picture(checkpoint, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    for name, magic in (("error.png", b"\x89PNG"), ("error.svg", b"<?xml")):
+        picture = tmp_path / name
+        assert main(["compare", checkpoint, "--plot", str(picture)]) == 0
+        assert picture.read_bytes().startswith(magic) and picture.stat().st_size > 5000
+        assert f"wrote {picture}" in capsys.readouterr().out
+
+
+def test_plot_needs_matplotlib(checkpoint, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "matplotlib.backend_bases", raising=False)
+    assert main(["compare", checkpoint, "--plot", "x.png"]) == 1
+    assert "pip install matplotlib" in capsys.readouterr().err
+
+
+def broken_npy(path):
+    path.write_bytes(b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f4',")
+
+
+def void_npy(path):
+    np.save(path, np.zeros(4, np.dtype([("a", "f4")])))
+
+
+def pickled_npy(path):
+    np.save(path, np.array([{}, []], object), allow_pickle=True)
+
+
+def swapped_npy(path):
+    np.save(path, np.ones(4, ">f4"))
+
+
+def integers_npy(path):
+    np.save(path, np.ones((4, 4), np.int32))
+
+
+def zip_npy(path):
+    np.savez(path.with_suffix(""), x=np.ones(3))
+    path.with_suffix(".npz").rename(path)
+
+
+def truncated_npy(path):
+    np.save(path, np.ones((40, 40), np.float32))
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [broken_npy, void_npy, pickled_npy, swapped_npy, integers_npy, zip_npy, truncated_npy],
+)
+def test_bad_npy_files(write, tmp_path, capsys):
+    path = tmp_path / "x.npy"
+    write(path)
+    assert main(["compare", str(path)]) == 1
+    assert_one_line_error(capsys, rf"{path}: ")
+
+
+def assert_one_line_error(capsys, pattern):
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1, err
+    assert re.match(rf"mxkern: error: .*{pattern}", err), err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pattern"),
+    [
+        (["missing.npy"], r"missing.npy: No such file or directory"),
+        (["."], r"\.: the name ends in neither .safetensors nor .npy"),
+        (["{}", "--tensor", "("], r"--tensor '\(' is no regular expression"),
+        (["{}", "--tensor", "decoder"], r"no tensor name has a match .*layer.0.weight"),
+        (["{}", "--tensor", "codes|ids"], r"nothing to quantize among 2 tensors of float8_e4m3fn"),
+        (["{}", "--scheme", "mxfp5"], r"scheme is 'mxfp5'; .*did you mean"),
+        (["{}", "--rule", "ceiling"], r"rules is 'ceiling'; .*did you mean 'ceil'"),
+        (["{}", "--plot", "x.jpq"], r"--plot x.jpq: expected a name that ends in"),
+        (["{}", "--plot", "no/such/x.png"], r"no/such: Not a directory"),
+    ],
+)
+def test_mistakes_give_one_line_and_exit_code_1(arguments, pattern, checkpoint, capsys):
+    assert main(["compare", *(text.format(checkpoint) for text in arguments)]) == 1
+    assert_one_line_error(capsys, pattern)
+
+
+def test_truncated_checkpoint(checkpoint, capsys):
+    with open(checkpoint, "r+b") as file:
+        file.truncate(200)
+    assert main(["compare", checkpoint]) == 1
+    assert_one_line_error(capsys, r"model.safetensors: .*; expected .*damaged")
+
+
+@pytest.mark.parametrize("arguments", [["compare"], ["unknown"], ["compare", "x.npy", "--no"], []])
+def test_wrong_usage_has_exit_code_2(arguments, capsys):
+    try:
+        code = main(arguments)
+    except SystemExit as left:
+        code = left.code
+    assert code == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "usage: mxkern" in err
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "mxkern", *arguments], capture_output=True, text=True, **options
+    )
+
+
+def test_as_a_program():
+    assert run("--version").stdout == f"mxkern {mxkern.__version__}\n"
+    info = run("info")
+    assert info.returncode == 0 and info.stdout.startswith(f"mxkern {mxkern.__version__}")
+    table = run("schemes")
+    assert table.returncode == 0 and all(name in table.stdout for name in mxkern.schemes.names)
+    missing = run("compare", "missing.npy")
+    assert missing.returncode == 1 and missing.stdout == ""
+    assert missing.stderr == "mxkern: error: missing.npy: No such file or directory\n"
+
+
+def test_cmake_dir():
+    finished = run("--cmake-dir")
+    if finished.returncode == 0:
+        assert os.path.isfile(os.path.join(finished.stdout.strip(), "mxkernConfig.cmake"))
+    else:  # of a build tree
+        assert finished.returncode == 1 and finished.stderr.startswith("mxkern: error: cmake_dir:")
+
+
+def test_info_and_schemes_need_no_numpy():
+    program = (
+        "import sys; sys.modules['numpy'] = None; from mxkern.cli import main; "
+        "main(['info']); main(['schemes'])"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_a_closed_pipe_is_no_error(checkpoint):
+    command = f"{sys.executable} -m mxkern compare {checkpoint} | head -c 10"
+    finished = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert finished.stderr == "" and len(finished.stdout) == 10
