@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import mxkern
 from mxkern import errors
-from mxkern.error_sums import ErrorSums
+from mxkern.error_sums import ErrorSums, Values
 from mxkern.options import SCALE_RULES
 from mxkern.scheme import Scheme, scheme_of
 from mxkern.scheme import schemes as all_schemes
@@ -179,9 +179,9 @@ def measure(
     if any(case.scheme.has_tensor_scale for case in cases):
         amax = max((float(mxkern.tensor_amax(chunk)) for chunk in chunks_of(x)), default=0.0)
     for chunk in chunks_of(x):
-        wide = chunk.astype(np.float32, copy=False)
+        values = Values.of(chunk.astype(np.float32, copy=False))
         for case, total in zip(cases, sums, strict=True):
-            _add_chunk(total, case, chunk, wide, amax)
+            _add_chunk(total, case, chunk, values, amax)
             advance(chunk.size)
     for case, total in zip(cases, sums, strict=True):
         if case.scheme.has_tensor_scale:
@@ -190,7 +190,7 @@ def measure(
 
 
 def _add_chunk(
-    total: ErrorSums, case: Case, chunk: Tensor, wide: npt.NDArray[np.float32], amax: float | None
+    total: ErrorSums, case: Case, chunk: Tensor, values: Values, amax: float | None
 ) -> None:
     scheme, rule = case
     if rule is None:
@@ -202,7 +202,7 @@ def _add_chunk(
     decoded = mxkern.dequantize(q)
     with np.errstate(over="ignore"):  # a limit beyond float32 is no limit
         largest = q.scales.astype(np.float32) * np.float32(scheme.max_value) * scale
-        total.add(wide, decoded, largest, scheme.block)
+        total.add(values, decoded, largest, scheme.block)
     total.stored_bytes += q.codes.nbytes + q.scales.nbytes
 
 

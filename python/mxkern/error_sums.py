@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,18 @@ import numpy.typing as npt
 # The largest value of an NVFP4 block is a product of three rounded factors; a magnitude this close
 # above it was not cut off.
 SATURATION_TOLERANCE = 2.0**-20
+
+
+class Values(NamedTuple):
+    """A chunk of a tensor, [rows, K], with what all cases need of it."""
+
+    x: npt.NDArray[np.float32]
+    signal: float
+    nonzero: int
+
+    @classmethod
+    def of(cls, x: npt.NDArray[np.float32]) -> Values:
+        return cls(x, _sum_of_squares(x), int(np.count_nonzero(x != 0)))
 
 
 @dataclass
@@ -28,29 +40,30 @@ class ErrorSums:
 
     def add(
         self,
-        x: npt.NDArray[np.float32],
+        values: Values,
         decoded: npt.NDArray[np.float32],
         largest: npt.NDArray[np.float32],
         block: int,
     ) -> None:
-        """Adds a chunk. x, decoded: [rows, K]; largest: [rows, ceil(K / block)], the largest
-        magnitude that each block can hold."""
+        """Adds a chunk. decoded: [rows, K]; largest: [rows, ceil(K / block)], the largest magnitude
+        that each block can hold."""
+        x = values.x
         self.elements += x.size
         limits = np.repeat(largest * np.float32(1 + SATURATION_TOLERANCE), block, axis=1)
         limits = limits[:, : x.shape[1]]
         poison = np.isnan(decoded)
         if poison.any():
             self.poisoned += int(np.count_nonzero(poison))
-            x, decoded, limits = x[~poison], decoded[~poison], limits[~poison]
-        if x.size == 0:
-            return
+            values = Values.of(x[~poison])
+            x, decoded, limits = values.x, decoded[~poison], limits[~poison]
         error = x - decoded
-        self.signal += _sum_of_squares(x)
+        self.signal += values.signal
         self.noise += _sum_of_squares(error)
-        self.max_error = max(self.max_error, float(np.abs(error).max()))
+        magnitude = np.abs(error, out=error)
+        self.max_error = max(self.max_error, float(magnitude.max(initial=0.0)))
         self.saturated += int(np.count_nonzero(np.abs(x) > limits))
         # A zero decodes to zero, so what decodes to zero beyond the zeros was flushed.
-        self.flushed += int(np.count_nonzero(x)) - int(np.count_nonzero(decoded))
+        self.flushed += values.nonzero - int(np.count_nonzero(decoded != 0))
 
     def merge(self, other: ErrorSums) -> None:
         """Adds the sums of another tensor, as if it were a part of this one."""
@@ -86,5 +99,6 @@ class ErrorSums:
 
 
 def _sum_of_squares(values: npt.NDArray[Any]) -> float:
+    # Not a BLAS product: its threads cost more than they save on a chunk.
     wide = values.astype(np.float64).reshape(-1)
-    return float(np.dot(wide, wide))
+    return float(np.einsum("i,i->", wide, wide))

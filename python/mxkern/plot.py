@@ -2,12 +2,17 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
+import statistics
 from typing import Any
 
-from mxkern.comparison import CompareRecord, Comparison
+from mxkern.comparison import Comparison
 
 MARKERS = {"rceil": "o", "floor": "v", "ceil": "^", "even": "s", None: "D"}
+
+
+RULE_SPACING = 0.07  # bits between the marks of one scheme's rules
 
 
 def check_plot_path(path: str) -> None:
@@ -39,46 +44,50 @@ def save_plot(comparison: Comparison, path: str, title: str) -> None:
 
 
 def _draw(axes: Any, comparison: Comparison, title: str) -> None:
-    shown = [r for r in comparison if 0 < r.relative_rmse < float("inf")]
+    shown = [r for r in comparison if 0 < r.relative_rmse < math.inf]
     names = list(dict.fromkeys(record.scheme for record in shown))
     rules = list(dict.fromkeys(record.scale_rule for record in shown))
     for index, name in enumerate(names):
         records = [record for record in shown if record.scheme == name]
-        color = f"C{index}"
-        for record in records:
+        middle = statistics.median_low(record.relative_rmse for record in records)
+        for place, record in enumerate(records):
+            shift = RULE_SPACING * (place - (len(records) - 1) / 2)
             axes.plot(
-                record.bits_per_element,
+                record.bits_per_element + shift,
                 record.relative_rmse,
                 MARKERS.get(record.scale_rule, "o"),
-                color=color,
+                color=f"C{index}",
                 markersize=7,
-                markerfacecolor="none" if record.scale_rule else color,
-                markeredgewidth=1.5,
             )
-        middle = sorted(records, key=_error)[len(records) // 2]
         axes.annotate(
             name,
-            (middle.bits_per_element, middle.relative_rmse),
-            xytext=(10, 0),
+            (records[0].bits_per_element + RULE_SPACING * len(records) / 2, middle),
+            xytext=(6, 0),
             textcoords="offset points",
             verticalalignment="center",
-            color=color,
+            color=f"C{index}",
             fontsize=11,
         )
     for rule in rules:
-        label = f"scale rule {rule}" if rule else "the scheme's own scale rule"
-        face = "none" if rule else "gray"
-        axes.plot([], [], MARKERS.get(rule, "o"), color="gray", markerfacecolor=face, label=label)
-    axes.set_yscale("log")
-    axes.margins(x=0.15, y=0.12)
-    axes.set_xlabel("bits per element, scales included")
-    axes.set_ylabel("relative RMSE")
-    axes.set_title(title)
-    axes.grid(True, which="both", alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+        label = f"scale rule {rule}" if rule else "scale rule of its own"
+        axes.plot([], [], MARKERS.get(rule, "o"), color="gray", label=label)
+    _label(axes, title)
     if rules:
         axes.legend(frameon=False)
 
 
-def _error(record: CompareRecord) -> float:
-    return record.relative_rmse
+def _label(axes: Any, title: str) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.margins(x=0.08, y=0.12)
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right + 0.17 * (right - left))  # room for the names
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("bits per element, scales included (scale rules of a scheme side by side)")
+    axes.set_ylabel("relative error (RMSE)")
+    axes.set_title(title, fontsize=11)
+    axes.grid(True, alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
