@@ -32,7 +32,8 @@ Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilit
   if (capabilities.runs(GemmUnit::amx_bf16)) {
     return {GemmUnit::amx_bf16, "elements are exact in bfloat16, or in a sum of few"};
   }
-  if (capabilities.runs(GemmUnit::avx512_bf16) && parts_of(problem) == 1) {
+  if (capabilities.runs(GemmUnit::avx512_bf16) && capabilities.has_fast_bf16_dot &&
+      parts_of(problem) == 1) {
     return {GemmUnit::avx512_bf16, "elements are exact in bfloat16"};
   }
   for (const GemmUnit unit : {GemmUnit::avx512, GemmUnit::avx2}) {
@@ -133,7 +134,8 @@ GemmPlan plan_gemm(const GemmProblem& problem, const GemmCapabilities& capabilit
 std::string describe(const GemmPlan& plan) {
   const GemmUnitFacts facts = facts_of(plan.unit);
   return concatenate(facts.name, " (", plan.reason, "), tiles of ", facts.tile_rows, "x",
-                     facts.tile_columns, ", ", plan.blocks, " blocks of ", plan.block_rows, "x",
+                     facts.tile_columns, ", ", plan.blocks,
+                     plan.blocks == 1 ? " block of " : " blocks of ", plan.block_rows, "x",
                      plan.block_columns, ", panels of ", facts.depth, " along K, ", plan.parts,
                      plan.parts == 1 ? " part" : " parts", ", workspace ", plan.workspace_bytes,
                      " bytes in ", plan.slots, " slots");

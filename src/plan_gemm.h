@@ -64,6 +64,9 @@ struct GemmProblem {
 
 struct GemmCapabilities {
   bool has[std::size(all_gemm_units)] = {true};  // by unit
+  // AMD multiplies two bfloat16 in the time of one float32; Intel's instruction takes twice as
+  // long.
+  bool has_fast_bf16_dot = true;
   int threads = 1;
 
   constexpr bool runs(GemmUnit unit) const { return has[static_cast<int>(unit)]; }

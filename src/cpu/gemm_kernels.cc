@@ -35,6 +35,9 @@ GemmCapabilities gemm_capabilities() {
     set(GemmUnit::avx512, is_available(InstructionSet::avx512));
     set(GemmUnit::avx512_bf16, has_avx512_bf16());
     set(GemmUnit::amx_bf16, has_amx_bf16());
+#if defined(__x86_64__)
+    found.has_fast_bf16_dot = __builtin_cpu_is("intel") == 0;
+#endif
     found.threads = thread_count();
     return found;
   }();

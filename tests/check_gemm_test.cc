@@ -1,0 +1,119 @@
+// tests/check_gemm_test.cc: what gemm refuses, and what it says.
+#include "check_gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "mxkern/core/error.h"
+#include "tests/support/gemm_reference.h"
+
+namespace mxkern {
+namespace {
+
+using test::PlainTensor;
+using test::QuantizedOperand;
+
+// A product whose arguments a test then spoils.
+struct Call {
+  QuantizedOperand a{Scheme::mxfp8_e4m3, {2, 3, 64}, ScaleLayout::row_major};
+  QuantizedOperand b{Scheme::nvfp4, {2, 5, 64}, ScaleLayout::row_major};
+  PlainTensor plain{DType::float32, {2, 3, 64}};
+  PlainTensor out{DType::float32, {2, 3, 5}};
+  PlainTensor bias{DType::float32, {1, 1, 5}};
+  BlockScaled left = a.quantized();
+  BlockScaled right = b.quantized();
+  Buffer left_plain = plain.buffer();
+  Buffer result = out.buffer();
+  Buffer offset = bias.buffer();
+
+  // The message with which it fails; out must be as it was.
+  std::string failure(bool with_plain = false) {
+    const std::vector<std::uint8_t> before = out.bytes;
+    const test::AlignedMemory memory(1 << 20);
+    std::string message = "no failure";
+    try {
+      const GemmOperand operand = with_plain ? GemmOperand(left_plain) : GemmOperand(left);
+      gemm(operand, right, result, {.alpha = 1.0f, .beta = 0.0f, .bias = &offset},
+           memory.workspace());
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    EXPECT_TRUE(message == "no failure" || out.bytes == before) << message;
+    return message;
+  }
+};
+
+void expect_failure(const std::string& wanted, const std::function<void(Call&)>& spoil,
+                    bool with_plain = false) {
+  Call call;
+  spoil(call);
+  const std::string message = call.failure(with_plain);
+  EXPECT_EQ(message.rfind("gemm: ", 0), 0u) << message;
+  EXPECT_NE(message.find(wanted), std::string::npos) << message << "\nexpected: " << wanted;
+}
+
+TEST(CheckGemmTest, AGoodCallPasses) {
+  EXPECT_EQ(Call{}.failure(), "no failure");
+  EXPECT_EQ(Call{}.failure(true), "no failure");
+}
+
+TEST(CheckGemmTest, Shapes) {
+  expect_failure("a has K = 63 and b has K = 64", [](Call& c) { c.left.shape.columns = 63; });
+  expect_failure("b has a batch of 3 and a one of 2", [](Call& c) { c.right.shape.batch = 3; });
+  expect_failure("out has shape [2, 3, 4]; expected [2, 3, 5]",
+                 [](Call& c) { c.result.shape.columns = 4; });
+  expect_failure("out has shape [2, 5, 3]", [](Call& c) { c.result.shape = {2, 5, 3}; });
+  expect_failure("a has shape [2, -3, 64]", [](Call& c) { c.left.shape.rows = -3; });
+  expect_failure("bias has shape [1, 1, 4]", [](Call& c) { c.offset.shape.columns = 4; });
+}
+
+TEST(CheckGemmTest, Strides) {
+  expect_failure("out has a row stride of 4", [](Call& c) { c.result.row_stride = 4; });
+  expect_failure("out has a batch stride of 14", [](Call& c) { c.result.batch_stride = 14; });
+  expect_failure(
+      "a has a row stride of 63", [](Call& c) { c.left_plain.row_stride = 63; }, true);
+}
+
+TEST(CheckGemmTest, NullPointers) {
+  expect_failure("a.codes is null", [](Call& c) { c.left.codes = nullptr; });
+  expect_failure("b.scales is null", [](Call& c) { c.right.scales = nullptr; });
+  expect_failure("b.tensor_scale is null", [](Call& c) { c.right.tensor_scale = nullptr; });
+  expect_failure(
+      "a has shape [2, 3, 64]", [](Call& c) { c.left_plain.data = nullptr; }, true);
+  expect_failure("out has shape", [](Call& c) { c.result.data = nullptr; });
+  expect_failure("bias has shape", [](Call& c) { c.offset.data = nullptr; });
+}
+
+TEST(CheckGemmTest, Devices) {
+  expect_failure("a is on cuda:1", [](Call& c) { c.left.device = {DeviceType::cuda, 1}; });
+  expect_failure("b is on cuda:0", [](Call& c) { c.right.device = {DeviceType::cuda, 0}; });
+  expect_failure("bias is on cuda:0", [](Call& c) { c.offset.device = {DeviceType::cuda, 0}; });
+}
+
+#if !defined(MXKERN_HAS_CUDA)
+TEST(CheckGemmTest, WithoutCuda) {
+  expect_failure("built without CUDA", [](Call& c) {
+    c.left.device = c.right.device = c.result.device = {DeviceType::cuda, 0};
+  });
+}
+#endif
+
+TEST(CheckGemmTest, Workspace) {
+  Call call;
+  const std::size_t wanted = gemm_workspace_bytes(call.left, call.right, call.result);
+  ASSERT_GT(wanted, 0u);
+  const test::AlignedMemory memory(wanted + 64);
+  auto* const bytes = static_cast<std::uint8_t*>(memory.workspace().data);
+  const auto run = [&](Workspace workspace) {
+    gemm(call.left, call.right, call.result, {}, workspace);
+  };
+  EXPECT_NO_THROW(run({bytes, wanted}));
+  EXPECT_THROW(run({bytes, wanted - 1}), InvalidArgument);
+  EXPECT_THROW(run({bytes + 4, wanted}), InvalidArgument);
+  EXPECT_THROW(run({nullptr, wanted}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace mxkern

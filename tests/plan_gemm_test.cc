@@ -1,0 +1,117 @@
+// tests/plan_gemm_test.cc: plans are pure, cover the output, and stay within their memory.
+#include "plan_gemm.h"
+
+#include <gtest/gtest.h>
+
+#include "mxkern/core/math.h"
+
+namespace mxkern {
+namespace {
+
+GemmCapabilities machine(std::initializer_list<GemmUnit> units, int threads) {
+  GemmCapabilities capabilities;
+  for (const GemmUnit unit : units) capabilities.has[static_cast<int>(unit)] = true;
+  capabilities.threads = threads;
+  return capabilities;
+}
+
+GemmProblem problem(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
+  GemmProblem result;
+  result.batch = batch;
+  result.m = m;
+  result.n = n;
+  result.k = k;
+  return result;
+}
+
+GemmProblem plain_problem(DType dtype) {
+  GemmProblem result = problem(64, 64, 64);
+  result.left_is_plain = true;
+  result.left_dtype = dtype;
+  return result;
+}
+
+TEST(PlanGemmTest, TakesTheFastestUnit) {
+  const GemmProblem quantized = problem(64, 64, 64);
+  EXPECT_EQ(plan_gemm(quantized, machine({}, 1)).unit, GemmUnit::baseline);
+  EXPECT_EQ(plan_gemm(quantized, machine({GemmUnit::avx2}, 1)).unit, GemmUnit::avx2);
+  const auto avx512 = {GemmUnit::avx2, GemmUnit::avx512};
+  EXPECT_EQ(plan_gemm(quantized, machine(avx512, 1)).unit, GemmUnit::avx512);
+  const auto bf16 = {GemmUnit::avx2, GemmUnit::avx512, GemmUnit::avx512_bf16};
+  EXPECT_EQ(plan_gemm(quantized, machine(bf16, 1)).unit, GemmUnit::avx512_bf16);
+  const auto amx = {GemmUnit::avx2, GemmUnit::avx512, GemmUnit::avx512_bf16, GemmUnit::amx_bf16};
+  EXPECT_EQ(plan_gemm(quantized, machine(amx, 1)).unit, GemmUnit::amx_bf16);
+}
+
+TEST(PlanGemmTest, DotProductsAreSkippedWhereTheyAreSlow) {
+  GemmCapabilities capabilities =
+      machine({GemmUnit::avx2, GemmUnit::avx512, GemmUnit::avx512_bf16}, 1);
+  capabilities.has_fast_bf16_dot = false;
+  EXPECT_EQ(plan_gemm(problem(64, 64, 64), capabilities).unit, GemmUnit::avx512);
+}
+
+TEST(PlanGemmTest, APlainOperandTakesAsManyPartsAsItsSignificandNeeds) {
+  const auto amx = machine({GemmUnit::avx512, GemmUnit::avx512_bf16, GemmUnit::amx_bf16}, 1);
+  EXPECT_EQ(plan_gemm(plain_problem(DType::bfloat16), amx).parts, 1);
+  EXPECT_EQ(plan_gemm(plain_problem(DType::float16), amx).parts, 2);
+  EXPECT_EQ(plan_gemm(plain_problem(DType::float32), amx).parts, 3);
+  // Two dot products take the time of one float32 product each: parts are not worth it.
+  const auto dot = machine({GemmUnit::avx512, GemmUnit::avx512_bf16}, 1);
+  EXPECT_EQ(plan_gemm(plain_problem(DType::bfloat16), dot).unit, GemmUnit::avx512_bf16);
+  EXPECT_EQ(plan_gemm(plain_problem(DType::float16), dot).unit, GemmUnit::avx512);
+  EXPECT_EQ(plan_gemm(plain_problem(DType::float32), dot).unit, GemmUnit::avx512);
+}
+
+TEST(PlanGemmTest, BlocksCoverTheOutputOnce) {
+  for (const GemmUnit unit : all_gemm_units) {
+    const GemmUnitFacts facts = facts_of(unit);
+    for (const std::int64_t m : {1, 31, 512, 513, 4096, 100000}) {
+      for (const std::int64_t n : {1, 33, 1024, 1025, 11008}) {
+        for (const int threads : {1, 2, 7, 64}) {
+          const GemmPlan plan = plan_gemm_with(unit, problem(m, n, 256, 3), threads);
+          EXPECT_EQ(plan.block_rows % facts.tile_rows, 0);
+          EXPECT_EQ(plan.block_columns % facts.tile_columns, 0);
+          EXPECT_LE(plan.block_rows, facts.max_block_rows);
+          EXPECT_LE(plan.block_columns, facts.max_block_columns);
+          EXPECT_EQ(plan.row_blocks, ceil_div(m, plan.block_rows)) << describe(plan);
+          EXPECT_EQ(plan.column_blocks, ceil_div(n, plan.block_columns)) << describe(plan);
+          EXPECT_EQ(plan.blocks, 3 * plan.row_blocks * plan.column_blocks);
+          EXPECT_LE(plan.slots, threads);
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanGemmTest, WorkingMemoryIsBounded) {
+  for (const GemmUnit unit : all_gemm_units) {
+    GemmProblem huge = plain_problem(DType::float32);
+    huge.m = huge.n = huge.k = 1 << 20;
+    for (const int threads : {1, 16}) {
+      const GemmPlan plan = plan_gemm_with(unit, huge, threads);
+      EXPECT_LE(plan.workspace_bytes, static_cast<std::size_t>(threads) * (7u << 20))
+          << describe(plan);
+    }
+    const GemmPlan small = plan_gemm_with(unit, problem(32, 32, 32), 16);
+    EXPECT_LE(small.workspace_bytes, 32u << 10) << describe(small);
+  }
+}
+
+TEST(PlanGemmTest, SmallProductsStayOnOneThreadAndLargeOnesUseAll) {
+  for (const GemmUnit unit : all_gemm_units) {
+    EXPECT_EQ(plan_gemm_with(unit, problem(32, 32, 32), 8).blocks, 1);
+    const GemmPlan large = plan_gemm_with(unit, problem(4096, 4096, 4096), 8);
+    EXPECT_EQ(large.slots, 8) << describe(large);
+    EXPECT_EQ(large.blocks % 8, 0) << describe(large);
+  }
+}
+
+TEST(PlanGemmTest, DescriptionNamesWhatMatters) {
+  const std::string text = describe(plan_gemm(problem(64, 96, 64), machine({GemmUnit::avx2}, 2)));
+  for (const char* part : {"avx2", "6x16", "1 block", "workspace"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
