@@ -44,21 +44,11 @@ def compare_file(
     comparison = comparison_of(cases, totals)
     for table in tables:
         print(table)
-    left_out = [
-        f"{count} {what}"
-        for count, what in (
-            (selection.vectors, "vectors or empty tensors"),
-            (selection.other_dtype, "tensors of other dtypes"),
-        )
-        if count
-    ]
-    print(
-        f"{path}: {len(tensors)} tensors, {elements:,} elements"
-        + (f" ({' and '.join(left_out)} left out)" if left_out else "")
-    )
+    size = f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'}, {elements:,} elements"
+    left_out = [f"{count} {what}" for what, count in selection.left_out.items() if count]
+    print(f"{path}: {size}" + (f"; left out: {', '.join(left_out)}" if left_out else ""))
     print(comparison)
     if plot is not None:
-        name = os.path.basename(path)
-        save_plot(comparison, plot, f"{name}: {len(tensors)} tensors, {elements:,} elements")
+        save_plot(comparison, plot, f"{os.path.basename(path)}: {size}")
         print(f"wrote {plot}")
     return comparison

@@ -10,9 +10,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-import mxkern
 from mxkern import errors
 from mxkern.error_sums import ErrorSums, Values
+from mxkern.ops.dequantize import dequantize
+from mxkern.ops.quantize import quantize, tensor_amax
 from mxkern.options import SCALE_RULES
 from mxkern.scheme import Scheme, scheme_of
 from mxkern.scheme import schemes as all_schemes
@@ -177,7 +178,7 @@ def measure(
     sums = [ErrorSums() for _ in cases]
     amax = None
     if any(case.scheme.has_tensor_scale for case in cases):
-        amax = max((float(mxkern.tensor_amax(chunk)) for chunk in chunks_of(x)), default=0.0)
+        amax = max((float(tensor_amax(chunk)) for chunk in chunks_of(x)), default=0.0)
     for chunk in chunks_of(x):
         values = Values.of(chunk.astype(np.float32, copy=False))
         for case, total in zip(cases, sums, strict=True):
@@ -194,12 +195,12 @@ def _add_chunk(
 ) -> None:
     scheme, rule = case
     if rule is None:
-        q = mxkern.quantize(chunk, scheme.name, amax=amax)
+        q = quantize(chunk, scheme.name, amax=amax)
         scale = np.float32(q.tensor_scale)
     else:
-        q = mxkern.quantize(chunk, scheme.name, scale_rule=rule)
+        q = quantize(chunk, scheme.name, scale_rule=rule)
         scale = np.float32(1)
-    decoded = mxkern.dequantize(q)
+    decoded = dequantize(q)
     with np.errstate(over="ignore"):  # a limit beyond float32 is no limit
         largest = q.scales.astype(np.float32) * np.float32(scheme.max_value) * scale
         total.add(values, decoded, largest, scheme.block)

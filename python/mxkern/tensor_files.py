@@ -18,11 +18,10 @@ FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen tensors by name, and how many were left out for their dtype or shape."""
+    """The chosen tensors by name, and how many of those asked for were left out, by reason."""
 
     tensors: dict[str, npt.NDArray[Any]]
-    other_dtype: int
-    vectors: int
+    left_out: dict[str, int]
 
 
 def read_tensors(path: str) -> Mapping[str, npt.NDArray[Any]]:
@@ -60,7 +59,11 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
             f"{path}: nothing to quantize among {len(matched)} tensors of {', '.join(dtypes)}; "
             f"expected float64, float32, float16 or bfloat16 of {least_rank} dimensions or more"
         )
-    return Selection(chosen, len(matched) - len(floats), len(floats) - len(chosen))
+    left_out = {
+        "of fewer dimensions or empty": len(floats) - len(chosen),
+        "of another dtype": len(matched) - len(floats),
+    }
+    return Selection(chosen, left_out)
 
 
 def _read_npy(path: str) -> npt.NDArray[Any]:

@@ -50,8 +50,8 @@ def test_compare_prints_what_it_read_and_a_table(checkpoint, capsys):
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert lines[0] == (
-        f"{checkpoint}: 2 tensors, 896 elements (1 vectors or empty tensors and 2 tensors of "
-        "other dtypes left out)"
+        f"{checkpoint}: 2 tensors, 896 elements; left out: 1 of fewer dimensions or empty, "
+        "2 of another dtype"
     )
     assert lines[1].startswith("scheme") and len(lines) == 3 + 6 * 4 + 1
     assert err == "", "the progress bar is for terminals"
@@ -72,7 +72,7 @@ def test_compare_aggregates_as_if_all_were_one_tensor(tmp_path, capsys):
 def test_compare_one_tensor_of_many_and_each(checkpoint, capsys):
     only = ["--scheme", "mxfp4", "--rule", "rceil"]
     assert main(["compare", checkpoint, "--tensor", r"1\.bias$", *only]) == 0
-    assert "1 tensors, 96 elements" in capsys.readouterr().out
+    assert ": 1 tensor, 96 elements\n" in capsys.readouterr().out
     assert main(["compare", checkpoint, "--per-tensor", *only]) == 0
     out = capsys.readouterr().out
     assert "layer.0.weight [8x64] float32\n" in out
