@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -24,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        sys.stderr.close()  # or the interpreter complains at its end
+        # or the interpreter complains at its end, when it flushes what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, RuntimeError) as error:
         print(f"mxkern: error: {_one_line(error)}", file=sys.stderr)

@@ -1,0 +1,40 @@
+# bench/report.py: the tables of the documentation, out of bench/results; python -m bench.report.
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import tables
+
+ROOT = Path(__file__).parent.parent
+BEGIN = "<!-- begin: python -m bench.report writes this -->"
+END = "<!-- end: python -m bench.report writes this -->"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fills docs/performance.md from all results, and README.md from the newest one."""
+    paths = [Path(argument) for argument in arguments]
+    paths = paths or sorted((ROOT / "bench" / "results").glob("*.json"))
+    if not paths:
+        sys.exit("bench.report: no results; run python -m bench.runner first")
+    results = [json.loads(path.read_text()) for path in paths]
+    fill(ROOT / "docs" / "performance.md", "\n\n".join(tables.all_tables(r) for r in results))
+    newest = max(results, key=lambda result: str(result["machine"]["date"]))
+    fill(ROOT / "README.md", tables.summary(newest))
+
+
+def fill(path: Path, text: str) -> None:
+    """Replaces what stands between the two marks."""
+    content = path.read_text()
+    before, begin, rest = content.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        sys.exit(f"bench.report: {path} lacks the marks {BEGIN} and {END}")
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,215 @@
+# bench/tables.py: a result as Markdown, the goal beside each figure.
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def all_tables(result: Record) -> str:
+    """Everything that was measured on one machine."""
+    parts = [machine(result["machine"])]
+    parts += [
+        section(result)
+        for section in (_quantize, _dequantize, _gemm, _memory, _small_calls, _rivals)
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def summary(result: Record) -> str:
+    """One row a scheme, for the README."""
+    quantized = _by(_rows(result, "quantize", direction="rows", scale_layout="row_major"))
+    decoded = _by(_rows(result, "dequantize", scale_layout="row_major"))
+    products = {
+        (record["left"], record["size"]): record
+        for record in result.get("gemm", [])
+        if record["left"] == record["right"]
+    }
+    rows = []
+    for scheme in dict.fromkeys(record["scheme"] for record in result.get("quantize", [])):
+        q, d = quantized[scheme, "bfloat16", 64], decoded[scheme, "bfloat16", 64]
+        rows.append(
+            [
+                f"`{scheme}`",
+                f"{_gigabytes(q)} ({q['share']:.2f})",
+                f"{_gigabytes(d)} ({d['share']:.2f})",
+                *(f"{products[scheme, size]['ratio']:.1f}x" for size in (1024, 4096)),
+            ]
+        )
+    facts = result["machine"]
+    headers = ["scheme", "quantize, GB/s (of memcpy)", "dequantize, GB/s (of memcpy)"]
+    headers += ["gemm 1024³, of NumPy", "gemm 4096³, of NumPy"]
+    return (
+        f"Measured on {_machine_line(facts)}: 64 MB of bfloat16, bytes read and written, beside a "
+        f"memcpy by as many threads; `gemm` beside NumPy's float32 product of operands that are "
+        f"dequantized already.\n\n{_table(headers, rows)}"
+    )
+
+
+def machine(facts: Record) -> str:
+    """What the figures were measured on."""
+    packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
+    return (
+        f"## {facts['cpu']}\n\n{_machine_line(facts)}. mxkern {facts['mxkern']} ({facts['build']}), "
+        f"commit {facts['commit']}. Python {facts['python']}, {packages}. CPU flags: "
+        f"{', '.join(facts['cpu_flags'])}."
+    )
+
+
+def _machine_line(facts: Record) -> str:
+    return (
+        f"{facts['cores']} cores of {facts['cpu']} ({facts['instruction_set']}, products by "
+        f"{facts['gemm_unit']}), {facts['threads']} threads, {facts['date']}"
+    )
+
+
+def _quantize(result: Record) -> str:
+    kinds = dict.fromkeys(
+        (record["direction"], record["scale_layout"]) for record in result.get("quantize", [])
+    )
+    tables = [
+        f"### quantize: {direction}, {layout} scales\n\n"
+        + _speeds(_rows(result, "quantize", direction=direction, scale_layout=layout))
+        for direction, layout in kinds
+    ]
+    return "\n\n".join(tables)
+
+
+def _dequantize(result: Record) -> str:
+    kinds = dict.fromkeys(record["scale_layout"] for record in result.get("dequantize", []))
+    tables = [
+        f"### dequantize: {layout} scales\n\n"
+        + _speeds(_rows(result, "dequantize", scale_layout=layout))
+        for layout in kinds
+    ]
+    return "\n\n".join(tables)
+
+
+def _speeds(records: Sequence[Record]) -> str:
+    """One row a scheme; a column each dtype and size: GB/s and the share of memcpy's."""
+    columns = dict.fromkeys((record["dtype"], record["megabytes"]) for record in records)
+    found = _by(records)
+    rows = []
+    for scheme in dict.fromkeys(record["scheme"] for record in records):
+        cells = [found[scheme, dtype, size] for dtype, size in columns]
+        rows.append(
+            [
+                f"`{scheme}`",
+                f"{cells[0]['goal']:.2f}",
+                *(f"{_gigabytes(cell)} ({cell['share']:.2f})" for cell in cells),
+            ]
+        )
+    some = [next(r for r in records if (r["dtype"], r["megabytes"]) == c) for c in columns]
+    for name, field in (
+        ("memcpy, all threads", "memcpy_bytes_per_second"),
+        ("memcpy, one thread", "memcpy_one_thread_bytes_per_second"),
+    ):
+        rows.append([name, "", *(f"{record[field] / 1e9:.1f}" for record in some)])
+    headers = ["GB/s (share of memcpy)", "goal"]
+    headers += [f"{dtype}, {size} MB" for dtype, size in columns]
+    return _table(headers, rows)
+
+
+def _gemm(result: Record) -> str:
+    records = result.get("gemm", [])
+    if not records:
+        return ""
+    rows = [
+        [
+            f"`{record['left']}` x `{record['right']}`",
+            f"{record['size']}³",
+            f"{record['seconds'] * 1e3:.2f} ms",
+            f"{record['flops_per_second'] / 1e9:.0f}",
+            f"{record['numpy_seconds'] * 1e3:.2f} ms",
+            f"{record['ratio']:.2f}",
+            f"{record['goal']:.1f}",
+        ]
+        for record in records
+    ]
+    headers = ["operands", "M = N = K", "time", "GFLOP/s", "NumPy float32", "times as fast", "goal"]
+    return "### gemm, float32 output\n\n" + _table(headers, rows)
+
+
+def _memory(result: Record) -> str:
+    rows = [
+        [
+            f"`{record['scheme']}`",
+            f"{record['size']}³",
+            *(
+                f"{record[field] / 2**20:.1f} MB"
+                for field in ("operand_bytes", "dequantized_float32_bytes", "growth_bytes")
+            ),
+        ]
+        for record in result.get("gemm_memory", [])
+    ]
+    headers = ["scheme", "M = N = K", "both operands", "as float32", "peak growth during gemm"]
+    return "### Memory of gemm\n\n" + _table(headers, rows) if rows else ""
+
+
+def _small_calls(result: Record) -> str:
+    rows = [
+        [
+            f"`{record['call']}`",
+            f"{record['microseconds']:.2f}",
+            f"{record['beyond_allocation_microseconds']:.2f}",
+            f"{record['goal_microseconds']:.0f}" if record["goal_microseconds"] else "",
+        ]
+        for record in result.get("small_calls", [])
+    ]
+    if not rows:
+        return ""
+    headers = ["call, 32x32 float32", "us", "us beyond np.empty of the outputs", "goal"]
+    text = "### Small calls\n\n" + _table(headers, rows)
+    for record in result.get("import", []):
+        text += (
+            f"\n\n`import mxkern`: {record['seconds']:.3f} s (goal {record['goal_seconds']:.2f} s)."
+        )
+    return text
+
+
+def _rivals(result: Record) -> str:
+    records = result.get("rivals", [])
+    rows = [
+        [
+            record["rival"],
+            record["operation"],
+            f"`{record['scheme']}`",
+            f"{'x'.join(map(str, record['shape']))} {record['dtype']}",
+            f"{record['seconds'] * 1e3:.2f} ms",
+            f"{record['mxkern_seconds'] * 1e3:.2f} ms",
+            f"{record['ratio']:.1f}",
+        ]
+        for record in records
+        if "failed" not in record
+    ]
+    if not records:
+        return ""
+    headers = ["rival", "operation", "scheme", "size", "rival's time", "mxkern's", "times as fast"]
+    text = "### Beside other libraries\n\nResults were checked against each other first.\n\n"
+    text += _table(headers, rows)
+    failed = [
+        f"- {record['rival']}: {record['failed']}" for record in records if "failed" in record
+    ]
+    return text + ("\n\nNot measured:\n\n" + "\n".join(failed) if failed else "")
+
+
+def _rows(result: Record, part: str, **wanted: str) -> list[Record]:
+    return [
+        record
+        for record in result.get(part, [])
+        if all(record[name] == value for name, value in wanted.items())
+    ]
+
+
+def _by(records: Iterable[Record]) -> dict[tuple[str, str, int], Record]:
+    return {(r["scheme"], r["dtype"], r["megabytes"]): r for r in records}
+
+
+def _gigabytes(record: Record) -> str:
+    return f"{record['bytes'] / record['seconds'] / 1e9:.1f}"
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headers, ["---", *("---:" for _ in headers[1:])], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
