@@ -23,4 +23,5 @@ NB_MODULE(_core, module) {
   bindings::bind_hadamard(module);
   bindings::bind_scales(module);
   bindings::bind_gemm(module);
+  bindings::bind_numpy_calls(module);
 }

@@ -1,10 +1,12 @@
 # mxkern/about.py: what this build is and what it found on this machine.
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import NamedTuple
 
 from mxkern import _core
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class Info(NamedTuple):
@@ -35,7 +37,8 @@ class Info(NamedTuple):
             [f"mxkern {self.version}", *(f"  {name:16}{text}" for name, text in lines)]
         )
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def info() -> Info:
@@ -56,7 +59,7 @@ def info() -> Info:
         found.built_with_cuda,
         found.cuda,
         tuple(found.devices),
-        str(Path(__file__).parent),
+        _FOLDER,
     )
 
 
@@ -65,10 +68,10 @@ def cmake_dir() -> str:
 
     Raises RuntimeError where the package runs from a build tree, which has none.
     """
-    folder = Path(__file__).parent / "lib" / "cmake" / "mxkern"
-    if not (folder / "mxkernConfig.cmake").is_file():
+    folder = os.path.join(_FOLDER, "lib", "cmake", "mxkern")
+    if not os.path.isfile(os.path.join(folder, "mxkernConfig.cmake")):
         raise RuntimeError(
             f"cmake_dir: {folder} has no mxkernConfig.cmake; expected an installed mxkern; install "
             "it with pip install ."
         )
-    return str(folder)
+    return folder

@@ -5,90 +5,94 @@ import math
 import numbers
 from typing import Any, NamedTuple
 
-from mxkern import _core, errors
-from mxkern.arrays import Adapter, adapter_of, collapsed
+from mxkern import errors
+from mxkern.arrays import Adapter, View, adapter_of, collapsed
 from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.scheme import Scheme, Shape, scheme_of
 
 _FLOAT32_MAX = 3.4028234663852886e38
+_LARGEST_EXTENT = 2**48
+
+_new = tuple.__new__  # half the time of a NamedTuple's own constructor
 
 
 class Operand(NamedTuple):
-    """A BlockScaled as the library sees it, and what keeps its memory alive."""
+    """A BlockScaled as the library sees it."""
 
     adapter: Adapter
-    view: _core.BlockScaled
+    view: View
     scheme: Scheme
     shape: Shape
-    parts: tuple[Any, ...]
+    parts: tuple[Any, Any, Any]  # as they came
+    memory: tuple[Any, Any, Any]  # what the view points into: the parts, or dense copies
 
 
 def operand_of(function: str, argument: str, q: Any) -> Operand:
     """Checks every part of a BlockScaled against its scheme, shape and layout."""
-    if not isinstance(q, BlockScaled):
+    if type(q) is not BlockScaled:
         raise TypeError(
             f"{function}: {argument} is {errors.described(q)}; expected a BlockScaled; make one "
             "with mxkern.quantize or mxkern.BlockScaled.from_parts"
         )
-    scheme = scheme_of(function, q.scheme)
-    layout = position(function, f"{argument}.scale_layout", q.scale_layout, SCALE_LAYOUTS)
-    shape = _checked_shape(function, f"{argument}.shape", q.shape)
-    adapter = adapter_of(function, f"{argument}.codes", q.codes)
+    codes, scales, tensor_scale, name, shape, scale_layout = q
+    scheme = scheme_of(function, name)
+    layout = position(function, f"{argument}.scale_layout", scale_layout, SCALE_LAYOUTS)
+    _check_shape(function, argument, shape)
+    adapter = adapter_of(function, f"{argument}.codes", codes)
 
-    codes = enter_part(function, f"{argument}.codes", q.codes, adapter)
-    check_dtype(function, f"{argument}.codes", codes, adapter, scheme.codes_dtype)
-    wanted = scheme.codes_shape(shape)
-    if tuple(codes.shape) != wanted:
+    codes = enter_part(function, argument, "codes", codes, adapter)
+    if codes.dtype not in adapter.byte_dtypes[scheme.codes_dtype]:
+        raise _wrong_dtype(function, f"{argument}.codes", codes, adapter, scheme.codes_dtype)
+    if codes.shape != scheme.codes_shape(shape):
         raise ValueError(
-            f"{function}: {argument}.codes has shape {tuple(codes.shape)}; expected {wanted} for "
-            f"{scheme.name} and the tensor shape {shape}"
+            f"{function}: {argument}.codes has shape {tuple(codes.shape)}; expected "
+            f"{scheme.codes_shape(shape)} for {scheme.name} and the tensor shape {shape}"
         )
-    scales = enter_part(function, f"{argument}.scales", q.scales, adapter)
-    check_dtype(function, f"{argument}.scales", scales, adapter, scheme.scales_dtype)
-    _check_scales_shape(function, argument, tuple(scales.shape), scheme, shape, q.scale_layout)
-    tensor_scale = None
+    scales = enter_part(function, argument, "scales", scales, adapter)
+    if scales.dtype not in adapter.byte_dtypes[scheme.scales_dtype]:
+        raise _wrong_dtype(function, f"{argument}.scales", scales, adapter, scheme.scales_dtype)
+    if scales.shape != scheme.scales_shape(shape, scale_layout):
+        raise _wrong_scales(function, argument, tuple(scales.shape), scheme, shape, scale_layout)
     if scheme.has_tensor_scale:
         tensor_scale = float32_scalar(
-            function, f"{argument}.tensor_scale", q.tensor_scale, adapter, codes
+            function, f"{argument}.tensor_scale", tensor_scale, adapter, codes
         )
-    elif q.tensor_scale is not None:
+    elif tensor_scale is not None:
         raise ValueError(
             f"{function}: {argument}.tensor_scale is given, but {scheme.name} has none; "
             "expected None"
         )
-    if adapter.device(codes) != adapter.device(scales):
+    device = adapter.device(codes)
+    if device != adapter.device(scales):
         raise ValueError(f"{function}: {argument}.codes and {argument}.scales are on two devices")
 
-    dense = tuple(
-        part if part is None or adapter.is_dense(part) else adapter.dense(part)
-        for part in (codes, scales, tensor_scale)
+    parts = memory = (codes, scales, tensor_scale)
+    if not (adapter.is_dense(codes) and adapter.is_dense(scales)):
+        memory = (adapter.dense(codes), adapter.dense(scales), tensor_scale)
+    address = adapter.address
+    view = (
+        scheme.id,
+        layout,
+        device,
+        *collapsed(shape),
+        address(memory[0]),
+        address(memory[1]),
+        None if tensor_scale is None else address(tensor_scale),
     )
-    addresses = [None if part is None else adapter.address(part) for part in dense]
-    view = (scheme.id, layout, adapter.device(codes), *collapsed(shape), *addresses)
-    return Operand(adapter, view, scheme, shape, dense)
+    return _new(Operand, (adapter, view, scheme, shape, parts, memory))
 
 
-def enter_part(function: str, argument: str, array: Any, adapter: Adapter) -> Any:
+def enter_part(function: str, argument: str, part: str, array: Any, adapter: Adapter) -> Any:
     """An array that goes with others of the adapter's framework."""
-    own = adapter_of(function, argument, array)
+    name = f"{argument}.{part}" if part else argument
+    own = adapter_of(function, name, array)
     if own is not adapter:
         raise TypeError(
-            f"{function}: {argument} is a {own.name} array beside {adapter.name} arrays; expected "
+            f"{function}: {name} is a {own.name} array beside {adapter.name} arrays; expected "
             f"one framework; convert it to {adapter.name}"
         )
-    return adapter.enter(function, argument, array)
-
-
-def check_dtype(function: str, argument: str, array: Any, adapter: Adapter, dtype: str) -> None:
-    """The dtype of codes and scales: what quantize gives, or uint8."""
-    name = adapter.dtype_name(array)
-    if name != dtype and name != "uint8":
-        wanted = ("uint8",) if dtype == "uint8" else (dtype, "uint8")
-        raise TypeError(
-            f"{function}: {argument} has dtype {name}; expected {errors.listed(wanted)}; "
-            f"reinterpret bytes with {argument}.view({wanted[0]})"
-        )
+    return adapter.enter(function, name, array)
 
 
 def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, like: Any) -> Any:
@@ -105,8 +109,8 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
             f"{function}: {argument} is None; expected the float32 that nvfp4 values are "
             "multiplied with"
         )
-    array = enter_part(function, argument, value, adapter)
-    if adapter.dtype_name(array) != "float32":
+    array = enter_part(function, argument, "", value, adapter)
+    if array.dtype != adapter.dtypes["float32"]:
         adapter.refuse_dtype(function, argument, array, ("float32",))
     if math.prod(array.shape) != 1:
         raise ValueError(
@@ -133,38 +137,50 @@ def made_from_parts(
         entered = adapter.enter(function, "codes", codes)
         scalar = float32_scalar(function, "tensor_scale", tensor_scale, adapter, entered)
         tensor_scale = adapter.leave(scalar, codes)
-    shape = _checked_shape(function, "shape", shape)
+    if isinstance(shape, (tuple, list)):
+        shape = tuple(errors.integer(function, "shape", n, 0, _LARGEST_EXTENT) for n in shape)
     q = BlockScaled(codes, scales, tensor_scale, record.name, shape, scale_layout)
     operand_of(function, "q", q)
     return q
 
 
-def _checked_shape(function: str, argument: str, shape: Any) -> Shape:
-    if not isinstance(shape, (tuple, list)):
-        raise TypeError(f"{function}: {argument} is {errors.described(shape)}; expected a tuple")
-    if not shape:
-        raise ValueError(f"{function}: {argument} is (); expected one dimension or more")
-    checked = tuple(errors.integer(function, argument, n, 0, 2**62) for n in shape)
-    if math.prod(max(n, 1) for n in checked) > 2**62:
-        raise ValueError(f"{function}: {argument} is {checked}; expected less than 2**62 elements")
-    return checked
+def _check_shape(function: str, argument: str, shape: Any) -> None:
+    if type(shape) is not tuple or not shape:
+        raise TypeError(
+            f"{function}: {argument}.shape is {errors.described(shape)}; expected a tuple of one "
+            "int or more"
+        )
+    for n in shape:
+        if type(n) is not int or not 0 <= n <= _LARGEST_EXTENT:
+            raise ValueError(
+                f"{function}: {argument}.shape is {errors.described(shape)}; expected ints from 0 "
+                "to 2**48"
+            )
 
 
-def _check_scales_shape(
+def _wrong_dtype(
+    function: str, argument: str, array: Any, adapter: Adapter, dtype: str
+) -> TypeError:
+    wanted = ("uint8",) if dtype == "uint8" else (dtype, "uint8")
+    return TypeError(
+        f"{function}: {argument} has dtype {adapter.dtype_name(array)}; expected "
+        f"{errors.listed(wanted)}; reinterpret bytes with {argument}.view(...)"
+    )
+
+
+def _wrong_scales(
     function: str, argument: str, got: Shape, scheme: Scheme, shape: Shape, layout: str
-) -> None:
+) -> ValueError:
     wanted = scheme.scales_shape(shape, layout)
-    if got == wanted:
-        return
     for other in SCALE_LAYOUTS:
         if other != layout and got == scheme.scales_shape(shape, other):
             way_out = "unswizzle_scales" if other == "swizzled" else "swizzle_scales"
-            raise ValueError(
+            return ValueError(
                 f"{function}: {argument}.scales has shape {got}, that of {other} scales, but "
                 f"scale_layout is {layout!r} ({wanted}); pass scale_layout={other!r}, or convert "
                 f"them with mxkern.{way_out}"
             )
-    raise ValueError(
+    return ValueError(
         f"{function}: {argument}.scales has shape {got}; expected {wanted} for {scheme.name}, the "
         f"tensor shape {shape} and scale_layout {layout!r}"
     )

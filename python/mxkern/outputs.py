@@ -27,7 +27,7 @@ def checked_out(
             f"{function}: {argument} is given, but {adapter.name} arrays cannot be written to; "
             f"leave {argument} away"
         )
-    array = enter_part(function, argument, out, adapter)
+    array = enter_part(function, argument, "", out, adapter)
     name = adapter.dtype_name(array)
     if name not in dtypes:
         raise TypeError(

@@ -22,7 +22,7 @@ def summary(q: BlockScaled) -> str:
         return f"BlockScaled({fields})  # not valid: {error}"
     scheme = operand.scheme
     adapter = adapter_of("repr", "q.codes", q.codes)
-    codes, scales, tensor_scale = operand.parts
+    codes, scales, tensor_scale = operand.memory
     lines = [
         f"BlockScaled {scheme.name}, shape {q.shape}, {adapter.name}, {q.nbytes} bytes, "
         f"{q.bits_per_element:.4g} bits per element",
@@ -33,7 +33,7 @@ def summary(q: BlockScaled) -> str:
     ]
     if tensor_scale is not None:
         lines.append(f"  tensor_scale  {float(q.tensor_scale):.6g}")
-    values = _first_values(scheme, adapter, operand.parts, q.shape)
+    values = _first_values(scheme, adapter, operand.memory, q.shape)
     if values:
         more = ", ..." if q.shape[-1] > len(values) else ""
         lines.append(f"  values  {', '.join(f'{value:.4g}' for value in values)}{more}")
@@ -80,11 +80,17 @@ def _first_values(
     first_scale = adapter.raw_bytes(scales).reshape(-1)[:1]
     scalar = None if tensor_scale is None else np.float32(float(tensor_scale)).reshape(1)
     out = np.empty(columns, np.float32)
-    addresses = [
-        None if part is None else np.ascontiguousarray(part).__array_struct__
-        for part in (row, first_scale, scalar)
-    ]
-    view = (scheme.id, 0, -1, 1, 1, columns, *addresses)
+    view = (
+        scheme.id,
+        0,
+        -1,
+        1,
+        1,
+        columns,
+        np.ascontiguousarray(row).__array_struct__,
+        np.ascontiguousarray(first_scale).__array_struct__,
+        None if scalar is None else scalar.__array_struct__,
+    )
     buffer = (out.__array_struct__, 0, -1, 1, 1, columns, columns, columns)
     _core.dequantize(view, buffer, None)
     return [float(value) for value in out[:_VALUES]]

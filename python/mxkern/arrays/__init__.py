@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from mxkern import errors
-from mxkern.arrays.adapter import CPU, Adapter, Plain, collapsed
+from mxkern.arrays.adapter import Adapter, Plain, View, collapsed
 
-__all__ = ["CPU", "Adapter", "Plain", "adapter_of", "collapsed", "numpy_adapter"]
+__all__ = ["Adapter", "Plain", "View", "adapter_of", "collapsed"]
 
 _adapters: dict[str, Adapter] = {}
 _known: dict[type, Adapter] = {}
@@ -18,10 +18,6 @@ def adapter_of(function: str, argument: str, array: Any) -> Adapter:
     """The adapter of an array's framework. TypeError for what is no array."""
     adapter = _known.get(type(array))
     return _find(function, argument, array) if adapter is None else adapter
-
-
-def numpy_adapter() -> Adapter:
-    return _adapter("numpy")
 
 
 def _adapter(framework: str) -> Adapter:

@@ -9,9 +9,16 @@ from mxkern import _core, errors
 
 Shape = tuple[int, ...]
 
+# What the library sees of a tensor: address, dtype, device, batch, rows, columns, row stride, batch
+# stride; and of a BlockScaled: scheme, layout, device, batch, rows, columns and three addresses.
+Buffer = tuple[object, int, int, int, int, int, int, int]
+View = tuple[int, int, int, int, int, int, object, object, object]
+
 PLAIN_DTYPES = _core.dtype_names()
+BYTE_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
 CPU = -1
 
+_new = tuple.__new__  # half the time of a NamedTuple's own constructor
 _built_with_cuda = _core.info().built_with_cuda
 
 
@@ -20,7 +27,7 @@ class Plain(NamedTuple):
 
     array: Any  # as it came
     memory: Any  # what the buffer points into: the array, or a dense copy
-    buffer: _core.Buffer
+    buffer: Buffer
     shape: Shape
 
 
@@ -79,7 +86,15 @@ class Adapter(ABC):
     name: str  # of the framework, for people
     takes_out = True  # whether its arrays can be written to
     converts = False  # whether results are made elsewhere and come home through leave()
+    short_way: _core.NumpyCalls | None = None  # for ordinary arguments
+    dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list
+    byte_dtypes: dict[str, tuple[Any, Any]]  # name -> what holds such codes or scales
+
+    def __init__(self, dtypes: dict[str, Any]) -> None:
+        self.dtypes = dtypes
+        self.plain_dtypes = {dtypes[name]: i for i, name in enumerate(PLAIN_DTYPES)}
+        self.byte_dtypes = {name: (dtypes[name], dtypes["uint8"]) for name in BYTE_DTYPES}
 
     @abstractmethod
     def enter(self, function: str, argument: str, array: Any) -> Any:
@@ -182,7 +197,7 @@ class Adapter(ABC):
             row_stride,
             batch_stride,
         )
-        return Plain(array, memory, buffer, shape)
+        return _new(Plain, (array, memory, buffer, shape))
 
     def native(self, array: Any) -> Any:
         """The array in the machine's byte order."""

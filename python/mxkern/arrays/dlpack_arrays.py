@@ -17,6 +17,10 @@ class DlpackAdapter(NumpyAdapter):
     name = "DLPack"
     takes_out = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.short_way = None
+
     def enter(self, function: str, argument: str, array: Any) -> Any:
         device = array.__dlpack_device__()[0]
         check_device(function, argument, "cpu" if device in _HOST else "cuda")

@@ -18,6 +18,7 @@ class JaxAdapter(NumpyAdapter):
 
     def __init__(self) -> None:
         super().__init__()
+        self.short_way = None
         # Arrays are what a transformation sees of a BlockScaled; the rest is static.
         jax.tree_util.register_pytree_node(
             BlockScaled,

@@ -6,22 +6,33 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Adapter, Shape
+from mxkern import _core
+from mxkern.arrays.adapter import BYTE_DTYPES, CPU, PLAIN_DTYPES, Adapter, Shape
+from mxkern.block_scaled import BlockScaled
+from mxkern.options import SCALE_LAYOUTS
+from mxkern.scheme import schemes
 
 
 def _dtype(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
-_RESULT_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
-
-
 class NumpyAdapter(Adapter):
     name = "NumPy"
 
     def __init__(self) -> None:
-        self.dtypes = {name: _dtype(name) for name in (*PLAIN_DTYPES, *_RESULT_DTYPES)}
-        self.plain_dtypes = {self.dtypes[name]: i for i, name in enumerate(PLAIN_DTYPES)}
+        dtypes = {name: _dtype(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)}
+        super().__init__(dtypes)
+        self.short_way = _core.NumpyCalls(
+            np.ndarray,
+            np.empty,
+            BlockScaled,
+            [dtypes[name] for name in PLAIN_DTYPES],
+            [dtypes[scheme.codes_dtype] for scheme in schemes],
+            [dtypes[scheme.scales_dtype] for scheme in schemes],
+            [scheme.name for scheme in schemes],
+            list(SCALE_LAYOUTS),
+        )
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         return array

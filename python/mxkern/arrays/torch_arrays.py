@@ -5,20 +5,16 @@ from typing import Any
 
 import torch
 
-from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Adapter, Shape, check_device
-
-_RESULT_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
+from mxkern.arrays.adapter import BYTE_DTYPES, CPU, PLAIN_DTYPES, Adapter, Shape, check_device
 
 
 class TorchAdapter(Adapter):
     name = "PyTorch"
 
     def __init__(self) -> None:
-        # float8_e8m0fnu came with PyTorch 2.7; its bytes are the same in uint8.
-        self.dtypes = {
-            name: getattr(torch, name, torch.uint8) for name in (*PLAIN_DTYPES, *_RESULT_DTYPES)
-        }
-        self.plain_dtypes = {self.dtypes[name]: i for i, name in enumerate(PLAIN_DTYPES)}
+        # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.
+        names = (*PLAIN_DTYPES, *BYTE_DTYPES)
+        super().__init__({name: getattr(torch, name, torch.uint8) for name in names})
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from mxkern import _core
-from mxkern.arrays import collapsed
+from mxkern.arrays import adapter_of, collapsed
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import operand_of
@@ -37,6 +37,11 @@ def dequantize(
     """
     function = "dequantize"
     position(function, "dtype", dtype, DTYPES)
+    if out is None and stream is None and isinstance(q, BlockScaled):
+        short_way = adapter_of(function, "q.codes", q.codes).short_way
+        y = None if short_way is None else short_way.dequantize(q, DTYPES[dtype])
+        if y is not None:
+            return y
     operand = operand_of(function, "q", q)
     adapter, shape = operand.adapter, operand.shape
     like = operand.parts[0]

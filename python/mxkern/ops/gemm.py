@@ -5,8 +5,8 @@ import numbers
 from typing import Any
 
 from mxkern import _core, errors
-from mxkern.arrays import Adapter, collapsed
-from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.arrays import Adapter, View, adapter_of, collapsed
+from mxkern.arrays.adapter import PLAIN_DTYPES, Buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part, operand_of
 from mxkern.ops.dequantize import DTYPES
@@ -52,22 +52,37 @@ def gemm(
     position(function, "dtype", dtype, DTYPES)
     alpha = _number(function, "alpha", alpha)
     beta = _number(function, "beta", beta)
+    if (
+        out is None
+        and beta == 0.0
+        and bias is None
+        and stream is None
+        and isinstance(b, BlockScaled)
+    ):
+        short_way = adapter_of(function, "b.codes", b.codes).short_way
+        product = None if short_way is None else short_way.gemm(a, b, DTYPES[dtype], alpha)
+        if product is not None:
+            return product
     right = operand_of(function, "b", b)
     adapter = right.adapter
     like = right.parts[0]
+    left_view: View | Buffer
+    read: tuple[Any, ...]
     if isinstance(a, BlockScaled):
         left = operand_of(function, "a", a)
         if left.adapter is not adapter:
             raise _mixed(function, "a", left.adapter, adapter)
         left_view, a_shape, read = left.view, left.shape, left.parts
     else:
-        plain = adapter.plain(function, "a", enter_part(function, "a", a, adapter))
+        plain = adapter.plain(function, "a", enter_part(function, "a", "", a, adapter))
         left_view, a_shape, read = plain.buffer, plain.shape, (plain.array, plain.memory)
     shape = product_shape(function, a_shape, right.shape)
     bias_view = None
     bias_array = None
     if bias is not None:
-        bias_plain = adapter.plain(function, "bias", enter_part(function, "bias", bias, adapter))
+        bias_plain = adapter.plain(
+            function, "bias", enter_part(function, "bias", "", bias, adapter)
+        )
         bias_view, bias_array = bias_plain.buffer, bias_plain.array
         if bias_plain.shape != shape[-1:]:
             raise ValueError(

@@ -6,9 +6,19 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.block_scaled import BlockScaled
-from mxkern.ops.run_quantize import pair_of, quantized, result, side_of, transposed
+from mxkern.ops.run_quantize import (
+    Parts,
+    addresses_of,
+    new_parts,
+    pair_of,
+    quantized,
+    result,
+    scalars_of,
+    transposed,
+    view_of,
+)
 from mxkern.options import SCALE_LAYOUTS, options_of, position
-from mxkern.outputs import checked_out, stream_handle
+from mxkern.outputs import checked_out, checked_out_parts, stream_handle
 from mxkern.scheme import Scheme, scheme_of
 
 
@@ -191,50 +201,52 @@ def quantize_both(
     layout = position(function, "scale_layout", scale_layout, SCALE_LAYOUTS)
     adapter = adapter_of(function, "x", x)
     plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
-    stream = stream_handle(function, stream, adapter, plain.array)
+    like, device = plain.array, plain.buffer[2]
+    batch, rows, columns = plain.buffer[3:6]
     shapes = (plain.shape, transposed(function, plain.shape))
-    row_out, column_out = (None, None) if out is None else pair_of(function, "out", out)
-    row_amax, column_amax = _each(function, "amax", amax)
-    row_scale, column_scale = _each(function, "tensor_scale", tensor_scale)
-    common_side = (adapter, plain, record, layout)
-    rows = side_of(
-        function,
-        "out[0]",
-        *common_side,
-        shapes[0],
-        scale_layout,
-        row_amax,
-        row_scale,
-        row_out,
-    )
-    columns = side_of(
-        function,
-        "out[1]",
-        *common_side,
-        shapes[1],
-        scale_layout,
-        column_amax,
-        column_scale,
-        column_out,
-        rows.arrays,
-    )
+    extents = ((batch, rows, columns), (batch, columns, rows))
+    outs = (None, None) if out is None else pair_of(function, "out", out)
+    each_amax = _each(function, "amax", amax)
+    each_scale = _each(function, "tensor_scale", tensor_scale)
+    arrays: list[Parts] = []
+    scalars = [
+        scalars_of(function, record, adapter, plain, each_amax[i], each_scale[i]) for i in (0, 1)
+    ]
+    for i in (0, 1):
+        read = (like, *scalars[0], *scalars[1], *(part for parts in arrays for part in parts))
+        arrays.append(
+            new_parts(adapter, record, shapes[i], scale_layout, like)
+            if outs[i] is None
+            else checked_out_parts(
+                function,
+                f"out[{i}]",
+                outs[i],
+                adapter,
+                record,
+                shapes[i],
+                scale_layout,
+                like,
+                read,
+            )
+        )
+    addresses = [addresses_of(adapter, pair) for pair in scalars]
     _core.quantize_both(
         plain.buffer,
-        rows.view,
-        columns.view,
+        view_of(adapter, record, layout, device, extents[0], arrays[0]),
+        view_of(adapter, record, layout, device, extents[1], arrays[1]),
         row_options,
         column_options,
-        rows.amax,
-        columns.amax,
-        rows.tensor_scale,
-        columns.tensor_scale,
-        stream,
+        addresses[0][0],
+        addresses[1][0],
+        addresses[0][1],
+        addresses[1][1],
+        stream_handle(function, stream, adapter, like),
     )
     if out is not None:
         return out
     return (
-        result(adapter, rows.arrays, record, shapes[0], scale_layout, x),
-        result(adapter, columns.arrays, record, shapes[1], scale_layout, x),
+        result(adapter, arrays[0], record, shapes[0], scale_layout, x),
+        result(adapter, arrays[1], record, shapes[1], scale_layout, x),
     )
 
 

@@ -1,0 +1,35 @@
+// bindings/gemm_workspace.h: the matrix product with memory to work in, without the interpreter
+// lock.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "bindings.h"
+
+namespace mxkern::bindings {
+
+struct FreeMemory {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+// Memory that is not initialized, aligned as gemm wants it.
+inline std::unique_ptr<void, FreeMemory> allocate_workspace(std::size_t bytes) {
+  constexpr std::size_t alignment = 64;
+  if (bytes == 0) return nullptr;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return std::unique_ptr<void, FreeMemory>(memory);
+}
+
+inline void gemm_with_workspace(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
+                                const GemmOptions& options, Stream stream) {
+  call(out.shape.size() * b.shape.columns, [&] {
+    const std::size_t bytes = gemm_workspace_bytes(a, b, out);
+    const auto memory = allocate_workspace(bytes);
+    gemm(a, b, out, options, Workspace{memory.get(), bytes}, stream);
+  });
+}
+
+}  // namespace mxkern::bindings

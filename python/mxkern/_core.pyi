@@ -1,0 +1,161 @@
+"""
+The C++ library mxkern over plain addresses. The package mxkern checks arguments.
+"""
+
+from collections.abc import Sequence
+
+class SchemeFacts:
+    @property
+    def name(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def scale_format(self) -> str: ...
+    @property
+    def bits(self) -> int: ...
+    @property
+    def block(self) -> int: ...
+    @property
+    def block_bytes(self) -> int: ...
+    @property
+    def has_tensor_scale(self) -> bool: ...
+    @property
+    def max_value(self) -> float: ...
+    @property
+    def min_subnormal(self) -> float: ...
+    @property
+    def nan_scale(self) -> int: ...
+
+def scheme_facts() -> list[SchemeFacts]: ...
+def dtype_names() -> tuple[str, ...]: ...
+def scale_rule_names() -> tuple[str, ...]: ...
+def rounding_names() -> tuple[str, ...]: ...
+def scale_layout_names() -> tuple[str, ...]: ...
+def hadamard_sizes() -> tuple[int, ...]: ...
+
+class Info:
+    @property
+    def version(self) -> str: ...
+    @property
+    def build(self) -> str: ...
+    @property
+    def instruction_set(self) -> str: ...
+    @property
+    def gemm_unit(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def built_with_cuda(self) -> bool: ...
+    @property
+    def cuda(self) -> str: ...
+    @property
+    def devices(self) -> list[str]: ...
+
+def info() -> Info: ...
+
+class QuantizeOptions:
+    def __init__(
+        self,
+        scale_rule: int,
+        rounding: int,
+        seed: int,
+        offset: int,
+        square: bool,
+        four_over_six: bool,
+        hadamard_size: int,
+        sign_mask_low: int,
+        sign_mask_high: int,
+    ) -> None: ...
+
+def quantize(
+    x: tuple[object, int, int, int, int, int, int, int],
+    out: tuple[int, int, int, int, int, int, object, object, object],
+    options: QuantizeOptions,
+    amax: object | None,
+    tensor_scale: object | None,
+    stream: object | None,
+) -> None: ...
+def quantize_columns(
+    x: tuple[object, int, int, int, int, int, int, int],
+    out: tuple[int, int, int, int, int, int, object, object, object],
+    options: QuantizeOptions,
+    amax: object | None,
+    tensor_scale: object | None,
+    stream: object | None,
+) -> None: ...
+def quantize_both(
+    x: tuple[object, int, int, int, int, int, int, int],
+    rows: tuple[int, int, int, int, int, int, object, object, object],
+    columns: tuple[int, int, int, int, int, int, object, object, object],
+    row_options: QuantizeOptions,
+    column_options: QuantizeOptions,
+    row_amax: object | None,
+    column_amax: object | None,
+    row_tensor_scale: object | None,
+    column_tensor_scale: object | None,
+    stream: object | None,
+) -> None: ...
+def tensor_amax(
+    x: tuple[object, int, int, int, int, int, int, int], amax: object, stream: object | None
+) -> None: ...
+def dequantize(
+    q: tuple[int, int, int, int, int, int, object, object, object],
+    out: tuple[object, int, int, int, int, int, int, int],
+    stream: object | None,
+) -> None: ...
+def random_hadamard(
+    x: tuple[object, int, int, int, int, int, int, int],
+    out: tuple[object, int, int, int, int, int, int, int],
+    size: int,
+    sign_mask_low: int,
+    sign_mask_high: int,
+    inverse: bool,
+    stream: object | None,
+) -> None: ...
+def default_sign_mask() -> tuple[int, int]: ...
+def swizzle_scales(
+    scales: object,
+    out: object,
+    batch: int,
+    rows: int,
+    blocks: int,
+    device: int,
+    stream: object | None,
+) -> None: ...
+def unswizzle_scales(
+    scales: object,
+    out: object,
+    batch: int,
+    rows: int,
+    blocks: int,
+    device: int,
+    stream: object | None,
+) -> None: ...
+def gemm(
+    a: tuple[int, int, int, int, int, int, object, object, object]
+    | tuple[object, int, int, int, int, int, int, int],
+    b: tuple[int, int, int, int, int, int, object, object, object],
+    out: tuple[object, int, int, int, int, int, int, int],
+    alpha: float,
+    beta: float,
+    bias: tuple[object, int, int, int, int, int, int, int] | None,
+    stream: object | None,
+) -> None: ...
+
+class NumpyCalls:
+    def __init__(
+        self,
+        array_type: object,
+        empty: object,
+        block_scaled: object,
+        plain_dtypes: Sequence[object],
+        code_dtypes: Sequence[object],
+        scale_dtypes: Sequence[object],
+        scheme_names: Sequence[object],
+        layout_names: Sequence[object],
+    ) -> None: ...
+    def quantize(
+        self, x: object, scheme: int, layout: int, options: QuantizeOptions, columns: bool
+    ) -> object: ...
+    def dequantize(self, q: object, dtype: int) -> object: ...
+    def gemm(self, a: object, b: object, dtype: int, alpha: float) -> object: ...
