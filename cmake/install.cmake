@@ -12,7 +12,8 @@ function(mxkern_install component prefix libdir)
   endif()
   set(cmakedir ${prefix}${libdir}/cmake/mxkern)
   install(TARGETS mxkern mxkern_headers EXPORT mxkern_${component}
-    LIBRARY DESTINATION ${prefix}${libdir} COMPONENT ${component} ${namelink} ${ARGN})
+    LIBRARY DESTINATION ${prefix}${libdir} COMPONENT ${component} ${namelink} ${ARGN}
+    INCLUDES DESTINATION ${prefix}include)
   install(DIRECTORY include/mxkern DESTINATION ${prefix}include COMPONENT ${component} ${ARGN})
   install(EXPORT mxkern_${component} NAMESPACE mxkern:: FILE mxkernTargets.cmake
     DESTINATION ${cmakedir} COMPONENT ${component} ${ARGN})

@@ -17,6 +17,7 @@ step() {
   echo "== $title: $((SECONDS - start)) s"
 }
 
+unset MAKEFLAGS MFLAGS MAKELEVEL
 export MXKERN_PREFIX=$PWD/$prefix
 GTEST_OUTPUT=xml:$reports/cpp/ step "C++ tests" \
   ctest --test-dir "$build" --output-on-failure -j "${JOBS:-2}"

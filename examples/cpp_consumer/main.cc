@@ -69,11 +69,12 @@ double relative_error(mxkern::Scheme scheme) {
 // Errors are exceptions that say what was wrong and the way out.
 bool reports_errors() {
   const mxkern::Shape shape{1, 4, 32};
+  void* const nothing = nullptr;
   Quantized q(mxkern::Scheme::mxfp4, shape);
   try {
-    mxkern::quantize(mxkern::Buffer::dense(nullptr, mxkern::DType::float32, shape), q.view);
+    mxkern::quantize(mxkern::Buffer::dense(nothing, mxkern::DType::float32, shape), q.view);
   } catch (const mxkern::InvalidArgument& error) {
-    std::printf("as it should: %s\n", error.what());
+    std::printf("refused, as it should be: %s\n", error.what());
     return true;
   }
   return false;
