@@ -42,7 +42,8 @@ struct NameOfType {
 };
 
 // What OCP MX v1.0 (and, for INT8, its section 5.3.4) says of a format, typed in by hand: the
-// library derives all of it from two numbers.
+// library derives all of it from two numbers. A format without an entry has zeros, which its test
+// refuses.
 struct PublishedFormat {
   int bits;
   int exponent_bits;  // 0: two's complement
@@ -58,7 +59,7 @@ struct PublishedFormat {
 };
 
 template <class Format>
-inline constexpr PublishedFormat published;
+inline constexpr PublishedFormat published{};
 template <>
 inline constexpr PublishedFormat published<E4M3>{8,      4,    3,  7,    448.0, 0x1p-6,
                                                  0x1p-9, 0x7E, -1, 0x7F, 8};

@@ -42,7 +42,7 @@ std::uint8_t slow_signed_code(bool negative, int magnitude) {
 // The code nearest to a value that is not NaN, of two equally near ones the even one: looks at all.
 template <class Format>
 std::uint8_t slow_encode(double value) {
-  constexpr int count = published<Format>.max_code + 1;
+  static constexpr int count = published<Format>.max_code + 1;
   static const std::vector<double> magnitudes = [] {
     std::vector<double> values(count);
     for (int code = 0; code < count; ++code) values[code] = slow_decode<Format>(code);
