@@ -70,11 +70,7 @@ class Block {
           left_,
           {row_, row_tiles() * facts_.tile_rows, begin, chunks, facts_.tile_rows, plan_.parts},
           left_shifts(), at<void>(layout_.left));
-      kernels_.pack_right(
-          right_,
-          {column_, column_tiles() * facts_.tile_columns, begin, chunks, facts_.tile_columns, 1},
-          right_shifts(), at<void>(layout_.right));
-      multiply(chunks, begin > 0, begin + depth == k);
+      multiply(begin, chunks, begin + depth == k);
     }
   }
 
@@ -134,24 +130,33 @@ class Block {
     }
   }
 
-  // A tile of columns stays in the L1 cache while all tiles of rows go by.
-  void multiply(int chunks, bool accumulate, bool last) {
-    const std::int64_t chunk_bytes = std::int64_t{gemm_chunk} * facts_.element_bytes * chunks;
-    const std::int64_t tile_size = std::int64_t{facts_.tile_rows} * facts_.tile_columns;
-    const bool only = last && !accumulate;
+  // One panel along K. A tile of columns is packed and stays in the L1 cache while all tiles of
+  // rows go by.
+  void multiply(std::int64_t begin, int chunks, bool last) {
+    const bool accumulate = begin > 0;
+    const std::int64_t left_tile_bytes = std::int64_t{facts_.tile_rows} * gemm_chunk *
+                                         facts_.element_bytes * chunks * plan_.parts;
+    // Sums wait in memory for the next panel, unless there is none.
+    const std::int64_t next_sums =
+        last && !accumulate ? 0 : std::int64_t{facts_.tile_rows} * facts_.tile_columns;
     float* sums = at<float>(layout_.tiles);
+    void* right = at<void>(layout_.right);
     kernels_.enter();
     for (std::int64_t j = 0; j < column_tiles(); ++j) {
-      const std::uint8_t* right =
-          at<std::uint8_t>(layout_.right) + j * facts_.tile_columns * chunk_bytes;
+      const std::int64_t column = j * facts_.tile_columns;
+      kernels_.pack_right(
+          right_,
+          {column_ + column, facts_.tile_columns, begin, chunks, facts_.tile_columns, 1},
+          right_shifts() + column, right);
       const std::uint8_t* left = at<std::uint8_t>(layout_.left);
       for (std::int64_t i = 0; i < row_tiles(); ++i) {
-        const std::int64_t rows = rows_ - i * facts_.tile_rows;
-        kernels_.multiply(left, right, static_cast<int>(std::min<std::int64_t>(rows, 1024)), chunks,
-                          plan_.parts, accumulate, sums);
-        left += facts_.tile_rows * chunk_bytes * plan_.parts;
+        const std::int64_t rows =
+            std::min<std::int64_t>(facts_.tile_rows, rows_ - i * facts_.tile_rows);
+        kernels_.multiply(left, right, static_cast<int>(rows), chunks, plan_.parts, accumulate,
+                          sums);
         if (last) finish(sums, i, j);
-        if (!only) sums += tile_size;
+        left += left_tile_bytes;
+        sums += next_sums;
       }
     }
     kernels_.leave();

@@ -24,6 +24,18 @@ template <class Visitor>
   }
 }
 
+// Rows lie far apart, in pages of their own: hardware does not see the next one coming. The L2 cache
+// should have it by the time it is packed.
+template <class Elements>
+[[gnu::always_inline]] inline void prefetch_row(const GemmMatrix& matrix, const GemmPanel& panel,
+                                                std::int64_t row) {
+  constexpr int bits = StoredElements<Elements>::bits;
+  if (row >= matrix.rows) return;
+  const std::uint8_t* data = matrix.data + row * matrix.row_bytes + panel.k * bits / 8;
+  const int bytes = panel.chunks * gemm_chunk * bits / 8;
+  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(data + i, 0, 2);
+}
+
 // A row from one k on, chunk by chunk.
 template <class Elements>
 struct RowReader {
@@ -77,6 +89,8 @@ struct RowReader {
              : rest;
 }
 
+inline constexpr int rows_ahead = 8;
+
 template <bool Bfloat16, class Elements>
 void pack_left_rows(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,
                     std::uint8_t* out) {
@@ -93,6 +107,7 @@ void pack_left_rows(const GemmMatrix& matrix, const GemmPanel& panel, const std:
       }
       continue;
     }
+    prefetch_row<Elements>(matrix, panel, panel.row + i + rows_ahead);
     const RowReader<Elements> row(matrix, panel.row + i, panel.k, panel.chunks, shifts[i]);
     for (int chunk = 0; chunk < panel.chunks; ++chunk) {
       std::uint8_t* chunk_out = row_out + chunk * chunk_bytes;
@@ -125,6 +140,7 @@ void pack_right_columns(const GemmMatrix& matrix, const GemmPanel& panel, std::i
   alignas(RowReader<Elements>) unsigned char storage[lane_count * sizeof(RowReader<Elements>)];
   RowReader<Elements>* readers = reinterpret_cast<RowReader<Elements>*>(storage);
   for (int i = 0; i < rows; ++i) {
+    prefetch_row<Elements>(matrix, panel, first_row + i + panel.tile);
     new (readers + i) RowReader<Elements>(matrix, first_row + i, panel.k, panel.chunks, shifts[i]);
   }
   constexpr int units = Bfloat16 ? 1 : 2;  // vectors of a step

@@ -1,4 +1,4 @@
-// cpu/kernels/block_amax.h: the largest magnitude of each block of a line.
+// cpu/kernels/block_amax.h: the largest magnitude of each block.
 // Only files in cpu/instances/ may include it.
 #pragma once
 
@@ -9,8 +9,6 @@
 
 namespace mxkern::cpu {
 namespace {
-
-using LaneNumbers = std::make_index_sequence<lane_count>;
 
 // The magnitude bits of one block, folded to a register. 16-bit types keep theirs in the upper half
 // of each lane: magnitudes of one type are ordered like their bits, so nothing is converted yet.
@@ -35,16 +33,15 @@ template <class T, int block>
   return folded;
 }
 
-// The float32 magnitude bits behind those that fold_block compares.
-template <class T>
-[[gnu::always_inline]] inline std::uint32_t float_magnitude(std::uint32_t bits) {
-  if constexpr (sizeof(T) == 4) {
-    return bits;
-  } else {
-    return bits_of(to_float(T{static_cast<std::uint16_t>(bits >> 16)}));
-  }
+// The same for a block of which only `count` elements exist.
+template <class T, int block>
+[[gnu::always_inline]] inline BitLanes fold_short_block(const T* x, std::int64_t count) {
+  T padded[block] = {};
+  copy_elements(padded, x, count);
+  return fold_block<T, block>(padded);
 }
 
+// The float32 magnitude bits behind those that fold_block compares.
 template <class T>
 [[gnu::always_inline]] inline BitLanes float_magnitudes(BitLanes bits) {
   if constexpr (std::is_same_v<T, float16>) {
@@ -72,38 +69,10 @@ template <int stride = 1>
     return folded[0];
   } else {
     for (int i = 0; i < lane_count / stride; i += 2) {
-      folded[i / 2] = join<stride>(folded[i], folded[i + 1], LaneNumbers{});
+      folded[i / 2] =
+          join<stride>(folded[i], folded[i + 1], std::make_index_sequence<lane_count>{});
     }
     return reduce_each<stride * 2>(folded);
-  }
-}
-
-[[gnu::always_inline]] inline std::uint32_t largest_lane(BitLanes lanes) {
-  std::uint32_t memory[lane_count];
-  store_vector(memory, lanes);
-  std::uint32_t largest = 0;
-  for (const std::uint32_t lane : memory) largest = higher_of(largest, lane);
-  return largest;
-}
-
-// amax[b] = the larger of itself and the float32 magnitude bits of block b of the line; what is not
-// finite has the largest bits. The last block may be short.
-template <class T, int block>
-void block_amax(const T* x, std::int64_t elements, std::uint32_t* amax) {
-  constexpr int group = lane_count * block;
-  std::int64_t i = 0;
-  for (; i + group <= elements; i += group, amax += lane_count) {
-    BitLanes folded[lane_count];
-    for (int b = 0; b < lane_count; ++b) folded[b] = fold_block<T, block>(x + i + b * block);
-    const BitLanes magnitudes = float_magnitudes<T>(reduce_each(folded));
-    store_vector(amax, higher_of<BitLanes>(magnitudes, load_vector<BitLanes>(amax)));
-  }
-  for (; i + block <= elements; i += block, ++amax) {
-    const std::uint32_t largest = largest_lane(fold_block<T, block>(x + i));
-    *amax = higher_of(*amax, float_magnitude<T>(largest));
-  }
-  for (; i < elements; ++i) {
-    *amax = higher_of(*amax, bits_of(to_float(x[i])) & float32::magnitude_mask);
   }
 }
 

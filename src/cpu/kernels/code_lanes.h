@@ -63,11 +63,29 @@ template <class Source>
 
 // The inverse: each byte in a lane of its own.
 [[gnu::always_inline]] inline void widen(StepBytes bytes, BitLanes (&codes)[step_registers]) {
-  std::uint8_t memory[step_elements];
-  store_vector(memory, bytes);
-  for (int i = 0; i < step_registers; ++i) {
-    codes[i] = __builtin_convertvector(load_vector<ByteLanes>(memory + i * lane_count), BitLanes);
-  }
+#if defined(__AVX512F__)
+  codes[0] = BitLanes(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(__m512i(bytes))));
+  codes[1] = BitLanes(_mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(__m512i(bytes), 1)));
+  codes[2] = BitLanes(_mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(__m512i(bytes), 2)));
+  codes[3] = BitLanes(_mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(__m512i(bytes), 3)));
+#elif defined(__AVX2__)
+  const __m128i low = _mm256_castsi256_si128(__m256i(bytes));
+  const __m128i high = _mm256_extracti128_si256(__m256i(bytes), 1);
+  codes[0] = BitLanes(_mm256_cvtepu8_epi32(low));
+  codes[1] = BitLanes(_mm256_cvtepu8_epi32(_mm_srli_si128(low, 8)));
+  codes[2] = BitLanes(_mm256_cvtepu8_epi32(high));
+  codes[3] = BitLanes(_mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)));
+#elif defined(__SSE2__)
+  const __m128i zero = _mm_setzero_si128();
+  const __m128i low = _mm_unpacklo_epi8(__m128i(bytes), zero);
+  const __m128i high = _mm_unpackhi_epi8(__m128i(bytes), zero);
+  codes[0] = BitLanes(_mm_unpacklo_epi16(low, zero));
+  codes[1] = BitLanes(_mm_unpackhi_epi16(low, zero));
+  codes[2] = BitLanes(_mm_unpacklo_epi16(high, zero));
+  codes[3] = BitLanes(_mm_unpackhi_epi16(high, zero));
+#else
+  for (int i = 0; i < step_elements; ++i) codes[i / lane_count][i % lane_count] = bytes[i];
+#endif
 }
 
 // Packs a step of codes of Bits bits, one a byte, to step_elements * Bits / 8 bytes.

@@ -2,9 +2,10 @@
 // Only files in cpu/instances/ may include it.
 #pragma once
 
-#include "cpu/kernels/block_scales.h"
+#include "cpu/kernels/chunk.h"
 #include "cpu/kernels/code_lanes.h"
 #include "mxkern/numerics/codec.h"
+#include "mxkern/numerics/scheme.h"
 #include "mxkern/tensor/packing.h"
 
 namespace mxkern::cpu {
@@ -53,14 +54,13 @@ template <class S, class T>
 // Decodes one line of at most a chunk.
 template <class S, class T>
 [[gnu::always_inline]] inline void decode_line(const std::uint8_t* codes,
-                                               const ChunkFactors& chunk, std::int64_t elements,
-                                               T* out) {
+                                               const float* first, const float* second,
+                                               std::int64_t elements, T* out) {
   constexpr int bits = S::Format::bits;
   constexpr std::int64_t step_bytes = step_elements * bits / 8;
   std::int64_t i = 0;
   for (; i + step_elements <= elements; i += step_elements) {
-    decode_step<S>(codes + i * bits / 8, chunk.first + i / S::block, chunk.second + i / S::block,
-                   out + i);
+    decode_step<S>(codes + i * bits / 8, first + i / S::block, second + i / S::block, out + i);
   }
   // The rest, padded to a whole step.
   const std::int64_t bytes = code_row_bytes<S>(elements);
@@ -68,26 +68,34 @@ template <class S, class T>
     std::uint8_t last_codes[step_elements] = {};
     T last_out[step_elements];
     copy_elements(last_codes, codes + i * bits / 8, lower_of(step_bytes, bytes - i * bits / 8));
-    decode_step<S>(last_codes, chunk.first + i / S::block, chunk.second + i / S::block, last_out);
+    decode_step<S>(last_codes, first + i / S::block, second + i / S::block, last_out);
     copy_elements(out + i, last_out, lower_of<std::int64_t>(step_elements, elements - i));
   }
 }
 
 template <class S, class T>
 void dequantize_lines(const DequantizeTask& task) {
-  constexpr std::int64_t chunk_elements = chunk_blocks * S::block;
-  for (std::int64_t line = 0; line < task.lines; ++line) {
-    for (std::int64_t start = 0; start < task.elements; start += chunk_elements) {
-      const std::int64_t elements = lower_of(chunk_elements, task.elements - start);
+  const ChunkShape shape = ChunkShape::of<S>(task.elements);
+  ChunkFactors chunk = {};
+  for (std::int64_t first = 0; first < task.lines; first += shape.lines) {
+    const std::int64_t lines = lower_of(shape.lines, task.lines - first);
+    for (std::int64_t start = 0; start < task.elements; start += shape.elements) {
+      const std::int64_t elements = lower_of(shape.elements, task.elements - start);
+      const std::int64_t first_block = start / S::block;
       ScaleCursor cursor = task.scales;
-      cursor.row += line;
-      cursor.block += start / S::block;
-      ChunkFactors chunk = {};
-      load_scales(cursor, static_cast<int>(ceil_div(elements, S::block)), chunk.bytes);
+      cursor.row += first;
+      cursor.block += first_block;
+      for (std::int64_t line = 0; line < lines; ++line, ++cursor.row) {
+        load_scales(cursor, ceil_div(elements, S::block), chunk.bytes + line * shape.line_blocks);
+      }
       chunk_factors<S>(chunk, task.tensor_scale);
-      decode_line<S>(task.codes + line * task.code_stride + start / S::block * S::block_bytes,
-                     chunk, elements,
-                     static_cast<T*>(task.out) + line * task.out_stride + start);
+      for (std::int64_t line = 0; line < lines; ++line) {
+        const std::int64_t block = line * shape.line_blocks;
+        decode_line<S>(
+            task.codes + (first + line) * task.code_stride + first_block * S::block_bytes,
+            chunk.first + block, chunk.second + block, elements,
+            static_cast<T*>(task.out) + (first + line) * task.out_stride + start);
+      }
     }
   }
 }

@@ -4,68 +4,103 @@
 
 #include "cpu/kernels/block_scales.h"
 #include "cpu/kernels/lanes_memory.h"
+#include "cpu/kernels/transpose.h"
 #include "mxkern/numerics/tensor_scale.h"
 
 namespace mxkern::cpu {
 namespace {
 
-// value * factor - subtrahend, rounded once.
-[[gnu::always_inline]] inline FloatLanes fused_multiply_subtract(FloatLanes value, float factor,
-                                                                 FloatLanes subtrahend) {
+// a * b + c, rounded once.
+[[gnu::always_inline]] inline FloatLanes fused_multiply_add(FloatLanes a, FloatLanes b,
+                                                            FloatLanes c) {
 #if defined(__AVX512F__)
-  return FloatLanes(_mm512_fmsub_ps(__m512(value), _mm512_set1_ps(factor), __m512(subtrahend)));
+  return FloatLanes(_mm512_fmadd_ps(__m512(a), __m512(b), __m512(c)));
 #elif defined(__FMA__)
-  return FloatLanes(_mm256_fmsub_ps(__m256(value), _mm256_set1_ps(factor), __m256(subtrahend)));
+  return FloatLanes(_mm256_fmadd_ps(__m256(a), __m256(b), __m256(c)));
 #else
-  for (int i = 0; i < lane_count; ++i) {
-    value[i] = __builtin_fmaf(value[i], factor, -subtrahend[i]);
-  }
-  return value;
+  for (int i = 0; i < lane_count; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
 #endif
 }
 
-// The squared error of `count` elements of one block under a candidate, added to sum in order.
-template <class S, class T>
-[[gnu::always_inline]] inline float add_squared_errors(float sum, const T* x, int count,
-                                                       BlockScale scale,
-                                                       const TensorScale& tensor) {
-  using Format = typename S::Format;
-  // Every lane of the differences is rounded like one element's; only the sum is sequential.
-  T values[S::block] = {};
-  float errors[S::block];
-  copy_elements(values, x, count);
-  const float block = UE4M3::decode(scale.byte);
-  for (int i = 0; i < S::block; i += lane_count) {
-    const FloatLanes value = load_lanes(values + i);
-    const BitLanes code = encode_lanes<Format>(value * scale.multiplier);
-    const FloatLanes decoded = decode_lanes<Format>(code) * block;
-    store_vector(errors + i, fused_multiply_subtract(value, tensor.encode, decoded));
+// One of the two scales of lane_count blocks, one a lane, and its squared error so far.
+template <class Format>
+struct Candidate {
+  std::uint8_t bytes[lane_count];
+  float scales[lane_count];
+  float multipliers[lane_count];
+  FloatLanes error = {};
+
+  [[gnu::always_inline]] void set(int lane, BlockScale scale) {
+    bytes[lane] = scale.byte;
+    scales[lane] = UE4M3::decode(scale.byte);
+    multipliers[lane] = scale.multiplier;
   }
-  for (int i = 0; i < count; ++i) sum = __builtin_fmaf(errors[i], errors[i], sum);
-  return sum;
+
+  // nvfp4_add_squared_error for one element of each block.
+  [[gnu::always_inline]] void add(FloatLanes value, float encode) {
+    const BitLanes code = encode_lanes<Format>(value * load_vector<FloatLanes>(multipliers));
+    const FloatLanes decoded = decode_lanes<Format>(code) * load_vector<FloatLanes>(scales);
+    const FloatLanes difference =
+        fused_multiply_add(value, broadcast<FloatLanes>(encode), -decoded);
+    error = fused_multiply_add(difference, difference, error);
+  }
+};
+
+// lane_count elements of a line from `start` on; what the line does not have is zero.
+template <class T>
+[[gnu::always_inline]] inline FloatLanes load_padded(const T* line, std::int64_t start,
+                                                     std::int64_t elements) {
+  if (start + lane_count <= elements) return load_lanes(line + start);
+  T padded[lane_count] = {};
+  copy_elements(padded, line + start, elements - start);
+  return load_lanes(padded);
 }
 
 // Replaces the scales of a chunk by the better of the two candidates: the one for 4 only where its
 // error is strictly smaller. Errors are those of rounding to nearest, also where codes will be
-// rounded stochastically: a choice that saw the random bits would bias the codes' mean.
+// rounded stochastically: a choice that saw the random bits would bias the codes' mean. Blocks lie
+// across lanes, so that each sums its elements in order.
 template <class S, class T>
 [[gnu::noinline]] void choose_four_or_six(const T* x, std::int64_t x_stride, std::int64_t lines,
-                                          std::int64_t elements, TensorScale tensor,
-                                          ChunkScales& chunk) {
-  for (std::int64_t b = 0; b * S::block < elements; ++b) {
-    if (!float32::is_finite(chunk.amax[b])) continue;
-    const FourOverSix candidates = nvfp4_four_over_six(float_of(chunk.amax[b]), tensor);
-    const int count = static_cast<int>(lower_of<std::int64_t>(S::block, elements - b * S::block));
-    float six = 0.0f;
-    float four = 0.0f;
-    for (std::int64_t line = 0; line < lines; ++line) {
-      const T* block = x + line * x_stride + b * S::block;
-      six = add_squared_errors<S>(six, block, count, candidates.six, tensor);
-      four = add_squared_errors<S>(four, block, count, candidates.four, tensor);
+                                          std::int64_t elements, int line_blocks, bool square,
+                                          TensorScale tensor, ChunkScales& chunk, int blocks) {
+  for (int first = 0; first < blocks; first += lane_count) {
+    Candidate<typename S::Format> six;
+    Candidate<typename S::Format> four;
+    for (int lane = 0; lane < lane_count; ++lane) {
+      const std::uint32_t amax = chunk.amax[first + lane];
+      const FourOverSix candidates =
+          nvfp4_four_over_six(float32::is_finite(amax) ? float_of(amax) : 0.0f, tensor);
+      six.set(lane, candidates.six);
+      four.set(lane, candidates.four);
     }
-    const BlockScale chosen = four < six ? candidates.four : candidates.six;
-    chunk.bytes[b] = chosen.byte;
-    chunk.multipliers[b] = chosen.multiplier;
+    const std::int64_t rows = square ? lines : 1;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (int element = 0; element < S::block; element += lane_count) {
+        BitLanes values[lane_count];
+        for (int lane = 0; lane < lane_count; ++lane) {
+          const int index = first + lane;
+          const std::int64_t line = square ? row : index / line_blocks;
+          const int block = square ? index : index % line_blocks;
+          const std::int64_t start = block * S::block + element;
+          const bool exists = line < lines && start < elements;
+          values[lane] = exists ? bits_of(load_padded(x + line * x_stride, start, elements))
+                                : BitLanes{};
+        }
+        transpose_square(values);
+        for (const BitLanes& value : values) {
+          six.add(float_of<BitLanes>(value), tensor.encode);
+          four.add(float_of<BitLanes>(value), tensor.encode);
+        }
+      }
+    }
+    for (int lane = 0; lane < lane_count; ++lane) {
+      if (!float32::is_finite(chunk.amax[first + lane])) continue;
+      const auto& chosen = four.error[lane] < six.error[lane] ? four : six;
+      chunk.bytes[first + lane] = chosen.bytes[lane];
+      chunk.multipliers[first + lane] = chosen.multipliers[lane];
+    }
   }
 }
 

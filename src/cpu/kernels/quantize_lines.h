@@ -59,62 +59,97 @@ template <class S, class T, Rounding rounding>
 
 // The codes of a poisoned block, whatever its elements were encoded to.
 template <class S>
-[[gnu::always_inline]] inline void poison_blocks(const ChunkScales& chunk, std::int64_t elements,
+[[gnu::always_inline]] inline void poison_blocks(const std::uint32_t* amax, std::int64_t elements,
                                                  std::uint8_t* codes) {
   constexpr int bits = S::Format::bits;
   static_assert(bits == 8 || S::Format::poison_code == 0, "packed poison codes are zero bytes");
   for (std::int64_t b = 0; b * S::block < elements; ++b) {
-    if (float32::is_finite(chunk.amax[b])) continue;
+    if (float32::is_finite(amax[b])) continue;
     const std::int64_t rest = elements - b * S::block;
-    const std::int64_t bytes = bits == 8 && rest < S::block ? rest : S::block_bytes;
+    const std::int64_t bytes = bits == 8 ? lower_of<std::int64_t>(rest, S::block) : S::block_bytes;
     std::memset(codes + b * S::block_bytes, S::Format::poison_code,
                 static_cast<std::size_t>(bytes));
   }
 }
 
-[[gnu::always_inline]] inline bool any_poisoned(const ChunkScales& chunk) {
-  std::uint32_t largest = 0;
-  for (const std::uint32_t amax : chunk.amax) largest = higher_of(largest, amax);
-  return !float32::is_finite(largest);
+// Finds the largest magnitudes of a chunk's blocks, and says whether all are finite. Lines of a
+// square group share their blocks. Returns the number of blocks, up to a whole register.
+template <class S, class T>
+[[gnu::noinline]] int chunk_amax(const T* x, std::int64_t x_stride, std::int64_t lines,
+                                 std::int64_t elements, int line_blocks, bool square,
+                                 ChunkScales& chunk) {
+  BitLanes folded[chunk_blocks];
+  const std::int64_t whole = elements / S::block;
+  const std::int64_t rest = elements % S::block;
+  int blocks = square ? line_blocks : static_cast<int>(lines) * line_blocks;
+  for (std::int64_t line = 0; line < lines; ++line, x += x_stride) {
+    BitLanes* target = folded + (square ? 0 : line * line_blocks);
+    const bool join = square && line != 0;
+    const auto add = [&](std::int64_t b, BitLanes lanes) __attribute__((always_inline)) {
+      target[b] = join ? higher_of<BitLanes>(target[b], lanes) : lanes;
+    };
+    for (std::int64_t b = 0; b < whole; ++b) add(b, fold_block<T, S::block>(x + b * S::block));
+    if (rest != 0) add(whole, fold_short_block<T, S::block>(x + whole * S::block, rest));
+    for (std::int64_t b = whole + (rest != 0); b < line_blocks; ++b) target[b] = BitLanes{};
+  }
+  for (; blocks % lane_count != 0; ++blocks) folded[blocks] = BitLanes{};
+  for (int b = 0; b < blocks; b += lane_count) {
+    store_vector(chunk.amax + b, float_magnitudes<T>(reduce_each(folded + b)));
+  }
+  return blocks;
+}
+
+[[gnu::always_inline]] inline bool all_finite(const ChunkScales& chunk, int blocks) {
+  BitLanes largest = {};
+  for (int b = 0; b < blocks; b += lane_count) {
+    largest = higher_of<BitLanes>(largest, load_vector<BitLanes>(chunk.amax + b));
+  }
+  std::uint32_t lanes[lane_count];
+  store_vector(lanes, largest);
+  std::uint32_t amax = 0;
+  for (const std::uint32_t lane : lanes) amax = higher_of(amax, lane);
+  return float32::is_finite(amax);
 }
 
 template <class S, class T, Rounding rounding>
 void quantize_lines(const QuantizeTask& task) {
-  constexpr std::int64_t chunk_elements = chunk_blocks * S::block;
-  const std::int64_t group = task.square ? S::block : 1;
-  for (std::int64_t first = 0; first < task.lines; first += group) {
-    const std::int64_t lines = lower_of(group, task.lines - first);
-    for (std::int64_t start = 0; start < task.elements; start += chunk_elements) {
-      const std::int64_t elements = lower_of(chunk_elements, task.elements - start);
-      const int blocks = static_cast<int>(ceil_div(elements, S::block));
+  ChunkShape shape = ChunkShape::of<S>(task.elements);
+  if (task.square) shape.lines = S::block;
+  ChunkScales chunk;
+  for (std::int64_t first = 0; first < task.lines; first += shape.lines) {
+    const std::int64_t lines = lower_of(shape.lines, task.lines - first);
+    for (std::int64_t start = 0; start < task.elements; start += shape.elements) {
+      const std::int64_t elements = lower_of(shape.elements, task.elements - start);
       const T* x = static_cast<const T*>(task.x) + first * task.x_stride + start;
+      const int blocks = chunk_amax<S>(x, task.x_stride, lines, elements, shape.line_blocks,
+                                       task.square, chunk);
+      block_scales<S>(chunk, blocks, task.rule, task.tensor);
+      if constexpr (S::has_tensor_scale) {
+        if (task.four_over_six) {
+          choose_four_or_six<S>(x, task.x_stride, lines, elements, shape.line_blocks, task.square,
+                                task.tensor, chunk, blocks);
+        }
+      }
+      const bool poisoned = !all_finite(chunk, blocks);
+
+      const std::int64_t first_block = start / S::block;
+      ScaleCursor cursor = task.scales;
+      cursor.row += first;
+      cursor.block += first_block;
+      std::uint8_t* codes = task.codes + first * task.code_stride + first_block * S::block_bytes;
       const std::uint32_t* random = nullptr;
       if constexpr (rounding == Rounding::stochastic) {
         random = task.random + first * task.random_stride + start;
       }
-      std::uint8_t* codes =
-          task.codes + first * task.code_stride + start / S::block * S::block_bytes;
-      ScaleCursor cursor = task.scales;
-      cursor.row += first;
-      cursor.block += start / S::block;
-
-      ChunkScales chunk = {};
       for (std::int64_t line = 0; line < lines; ++line) {
-        block_amax<T, S::block>(x + line * task.x_stride, elements, chunk.amax);
-      }
-      block_scales<S>(chunk, blocks, task.rule, task.tensor);
-      if constexpr (S::has_tensor_scale) {
-        if (task.four_over_six) {
-          choose_four_or_six<S>(x, task.x_stride, lines, elements, task.tensor, chunk);
-        }
-      }
-      const bool poisoned = any_poisoned(chunk);
-      for (std::int64_t line = 0; line < lines; ++line, ++cursor.row, codes += task.code_stride) {
-        encode_line<S, T, rounding>(x + line * task.x_stride, elements, chunk.multipliers, random,
-                                    codes);
+        const std::int64_t block = task.square ? 0 : line * shape.line_blocks;
+        encode_line<S, T, rounding>(x + line * task.x_stride, elements, chunk.multipliers + block,
+                                    random, codes);
+        if (poisoned) poison_blocks<S>(chunk.amax + block, elements, codes);
+        store_scales(chunk.bytes + block, ceil_div(elements, S::block), cursor);
+        codes += task.code_stride;
+        ++cursor.row;
         if constexpr (rounding == Rounding::stochastic) random += task.random_stride;
-        if (poisoned) poison_blocks<S>(chunk, elements, codes);
-        store_scales(chunk.bytes, blocks, cursor);
       }
     }
   }
