@@ -64,5 +64,16 @@ TEST(LowerHigher, PickTheSecondWhenUnordered) {
   EXPECT_EQ(lower_of(std::numeric_limits<float>::quiet_NaN(), 1.0f), 1.0f);
 }
 
+TEST(WithOneNan, ChangesNansAndNothingElse) {
+  for (std::uint32_t upper = 0; upper < 65536; ++upper) {
+    for (std::uint32_t lower : {0u, 1u, 0xFFFFu}) {
+      const std::uint32_t bits = upper << 16 | lower;
+      const bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
+      ASSERT_EQ(bits_of(with_one_nan(float_of(bits))), nan ? 0x7FC00000u : bits)
+          << test::show_bits(bits);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mxkern

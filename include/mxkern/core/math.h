@@ -92,6 +92,18 @@ MXKERN_HOST_DEVICE constexpr float exp2(int exponent) {
 
 }  // namespace float32
 
+// Every NaN as the same quiet one, what else there is unchanged: processors disagree about the
+// signs and payloads of the NaNs that they make, and outputs are the same bytes everywhere.
+template <class Float>
+MXKERN_HOST_DEVICE constexpr Float with_one_nan(Float value) {
+  using Bits = typename Lanes<Float>::Bits;
+  const Bits bits = bits_of(value);
+  const Bits magnitude = bits & float32::magnitude_mask;
+  return float_of<Bits>(magnitude > broadcast<Bits>(float32::infinity_bits)
+                            ? broadcast<Bits>(float32::nan_bits)
+                            : bits);
+}
+
 static_assert(float32::exp2(0) == 1.0f && float32::exp2(-127) == 0x1p-127f);
 
 }  // namespace mxkern

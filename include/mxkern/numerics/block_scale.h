@@ -26,11 +26,11 @@ MXKERN_HOST_DEVICE constexpr BlockScale block_scale(std::uint32_t amax, ScaleRul
 }
 
 // The value of an element: exact for E8M0; for UE4M3 the exact product of code and block scale,
-// times the tensor's decode multiplier, rounded once.
+// times the tensor's decode multiplier, rounded once. Every NaN is the same one.
 template <class S>
 MXKERN_HOST_DEVICE constexpr float element_value(float element, float scale, float tensor_scale) {
-  if constexpr (S::has_tensor_scale) return element * scale * tensor_scale;
-  return element * scale;
+  if constexpr (S::has_tensor_scale) return with_one_nan(element * scale * tensor_scale);
+  return with_one_nan(element * scale);
 }
 
 static_assert(block_scale<MxFp8E4M3>(bits_of(1.0f), ScaleRule::floor, {}).byte == 119);
