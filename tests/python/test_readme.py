@@ -1,0 +1,131 @@
+# tests/python/test_readme.py: every code block of the README does what it says.
+import json
+import os
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mxkern
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = ["README.md", "docs/python.md", "docs/numerics.md"]
+
+
+def blocks(page, language):
+    """The code blocks of a page in one language."""
+    text = (ROOT / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_there_is_something_to_test():
+    assert len(blocks("README.md", "python")) >= 2
+    assert len(blocks("README.md", "cpp")) == 1
+    assert len(blocks("README.md", "cmake")) == 1
+    known = {"python", "cpp", "cmake", "sh", ""}
+    for page in PAGES:
+        assert set(re.findall(r"^```(\w*)$", (ROOT / page).read_text(), re.MULTILINE)) <= known
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_run_one_after_the_other(page, capsys):
+    namespace = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, page, "exec"), namespace)
+
+
+def test_comments_of_python_blocks_say_what_is_printed(capsys):
+    """A comment after a print begins with what is printed, or says about what number it is."""
+    for page in PAGES:
+        namespace = {}
+        for block in blocks(page, "python"):
+            for statement in re.split(r"\n(?=\S)", block):
+                exec(compile(statement, page, "exec"), namespace)
+                printed = capsys.readouterr().out
+                said = re.match(r"print\(.*\)\s+# (about )?(.*)$", statement)
+                if said and said[1]:
+                    assert float(printed) == pytest.approx(float(said[2]), rel=0.1), statement
+                elif said:
+                    assert said[2].startswith(printed.strip()), (statement, printed)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """The files that the commands name."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 64)).astype(np.float32)
+    name = "layer.0.attention.query.weight"
+    header = json.dumps({name: {"dtype": "F32", "shape": [8, 64], "data_offsets": [0, x.nbytes]}})
+    packed = struct.pack("<Q", len(header)) + header.encode() + x.tobytes()
+    (tmp_path / "model.safetensors").write_bytes(packed)
+    np.save(tmp_path / "weights.npy", x)
+    monkeypatch.chdir(tmp_path)
+
+
+def commands():
+    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("mxkern ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_run(command, files):
+    if "--plot" in command:
+        pytest.importorskip("matplotlib")
+    arguments = shlex.split(command, comments=True)[1:]
+    finished = subprocess.run(
+        [sys.executable, "-m", "mxkern", *arguments], capture_output=True, text=True
+    )
+    assert finished.returncode == 0 and finished.stdout, finished.stderr
+
+
+def installation():
+    """Where include/ and lib/ of an installed library are, if there is one."""
+    if os.environ.get("MXKERN_PREFIX"):
+        return Path(os.environ["MXKERN_PREFIX"])
+    try:
+        return Path(mxkern.cmake_dir()).parent.parent.parent
+    except RuntimeError:
+        return None
+
+
+@pytest.mark.skipif(installation() is None, reason="mxkern runs from a build tree")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_the_cpp_block_compiles_and_runs(tmp_path):
+    prefix = installation()
+    (tmp_path / "main.cc").write_text(blocks("README.md", "cpp")[0])
+    command = ["g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{prefix}/include", "main.cc"]
+    command += [f"-L{prefix}/lib", "-lmxkern", f"-Wl,-rpath,{prefix}/lib", "-o", "program"]
+    compiled = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert compiled.returncode == 0, compiled.stderr
+    output = subprocess.check_output([tmp_path / "program"], text=True)
+    assert output == "code 0x7c, scale 2^-8\n"  # 1.5 = 384 * 2^-8: the code of 384 is 0x7c
+
+
+def test_the_table_of_schemes_is_the_library_s():
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\d+) \| (\d+) \| (.*?) \| ([\d.]+) \|", text, re.M)
+    assert [row[0] for row in rows] == list(mxkern.schemes.names)
+    for name, format_name, bits, block, scale, bits_per_element in rows:
+        scheme = mxkern.schemes[name]
+        assert format_name.lower() == scheme.format and int(bits) == scheme.bits
+        assert int(block) == scheme.block and float(bits_per_element) == scheme.bits_per_element
+        assert scale.lower().startswith(scheme.scale_format)
+
+
+def test_the_table_of_functions_names_all_of_them():
+    text = (ROOT / "README.md").read_text()
+    for name in mxkern.__all__:
+        if not name[0].isupper() and name not in ("__version__", "cmake_dir"):
+            assert re.search(rf"`{name}[(`]", text), name
+
+
+@pytest.mark.parametrize("page", [*PAGES, "docs/performance.md"])
+def test_links_to_files_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / page).read_text()):
+        assert ((ROOT / page).parent / target).exists(), target
