@@ -40,8 +40,12 @@ struct ScaleIndex {
 
   MXKERN_HOST_DEVICE constexpr std::int64_t offset(std::int64_t row, std::int64_t block) const {
     if (layout == ScaleLayout::row_major) return row * blocks + block;
-    const std::int64_t tile = row / tile_rows * ceil_div(blocks, tile_blocks) + block / tile_blocks;
-    return tile * tile_bytes + row % 32 * 16 + row % tile_rows / 32 * 4 + block % tile_blocks;
+    // Unsigned: divisions by powers of two are then plain shifts.
+    const auto r = static_cast<std::uint64_t>(row);
+    const auto b = static_cast<std::uint64_t>(block);
+    const auto across = static_cast<std::uint64_t>(blocks + tile_blocks - 1) / tile_blocks;
+    return static_cast<std::int64_t>((r / tile_rows * across + b / tile_blocks) * tile_bytes +
+                                     r % 32 * 16 + r % tile_rows / 32 * 4 + b % tile_blocks);
   }
 
   // The inverse of offset; of a padding byte, the coordinate outside the matrix that it stands for.

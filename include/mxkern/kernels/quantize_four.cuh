@@ -1,0 +1,118 @@
+// mxkern/kernels/quantize_four.cuh: an octet in each of four rows to codes and scales.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/kernels/quantize_octet.cuh"
+#include "mxkern/kernels/row_grid.cuh"
+
+namespace mxkern::kernels {
+
+// Where the results of the four rows go. Row i exists if i * 32 < rows, its scale if
+// i * 32 < scale_rows.
+struct FourRows {
+  std::uint8_t* codes;  // the first of the rows
+  std::int64_t code_step;
+  std::int64_t code_start;  // of the octet in its row
+  std::int64_t code_row_bytes;
+  bool whole;  // all four rows exist, and the octet is stored with store_whole_codes
+  int rows;
+  std::uint8_t* scales;  // of the octet's block in the first of the rows
+  std::int64_t scale_step;
+  int scale_rows;
+  std::int64_t index;  // logical index of the octet in the first of the rows
+  std::int64_t index_step;
+};
+
+// From one amax an octet and row to one a block and row, shared out: of the four rows, the lane at
+// position l of a block's lanes gets l, l + Lanes, ...
+template <int LaneCount>
+__device__ __forceinline__ void share_amax(const std::uint32_t (&octets)[4],
+                                           std::uint32_t (&blocks)[4 / LaneCount]) {
+  const bool odd = (threadIdx.x & 1) != 0;
+  std::uint32_t kept[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const std::uint32_t given = odd ? octets[2 * i] : octets[2 * i + 1];
+    const std::uint32_t own = odd ? octets[2 * i + 1] : octets[2 * i];
+    kept[i] = max(own, __shfl_xor_sync(full_warp, given, 1));
+  }
+  if constexpr (LaneCount == 2) {
+    blocks[0] = kept[0];
+    blocks[1] = kept[1];
+  } else {
+    const bool upper = (threadIdx.x & 2) != 0;
+    const std::uint32_t given = upper ? kept[0] : kept[1];
+    const std::uint32_t own = upper ? kept[1] : kept[0];
+    blocks[0] = max(own, __shfl_xor_sync(full_warp, given, 2));
+  }
+}
+
+// Quantizes and stores. All lanes of a warp call it; adjacent lanes hold adjacent octets. `squares`
+// says whether the scales are those of squares instead of those of the octets' own blocks.
+template <class S, class T, Rounding R>
+__device__ __forceinline__ void quantize_four_rows(RawOctet<T> (&raw)[rows_per_thread],
+                                                   const FourRows& out, const OctetOptions& options,
+                                                   const TensorScale& tensor,
+                                                   const SquareScales& squares) {
+  constexpr int lanes = S::block / 8;
+  constexpr int shared_rows = rows_per_thread / lanes;
+  constexpr int octet_bytes = S::Format::bits;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  std::uint32_t octets[rows_per_thread];
+#pragma unroll
+  for (int i = 0; i < rows_per_thread; ++i) {
+    if (squares.used) {
+      octets[i] = squares.amax[i];
+      continue;
+    }
+    if (options.hadamard_size != 0) {
+      float v[8];
+      unpack(raw[i], v);
+      hadamard_octet<T>(v, threadIdx.x, options.hadamard_size, options.hadamard_signs, false);
+      raw[i] = pack<T>(v);
+    }
+    octets[i] = octet_amax(raw[i]);
+  }
+  std::uint32_t amax[shared_rows];
+  share_amax<lanes>(octets, amax);
+
+  // Each lane works out the scales of its share of the rows and hands the multipliers around.
+  float multipliers[shared_rows];
+#pragma unroll
+  for (int k = 0; k < shared_rows; ++k) {
+    const int i = lane + k * lanes;
+    BlockScale scale = squares.fixed ? squares.template scale<S>(i, amax[k], tensor)
+                                     : fast_block_scale<S>(amax[k], options.rule, tensor);
+    multipliers[k] = float32::is_finite(amax[k]) ? scale.multiplier : poisoned_multiplier;
+    const bool chosen_later = S::has_tensor_scale && options.four_over_six && !squares.used;
+    if (i * row_spacing < out.scale_rows && !chosen_later)
+      out.scales[i * out.scale_step] = scale.byte;
+  }
+#pragma unroll
+  for (int i = 0; i < rows_per_thread; ++i) {
+    const float multiplier = __shfl_sync(full_warp, multipliers[i / lanes], i % lanes, lanes);
+    float v[8];
+    unpack(raw[i], v);
+    std::uint32_t words[8] = {};
+    if constexpr (R == Rounding::stochastic) {
+      octet_words(options, out.index + i * out.index_step, 1, words);
+    }
+    Octet codes = quantize_octet<S, R>(v, float_of(octets[i]), multiplier, words);
+    if constexpr (S::has_tensor_scale) {
+      if (options.four_over_six && !squares.used) {
+        const std::uint8_t byte =
+            better_of_two<S, R>(v, lanes_amax<lanes>(octets[i]), tensor, words, codes);
+        if (lane == 0 && i * row_spacing < out.scale_rows) out.scales[i * out.scale_step] = byte;
+      }
+    }
+    std::uint8_t* row = out.codes + i * out.code_step;
+    if (out.whole) {
+      store_whole_codes<octet_bytes>(row, out.code_start, codes);
+    } else if (i * row_spacing < out.rows) {
+      store_codes<octet_bytes>(row, out.code_start, out.code_row_bytes, codes);
+    }
+  }
+}
+
+}  // namespace mxkern::kernels

@@ -1,0 +1,266 @@
+// mxkern/kernels/quantize_tile.cuh: a tile through shared memory: blocks along the columns of x,
+// along both directions in one read, and square blocks.
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include <cstdint>
+
+#include "mxkern/kernels/quantize_octet.cuh"
+#include "mxkern/tensor/scale_layout.h"
+
+namespace mxkern::kernels {
+
+// One direction of the result.
+struct TileOutput {
+  std::uint8_t* codes;  // null: this direction is not wanted
+  std::int64_t code_row_bytes;
+  std::uint8_t* scales;
+  ScaleIndex scale_index;
+  float* tensor_scale;
+  OctetOptions options;
+  bool vector_stores;
+};
+
+struct QuantizeTileParameters {
+  const void* x;
+  std::int64_t batch, rows, columns;
+  std::int64_t batch_stride, row_stride;
+  TileOutput along_rows;
+  TileOutput along_columns;
+  bool square;
+  bool vector_loads;
+  bool backwards;
+};
+
+inline constexpr int tile_extent = 128;
+inline constexpr int tile_threads = 256;
+inline constexpr int tile_octets = tile_extent / 8;  // of a row of the tile
+inline constexpr int tile_segment = 32;  // rows of the two columns that one thread takes
+
+// Where one tile lies, and how much of x is left from there on, at most a tile. The grid has a
+// thread block for every tile across (x), down (y) and matrix (z); y and z wrap around where the
+// grid would be too large.
+struct TilePosition {
+  std::int64_t batch, row, column;
+  int rows_left, columns_left;
+
+  __device__ __forceinline__ TilePosition(const QuantizeTileParameters& p, std::int64_t batch_index,
+                                          std::int64_t down, std::int64_t across)
+      : batch(batch_index), row(down * tile_extent), column(across * tile_extent) {
+    rows_left = static_cast<int>(lower_of<std::int64_t>(p.rows - row, tile_extent));
+    columns_left = static_cast<int>(lower_of<std::int64_t>(p.columns - column, tile_extent));
+  }
+};
+
+// The codes of the transpose in shared memory: a line a column of x. Chunks are as wide as a store;
+// those of 16 bytes are permuted within a line so that threads of adjacent columns meet other
+// banks.
+template <class S>
+struct TileLines {
+  static constexpr int line_bytes = tile_extent * S::Format::bits / 8;
+  static constexpr int chunk_bytes = S::Format::bits == 6 ? 8 : 16;
+  static constexpr int chunks = line_bytes / chunk_bytes;
+  static constexpr int pitch = S::Format::bits == 6 ? line_bytes + 8 : line_bytes;
+  static constexpr int bytes = round_up(tile_extent * pitch, 16);
+
+  __device__ static int offset(int line, int chunk) {
+    if constexpr (chunk_bytes == 16) chunk ^= line / 2 % chunks;
+    return line * pitch + chunk * chunk_bytes;
+  }
+};
+
+// Stores the codes of one block of a column, starting at `row` of the tile.
+template <class S, int Octets>
+__device__ __forceinline__ void store_line_segment(std::uint8_t* lines, int line, int row,
+                                                   const Octet (&codes)[Octets]) {
+  using Lines = TileLines<S>;
+  constexpr int octet_bytes = S::Format::bits;
+  constexpr int words = Octets * octet_bytes / 4;
+  std::uint32_t word[words];
+#pragma unroll
+  for (int i = 0; i < Octets; ++i) {
+    if constexpr (octet_bytes == 4) {
+      word[i] = static_cast<std::uint32_t>(codes[i]);
+    } else if constexpr (octet_bytes == 8) {
+      word[2 * i] = static_cast<std::uint32_t>(codes[i]);
+      word[2 * i + 1] = static_cast<std::uint32_t>(codes[i] >> 32);
+    } else if (i % 2 == 0) {
+      // 48 bits and 48 bits are three words.
+      word[i / 2 * 3] = static_cast<std::uint32_t>(codes[i]);
+      word[i / 2 * 3 + 1] = static_cast<std::uint32_t>(codes[i] >> 32) |
+                            static_cast<std::uint32_t>(codes[i + 1] << 16);
+      word[i / 2 * 3 + 2] = static_cast<std::uint32_t>(codes[i + 1] >> 16);
+    }
+  }
+  const int byte = row / 8 * octet_bytes;
+  if constexpr (words % 4 == 0 && Lines::chunk_bytes == 16) {
+#pragma unroll
+    for (int i = 0; i < words; i += 4) {
+      *reinterpret_cast<uint4*>(lines + Lines::offset(line, byte / 16 + i / 4)) =
+          make_uint4(word[i], word[i + 1], word[i + 2], word[i + 3]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < words; i += 2) {
+      const int at = byte + 4 * i;
+      *reinterpret_cast<uint2*>(lines + Lines::offset(line, at / Lines::chunk_bytes) +
+                                at % Lines::chunk_bytes) = make_uint2(word[i], word[i + 1]);
+    }
+  }
+}
+
+// Shared memory of a tile: the elements, then scale bytes of both directions, then the codes of the
+// transpose, or the float32 values of a Hadamard transform that spans threads.
+template <class S, class T>
+struct TileMemory {
+  static constexpr int blocks = tile_extent / S::block;
+  static constexpr int elements_bytes = tile_extent * tile_extent * static_cast<int>(sizeof(T));
+  static constexpr int scales_bytes = tile_extent * blocks;
+  static constexpr int lines_bytes = TileLines<S>::bytes;
+  static constexpr int floats_bytes = tile_extent * tile_extent * 4;
+  static constexpr int bytes(bool wide_hadamard) {
+    return elements_bytes + scales_bytes + (wide_hadamard ? floats_bytes : lines_bytes);
+  }
+
+  unsigned char* base;
+  __device__ T* elements() const { return reinterpret_cast<T*>(base); }
+  __device__ std::uint8_t* scales() const { return base + elements_bytes; }
+  __device__ std::uint8_t* lines() const { return base + elements_bytes + scales_bytes; }
+  __device__ float* floats() const { return reinterpret_cast<float*>(lines()); }
+};
+
+// Copies the tile in, zeros outside of x.
+template <class T>
+__device__ __forceinline__ void load_tile(const QuantizeTileParameters& p, const TilePosition& at,
+                                          T* elements) {
+  constexpr int vector = 16 / sizeof(T);
+  constexpr int vectors = tile_extent / vector;
+  constexpr int rows_at_once = tile_threads / vectors;
+  const int first_row = static_cast<int>(threadIdx.x) / vectors;
+  const int column = static_cast<int>(threadIdx.x) % vectors * vector;
+  const int left = at.columns_left - column;
+  const T* from = static_cast<const T*>(p.x) + at.batch * p.batch_stride +
+                  (at.row + first_row) * p.row_stride + at.column + column;
+  T* to = elements + first_row * tile_extent + column;
+#pragma unroll 8
+  for (int row = first_row; row < tile_extent; row += rows_at_once) {
+    const bool inside = row < at.rows_left;
+    if (p.vector_loads && left >= vector && inside) {
+      __pipeline_memcpy_async(to, from, 16);
+    } else {
+#pragma unroll
+      for (int k = 0; k < vector; ++k) to[k] = inside && k < left ? from[k] : T{};
+    }
+    from += rows_at_once * p.row_stride;
+    to += rows_at_once * tile_extent;
+  }
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+}
+
+template <class T>
+__device__ __forceinline__ RawOctet<T> shared_octet(const T* p) {
+  RawOctet<T> raw;
+#pragma unroll
+  for (int i = 0; i < RawOctet<T>::words / 4; ++i) {
+    const uint4 part = reinterpret_cast<const uint4*>(p)[i];
+    raw.word[4 * i] = part.x;
+    raw.word[4 * i + 1] = part.y;
+    raw.word[4 * i + 2] = part.z;
+    raw.word[4 * i + 3] = part.w;
+  }
+  return raw;
+}
+
+// Rows of two adjacent columns, as they lie in shared memory.
+template <class T, int Rows>
+struct ColumnPair {
+  static constexpr int width = sizeof(T) / 2;  // words a row
+  std::uint32_t word[Rows * width];
+
+  __device__ __forceinline__ void load(const T* elements, int row, int column) {
+    const T* from = elements + row * tile_extent + column;
+#pragma unroll
+    for (int i = 0; i < Rows; ++i) {
+      if constexpr (width == 2) {
+        const uint2 pair = *reinterpret_cast<const uint2*>(from + i * tile_extent);
+        word[2 * i] = pair.x;
+        word[2 * i + 1] = pair.y;
+      } else {
+        word[i] = *reinterpret_cast<const std::uint32_t*>(from + i * tile_extent);
+      }
+    }
+  }
+
+  // The element of one row in column k, as float32.
+  __device__ __forceinline__ float value(int i, int k) const {
+    if constexpr (width == 2) {
+      return float_of(word[2 * i + k]);
+    } else if constexpr (dtype_of<T>::value == DType::bfloat16) {
+      return float_of(k == 0 ? word[i] << 16 : word[i] & 0xFFFF0000u);
+    } else {
+      return __half2float(__ushort_as_half(static_cast<unsigned short>(word[i] >> (16 * k))));
+    }
+  }
+
+  // The float32 bits of the largest magnitude of column k: of both at once for 16-bit elements.
+  __device__ __forceinline__ std::uint32_t amax(int k) const {
+    if constexpr (width == 2) {
+      std::uint32_t amax = 0;
+#pragma unroll
+      for (int i = 0; i < Rows; ++i) amax = max(amax, word[2 * i + k] & float32::magnitude_mask);
+      return amax;
+    } else {
+      std::uint32_t pairs = 0;
+#pragma unroll
+      for (int i = 0; i < Rows; ++i) pairs = __vmaxu2(pairs, word[i] & 0x7FFF7FFFu);
+      const std::uint32_t bits = k == 0 ? pairs & 0xFFFFu : pairs >> 16;
+      if constexpr (dtype_of<T>::value == DType::bfloat16) return bits << 16;
+      return bits_of(__half2float(__ushort_as_half(static_cast<unsigned short>(bits))));
+    }
+  }
+
+  __device__ __forceinline__ void octet(int first, int k, float (&v)[8]) const {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = value(first + i, k);
+  }
+};
+
+// Writes the scale bytes of one direction, [128 lines][blocks of the tile], where they belong.
+template <class S>
+__device__ __forceinline__ void store_tile_scales(const TileOutput& out, std::int64_t batch,
+                                                  std::int64_t line, std::int64_t block,
+                                                  const std::uint8_t* scales) {
+  constexpr int blocks = tile_extent / S::block;
+  const bool swizzled = out.scale_index.layout == ScaleLayout::swizzled;
+  const ScaleIndex& index = out.scale_index;
+  const std::int64_t lines_end =
+      swizzled ? round_up(index.rows, ScaleIndex::tile_rows) : index.rows;
+  const std::int64_t blocks_end =
+      swizzled ? round_up(index.blocks, ScaleIndex::tile_blocks) : index.blocks;
+  std::uint8_t* to = out.scales + batch * index.size();
+  // Four scales of a line lie together in both layouts.
+  const bool words =
+      (reinterpret_cast<std::uintptr_t>(to) | (swizzled ? 0 : index.blocks)) % 4 == 0;
+  for (int i = threadIdx.x; i < tile_extent * blocks / 4; i += tile_threads) {
+    // In the order of the swizzled layout, so that a warp writes 128 bytes in a row there.
+    const int group = i / tile_extent;
+    const int within = i % tile_extent;
+    const int tile_line = swizzled ? within % 4 * 32 + within / 4 : within;
+    const std::int64_t to_line = line + tile_line;
+    const std::int64_t to_block = block + group * 4;
+    const std::uint8_t* four = scales + tile_line * blocks + group * 4;
+    if (to_line >= lines_end) continue;
+    if (words && to_block + 4 <= blocks_end) {
+      *reinterpret_cast<std::uint32_t*>(to + index.offset(to_line, to_block)) =
+          *reinterpret_cast<const std::uint32_t*>(four);
+    } else {
+      for (int k = 0; k < 4 && to_block + k < blocks_end; ++k) {
+        to[index.offset(to_line, to_block + k)] = four[k];
+      }
+    }
+  }
+}
+
+}  // namespace mxkern::kernels

@@ -1,0 +1,351 @@
+// mxkern/kernels/quantize_tile_phases.cuh: what a thread block does with its tile, step by step.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/kernels/quantize_four.cuh"
+#include "mxkern/kernels/quantize_tile.cuh"
+
+namespace mxkern::kernels {
+
+// Threads of the column phases: a pair of adjacent columns and a segment of 32 rows each.
+__device__ __forceinline__ int segment_column() { return static_cast<int>(threadIdx.x) % 64 * 2; }
+__device__ __forceinline__ int segment_row() {
+  return static_cast<int>(threadIdx.x) / 64 * tile_segment;
+}
+
+// Transforms groups of rows within every column of the tile, in place, rounded to T.
+template <class T>
+__device__ __forceinline__ void hadamard_columns(T* elements, float* floats, int size,
+                                                 SignMask signs) {
+  const int first = segment_row();
+  const float norm = hadamard_norm(size);
+  for (int k = 0; k < 2; ++k) {
+    const int column = segment_column() + k;
+    float v[tile_segment];
+#pragma unroll
+    for (int i = 0; i < tile_segment; ++i) {
+      v[i] = flip_sign(to_float(elements[(first + i) * tile_extent + column]),
+                       signs.bit((first + i) % size));
+    }
+    if (size == 16) {
+      float(&low)[16] = *reinterpret_cast<float(*)[16]>(&v[0]);
+      float(&high)[16] = *reinterpret_cast<float(*)[16]>(&v[16]);
+      hadamard_butterflies(low);
+      hadamard_butterflies(high);
+    } else {
+      hadamard_butterflies(v);
+    }
+#pragma unroll
+    for (int i = 0; i < tile_segment; ++i) {
+      if (size <= tile_segment) {
+        elements[(first + i) * tile_extent + column] = round_to<T>(__fmul_rn(v[i], norm));
+      } else {
+        floats[(first + i) * tile_extent + column] = v[i];
+      }
+    }
+  }
+  if (size <= tile_segment) return;
+  // The strides of 32 and 64 span threads: four rows a thread, 32 apart.
+  __syncthreads();
+  for (int i = threadIdx.x; i < tile_segment * tile_extent; i += tile_threads) {
+    const float a = floats[i];
+    const float b = floats[i + 32 * tile_extent];
+    const float c = floats[i + 64 * tile_extent];
+    const float d = floats[i + 96 * tile_extent];
+    float v[4] = {a + b, a - b, c + d, c - d};
+    if (size == 128) {
+      const float low0 = v[0], low1 = v[1];
+      v[0] = low0 + v[2];
+      v[1] = low1 + v[3];
+      v[2] = low0 - v[2];
+      v[3] = low1 - v[3];
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      elements[i + k * 32 * tile_extent] = round_to<T>(__fmul_rn(v[k], norm));
+    }
+  }
+  __syncthreads();
+}
+
+// The amax of every square of S::block x S::block, as float32 bits, [blocks down][blocks across].
+template <class S, class T>
+__device__ __forceinline__ void square_amax(const T* elements, std::uint32_t* squares) {
+  constexpr int across = tile_extent / S::block;
+  constexpr int down = tile_segment / S::block;
+#pragma unroll
+  for (int part = 0; part < down; ++part) {
+    ColumnPair<T, S::block> pair;
+    pair.load(elements, segment_row() + part * S::block, segment_column());
+    std::uint32_t amax = max(pair.amax(0), pair.amax(1));
+    amax = lanes_amax<S::block / 2>(amax);
+    if (segment_column() % S::block == 0) {
+      squares[(segment_row() / S::block + part) * across + segment_column() / S::block] = amax;
+    }
+  }
+}
+
+// 4over6 for squares: one thread walks a square row by row. Writes the byte that is kept.
+template <class S, Rounding R, class T>
+__device__ __forceinline__ void square_four_over_six(const T* elements, const TilePosition& at,
+                                                     const QuantizeTileParameters& p,
+                                                     const OctetOptions& options,
+                                                     const std::uint32_t* squares,
+                                                     const TensorScale& tensor,
+                                                     std::uint32_t* chosen) {
+  constexpr int across = tile_extent / S::block;
+  for (int square = threadIdx.x; square < across * across; square += tile_threads) {
+    const int first_row = square / across * S::block;
+    const int first_column = square % across * S::block;
+    const FourOverSix scales = nvfp4_four_over_six(float_of(squares[square]), tensor);
+    float errors[2] = {0.0f, 0.0f};
+    for (int i = 0; i < S::block * S::block / 8; ++i) {
+      const int row = first_row + i / (S::block / 8);
+      const int column = first_column + i % (S::block / 8) * 8;
+      float v[8];
+      unpack(shared_octet(elements + row * tile_extent + column), v);
+      std::uint32_t words[8] = {};
+      if constexpr (R == Rounding::stochastic) {
+        octet_words(options, (at.batch * p.rows + at.row + row) * p.columns + at.column + column, 1,
+                    words);
+      }
+      const Octet six =
+          quantize_octet<S, R>(v, float_of(squares[square]), scales.six.multiplier, words);
+      const Octet four =
+          quantize_octet<S, R>(v, float_of(squares[square]), scales.four.multiplier, words);
+      errors[0] = add_octet_errors(errors[0], v, six, scales.six.byte, tensor);
+      errors[1] = add_octet_errors(errors[1], v, four, scales.four.byte, tensor);
+    }
+    chosen[square] = errors[1] < errors[0] ? scales.four.byte : scales.six.byte;
+  }
+}
+
+// Blocks along the rows: 16 lanes take a row of the tile, four rows a thread at a time.
+template <class S, Rounding R, class T>
+__device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters& p,
+                                                   const TilePosition& at, const T* elements,
+                                                   const std::uint32_t* squares,
+                                                   const std::uint32_t* chosen,
+                                                   const TensorScale& tensor) {
+  constexpr int lanes = S::block / 8;
+  constexpr int blocks = tile_extent / S::block;
+  constexpr int octet_bytes = S::Format::bits;
+  const TileOutput& out = p.along_rows;
+  const bool swizzled = out.scale_index.layout == ScaleLayout::swizzled;
+  const int octet = static_cast<int>(threadIdx.x) % tile_octets;
+  const std::int64_t block = at.column / S::block + octet / lanes;
+  const std::int64_t blocks_end =
+      swizzled ? round_up(out.scale_index.blocks, ScaleIndex::tile_blocks) : out.scale_index.blocks;
+  const bool whole =
+      out.vector_stores && at.rows_left == tile_extent &&
+      octets_are_whole<octet_bytes>(out.code_row_bytes, at.column / tile_extent, tile_octets);
+  for (int first = static_cast<int>(threadIdx.x) / tile_octets; first < row_spacing;
+       first += tile_threads / tile_octets) {
+    RawOctet<T> raw[rows_per_thread];
+    SquareScales scales;
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      const int row = first + i * row_spacing;
+      raw[i] = shared_octet(elements + row * tile_extent + octet * 8);
+      if (p.square) {
+        const int square = row / S::block * blocks + octet / lanes;
+        scales.amax[i] = squares[square];
+        scales.bytes[i] = out.options.four_over_six ? chosen[square] : 0;
+      }
+    }
+    scales.used = p.square;
+    scales.fixed = p.square && out.options.four_over_six;
+    const std::int64_t row = at.row + first;
+    FourRows four;
+    four.codes = out.codes + (at.batch * p.rows + row) * out.code_row_bytes;
+    four.code_step = row_spacing * out.code_row_bytes;
+    four.code_start = (at.column / 8 + octet) * octet_bytes;
+    four.code_row_bytes = out.code_row_bytes;
+    four.whole = whole;
+    four.rows = at.rows_left - first;
+    four.scales =
+        out.scales + at.batch * out.scale_index.size() + out.scale_index.offset(row, block);
+    four.scale_step = swizzled ? 4 : row_spacing * out.scale_index.blocks;
+    four.scale_rows = block >= blocks_end ? 0 : swizzled ? tile_extent : four.rows;
+    four.index = (at.batch * p.rows + row) * p.columns + at.column + octet * 8;
+    four.index_step = row_spacing * p.columns;
+    quantize_four_rows<S, T, R>(raw, four, out.options, tensor, scales);
+  }
+}
+
+// Blocks along the columns: a thread takes two columns of a segment, one after the other, and
+// leaves codes as lines of the transpose.
+template <class S, Rounding R, class T>
+__device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParameters& p,
+                                                      const TilePosition& at, const T* elements,
+                                                      const std::uint32_t* squares,
+                                                      const std::uint32_t* chosen,
+                                                      const TensorScale& tensor,
+                                                      std::uint8_t* scales, std::uint8_t* lines) {
+  constexpr int octets = S::block / 8;
+  constexpr int blocks = tile_extent / S::block;
+  const OctetOptions& options = p.along_columns.options;
+#pragma unroll
+  for (int part = 0; part < tile_segment / S::block; ++part) {
+    const int row = segment_row() + part * S::block;
+    const int block = row / S::block;
+    ColumnPair<T, S::block> pair;
+    pair.load(elements, row, segment_column());
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int column = segment_column() + k;
+      std::uint32_t amax = pair.amax(k);
+      const int square = block * blocks + column / S::block;
+      if (p.square) amax = squares[square];
+      const bool choose = options.four_over_six;
+      BlockScale scale = fast_block_scale<S>(amax, options.rule, tensor);
+      if constexpr (S::has_tensor_scale) {
+        if (choose && p.square && float32::is_finite(amax)) {
+          scale.byte = static_cast<std::uint8_t>(chosen[square]);
+          scale.multiplier = nvfp4_multiplier(scale.byte, tensor);
+        }
+      }
+      const float multiplier = float32::is_finite(amax) ? scale.multiplier : poisoned_multiplier;
+      Octet codes[octets];
+      std::uint32_t words[octets][8] = {};
+#pragma unroll
+      for (int i = 0; i < octets; ++i) {
+        if constexpr (R == Rounding::stochastic) {
+          octet_words(options,
+                      (at.batch * p.rows + at.row + row + 8 * i) * p.columns + at.column + column,
+                      p.columns, words[i]);
+        }
+        float v[8];
+        pair.octet(8 * i, k, v);
+        codes[i] = quantize_octet<S, R>(v, float_of(amax), multiplier, words[i]);
+      }
+      if constexpr (S::has_tensor_scale) {
+        if (choose && !p.square && float32::is_finite(amax)) {
+          const FourOverSix scales_of_two = nvfp4_four_over_six(float_of(amax), tensor);
+          float error_of_six = 0.0f, error_of_four = 0.0f;
+          Octet four[octets];
+#pragma unroll
+          for (int i = 0; i < octets; ++i) {
+            float v[8];
+            pair.octet(8 * i, k, v);
+            codes[i] =
+                quantize_octet<S, R>(v, float_of(amax), scales_of_two.six.multiplier, words[i]);
+            four[i] =
+                quantize_octet<S, R>(v, float_of(amax), scales_of_two.four.multiplier, words[i]);
+            error_of_six =
+                add_octet_errors(error_of_six, v, codes[i], scales_of_two.six.byte, tensor);
+            error_of_four =
+                add_octet_errors(error_of_four, v, four[i], scales_of_two.four.byte, tensor);
+          }
+          const bool take_four = error_of_four < error_of_six;
+          scale = take_four ? scales_of_two.four : scales_of_two.six;
+#pragma unroll
+          for (int i = 0; i < octets; ++i) codes[i] = take_four ? four[i] : codes[i];
+        }
+      }
+      scales[column * blocks + block] = scale.byte;
+      store_line_segment<S>(lines, column, row, codes);
+    }
+  }
+}
+
+// Copies the lines of the transpose out, a chunk a thread.
+template <class S, class T>
+__device__ __forceinline__ void store_tile_lines(const QuantizeTileParameters& p,
+                                                 const TilePosition& at,
+                                                 const std::uint8_t* lines) {
+  using Lines = TileLines<S>;
+  constexpr int chunks = Lines::line_bytes / Lines::chunk_bytes;
+  const TileOutput& out = p.along_columns;
+  const std::int64_t start = at.row / 8 * S::Format::bits;
+  const std::int64_t left = out.code_row_bytes - start;
+  std::uint8_t* to_tile =
+      out.codes + (at.batch * p.columns + at.column) * out.code_row_bytes + start;
+  for (int i = threadIdx.x; i < tile_extent * chunks; i += tile_threads) {
+    const int line = i / chunks;
+    const int chunk = i % chunks;
+    const int byte = chunk * Lines::chunk_bytes;
+    if (line >= at.columns_left) continue;
+    std::uint8_t* to = to_tile + line * out.code_row_bytes + byte;
+    const std::uint8_t* from = lines + Lines::offset(line, chunk);
+    if (out.vector_stores && left >= byte + Lines::chunk_bytes) {
+      if constexpr (Lines::chunk_bytes == 16) {
+        __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(from));
+      } else {
+        __stcs(reinterpret_cast<uint2*>(to), *reinterpret_cast<const uint2*>(from));
+      }
+    } else {
+      for (int b = 0; b < Lines::chunk_bytes && byte + b < left; ++b) to[b] = from[b];
+    }
+  }
+}
+
+// One thread block a tile.
+template <class S, class T, Rounding R>
+__global__ void __launch_bounds__(tile_threads, 3)
+    quantize_tile_kernel(const __grid_constant__ QuantizeTileParameters p) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ std::uint32_t squares[tile_extent / S::block * (tile_extent / S::block)];
+  __shared__ std::uint32_t chosen[tile_extent / S::block * (tile_extent / S::block)];
+  const TileMemory<S, T> memory{shared};
+  const bool rows_wanted = p.along_rows.codes != nullptr;
+  const bool columns_wanted = p.along_columns.codes != nullptr;
+  TensorScale row_tensor{}, column_tensor{};
+  if constexpr (S::has_tensor_scale) {
+    const bool first = (blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0;
+    if (rows_wanted) {
+      row_tensor = read_tensor_scale(p.along_rows.options);
+      if (first) *p.along_rows.tensor_scale = row_tensor.stored;
+    }
+    if (columns_wanted) {
+      column_tensor = read_tensor_scale(p.along_columns.options);
+      if (first) *p.along_columns.tensor_scale = column_tensor.stored;
+    }
+  }
+  const std::int64_t tiles_down = ceil_div(p.rows, tile_extent);
+  for (std::int64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z)
+    for (std::int64_t step = blockIdx.y; step < tiles_down; step += gridDim.y) {
+      const TilePosition at(p, batch, p.backwards ? tiles_down - 1 - step : step, blockIdx.x);
+      load_tile(p, at, memory.elements());
+      __syncthreads();
+      if (p.square) {
+        square_amax<S>(memory.elements(), squares);
+        __syncthreads();
+      }
+      if (rows_wanted) {
+        if constexpr (S::has_tensor_scale) {
+          if (p.square && p.along_rows.options.four_over_six) {
+            square_four_over_six<S, R>(memory.elements(), at, p, p.along_rows.options, squares,
+                                       row_tensor, chosen);
+            __syncthreads();
+          }
+        }
+        quantize_tile_rows<S, R>(p, at, memory.elements(), squares, chosen, row_tensor);
+        __syncthreads();
+      }
+      if (columns_wanted) {
+        if (p.along_columns.options.hadamard_size != 0) {
+          hadamard_columns(memory.elements(), memory.floats(),
+                           p.along_columns.options.hadamard_size,
+                           p.along_columns.options.hadamard_signs);
+        }
+        if constexpr (S::has_tensor_scale) {
+          if (p.square && p.along_columns.options.four_over_six) {
+            square_four_over_six<S, R>(memory.elements(), at, p, p.along_columns.options, squares,
+                                       column_tensor, chosen);
+            __syncthreads();
+          }
+        }
+        quantize_tile_columns<S, R>(p, at, memory.elements(), squares, chosen, column_tensor,
+                                    memory.scales(), memory.lines());
+        __syncthreads();
+        store_tile_lines<S, T>(p, at, memory.lines());
+        store_tile_scales<S>(p.along_columns, at.batch, at.column, at.row / S::block,
+                             memory.scales());
+        __syncthreads();
+      }
+    }
+}
+
+}  // namespace mxkern::kernels

@@ -1,0 +1,113 @@
+// mxkern/kernels/tensor_amax.cuh: the largest finite magnitude of a tensor.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/kernels/block_amax.cuh"
+#include "mxkern/kernels/quantize_octet.cuh"
+#include "mxkern/kernels/quantize_tile_phases.cuh"
+
+namespace mxkern::kernels {
+
+// `lines` runs of `length` adjacent elements each: the rows of x, or all of a dense x as one run.
+struct TensorAmaxParameters {
+  const void* x;
+  std::int64_t batch, lines, length;
+  std::int64_t batch_stride, line_stride;
+  float* amax;        // 0 before the kernel starts
+  int hadamard_size;  // of the transform along the lines whose result is looked at, or 0
+  SignMask hadamard_signs;
+  bool vector_loads;
+};
+
+inline constexpr int amax_threads = 256;
+inline constexpr int amax_depth = 8;  // octets of a thread in flight
+inline constexpr int amax_chunk = amax_threads * amax_depth;
+
+// The amax of an octet without what is not finite. That is rare: look again only where it occurs.
+template <class T>
+__device__ __forceinline__ std::uint32_t finite_amax(std::uint32_t amax, const RawOctet<T>& raw) {
+  if (float32::is_finite(amax)) return amax;
+  float v[8];
+  unpack(raw, v);
+  std::uint32_t finite = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const std::uint32_t magnitude = bits_of(v[i]) & float32::magnitude_mask;
+    finite = max(finite, float32::is_finite(magnitude) ? magnitude : 0u);
+  }
+  return finite;
+}
+
+// The maximum over the thread block, merged into memory: magnitudes order like their bits.
+__device__ __forceinline__ void merge_amax(std::uint32_t amax, float* to) {
+  amax = __reduce_max_sync(full_warp, amax);
+  __shared__ std::uint32_t warps[amax_threads / 32];
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = amax;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+#pragma unroll
+  for (int i = 1; i < amax_threads / 32; ++i) amax = max(amax, warps[i]);
+  atomicMax(reinterpret_cast<unsigned*>(to), amax);
+}
+
+// The grid has thread blocks along a line (x), lines (y) and matrices (z); all of them wrap around.
+template <class T>
+__global__ void __launch_bounds__(amax_threads)
+    tensor_amax_kernel(const __grid_constant__ TensorAmaxParameters p) {
+  const std::int64_t octets = ceil_div(p.length, 8);
+  std::uint32_t amax = 0;
+  for (std::int64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z) {
+    for (std::int64_t line = blockIdx.y; line < p.lines; line += gridDim.y) {
+      const T* x = static_cast<const T*>(p.x) + batch * p.batch_stride + line * p.line_stride;
+      for (std::int64_t start = blockIdx.x * std::int64_t{amax_chunk}; start < octets;
+           start += gridDim.x * std::int64_t{amax_chunk}) {
+        RawOctet<T> raw[amax_depth];
+#pragma unroll
+        for (int i = 0; i < amax_depth; ++i) {
+          const std::int64_t element = (start + i * amax_threads + threadIdx.x) * 8;
+          raw[i] = load_guarded(x + element, p.length - element, p.vector_loads);
+        }
+#pragma unroll
+        for (int i = 0; i < amax_depth; ++i) {
+          if (p.hadamard_size != 0) {
+            float v[8];
+            unpack(raw[i], v);
+            hadamard_octet<T>(v, threadIdx.x, p.hadamard_size, p.hadamard_signs, false);
+            raw[i] = pack<T>(v);
+          }
+          amax = max(amax, finite_amax(octet_amax(raw[i]), raw[i]));
+        }
+      }
+    }
+  }
+  merge_amax(amax, p.amax);
+}
+
+// The amax of what a Hadamard transform along the columns makes of x.
+template <class T>
+__global__ void __launch_bounds__(tile_threads)
+    hadamard_columns_amax_kernel(const __grid_constant__ QuantizeTileParameters p, float* to) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  T* elements = reinterpret_cast<T*>(shared);
+  float* floats = reinterpret_cast<float*>(elements + tile_extent * tile_extent);
+  std::uint32_t amax = 0;
+  for (std::int64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z) {
+    for (std::int64_t step = blockIdx.y; step < ceil_div(p.rows, tile_extent); step += gridDim.y) {
+      const TilePosition at(p, batch, step, blockIdx.x);
+      load_tile(p, at, elements);
+      __syncthreads();
+      hadamard_columns(elements, floats, p.along_columns.options.hadamard_size,
+                       p.along_columns.options.hadamard_signs);
+      __syncthreads();
+      for (int i = threadIdx.x; i < tile_extent * tile_octets; i += tile_threads) {
+        const RawOctet<T> raw = shared_octet(elements + i * 8);
+        amax = max(amax, finite_amax(octet_amax(raw), raw));
+      }
+      __syncthreads();
+    }
+  }
+  merge_amax(amax, to);
+}
+
+}  // namespace mxkern::kernels

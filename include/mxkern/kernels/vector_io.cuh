@@ -1,0 +1,215 @@
+// mxkern/kernels/vector_io.cuh: octets of elements and of codes, from memory and to it.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "mxkern/core/dtype.h"
+#include "mxkern/numerics/codec_ptx.cuh"
+
+namespace mxkern::kernels {
+
+// Eight adjacent elements as they lie in memory.
+template <class T>
+struct RawOctet {
+  static constexpr int words = sizeof(T) * 2;
+  std::uint32_t word[words];
+};
+
+// 16-byte loads from an aligned address; the data is not read again soon.
+template <class T>
+__device__ __forceinline__ RawOctet<T> load_octet(const T* p) {
+  RawOctet<T> raw;
+  const uint4* source = reinterpret_cast<const uint4*>(p);
+#pragma unroll
+  for (int i = 0; i < RawOctet<T>::words / 4; ++i) {
+    const uint4 part = __ldcs(source + i);
+    raw.word[4 * i] = part.x;
+    raw.word[4 * i + 1] = part.y;
+    raw.word[4 * i + 2] = part.z;
+    raw.word[4 * i + 3] = part.w;
+  }
+  return raw;
+}
+
+template <class T>
+__device__ __forceinline__ void set_element(RawOctet<T>& raw, int i, T value) {
+  if constexpr (sizeof(T) == 4) {
+    raw.word[i] = bits_of(value);
+  } else {
+    raw.word[i / 2] |= static_cast<std::uint32_t>(value.bits) << (16 * (i % 2));
+  }
+}
+
+// The first `count` elements from any address, zeros behind them.
+template <class T>
+__device__ __forceinline__ RawOctet<T> load_elements(const T* p, std::int64_t count) {
+  RawOctet<T> raw = {};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < count) set_element(raw, i, p[i]);
+  }
+  return raw;
+}
+
+// Loads up to `count` elements (8 and more: all of them; 0 and less: none).
+template <class T>
+__device__ __forceinline__ RawOctet<T> load_guarded(const T* p, std::int64_t count, bool vectors) {
+  if (vectors && count >= 8) return load_octet(p);
+  return load_elements(p, count);
+}
+
+template <class T>
+__device__ __forceinline__ void unpack(const RawOctet<T>& raw, float (&v)[8]) {
+  if constexpr (sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = float_of(raw.word[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (dtype_of<T>::value == DType::bfloat16) {
+        v[2 * i] = float_of(raw.word[i] << 16);
+        v[2 * i + 1] = float_of(raw.word[i] & 0xFFFF0000u);
+      } else {
+        const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&raw.word[i]));
+        v[2 * i] = pair.x;
+        v[2 * i + 1] = pair.y;
+      }
+    }
+  }
+}
+
+// One float32 as an element, rounded to nearest even; a NaN has some NaN's bits.
+template <class T>
+__device__ __forceinline__ T round_to(float value) {
+  if constexpr (sizeof(T) == 4) {
+    return value;
+  } else if constexpr (dtype_of<T>::value == DType::bfloat16) {
+    return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
+  } else {
+    return {__half_as_ushort(__float2half_rn(value))};
+  }
+}
+
+template <class T>
+__device__ __forceinline__ RawOctet<T> pack(const float (&v)[8]) {
+  RawOctet<T> raw;
+  if constexpr (sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) raw.word[i] = bits_of(v[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (dtype_of<T>::value == DType::bfloat16) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(v[2 * i], v[2 * i + 1]);
+        raw.word[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
+      } else {
+        const __half2 pair = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
+        raw.word[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
+      }
+    }
+  }
+  return raw;
+}
+
+// Rounds float32 values to the element type and back.
+template <class T>
+__device__ __forceinline__ void round_octet(float (&v)[8]) {
+  if constexpr (sizeof(T) != 4) unpack(pack<T>(v), v);
+}
+
+// 16-byte stores to an aligned address.
+template <class T>
+__device__ __forceinline__ void store_octet(T* p, const RawOctet<T>& raw) {
+#pragma unroll
+  for (int i = 0; i < RawOctet<T>::words / 4; ++i) {
+    __stcs(reinterpret_cast<uint4*>(p) + i, make_uint4(raw.word[4 * i], raw.word[4 * i + 1],
+                                                       raw.word[4 * i + 2], raw.word[4 * i + 3]));
+  }
+}
+
+// The first `count` elements to any address.
+template <class T>
+__device__ __forceinline__ void store_elements(T* p, const RawOctet<T>& raw, std::int64_t count) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < count) {
+      if constexpr (sizeof(T) == 4) {
+        p[i] = float_of(raw.word[i]);
+      } else {
+        p[i] = T{static_cast<std::uint16_t>(raw.word[i / 2] >> (16 * (i % 2)))};
+      }
+    }
+  }
+}
+
+// Stores a whole octet of a row at byte `start`, which is a multiple of Bytes, from an address
+// aligned to 8 (to 4 for 4 bits an element). All lanes of a warp call it, adjacent octets of a row
+// in adjacent lanes.
+template <int Bytes>
+__device__ __forceinline__ void store_whole_codes(std::uint8_t* row, std::int64_t start,
+                                                  Octet octet, bool active = true) {
+  if constexpr (Bytes == 6) {
+    // Four lanes hold 24 bytes; three of them store 8 each.
+    const Octet next = __shfl_down_sync(0xFFFFFFFFu, octet, 1);
+    const int part = static_cast<int>(threadIdx.x) % 4;
+    const Octet word = octet >> (16 * part) | next << (48 - 16 * part);
+    if (active && part < 3) {
+      __stcs(reinterpret_cast<unsigned long long*>(row + start + 2 * part),
+             static_cast<unsigned long long>(word));
+    }
+  } else if constexpr (Bytes == 8) {
+    if (active) {
+      __stcs(
+          reinterpret_cast<uint2*>(row + start),
+          make_uint2(static_cast<std::uint32_t>(octet), static_cast<std::uint32_t>(octet >> 32)));
+    }
+  } else {
+    if (active) {
+      __stcs(reinterpret_cast<std::uint32_t*>(row + start), static_cast<std::uint32_t>(octet));
+    }
+  }
+}
+
+// The same as far as the row's bytes reach, to any address.
+template <int Bytes>
+__device__ __forceinline__ void store_codes(std::uint8_t* row, std::int64_t start,
+                                            std::int64_t row_bytes, Octet octet) {
+#pragma unroll
+  for (int i = 0; i < Bytes; ++i) {
+    if (start + i < row_bytes) row[start + i] = static_cast<std::uint8_t>(octet >> (8 * i));
+  }
+}
+
+// A whole octet from an address aligned to its size (6 bits an element: to 2).
+template <int Bytes>
+__device__ __forceinline__ Octet load_whole_codes(const std::uint8_t* p) {
+  if constexpr (Bytes == 8) {
+    const uint2 word = __ldcs(reinterpret_cast<const uint2*>(p));
+    return word.x | static_cast<Octet>(word.y) << 32;
+  } else if constexpr (Bytes == 4) {
+    return __ldcs(reinterpret_cast<const std::uint32_t*>(p));
+  } else {
+    Octet octet = 0;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      octet |= static_cast<Octet>(reinterpret_cast<const std::uint16_t*>(p)[i]) << (16 * i);
+    }
+    return octet;
+  }
+}
+
+// The first `bytes` bytes of an octet from any address, zeros behind them.
+template <int Bytes>
+__device__ __forceinline__ Octet load_codes(const std::uint8_t* p, std::int64_t bytes) {
+  Octet octet = 0;
+#pragma unroll
+  for (int i = 0; i < Bytes; ++i) {
+    if (i < bytes) octet |= static_cast<Octet>(p[i]) << (8 * i);
+  }
+  return octet;
+}
+
+}  // namespace mxkern::kernels

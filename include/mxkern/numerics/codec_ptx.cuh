@@ -1,0 +1,268 @@
+// mxkern/numerics/codec_ptx.cuh: eight elements at a time, packed, with conversion instructions.
+// Every function here gives the bits that encode_lanes and decode_lanes give, one by one.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "mxkern/numerics/codec.h"
+#include "mxkern/tensor/packing.h"
+
+namespace mxkern {
+
+// Eight packed codes: the low 8 * Format::bits bits.
+using Octet = std::uint64_t;
+
+namespace ptx {
+
+#if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
+#define MXKERN_HAS_CVT_E2M1 1
+#else
+#define MXKERN_HAS_CVT_E2M1 0
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define MXKERN_HAS_CVT_E4M3 1
+#else
+#define MXKERN_HAS_CVT_E4M3 0
+#endif
+
+// Two values to two codes, `low` in the low byte; saturating.
+template <class Format>
+__device__ __forceinline__ std::uint32_t convert_pair(float low, float high) {
+  std::uint16_t pair;
+  if constexpr (Format::mantissa_bits == 3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+}
+
+template <class Format>
+__device__ __forceinline__ std::uint32_t convert_quad(const float* v) {
+  return convert_pair<Format>(v[0], v[1]) | convert_pair<Format>(v[2], v[3]) << 16;
+}
+
+// Two 8-bit codes to two halves, exact.
+template <class Format>
+__device__ __forceinline__ float2 widen_pair(std::uint32_t pair) {
+  std::uint32_t halves;
+  const auto codes = static_cast<std::uint16_t>(pair);
+  if constexpr (Format::mantissa_bits == 3) {
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(codes));
+  } else {
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(codes));
+  }
+  return __half22float2(*reinterpret_cast<const __half2*>(&halves));
+}
+
+__device__ __forceinline__ std::uint32_t join_pair(std::uint32_t low, std::uint32_t high) {
+  return low | high << 16;
+}
+
+// Bytes 0 of four words, in order.
+__device__ __forceinline__ std::uint32_t gather_low_bytes(std::uint32_t a, std::uint32_t b,
+                                                          std::uint32_t c, std::uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+}
+
+// Bytes 3 of four words, in order.
+__device__ __forceinline__ std::uint32_t gather_high_bytes(std::uint32_t a, std::uint32_t b,
+                                                           std::uint32_t c, std::uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0073), __byte_perm(c, d, 0x0073), 0x5410);
+}
+
+// Four 6-bit codes, a byte each, to 24 bits; and back.
+__device__ __forceinline__ std::uint32_t squeeze_sixes(std::uint32_t bytes) {
+  const std::uint32_t twelves = (bytes & 0x003F003Fu) | (bytes & 0x3F003F00u) >> 2;
+  return (twelves & 0xFFFu) | (twelves >> 4 & 0xFFF000u);
+}
+
+__device__ __forceinline__ std::uint32_t spread_sixes(std::uint32_t packed) {
+  const std::uint32_t twelves = (packed & 0xFFFu) | (packed & 0xFFF000u) << 4;
+  return (twelves & 0x003F003Fu) | (twelves << 2 & 0x3F003F00u);
+}
+
+// A six-bit format rounds like the eight-bit format of the same mantissa width whose exponents lie
+// lower by the difference of the biases: there its codes are the same low bits.
+template <class Format>
+using Wider = std::conditional_t<Format::mantissa_bits == 3, E4M3, E5M2>;
+
+template <class Format>
+inline constexpr float to_wider = float32::exp2(Wider<Format>::min_exponent - Format::min_exponent);
+
+template <class Format>
+__device__ __forceinline__ std::uint32_t encode_sixes(const float* v) {
+  float scaled[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) scaled[i] = __fmul_rn(v[i], to_wider<Format>);
+  const std::uint32_t bytes = convert_quad<Wider<Format>>(scaled);
+  return squeeze_sixes((bytes & 0x1F1F1F1Fu) | (bytes >> 2 & 0x20202020u));
+}
+
+// E2M1's codes 0..7 stand for 0, .5, 1, 1.5, 2, 3, 4, 6. The code as a function of the magnitude is
+// the lowest of three lines, and a fused multiply-add onto 2^23 rounds each line to an integer,
+// ties to even, once: the smallest of the three sums holds the code in its low bits.
+__device__ __forceinline__ std::uint32_t encode_e2m1(float value) {
+  constexpr float ones = 0x1p23f;
+  const float magnitude = fabsf(value);
+  const float low = fmaf(magnitude, 2.0f, ones);
+  const float middle = fmaf(magnitude, 1.0f, ones + 2.0f);
+  const float high = fmaf(magnitude, 0.5f, ones + 4.0f);
+  return bits_of(fminf(fminf(low, middle), high));
+}
+
+__device__ __forceinline__ std::uint32_t encode_e2m1_octet(const float (&v)[8]) {
+#if MXKERN_HAS_CVT_E2M1
+  std::uint32_t word;
+  asm("{\n"
+      ".reg .b8 b0, b1, b2, b3;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b0, %2, %1;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b1, %4, %3;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b2, %6, %5;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b3, %8, %7;\n"
+      "mov.b32 %0, {b0, b1, b2, b3};\n"
+      "}\n"
+      : "=r"(word)
+      : "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "f"(v[4]), "f"(v[5]), "f"(v[6]), "f"(v[7]));
+  return word;
+#else
+  // The upper bits of every sum are those of 2^23; shifted into place they add up to a constant.
+  std::uint32_t magnitudes = 0;
+  constexpr std::uint32_t upper = bits_of(0x1p23f) * 0x11111111u;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) magnitudes += encode_e2m1(v[i]) << (4 * i);
+  const std::uint32_t even =
+      gather_high_bytes(bits_of(v[0]), bits_of(v[2]), bits_of(v[4]), bits_of(v[6]));
+  const std::uint32_t odd =
+      gather_high_bytes(bits_of(v[1]), bits_of(v[3]), bits_of(v[5]), bits_of(v[7]));
+  return (magnitudes - upper) | (even >> 4 & 0x08080808u) | (odd & 0x80808080u);
+#endif
+}
+
+// Fixed point: 1.5 * 2^23 has a last place of one, so the sum ends in the rounded integer.
+template <class Format>
+__device__ __forceinline__ std::uint32_t encode_integer(float value) {
+  return bits_of(fmaf(value, 1.0f / Format::min_subnormal, 0x1.8p23f));
+}
+
+// E2M1 moved into the top bits of a float32 is off by 2^126, subnormals included.
+__device__ __forceinline__ float decode_e2m1(std::uint32_t code) {
+  return float_of((code & 8u) << 28 | (code & 7u) << 22) * 0x1p126f;
+}
+
+}  // namespace ptx
+
+// Packs eight codes, one a word.
+template <class Format>
+__device__ __forceinline__ Octet pack_octet(const std::uint32_t (&codes)[8]) {
+  Octet octet = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) octet |= static_cast<Octet>(codes[i]) << (Format::bits * i);
+  return octet;
+}
+
+// encode_lanes for eight values, packed. None of them is NaN, and none is beyond the format's
+// largest value: saturate_octet sees to that.
+template <class Format>
+__device__ __forceinline__ Octet encode_octet(const float (&v)[8]) {
+  if constexpr (Format::is_integer) {
+    std::uint32_t word[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) word[i] = ptx::encode_integer<Format>(v[i]);
+    return ptx::gather_low_bytes(word[0], word[1], word[2], word[3]) |
+           static_cast<Octet>(ptx::gather_low_bytes(word[4], word[5], word[6], word[7])) << 32;
+  } else if constexpr (Format::bits == 4) {
+    return ptx::encode_e2m1_octet(v);
+  } else {
+#if MXKERN_HAS_CVT_E4M3
+    if constexpr (Format::bits == 8) {
+      return ptx::convert_quad<Format>(v) | static_cast<Octet>(ptx::convert_quad<Format>(v + 4))
+                                                << 32;
+    } else {
+      return ptx::encode_sixes<Format>(v) | static_cast<Octet>(ptx::encode_sixes<Format>(v + 4))
+                                                << 24;
+    }
+#else
+    std::uint32_t codes[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) codes[i] = encode_lanes<Format>(v[i]);
+    return pack_octet<Format>(codes);
+#endif
+  }
+}
+
+// Clamps to the largest value where `largest_magnitude`, that of the eight, is beyond it. Few
+// blocks saturate under most scale rules: one comparison an octet instead of two operations an
+// element.
+template <class Format>
+__device__ __forceinline__ void saturate_octet(float (&v)[8], float largest_magnitude) {
+  if constexpr (Format::bits == 8 && !Format::is_integer) return;  // conversions saturate
+  if (largest_magnitude > Format::max_value) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      v[i] = fminf(fmaxf(v[i], -Format::max_value), Format::max_value);
+    }
+  }
+}
+
+// decode_lanes for eight packed codes. A NaN code gives a NaN of any bits: see has_nan_code.
+template <class Format>
+__device__ __forceinline__ void decode_octet(Octet octet, float (&v)[8]) {
+  if constexpr (Format::bits == 4) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      v[i] = ptx::decode_e2m1(static_cast<std::uint32_t>(octet) >> (4 * i) & 0xFu);
+    }
+  } else if constexpr (!Format::is_integer && MXKERN_HAS_CVT_E4M3) {
+    std::uint32_t words[2];
+    if constexpr (Format::bits == 8) {
+      words[0] = static_cast<std::uint32_t>(octet);
+      words[1] = static_cast<std::uint32_t>(octet >> 32);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const std::uint32_t sixes =
+            ptx::spread_sixes(static_cast<std::uint32_t>(octet >> (24 * i)) & 0xFFFFFFu);
+        words[i] = (sixes & 0x1F1F1F1Fu) | (sixes & 0x20202020u) << 2;
+      }
+    }
+    using Wide = std::conditional_t<Format::bits == 8, Format, ptx::Wider<Format>>;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = ptx::widen_pair<Wide>(words[i / 2] >> (16 * (i % 2)));
+      v[2 * i] = pair.x;
+      v[2 * i + 1] = pair.y;
+    }
+    if constexpr (Format::bits == 6) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] *= 1.0f / ptx::to_wider<Format>;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      v[i] = decode_lanes<Format>(static_cast<std::uint32_t>(octet >> (Format::bits * i)) &
+                                  ((1u << Format::bits) - 1));
+    }
+  }
+}
+
+// Whether one of eight codes is a NaN.
+template <class Format>
+__device__ __forceinline__ bool has_nan_code(Octet octet) {
+  if constexpr (!Format::has_nan) return false;
+  // Adding what is missing from the first NaN code to 0x80 carries into bit 7 from there on.
+  constexpr std::uint32_t first_nan =
+      Format::max_code + (Format::specials == Specials::ieee ? 2u : 1u);
+  constexpr std::uint32_t step = (0x80u - first_nan) * 0x01010101u;
+  const auto low = (static_cast<std::uint32_t>(octet) & 0x7F7F7F7Fu) + step;
+  const auto high = (static_cast<std::uint32_t>(octet >> 32) & 0x7F7F7F7Fu) + step;
+  return ((low | high) & 0x80808080u) != 0;
+}
+
+// Eight times the code of a poisoned block.
+template <class Format>
+inline constexpr Octet poison_octet = Format::poison_code * 0x0101010101010101u;
+
+}  // namespace mxkern

@@ -1,0 +1,36 @@
+// cuda/dequantize.cu: launches of the dequantizing kernel.
+#include "cuda/backend.h"
+#include "cuda/launch.h"
+#include "mxkern/kernels/dequantize.cuh"
+
+namespace mxkern::cuda {
+
+void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
+  constexpr const char* function = "dequantize";
+  const DeviceScope scope(q.device, function);
+  check_device_pointer(function, "q.codes", q.codes);
+  check_device_pointer(function, "out", out.data);
+  kernels::DequantizeParameters p = {};
+  p.codes = q.codes;
+  p.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);
+  p.scales = q.scales;
+  p.scale_index = q.scale_index();
+  p.tensor_scale = q.tensor_scale;
+  p.out = out.data;
+  p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8));
+  p.columns = q.shape.columns;
+  p.batch_stride = out.batch_stride;
+  p.row_stride = out.row_stride;
+  const int bits = facts_of(q.scheme).bits;
+  p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 2 : bits);
+  p.vector_stores = rows_are_aligned(out);
+  visit(q.scheme, [&](auto scheme) {
+    visit(out.dtype, [&](auto type) {
+      using T = typename decltype(type)::type;
+      launch(function, kernels::dequantize_kernel<decltype(scheme), T>, grid_of(p.grid),
+             kernels::row_threads, 0, stream, p);
+    });
+  });
+}
+
+}  // namespace mxkern::cuda

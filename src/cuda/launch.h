@@ -1,0 +1,119 @@
+// cuda/launch.h: what every launch needs: the right device, a grid, errors as exceptions.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+
+#include "mxkern/core/buffer.h"
+#include "mxkern/core/error.h"
+#include "mxkern/kernels/row_grid.cuh"
+
+namespace mxkern::cuda {
+
+// Throws what a CUDA call returned; the runtime's last error is cleared, so later calls are usable.
+inline void check_cuda(cudaError_t error, const char* function, const char* what) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  throw Unsupported(concatenate(function, ": CUDA failed to ", what, ": ", cudaGetErrorName(error),
+                                ", ", cudaGetErrorString(error)));
+}
+
+// Makes a device current for the scope, and the one before afterwards.
+class DeviceScope {
+ public:
+  DeviceScope(Device device, const char* function) {
+    check_cuda(cudaGetDevice(&before_), function, "find the current device");
+    if (device.index != before_) {
+      check_cuda(cudaSetDevice(device.index), function, "select the array's device");
+      changed_ = true;
+    }
+  }
+  ~DeviceScope() {
+    if (changed_) cudaSetDevice(before_);
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+inline cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
+
+// Thread blocks in each direction, as many as wanted or as there can be: kernels wrap around in y
+// and z.
+inline dim3 grid_of(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1) {
+  constexpr std::int64_t largest = 65535;
+  return dim3(static_cast<unsigned>(std::min<std::int64_t>(x, 0x7FFFFFFF)),
+              static_cast<unsigned>(std::min(y, largest)),
+              static_cast<unsigned>(std::min(z, largest)));
+}
+
+// Launches kernel(arguments...).
+template <class... Parameters, class... Arguments>
+void launch(const char* function, void (*kernel)(Parameters...), dim3 grid, int threads,
+            std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  constexpr std::size_t without_asking = 48 * 1024;
+  if (shared_bytes > without_asking) {
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shared_bytes)),
+               function, "reserve shared memory");
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = handle_of(stream);
+  check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch a kernel");
+}
+
+// The multiprocessors of the current device.
+inline int processor_count(const char* function) {
+  int device = 0, count = 0;
+  check_cuda(cudaGetDevice(&device), function, "find the current device");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), function,
+             "read the device's size");
+  return count;
+}
+
+// Throws unless the device can read the address: a host pointer would end the whole process' use
+// of the device.
+inline void check_device_pointer(const char* function, const char* name, const void* pointer) {
+  if (pointer == nullptr) return;
+  cudaPointerAttributes attributes = {};
+  check_cuda(cudaPointerGetAttributes(&attributes, pointer), function, "look up a pointer");
+  check(attributes.type != cudaMemoryTypeUnregistered, function, ": ", name,
+        " is said to lie on a CUDA device but points to host memory; copy it to the device or pass "
+        "it as a CPU array");
+}
+
+// The grid of a kernel along rows of `octets` octets: 16 to 256 of them across a thread block.
+inline kernels::RowGrid row_grid(std::int64_t batch, std::int64_t rows, std::int64_t octets) {
+  int log2 = 4;
+  while (log2 < 8 && (std::int64_t{1} << log2) < octets) ++log2;
+  return {batch, rows, octets, log2};
+}
+
+inline dim3 grid_of(const kernels::RowGrid& grid) {
+  return grid_of(grid.chunks(), grid.groups(), grid.batch);
+}
+
+// Whether every eighth element of x's rows starts on 16 bytes.
+inline bool rows_are_aligned(const Buffer& x) {
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const bool strides = x.row_stride * size % 16 == 0 || (x.shape.rows == 1);
+  const bool batches = x.batch_stride * size % 16 == 0 || x.shape.batch == 1;
+  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && strides && batches;
+}
+
+// Whether pointer and row length are multiples of `bytes`.
+inline bool is_aligned(const void* pointer, std::int64_t row_bytes, int bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0 && row_bytes % bytes == 0;
+}
+
+}  // namespace mxkern::cuda

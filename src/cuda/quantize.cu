@@ -1,0 +1,146 @@
+// cuda/quantize.cu: which kernels a quantization takes, and with which parameters.
+#include "cuda/backend.h"
+#include "cuda/launch.h"
+#include "cuda/quantize_launch.h"
+#include "cuda/tensor_amax.h"
+#include "mxkern/core/error.h"
+
+namespace mxkern::cuda {
+namespace {
+
+kernels::OctetOptions octet_options(const QuantizeOptions& options) {
+  const float* amax = options.amax != nullptr ? options.amax : options.found_amax;
+  return {options.scale_rule,   options.four_over_six, options.seed,          options.offset, amax,
+          options.tensor_scale, options.hadamard.size, options.hadamard.signs};
+}
+
+bool needs_amax(const BlockScaled& out, const QuantizeOptions& options) {
+  return facts_of(out.scheme).has_tensor_scale && options.amax == nullptr &&
+         options.tensor_scale == nullptr;
+}
+
+// Finds the amax that the quantizer will read: of x, or of what the transform makes of it.
+void find_amax(const char* function, const Buffer& x, const QuantizeOptions& options,
+               bool along_columns, Stream stream) {
+  check(options.found_amax != nullptr, function,
+        ": found_amax is null; on CUDA NVFP4 needs a float32 on the device to keep the amax that "
+        "it finds; set options.found_amax, or give amax or tensor_scale");
+  tensor_amax(function, x, options.found_amax, options.hadamard, along_columns, stream);
+}
+
+kernels::TileOutput tile_output(const BlockScaled* out, const QuantizeOptions& options) {
+  if (out == nullptr) return {};
+  const std::int64_t row_bytes = code_row_bytes(out->scheme, out->shape.columns);
+  return {out->codes,
+          row_bytes,
+          out->scales,
+          out->scale_index(),
+          out->tensor_scale,
+          octet_options(options),
+          is_aligned(out->codes, row_bytes, 16)};
+}
+
+void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* rows,
+                    const QuantizeOptions& row_options, const BlockScaled* columns,
+                    const QuantizeOptions& column_options, bool backwards, Stream stream) {
+  const BlockScaled& any = rows != nullptr ? *rows : *columns;
+  const QuantizeOptions& options = rows != nullptr ? row_options : column_options;
+  kernels::QuantizeTileParameters p = {};
+  p.x = x.data;
+  p.batch = x.shape.batch;
+  p.rows = x.shape.rows;
+  p.columns = x.shape.columns;
+  p.batch_stride = x.batch_stride;
+  p.row_stride = x.row_stride;
+  p.along_rows = tile_output(rows, row_options);
+  p.along_columns = tile_output(columns, column_options);
+  p.square = options.block_shape == BlockShape::square;
+  p.vector_loads = rows_are_aligned(x);
+  p.backwards = backwards;
+  visit(any.scheme, [&](auto scheme) {
+    launch_quantize_tile<decltype(scheme)>(function, x.dtype, options.rounding, p, stream);
+  });
+}
+
+void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out,
+                   const QuantizeOptions& options, bool backwards, Stream stream) {
+  kernels::QuantizeRowsParameters p = {};
+  std::int64_t batch = x.shape.batch, rows = x.shape.rows;
+  p.scale_index = out.scale_index();
+  const bool one_after_the_other = batch == 1 || x.batch_stride == rows * x.row_stride;
+  if (out.scale_layout == ScaleLayout::row_major && one_after_the_other) {
+    // Batches of rows are just rows where nothing is padded between them.
+    rows *= batch;
+    batch = 1;
+    p.scale_index.rows = rows;
+  }
+  const SchemeFacts facts = facts_of(out.scheme);
+  const std::int64_t blocks = out.scale_layout == ScaleLayout::swizzled
+                                  ? round_up(p.scale_index.blocks, ScaleIndex::tile_blocks)
+                                  : p.scale_index.blocks;
+  p.grid = row_grid(batch, rows, blocks * facts.block / 8);
+  p.x = x.data;
+  p.columns = x.shape.columns;
+  p.batch_stride = x.batch_stride;
+  p.row_stride = x.row_stride;
+  p.codes = out.codes;
+  p.code_row_bytes = code_row_bytes(out.scheme, x.shape.columns);
+  p.scales = out.scales;
+  p.tensor_scale = out.tensor_scale;
+  p.options = octet_options(options);
+  p.vector_loads = rows_are_aligned(x);
+  p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8);
+  p.backwards = backwards;
+  visit(out.scheme, [&](auto scheme) {
+    launch_quantize_rows<decltype(scheme)>(function, x.dtype, options.rounding, p, stream);
+  });
+}
+
+// Nothing to read: only scale padding and the tensor scale of an empty tensor are written.
+void write_empty(const char* function, const BlockScaled& out, const QuantizeOptions& options,
+                 Stream stream) {
+  const auto sizes = BlockScaled::sizes(out.scheme, out.shape, out.scale_layout);
+  if (sizes.scales > 0) {
+    check_cuda(cudaMemsetAsync(out.scales, 0, sizes.scales, handle_of(stream)), function,
+               "clear scales");
+  }
+  if (sizes.codes > 0) {
+    check_cuda(cudaMemsetAsync(out.codes, 0, sizes.codes, handle_of(stream)), function,
+               "clear codes");
+  }
+  if (sizes.tensor_scale > 0) store_tensor_scale(function, out.tensor_scale, options, stream);
+}
+
+}  // namespace
+
+void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
+              const QuantizeOptions& row_options, const BlockScaled* columns,
+              const QuantizeOptions& column_options, Stream stream) {
+  const DeviceScope scope(x.device, function);
+  check_device_pointer(function, "x", x.data);
+  for (const BlockScaled* out : {rows, columns}) {
+    if (out != nullptr) check_device_pointer(function, "out.codes", out->codes);
+  }
+  bool backwards = false;
+  if (rows != nullptr && needs_amax(*rows, row_options)) {
+    find_amax(function, x, row_options, false, stream);
+    backwards = true;
+  }
+  if (columns != nullptr && needs_amax(*columns, column_options)) {
+    find_amax(function, x, column_options, true, stream);
+    backwards = true;
+  }
+  if (x.shape.size() == 0) {
+    if (rows != nullptr) write_empty(function, *rows, row_options, stream);
+    if (columns != nullptr) write_empty(function, *columns, column_options, stream);
+    return;
+  }
+  const bool square = row_options.block_shape == BlockShape::square;
+  if (columns == nullptr && !square) {
+    quantize_rows(function, x, *rows, row_options, backwards, stream);
+  } else {
+    quantize_tiles(function, x, rows, row_options, columns, column_options, backwards, stream);
+  }
+}
+
+}  // namespace mxkern::cuda

@@ -1,0 +1,97 @@
+// cuda/tensor_amax.cu: launches of the amax kernels.
+#include "cuda/tensor_amax.h"
+
+#include "cuda/backend.h"
+#include "cuda/launch.h"
+#include "mxkern/kernels/tensor_amax.cuh"
+
+namespace mxkern::cuda {
+namespace {
+
+__global__ void store_tensor_scale_kernel(float* to, kernels::OctetOptions options) {
+  *to = kernels::read_tensor_scale(options).stored;
+}
+
+// Enough thread blocks to fill the device several times over; each merges one value.
+constexpr int blocks_per_processor = 16;
+
+void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
+                  Stream stream) {
+  kernels::TensorAmaxParameters p = {};
+  const bool dense = x.row_stride == x.shape.columns &&
+                     (x.shape.batch == 1 || x.batch_stride == x.shape.rows * x.shape.columns);
+  p.x = x.data;
+  p.batch = dense ? 1 : x.shape.batch;
+  p.lines = dense ? 1 : x.shape.rows;
+  p.length = dense ? x.shape.size() : x.shape.columns;
+  p.batch_stride = x.batch_stride;
+  p.line_stride = x.row_stride;
+  p.amax = amax;
+  p.hadamard_size = hadamard.size;
+  p.hadamard_signs = hadamard.signs;
+  p.vector_loads = dense ? is_aligned(x.data, 0, 16) : rows_are_aligned(x);
+  const std::int64_t filling = processor_count(function) * blocks_per_processor;
+  const std::int64_t across =
+      std::min(ceil_div(ceil_div(p.length, 8), kernels::amax_chunk), filling);
+  const std::int64_t down = std::min(p.lines, ceil_div(filling, across));
+  visit(x.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    launch(function, kernels::tensor_amax_kernel<T>,
+           grid_of(across, down, std::min(p.batch, ceil_div(filling, across * down))),
+           kernels::amax_threads, 0, stream, p);
+  });
+}
+
+void amax_of_transformed_columns(const char* function, const Buffer& x, float* amax,
+                                 const Hadamard& hadamard, Stream stream) {
+  kernels::QuantizeTileParameters p = {};
+  p.x = x.data;
+  p.batch = x.shape.batch;
+  p.rows = x.shape.rows;
+  p.columns = x.shape.columns;
+  p.batch_stride = x.batch_stride;
+  p.row_stride = x.row_stride;
+  p.along_columns.options.hadamard_size = hadamard.size;
+  p.along_columns.options.hadamard_signs = hadamard.signs;
+  p.vector_loads = rows_are_aligned(x);
+  visit(x.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const std::size_t elements = kernels::tile_extent * kernels::tile_extent;
+    const std::size_t floats = hadamard.size > kernels::tile_segment ? elements * 4 : 0;
+    launch(function, kernels::hadamard_columns_amax_kernel<T>,
+           grid_of(ceil_div(p.columns, kernels::tile_extent),
+                   ceil_div(p.rows, kernels::tile_extent), p.batch),
+           kernels::tile_threads, elements * sizeof(T) + floats, stream, p, amax);
+  });
+}
+
+}  // namespace
+
+void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
+                 bool along_columns, Stream stream) {
+  check_cuda(cudaMemsetAsync(amax, 0, sizeof(float), handle_of(stream)), function,
+             "clear the amax");
+  if (x.shape.size() == 0) return;
+  if (along_columns && hadamard.size != 0) {
+    amax_of_transformed_columns(function, x, amax, hadamard, stream);
+  } else {
+    amax_of_rows(function, x, amax, hadamard, stream);
+  }
+}
+
+void tensor_amax(const Buffer& x, float* amax, Stream stream) {
+  const DeviceScope scope(x.device, "tensor_amax");
+  check_device_pointer("tensor_amax", "x", x.data);
+  check_device_pointer("tensor_amax", "amax", amax);
+  tensor_amax("tensor_amax", x, amax, {}, false, stream);
+}
+
+void store_tensor_scale(const char* function, float* to, const QuantizeOptions& options,
+                        Stream stream) {
+  kernels::OctetOptions octet_options = {};
+  octet_options.amax = options.amax != nullptr ? options.amax : options.found_amax;
+  octet_options.tensor_scale = options.tensor_scale;
+  launch(function, store_tensor_scale_kernel, dim3(1), 1, 0, stream, to, octet_options);
+}
+
+}  // namespace mxkern::cuda

@@ -1,0 +1,16 @@
+// cuda/tensor_amax.h: what the quantizer needs beside the public tensor_amax.
+#pragma once
+
+#include "mxkern/quantize.h"
+
+namespace mxkern::cuda {
+
+// *amax = the largest finite magnitude of x, or of its Hadamard transform along rows or columns.
+void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
+                 bool along_columns, Stream stream);
+
+// Writes the decode multiplier of a tensor without elements.
+void store_tensor_scale(const char* function, float* to, const QuantizeOptions& options,
+                        Stream stream);
+
+}  // namespace mxkern::cuda
