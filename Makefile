@@ -76,7 +76,7 @@ $(VENV)/.build-tools: pyproject.toml tools/system_packages.sh
 # The package as `pip install .` builds it, in a folder that keeps the objects for the next time.
 $(VENV)/.installed: $(VENV)/.build-tools $(SOURCES)
 	@echo "mxkern: building and installing the package"
-	@$(PIP) --no-build-isolation -C build-dir=$(BUILD) '.[cli,plot]'
+	@$(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) '.[cli,plot]'
 	@touch $@
 
 $(VENV)/.test-tools: $(VENV)/.build-tools tools/install_frameworks.sh
