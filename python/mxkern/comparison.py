@@ -4,7 +4,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -48,30 +48,19 @@ class CompareRecord:
     elements: int
 
 
-class Comparison(Sequence[CompareRecord]):
+class Comparison(tuple[CompareRecord, ...]):
     """The records of a comparison, in the order of schemes and rules; prints as a table."""
 
-    def __init__(self, records: Iterable[CompareRecord]) -> None:
-        self._records = tuple(records)
-
-    @overload
-    def __getitem__(self, index: int) -> CompareRecord: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[CompareRecord, ...]: ...
-    def __getitem__(self, index: int | slice) -> CompareRecord | tuple[CompareRecord, ...]:
-        return self._records[index]
-
-    def __len__(self) -> int:
-        return len(self._records)
+    __slots__ = ()
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The records as plain dicts: for JSON, or for a data frame."""
-        return [asdict(record) for record in self._records]
+        return [asdict(record) for record in self]
 
     def __repr__(self) -> str:
         headers = ["scheme", "scale rule", "bits/element", "SQNR dB", "rel. RMSE", "max error"]
         headers += ["saturated", "flushed"]
-        poisoned = any(record.poisoned for record in self._records)
+        poisoned = any(record.poisoned for record in self)
         if poisoned:
             headers.append("poisoned")
         rows = [
@@ -86,7 +75,7 @@ class Comparison(Sequence[CompareRecord]):
                 f"{record.flushed:.3%}",
             ]
             + ([f"{record.poisoned:.3%}"] if poisoned else [])
-            for record in self._records
+            for record in self
         ]
         return format_table(headers, rows, left=("scheme", "scale rule"))
 
