@@ -51,9 +51,9 @@ def machine(facts: Record) -> str:
     """What the figures were measured on."""
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
     return (
-        f"## {facts['cpu']}\n\n{_machine_line(facts)}. mxkern {facts['mxkern']} ({facts['build']}), "
-        f"commit {facts['commit']}. Python {facts['python']}, {packages}. CPU flags: "
-        f"{', '.join(facts['cpu_flags'])}."
+        f"## {facts['cpu']}\n\n{_machine_line(facts)}. mxkern {facts['mxkern']} "
+        f"({facts['build']}), commit {facts['commit']}. Python {facts['python']}, {packages}. "
+        f"CPU flags: {', '.join(facts['cpu_flags'])}."
     )
 
 
