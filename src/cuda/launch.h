@@ -92,15 +92,23 @@ inline void check_device_pointer(const char* function, const char* name, const v
         "it as a CPU array");
 }
 
-// The grid of a kernel along rows of `octets` octets: 16 to 256 of them across a thread block.
-inline kernels::RowGrid row_grid(std::int64_t batch, std::int64_t rows, std::int64_t octets) {
+// The grid of a kernel along rows of `octets` octets: 16 to 256 of them across a thread block, and
+// up to 2^log2_depth groups of rows a thread block as long as the device stays full.
+inline kernels::RowGrid row_grid(std::int64_t batch, std::int64_t rows, std::int64_t octets,
+                                 int log2_depth = 0) {
+  constexpr std::int64_t enough_blocks = 4096;
   int log2 = 4;
   while (log2 < 8 && (std::int64_t{1} << log2) < octets) ++log2;
-  return {batch, rows, octets, log2};
+  kernels::RowGrid grid{batch, rows, octets, log2};
+  while (grid.log2_depth < log2_depth && grid.log2_depth < grid.log2_groups() &&
+         grid.chunks() * grid.series() * batch >= 2 * enough_blocks) {
+    ++grid.log2_depth;
+  }
+  return grid;
 }
 
 inline dim3 grid_of(const kernels::RowGrid& grid) {
-  return grid_of(grid.chunks(), grid.groups(), grid.batch);
+  return grid_of(grid.chunks(), grid.series(), grid.batch);
 }
 
 // Whether every eighth element of x's rows starts on 16 bytes.

@@ -78,7 +78,7 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   const std::int64_t blocks = out.scale_layout == ScaleLayout::swizzled
                                   ? round_up(p.scale_index.blocks, ScaleIndex::tile_blocks)
                                   : p.scale_index.blocks;
-  p.grid = row_grid(batch, rows, blocks * facts.block / 8);
+  p.grid = row_grid(batch, rows, blocks * facts.block / 8, 3);
   p.x = x.data;
   p.columns = x.shape.columns;
   p.batch_stride = x.batch_stride;

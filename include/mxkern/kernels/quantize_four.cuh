@@ -48,6 +48,56 @@ __device__ __forceinline__ void share_amax(const std::uint32_t (&octets)[4],
   }
 }
 
+// The scales of the blocks of four rows, worked out by the lanes of a block together: lane l has
+// the rows l, l + Lanes, ...; `byte` is for memory, `multiplier` goes to the other lanes.
+template <class S>
+struct SharedScales {
+  static constexpr int lanes = S::block / 8;
+  static constexpr int rows = rows_per_thread / lanes;
+  std::uint8_t byte[rows];
+  float multiplier[rows];
+
+  __device__ __forceinline__ SharedScales(const std::uint32_t (&octets)[rows_per_thread],
+                                          const OctetOptions& options, const TensorScale& tensor,
+                                          const SquareScales& squares) {
+    std::uint32_t amax[rows];
+    share_amax<lanes>(octets, amax);
+#pragma unroll
+    for (int k = 0; k < rows; ++k) {
+      const BlockScale scale = squares.fixed ? squares.template scale<S>(row(k), amax[k], tensor)
+                                             : fast_block_scale<S>(amax[k], options.rule, tensor);
+      byte[k] = scale.byte;
+      multiplier[k] = float32::is_finite(amax[k]) ? scale.multiplier : poisoned_multiplier;
+    }
+  }
+
+  // Which of the four rows this lane's scale k belongs to.
+  __device__ static int row(int k) { return static_cast<int>(threadIdx.x) % lanes + k * lanes; }
+
+  // The multiplier of row i, from the lane that has it.
+  __device__ __forceinline__ float of_row(int i) const {
+    return __shfl_sync(full_warp, multiplier[i / lanes], i % lanes, lanes);
+  }
+};
+
+// Transforms the octets of four rows where that is wanted, and finds their amax.
+template <class T>
+__device__ __forceinline__ void four_amax(RawOctet<T> (&raw)[rows_per_thread],
+                                          const OctetOptions& options,
+                                          std::uint32_t (&octets)[rows_per_thread]) {
+  if (options.hadamard_size != 0) {
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      float v[8];
+      unpack(raw[i], v);
+      hadamard_octet<T>(v, threadIdx.x, options.hadamard_size, options.hadamard_signs, false);
+      raw[i] = pack<T>(v);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < rows_per_thread; ++i) octets[i] = octet_amax(raw[i]);
+}
+
 // Quantizes and stores. All lanes of a warp call it; adjacent lanes hold adjacent octets. `squares`
 // says whether the scales are those of squares instead of those of the octets' own blocks.
 template <class S, class T, Rounding R>
@@ -55,43 +105,27 @@ __device__ __forceinline__ void quantize_four_rows(RawOctet<T> (&raw)[rows_per_t
                                                    const FourRows& out, const OctetOptions& options,
                                                    const TensorScale& tensor,
                                                    const SquareScales& squares) {
-  constexpr int lanes = S::block / 8;
-  constexpr int shared_rows = rows_per_thread / lanes;
+  using Scales = SharedScales<S>;
   constexpr int octet_bytes = S::Format::bits;
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
   std::uint32_t octets[rows_per_thread];
+  if (squares.used) {
 #pragma unroll
-  for (int i = 0; i < rows_per_thread; ++i) {
-    if (squares.used) {
-      octets[i] = squares.amax[i];
-      continue;
-    }
-    if (options.hadamard_size != 0) {
-      float v[8];
-      unpack(raw[i], v);
-      hadamard_octet<T>(v, threadIdx.x, options.hadamard_size, options.hadamard_signs, false);
-      raw[i] = pack<T>(v);
-    }
-    octets[i] = octet_amax(raw[i]);
+    for (int i = 0; i < rows_per_thread; ++i) octets[i] = squares.amax[i];
+  } else {
+    four_amax(raw, options, octets);
   }
-  std::uint32_t amax[shared_rows];
-  share_amax<lanes>(octets, amax);
-
-  // Each lane works out the scales of its share of the rows and hands the multipliers around.
-  float multipliers[shared_rows];
+  const Scales scales(octets, options, tensor, squares);
+  const bool chosen_later = S::has_tensor_scale && options.four_over_six && !squares.used;
+  if (!chosen_later) {
 #pragma unroll
-  for (int k = 0; k < shared_rows; ++k) {
-    const int i = lane + k * lanes;
-    BlockScale scale = squares.fixed ? squares.template scale<S>(i, amax[k], tensor)
-                                     : fast_block_scale<S>(amax[k], options.rule, tensor);
-    multipliers[k] = float32::is_finite(amax[k]) ? scale.multiplier : poisoned_multiplier;
-    const bool chosen_later = S::has_tensor_scale && options.four_over_six && !squares.used;
-    if (i * row_spacing < out.scale_rows && !chosen_later)
-      out.scales[i * out.scale_step] = scale.byte;
+    for (int k = 0; k < Scales::rows; ++k) {
+      const int i = Scales::row(k);
+      if (i * row_spacing < out.scale_rows) out.scales[i * out.scale_step] = scales.byte[k];
+    }
   }
 #pragma unroll
   for (int i = 0; i < rows_per_thread; ++i) {
-    const float multiplier = __shfl_sync(full_warp, multipliers[i / lanes], i % lanes, lanes);
+    const float multiplier = scales.of_row(i);
     float v[8];
     unpack(raw[i], v);
     std::uint32_t words[8] = {};
@@ -100,10 +134,12 @@ __device__ __forceinline__ void quantize_four_rows(RawOctet<T> (&raw)[rows_per_t
     }
     Octet codes = quantize_octet<S, R>(v, float_of(octets[i]), multiplier, words);
     if constexpr (S::has_tensor_scale) {
-      if (options.four_over_six && !squares.used) {
+      if (chosen_later) {
         const std::uint8_t byte =
-            better_of_two<S, R>(v, lanes_amax<lanes>(octets[i]), tensor, words, codes);
-        if (lane == 0 && i * row_spacing < out.scale_rows) out.scales[i * out.scale_step] = byte;
+            better_of_two<S, R>(v, lanes_amax<Scales::lanes>(octets[i]), tensor, words, codes);
+        if (Scales::row(0) == 0 && i * row_spacing < out.scale_rows) {
+          out.scales[i * out.scale_step] = byte;
+        }
       }
     }
     std::uint8_t* row = out.codes + i * out.code_step;

@@ -24,62 +24,131 @@ struct QuantizeRowsParameters {
   bool backwards;      // last rows first: they are what the pass before left in the cache
 };
 
+// One thread of the kernel: an octet of the columns, at the rows that it is told.
 template <class S, class T, Rounding R>
-__global__ void __launch_bounds__(row_threads)
+struct QuantizeRows {
+  static constexpr int lanes = S::block / 8;
+  static constexpr int octet_bytes = S::Format::bits;
+
+  const QuantizeRowsParameters& p;
+  TensorScale tensor;
+  std::int64_t octet_index;
+
+  // Four rows, any of which may be missing or ragged.
+  __device__ void guarded(std::int64_t batch, const RowPosition& at, bool whole_codes) const {
+    const bool swizzled = p.scale_index.layout == ScaleLayout::swizzled;
+    const std::int64_t column = octet_index * 8;
+    const std::int64_t block = octet_index / lanes;
+    const std::int64_t blocks_end =
+        swizzled ? round_up(p.scale_index.blocks, ScaleIndex::tile_blocks) : p.scale_index.blocks;
+    const std::int64_t row = at.first_row();
+    const T* x = static_cast<const T*>(p.x) + batch * p.batch_stride + row * p.row_stride + column;
+    RawOctet<T> raw[rows_per_thread];
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      raw[i] =
+          load_elements(x + i * row_spacing * p.row_stride, at.has_row(i) ? p.columns - column : 0);
+    }
+    const RowScales scales(p.scale_index, at, block);
+    FourRows four;
+    four.codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
+    four.code_step = row_spacing * p.code_row_bytes;
+    four.code_start = octet_index * octet_bytes;
+    four.code_row_bytes = p.code_row_bytes;
+    four.whole = whole_codes && at.rows_left == ScaleIndex::tile_rows;
+    four.rows = at.rows_left - at.row_in_tile;
+    four.scales = p.scales + batch * p.scale_index.size() + scales.offset;
+    four.scale_step = scales.step;
+    four.scale_rows = block >= blocks_end ? 0 : swizzled ? ScaleIndex::tile_rows : four.rows;
+    four.index = (batch * p.grid.rows + row) * p.columns + column;
+    four.index_step = row_spacing * p.columns;
+    quantize_four_rows<S, T, R>(raw, four, p.options, tensor, SquareScales{});
+  }
+
+  // Series of four rows that are all there, with vector loads and stores, the next loads ahead of
+  // the work: addresses only move on.
+  __device__ void whole(std::int64_t batch, const RowPosition& at) const {
+    using Scales = SharedScales<S>;
+    const int down = row_threads >> p.grid.log2_across;
+    const std::int64_t row = at.first_row();
+    const std::int64_t row_step = row_spacing * p.row_stride;
+    const std::int64_t code_step = row_spacing * p.code_row_bytes;
+    const T* x =
+        static_cast<const T*>(p.x) + batch * p.batch_stride + row * p.row_stride + octet_index * 8;
+    std::uint8_t* codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
+    const RowScales place(p.scale_index, at, octet_index / lanes);
+    std::uint8_t* scales =
+        p.scales + batch * p.scale_index.size() + place.offset + Scales::row(0) * place.step;
+    const std::int64_t scales_move = p.scale_index.layout == ScaleLayout::swizzled
+                                         ? std::int64_t{16} * down
+                                         : down * p.scale_index.blocks;
+    std::int64_t index = (batch * p.grid.rows + row) * p.columns + octet_index * 8;
+    RawOctet<T> raw[rows_per_thread];
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) raw[i] = load_octet(x + i * row_step);
+    for (int left = 1 << p.grid.log2_depth; left > 0; --left) {
+      RawOctet<T> next[rows_per_thread];
+      x += down * p.row_stride;
+      if (left > 1) {
+#pragma unroll
+        for (int i = 0; i < rows_per_thread; ++i) next[i] = load_octet(x + i * row_step);
+      }
+      std::uint32_t octets[rows_per_thread];
+      four_amax(raw, p.options, octets);
+      const Scales four(octets, p.options, tensor, SquareScales{});
+#pragma unroll
+      for (int k = 0; k < Scales::rows; ++k) scales[k * lanes * place.step] = four.byte[k];
+      scales += scales_move;
+      std::uint8_t* own = codes;
+#pragma unroll
+      for (int i = 0; i < rows_per_thread; ++i) {
+        float v[8];
+        unpack(raw[i], v);
+        std::uint32_t words[8] = {};
+        if constexpr (R == Rounding::stochastic) {
+          octet_words(p.options, index + i * row_spacing * p.columns, 1, words);
+        }
+        const Octet octet = quantize_octet<S, R>(v, float_of(octets[i]), four.of_row(i), words);
+        store_whole_codes<octet_bytes>(own, octet_index * octet_bytes, octet);
+        own += code_step;
+      }
+      codes += down * p.code_row_bytes;
+      index += down * p.columns;
+#pragma unroll
+      for (int i = 0; i < rows_per_thread; ++i) raw[i] = next[i];
+    }
+  }
+};
+
+template <class S, class T, Rounding R>
+__global__ void __launch_bounds__(row_threads, 3)
     quantize_rows_kernel(const __grid_constant__ QuantizeRowsParameters p) {
-  constexpr int lanes = S::block / 8;
-  constexpr int octet_bytes = S::Format::bits;
+  using Thread = QuantizeRows<S, T, R>;
   TensorScale tensor{};
   if constexpr (S::has_tensor_scale) {
     tensor = read_tensor_scale(p.options);
     if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *p.tensor_scale = tensor.stored;
   }
-  const bool swizzled = p.scale_index.layout == ScaleLayout::swizzled;
   const int across = 1 << p.grid.log2_across;
-  const std::int64_t octet_index =
-      static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1));
-  const std::int64_t column = octet_index * 8;
-  const std::int64_t columns_left = p.columns - column;
-  const std::int64_t block = octet_index / lanes;
-  const std::int64_t blocks_end =
-      swizzled ? round_up(p.scale_index.blocks, ScaleIndex::tile_blocks) : p.scale_index.blocks;
-  const bool whole_columns = columns_left >= 8 && p.vector_loads;
-  const bool whole_codes =
-      p.vector_stores && octets_are_whole<octet_bytes>(p.code_row_bytes, blockIdx.x, across);
+  const Thread thread{
+      p, tensor, static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))};
+  const bool whole_codes = p.vector_stores && octets_are_whole<Thread::octet_bytes>(
+                                                  p.code_row_bytes, blockIdx.x, across);
+  const bool whole_columns = p.vector_loads && whole_codes &&
+                             (blockIdx.x + std::int64_t{1}) * across * 8 <= p.columns &&
+                             !p.options.four_over_six;
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
-    for (std::int64_t step = blockIdx.y; step < p.grid.groups(); step += gridDim.y) {
-      const RowPosition at(p.grid, p.backwards ? p.grid.groups() - 1 - step : step);
-      const std::int64_t row = at.first_row();
-      const T* x =
-          static_cast<const T*>(p.x) + batch * p.batch_stride + row * p.row_stride + column;
-      RawOctet<T> raw[rows_per_thread];
-      const bool whole_rows = at.rows_left == ScaleIndex::tile_rows;
-      if (whole_rows && whole_columns) {
-#pragma unroll
-        for (int i = 0; i < rows_per_thread; ++i) {
-          raw[i] = load_octet(x + i * row_spacing * p.row_stride);
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < rows_per_thread; ++i) {
-          raw[i] =
-              load_elements(x + i * row_spacing * p.row_stride, at.has_row(i) ? columns_left : 0);
-        }
+    for (std::int64_t step = blockIdx.y; step < p.grid.series(); step += gridDim.y) {
+      const std::int64_t series = p.backwards ? p.grid.series() - 1 - step : step;
+      const std::int64_t group = series << p.grid.log2_depth;
+      const RowPosition at(p.grid, group);
+      if (whole_columns && at.rows_left == ScaleIndex::tile_rows) {
+        thread.whole(batch, at);
+        continue;
       }
-      const RowScales scales(p.scale_index, at, block);
-      FourRows four;
-      four.codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
-      four.code_step = row_spacing * p.code_row_bytes;
-      four.code_start = octet_index * octet_bytes;
-      four.code_row_bytes = p.code_row_bytes;
-      four.whole = whole_rows && whole_codes;
-      four.rows = at.rows_left - at.row_in_tile;
-      four.scales = p.scales + batch * p.scale_index.size() + scales.offset;
-      four.scale_step = scales.step;
-      four.scale_rows = block >= blocks_end ? 0 : swizzled ? ScaleIndex::tile_rows : four.rows;
-      four.index = (batch * p.grid.rows + row) * p.columns + column;
-      four.index_step = row_spacing * p.columns;
-      quantize_four_rows<S, T, R>(raw, four, p.options, tensor, SquareScales{});
+      for (int i = 0; i < 1 << p.grid.log2_depth; ++i) {
+        thread.guarded(batch, RowPosition(p.grid, group + i), whole_codes);
+      }
     }
   }
 }

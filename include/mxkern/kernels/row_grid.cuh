@@ -22,6 +22,7 @@ struct RowGrid {
   std::int64_t rows;
   std::int64_t octets;  // of a row
   int log2_across;
+  int log2_depth = 0;  // a thread block takes 2^log2_depth groups of a tile, one after the other
 
   constexpr std::int64_t chunks() const { return ceil_div(octets, std::int64_t{1} << log2_across); }
   // Groups of rows: 32 rows of a tile are 2^log2_groups() groups.
@@ -29,6 +30,7 @@ struct RowGrid {
   __host__ __device__ constexpr std::int64_t groups() const {
     return ceil_div(rows, ScaleIndex::tile_rows) << log2_groups();
   }
+  __host__ __device__ constexpr std::int64_t series() const { return groups() >> log2_depth; }
 };
 
 // The octets of one thread: row i of its four is `first_row + i * row_spacing`.

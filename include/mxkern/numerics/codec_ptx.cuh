@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "mxkern/numerics/codec.h"
-#include "mxkern/tensor/packing.h"
 
 namespace mxkern {
 
