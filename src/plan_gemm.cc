@@ -104,7 +104,7 @@ GemmSlotLayout slot_layout(const GemmPlan& plan, std::int64_t k) {
   layout.right_shifts = place(plan.block_columns * 4);
   layout.bias = place(plan.block_columns * 4);
   layout.left = place(plan.block_rows * depth * plan.parts * facts.element_bytes);
-  layout.right = place(plan.block_columns * depth * facts.element_bytes);
+  layout.right = place(facts.tile_columns * depth * facts.element_bytes);
   layout.tiles = place(tiles * 4);
   layout.bytes = end;
   return layout;

@@ -63,6 +63,67 @@ TEST(GemmTest, PlainLeftOperandWithEveryScheme) {
   }
 }
 
+// One element a row that is not zero, against a column of ones: the product is that element, to the
+// bit. So every code and every scale is unpacked as it should, at every place of a chunk.
+void expect_elements(GemmUnit unit, QuantizedOperand& operand) {
+  const std::int64_t k = operand.view.shape.columns;
+  const std::int64_t rows = operand.view.shape.rows;
+  QuantizedOperand ones(Scheme::mxint8, {1, 3, k}, ScaleLayout::row_major);
+  ones.quantize([](std::int64_t, std::int64_t, std::int64_t) { return 1.0; });
+  PlainTensor as_left(DType::float32, {1, rows, 3});
+  PlainTensor as_right(DType::float32, {1, 3, rows});
+  test::run_unit(unit, operand.operand(), ones.quantized(), as_left.buffer());
+  test::run_unit(unit, ones.operand(), operand.quantized(), as_right.buffer());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto want = static_cast<float>(operand.value(0, row, row % k));
+    for (const double got : {as_left.value(0, row, 1), as_right.value(0, 1, row)}) {
+      const bool equal = std::isnan(want) ? std::isnan(got) : got == static_cast<double>(want);
+      ASSERT_TRUE(equal) << name_of(unit) << ", " << name_of(operand.view.scheme) << ", row " << row
+                         << ", k " << row % k << ": got " << test::show(static_cast<float>(got))
+                         << ", want " << test::show(want);
+    }
+  }
+}
+
+TEST(GemmTest, EveryCodeAtEveryPlace) {
+  for (const Scheme scheme : all_schemes) {
+    const SchemeFacts facts = facts_of(scheme);
+    for (const std::int64_t k : {31, 64, 80}) {
+      QuantizedOperand operand(scheme, {1, (1 << facts.bits) * 3, k}, ScaleLayout::swizzled);
+      operand.for_each_row([&](std::int64_t batch, std::int64_t row) {
+        for (std::int64_t i = 0; i < k; ++i) {
+          operand.set_code(batch, row, i, i == row % k ? static_cast<std::uint32_t>(row) : 0);
+          const int exponent = scheme == Scheme::nvfp4 ? 0x38 : 127;
+          operand.scale(batch, row, i / facts.block) =
+              static_cast<std::uint8_t>(exponent + (i / facts.block + row) % 5 * 3);
+        }
+      });
+      for (const GemmUnit unit : test::available_units()) {
+        ASSERT_NO_FATAL_FAILURE(expect_elements(unit, operand));
+      }
+    }
+  }
+}
+
+TEST(GemmTest, EveryScaleOfABlock) {
+  for (const Scheme scheme : all_schemes) {
+    const SchemeFacts facts = facts_of(scheme);
+    constexpr std::int64_t k = 96;
+    QuantizedOperand operand(scheme, {1, 256, k}, ScaleLayout::row_major);
+    operand.for_each_row([&](std::int64_t batch, std::int64_t row) {
+      for (std::int64_t i = 0; i < k; ++i) {
+        operand.set_code(batch, row, i, i == row % k ? 3 : 0);
+        // Where the others are zeros, their scales are the smallest.
+        operand.scale(batch, row, i / facts.block) =
+            static_cast<std::uint8_t>(i / facts.block == row % k / facts.block ? row : 0);
+      }
+    });
+    for (const GemmUnit unit : test::available_units()) {
+      ASSERT_NO_FATAL_FAILURE(expect_elements(unit, operand));
+    }
+  }
+}
+
 // Around blocks, chunks and the panels that K is cut into.
 TEST(GemmTest, EveryLengthOfK) {
   for (const std::int64_t k : {1, 15, 16, 17, 31, 32, 33, 47, 96, 160, 255, 257, 511, 513, 1100}) {

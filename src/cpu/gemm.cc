@@ -134,8 +134,8 @@ class Block {
   // rows go by.
   void multiply(std::int64_t begin, int chunks, bool last) {
     const bool accumulate = begin > 0;
-    const std::int64_t left_tile_bytes = std::int64_t{facts_.tile_rows} * gemm_chunk *
-                                         facts_.element_bytes * chunks * plan_.parts;
+    const std::int64_t left_tile_bytes =
+        std::int64_t{facts_.tile_rows} * gemm_chunk * facts_.element_bytes * chunks * plan_.parts;
     // Sums wait in memory for the next panel, unless there is none.
     const std::int64_t next_sums =
         last && !accumulate ? 0 : std::int64_t{facts_.tile_rows} * facts_.tile_columns;
@@ -145,8 +145,7 @@ class Block {
     for (std::int64_t j = 0; j < column_tiles(); ++j) {
       const std::int64_t column = j * facts_.tile_columns;
       kernels_.pack_right(
-          right_,
-          {column_ + column, facts_.tile_columns, begin, chunks, facts_.tile_columns, 1},
+          right_, {column_ + column, facts_.tile_columns, begin, chunks, facts_.tile_columns, 1},
           right_shifts() + column, right);
       const std::uint8_t* left = at<std::uint8_t>(layout_.left);
       for (std::int64_t i = 0; i < row_tiles(); ++i) {

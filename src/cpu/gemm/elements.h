@@ -9,6 +9,7 @@
 #include <immintrin.h>
 #endif
 
+#include "cpu/gemm/code_pairs.h"
 #include "cpu/kernels/lanes_memory.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/codec.h"
@@ -28,48 +29,73 @@ struct Pairs {
   FloatLanes odd;
 };
 
-template <class Stored>
-[[gnu::always_inline]] inline BitLanes widen(const std::uint8_t* bytes) {
-  return __builtin_convertvector(load_vector<Stored>(bytes), BitLanes);
+#if defined(__AVX512F__)
+// The values of all codes of a short format but for its sign.
+template <class Format, int Count>
+struct ValueTable {
+  alignas(64) float values[Count];
+  constexpr ValueTable() {
+    for (int i = 0; i < Count; ++i) values[i] = decode<Format>(static_cast<std::uint8_t>(i));
+  }
+};
+#endif
+
+// decode_lanes; where a format's values fit into registers, by looking them up.
+template <class Format>
+[[gnu::always_inline]] inline FloatLanes decode_codes(BitLanes codes) {
+#if defined(__AVX512F__)
+  const __m512i index = __m512i(codes);
+  if constexpr (Format::bits == 4) {
+    static constexpr ValueTable<Format, 16> table;
+    return FloatLanes(_mm512_permutexvar_ps(index, _mm512_load_ps(table.values)));
+  } else if constexpr (Format::bits == 6) {
+    static constexpr ValueTable<Format, 32> table;
+    const __m512 magnitude = _mm512_permutex2var_ps(_mm512_load_ps(table.values), index,
+                                                    _mm512_load_ps(table.values + 16));
+    const BitLanes sign = codes << 26 & float32::sign_mask;
+    return float_of<BitLanes>(BitLanes(magnitude) | sign);
+  }
+#endif
+  return decode_lanes<Format>(codes);
 }
 
-// A lane's even code in the low bits, its odd code right above; what is above both is arbitrary.
-template <int Bits>
-[[gnu::always_inline]] inline BitLanes load_code_pairs(const std::uint8_t* bytes) {
-  if constexpr (Bits == 8) {
-    return widen<HalfLanes>(bytes);
-  } else if constexpr (Bits == 4) {
-    return widen<ByteLanes>(bytes);
-  } else {
-    static_assert(Bits == 6, "4-, 6- and 8-bit codes exist");
-#if defined(__AVX512F__)
-    // Three bytes hold two pairs: lanes 2i and 2i + 1 read bytes 3i.. and 3i + 1.., and the odd
-    // lane drops the four bits that belong to its neighbour.
-    const __m512i packed = _mm512_castsi256_si512(_mm256_maskz_loadu_epi8(0x00FFFFFFu, bytes));
-    const __m512i index =
-        _mm512_set_epi32(0x17161716, 0x16151615, 0x14131413, 0x13121312, 0x11101110, 0x100F100F,
-                         0x0E0D0E0D, 0x0D0C0D0C, 0x0B0A0B0A, 0x0A090A09, 0x08070807, 0x07060706,
-                         0x05040504, 0x04030403, 0x02010201, 0x01000100);
-    const __m512i spread = _mm512_permutexvar_epi8(index, packed);
-    return (BitLanes)_mm512_srlv_epi32(spread, _mm512_set1_epi64(0x0000000400000000));
-#elif defined(__AVX2__)
-    const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes));
-    const __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + 4));
-    const __m256i index = _mm256_set_epi32(0x07060706, 0x06050605, 0x04030403, 0x03020302,
-                                           0x05040504, 0x04030403, 0x02010201, 0x01000100);
-    const __m256i spread = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), index);
-    return (BitLanes)_mm256_srlv_epi32(spread, _mm256_set1_epi64x(0x0000000400000000));
-#else
-    BitLanes pairs;
-    for (int i = 0; i < lane_count / 2; ++i) {
-      const std::uint32_t word =
-          bytes[3 * i] | bytes[3 * i + 1] << 8 | static_cast<std::uint32_t>(bytes[3 * i + 2]) << 16;
-      pairs[2 * i] = word;
-      pairs[2 * i + 1] = word >> 12;
+#if defined(__AVX2__)
+// 8-bit floats are cut-off halves, E5M2 exactly and E4M3 but for the bias: the processor's own
+// conversion takes subnormals in its stride.
+template <class Format>
+[[gnu::always_inline]] inline Pairs load_byte_floats(const std::uint8_t* bytes) {
+  using HalfInts = std::int16_t __attribute__((vector_size(2 * lane_count)));
+  constexpr int right = 5 - Format::exponent_bits;
+  constexpr auto mask = static_cast<std::int16_t>(0x8000 | Format::magnitude_mask << (8 - right));
+  const auto to_half = [](HalfInts upper) {
+    HalfInts half = upper;
+    if constexpr (right != 0) half = upper >> right & mask;
+    if constexpr (right == 0) half &= mask;
+    // The code of all ones is NaN: adding one carries into the exponent's top bit.
+    if constexpr (Format::specials == Specials::nan_only) {
+      static_assert(right > 0, "the top bit is free");
+      half |= (half + std::int16_t{1 << (8 - right)}) & std::int16_t{0x4000};
     }
-    return pairs;
+    return half;
+  };
+  const auto to_float = [](HalfInts half) {
+#if defined(__AVX512F__)
+    return FloatLanes(_mm512_cvtph_ps(__m256i(half)));
+#else
+    return FloatLanes(_mm256_cvtph_ps(__m128i(half)));
 #endif
-  }
+  };
+  const auto pairs = load_vector<HalfInts>(bytes);
+  return {to_float(to_half(pairs << 8)), to_float(to_half(pairs))};
+}
+#endif
+
+// Powers of two that loading leaves to the scales.
+template <class Format, bool FitsHalf>
+constexpr int scaled_exponent() {
+  if constexpr (Format::is_integer) return -Format::mantissa_bits;
+  if constexpr (FitsHalf) return 15 - Format::bias;
+  return 0;
 }
 
 // The exact values of halves in the low bits of the lanes; what is above them is ignored.
@@ -88,15 +114,36 @@ template <int Bits>
   return float_of<BitLanes>(bits_of<FloatLanes>(magnitude) | (bits & 0x8000u) << 16);
 }
 
-// The elements of a scheme, before their scales.
+// The elements of a scheme before their scales, times 2^-exponent.
 template <class S>
 struct StoredElements {
-  static constexpr int bits = S::Format::bits;
+  using Format = typename S::Format;
+  static constexpr int bits = Format::bits;
+#if defined(__AVX2__)
+  static constexpr bool fits_half = bits == 8 && !Format::is_integer;
+#else
+  static constexpr bool fits_half = false;
+#endif
+  static constexpr int exponent = scaled_exponent<Format, fits_half>();
 
   [[gnu::always_inline]] static Pairs load(const std::uint8_t* bytes) {
-    const BitLanes pairs = load_code_pairs<bits>(bytes);
-    return {decode_lanes<typename S::Format>(pairs),
-            decode_lanes<typename S::Format>(pairs >> bits)};
+    if constexpr (fits_half) {
+      return load_byte_floats<Format>(bytes);
+    } else {
+      const BitLanes pairs = load_code_pairs<bits>(bytes);
+      if constexpr (Format::is_integer) {
+        return {sign_extended(pairs << 24), sign_extended(pairs << 16)};
+      } else {
+        return {decode_codes<Format>(pairs), decode_codes<Format>(pairs >> bits)};
+      }
+    }
+  }
+
+ private:
+  // The byte in the upper bits of the lanes, as a number.
+  [[gnu::always_inline]] static FloatLanes sign_extended(BitLanes codes) {
+    using IntLanes = std::int32_t __attribute__((vector_size(4 * lane_count)));
+    return __builtin_convertvector(reinterpret_cast<IntLanes>(codes) >> 24, FloatLanes);
   }
 };
 

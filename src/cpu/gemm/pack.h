@@ -24,8 +24,8 @@ template <class Visitor>
   }
 }
 
-// Rows lie far apart, in pages of their own: hardware does not see the next one coming. The L2 cache
-// should have it by the time it is packed.
+// Rows lie far apart, in pages of their own: hardware does not see the next one coming. The L2
+// cache should have it by the time it is packed.
 template <class Elements>
 [[gnu::always_inline]] inline void prefetch_row(const GemmMatrix& matrix, const GemmPanel& panel,
                                                 std::int64_t row) {

@@ -76,20 +76,23 @@ struct ScaleRow {
 // The largest exponent field among the finite elements of a row of a plain matrix, at least 1.
 template <class T>
 [[gnu::always_inline]] inline int largest_exponent(const GemmMatrix& matrix, std::int64_t row) {
-  using Word = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
-  constexpr int mantissa_bits = sizeof(T) == 2 ? 7 : 23;
-  constexpr Word infinity = static_cast<Word>(0xFFu) << mantissa_bits;
-  constexpr Word magnitude_mask = static_cast<Word>(~Word{0}) >> 1;
-  const std::uint8_t* data = matrix.data + row * matrix.row_bytes;
-  Word largest = static_cast<Word>(1u << mantissa_bits);
-  for (std::int64_t i = 0; i < matrix.k; ++i) {
-    Word word;
-    std::memcpy(&word, data + i * static_cast<std::int64_t>(sizeof(Word)), sizeof(Word));
-    const Word magnitude = word & magnitude_mask;
-    const Word finite = magnitude < infinity ? magnitude : Word{0};
-    largest = finite > largest ? finite : largest;
-  }
-  return static_cast<int>(largest >> mantissa_bits);
+  const T* data = reinterpret_cast<const T*>(matrix.data + row * matrix.row_bytes);
+  BitLanes largest = broadcast<BitLanes>(1u << float32::mantissa_bits);
+  const auto include = [&largest](FloatLanes values) {
+    const BitLanes magnitude = bits_of(values) & float32::magnitude_mask;
+    const BitLanes finite = magnitude < broadcast<BitLanes>(float32::infinity_bits)
+                                ? magnitude
+                                : broadcast<BitLanes>(0u);
+    largest = higher_of<BitLanes>(largest, finite);
+  };
+  std::int64_t k = 0;
+  for (; k + lane_count <= matrix.k; k += lane_count) include(load_lanes(data + k));
+  T rest[lane_count] = {};
+  copy_elements(rest, data + k, matrix.k - k);
+  include(load_lanes(rest));
+  std::uint32_t bits = 0;
+  for (int i = 0; i < lane_count; ++i) bits = higher_of<std::uint32_t>(bits, largest[i]);
+  return static_cast<int>(float32::exponent_field(bits));
 }
 
 template <class Elements>
@@ -121,6 +124,7 @@ struct RowMultipliers {
 template <class S>
 requires requires { S::block; }
 struct RowMultipliers<S> {
+  using IntLanes = std::int32_t __attribute__((vector_size(4 * lane_count)));
   static constexpr int per_chunk = gemm_chunk / S::block;
   static constexpr int most = max_depth / gemm_chunk * per_chunk;
   float values[most + lane_count];
@@ -136,7 +140,7 @@ struct RowMultipliers<S> {
     ScaleRow(matrix, row).copy(block, count, bytes);
     std::memset(bytes + count, 0, sizeof(bytes) - static_cast<std::size_t>(count));
     for (int i = 0; i < wanted; i += lane_count) {
-      const FloatLanes lanes = decode(widen<ByteLanes>(bytes + i), shift);
+      const FloatLanes lanes = decode(widen_bytes(bytes + i), shift);
       std::memcpy(values + i, &lanes, sizeof(lanes));
     }
   }
@@ -145,8 +149,8 @@ struct RowMultipliers<S> {
     if constexpr (S::has_tensor_scale) {
       return decode_lanes<E4M3>(bytes & static_cast<std::uint32_t>(UE4M3::nan_byte));
     } else {
-      using IntLanes = std::int32_t __attribute__((vector_size(4 * lane_count)));
-      const IntLanes field = reinterpret_cast<IntLanes>(bytes) + shift;
+      const IntLanes field =
+          reinterpret_cast<IntLanes>(bytes) + shift + StoredElements<S>::exponent;
       const BitLanes scale = field < lowest_field
                                  ? broadcast<BitLanes>(0u)
                                  : reinterpret_cast<BitLanes>(field) << float32::mantissa_bits;
@@ -156,6 +160,12 @@ struct RowMultipliers<S> {
     }
   }
 
+  [[gnu::always_inline]] static IntLanes in_lower_half() {
+    IntLanes lanes{};
+    for (int i = 0; i < lane_count / 2; ++i) lanes[i] = -1;
+    return lanes;
+  }
+
   // For the elements of one step of a chunk.
   [[gnu::always_inline]] FloatLanes of(int chunk, int first) const {
     const float* scales = values + chunk * per_chunk + first / S::block;
@@ -163,9 +173,7 @@ struct RowMultipliers<S> {
       return broadcast<FloatLanes>(scales[0]);
     } else {
       static_assert(2 * S::block == step, "a step holds at most two blocks");
-      FloatLanes lanes;
-      for (int i = 0; i < lane_count; ++i) lanes[i] = scales[2 * i / S::block];
-      return lanes;
+      return in_lower_half() ? broadcast<FloatLanes>(scales[0]) : broadcast<FloatLanes>(scales[1]);
     }
   }
 };
