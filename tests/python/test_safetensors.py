@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mxkern.safetensors import SafetensorsFile, parse_safetensors, read_safetensors
 
 DTYPES = {
