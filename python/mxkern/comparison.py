@@ -105,8 +105,8 @@ def compare(
     >>> import mxkern, numpy as np
     >>> x = np.random.default_rng(0).standard_normal((64, 256), np.float32)
     >>> [record] = mxkern.compare(x, schemes="mxfp8_e4m3", rules="rceil")
-    >>> record.bits_per_element, round(record.sqnr_db)
-    (8.25, 31)
+    >>> record.bits_per_element, record.sqnr_db > 31
+    (8.25, True)
     """
     cases = select_cases("compare", schemes, rules)
     sums = measure(as_numpy("compare", x), cases)
