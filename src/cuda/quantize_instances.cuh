@@ -9,14 +9,21 @@
 
 namespace mxkern::cuda {
 
-// Calls body(TypeTag<T>{}, integral_constant<Rounding, R>{}).
+// Calls body(TypeTag<T>{}, integral_constant<Rounding, R>{}, bool_constant<Plain>{}).
 template <class Body>
-void visit_input(DType dtype, Rounding rounding, Body&& body) {
+void visit_input(DType dtype, Rounding rounding, bool plain, Body&& body) {
   visit(dtype, [&](auto type) {
+    auto with_rounding = [&](auto rounding_constant) {
+      if (plain) {
+        body(type, rounding_constant, std::bool_constant<true>{});
+      } else {
+        body(type, rounding_constant, std::bool_constant<false>{});
+      }
+    };
     if (rounding == Rounding::nearest) {
-      body(type, std::integral_constant<Rounding, Rounding::nearest>{});
+      with_rounding(std::integral_constant<Rounding, Rounding::nearest>{});
     } else {
-      body(type, std::integral_constant<Rounding, Rounding::stochastic>{});
+      with_rounding(std::integral_constant<Rounding, Rounding::stochastic>{});
     }
   });
 }
@@ -24,9 +31,9 @@ void visit_input(DType dtype, Rounding rounding, Body&& body) {
 template <class S>
 void launch_quantize_rows(const char* function, DType dtype, Rounding rounding,
                           const kernels::QuantizeRowsParameters& p, Stream stream) {
-  visit_input(dtype, rounding, [&](auto type, auto rounding_constant) {
+  visit_input(dtype, rounding, kernels::is_plain(p.options), [&](auto type, auto r, auto plain) {
     using T = typename decltype(type)::type;
-    launch(function, kernels::quantize_rows_kernel<S, T, rounding_constant()>, grid_of(p.grid),
+    launch(function, kernels::quantize_rows_kernel<S, T, r(), plain()>, grid_of(p.grid),
            kernels::row_threads, 0, stream, p);
   });
 }
@@ -34,10 +41,12 @@ void launch_quantize_rows(const char* function, DType dtype, Rounding rounding,
 template <class S>
 void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
                           const kernels::QuantizeTileParameters& p, Stream stream) {
-  visit_input(dtype, rounding, [&](auto type, auto rounding_constant) {
+  const bool plain = !p.square && kernels::is_plain(p.along_rows.options) &&
+                     kernels::is_plain(p.along_columns.options);
+  visit_input(dtype, rounding, plain, [&](auto type, auto r, auto plain_constant) {
     using T = typename decltype(type)::type;
     const bool wide = p.along_columns.options.hadamard_size > kernels::tile_segment;
-    launch(function, kernels::quantize_tile_kernel<S, T, rounding_constant()>,
+    launch(function, kernels::quantize_tile_kernel<S, T, r(), plain_constant()>,
            grid_of(ceil_div(p.columns, kernels::tile_extent),
                    ceil_div(p.rows, kernels::tile_extent), p.batch),
            kernels::tile_threads, kernels::TileMemory<S, T>::bytes(wide), stream, p);

@@ -23,6 +23,22 @@ struct OctetOptions {
   SignMask hadamard_signs;
 };
 
+// The options as a kernel for plain quantization knows them: no transform, no choice of scales.
+// Without their code it has fewer registers and runs faster.
+template <bool Plain>
+__device__ __forceinline__ OctetOptions known_options(const OctetOptions& options) {
+  OctetOptions known = options;
+  if constexpr (Plain) {
+    known.hadamard_size = 0;
+    known.four_over_six = false;
+  }
+  return known;
+}
+
+inline bool is_plain(const OctetOptions& options) {
+  return options.hadamard_size == 0 && !options.four_over_six;
+}
+
 // What stands for the multiplier of a poisoned block; a real one is never negative.
 inline constexpr float poisoned_multiplier = -1.0f;
 

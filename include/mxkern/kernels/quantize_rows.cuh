@@ -25,7 +25,7 @@ struct QuantizeRowsParameters {
 };
 
 // One thread of the kernel: an octet of the columns, at the rows that it is told.
-template <class S, class T, Rounding R>
+template <class S, class T, Rounding R, bool Plain>
 struct QuantizeRows {
   static constexpr int lanes = S::block / 8;
   static constexpr int octet_bytes = S::Format::bits;
@@ -62,13 +62,14 @@ struct QuantizeRows {
     four.scale_rows = block >= blocks_end ? 0 : swizzled ? ScaleIndex::tile_rows : four.rows;
     four.index = (batch * p.grid.rows + row) * p.columns + column;
     four.index_step = row_spacing * p.columns;
-    quantize_four_rows<S, T, R>(raw, four, p.options, tensor, SquareScales{});
+    quantize_four_rows<S, T, R>(raw, four, known_options<Plain>(p.options), tensor, SquareScales{});
   }
 
   // Series of four rows that are all there, with vector loads and stores, the next loads ahead of
   // the work: addresses only move on.
   __device__ void whole(std::int64_t batch, const RowPosition& at) const {
     using Scales = SharedScales<S>;
+    const OctetOptions options = known_options<Plain>(p.options);
     const int down = row_threads >> p.grid.log2_across;
     const std::int64_t row = at.first_row();
     const std::int64_t row_step = row_spacing * p.row_stride;
@@ -94,8 +95,8 @@ struct QuantizeRows {
         for (int i = 0; i < rows_per_thread; ++i) next[i] = load_octet(x + i * row_step);
       }
       std::uint32_t octets[rows_per_thread];
-      four_amax(raw, p.options, octets);
-      const Scales four(octets, p.options, tensor, SquareScales{});
+      four_amax(raw, options, octets);
+      const Scales four(octets, options, tensor, SquareScales{});
 #pragma unroll
       for (int k = 0; k < Scales::rows; ++k) scales[k * lanes * place.step] = four.byte[k];
       scales += scales_move;
@@ -106,7 +107,7 @@ struct QuantizeRows {
         unpack(raw[i], v);
         std::uint32_t words[8] = {};
         if constexpr (R == Rounding::stochastic) {
-          octet_words(p.options, index + i * row_spacing * p.columns, 1, words);
+          octet_words(options, index + i * row_spacing * p.columns, 1, words);
         }
         const Octet octet = quantize_octet<S, R>(v, float_of(octets[i]), four.of_row(i), words);
         store_whole_codes<octet_bytes>(own, octet_index * octet_bytes, octet);
@@ -120,10 +121,11 @@ struct QuantizeRows {
   }
 };
 
-template <class S, class T, Rounding R>
+// Plain: no Hadamard transform and no 4over6.
+template <class S, class T, Rounding R, bool Plain>
 __global__ void __launch_bounds__(row_threads, 3)
     quantize_rows_kernel(const __grid_constant__ QuantizeRowsParameters p) {
-  using Thread = QuantizeRows<S, T, R>;
+  using Thread = QuantizeRows<S, T, R, Plain>;
   TensorScale tensor{};
   if constexpr (S::has_tensor_scale) {
     tensor = read_tensor_scale(p.options);

@@ -51,6 +51,10 @@ struct TilePosition {
     rows_left = static_cast<int>(lower_of<std::int64_t>(p.rows - row, tile_extent));
     columns_left = static_cast<int>(lower_of<std::int64_t>(p.columns - column, tile_extent));
   }
+
+  __device__ __forceinline__ bool is_whole() const {
+    return rows_left == tile_extent && columns_left == tile_extent;
+  }
 };
 
 // The codes of the transpose in shared memory: a line a column of x. Chunks are as wide as a store;
@@ -143,17 +147,21 @@ __device__ __forceinline__ void load_tile(const QuantizeTileParameters& p, const
   const T* from = static_cast<const T*>(p.x) + at.batch * p.batch_stride +
                   (at.row + first_row) * p.row_stride + at.column + column;
   T* to = elements + first_row * tile_extent + column;
-#pragma unroll 8
-  for (int row = first_row; row < tile_extent; row += rows_at_once) {
-    const bool inside = row < at.rows_left;
-    if (p.vector_loads && left >= vector && inside) {
-      __pipeline_memcpy_async(to, from, 16);
-    } else {
+  const std::int64_t step = rows_at_once * p.row_stride;
+  if (p.vector_loads && at.is_whole()) {
+#pragma unroll
+    for (int i = 0; i < tile_extent / rows_at_once; ++i) {
+      __pipeline_memcpy_async(to + i * rows_at_once * tile_extent, from, 16);
+      from += step;
+    }
+  } else {
+    for (int row = first_row; row < tile_extent; row += rows_at_once) {
+      const bool inside = row < at.rows_left;
 #pragma unroll
       for (int k = 0; k < vector; ++k) to[k] = inside && k < left ? from[k] : T{};
+      from += step;
+      to += rows_at_once * tile_extent;
     }
-    from += rows_at_once * p.row_stride;
-    to += rows_at_once * tile_extent;
   }
   __pipeline_commit();
   __pipeline_wait_prior(0);

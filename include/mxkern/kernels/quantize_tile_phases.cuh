@@ -122,7 +122,7 @@ __device__ __forceinline__ void square_four_over_six(const T* elements, const Ti
 }
 
 // Blocks along the rows: 16 lanes take a row of the tile, four rows a thread at a time.
-template <class S, Rounding R, class T>
+template <class S, Rounding R, bool Plain, class T>
 __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters& p,
                                                    const TilePosition& at, const T* elements,
                                                    const std::uint32_t* squares,
@@ -132,6 +132,8 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
   constexpr int blocks = tile_extent / S::block;
   constexpr int octet_bytes = S::Format::bits;
   const TileOutput& out = p.along_rows;
+  const OctetOptions options = known_options<Plain>(out.options);
+  const bool square = !Plain && p.square;
   const bool swizzled = out.scale_index.layout == ScaleLayout::swizzled;
   const int octet = static_cast<int>(threadIdx.x) % tile_octets;
   const std::int64_t block = at.column / S::block + octet / lanes;
@@ -148,14 +150,14 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
     for (int i = 0; i < rows_per_thread; ++i) {
       const int row = first + i * row_spacing;
       raw[i] = shared_octet(elements + row * tile_extent + octet * 8);
-      if (p.square) {
-        const int square = row / S::block * blocks + octet / lanes;
-        scales.amax[i] = squares[square];
-        scales.bytes[i] = out.options.four_over_six ? chosen[square] : 0;
+      if (square) {
+        const int index = row / S::block * blocks + octet / lanes;
+        scales.amax[i] = squares[index];
+        scales.bytes[i] = options.four_over_six ? chosen[index] : 0;
       }
     }
-    scales.used = p.square;
-    scales.fixed = p.square && out.options.four_over_six;
+    scales.used = square;
+    scales.fixed = square && options.four_over_six;
     const std::int64_t row = at.row + first;
     FourRows four;
     four.codes = out.codes + (at.batch * p.rows + row) * out.code_row_bytes;
@@ -170,13 +172,13 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
     four.scale_rows = block >= blocks_end ? 0 : swizzled ? tile_extent : four.rows;
     four.index = (at.batch * p.rows + row) * p.columns + at.column + octet * 8;
     four.index_step = row_spacing * p.columns;
-    quantize_four_rows<S, T, R>(raw, four, out.options, tensor, scales);
+    quantize_four_rows<S, T, R>(raw, four, options, tensor, scales);
   }
 }
 
 // Blocks along the columns: a thread takes two columns of a segment, one after the other, and
 // leaves codes as lines of the transpose.
-template <class S, Rounding R, class T>
+template <class S, Rounding R, bool Plain, class T>
 __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParameters& p,
                                                       const TilePosition& at, const T* elements,
                                                       const std::uint32_t* squares,
@@ -185,7 +187,8 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
                                                       std::uint8_t* scales, std::uint8_t* lines) {
   constexpr int octets = S::block / 8;
   constexpr int blocks = tile_extent / S::block;
-  const OctetOptions& options = p.along_columns.options;
+  const OctetOptions options = known_options<Plain>(p.along_columns.options);
+  const bool in_squares = !Plain && p.square;
 #pragma unroll
   for (int part = 0; part < tile_segment / S::block; ++part) {
     const int row = segment_row() + part * S::block;
@@ -197,11 +200,11 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
       const int column = segment_column() + k;
       std::uint32_t amax = pair.amax(k);
       const int square = block * blocks + column / S::block;
-      if (p.square) amax = squares[square];
+      if (in_squares) amax = squares[square];
       const bool choose = options.four_over_six;
       BlockScale scale = fast_block_scale<S>(amax, options.rule, tensor);
       if constexpr (S::has_tensor_scale) {
-        if (choose && p.square && float32::is_finite(amax)) {
+        if (choose && in_squares && float32::is_finite(amax)) {
           scale.byte = static_cast<std::uint8_t>(chosen[square]);
           scale.multiplier = nvfp4_multiplier(scale.byte, tensor);
         }
@@ -221,7 +224,7 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
         codes[i] = quantize_octet<S, R>(v, float_of(amax), multiplier, words[i]);
       }
       if constexpr (S::has_tensor_scale) {
-        if (choose && !p.square && float32::is_finite(amax)) {
+        if (choose && !in_squares && float32::is_finite(amax)) {
           const FourOverSix scales_of_two = nvfp4_four_over_six(float_of(amax), tensor);
           float error_of_six = 0.0f, error_of_four = 0.0f;
           Octet four[octets];
@@ -262,27 +265,43 @@ __device__ __forceinline__ void store_tile_lines(const QuantizeTileParameters& p
   const std::int64_t left = out.code_row_bytes - start;
   std::uint8_t* to_tile =
       out.codes + (at.batch * p.columns + at.column) * out.code_row_bytes + start;
+  if (out.vector_stores && at.columns_left == tile_extent && left >= Lines::line_bytes) {
+    // The permutation of chunks repeats after 16 lines, so that addresses only move on.
+    constexpr int lines_at_once = tile_threads / chunks / 16 * 16;
+    if (static_cast<int>(threadIdx.x) >= lines_at_once * chunks) return;
+    const int first = static_cast<int>(threadIdx.x) / chunks;
+    const int chunk = static_cast<int>(threadIdx.x) % chunks;
+    std::uint8_t* to = to_tile + first * out.code_row_bytes + chunk * Lines::chunk_bytes;
+    const std::uint8_t* from = lines + Lines::offset(first, chunk);
+#pragma unroll
+    for (int line = 0; line < tile_extent; line += lines_at_once) {
+      if (first + line < tile_extent) {
+        if constexpr (Lines::chunk_bytes == 16) {
+          __stcs(reinterpret_cast<uint4*>(to),
+                 *reinterpret_cast<const uint4*>(from + line * Lines::pitch));
+        } else {
+          __stcs(reinterpret_cast<uint2*>(to),
+                 *reinterpret_cast<const uint2*>(from + line * Lines::pitch));
+        }
+      }
+      to += lines_at_once * out.code_row_bytes;
+    }
+    return;
+  }
   for (int i = threadIdx.x; i < tile_extent * chunks; i += tile_threads) {
     const int line = i / chunks;
     const int chunk = i % chunks;
     const int byte = chunk * Lines::chunk_bytes;
     if (line >= at.columns_left) continue;
-    std::uint8_t* to = to_tile + line * out.code_row_bytes + byte;
     const std::uint8_t* from = lines + Lines::offset(line, chunk);
-    if (out.vector_stores && left >= byte + Lines::chunk_bytes) {
-      if constexpr (Lines::chunk_bytes == 16) {
-        __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(from));
-      } else {
-        __stcs(reinterpret_cast<uint2*>(to), *reinterpret_cast<const uint2*>(from));
-      }
-    } else {
-      for (int b = 0; b < Lines::chunk_bytes && byte + b < left; ++b) to[b] = from[b];
-    }
+    std::uint8_t* to = to_tile + line * out.code_row_bytes + byte;
+    for (int b = 0; b < Lines::chunk_bytes && byte + b < left; ++b) to[b] = from[b];
   }
 }
 
 // One thread block a tile.
-template <class S, class T, Rounding R>
+// Plain: no squares, no Hadamard transform and no 4over6.
+template <class S, class T, Rounding R, bool Plain>
 __global__ void __launch_bounds__(tile_threads, 3)
     quantize_tile_kernel(const __grid_constant__ QuantizeTileParameters p) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -309,36 +328,36 @@ __global__ void __launch_bounds__(tile_threads, 3)
       const TilePosition at(p, batch, p.backwards ? tiles_down - 1 - step : step, blockIdx.x);
       load_tile(p, at, memory.elements());
       __syncthreads();
-      if (p.square) {
+      if (!Plain && p.square) {
         square_amax<S>(memory.elements(), squares);
         __syncthreads();
       }
       if (rows_wanted) {
         if constexpr (S::has_tensor_scale) {
-          if (p.square && p.along_rows.options.four_over_six) {
+          if (!Plain && p.square && p.along_rows.options.four_over_six) {
             square_four_over_six<S, R>(memory.elements(), at, p, p.along_rows.options, squares,
                                        row_tensor, chosen);
             __syncthreads();
           }
         }
-        quantize_tile_rows<S, R>(p, at, memory.elements(), squares, chosen, row_tensor);
+        quantize_tile_rows<S, R, Plain>(p, at, memory.elements(), squares, chosen, row_tensor);
         __syncthreads();
       }
       if (columns_wanted) {
-        if (p.along_columns.options.hadamard_size != 0) {
+        if (!Plain && p.along_columns.options.hadamard_size != 0) {
           hadamard_columns(memory.elements(), memory.floats(),
                            p.along_columns.options.hadamard_size,
                            p.along_columns.options.hadamard_signs);
         }
         if constexpr (S::has_tensor_scale) {
-          if (p.square && p.along_columns.options.four_over_six) {
+          if (!Plain && p.square && p.along_columns.options.four_over_six) {
             square_four_over_six<S, R>(memory.elements(), at, p, p.along_columns.options, squares,
                                        column_tensor, chosen);
             __syncthreads();
           }
         }
-        quantize_tile_columns<S, R>(p, at, memory.elements(), squares, chosen, column_tensor,
-                                    memory.scales(), memory.lines());
+        quantize_tile_columns<S, R, Plain>(p, at, memory.elements(), squares, chosen, column_tensor,
+                                           memory.scales(), memory.lines());
         __syncthreads();
         store_tile_lines<S, T>(p, at, memory.lines());
         store_tile_scales<S>(p.along_columns, at.batch, at.column, at.row / S::block,
