@@ -1,6 +1,7 @@
 // info.cc: what this build of the library is, and what it found on this machine.
 #include "mxkern/info.h"
 
+#include "cpu/gemm/kernels.h"
 #include "cpu/instruction_set.h"
 #include "cpu/parallel.h"
 #include "mxkern/core/error.h"
@@ -35,8 +36,8 @@ std::string describe_build() {
 }
 
 const char* gemm_unit() {
-  if (cpu::has_amx_bf16()) return "amx_bf16";
-  return cpu::has_avx512_bf16() ? "avx512_bf16" : "float32";
+  const GemmUnit unit = plan_gemm({}, cpu::gemm_capabilities()).unit;
+  return takes_bfloat16(unit) ? name_of(unit) : "float32";
 }
 
 }  // namespace
