@@ -7,12 +7,9 @@ include(CMakePackageConfigHelpers)
 write_basic_package_version_file(mxkernConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
 function(mxkern_install component prefix libdir)
-  if(component STREQUAL "python")
-    set(namelink NAMELINK_SKIP)  # a wheel has no symbolic links: the library would be in it twice
-  endif()
   set(cmakedir ${prefix}${libdir}/cmake/mxkern)
   install(TARGETS mxkern mxkern_headers EXPORT mxkern_${component}
-    LIBRARY DESTINATION ${prefix}${libdir} COMPONENT ${component} ${namelink} ${ARGN}
+    LIBRARY DESTINATION ${prefix}${libdir} COMPONENT ${component} ${ARGN}
     INCLUDES DESTINATION ${prefix}include)
   install(DIRECTORY include/mxkern DESTINATION ${prefix}include COMPONENT ${component} ${ARGN})
   install(EXPORT mxkern_${component} NAMESPACE mxkern:: FILE mxkernTargets.cmake

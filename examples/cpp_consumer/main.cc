@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <random>
 #include <vector>
 
 #include "mxkern/mxkern.h"
@@ -27,16 +28,18 @@ struct Quantized {
   }
 };
 
-std::vector<float> waves(mxkern::Shape shape, float step) {
+std::vector<float> random_values(mxkern::Shape shape, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
   std::vector<float> values(shape.size());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(step * i);
+  for (float& value : values) value = normal(generator);
   return values;
 }
 
 // The relative error of the quantized product of a and b, both [rows, depth].
 double relative_error(mxkern::Scheme scheme) {
   const mxkern::Shape a_shape{1, 64, 96}, b_shape{1, 48, 96}, out_shape{1, 64, 48};
-  const std::vector<float> a = waves(a_shape, 0.37f), b = waves(b_shape, 0.71f);
+  const std::vector<float> a = random_values(a_shape, 1), b = random_values(b_shape, 2);
 
   Quantized qa(scheme, a_shape), qb(scheme, b_shape);
   mxkern::quantize(mxkern::Buffer::dense(a.data(), mxkern::DType::float32, a_shape), qa.view);
