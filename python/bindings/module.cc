@@ -7,6 +7,8 @@ NB_MODULE(_core, module) {
   using namespace mxkern;
   module.doc() =
       "The C++ library mxkern over plain addresses. The package mxkern checks arguments.";
+  // Options and NumPy's dtypes are kept until the process ends; that is no leak to report.
+  nb::set_leak_warnings(false);
   // InvalidArgument is a std::invalid_argument, which becomes a ValueError, and Unsupported a
   // std::runtime_error, which becomes a RuntimeError, without help.
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {

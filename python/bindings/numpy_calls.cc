@@ -219,10 +219,10 @@ void bind_numpy_calls(nb::module_& module) {
                     Objects>(),
            "array_type"_a, "empty"_a, "block_scaled"_a, "plain_dtypes"_a, "code_dtypes"_a,
            "scale_dtypes"_a, "scheme_names"_a, "layout_names"_a)
-      .def("quantize", &NumpyCalls::quantize, "x"_a, "scheme"_a, "layout"_a, "options"_a,
+      .def("quantize", &NumpyCalls::quantize, "x"_a.none(), "scheme"_a, "layout"_a, "options"_a,
            "columns"_a)
-      .def("dequantize", &NumpyCalls::dequantize, "q"_a, "dtype"_a)
-      .def("gemm", &NumpyCalls::gemm, "a"_a, "b"_a, "dtype"_a, "alpha"_a);
+      .def("dequantize", &NumpyCalls::dequantize, "q"_a.none(), "dtype"_a)
+      .def("gemm", &NumpyCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a);
 }
 
 }  // namespace mxkern::bindings

@@ -33,7 +33,9 @@ QuantizeOptions with_tensor_scale(QuantizeOptions options, Address amax, Address
 void bind_quantize(nb::module_& module) {
   nb::class_<QuantizeOptions>(module, "QuantizeOptions")
       .def(nb::new_(&make_options), "scale_rule"_a, "rounding"_a, "seed"_a, "offset"_a, "square"_a,
-           "four_over_six"_a, "hadamard_size"_a, "sign_mask_low"_a, "sign_mask_high"_a);
+           "four_over_six"_a, "hadamard_size"_a, "sign_mask_low"_a, "sign_mask_high"_a)
+      .def_prop_ro("hadamard_size",
+                   [](const QuantizeOptions& options) { return options.hadamard.size; });
 
   using Quantize = void(const Buffer&, const BlockScaled&, const QuantizeOptions&, Stream);
   const auto define = [&module](const char* name, Quantize* operation) {

@@ -19,7 +19,9 @@ def described(value: Any) -> str:
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
 
 
-def unknown_name(function: str, argument: str, got: Any, valid: Iterable[str]) -> Exception:
+def unknown_name(
+    function: str, argument: str, got: Any, valid: Iterable[str], aliases: Iterable[str] = ()
+) -> Exception:
     """The error for a name that is not among the valid ones; says which one is nearest."""
     valid = list(valid)
     if not isinstance(got, str):
@@ -28,7 +30,9 @@ def unknown_name(function: str, argument: str, got: Any, valid: Iterable[str]) -
         )
     import difflib
 
-    near = difflib.get_close_matches(got.lower().replace("-", "_"), valid, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(
+        got.lower().replace("-", "_"), [*aliases, *valid], n=1, cutoff=0.4
+    )
     way_out = f"; did you mean {near[0]!r}?" if near else ""
     return ValueError(
         f"{function}: {argument} is {described(got)}; expected {listed(valid)}{way_out}"

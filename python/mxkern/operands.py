@@ -97,13 +97,9 @@ def enter_part(function: str, argument: str, part: str, array: Any, adapter: Ada
 
 def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, like: Any) -> Any:
     """A float32 array of one element for a number or such an array."""
-    if isinstance(value, numbers.Real) and not hasattr(value, "dtype"):
-        number = float(value)
-        if not 0.0 <= number <= _FLOAT32_MAX:
-            raise ValueError(
-                f"{function}: {argument} is {number}; expected a finite float32, 0 or larger"
-            )
-        return adapter.scalar(number, like)
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
+        check_factor(function, argument, float(value))
+        return adapter.scalar(float(value), like)
     if value is None:
         raise ValueError(
             f"{function}: {argument} is None; expected the float32 that nvfp4 values are "
@@ -121,6 +117,14 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
     return array if adapter.is_dense(array) else adapter.dense(array)
 
 
+def check_factor(function: str, argument: str, number: float) -> None:
+    """An amax or a tensor scale that something is to be quantized with."""
+    if not 0.0 <= number <= _FLOAT32_MAX:
+        raise ValueError(
+            f"{function}: {argument} is {number}; expected a finite float32, 0 or larger"
+        )
+
+
 def made_from_parts(
     codes: Any, scales: Any, scheme: Any, tensor_scale: Any, shape: Any, scale_layout: Any
 ) -> BlockScaled:
@@ -133,7 +137,7 @@ def made_from_parts(
             raise ValueError(f"{function}: codes is 0-d; expected one dimension or more")
         *leading, last = codes.shape
         shape = (*leading, last * 8 // record.bits)
-    if isinstance(tensor_scale, numbers.Real) and not hasattr(tensor_scale, "dtype"):
+    if isinstance(tensor_scale, numbers.Real):
         entered = adapter.enter(function, "codes", codes)
         scalar = float32_scalar(function, "tensor_scale", tensor_scale, adapter, entered)
         tensor_scale = adapter.leave(scalar, codes)

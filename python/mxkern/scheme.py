@@ -207,4 +207,4 @@ def scheme_of(function: str, scheme: Any) -> Scheme:
     try:
         return _RECORDS[scheme]
     except (KeyError, TypeError):
-        raise errors.unknown_name(function, "scheme", scheme, schemes.names) from None
+        raise errors.unknown_name(function, "scheme", scheme, schemes.names, _ALIASES) from None

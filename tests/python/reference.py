@@ -308,7 +308,7 @@ def quantize(
 
 
 def pack(codes: np.ndarray, scheme: str, columns: int) -> np.ndarray:
-    """[..., blocks, block] codes as stored: bytes of the last axis, packed codes in whole blocks."""
+    """[..., blocks, block] codes as stored; packed codes in whole blocks."""
     bits = FORMATS[SCHEMES[scheme][0]].bits
     flat = codes.reshape(*codes.shape[:-2], -1)
     if bits == 8:

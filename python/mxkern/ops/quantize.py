@@ -9,6 +9,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.ops.run_quantize import (
     Parts,
     addresses_of,
+    check_groups,
     new_parts,
     pair_of,
     quantized,
@@ -67,10 +68,8 @@ def quantize(
 
     >>> import mxkern, numpy as np
     >>> q = mxkern.quantize(np.float32([[1, 2, 3, 448]]), "mxfp8_e4m3")
-    >>> q.codes
-    array([[1, 2, 3, 448]], dtype=float8_e4m3fn)
-    >>> q.scales
-    array([[1]], dtype=float8_e8m0fnu)
+    >>> q.codes.astype(np.float32), q.scales.astype(np.float32)
+    (array([[  1.,   2.,   3., 448.]], dtype=float32), array([[1.]], dtype=float32))
     """
     record = scheme_of("quantize", scheme)
     options = options_of(
@@ -205,6 +204,8 @@ def quantize_both(
     batch, rows, columns = plain.buffer[3:6]
     shapes = (plain.shape, transposed(function, plain.shape))
     extents = ((batch, rows, columns), (batch, columns, rows))
+    check_groups(function, row_options, columns)
+    check_groups(function, column_options, rows)
     outs = (None, None) if out is None else pair_of(function, "out", out)
     each_amax = _each(function, "amax", amax)
     each_scale = _each(function, "tensor_scale", tensor_scale)

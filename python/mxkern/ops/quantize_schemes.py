@@ -38,8 +38,8 @@ def quantize_mxfp8(
     The other arguments, dtypes and errors as for mxkern.quantize.
 
     >>> import mxkern, numpy as np
-    >>> mxkern.quantize_mxfp8(np.float32([1, -2, 700])).codes
-    array([0.5, -1, 352], dtype=float8_e4m3fn)
+    >>> mxkern.quantize_mxfp8(np.float32([1, -2, 700])).codes.astype(np.float32)
+    array([  0.5,  -1. , 352. ], dtype=float32)
     """
     function = "quantize_mxfp8"
     record = record_of(function, format, _MXFP8)
@@ -126,8 +126,8 @@ def quantize_mxfp4(
     The other arguments, dtypes and errors as for mxkern.quantize.
 
     >>> import mxkern, numpy as np
-    >>> mxkern.quantize_mxfp4(np.float32([1, 6])).codes[0] == 0x72
-    np.True_
+    >>> hex(mxkern.quantize_mxfp4(np.float32([1, 6])).codes[0])
+    '0x72'
     """
     function = "quantize_mxfp4"
     record = _MXFP4
@@ -219,8 +219,8 @@ def quantize_nvfp4(
 
     >>> import mxkern, numpy as np
     >>> q = mxkern.quantize_nvfp4(np.float32([[1, 6], [0, 3]]))
-    >>> float(q.tensor_scale) == np.float32(6 / 2688)
-    True
+    >>> round(float(q.tensor_scale) * 2688, 5)
+    6.0
     """
     function = "quantize_nvfp4"
     record = _NVFP4

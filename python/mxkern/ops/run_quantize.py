@@ -6,8 +6,9 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, Plain, View, adapter_of
+from mxkern.arrays.adapter import CPU
 from mxkern.block_scaled import BlockScaled
-from mxkern.operands import float32_scalar
+from mxkern.operands import check_factor, float32_scalar
 from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.outputs import checked_out_parts, stream_handle
 from mxkern.scheme import Scheme, Shape
@@ -50,6 +51,7 @@ def quantized(
     if columns:
         shape = transposed(function, shape)
         extents = (extents[0], extents[2], extents[1])
+    check_groups(function, options, shape[-1])
     scalars = scalars_of(function, scheme, adapter, plain, amax, tensor_scale)
     if out is None:
         arrays = new_parts(adapter, scheme, shape, scale_layout, array)
@@ -118,6 +120,8 @@ def scalars_of(
             "pass one of them"
         )
     scalar = float32_scalar(function, name, value, adapter, plain.array)
+    if plain.buffer[2] == CPU:
+        check_factor(function, name, float(scalar.reshape(())))
     return (None, scalar) if amax is None else (scalar, None)
 
 
@@ -138,6 +142,16 @@ def result(
         arrays = tuple(None if array is None else leave(array, x) for array in arrays)  # type: ignore[assignment]
     # Half the time of BlockScaled(...), which looks at names and defaults first.
     return _new(BlockScaled, (*arrays, scheme.name, shape, scale_layout))
+
+
+def check_groups(function: str, options: _core.QuantizeOptions, extent: int) -> None:
+    """A transform works on whole groups along the block axis."""
+    size = options.hadamard_size
+    if size and extent % size:
+        raise ValueError(
+            f"{function}: blocks run along an axis of {extent}; expected a multiple of "
+            f"hadamard={size}; pad x with zeros, or pass a smaller hadamard"
+        )
 
 
 def transposed(function: str, shape: Shape) -> Shape:

@@ -1,0 +1,490 @@
+# tests/python/test_bad_input.py: wrong arguments give an error that names the function, the
+# argument, what it got, what was wanted and the way out, and nothing is written.
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxkern
+from support import available, random_values, raw
+
+needs_torch = pytest.mark.skipif(not available("torch"), reason="torch is not installed")
+needs_jax = pytest.mark.skipif(not available("jax"), reason="jax is not installed")
+
+X = random_values((4, 64), "float32")
+FAMILIES = (
+    mxkern.quantize_mxfp8,
+    mxkern.quantize_mxfp6,
+    mxkern.quantize_mxfp4,
+    mxkern.quantize_mxint8,
+    mxkern.quantize_nvfp4,
+)
+TAKING_X: dict[str, Callable[..., Any]] = {
+    "quantize": lambda x: mxkern.quantize(x, "mxfp8"),
+    "quantize_columns": lambda x: mxkern.quantize_columns(x, "mxfp8"),
+    "quantize_both": lambda x: mxkern.quantize_both(x, "mxfp8"),
+    "tensor_amax": mxkern.tensor_amax,
+    "random_hadamard": mxkern.random_hadamard,
+    **{family.__name__: family for family in FAMILIES},
+}
+
+
+def refused(kind: type[Exception], call: Callable[[], Any], *parts: str) -> None:
+    """call raises kind (no subclass), with a message that holds all the parts."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert type(caught.value) is kind, repr(caught.value)
+    message = str(caught.value)
+    for part in parts:
+        assert part in message, f"{part!r} is not in: {message}"
+
+
+@pytest.mark.parametrize("function", TAKING_X)
+class TestX:
+    @pytest.mark.parametrize(
+        "dtype",
+        ["int32", "uint8", "int64", "float64", "complex64", "bool", "object", "V2", "M8[s]"],
+    )
+    def test_dtype(self, function: str, dtype: str) -> None:
+        x = np.zeros((4, 64), dtype)
+        parts = (f"{function}: x has dtype", str(x.dtype), "expected float32, float16 or bfloat16")
+        refused(TypeError, lambda: TAKING_X[function](x), *parts, 'x.astype("float32")')
+
+    def test_codes_are_no_values(self, function: str) -> None:
+        x = np.zeros((4, 64), ml_dtypes.float8_e4m3fn)
+        refused(TypeError, lambda: TAKING_X[function](x), f"{function}: x has dtype float8_e4m3fn")
+
+    @pytest.mark.parametrize("x", [[1.0, 2.0], 1.5, None, "text", (1.0,), np.float32(3)])
+    def test_no_array(self, function: str, x: Any) -> None:
+        call = lambda: TAKING_X[function](x)  # noqa: E731
+        refused(TypeError, call, f"{function}: x is", "NumPy", "numpy.asarray(x")
+
+    def test_no_dimension(self, function: str) -> None:
+        x = np.array(1.0, np.float32)
+        refused(ValueError, lambda: TAKING_X[function](x), f"{function}: x is 0-d", "reshape(1)")
+
+    def test_subclasses_of_ndarray(self, function: str) -> None:
+        subclass = type("Labelled", (np.ndarray,), {})
+        for x in (np.ma.masked_array(X, X > 0), X.view(subclass)):
+            parts = (f"{function}: x is a ", "plain NumPy array", "numpy.asarray(x)")
+            refused(TypeError, lambda x=x: TAKING_X[function](x), *parts)
+
+    def test_quantized_already(self, function: str) -> None:
+        q = mxkern.quantize(X, "mxfp8")
+        refused(TypeError, lambda: TAKING_X[function](q), f"{function}: x is", "BlockScaled")
+
+    @needs_torch
+    def test_torch(self, function: str) -> None:
+        import torch
+        from torch._subclasses import FakeTensorMode
+
+        call = TAKING_X[function]
+        x = torch.ones(4, 64)
+        with FakeTensorMode():
+            fake = torch.ones(4, 64)
+        refused(TypeError, lambda: call(fake), f"{function}: x is a torch", "FakeTensor")
+        meta = torch.ones(4, 64, device="meta")
+        refused(ValueError, lambda: call(meta), f"{function}: x is on the meta device")
+        tracked = torch.ones(4, 64, requires_grad=True)
+        refused(ValueError, lambda: call(tracked), f"{function}: x requires grad", "x.detach()")
+        refused(TypeError, lambda: call(x.to_sparse()), f"{function}: x has layout", "to_dense()")
+        refused(TypeError, lambda: call(x.double()), f"{function}: x has dtype float64", "x.to(")
+        refused(TypeError, lambda: call(x.int()), f"{function}: x has dtype int32", "torch.float32")
+        gone = torch.ones(4, 64)
+        gone.untyped_storage().resize_(0)
+        with pytest.raises((ValueError, TypeError), match=f"{function}: x .*memory"):
+            call(gone)
+        with pytest.raises(TypeError, match=f"{function}: x stands for another tensor"):
+            torch.func.vmap(lambda row: call(row[None].expand(2, 64)) and row)(x)
+
+    @needs_jax
+    def test_jax(self, function: str) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        call = TAKING_X[function]
+        traced = jax.jit(lambda x: call(x) and x)
+        refused(TypeError, lambda: traced(jnp.ones((4, 64))), f"{function}: x is a JAX tracer")
+        refused(TypeError, lambda: call(jnp.ones((4, 64), jnp.int32)), "int32", "jax.numpy.float32")
+
+    def test_on_a_device(self, function: str) -> None:
+        class OnCuda:
+            def __dlpack__(self, **options: Any) -> Any:
+                raise AssertionError("is not reached")
+
+            def __dlpack_device__(self) -> tuple[int, int]:
+                return (2, 0)
+
+        if mxkern.info().built_with_cuda:
+            pytest.skip("this build has CUDA")
+        parts = (f"{function}: x is on a CUDA device", "built without CUDA", "MXKERN_CUDA=ON")
+        refused(RuntimeError, lambda: TAKING_X[function](OnCuda()), *parts)
+
+    def test_dlpack_that_cannot_be_read(self, function: str) -> None:
+        class Opaque:
+            def __dlpack__(self, **options: Any) -> Any:
+                raise BufferError("no")
+
+            def __dlpack_device__(self) -> tuple[int, int]:
+                return (1, 0)
+
+        refused(TypeError, lambda: TAKING_X[function](Opaque()), f"{function}: x is", "DLPack")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "parts"),
+    [
+        ({"scheme": "mxpf8"}, ValueError, ["scheme is 'mxpf8'", "did you mean 'mxfp8'"]),
+        ({"scheme": "NVFP4"}, ValueError, ["scheme is 'NVFP4'", "did you mean 'nvfp4'"]),
+        ({"scheme": 3}, TypeError, ["scheme is 3", "expected a name"]),
+        ({"scheme": ["mxfp4"]}, TypeError, ["scheme is a list", "expected a name"]),
+        ({"scale_rule": "flor"}, ValueError, ["scale_rule is 'flor'", "did you mean 'floor'"]),
+        ({"scale_rule": "floor", "scheme": "nvfp4"}, ValueError, ["one rule of its own"]),
+        ({"rounding": "stochastc", "seed": 1}, ValueError, ["did you mean 'stochastic'"]),
+        ({"rounding": "stochastic"}, ValueError, ["seed is None", "pass seed="]),
+        ({"rounding": "stochastic", "seed": -1}, ValueError, ["seed is -1", "0 <= seed"]),
+        ({"rounding": "stochastic", "seed": 2**64}, ValueError, ["seed is 18446744073709551616"]),
+        ({"rounding": "stochastic", "seed": 1.5}, TypeError, ["seed is 1.5", "expected an int"]),
+        ({"rounding": "stochastic", "seed": True}, TypeError, ["seed is True", "expected an int"]),
+        ({"rounding": "stochastic", "seed": [1]}, TypeError, ["seed is a list"]),
+        ({"rounding": "stochastic", "seed": 1, "offset": -1}, ValueError, ["offset is -1"]),
+        ({"seed": 1}, ValueError, ["rounding='stochastic'"]),
+        ({"scale_layout": "swizled"}, ValueError, ["did you mean 'swizzled'"]),
+        ({"scale_layout": None}, TypeError, ["scale_layout is None", "row_major or swizzled"]),
+        ({"block": "16x16"}, ValueError, ["block is '16x16'", "'1x32' or '32x32'"]),
+        ({"block": (32, 1)}, ValueError, ["block is (32, 1)", "'1x32' or '32x32'"]),
+        ({"block": 32}, TypeError, ["block is 32"]),
+        ({"block": "32x32", "scheme": "nvfp4"}, ValueError, ["'1x16' or '16x16' for nvfp4"]),
+        ({"hadamard": 24}, ValueError, ["hadamard is 24", "16, 32, 64 or 128"]),
+        ({"hadamard": "16"}, TypeError, ["hadamard is '16'", "expected an int"]),
+        ({"hadamard": 128}, ValueError, ["axis of 64", "hadamard=128"]),
+        ({"sign_mask": 3}, ValueError, ["sign_mask is given without hadamard"]),
+        ({"hadamard": 16, "sign_mask": 1 << 16}, ValueError, ["sign_mask is 65536", "65535"]),
+        ({"hadamard": 16, "sign_mask": -1}, ValueError, ["sign_mask is -1"]),
+        ({"four_over_six": True}, ValueError, ["four_over_six is for nvfp4", "mxfp8_e4m3"]),
+        ({"four_over_six": 1, "scheme": "nvfp4"}, TypeError, ["four_over_six is 1"]),
+        ({"amax": 1.0}, ValueError, ["amax is for nvfp4"]),
+        ({"tensor_scale": 1.0}, ValueError, ["tensor_scale is for nvfp4"]),
+        ({"amax": 1.0, "tensor_scale": 1.0, "scheme": "nvfp4"}, ValueError, ["are both given"]),
+        ({"amax": float("nan"), "scheme": "nvfp4"}, ValueError, ["amax is nan", "finite"]),
+        ({"amax": -1, "scheme": "nvfp4"}, ValueError, ["amax is -1.0", "0 or larger"]),
+        ({"amax": 1e39, "scheme": "nvfp4"}, ValueError, ["amax is 1e+39", "float32"]),
+        ({"tensor_scale": np.inf, "scheme": "nvfp4"}, ValueError, ["tensor_scale is inf"]),
+        ({"amax": np.float32([np.nan]), "scheme": "nvfp4"}, ValueError, ["amax is nan"]),
+        ({"amax": np.float32([-2]), "scheme": "nvfp4"}, ValueError, ["amax is -2.0"]),
+        ({"amax": np.ones(2, "f"), "scheme": "nvfp4"}, ValueError, ["amax has shape (2,)", "one"]),
+        ({"amax": np.ones(1), "scheme": "nvfp4"}, TypeError, ["amax has dtype float64"]),
+        ({"amax": "1", "scheme": "nvfp4"}, TypeError, ["amax is '1'"]),
+        ({"amax": True, "scheme": "nvfp4"}, TypeError, ["amax is True"]),
+        ({"stream": 0}, ValueError, ["stream is 0"]),
+        ({"stream": "s"}, TypeError, ["stream is 's'"]),
+    ],
+    ids=str,
+)
+def test_options(options: dict[str, Any], kind: type[Exception], parts: list[str]) -> None:
+    options = {"scheme": "mxfp8", **options}
+    scheme = options.pop("scheme")
+    refused(kind, lambda: mxkern.quantize(X, scheme, **options), "quantize: ", *parts)
+    square = random_values((64, 64), "float32")
+    for function in (mxkern.quantize_columns, mxkern.quantize_both):
+        refused(kind, lambda f=function: f(square, scheme, **options), f"{function.__name__}: ")
+
+
+def test_families_speak_of_themselves() -> None:
+    for family in FAMILIES:
+        parts = (f"{family.__name__}: scale_layout", "did you mean 'row_major'")
+        refused(ValueError, lambda f=family: f(X, scale_layout="row-mayor"), *parts)
+        refused(ValueError, lambda f=family: f(X, hadamard=128), f"{family.__name__}: ")
+    call = lambda: mxkern.quantize_mxfp8(X, format="e4m3fn")  # noqa: E731
+    refused(ValueError, call, "quantize_mxfp8: format is 'e4m3fn'", "did you mean 'e4m3'")
+    refused(ValueError, lambda: mxkern.quantize_mxfp6(X, format="e4m3"), "e2m3 or e3m2")
+
+
+def test_columns_need_two_dimensions() -> None:
+    for function in (mxkern.quantize_columns, mxkern.quantize_both):
+        parts = (f"{function.__name__}: x has shape (64,)", "two dimensions", "reshape")
+        refused(ValueError, lambda f=function: f(X[0], "mxfp8"), *parts)
+
+
+def test_quantize_both_pairs() -> None:
+    call = mxkern.quantize_both
+    refused(ValueError, lambda: call(X, "mxfp8", hadamard_rows=True), "hadamard_rows is True")
+    refused(TypeError, lambda: call(X, "mxfp8", hadamard_rows=1), "hadamard_rows is 1")
+    q = mxkern.quantize(X, "mxfp8")
+    refused(TypeError, lambda: call(X, "mxfp8", out=q), "out is", "pair (rows, columns)")
+    refused(TypeError, lambda: call(X, "nvfp4", amax=(1.0, 2.0, 3.0)), "amax is", "pair")
+    rows, columns = call(X, "mxfp8")
+    refused(ValueError, lambda: call(X, "mxfp8", out=(columns, rows)), "out[0].shape")
+    square = random_values((64, 64), "float32")
+    same = mxkern.quantize(square, "mxfp8")
+    before = raw(same.codes).copy()
+    refused(ValueError, lambda: call(square, "mxfp8", out=(same, same)), "out[1].codes overlaps")
+    np.testing.assert_array_equal(raw(same.codes), before)
+
+
+class TestOut:
+    """quantize(x, out=...): every way in which out can be wrong."""
+
+    good = mxkern.quantize(X, "nvfp4")
+
+    @pytest.mark.parametrize(
+        ("changes", "kind", "parts"),
+        [
+            ({"scheme": "mxfp4"}, ValueError, ["out.scheme is 'mxfp4'", "expected 'nvfp4'"]),
+            ({"shape": (64, 4)}, ValueError, ["out.shape is (64, 4)", "expected (4, 64)"]),
+            ({"scale_layout": "swizzled"}, ValueError, ["out.scale_layout is 'swizzled'"]),
+            ({"tensor_scale": None}, ValueError, ["out.tensor_scale is None", "float32"]),
+            ({"tensor_scale": np.float32(1)}, TypeError, ["out.tensor_scale is"]),
+            (
+                {"tensor_scale": np.ones((), "f8")},
+                TypeError,
+                ["out.tensor_scale has dtype float64"],
+            ),
+            ({"codes": np.zeros((4, 64), "u1")}, ValueError, ["out.codes has shape (4, 64)"]),
+            ({"codes": np.zeros((4, 32), "i1")}, TypeError, ["out.codes has dtype int8"]),
+            ({"codes": np.zeros((4, 64), "u1")[:, ::2]}, ValueError, ["out.codes is not contig"]),
+            ({"codes": [0]}, TypeError, ["out.codes is a list"]),
+            ({"scales": np.zeros((4, 2), "u1")}, ValueError, ["out.scales has shape (4, 2)"]),
+            ({"scales": np.zeros((4, 4), "f4")}, TypeError, ["out.scales has dtype float32"]),
+        ],
+        ids=str,
+    )
+    def test_parts(self, changes: dict[str, Any], kind: type[Exception], parts: list[str]) -> None:
+        self.check(self.good._replace(**changes), kind, parts)
+
+    def check(self, out: Any, kind: type[Exception], parts: list[str]) -> None:
+        before = [raw(part).copy() for part in self.good[:3]]
+        refused(kind, lambda: mxkern.quantize(X, "nvfp4", out=out), "quantize: ", *parts)
+        for part, old in zip(self.good[:3], before, strict=True):
+            np.testing.assert_array_equal(raw(part), old)
+
+    def test_kind(self) -> None:
+        self.check(tuple(self.good), TypeError, ["out is", "BlockScaled"])
+        self.check(self.good.codes, TypeError, ["out is", "BlockScaled"])
+
+    def test_read_only(self) -> None:
+        codes = self.good.codes.copy()
+        codes.flags.writeable = False
+        self.check(self.good._replace(codes=codes), ValueError, ["out.codes is read-only"])
+
+    def test_overlap(self) -> None:
+        memory = np.zeros(4 * 64 * 4, np.uint8)
+        x = memory.view(np.float32).reshape(4, 64)
+        x[:] = X
+        out = self.good._replace(codes=memory[128:256].reshape(4, 32))
+        refused(ValueError, lambda: mxkern.quantize(x, "nvfp4", out=out), "out.codes overlaps")
+        np.testing.assert_array_equal(x, X)
+        parts = np.zeros(200, np.uint8)
+        out = self.good._replace(
+            codes=parts[:128].reshape(4, 32), scales=parts[120:136].reshape(4, 4)
+        )
+        self.check(out, ValueError, ["out.scales overlaps"])
+
+    @needs_torch
+    def test_framework(self) -> None:
+        import torch
+
+        out = mxkern.quantize(torch.from_numpy(X), "nvfp4")
+        self.check(out, TypeError, ["out.codes is a PyTorch array beside NumPy arrays"])
+        q = mxkern.quantize(torch.from_numpy(X), "mxfp8")
+        y = torch.empty(4, 64, requires_grad=True)
+        refused(ValueError, lambda: mxkern.dequantize(q, out=y), "dequantize: out requires grad")
+        fp16 = np.empty((4, 64), np.float16)
+        refused(TypeError, lambda: mxkern.dequantize(q, out=fp16), "out is a NumPy array")
+
+    @needs_jax
+    def test_jax_cannot_be_written(self) -> None:
+        import jax.numpy as jnp
+
+        x = jnp.asarray(X)
+        q = mxkern.quantize(x, "mxfp8")
+        parts = ("JAX arrays cannot be written to", "leave out")
+        refused(TypeError, lambda: mxkern.quantize(x, "mxfp8", out=q), *parts)
+        refused(TypeError, lambda: mxkern.dequantize(q, out=x), "dequantize: out", *parts)
+
+
+class TestPlainOut:
+    """Functions whose out= is one array."""
+
+    q = mxkern.quantize(X, "mxfp8")
+    scales = np.zeros((4, 2), np.uint8)
+    cases = (
+        ("dequantize", lambda out: mxkern.dequantize(TestPlainOut.q, out=out), (4, 64), "f4"),
+        ("gemm", lambda out: mxkern.gemm(TestPlainOut.q, TestPlainOut.q, out=out), (4, 4), "f4"),
+        ("random_hadamard", lambda out: mxkern.random_hadamard(X, out=out), (4, 64), "f4"),
+        ("tensor_amax", lambda out: mxkern.tensor_amax(X, out=out), (), "f4"),
+        (
+            "swizzle_scales",
+            lambda out: mxkern.swizzle_scales(TestPlainOut.scales, out=out),
+            (512,),
+            "u1",
+        ),
+    )
+
+    @pytest.mark.parametrize(("name", "call", "shape", "dtype"), cases, ids=[c[0] for c in cases])
+    def test_wrong(
+        self, name: str, call: Callable[[Any], Any], shape: tuple[int, ...], dtype: str
+    ) -> None:
+        refused(TypeError, lambda: call(np.zeros(shape, "i8")), f"{name}: out has dtype int64")
+        wrong = np.zeros((*shape, 1), dtype)
+        refused(ValueError, lambda: call(wrong), f"{name}: out has shape", str(shape))
+        refused(TypeError, lambda: call([0]), f"{name}: out is a list")
+        locked = np.zeros(shape, dtype)
+        locked.flags.writeable = False
+        refused(ValueError, lambda: call(locked), f"{name}: out is read-only")
+        if shape:
+            apart = np.zeros((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
+            refused(ValueError, lambda: call(apart), f"{name}: out is not contiguous")
+
+    def test_overlap(self) -> None:
+        memory = np.zeros(4 * 64 * 4, np.uint8)
+        codes, out = memory[:256].reshape(4, 64), memory.view(np.float32).reshape(4, 64)
+        q = self.q._replace(codes=codes)
+        refused(ValueError, lambda: mxkern.dequantize(q, out=out), "dequantize: out overlaps")
+        long = np.zeros(80, np.float32)
+        shifted = lambda: mxkern.random_hadamard(long[:64], out=long[16:])  # noqa: E731
+        refused(ValueError, shifted, "random_hadamard: out overlaps")
+        small = memory[:64].view(np.float32).reshape(4, 4)
+        refused(ValueError, lambda: mxkern.gemm(q, q, out=small), "gemm: out overlaps")
+
+
+class TestOperand:
+    """Functions that take a BlockScaled."""
+
+    good = mxkern.quantize(X, "nvfp4")
+    swizzled = mxkern.quantize(X, "nvfp4", scale_layout="swizzled")
+
+    @pytest.mark.parametrize(
+        ("changes", "kind", "parts"),
+        [
+            ({"scheme": "nvfp5"}, ValueError, ["scheme is 'nvfp5'", "did you mean 'nvfp4'"]),
+            ({"scheme": "mxfp8_e4m3"}, ValueError, ["codes has shape (4, 32)", "(4, 64)"]),
+            ({"shape": (4, 65)}, ValueError, ["codes has shape (4, 32)", "(4, 40)"]),
+            ({"shape": (5, 64)}, ValueError, ["codes has shape (4, 32)", "(5, 32)"]),
+            ({"shape": (4, -1)}, ValueError, ["shape is (4, -1)", "ints from 0"]),
+            ({"shape": (4.0, 64)}, ValueError, ["shape is (4.0, 64)", "ints from 0"]),
+            ({"shape": (2**62, 2**62)}, ValueError, ["shape is (46116", "ints from 0"]),
+            ({"shape": ()}, TypeError, ["shape is ()"]),
+            ({"shape": [4, 64]}, TypeError, ["shape is a list"]),
+            ({"scale_layout": "swizzled"}, ValueError, ["that of row_major", "swizzle_scales"]),
+            ({"scale_layout": "tiles"}, ValueError, ["scale_layout is 'tiles'"]),
+            ({"scales": np.zeros((4, 3), "u1")}, ValueError, ["scales has shape (4, 3)", "(4, 4)"]),
+            ({"scales": np.zeros((4, 4), "f4")}, TypeError, ["scales has dtype float32"]),
+            ({"codes": np.zeros((4, 32), "i4")}, TypeError, ["codes has dtype int32"]),
+            ({"codes": None}, TypeError, ["codes is None"]),
+            ({"tensor_scale": None}, ValueError, ["tensor_scale is None"]),
+            ({"tensor_scale": np.ones(3, "f4")}, ValueError, ["tensor_scale has shape (3,)"]),
+        ],
+        ids=str,
+    )
+    def test_parts(self, changes: dict[str, Any], kind: type[Exception], parts: list[str]) -> None:
+        bad = self.good._replace(**changes)
+        refused(kind, lambda: mxkern.dequantize(bad), "dequantize: ", *parts)
+        refused(kind, lambda: mxkern.gemm(bad, self.good), "gemm: ", *parts)
+        refused(kind, lambda: mxkern.gemm(self.good, bad), "gemm: ", *parts)
+        fields = bad._asdict()
+        if fields["shape"] != [4, 64]:
+            make = lambda: mxkern.BlockScaled.from_parts(  # noqa: E731
+                fields.pop("codes"), fields.pop("scales"), **fields
+            )
+            with pytest.raises((TypeError, ValueError), match=r"BlockScaled.from_parts: "):
+                make()
+
+    def test_swizzled_passed_as_row_major(self) -> None:
+        for scheme in mxkern.schemes:
+            for shape in [(64,), (4, 64), (2, 4, 64), (128, 16), (512, 1)]:
+                q = mxkern.quantize(np.ones(shape, "f"), scheme, scale_layout="swizzled")
+                bad = q._replace(scale_layout="row_major")
+                parts = ("that of swizzled scales", "unswizzle_scales")
+                refused(ValueError, lambda bad=bad: mxkern.dequantize(bad), *parts)
+
+    def test_kind(self) -> None:
+        for value in (X, tuple(self.good), None, 3):
+            refused(TypeError, lambda v=value: mxkern.dequantize(v), "dequantize: q is", "quantize")
+            refused(TypeError, lambda v=value: mxkern.gemm(self.good, v), "gemm: b is")
+        refused(TypeError, lambda: mxkern.gemm(None, self.good), "gemm: a is None")
+
+    def test_tensor_scale_where_there_is_none(self) -> None:
+        q = mxkern.quantize(X, "mxfp4")._replace(tensor_scale=np.ones((), "f"))
+        refused(ValueError, lambda: mxkern.dequantize(q), "tensor_scale is given", "mxfp4 has none")
+
+    @needs_torch
+    def test_frameworks_mixed(self) -> None:
+        import torch
+
+        other = mxkern.quantize(torch.from_numpy(X), "nvfp4")
+        mixed = self.good._replace(scales=other.scales)
+        refused(TypeError, lambda: mxkern.dequantize(mixed), "q.scales is a PyTorch array")
+        refused(TypeError, lambda: mxkern.gemm(self.good, other), "gemm: a holds NumPy arrays")
+        refused(TypeError, lambda: mxkern.gemm(X, other), "gemm: a is a NumPy array")
+        bias = np.zeros(4, "f")
+        refused(TypeError, lambda: mxkern.gemm(other, other, bias=bias), "gemm: bias is a NumPy")
+
+
+class TestGemm:
+    a = mxkern.quantize(X, "mxfp8")
+
+    def b(self, *shape: int) -> mxkern.BlockScaled:
+        return mxkern.quantize(np.ones(shape, "f"), "mxfp8")
+
+    def test_shapes(self) -> None:
+        call = mxkern.gemm
+        refused(ValueError, lambda: call(self.a, self.b(4, 96)), "same last axis", "64 and 96")
+        refused(ValueError, lambda: call(X, self.b(4, 96)), "same last axis")
+        refused(ValueError, lambda: call(self.a, self.b(64)), "b has shape (64,)", "[..., N, K]")
+        refused(ValueError, lambda: call(self.a, self.b(2, 4, 64)), "leading dimensions")
+        batches = (self.b(3, 4, 64), self.b(2, 4, 64))
+        refused(ValueError, lambda: call(*batches), "leading dimensions", "(3,) and (2,)")
+
+    def test_options(self) -> None:
+        def call(**options: Any) -> Any:
+            return mxkern.gemm(self.a, self.a, **options)
+
+        refused(ValueError, lambda: call(dtype="float8"), "gemm: dtype is 'float8'", "float16")
+        refused(TypeError, lambda: call(dtype=np.float32), "gemm: dtype is", "expected a name")
+        refused(ValueError, lambda: call(beta=1.0), "gemm: beta is 1.0", "out")
+        refused(TypeError, lambda: call(alpha="2"), "gemm: alpha is '2'", "a number")
+        refused(TypeError, lambda: call(alpha=True), "gemm: alpha is True")
+        refused(ValueError, lambda: call(bias=np.zeros(5, "f")), "bias has shape (5,)", "(4,)")
+        refused(TypeError, lambda: call(bias=np.zeros(4, "i4")), "gemm: bias has dtype int32")
+
+    def test_nothing_is_written(self) -> None:
+        out = np.full((4, 4), 7, np.float32)
+        for options in ({"bias": np.zeros(5, "f")}, {"alpha": None}):
+            with pytest.raises((TypeError, ValueError)):
+                mxkern.gemm(self.a, self.a, out=out, **options)
+        assert (out == 7).all()
+
+
+def test_hadamard() -> None:
+    call = mxkern.random_hadamard
+    refused(ValueError, lambda: call(X[:, :40]), "axis of 40", "multiple of size=16")
+    refused(ValueError, lambda: call(X, 20), "random_hadamard: size is 20", "16, 32, 64 or 128")
+    refused(TypeError, lambda: call(X, 16.0), "random_hadamard: size is 16.0")
+    refused(TypeError, lambda: call(X, None), "random_hadamard: size is None")
+    refused(ValueError, lambda: call(X, sign_mask=1 << 16), "sign_mask is 65536")
+    refused(TypeError, lambda: call(X, inverse=1), "inverse is 1")
+
+
+def test_scales() -> None:
+    scales = np.zeros((4, 8), np.uint8)
+    swizzle, unswizzle = mxkern.swizzle_scales, mxkern.unswizzle_scales
+    refused(TypeError, lambda: swizzle(scales.astype("f")), "swizzle_scales: scales has dtype")
+    refused(ValueError, lambda: swizzle(np.zeros((), "u1")), "scales is 0-d")
+    refused(TypeError, lambda: swizzle(mxkern.quantize(X, "mxfp8")), "scales is", "BlockScaled")
+    refused(ValueError, lambda: unswizzle(scales, 4, 8), "scales has shape (4, 8)", "1024", "flat")
+    refused(ValueError, lambda: unswizzle(scales, -4, 8), "rows is -4")
+    refused(TypeError, lambda: unswizzle(scales, 4, 8.0), "blocks is 8.0")
+
+
+def test_messages_have_three_parts() -> None:
+    """Got, wanted, way out: the shape of a message, on the example everybody meets first."""
+    with pytest.raises(TypeError) as caught:
+        mxkern.quantize_mxfp8(np.zeros((2, 32), np.int32))
+    pattern = r"quantize_mxfp8: x has dtype int32; expected [\w, ]+; convert with x\.astype\(.*\)"
+    assert re.fullmatch(pattern, str(caught.value)), caught.value

@@ -1,0 +1,120 @@
+# tests/python/test_block_scaled.py: BlockScaled as a value: fields, sizes, print, from_parts.
+from __future__ import annotations
+
+import pickle
+import time
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import SCHEMES, array_of, framework_params, random_values, raw
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_fields_and_sizes(scheme: str) -> None:
+    record = mxkern.schemes[scheme]
+    x = random_values((4, 128), "float32")
+    q = mxkern.quantize(x, scheme)
+    codes, scales = q[:2]
+    assert codes is q.codes and scales is q.scales
+    assert (q.scheme, q.shape, q.scale_layout) == (scheme, (4, 128), "row_major")
+    scalar = 4 if record.has_tensor_scale else 0
+    assert q.nbytes == 4 * 128 * record.bits // 8 + 4 * 128 // record.block + scalar
+    assert q.bits_per_element == record.bits_per_element
+    with pytest.raises(AttributeError):
+        q.codes = codes  # type: ignore[misc]
+
+
+def test_padding_counts() -> None:
+    q = mxkern.quantize(np.ones((1, 33), np.float32), "mxfp4")
+    assert q.nbytes == 32 + 2
+    assert q.bits_per_element == pytest.approx(8 * 34 / 33)
+
+
+@pytest.mark.parametrize("framework", framework_params())
+def test_prints(framework: str) -> None:
+    x = np.float32([[1, -2, 3, 0.5] * 16] * 2)
+    q = mxkern.quantize(array_of(framework, x), "nvfp4")
+    text = repr(q)
+    for part in ("nvfp4", "(2, 64)", "4.5 bits", "4-bit e2m1, packed", "row_major", "tensor_scale"):
+        assert part in text, text
+    assert "values  1, -2, 3, 0.5, 1, -2, ..." in text
+    eight = repr(mxkern.quantize(array_of(framework, x), "mxfp8"))
+    assert "2^-7 to 2^-7" in eight, eight
+    assert "float8_e8m0fnu (2, 2)" in eight
+
+
+def test_prints_what_is_special() -> None:
+    x = np.ones((2, 64), np.float32)
+    x[0, 40] = np.nan
+    assert "1 poisoned" in repr(mxkern.quantize(x, "mxfp8"))
+    assert "values" not in repr(mxkern.quantize(np.empty((0, 4), np.float32), "mxfp8"))
+    assert "swizzled" in repr(mxkern.quantize(x, "mxint8", scale_layout="swizzled"))
+    broken = mxkern.quantize(x, "mxfp8")._replace(shape=(3, 64))
+    assert "not valid" in repr(broken)
+
+
+def test_prints_a_large_tensor_at_once() -> None:
+    codes = np.zeros((1 << 14, 1 << 14), np.uint8)
+    scales = np.zeros((1 << 14, 1 << 9), np.uint8)
+    q = mxkern.BlockScaled.from_parts(codes, scales, scheme="mxint8")
+    start = time.perf_counter()
+    assert "in the first" in repr(q)
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_from_parts(scheme: str) -> None:
+    for shape in [(70,), (3, 70), (2, 3, 70)]:
+        for layout in ("row_major", "swizzled"):
+            q = mxkern.quantize(random_values(shape, "float32"), scheme, scale_layout=layout)
+            options = {"scheme": scheme, "tensor_scale": q.tensor_scale, "scale_layout": layout}
+            same = mxkern.BlockScaled.from_parts(q.codes, q.scales, shape=shape, **options)
+            assert same.codes is q.codes and same[3:] == q[3:]
+            plain = mxkern.BlockScaled.from_parts(
+                raw(q.codes), raw(q.scales), shape=shape, **options
+            )
+            np.testing.assert_array_equal(mxkern.dequantize(plain), mxkern.dequantize(q))
+
+
+def test_from_parts_takes_the_shape_from_the_codes() -> None:
+    for scheme in mxkern.schemes:
+        q = mxkern.quantize(np.ones((3, 64), np.float32), scheme)
+        same = mxkern.BlockScaled.from_parts(
+            q.codes, q.scales, scheme=scheme, tensor_scale=q.tensor_scale
+        )
+        assert same.shape == (3, 64)
+
+
+def test_pickles() -> None:
+    q = mxkern.quantize(random_values((3, 64), "float32"), "nvfp4")
+    same = pickle.loads(pickle.dumps(q))
+    np.testing.assert_array_equal(mxkern.dequantize(same), mxkern.dequantize(q))
+    scheme = mxkern.schemes["mxfp4"]
+    assert pickle.loads(pickle.dumps(scheme)) is scheme
+
+
+def test_table_of_schemes() -> None:
+    table = mxkern.schemes
+    assert len(table) == 7 and table.names == tuple(scheme.name for scheme in table)
+    assert table["mxfp8"] is table["mxfp8_e4m3"] and "nvfp4_e2m1" in table and "fp8" not in table
+    bits = {scheme.name: scheme.bits_per_element for scheme in table}
+    assert bits == {
+        "mxfp8_e4m3": 8.25,
+        "mxfp8_e5m2": 8.25,
+        "mxfp6_e3m2": 6.25,
+        "mxfp6_e2m3": 6.25,
+        "mxfp4": 4.25,
+        "mxint8": 8.25,
+        "nvfp4": 4.5,
+    }
+    assert table["nvfp4"].compression_float32 == 32 / 4.5
+    assert table["nvfp4"].compression_float16 == 16 / 4.5
+    assert table["mxfp8_e5m2"].max_value == 57344
+    text = repr(table)
+    assert all(name in text for name in table.names)
+    with pytest.raises(KeyError, match="did you mean 'mxfp4'"):
+        table["mxpf4"]
+    with pytest.raises(AttributeError, match="read-only"):
+        table["mxfp4"].bits = 5

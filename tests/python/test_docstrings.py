@@ -1,0 +1,30 @@
+# tests/python/test_docstrings.py: the examples in the docstrings.
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import mxkern
+
+
+def modules() -> list[str]:
+    found = pkgutil.walk_packages(mxkern.__path__, "mxkern.")
+    # Modules of optional frameworks need these; the command line is no module to import.
+    left_out = ("__main__", "_core", "torch_arrays", "jax_arrays", "plot")
+    return ["mxkern", *(m.name for m in found if not m.name.endswith(left_out))]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples(name: str) -> None:
+    module = importlib.import_module(name)
+    failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert failed == 0
+
+
+def test_every_operation_has_an_example() -> None:
+    operations = [n for n in mxkern.__all__ if callable(getattr(mxkern, n)) and n[0].islower()]
+    without = [n for n in operations if ">>>" not in (getattr(mxkern, n).__doc__ or "")]
+    assert without in ([], ["cmake_dir"])

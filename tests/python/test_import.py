@@ -1,0 +1,48 @@
+# tests/python/test_import.py: what importing mxkern does, and does not do.
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "", done.stderr
+    return done.stdout.strip()
+
+
+def test_no_framework_is_imported() -> None:
+    code = (
+        "import sys, mxkern; mxkern.info(); print(mxkern.schemes);"
+        "print([name for name in ('numpy', 'ml_dtypes', 'torch', 'jax') if name in sys.modules])"
+    )
+    assert run(code).splitlines()[-1] == "[]"
+
+
+def test_numpy_calls_import_no_other_framework() -> None:
+    code = (
+        "import sys, numpy, mxkern;"
+        "mxkern.dequantize(mxkern.quantize(numpy.ones((2, 32), 'f'), 'mxfp8'));"
+        "print([name for name in ('torch', 'jax') if name in sys.modules])"
+    )
+    assert run(code) == "[]"
+
+
+def test_a_result_outlives_everything_else() -> None:
+    code = (
+        "import numpy, mxkern;"
+        "q = mxkern.quantize(numpy.ones((300, 640), 'f'), 'nvfp4');"
+        "print(float(mxkern.dequantize(q).sum()))"
+    )
+    assert run(code) == "192000.0"
+
+
+def test_every_public_name_is_there() -> None:
+    import mxkern
+
+    for name in mxkern.__all__:
+        assert getattr(mxkern, name) is not None
+        thing = getattr(mxkern, name)
+        if callable(thing) and not isinstance(thing, str):
+            assert thing.__doc__, f"{name} has no docstring"

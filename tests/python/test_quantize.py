@@ -1,0 +1,219 @@
+# tests/python/test_quantize.py: every byte of quantize against the reference.
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import mxkern
+import reference
+from support import (
+    DTYPES,
+    NUMPY_DTYPES,
+    SCHEMES,
+    check_quantized,
+    corner_values,
+    random_values,
+    raw,
+)
+
+LAYOUTS = ("row_major", "swizzled")
+SHAPES = [(1, 1), (3, 15), (2, 16), (5, 33), (33, 64), (130, 100), (7, 257)]
+
+
+def rules_of(scheme: str) -> tuple[str, ...]:
+    return ("rceil",) if scheme == "nvfp4" else reference.RULES
+
+
+def square_of(scheme: str) -> str:
+    return "16x16" if scheme == "nvfp4" else "32x32"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_rows_and_columns(scheme: str, dtype: str) -> None:
+    for shape, rule in itertools.product(SHAPES, rules_of(scheme)):
+        x = corner_values(*shape, dtype)
+        for columns, square in itertools.product((False, True), (False, True)):
+            want = reference.quantize(x, scheme, scale_rule=rule, square=square, columns=columns)
+            operation = mxkern.quantize_columns if columns else mxkern.quantize
+            for layout in LAYOUTS:
+                q = operation(
+                    x,
+                    scheme,
+                    scale_rule=rule,
+                    block=square_of(scheme) if square else None,
+                    scale_layout=layout,
+                )
+                what = f"{scheme} {dtype} {shape} {rule} columns={columns} square={square} {layout}"
+                check_quantized(q, want, shape[::-1] if columns else shape, what)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_both_is_rows_and_columns(scheme: str) -> None:
+    for shape in [(33, 64), (130, 100), (2, 40, 48)]:
+        x = random_values(shape, "bfloat16")
+        rows, columns = mxkern.quantize_both(x, scheme, scale_layout="swizzled")
+        transposed = (*shape[:-2], shape[-1], shape[-2])
+        check_quantized(rows, reference.quantize(x, scheme), shape, f"{scheme} rows")
+        want = reference.quantize(x, scheme, columns=True)
+        check_quantized(columns, want, transposed, f"{scheme} columns")
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (31,), (32,), (97,), (2, 3, 50), (2, 1, 3, 17)])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_vectors_and_batches(scheme: str, shape: tuple[int, ...]) -> None:
+    x = random_values(shape, "float32")
+    for layout in LAYOUTS:
+        q = mxkern.quantize(x, scheme, scale_layout=layout)
+        check_quantized(q, reference.quantize(x, scheme), shape, f"{scheme} {shape} {layout}")
+
+
+@pytest.mark.parametrize("shape", [(0, 64), (64, 0), (0, 0), (2, 0, 32), (0, 5, 32), (2**40, 0)])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_no_elements(scheme: str, shape: tuple[int, ...]) -> None:
+    x = np.empty(shape, np.float32)
+    q = mxkern.quantize(x, scheme)
+    assert q.shape == shape
+    assert raw(q.codes).size == 0
+    assert mxkern.dequantize(q).shape == shape
+    if scheme == "nvfp4":
+        assert q.tensor_scale == 1
+    columns = mxkern.quantize_columns(x, scheme)
+    assert columns.shape == (*shape[:-2], shape[-1], shape[-2])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_stochastic_rounding(scheme: str, dtype: str) -> None:
+    options = [(0, 0), (12345, 7), (2**64 - 1, 2**64 - 1)]
+    for shape, (seed, offset), columns in itertools.product(
+        [(3, 33), (40, 70), (2, 5, 48)], options, (False, True)
+    ):
+        x = random_values(shape, dtype)
+        x.reshape(-1)[:3] = [np.nan, 0.0, -0.0]
+        operation = mxkern.quantize_columns if columns else mxkern.quantize
+        q = operation(x, scheme, rounding="stochastic", seed=seed, offset=offset)
+        want = reference.quantize(x, scheme, seed=seed, offset=offset, columns=columns)
+        result = (*shape[:-2], shape[-1], shape[-2]) if columns else shape
+        check_quantized(q, want, result, f"{scheme} {dtype} {shape} {seed} columns={columns}")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_stochastic_rounding_is_unbiased(scheme: str) -> None:
+    x = np.tile(np.linspace(-1, 1, 64, dtype=np.float32), (4096, 1))
+    q = mxkern.quantize(x, scheme, rounding="stochastic", seed=1)
+    step = np.abs(np.diff(np.unique(mxkern.dequantize(q)[:, :32]))).max()
+    mean = mxkern.dequantize(q).mean(0, dtype=np.float64)
+    # The mean of 4096 draws strays by step / (2 sqrt(4096)) at most, times five.
+    worst = np.abs(mean - x[0]).max()
+    assert worst < 5 * step / 128, f"{scheme}: the mean is off by {worst}, a step is {step}"
+
+
+@pytest.mark.parametrize("size", [16, 32, 64, 128])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_hadamard(scheme: str, size: int) -> None:
+    for dtype, mask in itertools.product(DTYPES, (None, (1 << size) - 3)):
+        x = random_values((128, 256), dtype)
+        x[5, 17] = np.inf
+        options = {"hadamard": size, "sign_mask": mask}
+        oracle = {"hadamard_size": size, "sign_mask": mask}
+        what = f"{scheme} {dtype} {size} {mask}"
+        q = mxkern.quantize(x, scheme, **options)
+        check_quantized(q, reference.quantize(x, scheme, **oracle), (128, 256), what)
+        rows, columns = mxkern.quantize_both(x, scheme, **options)
+        check_quantized(rows, reference.quantize(x, scheme), (128, 256), f"{what} both: rows")
+        want = reference.quantize(x, scheme, columns=True, **oracle)
+        check_quantized(columns, want, (256, 128), f"{what} both: columns")
+        rows, _ = mxkern.quantize_both(x, scheme, hadamard_rows=True, **options)
+        want = reference.quantize(x, scheme, **oracle)
+        check_quantized(rows, want, (128, 256), f"{what} both: transformed rows")
+
+
+@pytest.mark.parametrize("amax", [0.0, 1e-40, 0.37, 6.0, 1e5, 3.4e38])
+def test_given_amax(amax: float) -> None:
+    x = random_values((20, 50), "float32")
+    want = reference.quantize(x, "nvfp4", amax=amax)
+    for given in (amax, np.float32(amax), np.full((1,), amax, np.float32)):
+        check_quantized(mxkern.quantize(x, "nvfp4", amax=given), want, x.shape, f"amax {amax}")
+    rows, columns = mxkern.quantize_both(x, "nvfp4", amax=(amax, 2.0))
+    check_quantized(rows, want, x.shape, f"amax {amax}, rows")
+    want = reference.quantize(x, "nvfp4", amax=2.0, columns=True)
+    check_quantized(columns, want, (50, 20), f"amax {amax}, columns")
+
+
+@pytest.mark.parametrize("tensor_scale", [1e-38, 0.01, 1.0, 300.0])
+def test_given_tensor_scale(tensor_scale: float) -> None:
+    x = random_values((20, 50), "float32")
+    q = mxkern.quantize_nvfp4(x, tensor_scale=tensor_scale)
+    want = reference.quantize(x, "nvfp4", tensor_scale=tensor_scale)
+    check_quantized(q, want, x.shape, f"tensor_scale {tensor_scale}")
+
+
+@pytest.mark.parametrize("magnitude", [1e-6, 1e-2, 1.0, 1e5])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nvfp4_magnitudes(dtype: str, magnitude: float) -> None:
+    x = np.random.default_rng(3).standard_normal((64, 256)) * magnitude
+    x = np.clip(x, -6e4, 6e4).astype(NUMPY_DTYPES[dtype])
+    x[::7] *= NUMPY_DTYPES[dtype].type(2**-10)
+    check_quantized(mxkern.quantize(x, "nvfp4"), reference.quantize(x, "nvfp4"), x.shape, dtype)
+
+
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_four_over_six(dtype: str, square: bool) -> None:
+    for shape in [(3, 16), (40, 100), (64, 256)]:
+        x = random_values(shape, dtype)
+        x[0, 0] = np.nan
+        block = "16x16" if square else None
+        q = mxkern.quantize(x, "nvfp4", four_over_six=True, block=block)
+        want = reference.quantize(x, "nvfp4", four_over_six=True, square=square)
+        check_quantized(q, want, shape, f"4over6 {dtype} {shape} square={square}")
+
+
+def test_four_over_six_is_no_worse() -> None:
+    x = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
+
+    def error(q: mxkern.BlockScaled) -> float:
+        return float(((mxkern.dequantize(q) - x) ** 2).mean())
+
+    one, two = mxkern.quantize_nvfp4(x), mxkern.quantize_nvfp4(x, four_over_six=True)
+    assert error(two) < 0.95 * error(one)
+
+
+def test_square_codes_of_the_transpose_are_the_transpose_of_the_codes() -> None:
+    x = random_values((96, 64), "float32")
+    for scheme in ("mxfp8_e4m3", "mxint8"):
+        rows, columns = mxkern.quantize_both(x, scheme, block="32x32")
+        np.testing.assert_array_equal(raw(columns.codes), raw(rows.codes).T)
+
+
+def test_names_of_the_families() -> None:
+    x = random_values((3, 64), "float32")
+    named = {
+        "mxfp8_e4m3": mxkern.quantize_mxfp8(x),
+        "mxfp8_e5m2": mxkern.quantize_mxfp8(x, format="e5m2"),
+        "mxfp6_e2m3": mxkern.quantize_mxfp6(x),
+        "mxfp6_e3m2": mxkern.quantize_mxfp6(x, format="e3m2"),
+        "mxfp4": mxkern.quantize_mxfp4(x),
+        "mxint8": mxkern.quantize_mxint8(x),
+        "nvfp4": mxkern.quantize_nvfp4(x),
+    }
+    aliases = {"mxfp8_e4m3": "mxfp8", "mxfp6_e2m3": "mxfp6", "mxfp4": "mxfp4_e2m1"}
+    for scheme, q in named.items():
+        assert q.scheme == scheme
+        for name in (scheme, aliases.get(scheme, scheme), mxkern.schemes[scheme]):
+            same = mxkern.quantize(x, name)
+            assert same.scheme == scheme
+            np.testing.assert_array_equal(raw(same.codes), raw(q.codes))
+
+
+def test_amax_of_what_is_finite() -> None:
+    for dtype in DTYPES:
+        x = corner_values(9, 300, dtype)
+        want = np.abs(np.where(np.isfinite(x.astype(np.float32)), x, 0).astype(np.float32)).max()
+        got = mxkern.tensor_amax(x)
+        assert got.dtype == np.float32 and got.shape == () and got == want
+    assert mxkern.tensor_amax(np.full(5, np.nan, np.float32)) == 0
+    assert mxkern.tensor_amax(np.empty((0, 4), np.float32)) == 0

@@ -1,0 +1,87 @@
+# tests/python/test_threads.py: calls from several threads at once, and after a fork.
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import mxkern
+from support import assert_same, random_values, raw
+
+LARGE = (300, 4096)  # enough elements for the library's own threads
+
+
+def test_threads_at_once() -> None:
+    inputs = [random_values(LARGE if i % 2 else (32, 64), "float32", i) for i in range(8)]
+    weight = mxkern.quantize(random_values((40, 64), "float32"), "mxfp4")
+    want = [mxkern.quantize(x, "nvfp4") for x in inputs]
+    start = threading.Barrier(8)
+
+    def work(i: int) -> None:
+        start.wait()
+        for _ in range(5):
+            q = mxkern.quantize(inputs[i], "nvfp4")
+            assert_same(raw(q.codes), raw(want[i].codes), f"thread {i}")
+            assert_same(mxkern.dequantize(q), mxkern.dequantize(want[i]), f"thread {i}")
+            if inputs[i].shape[1] == 64:
+                assert mxkern.gemm(q, weight).shape == (32, 40)
+
+    with ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(work, i) for i in range(8)]:
+            future.result()
+
+
+def test_other_threads_run_during_a_large_call() -> None:
+    x = random_values((4096, 4096), "float32")
+    ticks = 0
+    done = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not done.is_set():
+            ticks += 1
+            time.sleep(0)  # gives the lock away
+
+    interval = sys.getswitchinterval()
+    # Nobody takes the lock away within this time: the other thread runs only where it is given.
+    sys.setswitchinterval(1000)
+    ticker = threading.Thread(target=tick)
+    try:
+        ticker.start()
+        before = ticks
+        mxkern.quantize_both(x, "mxfp8")
+        during = ticks - before
+    finally:
+        done.set()
+        ticker.join()
+        sys.setswitchinterval(interval)
+    assert during > 0
+
+
+FORK = """
+import os
+import numpy as np
+import mxkern
+
+x = np.random.default_rng(0).standard_normal((300, 4096), np.float32)
+want = mxkern.quantize(x, "mxfp8").codes.view(np.uint8)
+child = os.fork()
+got = mxkern.quantize(x, "mxfp8")
+same = np.array_equal(got.codes.view(np.uint8), want)
+finite = bool(np.isfinite(mxkern.gemm(got, got)).all())
+if child == 0:
+    os._exit(0 if same and finite else 1)
+print(same, finite, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_fork_after_the_workers_have_started() -> None:
+    # In a process of its own: other libraries that are loaded here may not survive a fork.
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True", "True", "0"], done.stderr
