@@ -104,10 +104,7 @@ __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float amax,
     saturate_octet<Format>(scaled, __fmul_rn(amax, multiplier));
     octet = encode_octet<Format>(scaled);
   } else {
-    std::uint32_t codes[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) codes[i] = encode_stochastic_lanes<Format>(scaled[i], words[i]);
-    octet = pack_octet<Format>(codes);
+    octet = encode_stochastic_octet<Format>(scaled, words);
   }
   return multiplier < 0.0f ? poison_octet<Format> : octet;
 }

@@ -3,16 +3,11 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/quantize_columns.cuh"
 #include "mxkern/kernels/quantize_four.cuh"
 #include "mxkern/kernels/quantize_tile.cuh"
 
 namespace mxkern::kernels {
-
-// Threads of the column phases: a pair of adjacent columns and a segment of 32 rows each.
-__device__ __forceinline__ int segment_column() { return static_cast<int>(threadIdx.x) % 64 * 2; }
-__device__ __forceinline__ int segment_row() {
-  return static_cast<int>(threadIdx.x) / 64 * tile_segment;
-}
 
 // Transforms groups of rows within every column of the tile, in place, rounded to T.
 template <class T>
@@ -176,130 +171,6 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
   }
 }
 
-// Blocks along the columns: a thread takes two columns of a segment, one after the other, and
-// leaves codes as lines of the transpose.
-template <class S, Rounding R, bool Plain, class T>
-__device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParameters& p,
-                                                      const TilePosition& at, const T* elements,
-                                                      const std::uint32_t* squares,
-                                                      const std::uint32_t* chosen,
-                                                      const TensorScale& tensor,
-                                                      std::uint8_t* scales, std::uint8_t* lines) {
-  constexpr int octets = S::block / 8;
-  constexpr int blocks = tile_extent / S::block;
-  const OctetOptions options = known_options<Plain>(p.along_columns.options);
-  const bool in_squares = !Plain && p.square;
-#pragma unroll
-  for (int part = 0; part < tile_segment / S::block; ++part) {
-    const int row = segment_row() + part * S::block;
-    const int block = row / S::block;
-    ColumnPair<T, S::block> pair;
-    pair.load(elements, row, segment_column());
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const int column = segment_column() + k;
-      std::uint32_t amax = pair.amax(k);
-      const int square = block * blocks + column / S::block;
-      if (in_squares) amax = squares[square];
-      const bool choose = options.four_over_six;
-      BlockScale scale = fast_block_scale<S>(amax, options.rule, tensor);
-      if constexpr (S::has_tensor_scale) {
-        if (choose && in_squares && float32::is_finite(amax)) {
-          scale.byte = static_cast<std::uint8_t>(chosen[square]);
-          scale.multiplier = nvfp4_multiplier(scale.byte, tensor);
-        }
-      }
-      const float multiplier = float32::is_finite(amax) ? scale.multiplier : poisoned_multiplier;
-      Octet codes[octets];
-      std::uint32_t words[octets][8] = {};
-#pragma unroll
-      for (int i = 0; i < octets; ++i) {
-        if constexpr (R == Rounding::stochastic) {
-          octet_words(options,
-                      (at.batch * p.rows + at.row + row + 8 * i) * p.columns + at.column + column,
-                      p.columns, words[i]);
-        }
-        float v[8];
-        pair.octet(8 * i, k, v);
-        codes[i] = quantize_octet<S, R>(v, float_of(amax), multiplier, words[i]);
-      }
-      if constexpr (S::has_tensor_scale) {
-        if (choose && !in_squares && float32::is_finite(amax)) {
-          const FourOverSix scales_of_two = nvfp4_four_over_six(float_of(amax), tensor);
-          float error_of_six = 0.0f, error_of_four = 0.0f;
-          Octet four[octets];
-#pragma unroll
-          for (int i = 0; i < octets; ++i) {
-            float v[8];
-            pair.octet(8 * i, k, v);
-            codes[i] =
-                quantize_octet<S, R>(v, float_of(amax), scales_of_two.six.multiplier, words[i]);
-            four[i] =
-                quantize_octet<S, R>(v, float_of(amax), scales_of_two.four.multiplier, words[i]);
-            error_of_six =
-                add_octet_errors(error_of_six, v, codes[i], scales_of_two.six.byte, tensor);
-            error_of_four =
-                add_octet_errors(error_of_four, v, four[i], scales_of_two.four.byte, tensor);
-          }
-          const bool take_four = error_of_four < error_of_six;
-          scale = take_four ? scales_of_two.four : scales_of_two.six;
-#pragma unroll
-          for (int i = 0; i < octets; ++i) codes[i] = take_four ? four[i] : codes[i];
-        }
-      }
-      scales[column * blocks + block] = scale.byte;
-      store_line_segment<S>(lines, column, row, codes);
-    }
-  }
-}
-
-// Copies the lines of the transpose out, a chunk a thread.
-template <class S, class T>
-__device__ __forceinline__ void store_tile_lines(const QuantizeTileParameters& p,
-                                                 const TilePosition& at,
-                                                 const std::uint8_t* lines) {
-  using Lines = TileLines<S>;
-  constexpr int chunks = Lines::line_bytes / Lines::chunk_bytes;
-  const TileOutput& out = p.along_columns;
-  const std::int64_t start = at.row / 8 * S::Format::bits;
-  const std::int64_t left = out.code_row_bytes - start;
-  std::uint8_t* to_tile =
-      out.codes + (at.batch * p.columns + at.column) * out.code_row_bytes + start;
-  if (out.vector_stores && at.columns_left == tile_extent && left >= Lines::line_bytes) {
-    // The permutation of chunks repeats after 16 lines, so that addresses only move on.
-    constexpr int lines_at_once = tile_threads / chunks / 16 * 16;
-    if (static_cast<int>(threadIdx.x) >= lines_at_once * chunks) return;
-    const int first = static_cast<int>(threadIdx.x) / chunks;
-    const int chunk = static_cast<int>(threadIdx.x) % chunks;
-    std::uint8_t* to = to_tile + first * out.code_row_bytes + chunk * Lines::chunk_bytes;
-    const std::uint8_t* from = lines + Lines::offset(first, chunk);
-#pragma unroll
-    for (int line = 0; line < tile_extent; line += lines_at_once) {
-      if (first + line < tile_extent) {
-        if constexpr (Lines::chunk_bytes == 16) {
-          __stcs(reinterpret_cast<uint4*>(to),
-                 *reinterpret_cast<const uint4*>(from + line * Lines::pitch));
-        } else {
-          __stcs(reinterpret_cast<uint2*>(to),
-                 *reinterpret_cast<const uint2*>(from + line * Lines::pitch));
-        }
-      }
-      to += lines_at_once * out.code_row_bytes;
-    }
-    return;
-  }
-  for (int i = threadIdx.x; i < tile_extent * chunks; i += tile_threads) {
-    const int line = i / chunks;
-    const int chunk = i % chunks;
-    const int byte = chunk * Lines::chunk_bytes;
-    if (line >= at.columns_left) continue;
-    const std::uint8_t* from = lines + Lines::offset(line, chunk);
-    std::uint8_t* to = to_tile + line * out.code_row_bytes + byte;
-    for (int b = 0; b < Lines::chunk_bytes && byte + b < left; ++b) to[b] = from[b];
-  }
-}
-
-// One thread block a tile.
 // Plain: no squares, no Hadamard transform and no 4over6.
 template <class S, class T, Rounding R, bool Plain>
 __global__ void __launch_bounds__(tile_threads, 3)

@@ -192,6 +192,47 @@ __device__ __forceinline__ Octet encode_octet(const float (&v)[8]) {
   }
 }
 
+// encode_stochastic_lanes for eight values, packed. None of them is NaN.
+template <class Format>
+__device__ __forceinline__ Octet encode_stochastic_octet(const float (&v)[8],
+                                                         const std::uint32_t (&random)[8]) {
+  constexpr std::uint32_t dropped = codec::dropped_bits<Format>;
+  constexpr std::uint32_t smallest = Format::min_exponent + float32::bias;
+  std::uint32_t codes[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const std::uint32_t bits = bits_of(v[i]);
+    const std::uint32_t magnitude = min(bits & float32::magnitude_mask, bits_of(Format::max_value));
+    const std::uint32_t field = magnitude >> float32::mantissa_bits;
+    // A float32 subnormal gets an implicit one that it has not; it is shifted out all the same.
+    const std::uint32_t significand =
+        (magnitude & float32::mantissa_mask) | 1u << float32::mantissa_bits;
+    const std::uint32_t power = max(field, smallest);
+    const std::uint32_t below = min(power - field + dropped, 63u);
+    // Whole last places in the upper word, their fraction in the lower: the random word carries.
+    const std::uint64_t places = static_cast<std::uint64_t>(significand) << 32 >> below;
+    const auto rounded = static_cast<std::uint32_t>((places + random[i]) >> 32);
+    const std::uint32_t code = rounded + ((power - smallest) << Format::mantissa_bits);
+    codes[i] = codec::with_sign<Format>(code, bits);
+  }
+  Octet octet = 0;
+  if constexpr (Format::bits == 6) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) octet |= static_cast<Octet>(codes[i]) << (Format::bits * i);
+  } else {
+    // Words are filled by multiplication and addition, which run beside the logic operations.
+    constexpr int in_word = 32 / Format::bits;
+#pragma unroll
+    for (int i = 8; i-- > 0;) {
+      if (i % in_word == in_word - 1) octet <<= 32;
+      const auto low = static_cast<std::uint32_t>(octet);
+      const std::uint32_t next = (i % in_word == in_word - 1 ? 0u : low << Format::bits) + codes[i];
+      octet = (octet & 0xFFFFFFFF00000000u) | next;
+    }
+  }
+  return octet;
+}
+
 // Clamps to the largest value where `largest_magnitude`, that of the eight, is beyond it. Few
 // blocks saturate under most scale rules: one comparison an octet instead of two operations an
 // element.
