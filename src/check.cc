@@ -23,14 +23,14 @@ void check_shape(const char* function, const char* argument, const Shape& shape)
   std::int64_t size = 0;
   const bool fits = !__builtin_mul_overflow(shape.batch, shape.rows, &size) &&
                     !__builtin_mul_overflow(size, shape.columns, &size) && size <= limit;
-  check(fits, function, ": ", argument, " has shape ", shape,
-        "; expected at most 2^60 elements");
+  check(fits, function, ": ", argument, " has shape ", shape, "; expected at most 2^60 elements");
 }
 
 void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
   check_shape(function, argument, buffer.shape);
-  check<InvalidType>(buffer.dtype <= DType::bfloat16, function, ": ", argument, " has dtype number ",
-                     static_cast<int>(buffer.dtype), "; expected float32, float16 or bfloat16");
+  check<InvalidType>(buffer.dtype <= DType::bfloat16, function, ": ", argument,
+                     " has dtype number ", static_cast<int>(buffer.dtype),
+                     "; expected float32, float16 or bfloat16");
   if (buffer.shape.size() == 0) return;
   check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
         " but a null pointer; expected memory that holds it");
@@ -59,19 +59,18 @@ void check_block_scaled(const char* function, const char* argument, const BlockS
 
 void check_same_shape(const char* function, const char* argument, const Shape& shape,
                       const Shape& wanted) {
-  check(shape == wanted, function, ": ", argument, " has shape ", shape, "; expected ",
-        wanted);
+  check(shape == wanted, function, ": ", argument, " has shape ", shape, "; expected ", wanted);
 }
 
 void check_same_device(const char* function, const char* argument, Device device, Device wanted) {
-  check(device == wanted, function, ": ", argument, " is on ", device, "; expected ",
-        wanted, ", where the other arguments are");
+  check(device == wanted, function, ": ", argument, " is on ", device, "; expected ", wanted,
+        ", where the other arguments are");
 }
 
 void check_device(const char* function, Device device) {
 #if !defined(MXKERN_HAS_CUDA)
-  check<Unsupported>(device.type == DeviceType::cpu, function, ": the arguments are on ",
-                     device, ", but mxkern was built without CUDA; move them to the CPU, "
+  check<Unsupported>(device.type == DeviceType::cpu, function, ": the arguments are on ", device,
+                     ", but mxkern was built without CUDA; move them to the CPU, "
                      "or build with MXKERN_CUDA=ON");
 #else
   static_cast<void>(function);

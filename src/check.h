@@ -1,4 +1,5 @@
-// check.h: the argument checks that the operations share. Each throws, naming function and argument.
+// check.h: the argument checks that the operations share. Each throws, naming function and
+// argument.
 #pragma once
 
 #include <ostream>

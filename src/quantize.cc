@@ -43,8 +43,9 @@ void check_options(const char* function, const Direction& direction) {
     check(options.amax == nullptr && options.tensor_scale == nullptr, function,
           ": amax and tensor_scale are for nvfp4; ", facts.name, " has no tensor scale");
   }
-  check(options.amax == nullptr || options.tensor_scale == nullptr, function,
-        ": amax and tensor_scale are both given; expected at most one, each follows from the other");
+  check(
+      options.amax == nullptr || options.tensor_scale == nullptr, function,
+      ": amax and tensor_scale are both given; expected at most one, each follows from the other");
   check_scalar(function, "amax", options.amax, direction.out.device);
   check_scalar(function, "tensor_scale", options.tensor_scale, direction.out.device);
   const int size = options.hadamard.size;
@@ -53,6 +54,10 @@ void check_options(const char* function, const Direction& direction) {
         ": a Hadamard transform of size ", size, "; expected 16, 32, 64 or 128, or 0 for none");
   check(direction.shape.columns % size == 0, function, ": a Hadamard transform of size ", size,
         " along an axis of ", direction.shape.columns, "; expected a multiple of ", size);
+  check(
+      options.block_shape == BlockShape::row, function,
+      ": square blocks with a Hadamard transform; expected one of them, because a transform along "
+      "one axis leaves no square that both directions share; use block_shape row");
 }
 
 void check_direction(const char* function, const Buffer& x, const Direction& direction) {

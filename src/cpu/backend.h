@@ -13,9 +13,9 @@ namespace mxkern::cpu {
 
 // Quantizes to `rows`, to `columns` (the transpose), or to both; null: not wanted. The kernels are
 // those of the best instruction set, unless a test asks for another one.
-void quantize(const Buffer& x, const BlockScaled* rows,
-              const QuantizeOptions& row_options, const BlockScaled* columns,
-              const QuantizeOptions& column_options, const KernelTable& kernels = best_kernels());
+void quantize(const Buffer& x, const BlockScaled* rows, const QuantizeOptions& row_options,
+              const BlockScaled* columns, const QuantizeOptions& column_options,
+              const KernelTable& kernels = best_kernels());
 
 void tensor_amax(const Buffer& x, float* amax, const KernelTable& kernels = best_kernels());
 

@@ -1,4 +1,5 @@
 // cpu/quantize.cc: quantizes a tensor in parallel, along its rows, its columns, or both.
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -22,15 +23,15 @@ struct Direction {
   bool is_stochastic() const { return options.rounding == Rounding::stochastic; }
 
   // Lines that share their scales.
-  std::int64_t group() const {
-    return options.block_shape == BlockShape::square ? facts.block : 1;
-  }
+  std::int64_t group() const { return options.block_shape == BlockShape::square ? facts.block : 1; }
 };
 
 Direction make_direction(const Buffer& x, bool transposed, const BlockScaled& out,
                          const QuantizeOptions& options, const KernelTable& kernels) {
   const Hadamard& hadamard = options.hadamard;
-  return {{x, transposed, {hadamard.size, hadamard.signs}, kernels}, out, options,
+  return {{x, transposed, {hadamard.size, hadamard.signs}, kernels},
+          out,
+          options,
           facts_of(out.scheme)};
 }
 
@@ -95,19 +96,53 @@ void quantize_part(const Direction& direction, const Tile& part) {
           .four_over_six = options.four_over_six});
 }
 
+// The tile to the right, or the first one below; without rows if there is none.
+Tile next_tile(const Tile& tile, const Shape& shape) {
+  Tile next = tile;
+  next.column += tile.columns;
+  if (next.column >= shape.columns) {
+    next.column = 0;
+    next.row += tile.rows;
+  }
+  next.rows = std::clamp(shape.rows - next.row, std::int64_t{0}, tile.rows);
+  next.columns = std::min(shape.columns - next.column, tile.columns);
+  return next;
+}
+
+// Asks for some rows of a tile ahead of time: the processor does not foresee short stretches of
+// many rows.
+void prefetch_rows(const Buffer& x, const Tile& tile, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t cache_line = 64;
+  const std::int64_t bytes = tile.columns * static_cast<std::int64_t>(size_of(x.dtype));
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::byte* start = address(x, tile.batch, tile.row + row, tile.column);
+    for (std::int64_t i = 0; i < bytes; i += cache_line) __builtin_prefetch(start + i, 0, 2);
+  }
+}
+
 void quantize_tile(const Direction& direction, const Tile& tile) {
   if (direction.source.is_direct() && !direction.is_stochastic()) {
     return quantize_part(direction, tile);
   }
-  for_each_part(tile, patch_shape(direction.source, tile, direction.group()),
-                [&](const Tile& part) { quantize_part(direction, part); });
+  const TileShape shape = patch_shape(direction.source, tile, direction.group());
+  const Tile next = next_tile(tile, direction.source.x.shape);
+  const std::int64_t share =
+      ceil_div(next.rows * shape.rows * shape.columns, tile.rows * tile.columns);
+  std::int64_t row = 0;
+  for_each_part(tile, shape, [&](const Tile& part) {
+    prefetch_rows(direction.source.x, next, row, std::min(row + share, next.rows));
+    row += share;
+    quantize_part(direction, part);
+  });
 }
 
-// Rows that swizzled scales are padded with. (Kernels write the padding behind the blocks of a row.)
+// Rows that swizzled scales are padded with. (Kernels write the padding behind the blocks of a
+// row.)
 void clear_padding_rows(const BlockScaled& out) {
   const ScaleIndex index = out.scale_index();
   if (index.layout == ScaleLayout::row_major || index.rows % ScaleIndex::tile_rows == 0) return;
-  const std::int64_t last = index.offset(index.rows / ScaleIndex::tile_rows * ScaleIndex::tile_rows, 0);
+  const std::int64_t last =
+      index.offset(index.rows / ScaleIndex::tile_rows * ScaleIndex::tile_rows, 0);
   for (std::int64_t b = 0; b < out.shape.batch; ++b) {
     std::memset(out.scales + b * index.size() + last, 0,
                 static_cast<std::size_t>(index.size() - last));

@@ -65,8 +65,7 @@ template <class Work>
 void for_each_tile(const Shape& shape, TileShape tile, Work&& work) {
   const std::int64_t across = ceil_div(shape.columns, tile.columns);
   const std::int64_t down = ceil_div(shape.rows, tile.rows);
-  const std::int64_t grain =
-      std::max(grain_elements / (tile.rows * tile.columns), std::int64_t{1});
+  const std::int64_t grain = std::max(grain_elements / (tile.rows * tile.columns), std::int64_t{1});
   parallel_for(shape.batch * down * across, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / across % down * tile.rows;

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "cpu/backend.h"
-#include "mxkern/core/error.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/kernel_tables.h"
+#include "tests/support/quantize_options.h"
 #include "tests/support/reference_quantize.h"
 
 namespace mxkern {
@@ -18,13 +18,6 @@ struct Case {
   QuantizeOptions rows;
   QuantizeOptions columns;
 };
-
-std::string describe(const Tensor& x, const QuantizeOptions& options) {
-  return concatenate(name_of(x.dtype()), ", ", name_of(options.scale_rule), ", ",
-                     name_of(options.rounding),
-                     options.block_shape == BlockShape::square ? ", square" : ", row",
-                     options.four_over_six ? ", 4over6" : "", ", Hadamard ", options.hadamard.size);
-}
 
 // Rows, columns and both, on every instruction set.
 void expect_reference_bytes(Tensor& x, const Case& test) {
@@ -50,26 +43,6 @@ void expect_reference_bytes(Tensor& x, const Case& test) {
                   kernels);
     ASSERT_TRUE(same_bytes(both_rows, rows)) << trace("rows of both", test.rows);
     ASSERT_TRUE(same_bytes(both_columns, columns)) << trace("columns of both", test.columns);
-  }
-}
-
-// The options that a scheme has, for both directions.
-template <class Visitor>
-void for_each_option(Scheme scheme, Visitor&& visitor) {
-  const bool nvfp4 = facts_of(scheme).has_tensor_scale;
-  for (const Rounding rounding : all_roundings) {
-    for (const BlockShape block_shape : {BlockShape::row, BlockShape::square}) {
-      for (int choice = 0; choice < (nvfp4 ? 2 : 4); ++choice) {
-        QuantizeOptions options;
-        options.rounding = rounding;
-        options.seed = 0x123456789ABCDEFu;
-        options.offset = 5;
-        options.block_shape = block_shape;
-        options.four_over_six = nvfp4 && choice == 1;
-        if (!nvfp4) options.scale_rule = all_scale_rules[choice];
-        visitor(options);
-      }
-    }
   }
 }
 

@@ -1,4 +1,5 @@
-// tests/support/compare_quantized.h: byte equality of quantized tensors, with coordinates where not.
+// tests/support/compare_quantized.h: byte equality of quantized tensors, with coordinates where
+// not.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -85,12 +85,11 @@ BlockScale reference_block_scale(const ReferenceLines& lines, std::int64_t b, st
   const auto for_each = [&](auto&& visitor) {
     for (std::int64_t l = line; l < last_line; ++l) {
       const std::int64_t end = std::min<std::int64_t>((block + 1) * S::block, lines.shape.columns);
-      for (std::int64_t e = block * S::block; e < end; ++e) visitor(lines.values[lines.at(b, l, e)]);
+      for (std::int64_t e = block * S::block; e < end; ++e)
+        visitor(lines.values[lines.at(b, l, e)]);
     }
   };
-  for_each([&](float value) {
-    amax = std::max(amax, bits_of(value) & float32::magnitude_mask);
-  });
+  for_each([&](float value) { amax = std::max(amax, bits_of(value) & float32::magnitude_mask); });
   const BlockScale scale = block_scale<S>(amax, options.scale_rule, tensor);
   if constexpr (S::has_tensor_scale) {
     if (options.four_over_six && float32::is_finite(amax)) {
@@ -100,8 +99,8 @@ BlockScale reference_block_scale(const ReferenceLines& lines, std::int64_t b, st
       for_each([&](float value) {
         const BlockScale a = candidates.six;
         const BlockScale c = candidates.four;
-        six = nvfp4_add_squared_error(six, value, encode<E2M1>(value * a.multiplier), a.byte,
-                                      tensor);
+        six =
+            nvfp4_add_squared_error(six, value, encode<E2M1>(value * a.multiplier), a.byte, tensor);
         four = nvfp4_add_squared_error(four, value, encode<E2M1>(value * c.multiplier), c.byte,
                                        tensor);
       });
@@ -128,7 +127,8 @@ void reference_codes(const ReferenceLines& lines, const QuantizeOptions& options
             reference_block_scale<S>(lines, b, first, last, block, options, tensor);
         const bool poisoned = scale.byte == S::ScaleFormat::nan_byte;
         std::uint8_t codes[S::block] = {};
-        const std::int64_t count = std::min<std::int64_t>(S::block, shape.columns - block * S::block);
+        const std::int64_t count =
+            std::min<std::int64_t>(S::block, shape.columns - block * S::block);
         for (std::int64_t i = 0; i < count; ++i) {
           const std::size_t at = lines.at(b, line, block * S::block + i);
           const float value = lines.values[at] * scale.multiplier;
@@ -136,15 +136,15 @@ void reference_codes(const ReferenceLines& lines, const QuantizeOptions& options
             const std::uint32_t word = philox_word(options.seed, options.offset, lines.index[at]);
             return static_cast<std::uint8_t>(encode_stochastic_lanes<Format>(value, word));
           };
-          codes[i] = poisoned                                      ? Format::poison_code
+          codes[i] = poisoned                                   ? Format::poison_code
                      : options.rounding == Rounding::stochastic ? stochastic()
                                                                 : encode<Format>(value);
         }
         std::uint8_t packed[S::block_bytes];
         pack<Format::bits>(codes, S::block, packed);
-        std::memcpy(result.codes.data() + (b * shape.rows + line) * row_bytes +
-                        block * S::block_bytes,
-                    packed, static_cast<std::size_t>(Format::bits == 8 ? count : S::block_bytes));
+        std::memcpy(
+            result.codes.data() + (b * shape.rows + line) * row_bytes + block * S::block_bytes,
+            packed, static_cast<std::size_t>(Format::bits == 8 ? count : S::block_bytes));
         result.scales.data()[b * index.size() + index.offset(line, block)] = scale.byte;
       }
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,13 @@ class GuardedBytes {
   std::uint8_t* data() { return bytes_.data() + margin; }
   const std::uint8_t* data() const { return bytes_.data() + margin; }
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()) - 2 * margin; }
+
+  // Everything, margins included.
+  std::span<std::uint8_t> whole() { return bytes_; }
+  std::span<const std::uint8_t> whole() const { return bytes_; }
+
+  // Where data() begins in it.
+  static constexpr int data_offset() { return margin; }
 
   bool margins_are_intact() const {
     const auto is_unwritten = [](std::uint8_t byte) { return byte == unwritten; };
@@ -49,12 +57,11 @@ class Tensor {
         batch_stride_((shape.rows + gap) * row_stride_),
         bytes_(shape.batch * batch_stride_ * static_cast<std::int64_t>(size_of(dtype))) {}
 
-  Buffer buffer() {
-    return {bytes_.data(), dtype_, shape_, row_stride_, batch_stride_, Device{}};
-  }
+  Buffer buffer() { return {bytes_.data(), dtype_, shape_, row_stride_, batch_stride_, Device{}}; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   const GuardedBytes& bytes() const { return bytes_; }
+  GuardedBytes& bytes() { return bytes_; }
 
   float get(std::int64_t batch, std::int64_t row, std::int64_t column) const {
     return visit(dtype_, [&](auto tag) {

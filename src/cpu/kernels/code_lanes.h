@@ -100,8 +100,8 @@ template <int Bits>
   } else {
     static_assert(Bits == 6, "codes have 4, 6 or 8 bits");
     const auto four = BitLanes(codes);
-    const BitLanes packed = (four & 0x3Fu) | (four >> 2 & 0xFC0u) | (four >> 4 & 0x3F000u) |
-                            (four >> 6 & 0xFC0000u);
+    const BitLanes packed =
+        (four & 0x3Fu) | (four >> 2 & 0xFC0u) | (four >> 4 & 0x3F000u) | (four >> 6 & 0xFC0000u);
 #if defined(__AVX512VBMI__)
     const __m512i bytes = permute_bytes(__m512i(packed), [](int i) { return i / 3 * 4 + i % 3; });
     store_vector(target, _mm512_castsi512_si256(bytes));
@@ -131,14 +131,13 @@ template <int Bits>
   if constexpr (Bits == 8) {
     return load_vector<StepBytes>(source);
   } else if constexpr (Bits == 4) {
-    const auto packed =
-        __builtin_convertvector(load_vector<HalfStepBytes>(source), HalfStepHalves);
+    const auto packed = __builtin_convertvector(load_vector<HalfStepBytes>(source), HalfStepHalves);
     return StepBytes((packed | packed << 4) & 0x0F0Fu);
   } else {
     static_assert(Bits == 6, "codes have 4, 6 or 8 bits");
 #if defined(__AVX512VBMI__)
-    const __m512i bytes = _mm512_inserti32x4(
-        _mm512_castsi256_si512(load_vector<__m256i>(source)), load_vector<__m128i>(source + 32), 2);
+    const __m512i bytes = _mm512_inserti32x4(_mm512_castsi256_si512(load_vector<__m256i>(source)),
+                                             load_vector<__m128i>(source + 32), 2);
     const auto four = BitLanes(permute_bytes(bytes, [](int i) { return i / 4 * 3 + i % 4; }));
 #else
     BitLanes four;

@@ -53,9 +53,8 @@ template <class S, class T>
 
 // Decodes one line of at most a chunk.
 template <class S, class T>
-[[gnu::always_inline]] inline void decode_line(const std::uint8_t* codes,
-                                               const float* first, const float* second,
-                                               std::int64_t elements, T* out) {
+[[gnu::always_inline]] inline void decode_line(const std::uint8_t* codes, const float* first,
+                                               const float* second, std::int64_t elements, T* out) {
   constexpr int bits = S::Format::bits;
   constexpr std::int64_t step_bytes = step_elements * bits / 8;
   std::int64_t i = 0;

@@ -33,8 +33,8 @@ template <class T>
 [[gnu::always_inline]] inline typename Magnitude<T>::Lanes finite_magnitude(const T* x) {
   using Lanes = typename Magnitude<T>::Lanes;
   const auto infinity = broadcast<Lanes>(Magnitude<T>::infinity);
-  const auto mask = static_cast<decltype(Magnitude<T>::infinity)>(sizeof(T) == 4 ? 0x7FFFFFFF
-                                                                                 : 0x7FFF);
+  const auto mask =
+      static_cast<decltype(Magnitude<T>::infinity)>(sizeof(T) == 4 ? 0x7FFFFFFF : 0x7FFF);
   const Lanes magnitude = load_vector<Lanes>(x) & broadcast<Lanes>(mask);
   return magnitude < infinity ? magnitude : Lanes{};
 }

@@ -85,8 +85,8 @@ template <class S, class T>
           const int block = square ? index : index % line_blocks;
           const std::int64_t start = block * S::block + element;
           const bool exists = line < lines && start < elements;
-          values[lane] = exists ? bits_of(load_padded(x + line * x_stride, start, elements))
-                                : BitLanes{};
+          values[lane] =
+              exists ? bits_of(load_padded(x + line * x_stride, start, elements)) : BitLanes{};
         }
         transpose_square(values);
         for (const BitLanes& value : values) {

@@ -53,8 +53,8 @@ template <int size, class T>
 }
 
 template <class T>
-void hadamard_line(const void* source, void* target, std::int64_t count,
-                   const HadamardSigns& signs, bool inverse) {
+void hadamard_line(const void* source, void* target, std::int64_t count, const HadamardSigns& signs,
+                   bool inverse) {
   const T* from = static_cast<const T*>(source);
   T* to = static_cast<T*>(target);
   switch (signs.size) {

@@ -1,5 +1,5 @@
-// cpu/kernels/lanes_memory.h: lanes of float32 from and to memory that holds any plain element type.
-// Only files in cpu/instances/ may include it.
+// cpu/kernels/lanes_memory.h: lanes of float32 from and to memory that holds any plain element
+// type. Only files in cpu/instances/ may include it.
 #pragma once
 
 #if defined(__AVX2__)

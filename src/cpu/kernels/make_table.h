@@ -1,5 +1,5 @@
-// cpu/kernels/make_table.h: the table of kernels of the instruction set that the including file is compiled
-// for. Only files in cpu/instances/ may include it.
+// cpu/kernels/make_table.h: the table of kernels of the instruction set that the including file is
+// compiled for. Only files in cpu/instances/ may include it.
 #pragma once
 
 #include "cpu/kernels/dequantize_lines.h"

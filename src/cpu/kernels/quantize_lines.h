@@ -19,12 +19,13 @@ template <class S, class T, Rounding rounding>
   using Format = typename S::Format;
   BitLanes lanes[step_registers];
   for (int i = 0; i < step_registers; ++i) {
-    const FloatLanes value = load_lanes(x + i * lane_count) * multipliers[i * lane_count / S::block];
+    const FloatLanes value =
+        load_lanes(x + i * lane_count) * multipliers[i * lane_count / S::block];
     if constexpr (rounding == Rounding::nearest) {
       lanes[i] = encode_lanes<Format>(value);
     } else {
-      lanes[i] = encode_stochastic_lanes<Format>(value,
-                                                 load_vector<BitLanes>(random + i * lane_count));
+      lanes[i] =
+          encode_stochastic_lanes<Format>(value, load_vector<BitLanes>(random + i * lane_count));
     }
   }
   store_codes<Format::bits>(codes, narrow(lanes));
@@ -39,6 +40,9 @@ template <class S, class T, Rounding rounding>
   constexpr std::int64_t step_bytes = step_elements * bits / 8;
   std::int64_t i = 0;
   for (; i + step_elements <= elements; i += step_elements) {
+    for (std::size_t line = 0; line < step_elements * sizeof(T); line += 64) {
+      __builtin_prefetch(reinterpret_cast<const char*>(x + i + chunk_blocks * S::block) + line);
+    }
     encode_step<S, T, rounding>(x + i, multipliers + i / S::block,
                                 rounding == Rounding::nearest ? nullptr : random + i,
                                 codes + i * bits / 8);
@@ -121,8 +125,8 @@ void quantize_lines(const QuantizeTask& task) {
     for (std::int64_t start = 0; start < task.elements; start += shape.elements) {
       const std::int64_t elements = lower_of(shape.elements, task.elements - start);
       const T* x = static_cast<const T*>(task.x) + first * task.x_stride + start;
-      const int blocks = chunk_amax<S>(x, task.x_stride, lines, elements, shape.line_blocks,
-                                       task.square, chunk);
+      const int blocks =
+          chunk_amax<S>(x, task.x_stride, lines, elements, shape.line_blocks, task.square, chunk);
       block_scales<S>(chunk, blocks, task.rule, task.tensor);
       if constexpr (S::has_tensor_scale) {
         if (task.four_over_six) {

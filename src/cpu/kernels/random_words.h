@@ -55,34 +55,59 @@ struct Product {
   }
 }
 
+// Merges the lower (0) or upper (1) halves of two registers, element by element.
+template <int upper, class Vector, std::size_t... i>
+[[gnu::always_inline]] inline Vector interleave(Vector a, Vector b, std::index_sequence<i...>) {
+  constexpr std::size_t lanes = sizeof...(i);
+  return __builtin_shufflevector(a, b, (upper * lanes / 2 + i / 2 + i % 2 * lanes)...);
+}
+
+// Stores the words of lane_count counters, counter after counter.
+[[gnu::always_inline]] inline void store_words(const BitLanes (&words)[4], std::uint32_t* target) {
+  using Narrow = std::make_index_sequence<lane_count>;
+  using Wide = std::make_index_sequence<lane_count / 2>;
+  const auto low = [](BitLanes a, BitLanes b) __attribute__((always_inline)) {
+    return WideLanes(interleave<0>(a, b, Narrow{}));
+  };
+  const auto high = [](BitLanes a, BitLanes b) __attribute__((always_inline)) {
+    return WideLanes(interleave<1>(a, b, Narrow{}));
+  };
+  const WideLanes first = low(words[0], words[1]);
+  const WideLanes second = low(words[2], words[3]);
+  const WideLanes third = high(words[0], words[1]);
+  const WideLanes fourth = high(words[2], words[3]);
+  store_vector(target, interleave<0>(first, second, Wide{}));
+  store_vector(target + lane_count, interleave<1>(first, second, Wide{}));
+  store_vector(target + 2 * lane_count, interleave<0>(third, fourth, Wide{}));
+  store_vector(target + 3 * lane_count, interleave<1>(third, fourth, Wide{}));
+}
+
 // Whole counters at a time: the words of one serve four elements.
 void random_words(std::uint64_t seed, std::uint64_t offset, std::uint64_t index, std::int64_t count,
                   std::uint32_t* words) {
   constexpr int counter_words = 4;
-  constexpr int step = lane_count * counter_words;
-  std::int64_t i = 0;
-  for (; i < count && (index + i) % counter_words != 0; ++i) {
-    words[i] = philox_word(seed, offset, index + i);
-  }
-  for (; i + step <= count; i += step) {
+  constexpr std::int64_t step = lane_count * counter_words;
+  // The first counter may begin before the first element.
+  const auto skipped = static_cast<std::int64_t>(index % counter_words);
+  std::uint64_t counter = index / counter_words;
+  for (std::int64_t i = -skipped; i < count; i += step, counter += lane_count) {
     std::uint32_t low[lane_count];
     std::uint32_t high[lane_count];
     for (int lane = 0; lane < lane_count; ++lane) {
-      const std::uint64_t counter = (index + i) / counter_words + lane;
-      low[lane] = static_cast<std::uint32_t>(counter);
-      high[lane] = static_cast<std::uint32_t>(counter >> 32);
+      low[lane] = static_cast<std::uint32_t>(counter + lane);
+      high[lane] = static_cast<std::uint32_t>((counter + lane) >> 32);
     }
     BitLanes four[counter_words];
     philox_lanes(seed, load_vector<BitLanes>(low), load_vector<BitLanes>(high), offset, four);
-    std::uint32_t separate[counter_words][lane_count];
-    for (int w = 0; w < counter_words; ++w) store_vector(separate[w], four[w]);
-    for (int lane = 0; lane < lane_count; ++lane) {
-      for (int w = 0; w < counter_words; ++w) {
-        words[i + lane * counter_words + w] = separate[w][lane];
-      }
+    if (i >= 0 && i + step <= count) {
+      store_words(four, words + i);
+    } else {
+      std::uint32_t some[step];
+      store_words(four, some);
+      const std::int64_t begin = higher_of<std::int64_t>(i, 0);
+      copy_elements(words + begin, some + (begin - i), lower_of(i + step, count) - begin);
     }
   }
-  for (; i < count; ++i) words[i] = philox_word(seed, offset, index + i);
 }
 
 }  // namespace

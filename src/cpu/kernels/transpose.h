@@ -34,8 +34,7 @@ template <int stride = 1>
 
 // One tile: a square of the elements of a register.
 [[gnu::always_inline]] inline void transpose_tile(const std::uint32_t* source,
-                                                  std::int64_t source_stride,
-                                                  std::uint32_t* target,
+                                                  std::int64_t source_stride, std::uint32_t* target,
                                                   std::int64_t target_stride) {
   BitLanes rows[lane_count];
   for (int i = 0; i < lane_count; ++i) {
@@ -65,8 +64,7 @@ template <int odd>
 }
 
 [[gnu::always_inline]] inline void transpose_tile(const std::uint16_t* source,
-                                                  std::int64_t source_stride,
-                                                  std::uint16_t* target,
+                                                  std::int64_t source_stride, std::uint16_t* target,
                                                   std::int64_t target_stride) {
   transpose_pairs<0>(source, source_stride, target, target_stride);
   transpose_pairs<1>(source, source_stride, target, target_stride);
