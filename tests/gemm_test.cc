@@ -133,10 +133,13 @@ TEST(GemmTest, EveryLengthOfK) {
     QuantizedOperand mxfp4 = make_operand(Scheme::mxfp4, {1, 5, k}, ScaleLayout::row_major, 8);
     PlainTensor half(DType::float16, {1, 5, k}, 1);
     half.fill(normal_values(9));
+    PlainTensor single(DType::float32, {1, 5, k});
+    single.fill(normal_values(29));
     for (const GemmUnit unit : test::available_units()) {
       ASSERT_NO_FATAL_FAILURE(expect_product(unit, fp6, fp8));
       ASSERT_NO_FATAL_FAILURE(expect_product(unit, mxfp4, fp4));
       ASSERT_NO_FATAL_FAILURE(expect_product(unit, half, fp4));
+      ASSERT_NO_FATAL_FAILURE(expect_product(unit, single, fp8));
     }
   }
 }

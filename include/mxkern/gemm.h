@@ -29,8 +29,9 @@ struct GemmOptions {
 // out's dtype. Batches are equal, or b has one matrix that serves every one of a's.
 // Any scheme with any scheme; a may be plain float32, float16 or bfloat16. The products are exact;
 // only their float32 sum rounds. K = 0 leaves beta * out + bias. Deterministic.
+// Inf and NaN propagate as in any product; a poisoned block reaches its row or column only.
 // workspace: at least gemm_workspace_bytes of the same arguments, aligned to 64.
-// Throws InvalidArgument.
+// Throws InvalidArgument, and Unsupported where a device is not.
 MXKERN_API void gemm(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
                      const GemmOptions& options, Workspace workspace, Stream stream = {});
 
