@@ -214,6 +214,22 @@ class NumpyCalls {
 }  // namespace
 
 void bind_numpy_calls(nb::module_& module) {
+  module.def(
+      "extent",
+      [](nb::capsule array_struct) {
+        const auto* array = static_cast<const ArrayStruct*>(array_struct.data());
+        std::intptr_t first = reinterpret_cast<std::intptr_t>(array->data);
+        std::intptr_t last = first;
+        bool empty = false;
+        for (int i = 0; i < array->dimensions; ++i) {
+          const std::intptr_t reach = (array->shape[i] - 1) * array->strides[i];
+          (reach < 0 ? first : last) += reach;
+          empty = empty || array->shape[i] == 0;
+        }
+        return empty ? nb::make_tuple(first, first)
+                     : nb::make_tuple(first, last + array->item_size);
+      },
+      "array_struct"_a, nb::sig("def extent(array_struct: object) -> tuple[int, int]"));
   nb::class_<NumpyCalls>(module, "NumpyCalls")
       .def(nb::init<nb::object, nb::object, nb::object, Objects, Objects, Objects, Objects,
                     Objects>(),

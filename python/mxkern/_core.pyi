@@ -143,6 +143,7 @@ def gemm(
     bias: tuple[object, int, int, int, int, int, int, int] | None,
     stream: object | None,
 ) -> None: ...
+def extent(array_struct: object) -> tuple[int, int]: ...
 
 class NumpyCalls:
     def __init__(

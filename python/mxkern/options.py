@@ -1,7 +1,6 @@
-# mxkern/options.py: the options of quantization, checked once and kept.
+# mxkern/options.py: the options of quantization, from keyword arguments to the library's.
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from mxkern import _core, errors
@@ -12,6 +11,9 @@ ROUNDINGS = {name: i for i, name in enumerate(_core.rounding_names())}
 SCALE_LAYOUTS = {name: i for i, name in enumerate(_core.scale_layout_names())}
 
 _DEFAULT_RULE = "rceil"
+_DEFAULT_OPTIONS = _core.QuantizeOptions(
+    SCALE_RULES[_DEFAULT_RULE], ROUNDINGS["nearest"], 0, 0, False, False, 0, 0, 0
+)
 _LARGEST_SEED = 2**64 - 1
 
 
@@ -36,7 +38,18 @@ def options_of(
     four_over_six: Any,
 ) -> _core.QuantizeOptions:
     """The library's options for the keyword arguments of a quantization."""
-    arguments = (
+    if (
+        scale_rule == _DEFAULT_RULE
+        and rounding == "nearest"
+        and seed is None
+        and offset == 0
+        and block is None
+        and hadamard is None
+        and sign_mask is None
+        and four_over_six is False
+    ):
+        return _DEFAULT_OPTIONS
+    return _make(
         function,
         scheme,
         scale_rule,
@@ -48,10 +61,6 @@ def options_of(
         sign_mask,
         four_over_six,
     )
-    try:
-        return _kept(*arguments)
-    except TypeError:  # something cannot be hashed: the check says what
-        return _make(*arguments)
 
 
 def _make(
@@ -103,9 +112,6 @@ def _make(
         low,
         high,
     )
-
-
-_kept = lru_cache(maxsize=512, typed=True)(_make)
 
 
 def is_square(function: str, scheme: Scheme, block: Any) -> bool:

@@ -1,6 +1,7 @@
 # mxkern/outputs.py: checks of out=, before anything is written, and of stream=.
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mxkern import errors
@@ -18,22 +19,22 @@ def checked_out(
     shape: Shape,
     dtypes: tuple[str, ...],
     like: Any,
-    apart_from: tuple[Any, ...] = (),
+    taken: Sequence[tuple[int, int]] = (),
 ) -> Any:
     """An array that results may be written to: of like's framework and device, of the shape, of one
-    of the dtypes, dense, writable, and not in the memory of what is read."""
+    of the dtypes, dense, writable, and not in memory that is taken."""
     if not adapter.takes_out:
         raise TypeError(
             f"{function}: {argument} is given, but {adapter.name} arrays cannot be written to; "
             f"leave {argument} away"
         )
     array = enter_part(function, argument, "", out, adapter)
-    name = adapter.dtype_name(array)
-    if name not in dtypes:
+    if array.dtype not in [adapter.dtypes[name] for name in dtypes]:
         raise TypeError(
-            f"{function}: {argument} has dtype {name}; expected {errors.listed(dtypes)}"
+            f"{function}: {argument} has dtype {adapter.dtype_name(array)}; expected "
+            f"{errors.listed(dtypes)}"
         )
-    if tuple(array.shape) != shape:
+    if array.shape != shape:
         raise ValueError(f"{function}: {argument} has shape {tuple(array.shape)}; expected {shape}")
     if adapter.device(array) != adapter.device(like):
         raise ValueError(f"{function}: {argument} is on another device than the input")
@@ -48,16 +49,18 @@ def checked_out(
             f"leave {argument} away and copy the result"
         )
     begin, end = adapter.extent(array)
-    for other in apart_from:
-        if other is None:
-            continue
-        first, last = adapter.extent(other)
+    for first, last in taken:
         if begin < last and first < end:
             raise ValueError(
                 f"{function}: {argument} overlaps the memory of an input or of another output; "
                 "expected memory of its own"
             )
     return array
+
+
+def extents_of(adapter: Adapter, *arrays: Any) -> list[tuple[int, int]]:
+    """Where arrays lie, as outputs must not; None among them lies nowhere."""
+    return [adapter.extent(array) for array in arrays if array is not None]
 
 
 def checked_out_parts(
@@ -69,7 +72,7 @@ def checked_out_parts(
     shape: Shape,
     scale_layout: str,
     like: Any,
-    apart_from: tuple[Any, ...] = (),
+    taken: Sequence[tuple[int, int]] = (),
 ) -> tuple[Any, Any, Any]:
     """The codes, scales and tensor scale of a BlockScaled that results may be written to."""
     if not isinstance(out, BlockScaled):
@@ -101,7 +104,7 @@ def checked_out_parts(
         scheme.codes_shape(shape),
         _either(scheme.codes_dtype),
         like,
-        apart_from,
+        taken,
     )
     scales = checked_out(
         function,
@@ -111,7 +114,7 @@ def checked_out_parts(
         scheme.scales_shape(shape, scale_layout),
         _either(scheme.scales_dtype),
         like,
-        (*apart_from, codes),
+        [*taken, *extents_of(adapter, codes)],
     )
     if not scheme.has_tensor_scale:
         return codes, scales, None
@@ -123,7 +126,7 @@ def checked_out_parts(
         (),
         ("float32",),
         like,
-        (*apart_from, codes, scales),
+        [*taken, *extents_of(adapter, codes, scales)],
     )
     return codes, scales, tensor_scale
 

@@ -61,13 +61,7 @@ class NumpyAdapter(Adapter):
         return array.__array_struct__
 
     def extent(self, array: Any) -> tuple[int, int]:
-        first = last = array.__array_interface__["data"][0]
-        if array.size == 0:
-            return first, first
-        for n, stride in zip(array.shape, array.strides, strict=True):
-            first += min(0, (n - 1) * stride)
-            last += max(0, (n - 1) * stride)
-        return first, last + array.itemsize
+        return _core.extent(array.__array_struct__)
 
     def is_writable(self, array: Any) -> bool:
         return bool(array.flags.writeable)

@@ -31,12 +31,13 @@ class TorchAdapter(Adapter):
                 f"{function}: {argument} has layout {array.layout}; expected a strided tensor; "
                 f"convert with {argument}.to_dense()"
             )
+        if not array.is_cpu and not array.is_meta:
+            check_device(function, argument, array.device.type)
         if array.is_meta:
             raise ValueError(
                 f"{function}: {argument} is on the meta device and has no values; expected a "
                 f"tensor with memory; make one with torch.empty_like({argument}, device='cpu')"
             )
-        check_device(function, argument, array.device.type)
         if array.requires_grad and torch.is_grad_enabled():
             raise ValueError(
                 f"{function}: {argument} requires grad, and the result would have none; expected "

@@ -9,7 +9,7 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import operand_of
 from mxkern.options import position
-from mxkern.outputs import checked_out, stream_handle
+from mxkern.outputs import checked_out, extents_of, stream_handle
 
 DTYPES = {name: i for i, name in enumerate(PLAIN_DTYPES)}
 
@@ -36,10 +36,10 @@ def dequantize(
     array([1., 2., 3., 4.], dtype=float32)
     """
     function = "dequantize"
-    position(function, "dtype", dtype, DTYPES)
+    result_dtype = position(function, "dtype", dtype, DTYPES)
     if out is None and stream is None and isinstance(q, BlockScaled):
         short_way = adapter_of(function, "q.codes", q.codes).short_way
-        y = None if short_way is None else short_way.dequantize(q, DTYPES[dtype])
+        y = None if short_way is None else short_way.dequantize(q, result_dtype)
         if y is not None:
             return y
     operand = operand_of(function, "q", q)
@@ -48,12 +48,13 @@ def dequantize(
     if out is None:
         array = adapter.empty(shape, dtype, like)
     else:
-        array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, operand.parts)
-        dtype = adapter.dtype_name(array)
+        taken = extents_of(adapter, *operand.parts)
+        array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
+        result_dtype = adapter.plain_dtypes[array.dtype]
     batch, rows, columns = collapsed(shape)
     buffer = (
         adapter.address(array),
-        DTYPES[dtype],
+        result_dtype,
         adapter.device(like),
         batch,
         rows,

@@ -11,7 +11,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part, operand_of
 from mxkern.ops.dequantize import DTYPES
 from mxkern.options import position
-from mxkern.outputs import checked_out, stream_handle
+from mxkern.outputs import checked_out, extents_of, stream_handle
 from mxkern.scheme import Shape
 
 
@@ -49,7 +49,7 @@ def gemm(
            [32., 32., 32.]], dtype=float32)
     """
     function = "gemm"
-    position(function, "dtype", dtype, DTYPES)
+    result_dtype = position(function, "dtype", dtype, DTYPES)
     alpha = _number(function, "alpha", alpha)
     beta = _number(function, "beta", beta)
     if (
@@ -60,7 +60,7 @@ def gemm(
         and isinstance(b, BlockScaled)
     ):
         short_way = adapter_of(function, "b.codes", b.codes).short_way
-        product = None if short_way is None else short_way.gemm(a, b, DTYPES[dtype], alpha)
+        product = None if short_way is None else short_way.gemm(a, b, result_dtype, alpha)
         if product is not None:
             return product
     right = operand_of(function, "b", b)
@@ -97,13 +97,13 @@ def gemm(
             )
         array = adapter.empty(shape, dtype, like)
     else:
-        apart_from = (*read, *right.parts, bias_array)
-        array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, apart_from)
-        dtype = adapter.dtype_name(array)
+        taken = extents_of(adapter, *read, *right.parts, bias_array)
+        array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
+        result_dtype = adapter.plain_dtypes[array.dtype]
     batch, rows, columns = _product_extents(a_shape, shape)
     buffer = (
         adapter.address(array),
-        DTYPES[dtype],
+        result_dtype,
         adapter.device(like),
         batch,
         rows,

@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.options import hadamard_of
-from mxkern.outputs import checked_out, stream_handle
+from mxkern.outputs import checked_out, extents_of, stream_handle
 
 
 def random_hadamard(
@@ -55,9 +55,10 @@ def random_hadamard(
         array = adapter.empty(plain.shape, dtype, plain.array)
     else:
         # In place is fine; a shifted overlap is not.
-        apart_from = () if out is x and plain.memory is plain.array else (plain.array,)
+        in_place = out is x and plain.memory is plain.array
+        taken = [] if in_place else extents_of(adapter, plain.array)
         array = checked_out(
-            function, "out", out, adapter, plain.shape, (dtype,), plain.array, apart_from
+            function, "out", out, adapter, plain.shape, (dtype,), plain.array, taken
         )
     rows = plain.buffer[4]
     buffer = (adapter.address(array), *plain.buffer[1:6], columns, rows * columns)

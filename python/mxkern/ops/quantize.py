@@ -19,7 +19,7 @@ from mxkern.ops.run_quantize import (
     view_of,
 )
 from mxkern.options import SCALE_LAYOUTS, options_of, position
-from mxkern.outputs import checked_out, checked_out_parts, stream_handle
+from mxkern.outputs import checked_out, checked_out_parts, extents_of, stream_handle
 from mxkern.scheme import Scheme, scheme_of
 
 
@@ -214,7 +214,6 @@ def quantize_both(
         scalars_of(function, record, adapter, plain, each_amax[i], each_scale[i]) for i in (0, 1)
     ]
     for i in (0, 1):
-        read = (like, *scalars[0], *scalars[1], *(part for parts in arrays for part in parts))
         arrays.append(
             new_parts(adapter, record, shapes[i], scale_layout, like)
             if outs[i] is None
@@ -227,7 +226,7 @@ def quantize_both(
                 shapes[i],
                 scale_layout,
                 like,
-                read,
+                extents_of(adapter, like, *scalars[0], *scalars[1], *sum(arrays, ())),
             )
         )
     addresses = [addresses_of(adapter, pair) for pair in scalars]
@@ -274,9 +273,8 @@ def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
     if out is None:
         amax = adapter.empty((), "float32", plain.array)
     else:
-        amax = checked_out(
-            function, "out", out, adapter, (), ("float32",), plain.array, (plain.array,)
-        )
+        taken = extents_of(adapter, plain.array)
+        amax = checked_out(function, "out", out, adapter, (), ("float32",), plain.array, taken)
     _core.tensor_amax(
         plain.buffer, adapter.address(amax), stream_handle(function, stream, adapter, plain.array)
     )

@@ -10,7 +10,7 @@ from mxkern.arrays.adapter import CPU
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import check_factor, float32_scalar
 from mxkern.options import SCALE_LAYOUTS, position
-from mxkern.outputs import checked_out_parts, stream_handle
+from mxkern.outputs import checked_out_parts, extents_of, stream_handle
 from mxkern.scheme import Scheme, Shape
 
 Parts = tuple[Any, Any, Any]
@@ -56,8 +56,9 @@ def quantized(
     if out is None:
         arrays = new_parts(adapter, scheme, shape, scale_layout, array)
     else:
+        taken = extents_of(adapter, array, *scalars)
         arrays = checked_out_parts(
-            function, "out", out, adapter, scheme, shape, scale_layout, array, (array, *scalars)
+            function, "out", out, adapter, scheme, shape, scale_layout, array, taken
         )
     operation(
         buffer,

@@ -6,7 +6,7 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of
-from mxkern.outputs import checked_out, stream_handle
+from mxkern.outputs import checked_out, extents_of, stream_handle
 from mxkern.scheme import Shape, schemes, swizzled_size
 
 _DTYPES = tuple(dict.fromkeys([*(scheme.scales_dtype for scheme in schemes), "uint8"]))
@@ -98,7 +98,8 @@ def _moved(
     if out is None:
         moved = adapter.empty(target, dtype, array)
     else:
-        moved = checked_out(function, "out", out, adapter, target, (dtype,), array, (array,))
+        taken = extents_of(adapter, array)
+        moved = checked_out(function, "out", out, adapter, target, (dtype,), array, taken)
     dense = array if adapter.is_dense(array) else adapter.dense(array)
     operation(
         adapter.address(dense),
