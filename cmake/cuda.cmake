@@ -44,7 +44,8 @@ else()
   else()
     set(CMAKE_CUDA_ARCHITECTURES native)
   endif()
-  set(CMAKE_CUDA_STANDARD 20)
+  # As a flag: CMake 3.25 does not know that this compiler has C++20, and would leave it away.
+  string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")
   # Static: the library loads where there is no driver, and reports that there are no devices.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   enable_language(CUDA)

@@ -39,7 +39,9 @@ void check_gemm(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
             out.batch_stride >= (out.shape.rows - 1) * out.row_stride + out.shape.columns,
         "gemm: out has a batch stride of ", out.batch_stride,
         " elements; expected matrices that do not overlap");
-  check_device("gemm", out.device);
+  check<Unsupported>(out.device.type == DeviceType::cpu, "gemm: the arguments are on ", out.device,
+                     ", and this version multiplies on the CPU only; dequantize both and multiply "
+                     "them there, or move them to the CPU");
 }
 
 void check_gemm_bias(const Buffer* bias, const Buffer& out) {

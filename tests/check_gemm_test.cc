@@ -94,7 +94,7 @@ TEST(CheckGemmTest, Devices) {
 
 #if !defined(MXKERN_HAS_CUDA)
 TEST(CheckGemmTest, WithoutCuda) {
-  expect_failure("built without CUDA", [](Call& c) {
+  expect_failure("multiplies on the CPU only", [](Call& c) {
     c.left.device = c.right.device = c.result.device = {DeviceType::cuda, 0};
   });
 }

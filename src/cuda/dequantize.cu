@@ -8,8 +8,10 @@ namespace mxkern::cuda {
 void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   constexpr const char* function = "dequantize";
   const DeviceScope scope(q.device, function);
-  check_device_pointer(function, "q.codes", q.codes);
-  check_device_pointer(function, "out", out.data);
+  check_device_pointer(function, "q.codes", q.codes, q.device);
+  check_device_pointer(function, "q.scales", q.scales, q.device);
+  check_device_pointer(function, "q.tensor_scale", q.tensor_scale, q.device);
+  check_device_pointer(function, "out", out.data, out.device);
   kernels::DequantizeParameters p = {};
   p.codes = q.codes;
   p.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);

@@ -9,8 +9,8 @@ void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamar
                      Stream stream) {
   constexpr const char* function = "random_hadamard";
   const DeviceScope scope(x.device, function);
-  check_device_pointer(function, "x", x.data);
-  check_device_pointer(function, "out", out.data);
+  check_device_pointer(function, "x", x.data, x.device);
+  check_device_pointer(function, "out", out.data, out.device);
   kernels::HadamardParameters p = {};
   p.x = x.data;
   p.out = out.data;

@@ -81,15 +81,19 @@ inline int processor_count(const char* function) {
   return count;
 }
 
-// Throws unless the device can read the address: a host pointer would end the whole process' use
-// of the device.
-inline void check_device_pointer(const char* function, const char* name, const void* pointer) {
+// Throws unless the address is the device's: a host pointer would end the whole process' use of the
+// device, and memory of another device would be slow or fail later.
+inline void check_device_pointer(const char* function, const char* name, const void* pointer,
+                                 Device device) {
   if (pointer == nullptr) return;
   cudaPointerAttributes attributes = {};
   check_cuda(cudaPointerGetAttributes(&attributes, pointer), function, "look up a pointer");
   check(attributes.type != cudaMemoryTypeUnregistered, function, ": ", name,
         " is said to lie on a CUDA device but points to host memory; copy it to the device or pass "
         "it as a CPU array");
+  check(attributes.type != cudaMemoryTypeDevice || attributes.device == device.index, function,
+        ": ", name, " is said to lie on cuda:", device.index, " but points to memory of cuda:",
+        attributes.device, "; expected all arguments on one device");
 }
 
 // The grid of a kernel along rows of `octets` octets: 16 to 256 of them across a thread block, and

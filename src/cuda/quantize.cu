@@ -19,6 +19,16 @@ bool needs_amax(const BlockScaled& out, const QuantizeOptions& options) {
          options.tensor_scale == nullptr;
 }
 
+// A float on the stack is what a caller who comes from the CPU would give.
+void check_pointers(const char* function, const BlockScaled& out, const QuantizeOptions& options) {
+  check_device_pointer(function, "out.codes", out.codes, out.device);
+  check_device_pointer(function, "out.scales", out.scales, out.device);
+  check_device_pointer(function, "out.tensor_scale", out.tensor_scale, out.device);
+  check_device_pointer(function, "amax", options.amax, out.device);
+  check_device_pointer(function, "tensor_scale", options.tensor_scale, out.device);
+  check_device_pointer(function, "found_amax", options.found_amax, out.device);
+}
+
 // Finds the amax that the quantizer will read: of x, or of what the transform makes of it.
 void find_amax(const char* function, const Buffer& x, const QuantizeOptions& options,
                bool along_columns, Stream stream) {
@@ -117,10 +127,9 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
               const QuantizeOptions& row_options, const BlockScaled* columns,
               const QuantizeOptions& column_options, Stream stream) {
   const DeviceScope scope(x.device, function);
-  check_device_pointer(function, "x", x.data);
-  for (const BlockScaled* out : {rows, columns}) {
-    if (out != nullptr) check_device_pointer(function, "out.codes", out->codes);
-  }
+  check_device_pointer(function, "x", x.data, x.device);
+  if (rows != nullptr) check_pointers(function, *rows, row_options);
+  if (columns != nullptr) check_pointers(function, *columns, column_options);
   bool backwards = false;
   if (rows != nullptr && needs_amax(*rows, row_options)) {
     find_amax(function, x, row_options, false, stream);

@@ -10,8 +10,8 @@ void convert_scales(const std::uint8_t* from, ScaleLayout from_layout, std::uint
                     std::int64_t blocks, Device device, Stream stream) {
   const char* function = to_layout == ScaleLayout::swizzled ? "swizzle_scales" : "unswizzle_scales";
   const DeviceScope scope(device, function);
-  check_device_pointer(function, "the source", from);
-  check_device_pointer(function, "the destination", to);
+  check_device_pointer(function, "the source", from, device);
+  check_device_pointer(function, "the destination", to, device);
   const ScaleIndex from_index{rows, blocks, from_layout};
   const ScaleIndex to_index{rows, blocks, to_layout};
   const std::int64_t tiles = ceil_div(to_index.size() * batch, kernels::swizzle_threads);

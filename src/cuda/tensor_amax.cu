@@ -81,8 +81,8 @@ void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadam
 
 void tensor_amax(const Buffer& x, float* amax, Stream stream) {
   const DeviceScope scope(x.device, "tensor_amax");
-  check_device_pointer("tensor_amax", "x", x.data);
-  check_device_pointer("tensor_amax", "amax", amax);
+  check_device_pointer("tensor_amax", "x", x.data, x.device);
+  check_device_pointer("tensor_amax", "amax", amax, x.device);
   tensor_amax("tensor_amax", x, amax, {}, false, stream);
 }
 

@@ -80,5 +80,86 @@ TEST(CpuQuantize, EveryShapeGivesTheBytesOfTheReference) {
   }
 }
 
+TEST(CpuQuantize, StridedBatchesGiveTheBytesOfTheReference) {
+  for (const Scheme scheme : all_schemes) {
+    for (const ScaleLayout layout : all_scale_layouts) {
+      for (const Rounding rounding : all_roundings) {
+        QuantizeOptions options;
+        options.rounding = rounding;
+        options.seed = 7;
+        Tensor x(all_dtypes[static_cast<int>(scheme) % 3], {3, 37, 96}, 5);
+        fill_mixed(x, 3);
+        expect_reference_bytes(x, {scheme, layout, options, options});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(CpuQuantize, TransformsAreFused) {
+  for (const Scheme scheme : {Scheme::nvfp4, Scheme::mxfp8_e4m3, Scheme::mxfp6_e2m3}) {
+    for (const DType dtype : all_dtypes) {
+      for (const int size : hadamard_sizes) {
+        QuantizeOptions plain;
+        QuantizeOptions transformed;
+        transformed.hadamard.size = size;
+        transformed.hadamard.signs = {0x0123456789ABCDEFu, 0xFEDCBA9876543210u};
+        Tensor x(dtype, {2, 256, 128 + size});
+        fill_mixed(x, static_cast<std::uint64_t>(size));
+        expect_reference_bytes(x, {scheme, ScaleLayout::swizzled, transformed, transformed});
+        expect_reference_bytes(x, {scheme, ScaleLayout::row_major, plain, transformed});
+        transformed.rounding = Rounding::stochastic;
+        expect_reference_bytes(x, {scheme, ScaleLayout::row_major, transformed, plain});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(CpuQuantize, GivenTensorScalesAreUsed) {
+  for (const float given : {0.0f, 1e-42f, 1e-30f, 0.37f, 6.0f, 2688.0f, 1e30f, 3.4e38f}) {
+    for (const bool is_amax : {true, false}) {
+      for (const bool four_over_six : {true, false}) {
+        QuantizeOptions options;
+        (is_amax ? options.amax : options.tensor_scale) = &given;
+        options.four_over_six = four_over_six;
+        Tensor x(DType::float32, {1, 33, 80});
+        fill_mixed(x, 11);
+        expect_reference_bytes(x, {Scheme::nvfp4, ScaleLayout::row_major, options, {}});
+        if (HasFatalFailure()) FAIL() << (is_amax ? "amax " : "tensor_scale ") << given;
+      }
+    }
+  }
+}
+
+// Enough elements for several threads and every size of tile.
+TEST(CpuQuantize, LargeTensorsGiveTheBytesOfTheReference) {
+  for (const Scheme scheme : {Scheme::mxfp8_e5m2, Scheme::mxfp6_e3m2, Scheme::nvfp4}) {
+    for (const Shape& shape : {Shape{1, 300, 1100}, Shape{1, 2, 140000}, Shape{1, 90000, 3}}) {
+      Tensor x(DType::bfloat16, shape);
+      fill_mixed(x, 17);
+      expect_reference_bytes(x, {scheme, ScaleLayout::swizzled, {}, {}});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CpuQuantize, ZerosAndSubnormalsGiveTheBytesOfTheReference) {
+  const float values[] = {0.0f, -0.0f, 0x1p-149f, -0x1p-130f, 0x1.8p-127f, 0x1p-126f, 0x1p-24f};
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      for_each_option(scheme, [&](const QuantizeOptions& options) {
+        Tensor x(dtype, {1, 34, 66});
+        x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+          // Each row has one value more than the one before; the first rows are zeros alone.
+          x.set(b, r, c, values[(r * 31 + c) % (1 + r / 5)]);
+        });
+        expect_reference_bytes(x, {scheme, ScaleLayout::row_major, options, options});
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mxkern

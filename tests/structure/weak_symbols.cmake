@@ -5,7 +5,7 @@
 set(looked_at 0)
 set(weak "")
 foreach(object IN LISTS OBJECTS)
-  if(NOT object MATCHES "/instances/")
+  if(NOT object MATCHES "/cpu/instances/")
     continue()
   endif()
   math(EXPR looked_at "${looked_at} + 1")

@@ -1,0 +1,91 @@
+// tests/cuda/codec_ptx_test.cu: eight elements at a time against one at a time, on all inputs.
+#include "mxkern/numerics/codec_ptx.cuh"
+#include "tests/support/cuda_memory.h"
+#include "tests/support/format_list.h"
+#include "tests/support/show.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+// The first of the inputs where the two ways differ; all ones: they never do.
+struct Difference {
+  unsigned long long first = ~0ull;
+};
+
+// Every float32 pattern that is no NaN, which an octet never holds.
+template <class Format>
+__global__ void compare_encodings(Difference* difference) {
+  const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x * 8;
+  for (std::uint64_t i = (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 8;
+       i < std::uint64_t{1} << 32; i += step) {
+    float v[8];
+    float largest = 0.0f;
+    std::uint32_t codes[8];
+    for (int k = 0; k < 8; ++k) {
+      // An odd factor visits every pattern once and puts unlike values side by side.
+      v[k] = float_of(static_cast<std::uint32_t>((i + k) * 0x9E3779B1u));
+      if (v[k] != v[k]) v[k] = 1.0f;
+      largest = fmaxf(largest, fabsf(v[k]));
+      codes[k] = encode_lanes<Format>(v[k]);
+    }
+    saturate_octet<Format>(v, largest);
+    if (encode_octet<Format>(v) != pack_octet<Format>(codes)) atomicMin(&difference->first, i);
+  }
+}
+
+template <class Format>
+__global__ void compare_decodings(Difference* difference) {
+  const std::uint32_t code = blockIdx.x * blockDim.x + threadIdx.x;
+  constexpr std::uint32_t mask = (1u << Format::bits) - 1;
+  Octet octet = 0;
+  for (int k = 0; k < 8; ++k) {
+    octet |= static_cast<Octet>((code >> (k % 3) * 3 ^ k * 37u) & mask) << (Format::bits * k);
+  }
+  float v[8];
+  decode_octet<Format>(octet, v);
+  bool has_nan = false;
+  for (int k = 0; k < 8; ++k) {
+    const auto own = static_cast<std::uint32_t>(octet >> (Format::bits * k)) & mask;
+    const float wanted = decode_lanes<Format>(own);
+    const bool is_nan = wanted != wanted;
+    has_nan |= is_nan;
+    const bool same = is_nan ? v[k] != v[k] : bits_of(v[k]) == bits_of(wanted);
+    if (!same) atomicMin(&difference->first, octet);
+  }
+  if (has_nan != has_nan_code<Format>(octet)) atomicMin(&difference->first, octet);
+}
+
+template <class Format>
+class CudaCodec : public CudaTest {
+ protected:
+  template <class Kernel>
+  unsigned long long first_difference(Kernel kernel, int blocks) {
+    DeviceBytes memory(sizeof(Difference));
+    const Difference none;
+    check_cuda(cudaMemcpy(memory.data(), &none, sizeof none, cudaMemcpyHostToDevice));
+    kernel<<<blocks, 256>>>(reinterpret_cast<Difference*>(memory.data()));
+    check_cuda(cudaGetLastError());
+    Difference found;
+    check_cuda(cudaMemcpy(&found, memory.data(), sizeof found, cudaMemcpyDeviceToHost));
+    return found.first;
+  }
+};
+
+TYPED_TEST_SUITE(CudaCodec, FormatTypes, NameOfType);
+
+TYPED_TEST(CudaCodec, EncodesAllFloatsAlike) {
+  const auto first = this->first_difference(compare_encodings<TypeParam>, 4096);
+  EXPECT_EQ(first, ~0ull) << "the octet that starts at "
+                          << show_bits(static_cast<std::uint32_t>(first * 0x9E3779B1u));
+}
+
+TYPED_TEST(CudaCodec, DecodesAllCodesAlike) {
+  const auto first = this->first_difference(compare_decodings<TypeParam>, 256);
+  EXPECT_EQ(first, ~0ull) << "octet " << show_bits(static_cast<std::uint32_t>(first >> 32)) << " "
+                          << show_bits(static_cast<std::uint32_t>(first));
+}
+
+}  // namespace
+}  // namespace mxkern

@@ -1,0 +1,231 @@
+// tests/cuda/quantize_test.cc: quantizing on the device against the CPU, byte for byte.
+#include <array>
+
+#include "mxkern/mxkern.h"
+#include "tests/support/compare_quantized.h"
+#include "tests/support/cuda_memory.h"
+#include "tests/support/quantize_options.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+using CudaQuantize = CudaTest;
+
+struct Case {
+  Scheme scheme;
+  ScaleLayout layout = ScaleLayout::row_major;
+  QuantizeOptions rows = {};
+  QuantizeOptions columns = {};
+  bool misaligned = false;
+};
+
+// What a caller gives instead of an amax that is found; on the host and on the device.
+struct Given {
+  float amax = 0.0f;  // 0: none
+  float tensor_scale = 0.0f;
+};
+
+QuantizeOptions with_given(QuantizeOptions options, const float* amax, const float* tensor_scale) {
+  options.amax = amax;
+  options.tensor_scale = tensor_scale;
+  return options;
+}
+
+// Rows, columns and both; a direction whose extent the transform does not divide is left out.
+void expect_cpu_bytes(Tensor& x, const Case& test, const Given& given = {}) {
+  const Shape shape = x.shape();
+  const Shape turned = shape.transposed();
+  DeviceTensor device_x(x, test.misaligned);
+  DeviceFloat device_amax(given.amax), device_scale(given.tensor_scale);
+  const auto fits = [](const Shape& along, const QuantizeOptions& options) {
+    return options.hadamard.size == 0 || along.columns % options.hadamard.size == 0;
+  };
+  const auto on_cpu = [&](const QuantizeOptions& options) {
+    return with_given(options, given.amax != 0 ? &given.amax : nullptr,
+                      given.tensor_scale != 0 ? &given.tensor_scale : nullptr);
+  };
+  const auto on_device = [&](const QuantizeOptions& options, DeviceQuantized& out) {
+    QuantizeOptions with = with_given(options, given.amax != 0 ? device_amax.address() : nullptr,
+                                      given.tensor_scale != 0 ? device_scale.address() : nullptr);
+    with.found_amax = out.found_amax();
+    return with;
+  };
+  const auto trace = [&](const char* direction, const QuantizeOptions& options) {
+    return concatenate(direction, ", ", describe(x, options),
+                       test.misaligned ? ", misaligned" : "", ", amax ", given.amax,
+                       ", tensor scale ", given.tensor_scale);
+  };
+  Quantized rows(test.scheme, shape, test.layout), columns(test.scheme, turned, test.layout);
+  const Quantized fresh_rows = rows, fresh_columns = columns;
+  const bool with_rows = fits(shape, test.rows), with_columns = fits(turned, test.columns);
+
+  if (with_rows) {
+    DeviceQuantized out(rows, test.misaligned);
+    quantize(x.buffer(), rows.out(), on_cpu(test.rows));
+    quantize(device_x.buffer(), out.view(), on_device(test.rows, out));
+    ASSERT_TRUE(same_bytes(out.on_host(), rows)) << trace("rows", test.rows);
+  }
+  if (with_columns) {
+    DeviceQuantized out(columns, test.misaligned);
+    quantize_columns(x.buffer(), columns.out(), on_cpu(test.columns));
+    quantize_columns(device_x.buffer(), out.view(), on_device(test.columns, out));
+    ASSERT_TRUE(same_bytes(out.on_host(), columns)) << trace("columns", test.columns);
+  }
+  if (with_rows && with_columns) {
+    Quantized unwritten_rows = fresh_rows, unwritten_columns = fresh_columns;
+    DeviceQuantized out(unwritten_rows, test.misaligned);
+    DeviceQuantized turned_out(unwritten_columns, test.misaligned);
+    quantize_both(device_x.buffer(), out.view(), turned_out.view(), on_device(test.rows, out),
+                  on_device(test.columns, turned_out));
+    ASSERT_TRUE(same_bytes(out.on_host(), rows)) << trace("rows of both", test.rows);
+    ASSERT_TRUE(same_bytes(turned_out.on_host(), columns))
+        << trace("columns of both", test.columns);
+  }
+}
+
+TEST_F(CudaQuantize, EveryOption) {
+  const Shape shapes[] = {{1, 40, 70},  {2, 17, 65},  {1, 130, 33}, {1, 3, 260},
+                          {1, 129, 16}, {1, 128, 64}, {3, 64, 128}, {1, 200, 136}};
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      for_each_option(scheme, [&](const QuantizeOptions& options) {
+        Tensor x(dtype, shapes[turn++ % std::size(shapes)]);
+        fill_mixed(x, static_cast<std::uint64_t>(turn), turn % 3 != 0);
+        for (const ScaleLayout layout : all_scale_layouts) {
+          expect_cpu_bytes(x, {scheme, layout, options, options});
+          if (HasFatalFailure()) return;
+        }
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(CudaQuantize, EveryShape) {
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    const int block = facts_of(scheme).block;
+    for (const int rows : {0, 1, 2, block + 1, 127, 129}) {
+      for (const int columns : {0, 1, block - 1, block, block + 1, 127, 128, 129, 300, 1040}) {
+        const DType dtype = all_dtypes[turn % 3];
+        const ScaleLayout layout = all_scale_layouts[turn++ % 2];
+        Tensor x(dtype, {1, rows, columns});
+        fill_mixed(x, static_cast<std::uint64_t>(turn));
+        expect_cpu_bytes(x, {scheme, layout, {}, {}});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudaQuantize, HadamardTransforms) {
+  const Shape shapes[] = {{1, 128, 128}, {2, 64, 256}, {1, 256, 48}, {1, 16, 384}, {1, 80, 32}};
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      for (const int size : hadamard_sizes) {
+        for (const Shape& shape : shapes) {
+          Tensor x(dtype, shape);
+          fill_mixed(x, static_cast<std::uint64_t>(++turn));
+          QuantizeOptions with;
+          with.hadamard.size = size;
+          if (turn % 2 == 0) with.hadamard.signs = {0x0123456789ABCDEFu, 0xFEDCBA9876543210u};
+          if (turn % 3 == 0) with.rounding = Rounding::stochastic;
+          with.four_over_six = facts_of(scheme).has_tensor_scale && turn % 5 == 0;
+          QuantizeOptions without = with;
+          without.hadamard = {};
+          const ScaleLayout layout = all_scale_layouts[turn % 2];
+          expect_cpu_bytes(x, {scheme, layout, with, with});
+          expect_cpu_bytes(x, {scheme, layout, without, with});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaQuantize, GapsAndMisalignedMemory) {
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      for (const Shape& shape : {Shape{1, 33, 100}, Shape{3, 20, 64}, Shape{2, 130, 136}}) {
+        for (const std::int64_t gap : {0, 1, 3, 8}) {
+          Tensor x(dtype, shape, gap);
+          fill_mixed(x, static_cast<std::uint64_t>(++turn));
+          const ScaleLayout layout = all_scale_layouts[turn % 2];
+          for (const bool misaligned : {false, true}) {
+            expect_cpu_bytes(x, {scheme, layout, {}, {}, misaligned});
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaQuantize, GivenAmaxAndTensorScale) {
+  for (const float value : {1e-40f, 0x1p-149f, 0.37f, 6.0f, 2688.0f, 1e5f, 3.4e38f}) {
+    Tensor x(DType::bfloat16, {1, 70, 90});
+    fill_mixed(x, bits_of(value));
+    expect_cpu_bytes(x, {Scheme::nvfp4}, {.amax = value});
+    expect_cpu_bytes(x, {Scheme::nvfp4}, {.tensor_scale = value});
+    if (HasFatalFailure()) return;
+  }
+}
+
+// One value everywhere: each kind of value meets each rule, without neighbours that hide it.
+TEST_F(CudaQuantize, ExtremeValues) {
+  const float values[] = {0.0f,     -0.0f,      0x1p-149f, 0x1.8p-149f, 0x1p-133f,
+                          0x1p-126f, 0x1.fp-127f, 448.0f,    449.0f,      6.0f,
+                          1.75f,    0x1.8p100f, 3.38e38f,  -65504.0f,   0x1.FFp15f};
+  for (const Scheme scheme : all_schemes) {
+    for (const float value : values) {
+      for (const DType dtype : all_dtypes) {
+        Tensor x(dtype, {1, 33, 40});
+        int i = 0;
+        x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+          x.set(b, r, c, i++ % 3 == 0 ? -value : value);
+        });
+        for (const ScaleRule rule : all_scale_rules) {
+          if (facts_of(scheme).has_tensor_scale && rule != ScaleRule::rceil) continue;
+          QuantizeOptions options;
+          options.scale_rule = rule;
+          expect_cpu_bytes(x, {scheme, ScaleLayout::row_major, options, options});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaQuantize, ASingleNanOrInfPoisonsItsBlockAlone) {
+  for (const Scheme scheme : all_schemes) {
+    const SchemeFacts facts = facts_of(scheme);
+    for (const std::uint32_t bits : {0x7F800000u, 0xFF800000u, 0x7FC00000u, 0xFFFFFFFFu}) {
+      Tensor x(DType::float32, {1, 20, 128});
+      x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) { x.set(b, r, c, 1.0f); });
+      x.set(0, 7, 37, float_of(bits));
+      Quantized host(scheme, x.shape(), ScaleLayout::row_major);
+      DeviceTensor device_x(x);
+      DeviceQuantized out(host);
+      QuantizeOptions options;
+      options.found_amax = out.found_amax();
+      quantize(device_x.buffer(), out.view(), options);
+      const Quantized found = out.on_host();
+      const ScaleIndex index = found.view.scale_index();
+      for (std::int64_t i = 0; i < found.scales.size(); ++i) {
+        const ScaleCoordinate at = index.coordinate(i);
+        const bool poisoned = at.row == 7 && at.block == 37 / facts.block;
+        EXPECT_EQ(found.scales.data()[i] == facts.nan_scale, poisoned)
+            << facts.name << " row " << at.row << ", block " << at.block << ": "
+            << show_code(found.scales.data()[i]) << " for " << show_bits(bits);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
