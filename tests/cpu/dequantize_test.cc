@@ -1,0 +1,105 @@
+// tests/cpu/dequantize_test.cc: every instruction set against a plain loop, byte for byte.
+#include <gtest/gtest.h>
+
+#include "cpu/backend.h"
+#include "tests/support/kernel_tables.h"
+#include "tests/support/reference_dequantize.h"
+#include "mxkern/core/error.h"
+#include "tests/support/show.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+// Any bytes are codes and scales.
+Quantized random_bytes(Scheme scheme, const Shape& shape, ScaleLayout layout, float tensor_scale,
+                       std::uint64_t seed) {
+  RandomBits random(seed);
+  Quantized q(scheme, shape, layout);
+  for (std::int64_t i = 0; i < q.codes.size(); ++i)
+    q.codes.data()[i] = static_cast<std::uint8_t>(random.next());
+  for (std::int64_t i = 0; i < q.scales.size(); ++i)
+    q.scales.data()[i] = static_cast<std::uint8_t>(random.next());
+  q.tensor_scale = tensor_scale;
+  return q;
+}
+
+void expect_reference_values(Quantized& q, DType dtype, std::int64_t gap = 0) {
+  const Shape& shape = q.view.shape;
+  const Tensor wanted = reference_dequantize(q, dtype);
+  for (const cpu::InstructionSet set : available_instruction_sets()) {
+    Tensor out(dtype, shape, gap);
+    cpu::dequantize(q.out(), out.buffer(), cpu::kernels_for(set));
+    const auto where = [&] {
+      return concatenate(cpu::name_of(set), ", ", name_of(q.view.scheme), " to ", name_of(dtype),
+                         ", ", name_of(q.view.scale_layout), " [", shape.batch, ", ", shape.rows,
+                         ", ", shape.columns, "]");
+    };
+    out.for_each([&](auto b, auto r, auto c) {
+      ASSERT_EQ(out.bits(b, r, c), wanted.bits(b, r, c))
+          << where() << " at [" << b << ", " << r << ", " << c << "]: " << show(out.get(b, r, c))
+          << ", wanted " << show(wanted.get(b, r, c));
+    });
+    ASSERT_TRUE(out.bytes().margins_are_intact()) << where();
+  }
+}
+
+TEST(CpuDequantize, AnyBytesGiveTheValuesOfTheReference) {
+  std::uint64_t seed = 0;
+  for (const Scheme scheme : all_schemes) {
+    const int block = facts_of(scheme).block;
+    for (const DType dtype : all_dtypes) {
+      for (const int columns : {0, 1, 2, block - 1, block, block + 1, 63, 129, 2500}) {
+        for (const ScaleLayout layout : all_scale_layouts) {
+          Quantized q = random_bytes(scheme, {2, 5, columns}, layout, 0.375f, ++seed);
+          expect_reference_values(q, dtype);
+          expect_reference_values(q, dtype, 3);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuDequantize, EveryCodeUnderEveryScale) {
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      // One row a scale; each row has every byte among its codes.
+      Quantized q = random_bytes(scheme, {1, 256, 512}, ScaleLayout::row_major, 1.5f, 1);
+      const std::int64_t row_bytes = q.codes.size() / 256;
+      for (std::int64_t i = 0; i < q.codes.size(); ++i)
+        q.codes.data()[i] = static_cast<std::uint8_t>(i % row_bytes);
+      for (std::int64_t i = 0; i < q.scales.size(); ++i)
+        q.scales.data()[i] = static_cast<std::uint8_t>(i / (q.scales.size() / 256));
+      expect_reference_values(q, dtype);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CpuDequantize, AnyTensorScale) {
+  const std::uint32_t scales[] = {0u,          1u,          0x00800000u, 0x7F7FFFFFu, 0x7F800000u,
+                                  0x7FC00000u, 0xFF812345u, 0xC0000000u, 0x33333333u};
+  for (const std::uint32_t bits : scales) {
+    for (const DType dtype : all_dtypes) {
+      Quantized q =
+          random_bytes(Scheme::nvfp4, {1, 3, 100}, ScaleLayout::swizzled, float_of(bits), bits);
+      expect_reference_values(q, dtype);
+      if (HasFatalFailure()) FAIL() << show_bits(bits);
+    }
+  }
+}
+
+TEST(CpuDequantize, LargeTensorsGiveTheValuesOfTheReference) {
+  for (const Scheme scheme : {Scheme::mxfp8_e4m3, Scheme::mxfp6_e2m3, Scheme::nvfp4}) {
+    for (const Shape& shape : {Shape{1, 300, 1000}, Shape{1, 2, 140001}, Shape{1, 90000, 3}}) {
+      Quantized q = random_bytes(scheme, shape, ScaleLayout::swizzled, 2.0f, 9);
+      expect_reference_values(q, DType::bfloat16);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mxkern

@@ -1,0 +1,76 @@
+// tests/cpu/parallel_test.cc: ranges of work over several threads.
+#include "cpu/parallel.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace mxkern::cpu {
+namespace {
+
+// How often each index was visited.
+std::vector<int> visits(std::int64_t count, std::int64_t grain) {
+  std::vector<int> seen(static_cast<std::size_t>(count));
+  parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) ++seen[static_cast<std::size_t>(i)];
+  });
+  return seen;
+}
+
+bool all_once(const std::vector<int>& seen) {
+  return std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; });
+}
+
+TEST(Parallel, VisitsEveryIndexOnce) {
+  for (const std::int64_t count : {0, 1, 2, 3, 100, 1001, 100000}) {
+    for (const std::int64_t grain : {1, 7, 1000, 1000000}) {
+      EXPECT_TRUE(all_once(visits(count, grain))) << count << ", grain " << grain;
+    }
+  }
+}
+
+TEST(Parallel, AnExceptionReachesTheCallerAndTheNextCallWorks) {
+  const auto fail = [](std::int64_t begin, std::int64_t end) {
+    if (begin <= 500 && 500 < end) throw std::runtime_error("the 500th");
+  };
+  EXPECT_THROW(parallel_for(1000, 1, fail), std::runtime_error);
+  EXPECT_THROW(parallel_for(1000, 2000, fail), std::runtime_error);
+  EXPECT_TRUE(all_once(visits(1000, 1)));
+}
+
+TEST(Parallel, NestedAndConcurrentCallsFinish) {
+  std::atomic<int> total{0};
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    total += static_cast<int>(end - begin);
+  };
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      for (int repeat = 0; repeat < 50; ++repeat) {
+        parallel_for(10, 1, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t j = begin; j < end; ++j) parallel_for(10, 1, add);
+        });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(total, 4 * 50 * 100);
+}
+
+TEST(Parallel, AForkedChildHasThreadsOfItsOwn) {
+  ASSERT_TRUE(all_once(visits(1000, 1)));
+  const pid_t child = fork();
+  if (child == 0) _exit(all_once(visits(1000, 1)) ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+}
+
+}  // namespace
+}  // namespace mxkern::cpu

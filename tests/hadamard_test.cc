@@ -1,0 +1,103 @@
+// tests/hadamard_test.cc: the random Hadamard transform against its definition and plain loops.
+#include "mxkern/hadamard.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "cpu/backend.h"
+#include "mxkern/core/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/kernel_tables.h"
+#include "tests/support/reference_quantize.h"
+#include "tests/support/show.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+constexpr SignMask some_signs = {0x0123456789ABCDEFu, 0xFEDCBA9876543210u};
+
+TEST(Hadamard, IsTheProductWithTheMatrix) {
+  for (const int size : hadamard_sizes) {
+    Tensor x(DType::float32, {1, 3, 2 * size});
+    fill_mixed(x, static_cast<std::uint64_t>(size), false);
+    x.for_each([&](auto b, auto r, auto c) { x.set(b, r, c, std::fmod(x.get(b, r, c), 8.0f)); });
+    Tensor y(DType::float32, x.shape());
+    random_hadamard(x.buffer(), y.buffer(), {size, some_signs});
+    x.for_each([&](auto b, auto r, auto c) {
+      const auto start = c / size * size;
+      double sum = 0.0;
+      for (int i = 0; i < size; ++i) {
+        const double sign = some_signs.bit(i) != 0 ? -1.0 : 1.0;
+        const double entry = std::popcount(static_cast<unsigned>(i & (c - start))) % 2 ? -1.0 : 1.0;
+        sum += sign * entry * x.get(b, r, start + i);
+      }
+      ASSERT_NEAR(y.get(b, r, c), sum / std::sqrt(size), 1e-5 * size)
+          << "size " << size << ", row " << r << ", column " << c;
+    });
+  }
+}
+
+TEST(Hadamard, EveryInstructionSetGivesTheBytesOfTheReference) {
+  for (const DType dtype : all_dtypes) {
+    for (const int size : hadamard_sizes) {
+      for (const bool inverse : {false, true}) {
+        Tensor x(dtype, {2, 5, 3 * size}, 7);
+        fill_mixed(x, static_cast<std::uint64_t>(size));
+        std::vector<float> wanted;
+        x.for_each([&](auto b, auto r, auto c) { wanted.push_back(x.get(b, r, c)); });
+        transform_lines(wanted, dtype, {size, some_signs}, inverse);
+        for (const cpu::InstructionSet set : available_instruction_sets()) {
+          Tensor y(dtype, x.shape(), 2);
+          cpu::random_hadamard(x.buffer(), y.buffer(), {size, some_signs}, inverse,
+                               cpu::kernels_for(set));
+          std::size_t i = 0;
+          y.for_each([&](auto b, auto r, auto c) {
+            const float value = wanted[i++];
+            // All NaNs are one.
+            const float expected = value != value ? float_of(float32::nan_bits) : value;
+            ASSERT_EQ(bits_of(y.get(b, r, c)), bits_of(expected))
+                << cpu::name_of(set) << ", " << name_of(dtype) << ", size " << size << " at [" << b
+                << ", " << r << ", " << c << "]: " << show(y.get(b, r, c)) << ", wanted "
+                << show(expected);
+          });
+          ASSERT_TRUE(y.bytes().margins_are_intact());
+        }
+      }
+    }
+  }
+}
+
+TEST(Hadamard, TheInverseUndoesIt) {
+  for (const int size : hadamard_sizes) {
+    Tensor x(DType::float32, {1, 4, 4 * size});
+    x.for_each([&](auto b, auto r, auto c) {
+      x.set(b, r, c, static_cast<float>((r * 37 + c * 101) % 257) - 128.0f);
+    });
+    Tensor y(DType::float32, x.shape());
+    random_hadamard(x.buffer(), y.buffer(), {size, some_signs});
+    random_hadamard(y.buffer(), y.buffer(), {size, some_signs}, true);
+    x.for_each([&](auto b, auto r, auto c) {
+      ASSERT_NEAR(y.get(b, r, c), x.get(b, r, c), 1e-3) << "size " << size << ", column " << c;
+    });
+  }
+}
+
+TEST(Hadamard, RefusesWrongArguments) {
+  Tensor x(DType::float32, {1, 2, 48});
+  Tensor y(DType::float32, {1, 2, 48});
+  Tensor half(DType::float16, {1, 2, 48});
+  EXPECT_EQ(error_message([&] { random_hadamard(x.buffer(), y.buffer(), {8}); }),
+            "random_hadamard: size is 8; expected 16, 32, 64 or 128");
+  EXPECT_EQ(error_message([&] { random_hadamard(x.buffer(), y.buffer(), {32}); }),
+            "random_hadamard: x has 48 columns; expected a multiple of the size 32");
+  EXPECT_THROW(random_hadamard(x.buffer(), half.buffer(), {16}), InvalidType);
+  EXPECT_EQ(error_message([&] { random_hadamard(x.buffer(), half.buffer(), {16}); }),
+            "random_hadamard: out has dtype float16; expected that of x, float32");
+}
+
+}  // namespace
+}  // namespace mxkern

@@ -1,0 +1,31 @@
+// tests/info_test.cc: what the library says of itself.
+#include "mxkern/info.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "cpu/instruction_set.h"
+#include "cpu/parallel.h"
+
+namespace mxkern {
+namespace {
+
+TEST(Info, DescribesThisBuildAndMachine) {
+  const Info found = info();
+  EXPECT_EQ(found.version, MXKERN_VERSION);
+  EXPECT_TRUE(std::regex_match(found.build, std::regex("(gcc|clang) [0-9.]+, .+, (release|debug)")))
+      << found.build;
+  EXPECT_EQ(found.instruction_set, cpu::name_of(cpu::best_instruction_set()));
+  EXPECT_TRUE(cpu::is_available(cpu::best_instruction_set()));
+  EXPECT_EQ(found.threads, cpu::thread_count());
+  EXPECT_GE(found.threads, 1);
+#if !defined(MXKERN_HAS_CUDA)
+  EXPECT_FALSE(found.built_with_cuda);
+  EXPECT_TRUE(found.devices.empty());
+#endif
+  EXPECT_FALSE(found.cuda.empty());
+}
+
+}  // namespace
+}  // namespace mxkern
