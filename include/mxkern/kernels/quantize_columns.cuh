@@ -117,9 +117,8 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
       }
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        float v[8];
-        pair.octet(8 * i, k, v);
-        codes[k][i] = quantize_octet<S, R>(v, float_of(amax[k]), scale[k].multiplier, words[k]);
+        codes[k][i] = quantize_octet<S, R>(pair.raw_octet(8 * i, k), float_of(amax[k]),
+                                           scale[k].multiplier, words[k]);
       }
     }
 #pragma unroll

@@ -126,15 +126,15 @@ __device__ __forceinline__ void quantize_four_rows(RawOctet<T> (&raw)[rows_per_t
 #pragma unroll
   for (int i = 0; i < rows_per_thread; ++i) {
     const float multiplier = scales.of_row(i);
-    float v[8];
-    unpack(raw[i], v);
     std::uint32_t words[8] = {};
     if constexpr (R == Rounding::stochastic) {
       octet_words(options, out.index + i * out.index_step, 1, words);
     }
-    Octet codes = quantize_octet<S, R>(v, float_of(octets[i]), multiplier, words);
+    Octet codes = quantize_octet<S, R>(raw[i], float_of(octets[i]), multiplier, words);
     if constexpr (S::has_tensor_scale) {
       if (chosen_later) {
+        float v[8];
+        unpack(raw[i], v);
         const std::uint8_t byte =
             better_of_two<S, R>(v, lanes_amax<Scales::lanes>(octets[i]), tensor, words, codes);
         if (Scales::row(0) == 0 && i * row_spacing < out.scale_rows) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/core/philox.h"
 #include "mxkern/kernels/block_amax.cuh"
@@ -96,17 +97,37 @@ template <class S, Rounding R>
 __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float amax, float multiplier,
                                                 const std::uint32_t (&words)[8]) {
   using Format = typename S::Format;
+  const float factor =
+      R == Rounding::nearest ? __fmul_rn(multiplier, octet_scale<Format>) : multiplier;
   float scaled[8];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) scaled[i] = __fmul_rn(v[i], multiplier);
+  for (int i = 0; i < 8; ++i) scaled[i] = __fmul_rn(v[i], factor);
   Octet octet;
   if constexpr (R == Rounding::nearest) {
-    saturate_octet<Format>(scaled, __fmul_rn(amax, multiplier));
+    saturate_octet<Format>(scaled, __fmul_rn(amax, factor));
     octet = encode_octet<Format>(scaled);
   } else {
     octet = encode_stochastic_octet<Format>(scaled, words);
   }
   return multiplier < 0.0f ? poison_octet<Format> : octet;
+}
+
+// The same from the elements as they lie in memory, in the fewest operations that there are.
+template <class S, Rounding R, class T>
+__device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float amax,
+                                                float multiplier, const std::uint32_t (&words)[8]) {
+  using Format = typename S::Format;
+  constexpr bool in_bfloat16 = std::is_same_v<T, bfloat16> && Format::bits == 4 &&
+                               !S::has_tensor_scale && R == Rounding::nearest &&
+                               !MXKERN_HAS_CVT_E2M1;
+  if constexpr (in_bfloat16) {
+    const Octet octet = encode_bfloat16_octet(raw.word, multiplier, __fmul_rn(amax, multiplier));
+    return multiplier < 0.0f ? poison_octet<Format> : octet;
+  } else {
+    float v[8];
+    unpack(raw, v);
+    return quantize_octet<S, R>(v, amax, multiplier, words);
+  }
 }
 
 // Adds the squared errors of an octet, in order.

@@ -103,13 +103,12 @@ struct QuantizeRows {
       std::uint8_t* own = codes;
 #pragma unroll
       for (int i = 0; i < rows_per_thread; ++i) {
-        float v[8];
-        unpack(raw[i], v);
         std::uint32_t words[8] = {};
         if constexpr (R == Rounding::stochastic) {
           octet_words(options, index + i * row_spacing * p.columns, 1, words);
         }
-        const Octet octet = quantize_octet<S, R>(v, float_of(octets[i]), four.of_row(i), words);
+        const Octet octet =
+            quantize_octet<S, R>(raw[i], float_of(octets[i]), four.of_row(i), words);
         store_whole_codes<octet_bytes>(own, octet_index * octet_bytes, octet);
         own += code_step;
       }

@@ -233,6 +233,21 @@ struct ColumnPair {
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i] = value(first + i, k);
   }
+
+  // Eight rows of column k as adjacent elements.
+  __device__ __forceinline__ RawOctet<T> raw_octet(int first, int k) const {
+    RawOctet<T> raw;
+#pragma unroll
+    for (int i = 0; i < RawOctet<T>::words; ++i) {
+      if constexpr (width == 2) {
+        raw.word[i] = word[2 * (first + i) + k];
+      } else {
+        raw.word[i] =
+            __byte_perm(word[first + 2 * i], word[first + 2 * i + 1], k == 0 ? 0x5410 : 0x7632);
+      }
+    }
+    return raw;
+  }
 };
 
 // Writes the scale bytes of one direction, [128 lines][blocks of the tile], where they belong.

@@ -2,6 +2,7 @@
 // Every function here gives the bits that encode_lanes and decode_lanes give, one by one.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -93,10 +94,7 @@ inline constexpr float to_wider = float32::exp2(Wider<Format>::min_exponent - Fo
 
 template <class Format>
 __device__ __forceinline__ std::uint32_t encode_sixes(const float* v) {
-  float scaled[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) scaled[i] = __fmul_rn(v[i], to_wider<Format>);
-  const std::uint32_t bytes = convert_quad<Wider<Format>>(scaled);
+  const std::uint32_t bytes = convert_quad<Wider<Format>>(v);
   return squeeze_sixes((bytes & 0x1F1F1F1Fu) | (bytes >> 2 & 0x20202020u));
 }
 
@@ -162,8 +160,14 @@ __device__ __forceinline__ Octet pack_octet(const std::uint32_t (&codes)[8]) {
   return octet;
 }
 
-// encode_lanes for eight values, packed. None of them is NaN, and none is beyond the format's
-// largest value: saturate_octet sees to that.
+// What encode_octet wants its values multiplied with beforehand, for free in a multiplication that
+// is there anyway; a power of two.
+template <class Format>
+inline constexpr float octet_scale =
+    Format::bits == 6 && MXKERN_HAS_CVT_E4M3 ? ptx::to_wider<Format> : 1.0f;
+
+// encode_lanes for eight values, packed, given their products with octet_scale. None of them is
+// NaN, and none is beyond the format's largest value: saturate_octet sees to that.
 template <class Format>
 __device__ __forceinline__ Octet encode_octet(const float (&v)[8]) {
   if constexpr (Format::is_integer) {
@@ -190,6 +194,41 @@ __device__ __forceinline__ Octet encode_octet(const float (&v)[8]) {
     return pack_octet<Format>(codes);
 #endif
   }
+}
+
+// Eight E2M1 codes of bfloat16 values times a power of two, straight from the four words that hold
+// them: with 8 significant bits everything up to the rounding is exact in bfloat16, two at a time.
+// The lines are those of ptx::encode_e2m1, onto 2^7. `largest_magnitude` as in saturate_octet.
+__device__ __forceinline__ Octet encode_bfloat16_octet(const std::uint32_t (&word)[4],
+                                                       float multiplier, float largest_magnitude) {
+  const __nv_bfloat162 scale = __float2bfloat162_rn(multiplier);
+  const __nv_bfloat162 two = __float2bfloat162_rn(2.0f);
+  const __nv_bfloat162 one = __float2bfloat162_rn(1.0f);
+  const __nv_bfloat162 half = __float2bfloat162_rn(0.5f);
+  std::uint32_t codes[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t bits = word[i] & 0x7FFF7FFFu;
+    __nv_bfloat162 magnitude = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits), scale);
+    if (largest_magnitude > E2M1::max_value) {
+      magnitude = __hmin2(magnitude, __float2bfloat162_rn(E2M1::max_value));
+    }
+    const __nv_bfloat162 low = __hfma2(magnitude, two, __float2bfloat162_rn(128.0f));
+    const __nv_bfloat162 middle = __hfma2(magnitude, one, __float2bfloat162_rn(130.0f));
+    const __nv_bfloat162 high = __hfma2(magnitude, half, __float2bfloat162_rn(132.0f));
+    const __nv_bfloat162 lowest = __hmin2(__hmin2(low, middle), high);
+    codes[i] = *reinterpret_cast<const std::uint32_t*>(&lowest);
+  }
+  std::uint32_t pairs[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    // A byte a code: its low bits from the sums, its sign from the values; then two in a byte.
+    const std::uint32_t signs = __byte_perm(word[2 * i], word[2 * i + 1], 0x7531) >> 4;
+    const std::uint32_t bytes =
+        __byte_perm(codes[2 * i], codes[2 * i + 1], 0x6420) | (signs & 0x08080808u);
+    pairs[i] = bytes | bytes >> 4;
+  }
+  return __byte_perm(pairs[0], pairs[1], 0x6420);
 }
 
 // encode_stochastic_lanes for eight values, packed. None of them is NaN.
@@ -239,11 +278,10 @@ __device__ __forceinline__ Octet encode_stochastic_octet(const float (&v)[8],
 template <class Format>
 __device__ __forceinline__ void saturate_octet(float (&v)[8], float largest_magnitude) {
   if constexpr (Format::bits == 8 && !Format::is_integer) return;  // conversions saturate
-  if (largest_magnitude > Format::max_value) {
+  constexpr float limit = Format::max_value * octet_scale<Format>;
+  if (largest_magnitude > limit) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      v[i] = fminf(fmaxf(v[i], -Format::max_value), Format::max_value);
-    }
+    for (int i = 0; i < 8; ++i) v[i] = fminf(fmaxf(v[i], -limit), limit);
   }
 }
 
