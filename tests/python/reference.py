@@ -302,6 +302,7 @@ def quantize(
     six, four = errors
     take_four = four < six
     close = np.abs(four - six) <= (1e-5 if square else 1e-6) * np.maximum(four, six)
+    close &= six != 0  # both are exact then, whatever the arithmetic
     chosen = finished(np.where(take_four, candidates[1], candidates[0]))
     other = finished(np.where(take_four, candidates[0], candidates[1]))
     return Quantized(*chosen, two.stored, close, *other)

@@ -84,6 +84,23 @@ def test_no_elements(scheme: str, shape: tuple[int, ...]) -> None:
     assert columns.shape == (*shape[:-2], shape[-1], shape[-2])
 
 
+@pytest.mark.parametrize("scheme", SCHEMES[:-1])
+def test_scales_around_every_power_of_two(scheme: str) -> None:
+    """Blocks whose largest magnitude, in units of the format's largest or of a power of two, is a
+    power of two, its neighbours, or halfway to the next: from the subnormals to the end."""
+    exponents = np.arange(-149, 128)
+    units = [1.0, 1.25, 1.5, 1.75, mxkern.schemes[scheme].max_value]
+    amax = (2.0**exponents * np.array(units)[:, None]).ravel()
+    amax = amax[amax < np.finfo(np.float32).max].astype(np.float32)
+    around = amax.view(np.uint32)[:, None] + np.array([-2, -1, 0, 1, 2])
+    around = around.clip(0, 0x7F7FFFFF).astype(np.uint32).view(np.float32).ravel()
+    x = np.zeros((around.size, 32), np.float32)
+    x[:, 7] = around
+    for rule in reference.RULES:
+        want = reference.quantize(x, scheme, scale_rule=rule)
+        check_quantized(mxkern.quantize(x, scheme, scale_rule=rule), want, x.shape, rule)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_stochastic_rounding(scheme: str, dtype: str) -> None:
@@ -170,6 +187,13 @@ def test_four_over_six(dtype: str, square: bool) -> None:
         q = mxkern.quantize(x, "nvfp4", four_over_six=True, block=block)
         want = reference.quantize(x, "nvfp4", four_over_six=True, square=square)
         check_quantized(q, want, shape, f"4over6 {dtype} {shape} square={square}")
+
+
+def test_four_over_six_keeps_six_where_both_are_exact() -> None:
+    x = np.tile(np.float32([12, -6, 3, 0]), (2, 8))
+    q = mxkern.quantize_nvfp4(x, four_over_six=True, amax=2688.0)
+    np.testing.assert_array_equal(q.scales.astype(np.float32), np.full((2, 2), 2, np.float32))
+    np.testing.assert_array_equal(mxkern.dequantize(q), x)
 
 
 def test_four_over_six_is_no_worse() -> None:
