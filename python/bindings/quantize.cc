@@ -22,9 +22,11 @@ QuantizeOptions make_options(int scale_rule, int rounding, std::uint64_t seed, s
 }
 
 // Options are shared between calls; where a tensor's amax or scale lies is a call's own.
-QuantizeOptions with_tensor_scale(QuantizeOptions options, Address amax, Address tensor_scale) {
+QuantizeOptions with_tensor_scale(QuantizeOptions options, Address amax, Address tensor_scale,
+                                  Address found_amax) {
   options.amax = static_cast<const float*>(amax.value);
   options.tensor_scale = static_cast<const float*>(tensor_scale.value);
+  options.found_amax = static_cast<float*>(found_amax.value);
   return options;
 }
 
@@ -42,12 +44,14 @@ void bind_quantize(nb::module_& module) {
     module.def(
         name,
         [operation](const Buffer& x, const BlockScaled& out, const QuantizeOptions& options,
-                    Address amax, Address tensor_scale, Address stream) {
+                    Address amax, Address tensor_scale, Address found_amax, Address stream) {
           call(x.shape.size(), [&] {
-            operation(x, out, with_tensor_scale(options, amax, tensor_scale), Stream{stream.value});
+            operation(x, out, with_tensor_scale(options, amax, tensor_scale, found_amax),
+                      Stream{stream.value});
           });
         },
-        "x"_a, "out"_a, "options"_a, "amax"_a.none(), "tensor_scale"_a.none(), "stream"_a.none());
+        "x"_a, "out"_a, "options"_a, "amax"_a.none(), "tensor_scale"_a.none(),
+        "found_amax"_a.none(), "stream"_a.none());
   };
   define("quantize", &quantize);
   define("quantize_columns", &quantize_columns);
@@ -57,17 +61,20 @@ void bind_quantize(nb::module_& module) {
       [](const Buffer& x, const BlockScaled& rows, const BlockScaled& columns,
          const QuantizeOptions& row_options, const QuantizeOptions& column_options,
          Address row_amax, Address column_amax, Address row_tensor_scale,
-         Address column_tensor_scale, Address stream) {
+         Address column_tensor_scale, Address row_found_amax, Address column_found_amax,
+         Address stream) {
         call(x.shape.size(), [&] {
-          quantize_both(x, rows, columns,
-                        with_tensor_scale(row_options, row_amax, row_tensor_scale),
-                        with_tensor_scale(column_options, column_amax, column_tensor_scale),
-                        Stream{stream.value});
+          quantize_both(
+              x, rows, columns,
+              with_tensor_scale(row_options, row_amax, row_tensor_scale, row_found_amax),
+              with_tensor_scale(column_options, column_amax, column_tensor_scale,
+                                column_found_amax),
+              Stream{stream.value});
         });
       },
       "x"_a, "rows"_a, "columns"_a, "row_options"_a, "column_options"_a, "row_amax"_a.none(),
       "column_amax"_a.none(), "row_tensor_scale"_a.none(), "column_tensor_scale"_a.none(),
-      "stream"_a.none());
+      "row_found_amax"_a.none(), "column_found_amax"_a.none(), "stream"_a.none());
 
   module.def(
       "tensor_amax",

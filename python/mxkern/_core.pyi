@@ -75,6 +75,7 @@ def quantize(
     options: QuantizeOptions,
     amax: object | None,
     tensor_scale: object | None,
+    found_amax: object | None,
     stream: object | None,
 ) -> None: ...
 def quantize_columns(
@@ -83,6 +84,7 @@ def quantize_columns(
     options: QuantizeOptions,
     amax: object | None,
     tensor_scale: object | None,
+    found_amax: object | None,
     stream: object | None,
 ) -> None: ...
 def quantize_both(
@@ -95,6 +97,8 @@ def quantize_both(
     column_amax: object | None,
     row_tensor_scale: object | None,
     column_tensor_scale: object | None,
+    row_found_amax: object | None,
+    column_found_amax: object | None,
     stream: object | None,
 ) -> None: ...
 def tensor_amax(

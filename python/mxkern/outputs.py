@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from mxkern import errors
@@ -9,6 +10,8 @@ from mxkern.arrays import Adapter
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part
 from mxkern.scheme import Scheme, Shape
+
+_NO_SCOPE: AbstractContextManager[None] = nullcontext()
 
 
 def checked_out(
@@ -135,8 +138,13 @@ def _either(dtype: str) -> tuple[str, ...]:
     return ("uint8",) if dtype == "uint8" else (dtype, "uint8")
 
 
-def stream_handle(function: str, stream: Any, adapter: Adapter, like: Any) -> int | None:
-    """The stream that work goes to: the one given, or the one that like's framework uses now."""
+def on_stream(
+    function: str, stream: Any, adapter: Adapter, array: Any
+) -> AbstractContextManager[Any]:
+    """A scope in which the framework's current stream is the one given, if one is given. Outputs
+    and copies are made on it too, so that the framework knows what stream their memory belongs
+    to."""
     if stream is None:
-        return adapter.stream(like)
-    return errors.integer(function, "stream", stream, 1, 2**64 - 1)
+        return _NO_SCOPE
+    handle = errors.integer(function, "stream", stream, 1, 2**64 - 1)
+    return adapter.on_stream(handle, array)

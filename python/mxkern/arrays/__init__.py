@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from mxkern import errors
-from mxkern.arrays.adapter import Adapter, Plain, View, collapsed
+from mxkern.arrays.adapter import Adapter, Plain, View, built_with_cuda, collapsed
 
 __all__ = ["Adapter", "Plain", "View", "adapter_of", "collapsed"]
 
@@ -31,10 +31,18 @@ def _adapter(framework: str) -> Adapter:
             from mxkern.arrays.torch_arrays import TorchAdapter
 
             made = TorchAdapter()
+        elif framework == "cupy":
+            from mxkern.arrays.cupy_arrays import CupyAdapter
+
+            made = CupyAdapter()
         elif framework == "jax":
             from mxkern.arrays.jax_arrays import JaxAdapter
 
             made = JaxAdapter()
+        elif framework == "jax on CUDA":
+            from mxkern.arrays.jax_cuda_arrays import JaxCudaAdapter
+
+            made = JaxCudaAdapter()
         else:
             from mxkern.arrays.dlpack_arrays import DlpackAdapter
 
@@ -60,11 +68,33 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
         return _known.setdefault(kind, _adapter("numpy"))
     if isinstance(array, _loaded("torch", "Tensor")):
         return _known.setdefault(kind, _adapter("torch"))
+    if isinstance(array, _loaded("cupy", "ndarray")):
+        return _known.setdefault(kind, _adapter("cupy"))
     if isinstance(array, _loaded("jax", "Array")):
-        return _known.setdefault(kind, _adapter("jax"))
+        return _find_jax(function, argument, array)
     if hasattr(kind, "__dlpack_device__") and hasattr(kind, "__dlpack__"):
         return _known.setdefault(kind, _adapter("dlpack"))
     raise TypeError(
-        f"{function}: {argument} is {errors.described(array)}; expected a NumPy array, a PyTorch "
-        f"tensor or a JAX array; convert with numpy.asarray({argument}, numpy.float32)"
+        f"{function}: {argument} is {errors.described(array)}; expected a NumPy or CuPy array, a "
+        f"PyTorch tensor or a JAX array; convert with numpy.asarray({argument}, numpy.float32)"
     )
+
+
+def _find_jax(function: str, argument: str, array: Any) -> Adapter:
+    """JAX has one type for arrays on every device, so it is not the type that decides."""
+    jax = sys.modules["jax"]
+    own = _adapter("jax")
+    if jax.default_backend() == "cpu":
+        return _known.setdefault(type(array), own)
+    if isinstance(array, jax.core.Tracer):
+        return own
+    if not built_with_cuda or all(device.platform == "cpu" for device in array.devices()):
+        return own
+    try:
+        return _adapter("jax on CUDA")
+    except ImportError as error:
+        raise RuntimeError(
+            f"{function}: {argument} is a JAX array on a CUDA device, which is read as a PyTorch "
+            f"tensor, but PyTorch cannot be imported ({error}); install PyTorch with CUDA, or move "
+            f"the array to the CPU with jax.device_put({argument}, jax.devices('cpu')[0])"
+        ) from error

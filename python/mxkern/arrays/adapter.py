@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, NoReturn
 
 from mxkern import _core, errors
@@ -17,9 +18,10 @@ View = tuple[int, int, int, int, int, int, object, object, object]
 PLAIN_DTYPES = _core.dtype_names()
 BYTE_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
 CPU = -1
+LEGACY_STREAM, PER_THREAD_STREAM = 1, 2  # handles that CUDA and DLPack reserve
 
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor
-_built_with_cuda = _core.info().built_with_cuda
+built_with_cuda = _core.info().built_with_cuda
 
 
 class Plain(NamedTuple):
@@ -68,7 +70,7 @@ def row_strides(shape: Shape, strides: Shape) -> tuple[int, int] | None:
 
 def check_device(function: str, argument: str, device: str) -> None:
     """RuntimeError for a kind of device that this build has no code for."""
-    if device == "cpu" or (device in ("cuda", "gpu") and _built_with_cuda):
+    if device == "cpu" or (device in ("cuda", "gpu") and built_with_cuda):
         return
     if device in ("cuda", "gpu"):
         raise RuntimeError(
@@ -153,6 +155,10 @@ class Adapter(ABC):
     def stream(self, array: Any) -> int | None:
         """The handle of the stream that work on the array goes to; None on the CPU."""
         return None
+
+    def on_stream(self, handle: int, array: Any) -> AbstractContextManager[Any]:
+        """A scope in which the stream of the handle is the current one of the array's device."""
+        return nullcontext()
 
     def refuse_dtype(
         self, function: str, argument: str, array: Any, expected: tuple[str, ...]

@@ -9,6 +9,7 @@ from mxkern.arrays.adapter import check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 
 _HOST = (1, 3)  # host memory, and host memory that CUDA has pinned
+_CUDA = (2, 13)  # device memory, and memory that CUDA moves to where it is used
 
 
 class DlpackAdapter(NumpyAdapter):
@@ -23,7 +24,12 @@ class DlpackAdapter(NumpyAdapter):
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         device = array.__dlpack_device__()[0]
-        check_device(function, argument, "cpu" if device in _HOST else "cuda")
+        if device not in _HOST:
+            check_device(function, argument, "cuda" if device in _CUDA else "foreign")
+            raise RuntimeError(
+                f"{function}: {argument} is a CUDA array of a library that mxkern does not know; "
+                f"expected one of PyTorch, CuPy or JAX; convert with torch.from_dlpack({argument})"
+            )
         try:
             return np.from_dlpack(array)
         except (BufferError, RuntimeError, TypeError, AttributeError, ValueError) as error:

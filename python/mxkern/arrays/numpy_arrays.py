@@ -13,7 +13,7 @@ from mxkern.options import SCALE_LAYOUTS
 from mxkern.scheme import schemes
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
@@ -21,7 +21,7 @@ class NumpyAdapter(Adapter):
     name = "NumPy"
 
     def __init__(self) -> None:
-        dtypes = {name: _dtype(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)}
+        dtypes = {name: numpy_dtype(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)}
         super().__init__(dtypes)
         self.short_way = _core.NumpyCalls(
             np.ndarray,

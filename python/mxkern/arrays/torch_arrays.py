@@ -1,11 +1,30 @@
-# mxkern/arrays/torch_arrays.py: PyTorch tensors.
+# mxkern/arrays/torch_arrays.py: PyTorch tensors, on the CPU and on CUDA devices.
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
-from mxkern.arrays.adapter import BYTE_DTYPES, CPU, PLAIN_DTYPES, Adapter, Shape, check_device
+from mxkern.arrays.adapter import (
+    BYTE_DTYPES,
+    CPU,
+    LEGACY_STREAM,
+    PLAIN_DTYPES,
+    Adapter,
+    Shape,
+    check_device,
+)
+
+# The handle of a device's current stream in a tenth of the time that the object of it takes.
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
+    lambda index: torch.cuda.current_stream(index).cuda_stream
+)
+
+
+def _scope(stream: Any) -> AbstractContextManager[Any]:
+    scope: AbstractContextManager[Any] = torch.cuda.stream(stream)
+    return scope
 
 
 class TorchAdapter(Adapter):
@@ -93,13 +112,22 @@ class TorchAdapter(Adapter):
         return torch.empty(shape, dtype=self.dtypes[dtype], device=like.device)
 
     def scalar(self, value: float, like: Any) -> Any:
-        return torch.tensor(value, dtype=torch.float32, device=like.device)
+        # Unlike torch.tensor, full does not copy from the host, which would wait for the device.
+        return torch.full((), value, dtype=torch.float32, device=like.device)
 
     def raw_bytes(self, array: Any) -> Any:
         return array.detach().cpu().view(torch.uint8).numpy()
 
     def stream(self, array: Any) -> int | None:
-        return torch.cuda.current_stream(array.device).cuda_stream if array.is_cuda else None
+        return _current_stream(array.device.index) if array.is_cuda else None
+
+    def on_stream(self, handle: int, array: Any) -> AbstractContextManager[Any]:
+        if not array.is_cuda:
+            return nullcontext()
+        device = array.device
+        if handle == LEGACY_STREAM:
+            return _scope(torch.cuda.default_stream(device))
+        return _scope(torch.cuda.ExternalStream(handle, device))
 
     def conversion(self, argument: str, dtype: str) -> str:
         return f"{argument}.to(torch.{dtype})"

@@ -9,7 +9,7 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import operand_of
 from mxkern.options import position
-from mxkern.outputs import checked_out, extents_of, stream_handle
+from mxkern.outputs import checked_out, extents_of, on_stream
 
 DTYPES = {name: i for i, name in enumerate(PLAIN_DTYPES)}
 
@@ -42,6 +42,9 @@ def dequantize(
         y = None if short_way is None else short_way.dequantize(q, result_dtype)
         if y is not None:
             return y
+    if stream is not None:
+        with on_stream(function, stream, operand_of(function, "q", q).adapter, q.codes):
+            return dequantize(q, dtype=dtype, out=out)
     operand = operand_of(function, "q", q)
     adapter, shape = operand.adapter, operand.shape
     like = operand.parts[0]
@@ -62,5 +65,5 @@ def dequantize(
         columns,
         rows * columns,
     )
-    _core.dequantize(operand.view, buffer, stream_handle(function, stream, adapter, like))
+    _core.dequantize(operand.view, buffer, adapter.stream(like))
     return adapter.leave(array, q.codes) if out is None else out

@@ -11,7 +11,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part, operand_of
 from mxkern.ops.dequantize import DTYPES
 from mxkern.options import position
-from mxkern.outputs import checked_out, extents_of, stream_handle
+from mxkern.outputs import checked_out, extents_of, on_stream
 from mxkern.scheme import Shape
 
 
@@ -111,8 +111,9 @@ def gemm(
         columns,
         rows * columns,
     )
-    stream = stream_handle(function, stream, adapter, like)
-    _core.gemm(left_view, right.view, buffer, alpha, beta, bias_view, stream)
+    with on_stream(function, stream, adapter, like):
+        stream = adapter.stream(like)
+        _core.gemm(left_view, right.view, buffer, alpha, beta, bias_view, stream)
     return adapter.leave(array, b.codes) if out is None else out
 
 

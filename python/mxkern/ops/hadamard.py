@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.options import hadamard_of
-from mxkern.outputs import checked_out, extents_of, stream_handle
+from mxkern.outputs import checked_out, extents_of, on_stream
 
 
 def random_hadamard(
@@ -43,25 +43,27 @@ def random_hadamard(
         function, "size", errors.integer(function, "size", size, 1, 2**31), sign_mask
     )
     adapter = adapter_of(function, "x", x)
-    plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
-    columns = plain.shape[-1]
-    if columns % size:
-        raise ValueError(
-            f"{function}: x has a last axis of {columns}; expected a multiple of size={size}; pad "
-            "it with zeros, or pass a smaller size"
+    with on_stream(function, stream, adapter, x):
+        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+        columns = plain.shape[-1]
+        if columns % size:
+            raise ValueError(
+                f"{function}: x has a last axis of {columns}; expected a multiple of size={size}; "
+                "pad it with zeros, or pass a smaller size"
+            )
+        dtype = adapter.dtype_name(plain.memory)
+        if out is None:
+            array = adapter.empty(plain.shape, dtype, plain.array)
+        else:
+            # In place is fine; a shifted overlap is not.
+            in_place = out is x and plain.memory is plain.array
+            taken = [] if in_place else extents_of(adapter, plain.array)
+            array = checked_out(
+                function, "out", out, adapter, plain.shape, (dtype,), plain.array, taken
+            )
+        rows = plain.buffer[4]
+        buffer = (adapter.address(array), *plain.buffer[1:6], columns, rows * columns)
+        _core.random_hadamard(
+            plain.buffer, buffer, size, low, high, inverse, adapter.stream(plain.array)
         )
-    dtype = adapter.dtype_name(plain.memory)
-    if out is None:
-        array = adapter.empty(plain.shape, dtype, plain.array)
-    else:
-        # In place is fine; a shifted overlap is not.
-        in_place = out is x and plain.memory is plain.array
-        taken = [] if in_place else extents_of(adapter, plain.array)
-        array = checked_out(
-            function, "out", out, adapter, plain.shape, (dtype,), plain.array, taken
-        )
-    rows = plain.buffer[4]
-    buffer = (adapter.address(array), *plain.buffer[1:6], columns, rows * columns)
-    stream = stream_handle(function, stream, adapter, plain.array)
-    _core.random_hadamard(plain.buffer, buffer, size, low, high, inverse, stream)
-    return adapter.leave(array, x) if out is None else out
+        return adapter.leave(array, x) if out is None else out

@@ -9,6 +9,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.ops.run_quantize import (
     Parts,
     addresses_of,
+    amax_memory,
     check_groups,
     new_parts,
     pair_of,
@@ -19,7 +20,7 @@ from mxkern.ops.run_quantize import (
     view_of,
 )
 from mxkern.options import SCALE_LAYOUTS, options_of, position
-from mxkern.outputs import checked_out, checked_out_parts, extents_of, stream_handle
+from mxkern.outputs import checked_out, checked_out_parts, extents_of, on_stream
 from mxkern.scheme import Scheme, scheme_of
 
 
@@ -199,49 +200,54 @@ def quantize_both(
         )
     layout = position(function, "scale_layout", scale_layout, SCALE_LAYOUTS)
     adapter = adapter_of(function, "x", x)
-    plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
-    like, device = plain.array, plain.buffer[2]
-    batch, rows, columns = plain.buffer[3:6]
-    shapes = (plain.shape, transposed(function, plain.shape))
-    extents = ((batch, rows, columns), (batch, columns, rows))
-    check_groups(function, row_options, columns)
-    check_groups(function, column_options, rows)
-    outs = (None, None) if out is None else pair_of(function, "out", out)
-    each_amax = _each(function, "amax", amax)
-    each_scale = _each(function, "tensor_scale", tensor_scale)
-    arrays: list[Parts] = []
-    scalars = [
-        scalars_of(function, record, adapter, plain, each_amax[i], each_scale[i]) for i in (0, 1)
-    ]
-    for i in (0, 1):
-        arrays.append(
-            new_parts(adapter, record, shapes[i], scale_layout, like)
-            if outs[i] is None
-            else checked_out_parts(
-                function,
-                f"out[{i}]",
-                outs[i],
-                adapter,
-                record,
-                shapes[i],
-                scale_layout,
-                like,
-                extents_of(adapter, like, *scalars[0], *scalars[1], *sum(arrays, ())),
+    with on_stream(function, stream, adapter, x):
+        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+        like, device = plain.array, plain.buffer[2]
+        batch, rows, columns = plain.buffer[3:6]
+        shapes = (plain.shape, transposed(function, plain.shape))
+        extents = ((batch, rows, columns), (batch, columns, rows))
+        check_groups(function, row_options, columns)
+        check_groups(function, column_options, rows)
+        outs = (None, None) if out is None else pair_of(function, "out", out)
+        each_amax = _each(function, "amax", amax)
+        each_scale = _each(function, "tensor_scale", tensor_scale)
+        arrays: list[Parts] = []
+        scalars = [
+            scalars_of(function, record, adapter, plain, each_amax[i], each_scale[i])
+            for i in (0, 1)
+        ]
+        for i in (0, 1):
+            arrays.append(
+                new_parts(adapter, record, shapes[i], scale_layout, like)
+                if outs[i] is None
+                else checked_out_parts(
+                    function,
+                    f"out[{i}]",
+                    outs[i],
+                    adapter,
+                    record,
+                    shapes[i],
+                    scale_layout,
+                    like,
+                    extents_of(adapter, like, *scalars[0], *scalars[1], *sum(arrays, ())),
+                )
             )
+        addresses = [addresses_of(adapter, pair) for pair in scalars]
+        found = [amax_memory(adapter, record, device, pair, like) for pair in scalars]
+        _core.quantize_both(
+            plain.buffer,
+            view_of(adapter, record, layout, device, extents[0], arrays[0]),
+            view_of(adapter, record, layout, device, extents[1], arrays[1]),
+            row_options,
+            column_options,
+            addresses[0][0],
+            addresses[1][0],
+            addresses[0][1],
+            addresses[1][1],
+            None if found[0] is None else adapter.address(found[0]),
+            None if found[1] is None else adapter.address(found[1]),
+            adapter.stream(like),
         )
-    addresses = [addresses_of(adapter, pair) for pair in scalars]
-    _core.quantize_both(
-        plain.buffer,
-        view_of(adapter, record, layout, device, extents[0], arrays[0]),
-        view_of(adapter, record, layout, device, extents[1], arrays[1]),
-        row_options,
-        column_options,
-        addresses[0][0],
-        addresses[1][0],
-        addresses[0][1],
-        addresses[1][1],
-        stream_handle(function, stream, adapter, like),
-    )
     if out is not None:
         return out
     return (
@@ -258,8 +264,9 @@ def _each(function: str, argument: str, value: Any) -> tuple[Any, Any]:
 def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
     """The largest magnitude among the finite elements of x, 0 if there is none.
 
-    x    [...], float32, float16 or bfloat16
-    out  a 0-d float32 array to write to; it is returned
+    x       [...], float32, float16 or bfloat16
+    out     a 0-d float32 array to write to; it is returned
+    stream  CUDA: a stream handle, instead of the framework's current stream
 
     Returns a 0-d float32 array of x's framework. Raises TypeError, ValueError, RuntimeError.
 
@@ -269,13 +276,12 @@ def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
     """
     function = "tensor_amax"
     adapter = adapter_of(function, "x", x)
-    plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
-    if out is None:
-        amax = adapter.empty((), "float32", plain.array)
-    else:
-        taken = extents_of(adapter, plain.array)
-        amax = checked_out(function, "out", out, adapter, (), ("float32",), plain.array, taken)
-    _core.tensor_amax(
-        plain.buffer, adapter.address(amax), stream_handle(function, stream, adapter, plain.array)
-    )
+    with on_stream(function, stream, adapter, x):
+        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+        if out is None:
+            amax = adapter.empty((), "float32", plain.array)
+        else:
+            taken = extents_of(adapter, plain.array)
+            amax = checked_out(function, "out", out, adapter, (), ("float32",), plain.array, taken)
+        _core.tensor_amax(plain.buffer, adapter.address(amax), adapter.stream(plain.array))
     return adapter.leave(amax, x) if out is None else out

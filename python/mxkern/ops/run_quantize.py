@@ -10,7 +10,7 @@ from mxkern.arrays.adapter import CPU
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import check_factor, float32_scalar
 from mxkern.options import SCALE_LAYOUTS, position
-from mxkern.outputs import checked_out_parts, extents_of, stream_handle
+from mxkern.outputs import checked_out_parts, extents_of, on_stream
 from mxkern.scheme import Scheme, Shape
 
 Parts = tuple[Any, Any, Any]
@@ -45,28 +45,31 @@ def quantized(
         q: Any = short_way.quantize(x, scheme.id, layout, options, columns)
         if q is not None:
             return q  # type: ignore[no-any-return]
-    plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
-    array, _, buffer, shape = plain
-    extents = buffer[3:6]
-    if columns:
-        shape = transposed(function, shape)
-        extents = (extents[0], extents[2], extents[1])
-    check_groups(function, options, shape[-1])
-    scalars = scalars_of(function, scheme, adapter, plain, amax, tensor_scale)
-    if out is None:
-        arrays = new_parts(adapter, scheme, shape, scale_layout, array)
-    else:
-        taken = extents_of(adapter, array, *scalars)
-        arrays = checked_out_parts(
-            function, "out", out, adapter, scheme, shape, scale_layout, array, taken
+    with on_stream(function, stream, adapter, x):
+        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+        array, _, buffer, shape = plain
+        extents = buffer[3:6]
+        if columns:
+            shape = transposed(function, shape)
+            extents = (extents[0], extents[2], extents[1])
+        check_groups(function, options, shape[-1])
+        scalars = scalars_of(function, scheme, adapter, plain, amax, tensor_scale)
+        if out is None:
+            arrays = new_parts(adapter, scheme, shape, scale_layout, array)
+        else:
+            taken = extents_of(adapter, array, *scalars)
+            arrays = checked_out_parts(
+                function, "out", out, adapter, scheme, shape, scale_layout, array, taken
+            )
+        found_amax = amax_memory(adapter, scheme, buffer[2], scalars, array)
+        operation(
+            buffer,
+            view_of(adapter, scheme, layout, buffer[2], extents, arrays),
+            options,
+            *addresses_of(adapter, scalars),
+            None if found_amax is None else adapter.address(found_amax),
+            adapter.stream(array),
         )
-    operation(
-        buffer,
-        view_of(adapter, scheme, layout, buffer[2], extents, arrays),
-        options,
-        *addresses_of(adapter, scalars),
-        stream_handle(function, stream, adapter, array),
-    )
     return result(adapter, arrays, scheme, shape, scale_layout, x) if out is None else out
 
 
@@ -124,6 +127,16 @@ def scalars_of(
     if plain.buffer[2] == CPU:
         check_factor(function, name, float(scalar.reshape(())))
     return (None, scalar) if amax is None else (scalar, None)
+
+
+def amax_memory(
+    adapter: Adapter, scheme: Scheme, device: int, scalars: tuple[Any, Any], like: Any
+) -> Any:
+    """On a CUDA device an amax that is found needs a place to be, from one kernel to the next."""
+    if device == CPU or not scheme.has_tensor_scale:
+        return None
+    given = scalars[0] is not None or scalars[1] is not None
+    return None if given else adapter.empty((), "float32", like)
 
 
 def addresses_of(adapter: Adapter, scalars: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of
-from mxkern.outputs import checked_out, extents_of, stream_handle
+from mxkern.outputs import checked_out, extents_of, on_stream
 from mxkern.scheme import Shape, schemes, swizzled_size
 
 _DTYPES = tuple(dict.fromkeys([*(scheme.scales_dtype for scheme in schemes), "uint8"]))
@@ -94,18 +94,19 @@ def _moved(
     out: Any,
     stream: int | None,
 ) -> Any:
-    dtype = adapter.dtype_name(array)
-    if out is None:
-        moved = adapter.empty(target, dtype, array)
-    else:
-        taken = extents_of(adapter, array)
-        moved = checked_out(function, "out", out, adapter, target, (dtype,), array, taken)
-    dense = array if adapter.is_dense(array) else adapter.dense(array)
-    operation(
-        adapter.address(dense),
-        adapter.address(moved),
-        *move,
-        adapter.device(array),
-        stream_handle(function, stream, adapter, array),
-    )
-    return adapter.leave(moved, scales) if out is None else out
+    with on_stream(function, stream, adapter, scales):
+        dtype = adapter.dtype_name(array)
+        if out is None:
+            moved = adapter.empty(target, dtype, array)
+        else:
+            taken = extents_of(adapter, array)
+            moved = checked_out(function, "out", out, adapter, target, (dtype,), array, taken)
+        dense = array if adapter.is_dense(array) else adapter.dense(array)
+        operation(
+            adapter.address(dense),
+            adapter.address(moved),
+            *move,
+            adapter.device(array),
+            adapter.stream(array),
+        )
+        return adapter.leave(moved, scales) if out is None else out

@@ -1,0 +1,100 @@
+# mxkern/arrays/cupy_arrays.py: CuPy arrays on CUDA devices.
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import cupy
+
+from mxkern.arrays.adapter import (
+    BYTE_DTYPES,
+    LEGACY_STREAM,
+    PER_THREAD_STREAM,
+    PLAIN_DTYPES,
+    Adapter,
+    Shape,
+    check_device,
+)
+from mxkern.arrays.numpy_arrays import numpy_dtype
+
+
+def _held(name: str) -> Any:
+    """The dtype of a name, or uint8 for its bytes where CuPy has no arithmetic for it."""
+    return numpy_dtype("uint8" if name.startswith("float8") else name)
+
+
+class CupyAdapter(Adapter):
+    name = "CuPy"
+
+    def __init__(self) -> None:
+        super().__init__({name: _held(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)})
+
+    def enter(self, function: str, argument: str, array: Any) -> Any:
+        kind = type(array)
+        if kind is not cupy.ndarray:
+            raise TypeError(
+                f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}, a subclass of "
+                f"cupy.ndarray; expected a plain array; convert with cupy.asarray({argument})"
+            )
+        check_device(function, argument, "cuda")
+        return array
+
+    def dtype_name(self, array: Any) -> str:
+        return str(array.dtype)
+
+    def is_dense(self, array: Any) -> bool:
+        return bool(array.flags.c_contiguous)
+
+    def strides(self, array: Any) -> Shape | None:
+        size = array.itemsize
+        if array.data.ptr % size or any(stride % size for stride in array.strides):
+            return None
+        return tuple(stride // size for stride in array.strides)
+
+    def dense(self, array: Any) -> Any:
+        with array.device:
+            return array.copy(order="C")
+
+    def address(self, array: Any) -> Any:
+        return array.data.ptr
+
+    def extent(self, array: Any) -> tuple[int, int]:
+        first = last = array.data.ptr
+        if array.size == 0:
+            return first, first
+        for n, stride in zip(array.shape, array.strides, strict=True):
+            first += min(0, (n - 1) * stride)
+            last += max(0, (n - 1) * stride)
+        return first, last + array.itemsize
+
+    def is_writable(self, array: Any) -> bool:
+        return True
+
+    def device(self, array: Any) -> int:
+        return int(array.data.device_id)
+
+    def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
+        with like.device:
+            return cupy.empty(shape, self.dtypes[dtype])
+
+    def scalar(self, value: float, like: Any) -> Any:
+        with like.device:
+            return cupy.full((), value, cupy.float32)
+
+    def raw_bytes(self, array: Any) -> Any:
+        return cupy.asnumpy(array.view(cupy.uint8))
+
+    def conversion(self, argument: str, dtype: str) -> str:
+        return f'{argument}.astype("{dtype}")'
+
+    def stream(self, array: Any) -> int | None:
+        return int(cupy.cuda.get_current_stream(array.data.device_id).ptr)
+
+    def on_stream(self, handle: int, array: Any) -> AbstractContextManager[Any]:
+        if not isinstance(array, cupy.ndarray):
+            return nullcontext()
+        if handle == LEGACY_STREAM:
+            return cupy.cuda.Stream.null  # type: ignore[no-any-return]
+        if handle == PER_THREAD_STREAM:
+            return cupy.cuda.Stream.ptds  # type: ignore[no-any-return]
+        return cupy.cuda.ExternalStream(handle, array.data.device_id)  # type: ignore[no-any-return]

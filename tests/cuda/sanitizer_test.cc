@@ -1,0 +1,91 @@
+// tests/cuda/sanitizer_test.cc: every kernel on a few small shapes, for runs under a memory checker.
+#include "mxkern/mxkern.h"
+#include "tests/support/compare_quantized.h"
+#include "tests/support/cuda_memory.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+using CudaSanitizer = CudaTest;
+
+const Shape shapes[] = {{1, 1, 1}, {2, 33, 48}, {1, 129, 160}, {1, 128, 128}};
+
+// Rows, columns and both with options that are the same for both.
+void quantize_all(Tensor& x, Scheme scheme, ScaleLayout layout, const QuantizeOptions& options) {
+  const Shape turned = x.shape().transposed();
+  Quantized rows(scheme, x.shape(), layout), columns(scheme, turned, layout);
+  DeviceTensor device_x(x);
+  DeviceQuantized device_rows(rows), device_columns(columns);
+  QuantizeOptions with_rows = options, with_columns = options;
+  with_rows.found_amax = device_rows.found_amax();
+  with_columns.found_amax = device_columns.found_amax();
+  const int size = options.hadamard.size;
+  const bool has_rows = size == 0 || x.shape().columns % size == 0;
+  const bool has_columns = size == 0 || turned.columns % size == 0;
+  if (has_rows) {
+    quantize(device_x.buffer(), device_rows.view(), with_rows);
+    quantize(x.buffer(), rows.out(), options);
+    ASSERT_TRUE(same_bytes(device_rows.on_host(), rows));
+  }
+  if (has_columns) {
+    quantize_columns(device_x.buffer(), device_columns.view(), with_columns);
+    quantize_columns(x.buffer(), columns.out(), options);
+    ASSERT_TRUE(same_bytes(device_columns.on_host(), columns));
+  }
+  if (has_rows && has_columns) {
+    quantize_both(device_x.buffer(), device_rows.view(), device_columns.view(), with_rows,
+                  with_columns);
+    ASSERT_TRUE(same_bytes(device_rows.on_host(), rows));
+    ASSERT_TRUE(same_bytes(device_columns.on_host(), columns));
+    Tensor out(x.dtype(), x.shape());
+    DeviceTensor device_out(out);
+    dequantize(device_rows.view(), device_out.buffer());
+    check_cuda(cudaDeviceSynchronize());
+  }
+}
+
+TEST_F(CudaSanitizer, Quantize) {
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    const bool nvfp4 = facts_of(scheme).has_tensor_scale;
+    for (const Shape& shape : shapes) {
+      for (int choice = 0; choice < 5; ++choice) {
+        Tensor x(all_dtypes[turn % 3], shape);
+        fill_mixed(x, static_cast<std::uint64_t>(++turn));
+        QuantizeOptions options;
+        if (choice == 1) options.rounding = Rounding::stochastic;
+        if (choice == 2) options.block_shape = BlockShape::square;
+        if (choice == 3) options.hadamard.size = turn % 2 == 0 ? 16 : 128;
+        if (choice == 4) options.four_over_six = nvfp4;
+        quantize_all(x, scheme, all_scale_layouts[turn % 2], options);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudaSanitizer, TheOthers) {
+  for (const DType dtype : all_dtypes) {
+    for (const int columns : {16, 128, 400}) {
+      Tensor x(dtype, {2, 33, columns});
+      fill_mixed(x, 1);
+      DeviceTensor device_x(x);
+      DeviceFloat amax;
+      tensor_amax(device_x.buffer(), amax.address());
+      random_hadamard(device_x.buffer(), device_x.buffer(), {columns == 128 ? 128 : 16});
+      float wanted = 0.0f;
+      tensor_amax(x.buffer(), &wanted);
+      EXPECT_EQ(amax.value(), wanted);
+    }
+  }
+  GuardedBytes scales(200 * 5), tiles(ScaleIndex{200, 5, ScaleLayout::swizzled}.size());
+  DeviceTwin device_scales(scales), device_tiles(tiles);
+  swizzle_scales(device_scales.data(), device_tiles.data(), 1, 200, 5, first_cuda_device);
+  unswizzle_scales(device_tiles.data(), device_scales.data(), 1, 200, 5, first_cuda_device);
+  check_cuda(cudaDeviceSynchronize());
+}
+
+}  // namespace
+}  // namespace mxkern

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# tools/gpu.sh: builds for this machine's GPU, runs all tests there, checks memory, measures.
+# usage: gpu.sh [PART...] of build, cpp, python, sanitize, bench; all of them by default. Needs
+# nvcc, CMake, Ninja, GoogleTest and a Python with NumPy, ml_dtypes, pytest, hypothesis and
+# nanobind; uses PyTorch, CuPy and JAX where they are. Needs no network.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+PYTHON=${PYTHON:-python3}
+BUILD=${BUILD:-build/gpu}
+JOBS=${JOBS:-$(nproc)}
+parts=("$@")
+((${#parts[@]})) || parts=(build cpp python sanitize bench)
+export PYTHONPATH=$PWD/$BUILD/python${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONUNBUFFERED=1
+reports=$BUILD/reports
+failed=()
+
+step() {
+  local start=$SECONDS title=$1
+  shift
+  echo "== $title"
+  "$@" || failed+=("$title")
+  echo "== $title: $((SECONDS - start)) s"
+}
+
+wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
+
+# sm_90 is built with what only this architecture has, and so on.
+architecture() {
+  local capability
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+  ((capability >= 90)) && capability+=a
+  echo "$capability-real"
+}
+
+build() {
+  local backend=ON
+  "$PYTHON" -c 'import nanobind_backend' 2>/dev/null || backend=OFF
+  cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMXKERN_CUDA=ON \
+    -DMXKERN_CUDA_ARCHITECTURES="$(architecture)" -DMXKERN_PYTHON=ON -DMXKERN_TESTS=ON \
+    -DMXKERN_NANOBIND_BACKEND=$backend -DPython_EXECUTABLE="$(command -v "$PYTHON")" \
+    >"$BUILD.log" 2>&1 && cmake --build "$BUILD" -j "$JOBS" >>"$BUILD.log" 2>&1 ||
+    { tail -n 40 "$BUILD.log"; return 1; }
+}
+
+cpp() {
+  GTEST_OUTPUT=xml:$PWD/$reports/cpp/ \
+    ctest --test-dir "$BUILD" -j 4 --output-on-failure 2>&1 | tail -n "${LINES_SHOWN:-40}"
+}
+
+python() {
+  "$PYTHON" -m pytest -q -p no:cacheprovider tests/python --junitxml="$reports/python.xml" \
+    "$@" 2>&1 | tail -n "${LINES_SHOWN:-40}"
+}
+
+# Small shapes, every kernel: compute-sanitizer slows kernels down by a factor of a hundred.
+sanitize() {
+  local tool
+  for tool in memcheck racecheck initcheck; do
+    step "compute-sanitizer $tool" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+      "$BUILD/tests/cuda.sanitizer_test" --gtest_brief=1
+  done
+}
+
+if ! nvidia-smi -L; then
+  echo "mxkern: there is no GPU here; tools/gpu.sh is for machines with one" >&2
+  exit 1
+fi
+mkdir -p "$reports/cpp" "$(dirname "$BUILD")"
+if wanted build; then
+  step "build" build
+  if ((${#failed[@]})); then exit 1; fi
+fi
+if wanted cpp; then step "C++ tests" cpp; fi
+if wanted python; then step "Python tests" python; fi
+if wanted sanitize; then sanitize; fi
+if wanted bench; then step "benchmarks" "$PYTHON" -m bench.cuda.runner; fi
+if ((${#failed[@]} > 0)); then
+  echo "mxkern: failed: ${failed[*]}"
+  exit 1
+fi
+echo "mxkern: passed: ${parts[*]}"
