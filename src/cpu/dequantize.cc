@@ -2,8 +2,6 @@
 #include <algorithm>
 
 #include "cpu/backend.h"
-#include "cpu/float_environment.h"
-#include "cpu/parallel.h"
 #include "cpu/tiles.h"
 
 namespace mxkern::cpu {
@@ -19,7 +17,6 @@ bool is_one_line(const BlockScaled& q, const Buffer& out) {
 
 void dequantize(const BlockScaled& tensor, const Buffer& buffer, const KernelTable& kernels) {
   if (buffer.shape.size() == 0) return;
-  const FloatEnvironment environment;
   BlockScaled q = tensor;
   Buffer out = buffer;
   if (is_one_line(q, out)) {

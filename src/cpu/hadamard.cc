@@ -1,6 +1,5 @@
 // cpu/hadamard.cc: the random Hadamard transform of a tensor in parallel.
 #include "cpu/backend.h"
-#include "cpu/float_environment.h"
 #include "cpu/tiles.h"
 
 namespace mxkern::cpu {
@@ -8,7 +7,6 @@ namespace mxkern::cpu {
 void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamard, bool inverse,
                      const KernelTable& kernels) {
   if (x.shape.size() == 0) return;
-  const FloatEnvironment environment;
   const HadamardSigns signs(hadamard.size, hadamard.signs);
   const KernelTable::HadamardLine kernel = kernels.hadamard[static_cast<int>(x.dtype)];
   for_each_tile(x.shape, line_tile(x.shape, 1, tile_elements), [&](const Tile& tile) {

@@ -135,18 +135,17 @@ int thread_count() {
 void detail::parallel_for(std::int64_t count, std::int64_t grain, RangeFunction function,
                           void* context) {
   if (count <= 0) return;
-  Job job{function, context, count, count, {}, {}, {}};
   const int threads = thread_count();
   if (count <= grain || threads == 1 || busy.exchange(true)) {
-    job.run();
-  } else {
-    struct Release {
-      ~Release() { busy.store(false); }
-    } release;
-    // Several chunks a thread even out cores of unequal speed.
-    job.chunk = std::max(grain, count / (threads * 8) + 1);
-    get_workers().run(job);
+    const FloatEnvironment environment;
+    return function(context, 0, count);
   }
+  struct Release {
+    ~Release() { busy.store(false); }
+  } release;
+  // Several chunks a thread even out cores of unequal speed.
+  Job job{function, context, count, std::max(grain, count / (threads * 8) + 1), {}, {}, {}};
+  get_workers().run(job);
   if (job.error) std::rethrow_exception(job.error);
 }
 

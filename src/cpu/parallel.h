@@ -18,7 +18,7 @@ void parallel_for(std::int64_t count, std::int64_t grain, RangeFunction function
 // Calls work(begin, end) for disjoint ranges that cover [0, count), each of at least `grain` (but
 // the last), from several threads. Runs on the calling thread alone where count <= grain, or where
 // another call has the workers. The split never changes results: work must not depend on it.
-// An exception from work reaches the caller.
+// Work runs with the settings of a FloatEnvironment. An exception from work reaches the caller.
 template <class Work>
 void parallel_for(std::int64_t count, std::int64_t grain, Work&& work) {
   using Plain = std::remove_reference_t<Work>;

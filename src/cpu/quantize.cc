@@ -175,7 +175,7 @@ void run(std::span<Direction> directions) {
 void quantize(const Buffer& x, const BlockScaled* rows, const QuantizeOptions& row_options,
               const BlockScaled* columns, const QuantizeOptions& column_options,
               const KernelTable& kernels) {
-  const FloatEnvironment environment;
+  const FloatEnvironment environment;  // of the tensor scales; parallel work has its own
   if (columns == nullptr) {
     const bool one_line = is_one_line(x, *rows, row_options);
     const Buffer source = one_line ? as_one_line(x) : x;

@@ -5,7 +5,6 @@
 #include <atomic>
 
 #include "cpu/backend.h"
-#include "cpu/float_environment.h"
 
 namespace mxkern::cpu {
 namespace {
@@ -55,7 +54,6 @@ void find_amaxes(std::span<const LineSource* const> sources, float* amaxes) {
 }
 
 void tensor_amax(const Buffer& x, float* amax, const KernelTable& kernels) {
-  const FloatEnvironment environment;
   const LineSource source{as_one_line(x), false, {0, {}}, kernels};
   const LineSource* sources[] = {&source};
   find_amaxes(sources, amax);
