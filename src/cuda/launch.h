@@ -92,15 +92,16 @@ inline void check_device_pointer(const char* function, const char* name, const v
         " is said to lie on a CUDA device but points to host memory; copy it to the device or pass "
         "it as a CPU array");
   check(attributes.type != cudaMemoryTypeDevice || attributes.device == device.index, function,
-        ": ", name, " is said to lie on cuda:", device.index, " but points to memory of cuda:",
-        attributes.device, "; expected all arguments on one device");
+        ": ", name, " is said to lie on cuda:", device.index,
+        " but points to memory of cuda:", attributes.device,
+        "; expected all arguments on one device");
 }
 
 // The grid of a kernel along rows of `octets` octets: 16 to 256 of them across a thread block, and
 // up to 2^log2_depth groups of rows a thread block as long as the device stays full.
 inline kernels::RowGrid row_grid(std::int64_t batch, std::int64_t rows, std::int64_t octets,
                                  int log2_depth = 0) {
-  constexpr std::int64_t enough_blocks = 4096;
+  constexpr std::int64_t enough_blocks = 1024;
   int log2 = 4;
   while (log2 < 8 && (std::int64_t{1} << log2) < octets) ++log2;
   kernels::RowGrid grid{batch, rows, octets, log2};

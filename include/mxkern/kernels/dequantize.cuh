@@ -71,14 +71,13 @@ __global__ void __launch_bounds__(row_threads)
       static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1));
   const std::int64_t column = octet_index * 8;
   const std::int64_t start = octet_index * octet_bytes;
-  if (column >= p.columns) return;
   const bool whole_columns = p.vector_loads && p.vector_stores && p.columns - column >= 8;
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
     for (std::int64_t group = blockIdx.y; group < p.grid.groups(); group += gridDim.y) {
       const RowPosition at(p.grid, group);
       const std::int64_t row = at.first_row();
       const RowScales scales(p.scale_index, at, column / S::block);
-      const std::uint8_t* codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes + start;
+      const std::uint8_t* codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
       const std::uint8_t* scale = p.scales + batch * p.scale_index.size() + scales.offset;
       T* out = static_cast<T*>(p.out) + batch * p.batch_stride + row * p.row_stride + column;
       Octet octets[rows_per_thread];
@@ -91,10 +90,10 @@ __global__ void __launch_bounds__(row_threads)
         bytes[i] = 0;
         const std::uint8_t* own = codes + i * row_spacing * p.code_row_bytes;
         if (whole) {
-          octets[i] = load_whole_codes<octet_bytes>(own);
+          octets[i] = load_whole_codes<octet_bytes>(own + start);
           bytes[i] = scale[i * scales.step];
-        } else if (at.has_row(i)) {
-          octets[i] = load_codes<octet_bytes>(own, p.code_row_bytes - start);
+        } else if (at.has_row(i) && column < p.columns) {
+          octets[i] = load_codes<octet_bytes>(own + start, p.code_row_bytes - start);
           bytes[i] = scale[i * scales.step];
         }
       }

@@ -159,11 +159,11 @@ __device__ __forceinline__ void store_tile_lines(const QuantizeTileParameters& p
     for (int line = 0; line < tile_extent; line += lines_at_once) {
       if (first + line < tile_extent) {
         if constexpr (Lines::chunk_bytes == 16) {
-          __stcs(reinterpret_cast<uint4*>(to),
-                 *reinterpret_cast<const uint4*>(from + line * Lines::pitch));
+          *reinterpret_cast<uint4*>(to) =
+              *reinterpret_cast<const uint4*>(from + line * Lines::pitch);
         } else {
-          __stcs(reinterpret_cast<uint2*>(to),
-                 *reinterpret_cast<const uint2*>(from + line * Lines::pitch));
+          *reinterpret_cast<uint2*>(to) =
+              *reinterpret_cast<const uint2*>(from + line * Lines::pitch);
         }
       }
       to += lines_at_once * out.code_row_bytes;

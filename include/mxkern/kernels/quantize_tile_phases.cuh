@@ -171,9 +171,13 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
   }
 }
 
+// Thread blocks a multiprocessor: what measured fastest on an H200.
+template <class S, class T, bool Plain>
+inline constexpr int tile_blocks_at_once = Plain && sizeof(T) == 2 && S::Format::bits != 6 ? 4 : 3;
+
 // Plain: no squares, no Hadamard transform and no 4over6.
 template <class S, class T, Rounding R, bool Plain>
-__global__ void __launch_bounds__(tile_threads, 3)
+__global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, Plain>))
     quantize_tile_kernel(const __grid_constant__ QuantizeTileParameters p) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ std::uint32_t squares[tile_extent / S::block * (tile_extent / S::block)];

@@ -18,14 +18,15 @@ struct RawOctet {
   std::uint32_t word[words];
 };
 
-// 16-byte loads from an aligned address; the data is not read again soon.
+// 16-byte loads from an aligned address. No streaming hints here and in store_whole_codes: with
+// them the quantizers lose 5 % of the copy speed on an H200.
 template <class T>
 __device__ __forceinline__ RawOctet<T> load_octet(const T* p) {
   RawOctet<T> raw;
   const uint4* source = reinterpret_cast<const uint4*>(p);
 #pragma unroll
   for (int i = 0; i < RawOctet<T>::words / 4; ++i) {
-    const uint4 part = __ldcs(source + i);
+    const uint4 part = source[i];
     raw.word[4 * i] = part.x;
     raw.word[4 * i + 1] = part.y;
     raw.word[4 * i + 2] = part.z;
@@ -120,7 +121,8 @@ __device__ __forceinline__ void round_octet(float (&v)[8]) {
   if constexpr (sizeof(T) != 4) unpack(pack<T>(v), v);
 }
 
-// 16-byte stores to an aligned address.
+// 16-byte stores to an aligned address, past the cache: dequantizing writes more than it reads, and
+// gains 3 % of the copy speed on an H200 by it.
 template <class T>
 __device__ __forceinline__ void store_octet(T* p, const RawOctet<T>& raw) {
 #pragma unroll
@@ -157,18 +159,17 @@ __device__ __forceinline__ void store_whole_codes(std::uint8_t* row, std::int64_
     const int part = static_cast<int>(threadIdx.x) % 4;
     const Octet word = octet >> (16 * part) | next << (48 - 16 * part);
     if (active && part < 3) {
-      __stcs(reinterpret_cast<unsigned long long*>(row + start + 2 * part),
-             static_cast<unsigned long long>(word));
+      *reinterpret_cast<unsigned long long*>(row + start + 2 * part) =
+          static_cast<unsigned long long>(word);
     }
   } else if constexpr (Bytes == 8) {
     if (active) {
-      __stcs(
-          reinterpret_cast<uint2*>(row + start),
-          make_uint2(static_cast<std::uint32_t>(octet), static_cast<std::uint32_t>(octet >> 32)));
+      *reinterpret_cast<uint2*>(row + start) =
+          make_uint2(static_cast<std::uint32_t>(octet), static_cast<std::uint32_t>(octet >> 32));
     }
   } else {
     if (active) {
-      __stcs(reinterpret_cast<std::uint32_t*>(row + start), static_cast<std::uint32_t>(octet));
+      *reinterpret_cast<std::uint32_t*>(row + start) = static_cast<std::uint32_t>(octet);
     }
   }
 }
@@ -183,7 +184,8 @@ __device__ __forceinline__ void store_codes(std::uint8_t* row, std::int64_t star
   }
 }
 
-// A whole octet from an address aligned to its size (6 bits an element: to 2).
+// A whole octet from an address aligned to its size (6 bits an element: to 2; exchanging bytes
+// between lanes to load 8 at a time measured slower).
 template <int Bytes>
 __device__ __forceinline__ Octet load_whole_codes(const std::uint8_t* p) {
   if constexpr (Bytes == 8) {
