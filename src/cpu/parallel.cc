@@ -62,20 +62,19 @@ class Workers {
     for (int i = 0; i < helpers; ++i) threads_.emplace_back([this] { serve(); });
   }
 
-  int size() const { return static_cast<int>(threads_.size()); }
-
   void run(Job& job) {
     {
       const std::lock_guard lock(mutex_);
       job_ = &job;
       ++generation_;
-      active_ = size();
     }
     start_.notify_all();
     job.run();
+    // Nothing is left to take: workers that wake up from now on are too late, and are not waited
+    // for.
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return active_ == 0; });
     job_ = nullptr;
+    done_.wait(lock, [this] { return active_ == 0; });
   }
 
  private:
@@ -88,6 +87,8 @@ class Workers {
         start_.wait(lock, [&] { return generation_ != seen; });
         seen = generation_;
         job = job_;
+        if (job == nullptr) continue;
+        ++active_;
       }
       job->run();
       const std::lock_guard lock(mutex_);
