@@ -46,6 +46,7 @@ else()
   endif()
   # As a flag: CMake 3.25 does not know that this compiler has C++20, and would leave it away.
   string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")
+  set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
   # Static: the library loads where there is no driver, and reports that there are no devices.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   enable_language(CUDA)

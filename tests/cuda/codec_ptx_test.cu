@@ -1,5 +1,6 @@
 // tests/cuda/codec_ptx_test.cu: eight elements at a time against one at a time, on all inputs.
 #include "mxkern/numerics/codec_ptx.cuh"
+#include "mxkern/numerics/rounding.h"
 #include "tests/support/cuda_memory.h"
 #include "tests/support/format_list.h"
 #include "tests/support/show.h"
@@ -27,11 +28,53 @@ __global__ void compare_encodings(Difference* difference) {
       // An odd factor visits every pattern once and puts unlike values side by side.
       v[k] = float_of(static_cast<std::uint32_t>((i + k) * 0x9E3779B1u));
       if (v[k] != v[k]) v[k] = 1.0f;
-      largest = fmaxf(largest, fabsf(v[k]));
       codes[k] = encode_lanes<Format>(v[k]);
+      v[k] *= octet_scale<Format>;
+      largest = fmaxf(largest, fabsf(v[k]));
     }
     saturate_octet<Format>(v, largest);
     if (encode_octet<Format>(v) != pack_octet<Format>(codes)) atomicMin(&difference->first, i);
+  }
+}
+
+// The same with random words of an even spread, for stochastic rounding.
+template <class Format>
+__global__ void compare_stochastic_encodings(Difference* difference) {
+  const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x * 8;
+  for (std::uint64_t i = (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 8;
+       i < std::uint64_t{1} << 32; i += step) {
+    float v[8];
+    std::uint32_t random[8], codes[8];
+    for (int k = 0; k < 8; ++k) {
+      v[k] = float_of(static_cast<std::uint32_t>((i + k) * 0x9E3779B1u));
+      if (v[k] != v[k]) v[k] = 1.0f;
+      random[k] = static_cast<std::uint32_t>((i + k) * 0xC2B2AE3D27D4EB4Full >> 32);
+      if ((i / 8 + k) % 16 == 0) random[k] = k % 2 == 0 ? 0u : ~0u;
+      codes[k] = encode_stochastic_lanes<Format>(v[k], random[k]);
+    }
+    if (encode_stochastic_octet<Format>(v, random) != pack_octet<Format>(codes)) {
+      atomicMin(&difference->first, i);
+    }
+  }
+}
+
+// All finite bfloat16 values times all powers of two, straight from their words.
+__global__ void compare_bfloat16_encodings(Difference* difference) {
+  const std::uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * 8 & 0xFFFFu;
+  const int exponent = static_cast<int>(blockIdx.x * blockDim.x / 0x2000u) - 127;
+  const float multiplier = ldexpf(1.0f, exponent);
+  std::uint32_t word[4], codes[8];
+  float largest = 0.0f;
+  for (int k = 0; k < 8; ++k) {
+    std::uint32_t bits = (first + k) * 0x9E37u & 0xFFFFu;
+    if ((bits & 0x7F80u) == 0x7F80u) bits = 0x3F80u;
+    const float value = to_float(bfloat16{static_cast<std::uint16_t>(bits)}) * multiplier;
+    word[k / 2] = k % 2 == 0 ? bits : word[k / 2] | bits << 16;
+    codes[k] = encode_lanes<E2M1>(value);
+    largest = fmaxf(largest, fabsf(value));
+  }
+  if (encode_bfloat16_octet(word, multiplier, largest) != pack_octet<E2M1>(codes)) {
+    atomicMin(&difference->first, static_cast<unsigned long long>(exponent + 127) << 16 | first);
   }
 }
 
@@ -79,6 +122,22 @@ TYPED_TEST(CudaCodec, EncodesAllFloatsAlike) {
   const auto first = this->first_difference(compare_encodings<TypeParam>, 4096);
   EXPECT_EQ(first, ~0ull) << "the octet that starts at "
                           << show_bits(static_cast<std::uint32_t>(first * 0x9E3779B1u));
+}
+
+TYPED_TEST(CudaCodec, EncodesAllFloatsAlikeStochastically) {
+  const auto first = this->first_difference(compare_stochastic_encodings<TypeParam>, 4096);
+  EXPECT_EQ(first, ~0ull) << "the octet that starts at "
+                          << show_bits(static_cast<std::uint32_t>(first * 0x9E3779B1u));
+}
+
+using CudaCodecE2M1 = CudaCodec<E2M1>;
+
+TEST_F(CudaCodecE2M1, EncodesAllBfloat16Alike) {
+  // 2^13 octets of all values for each of 255 powers of two, 2^-127 to 2^127.
+  const auto first = first_difference(compare_bfloat16_encodings, 0x2000 / 256 * 255);
+  EXPECT_EQ(first, ~0ull) << "exponent " << static_cast<long long>(first >> 16) - 127
+                          << ", the octet that starts at "
+                          << show_bits(static_cast<std::uint32_t>((first & 0xFFFF) * 0x9E37u));
 }
 
 TYPED_TEST(CudaCodec, DecodesAllCodesAlike) {

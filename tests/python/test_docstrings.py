@@ -13,7 +13,13 @@ import mxkern
 def modules() -> list[str]:
     found = pkgutil.walk_packages(mxkern.__path__, "mxkern.")
     # Modules of optional frameworks need these; the command line is no module to import.
-    frameworks = ("torch_arrays", "cupy_arrays", "jax_arrays", "jax_cuda_arrays")
+    frameworks = (
+        "torch_arrays",
+        "torch_cuda_calls",
+        "cupy_arrays",
+        "jax_arrays",
+        "jax_cuda_arrays",
+    )
     left_out = ("__main__", "_core", *frameworks, "plot")
     return ["mxkern", *(m.name for m in found if not m.name.endswith(left_out))]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from mxkern import _core, errors
 
@@ -82,13 +82,25 @@ def check_device(function: str, argument: str, device: str) -> None:
     )
 
 
+class ShortWay(Protocol):
+    """Whole operations for ordinary arguments; None for all others."""
+
+    def quantize(
+        self, x: Any, scheme: int, layout: int, options: _core.QuantizeOptions, columns: bool
+    ) -> Any: ...
+
+    def dequantize(self, q: Any, dtype: int) -> Any: ...
+
+    def gemm(self, a: Any, b: Any, dtype: int, alpha: float) -> Any: ...
+
+
 class Adapter(ABC):
     """Arrays of one framework: how to look into them, and how to make them."""
 
     name: str  # of the framework, for people
     takes_out = True  # whether its arrays can be written to
     converts = False  # whether results are made elsewhere and come home through leave()
-    short_way: _core.NumpyCalls | None = None  # for ordinary arguments
+    short_way: ShortWay | None = None  # for ordinary arguments
     dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list
     byte_dtypes: dict[str, tuple[Any, Any]]  # name -> what holds such codes or scales

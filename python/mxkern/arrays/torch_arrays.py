@@ -13,13 +13,13 @@ from mxkern.arrays.adapter import (
     PLAIN_DTYPES,
     Adapter,
     Shape,
+    built_with_cuda,
     check_device,
 )
+from mxkern.arrays.torch_cuda_calls import TorchCudaCalls, available, current_stream
 
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
-_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
-    lambda index: torch.cuda.current_stream(index).cuda_stream
-)
+_current_stream = current_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
 
 def _scope(stream: Any) -> AbstractContextManager[Any]:
@@ -34,6 +34,8 @@ class TorchAdapter(Adapter):
         # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.
         names = (*PLAIN_DTYPES, *BYTE_DTYPES)
         super().__init__({name: getattr(torch, name, torch.uint8) for name in names})
+        if built_with_cuda and torch.cuda.is_available() and available():
+            self.short_way = TorchCudaCalls()
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of

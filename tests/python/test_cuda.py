@@ -1,0 +1,346 @@
+# tests/python/test_cuda.py: CUDA arrays of PyTorch, CuPy and JAX: NumPy's bytes, streams, graphs.
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxkern
+from support import (
+    DTYPES,
+    SCHEMES,
+    array_of,
+    assert_same,
+    available,
+    corner_values,
+    random_values,
+    raw,
+)
+
+pytestmark = pytest.mark.skipif(
+    not mxkern.info().devices, reason=f"no CUDA device can be used: {mxkern.info().cuda}"
+)
+
+FRAMEWORKS = [
+    pytest.param(name, marks=pytest.mark.skipif(not available(name), reason=f"{name} is missing"))
+    for name in ("torch", "cupy", "jax")
+]
+
+
+@pytest.fixture
+def torch() -> Any:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch has no CUDA")
+    return torch
+
+
+def on_device(framework: str, x: np.ndarray) -> Any:
+    """x, bit for bit, as an array of the framework on the first device."""
+    if framework == "torch":
+        return array_of("torch", x).cuda()
+    if framework == "jax":
+        import jax
+
+        if jax.default_backend() == "cpu":
+            pytest.skip("JAX runs on the CPU here")
+        return jax.device_put(array_of("jax", x), jax.devices()[0])
+    import cupy
+
+    return cupy.asarray(x)
+
+
+def on_host(array: Any) -> np.ndarray:
+    """The bytes of a device array."""
+    kind = type(array).__module__
+    if kind.startswith("torch"):
+        return raw(array.cpu())
+    return raw(array.get() if kind.startswith("cupy") else np.asarray(array))
+
+
+def assert_same_parts(got: mxkern.BlockScaled, want: mxkern.BlockScaled, what: str) -> None:
+    assert got[3:] == want[3:], what
+    assert_same(on_host(got.codes), raw(want.codes), f"{what}: codes")
+    assert_same(on_host(got.scales), raw(want.scales), f"{what}: scales")
+    if want.tensor_scale is not None:
+        assert_same(on_host(got.tensor_scale), raw(want.tensor_scale), f"{what}: tensor_scale")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_same_bytes(scheme: str, dtype: str, framework: str) -> None:
+    for shape in [(3, 50), (70, 96), (2, 3, 40, 64)]:
+        x = corner_values(int(np.prod(shape[:-1])), shape[-1], dtype).reshape(shape)
+        given = on_device(framework, x)
+        for layout in ("row_major", "swizzled"):
+            what = f"{framework} {dtype} {scheme} {shape} {layout}"
+            want = mxkern.quantize(x, scheme, scale_layout=layout)
+            got = mxkern.quantize(given, scheme, scale_layout=layout)
+            assert_same_parts(got, want, what)
+            assert type(got.codes) is type(given) and type(got.scales) is type(given)
+            assert got.codes.device == given.device
+            want_columns = mxkern.quantize_columns(x, scheme, scale_layout=layout)
+            columns = mxkern.quantize_columns(given, scheme, scale_layout=layout)
+            assert_same_parts(columns, want_columns, f"{what} columns")
+            rows, columns = mxkern.quantize_both(given, scheme, scale_layout=layout)
+            assert_same_parts(rows, want, f"{what} both: rows")
+            assert_same_parts(columns, want_columns, f"{what} both: columns")
+            decoded = mxkern.dequantize(got, dtype=dtype)
+            assert type(decoded) is type(given) and decoded.dtype == given.dtype
+            want_decoded = raw(mxkern.dequantize(want, dtype=dtype))
+            assert_same(on_host(decoded), want_decoded, f"{what} dequantize")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_options(scheme: str, framework: str) -> None:
+    x = random_values((96, 160), "bfloat16")
+    given = on_device(framework, x)
+    block = mxkern.schemes[scheme].block
+    choices: list[dict[str, Any]] = [
+        {"rounding": "stochastic", "seed": 7, "offset": 3},
+        {"block": f"{block}x{block}"},
+        {"hadamard": 32},
+    ]
+    if scheme == "nvfp4":
+        choices += [{"four_over_six": True}, {"amax": 3.5}, {"tensor_scale": 0.25}]
+    else:
+        choices += [{"scale_rule": rule} for rule in ("floor", "ceil", "even")]
+    for options in choices:
+        what = f"{framework} {scheme} {options}"
+        assert_same_parts(
+            mxkern.quantize(given, scheme, **options), mxkern.quantize(x, scheme, **options), what
+        )
+        want_rows, want_columns = mxkern.quantize_both(x, scheme, **options)
+        rows, columns = mxkern.quantize_both(given, scheme, **options)
+        assert_same_parts(rows, want_rows, f"{what} both: rows")
+        assert_same_parts(columns, want_columns, f"{what} both: columns")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_other_operations(framework: str) -> None:
+    x = random_values((40, 64), "float32", 1)
+    given = on_device(framework, x)
+    assert_same(on_host(mxkern.random_hadamard(given)), raw(mxkern.random_hadamard(x)), framework)
+    amax = mxkern.tensor_amax(given)
+    assert type(amax) is type(given) and amax.shape == () and amax.device == given.device
+    assert float(amax) == np.abs(x).max()
+    assert_same_parts(
+        mxkern.quantize(given, "nvfp4", amax=amax), mxkern.quantize(x, "nvfp4"), framework
+    )
+    want = mxkern.quantize(x, "mxfp8")
+    q = mxkern.quantize(given, "mxfp8")
+    swizzled = mxkern.swizzle_scales(q.scales)
+    assert_same(on_host(swizzled), raw(mxkern.swizzle_scales(want.scales)), framework)
+    back = mxkern.unswizzle_scales(swizzled, 40, 2)
+    assert_same(on_host(back), raw(want.scales), framework)
+    assert "mxfp8_e4m3" in repr(q)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_views(framework: str) -> None:
+    x = random_values((70, 200), "float32")
+    given = on_device(framework, x)
+    for name, part in (
+        ("rows apart", np.s_[:, 3:131]),
+        ("every other row", np.s_[::2]),
+        ("every other column", np.s_[:, ::2]),
+        ("one row", np.s_[5]),
+        ("nothing", np.s_[:0]),
+    ):
+        want = mxkern.quantize(np.ascontiguousarray(x[part]), "mxfp4")
+        assert_same_parts(mxkern.quantize(given[part], "mxfp4"), want, f"{framework} {name}")
+    want = mxkern.quantize(np.ascontiguousarray(x.T), "nvfp4")
+    assert_same_parts(mxkern.quantize(given.T, "nvfp4"), want, f"{framework} transposed")
+
+
+@pytest.mark.parametrize("framework", ["torch", "cupy"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_out_is_filled_and_returned(scheme: str, framework: str) -> None:
+    if not available(framework):
+        pytest.skip(f"{framework} is missing")
+    x, other = (random_values((40, 64), "float32", i) for i in (1, 2))
+    given, filled = on_device(framework, x), on_device(framework, other)
+    out = mxkern.quantize(filled, scheme)
+    assert mxkern.quantize(given, scheme, out=out) is out
+    assert_same_parts(out, mxkern.quantize(x, scheme), f"{framework} {scheme}")
+    y = mxkern.dequantize(mxkern.quantize(filled, scheme))
+    assert mxkern.dequantize(out, out=y) is y
+    assert_same(on_host(y), raw(mxkern.dequantize(mxkern.quantize(x, scheme))), scheme)
+
+
+def test_short_and_long_way_agree(torch: Any) -> None:
+    """Dense matrices take a short way; a batch of one takes the general one."""
+    for scheme in SCHEMES:
+        x = array_of("torch", corner_values(70, 96, "bfloat16")).cuda()
+        short, long = mxkern.quantize(x, scheme), mxkern.quantize(x[None], scheme)
+        for a, b in zip(short[:2], long[:2], strict=True):
+            assert a.dtype == b.dtype
+            assert_same(on_host(a), on_host(b[0]), scheme)
+        decoded = mxkern.dequantize(long)
+        assert_same(on_host(mxkern.dequantize(short)), on_host(decoded[0]), scheme)
+
+
+def test_graph_capture(torch: Any) -> None:
+    x = torch.randn(256, 512, device="cuda", dtype=torch.bfloat16)
+
+    def work() -> tuple[Any, ...]:
+        rows, columns = mxkern.quantize_both(x, "nvfp4", hadamard=16, scale_layout="swizzled")
+        q = mxkern.quantize(x, "mxfp8", scale_layout="swizzled")
+        given = mxkern.quantize(x, "nvfp4", amax=3.0)
+        return (*rows[:3], *columns[:3], *q[:2], *given[:3], mxkern.dequantize(q))
+
+    work()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = work()
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        x.copy_(torch.randn(256, 512, device="cuda"))
+        graph.replay()
+        for i, (a, b) in enumerate(zip(captured, work(), strict=True)):
+            assert_same(on_host(a), on_host(b), f"output {i}")
+
+
+def test_streams_of_the_producer(torch: Any) -> None:
+    """Work goes to the stream that is current, behind what was put there before."""
+    x = random_values((512, 1024), "float32")
+    source = array_of("torch", x).pin_memory()
+    results = []
+    for stream in [torch.cuda.Stream() for _ in range(4)]:
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(2_000_000)
+            given = source.to("cuda", non_blocking=True)
+            results.append(mxkern.quantize(given, "nvfp4"))
+    want = mxkern.quantize(x, "nvfp4")
+    torch.cuda.synchronize()
+    for q in results:
+        assert_same_parts(q, want, "stream")
+
+
+def test_calls_do_not_synchronize(torch: Any) -> None:
+    x = torch.randn(256, 256, device="cuda")
+    mxkern.quantize(x, "nvfp4", amax=2.0)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        torch.cuda._sleep(200_000_000)
+        mxkern.quantize_both(x, "nvfp4")
+        mxkern.quantize(x, "nvfp4", amax=2.0)
+        mxkern.dequantize(mxkern.quantize(x, "mxfp4"))
+        mxkern.tensor_amax(x)
+        mxkern.random_hadamard(x)
+        mxkern.swizzle_scales(mxkern.quantize(x, "mxfp4").scales)
+        assert not torch.cuda.current_stream().query(), "a call waited for the device"
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("framework", ["torch", "cupy"])
+def test_given_stream(framework: str) -> None:
+    if not available(framework):
+        pytest.skip(f"{framework} is missing")
+    x = random_values((64, 128), "float32")
+    given = on_device(framework, x)
+    if framework == "torch":
+        import torch
+
+        own = torch.cuda.Stream()
+        handle, wait = own.cuda_stream, torch.cuda.synchronize
+    else:
+        import cupy
+
+        own = cupy.cuda.Stream(non_blocking=True)
+        handle, wait = own.ptr, cupy.cuda.runtime.deviceSynchronize
+    wait()
+    want = mxkern.quantize(x, "nvfp4")
+    for stream in (handle, 1, 2):
+        q = mxkern.quantize(given, "nvfp4", stream=stream)
+        rows, columns = mxkern.quantize_both(given, "nvfp4", stream=stream)
+        y = mxkern.dequantize(q, stream=stream)
+        amax = mxkern.tensor_amax(given, stream=stream)
+        turned = mxkern.random_hadamard(given, stream=stream)
+        tiles = mxkern.swizzle_scales(q.scales, stream=stream)
+        wait()
+        assert_same_parts(q, want, f"{framework} stream {stream}")
+        assert_same_parts(rows, want, f"{framework} stream {stream}")
+        assert_same_parts(columns, mxkern.quantize_columns(x, "nvfp4"), framework)
+        assert_same(on_host(y), raw(mxkern.dequantize(want)), framework)
+        assert float(amax) == np.abs(x).max()
+        assert_same(on_host(turned), raw(mxkern.random_hadamard(x)), framework)
+        assert_same(on_host(tiles), raw(mxkern.swizzle_scales(want.scales)), framework)
+    for stream in (0, -1, "1"):
+        with pytest.raises((TypeError, ValueError), match="stream"):
+            mxkern.quantize(given, "nvfp4", stream=stream)
+
+
+def test_other_devices(torch: Any) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("there is one CUDA device")
+    x = random_values((64, 128), "bfloat16")
+    given = array_of("torch", x).to("cuda:1")
+    assert torch.cuda.current_device() == 0
+    for scheme in ("mxfp8", "nvfp4"):
+        q = mxkern.quantize(given, scheme)
+        assert q.codes.device == given.device == mxkern.dequantize(q).device
+        assert_same_parts(q, mxkern.quantize(x, scheme), f"cuda:1 {scheme}")
+        assert_same_parts(
+            mxkern.quantize_both(given, scheme)[1], mxkern.quantize_columns(x, scheme), "both"
+        )
+    assert torch.cuda.current_device() == 0
+    with pytest.raises(ValueError, match="device"):
+        mxkern.quantize(given, "nvfp4", amax=torch.ones((), device="cuda:0"))
+    with torch.cuda.device(1):
+        here = array_of("torch", x).to("cuda:0")
+        assert_same_parts(mxkern.quantize(here, "mxfp8"), mxkern.quantize(x, "mxfp8"), "cuda:0")
+        assert torch.cuda.current_device() == 1
+
+
+def test_bad_input(torch: Any) -> None:
+    x = torch.randn(32, 64, device="cuda")
+    q = mxkern.quantize(x, "mxfp8")
+    with pytest.raises(TypeError, match="x has dtype int32"):
+        mxkern.quantize(x.int(), "mxfp8")
+    with pytest.raises(ValueError, match="requires grad"):
+        mxkern.quantize(x.clone().requires_grad_(), "mxfp8")
+    with pytest.raises(ValueError, match="multiple of hadamard=16"):
+        mxkern.quantize(x[:, :50], "mxfp8", hadamard=16)
+    with pytest.raises(ValueError, match="square blocks"):
+        mxkern.quantize(x, "mxfp8", block="32x32", hadamard=16)
+    with pytest.raises(ValueError, match="on another device"):
+        mxkern.quantize(x, "nvfp4", amax=torch.ones(()))
+    with pytest.raises(ValueError, match="two devices"):
+        mxkern.dequantize(q._replace(scales=q.scales.cpu()))
+    with pytest.raises(ValueError, match="out"):
+        mxkern.dequantize(q, out=torch.empty(32, 64))
+    with pytest.raises(RuntimeError, match="multiplies on the CPU only"):
+        mxkern.gemm(q, q)
+    with pytest.raises(TypeError, match="one framework"):
+        mxkern.quantize(x, "nvfp4", amax=np.float32([3]))
+    assert_same_parts(
+        mxkern.quantize(x, "mxfp8"), mxkern.quantize(x.cpu().numpy(), "mxfp8"), "after errors"
+    )
+
+
+def test_out_of_memory(torch: Any) -> None:
+    """The framework's error, and everything works afterwards."""
+    x = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    _, total = torch.cuda.mem_get_info()
+    torch.cuda.set_per_process_memory_fraction(
+        (torch.cuda.memory_reserved() + (8 << 20)) / total, 0
+    )
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            kept = [mxkern.quantize(x, "mxfp8") for _ in range(64)]
+            del kept
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, 0)
+        gc.collect()
+        torch.cuda.empty_cache()
+    want = mxkern.quantize(x[:64].float().cpu().numpy().astype(ml_dtypes.bfloat16), "mxfp8")
+    assert_same_parts(mxkern.quantize(x[:64], "mxfp8"), want, "after running out of memory")
