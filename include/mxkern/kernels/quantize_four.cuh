@@ -98,6 +98,45 @@ __device__ __forceinline__ void four_amax(RawOctet<T> (&raw)[rows_per_thread],
   for (int i = 0; i < rows_per_thread; ++i) octets[i] = octet_amax(raw[i]);
 }
 
+// Where the results of four rows go that are all there and stored whole.
+struct FourWholeRows {
+  std::uint8_t* codes;  // of the octet's row
+  std::int64_t code_step;
+  std::int64_t code_start;  // of the octet in its row
+  std::uint8_t* scales;     // of the octet's block in the first of the rows that this lane has
+  std::int64_t scale_step;
+  std::int64_t index;  // logical index of the octet in the first of the rows
+  std::int64_t index_step;
+};
+
+// Quantizes and stores without a question asked. All lanes of a warp call it; adjacent lanes hold
+// adjacent octets.
+template <class S, class T, Rounding R>
+__device__ __forceinline__ void quantize_four_whole_rows(RawOctet<T> (&raw)[rows_per_thread],
+                                                         const FourWholeRows& out,
+                                                         const OctetOptions& options,
+                                                         const TensorScale& tensor) {
+  using Scales = SharedScales<S>;
+  std::uint32_t octets[rows_per_thread];
+  four_amax(raw, options, octets);
+  const Scales scales(octets, options, tensor, SquareScales{});
+#pragma unroll
+  for (int k = 0; k < Scales::rows; ++k) {
+    out.scales[k * Scales::lanes * out.scale_step] = scales.byte[k];
+  }
+  std::uint8_t* row = out.codes;
+#pragma unroll
+  for (int i = 0; i < rows_per_thread; ++i) {
+    std::uint32_t words[8] = {};
+    if constexpr (R == Rounding::stochastic) {
+      octet_words(options, out.index + i * out.index_step, 1, words);
+    }
+    const Octet codes = quantize_octet<S, R>(raw[i], float_of(octets[i]), scales.of_row(i), words);
+    store_whole_codes<S::Format::bits>(row, out.code_start, codes);
+    row += out.code_step;
+  }
+}
+
 // Quantizes and stores. All lanes of a warp call it; adjacent lanes hold adjacent octets. `squares`
 // says whether the scales are those of squares instead of those of the octets' own blocks.
 template <class S, class T, Rounding R>

@@ -68,22 +68,25 @@ struct QuantizeRows {
   // Series of four rows that are all there, with vector loads and stores, the next loads ahead of
   // the work: addresses only move on.
   __device__ void whole(std::int64_t batch, const RowPosition& at) const {
-    using Scales = SharedScales<S>;
     const OctetOptions options = known_options<Plain>(p.options);
     const int down = row_threads >> p.grid.log2_across;
     const std::int64_t row = at.first_row();
     const std::int64_t row_step = row_spacing * p.row_stride;
-    const std::int64_t code_step = row_spacing * p.code_row_bytes;
-    const T* x =
-        static_cast<const T*>(p.x) + batch * p.batch_stride + row * p.row_stride + octet_index * 8;
-    std::uint8_t* codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
     const RowScales place(p.scale_index, at, octet_index / lanes);
-    std::uint8_t* scales =
-        p.scales + batch * p.scale_index.size() + place.offset + Scales::row(0) * place.step;
     const std::int64_t scales_move = p.scale_index.layout == ScaleLayout::swizzled
                                          ? std::int64_t{16} * down
                                          : down * p.scale_index.blocks;
-    std::int64_t index = (batch * p.grid.rows + row) * p.columns + octet_index * 8;
+    FourWholeRows out;
+    out.codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
+    out.code_step = row_spacing * p.code_row_bytes;
+    out.code_start = octet_index * octet_bytes;
+    out.scales = p.scales + batch * p.scale_index.size() + place.offset +
+                 SharedScales<S>::row(0) * place.step;
+    out.scale_step = place.step;
+    out.index = (batch * p.grid.rows + row) * p.columns + octet_index * 8;
+    out.index_step = row_spacing * p.columns;
+    const T* x =
+        static_cast<const T*>(p.x) + batch * p.batch_stride + row * p.row_stride + octet_index * 8;
     RawOctet<T> raw[rows_per_thread];
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) raw[i] = load_octet(x + i * row_step);
@@ -94,26 +97,10 @@ struct QuantizeRows {
 #pragma unroll
         for (int i = 0; i < rows_per_thread; ++i) next[i] = load_octet(x + i * row_step);
       }
-      std::uint32_t octets[rows_per_thread];
-      four_amax(raw, options, octets);
-      const Scales four(octets, options, tensor, SquareScales{});
-#pragma unroll
-      for (int k = 0; k < Scales::rows; ++k) scales[k * lanes * place.step] = four.byte[k];
-      scales += scales_move;
-      std::uint8_t* own = codes;
-#pragma unroll
-      for (int i = 0; i < rows_per_thread; ++i) {
-        std::uint32_t words[8] = {};
-        if constexpr (R == Rounding::stochastic) {
-          octet_words(options, index + i * row_spacing * p.columns, 1, words);
-        }
-        const Octet octet =
-            quantize_octet<S, R>(raw[i], float_of(octets[i]), four.of_row(i), words);
-        store_whole_codes<octet_bytes>(own, octet_index * octet_bytes, octet);
-        own += code_step;
-      }
-      codes += down * p.code_row_bytes;
-      index += down * p.columns;
+      quantize_four_whole_rows<S, T, R>(raw, out, options, tensor);
+      out.codes += down * p.code_row_bytes;
+      out.scales += scales_move;
+      out.index += down * p.columns;
 #pragma unroll
       for (int i = 0; i < rows_per_thread; ++i) raw[i] = next[i];
     }
