@@ -11,10 +11,22 @@ from sources import INCLUDE, public_headers
 
 HEADERS = [path.relative_to("include") for path in public_headers()]
 HOST_HEADERS = [path for path in HEADERS if path.suffix == ".h"]
-COMPILERS = [os.environ.get("CXX", "c++"), "clang++"]
-NVCC = shutil.which("nvcc")
 # One run of the front end for each; nothing is assembled, so it takes about a second.
 ARCHITECTURES = ["90a", "100a"]
+
+
+def cases(headers: list[Path], compilers: list[str]) -> list[object]:
+    """Each header with each compiler; for a compiler that is not there, one case to skip."""
+    listed: list[object] = []
+    for compiler in compilers:
+        if shutil.which(compiler):
+            listed += [
+                pytest.param(compiler, header, id=f"{compiler}-{header}") for header in headers
+            ]
+        else:
+            skip = pytest.mark.skip(reason=f"{compiler} is not on the PATH")
+            listed.append(pytest.param(compiler, None, id=compiler, marks=skip))
+    return listed
 
 
 def compile_alone(header: Path, folder: Path, command: list[str], suffix: str) -> None:
@@ -29,22 +41,20 @@ def test_headers_are_found() -> None:
     assert Path("mxkern/mxkern.h") in HOST_HEADERS
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("header", HOST_HEADERS, ids=str)
-def test_host_compiler(header: Path, compiler: str, tmp_path: Path) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not on the PATH")
+@pytest.mark.parametrize(
+    ("compiler", "header"), cases(HOST_HEADERS, [os.environ.get("CXX", "c++"), "clang++"])
+)
+def test_host_compiler(compiler: str, header: Path, tmp_path: Path) -> None:
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     compile_alone(header, tmp_path, [compiler, "-std=c++20", *warnings, "-fsyntax-only"], ".cc")
 
 
-@pytest.mark.skipif(NVCC is None, reason="nvcc is not on the PATH")
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("header", HEADERS, ids=str)
-def test_device_compiler(header: Path, architecture: str, tmp_path: Path) -> None:
-    command = [str(NVCC), "-std=c++20", "--fmad=false", "-Werror=all-warnings", "-ptx"]
-    output = ["-o", str(tmp_path / "alone.ptx")]
-    compile_alone(header, tmp_path, [*command, f"-arch=sm_{architecture}", *output], ".cu")
+@pytest.mark.parametrize(("compiler", "header"), cases(HEADERS, ["nvcc"]))
+def test_device_compiler(compiler: str, header: Path, tmp_path: Path) -> None:
+    command = [compiler, "-std=c++20", "--fmad=false", "-Werror=all-warnings", "-ptx"]
+    for architecture in ARCHITECTURES:
+        output = ["-o", str(tmp_path / f"{architecture}.ptx")]
+        compile_alone(header, tmp_path, [*command, f"-arch=sm_{architecture}", *output], ".cu")
 
 
 def test_umbrella_names_every_host_header() -> None:
