@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -164,3 +165,13 @@ def _with_close_calls(
         np.where(other[..., None], want.other_codes, want.codes),
         np.where(other, want.other_scales, want.scales),
     )
+
+
+def refused(kind: type[Exception], call: Callable[[], Any], *parts: str) -> None:
+    """call raises kind (no subclass), with a message that holds all the parts."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert type(caught.value) is kind, repr(caught.value)
+    message = str(caught.value)
+    for part in parts:
+        assert part in message, f"{part!r} is not in: {message}"

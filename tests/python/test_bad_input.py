@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import available, random_values, raw
+from support import available, random_values, raw, refused
 
 needs_torch = pytest.mark.skipif(not available("torch"), reason="torch is not installed")
 needs_jax = pytest.mark.skipif(not available("jax"), reason="jax is not installed")
@@ -32,16 +32,6 @@ TAKING_X: dict[str, Callable[..., Any]] = {
     "random_hadamard": mxkern.random_hadamard,
     **{family.__name__: family for family in FAMILIES},
 }
-
-
-def refused(kind: type[Exception], call: Callable[[], Any], *parts: str) -> None:
-    """call raises kind (no subclass), with a message that holds all the parts."""
-    with pytest.raises(kind) as caught:
-        call()
-    assert type(caught.value) is kind, repr(caught.value)
-    message = str(caught.value)
-    for part in parts:
-        assert part in message, f"{part!r} is not in: {message}"
 
 
 @pytest.mark.parametrize("function", TAKING_X)
@@ -225,132 +215,6 @@ def test_quantize_both_pairs() -> None:
     before = raw(same.codes).copy()
     refused(ValueError, lambda: call(square, "mxfp8", out=(same, same)), "out[1].codes overlaps")
     np.testing.assert_array_equal(raw(same.codes), before)
-
-
-class TestOut:
-    """quantize(x, out=...): every way in which out can be wrong."""
-
-    good = mxkern.quantize(X, "nvfp4")
-
-    @pytest.mark.parametrize(
-        ("changes", "kind", "parts"),
-        [
-            ({"scheme": "mxfp4"}, ValueError, ["out.scheme is 'mxfp4'", "expected 'nvfp4'"]),
-            ({"shape": (64, 4)}, ValueError, ["out.shape is (64, 4)", "expected (4, 64)"]),
-            ({"scale_layout": "swizzled"}, ValueError, ["out.scale_layout is 'swizzled'"]),
-            ({"tensor_scale": None}, ValueError, ["out.tensor_scale is None", "float32"]),
-            ({"tensor_scale": np.float32(1)}, TypeError, ["out.tensor_scale is"]),
-            (
-                {"tensor_scale": np.ones((), "f8")},
-                TypeError,
-                ["out.tensor_scale has dtype float64"],
-            ),
-            ({"codes": np.zeros((4, 64), "u1")}, ValueError, ["out.codes has shape (4, 64)"]),
-            ({"codes": np.zeros((4, 32), "i1")}, TypeError, ["out.codes has dtype int8"]),
-            ({"codes": np.zeros((4, 64), "u1")[:, ::2]}, ValueError, ["out.codes is not contig"]),
-            ({"codes": [0]}, TypeError, ["out.codes is a list"]),
-            ({"scales": np.zeros((4, 2), "u1")}, ValueError, ["out.scales has shape (4, 2)"]),
-            ({"scales": np.zeros((4, 4), "f4")}, TypeError, ["out.scales has dtype float32"]),
-        ],
-        ids=str,
-    )
-    def test_parts(self, changes: dict[str, Any], kind: type[Exception], parts: list[str]) -> None:
-        self.check(self.good._replace(**changes), kind, parts)
-
-    def check(self, out: Any, kind: type[Exception], parts: list[str]) -> None:
-        before = [raw(part).copy() for part in self.good[:3]]
-        refused(kind, lambda: mxkern.quantize(X, "nvfp4", out=out), "quantize: ", *parts)
-        for part, old in zip(self.good[:3], before, strict=True):
-            np.testing.assert_array_equal(raw(part), old)
-
-    def test_kind(self) -> None:
-        self.check(tuple(self.good), TypeError, ["out is", "BlockScaled"])
-        self.check(self.good.codes, TypeError, ["out is", "BlockScaled"])
-
-    def test_read_only(self) -> None:
-        codes = self.good.codes.copy()
-        codes.flags.writeable = False
-        self.check(self.good._replace(codes=codes), ValueError, ["out.codes is read-only"])
-
-    def test_overlap(self) -> None:
-        memory = np.zeros(4 * 64 * 4, np.uint8)
-        x = memory.view(np.float32).reshape(4, 64)
-        x[:] = X
-        out = self.good._replace(codes=memory[128:256].reshape(4, 32))
-        refused(ValueError, lambda: mxkern.quantize(x, "nvfp4", out=out), "out.codes overlaps")
-        np.testing.assert_array_equal(x, X)
-        parts = np.zeros(200, np.uint8)
-        out = self.good._replace(
-            codes=parts[:128].reshape(4, 32), scales=parts[120:136].reshape(4, 4)
-        )
-        self.check(out, ValueError, ["out.scales overlaps"])
-
-    @needs_torch
-    def test_framework(self) -> None:
-        import torch
-
-        out = mxkern.quantize(torch.from_numpy(X), "nvfp4")
-        self.check(out, TypeError, ["out.codes is a PyTorch array beside NumPy arrays"])
-        q = mxkern.quantize(torch.from_numpy(X), "mxfp8")
-        y = torch.empty(4, 64, requires_grad=True)
-        refused(ValueError, lambda: mxkern.dequantize(q, out=y), "dequantize: out requires grad")
-        fp16 = np.empty((4, 64), np.float16)
-        refused(TypeError, lambda: mxkern.dequantize(q, out=fp16), "out is a NumPy array")
-
-    @needs_jax
-    def test_jax_cannot_be_written(self) -> None:
-        import jax.numpy as jnp
-
-        x = jnp.asarray(X)
-        q = mxkern.quantize(x, "mxfp8")
-        parts = ("JAX arrays cannot be written to", "leave out")
-        refused(TypeError, lambda: mxkern.quantize(x, "mxfp8", out=q), *parts)
-        refused(TypeError, lambda: mxkern.dequantize(q, out=x), "dequantize: out", *parts)
-
-
-class TestPlainOut:
-    """Functions whose out= is one array."""
-
-    q = mxkern.quantize(X, "mxfp8")
-    scales = np.zeros((4, 2), np.uint8)
-    cases = (
-        ("dequantize", lambda out: mxkern.dequantize(TestPlainOut.q, out=out), (4, 64), "f4"),
-        ("gemm", lambda out: mxkern.gemm(TestPlainOut.q, TestPlainOut.q, out=out), (4, 4), "f4"),
-        ("random_hadamard", lambda out: mxkern.random_hadamard(X, out=out), (4, 64), "f4"),
-        ("tensor_amax", lambda out: mxkern.tensor_amax(X, out=out), (), "f4"),
-        (
-            "swizzle_scales",
-            lambda out: mxkern.swizzle_scales(TestPlainOut.scales, out=out),
-            (512,),
-            "u1",
-        ),
-    )
-
-    @pytest.mark.parametrize(("name", "call", "shape", "dtype"), cases, ids=[c[0] for c in cases])
-    def test_wrong(
-        self, name: str, call: Callable[[Any], Any], shape: tuple[int, ...], dtype: str
-    ) -> None:
-        refused(TypeError, lambda: call(np.zeros(shape, "i8")), f"{name}: out has dtype int64")
-        wrong = np.zeros((*shape, 1), dtype)
-        refused(ValueError, lambda: call(wrong), f"{name}: out has shape", str(shape))
-        refused(TypeError, lambda: call([0]), f"{name}: out is a list")
-        locked = np.zeros(shape, dtype)
-        locked.flags.writeable = False
-        refused(ValueError, lambda: call(locked), f"{name}: out is read-only")
-        if shape:
-            apart = np.zeros((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
-            refused(ValueError, lambda: call(apart), f"{name}: out is not contiguous")
-
-    def test_overlap(self) -> None:
-        memory = np.zeros(4 * 64 * 4, np.uint8)
-        codes, out = memory[:256].reshape(4, 64), memory.view(np.float32).reshape(4, 64)
-        q = self.q._replace(codes=codes)
-        refused(ValueError, lambda: mxkern.dequantize(q, out=out), "dequantize: out overlaps")
-        long = np.zeros(80, np.float32)
-        shifted = lambda: mxkern.random_hadamard(long[:64], out=long[16:])  # noqa: E731
-        refused(ValueError, shifted, "random_hadamard: out overlaps")
-        small = memory[:64].view(np.float32).reshape(4, 4)
-        refused(ValueError, lambda: mxkern.gemm(q, q, out=small), "gemm: out overlaps")
 
 
 class TestOperand:
