@@ -39,6 +39,16 @@ def describe() -> dict[str, Any]:
     }
 
 
+def driver_version() -> str:
+    """Of the GPU's driver."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return found.stdout.strip().splitlines()[0] if found.stdout.strip() else "unknown"
+
+
 def cpu_model(cpuinfo: str) -> str:
     """The model's name; hypervisors that hide it leave family and model numbers."""
     fields = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", cpuinfo, re.MULTILINE))

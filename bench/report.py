@@ -5,8 +5,10 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench import tables
+from bench.cuda import tables as cuda_tables
 
 ROOT = Path(__file__).parent.parent
 BEGIN = "<!-- begin: python -m bench.report writes this -->"
@@ -20,9 +22,16 @@ def main(arguments: Sequence[str]) -> None:
     if not paths:
         sys.exit("bench.report: no results; run python -m bench.runner first")
     results = [json.loads(path.read_text()) for path in paths]
-    fill(ROOT / "docs" / "performance.md", "\n\n".join(tables.all_tables(r) for r in results))
-    newest = max(results, key=lambda result: str(result["machine"]["date"]))
-    fill(ROOT / "README.md", tables.summary(newest))
+    fill(ROOT / "docs" / "performance.md", "\n\n".join(_tables(result) for result in results))
+    on_cpus = [result for result in results if "gpu" not in result["machine"]]
+    if on_cpus:
+        newest = max(on_cpus, key=lambda result: str(result["machine"]["date"]))
+        fill(ROOT / "README.md", tables.summary(newest))
+
+
+def _tables(result: dict[str, Any]) -> str:
+    on_gpu = "gpu" in result["machine"]
+    return cuda_tables.all_tables(result) if on_gpu else tables.all_tables(result)
 
 
 def fill(path: Path, text: str) -> None:

@@ -46,12 +46,19 @@ build() {
 
 cpp() {
   GTEST_OUTPUT=xml:$PWD/$reports/cpp/ \
-    ctest --test-dir "$BUILD" -j 4 --output-on-failure 2>&1 | tail -n "${LINES_SHOWN:-40}"
+    ctest --test-dir "$BUILD" -j "$JOBS" --output-on-failure 2>&1 | tail -n "${LINES_SHOWN:-40}"
 }
 
+# JAX's arrays are the CPU's in the general tests, and the GPU's in those of CUDA.
 python() {
-  "$PYTHON" -m pytest -q -p no:cacheprovider tests/python --junitxml="$reports/python.xml" \
-    "$@" 2>&1 | tail -n "${LINES_SHOWN:-40}"
+  local status=0 parallel=()
+  "$PYTHON" -c 'import xdist' 2>/dev/null && parallel=(-n "$((JOBS < 8 ? JOBS : 8))")
+  JAX_PLATFORMS=cpu "$PYTHON" -m pytest -q -p no:cacheprovider tests/python \
+    --ignore tests/python/test_cuda.py "${parallel[@]}" --junitxml="$reports/python.xml" 2>&1 |
+    tail -n "${LINES_SHOWN:-40}" || status=1
+  "$PYTHON" -m pytest -q -p no:cacheprovider tests/python/test_cuda.py \
+    --junitxml="$reports/python-cuda.xml" 2>&1 | tail -n "${LINES_SHOWN:-40}" || status=1
+  return $status
 }
 
 # Small shapes, every kernel: compute-sanitizer slows kernels down by a factor of a hundred.

@@ -18,6 +18,25 @@ from mxkern.arrays.adapter import (
 from mxkern.arrays.numpy_arrays import numpy_dtype
 
 
+def _external(handle: int, device: int) -> AbstractContextManager[Any]:
+    stream: AbstractContextManager[Any]
+    if hasattr(cupy.cuda.Stream, "from_external"):  # CuPy 14 and newer
+        stream = cupy.cuda.Stream.from_external(_Handle(handle))
+    else:
+        stream = cupy.cuda.ExternalStream(handle, device)
+    return stream
+
+
+class _Handle:
+    """A stream as the CUDA stream protocol wants to see it."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self._handle)
+
+
 def _held(name: str) -> Any:
     """The dtype of a name, or uint8 for its bytes where CuPy has no arithmetic for it."""
     return numpy_dtype("uint8" if name.startswith("float8") else name)
@@ -97,4 +116,4 @@ class CupyAdapter(Adapter):
             return cupy.cuda.Stream.null  # type: ignore[no-any-return]
         if handle == PER_THREAD_STREAM:
             return cupy.cuda.Stream.ptds  # type: ignore[no-any-return]
-        return cupy.cuda.ExternalStream(handle, array.data.device_id)  # type: ignore[no-any-return]
+        return _external(handle, array.data.device_id)

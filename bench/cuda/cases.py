@@ -1,0 +1,105 @@
+# bench/cuda/cases.py: what is measured, and the share of a copy's speed that it should reach.
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+import mxkern
+
+SHAPES = ((16384, 8192), (4096, 4096))
+SCHEMES = mxkern.schemes.names
+
+
+class Case(NamedTuple):
+    """One operation. `make` gives a call for an input, and the bytes that the call moves."""
+
+    scheme: str
+    operation: str
+    goal: float
+    make: Callable[[torch.Tensor], tuple[Callable[[], object], int]]
+
+
+def cases() -> Iterator[Case]:
+    """Every line of the goals, for the schemes that it is about."""
+    for scheme in SCHEMES:
+        nvfp4 = scheme == "nvfp4"
+        given = {"amax": True} if nvfp4 else {}
+        side = mxkern.schemes[scheme].block
+        square = {"block": f"{side}x{side}", **given}
+        yield Case(scheme, "rows", 0.93 if nvfp4 else 0.95, _rows(scheme, **given))
+        yield Case(scheme, "columns", 0.90, _columns(scheme, **given))
+        yield Case(scheme, "both", 0.90, _both(scheme, **given))
+        yield Case(scheme, "dequantize", 0.95, _dequantize(scheme))
+        yield Case(scheme, "both, square blocks", 0.85, _both(scheme, **square))
+        stochastic = {"rounding": "stochastic", "seed": 1, **given}
+        yield Case(scheme, "rows, stochastic", 0.85, _rows(scheme, **stochastic))
+        yield Case(
+            scheme, "both, Hadamard 16 on columns", 0.85, _both(scheme, hadamard=16, **given)
+        )
+        if nvfp4:
+            yield Case(scheme, "rows, own amax", 0.90, _rows(scheme))
+            yield Case(scheme, "both, own amax", 0.90, _both(scheme))
+            yield Case(scheme, "rows, 4over6", 0.0, _rows(scheme, four_over_six=True, **given))
+    yield Case("", "tensor_amax", 0.95, _amax)
+
+
+def _options(x: torch.Tensor, options: dict[str, Any]) -> dict[str, Any]:
+    """amax=True stands for the tensor's own, found beforehand."""
+    if options.get("amax") is True:
+        options = {**options, "amax": mxkern.tensor_amax(x)}
+    return {"scale_layout": "swizzled", **options}
+
+
+def _read(x: torch.Tensor, scheme: str, options: dict[str, Any]) -> int:
+    """Bytes read: twice those of x where an amax is found first."""
+    finds = mxkern.schemes[scheme].has_tensor_scale and options.get("amax") is None
+    return x.nbytes * (2 if finds else 1)
+
+
+def _rows(scheme: str, **options: Any) -> Any:
+    def make(x: torch.Tensor) -> tuple[Callable[[], object], int]:
+        given = _options(x, options)
+        q = mxkern.quantize(x, scheme, **given)
+        return lambda: mxkern.quantize(x, scheme, out=q, **given), _read(
+            x, scheme, options
+        ) + q.nbytes
+
+    return make
+
+
+def _columns(scheme: str, **options: Any) -> Any:
+    def make(x: torch.Tensor) -> tuple[Callable[[], object], int]:
+        given = _options(x, options)
+        q = mxkern.quantize_columns(x, scheme, **given)
+        return (
+            lambda: mxkern.quantize_columns(x, scheme, out=q, **given),
+            _read(x, scheme, options) + q.nbytes,
+        )
+
+    return make
+
+
+def _both(scheme: str, **options: Any) -> Any:
+    def make(x: torch.Tensor) -> tuple[Callable[[], object], int]:
+        given = _options(x, options)
+        pair = mxkern.quantize_both(x, scheme, **given)
+        moved = _read(x, scheme, options) + pair[0].nbytes + pair[1].nbytes
+        return lambda: mxkern.quantize_both(x, scheme, out=pair, **given), moved
+
+    return make
+
+
+def _dequantize(scheme: str) -> Any:
+    def make(x: torch.Tensor) -> tuple[Callable[[], object], int]:
+        q = mxkern.quantize(x, scheme, scale_layout="swizzled")
+        y = torch.empty_like(x)
+        return lambda: mxkern.dequantize(q, out=y), q.nbytes + y.nbytes
+
+    return make
+
+
+def _amax(x: torch.Tensor) -> tuple[Callable[[], object], int]:
+    amax = mxkern.tensor_amax(x)
+    return lambda: mxkern.tensor_amax(x, out=amax), x.nbytes

@@ -1,0 +1,59 @@
+# bench/cuda/host.py: how long a call keeps the host: the whole Python call, and the binding alone.
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+import mxkern
+from mxkern import _core
+from mxkern.options import options_of
+
+CALLS = 500
+ROUNDS = 9
+
+
+def run() -> Iterator[dict[str, Any]]:
+    """One record a call. The tensor is small, so that the device keeps up."""
+    x = torch.randn(256, 512, device="cuda", dtype=torch.bfloat16)
+    q = mxkern.quantize(x, "mxfp8")
+    scheme = mxkern.schemes["mxfp8"]
+    options = options_of("quantize", scheme, "rceil", "nearest", None, 0, None, None, None, False)
+    buffer = (x.data_ptr(), 2, 0, 1, 256, 512, 512, 256 * 512)
+    view = (0, 0, 0, 1, 256, 512, q.codes.data_ptr(), q.scales.data_ptr(), None)
+    stream = torch.cuda.current_stream().cuda_stream
+    amax = mxkern.tensor_amax(x)
+    calls: list[tuple[str, Callable[[], object], float | None]] = [
+        (
+            "C++ quantize, through the binding",
+            lambda: _core.quantize(buffer, view, options, None, None, None, stream),
+            3e-6,
+        ),
+        ("mxkern.quantize, mxfp8", lambda: mxkern.quantize(x, "mxfp8"), 8e-6),
+        ("mxkern.dequantize, mxfp8", lambda: mxkern.dequantize(q), 8e-6),
+        (
+            "mxkern.quantize, nvfp4, given amax",
+            lambda: mxkern.quantize(x, "nvfp4", amax=amax),
+            None,
+        ),
+        ("mxkern.quantize, nvfp4, own amax", lambda: mxkern.quantize(x, "nvfp4"), None),
+        ("mxkern.quantize_both, mxfp8", lambda: mxkern.quantize_both(x, "mxfp8"), None),
+        ("torch.add(x, 1, out=x), for comparison", lambda: torch.add(x, 1, out=x), None),
+    ]
+    for name, call, goal in calls:
+        yield {"call": name, "seconds": _seconds(call), "goal_seconds": goal}
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    for _ in range(100):
+        call()
+    times = []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        times.append((time.perf_counter() - begin) / CALLS)
+    return min(times)

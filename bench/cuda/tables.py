@@ -1,0 +1,127 @@
+# bench/cuda/tables.py: a GPU's result as Markdown, the goal beside each figure.
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def all_tables(result: Record) -> str:
+    """Everything that was measured on one GPU."""
+    parts = [_machine(result["machine"])]
+    parts += [section(result) for section in (_quantize, _curve, _rivals, _host)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _machine(facts: Record) -> str:
+    return (
+        f"## {facts['gpu']}\n\nCUDA {facts['cuda']}, driver {facts['driver']}, "
+        f"mxkern {facts['mxkern']}, commit {facts['commit']}, {facts['date']}, PyTorch "
+        f"{facts['packages'].get('torch', 'missing')}."
+    )
+
+
+def _share(record: Record) -> float:
+    share: float = record["bytes"] / record["seconds"] / record["copy_bytes_per_second"]
+    return share
+
+
+def _quantize(result: Record) -> str:
+    records = result.get("cuda_quantize", [])
+    sections = []
+    for shape in dict.fromkeys(tuple(record["shape"]) for record in records):
+        own = [record for record in records if tuple(record["shape"]) == shape]
+        copy = own[0]["copy_bytes_per_second"] / 1e12
+        rows = [
+            [
+                f"`{record['scheme']}`" if record["scheme"] else "",
+                record["operation"],
+                f"{record['seconds'] * 1e6:.1f}",
+                f"{record['bytes'] / record['seconds'] / 1e12:.2f}",
+                f"{_share(record):.2f}",
+                f"{record['goal']:.2f}" if record["goal"] else "",
+            ]
+            for record in own
+        ]
+        headers = ["scheme", "operation", "us", "TB/s", "of copy", "goal"]
+        size = " x ".join(str(n) for n in shape)
+        sections.append(
+            f"### bfloat16 [{size}], swizzled scales; a copy moves {copy:.2f} TB/s\n\n"
+            + _table(headers, rows)
+        )
+    return "\n\n".join(sections)
+
+
+def _curve(result: Record) -> str:
+    records = result.get("cuda_curve", [])
+    if not records:
+        return ""
+    smallest = records[0]["smallest_kernel_seconds"]
+    rows = []
+    for record in records:
+        floor = smallest + record["bytes"] / record["copy_bytes_per_second"]
+        rows.append(
+            [
+                f"`{record['scheme']}`",
+                _size(record["shape"][0] * record["shape"][1] * 2),
+                f"{record['seconds'] * 1e6:.1f}",
+                f"{record['bytes'] / record['seconds'] / 1e12:.2f}",
+                f"{_share(record):.2f}",
+                f"{record['seconds'] / floor:.2f}",
+            ]
+        )
+    headers = ["scheme", "input", "us", "TB/s", "of copy", "of smallest kernel + bytes"]
+    return (
+        f"### From small to large: along rows, bfloat16, the smallest kernel takes "
+        f"{smallest * 1e6:.1f} us; goal up to 4 MB: 1.5 times it and the bytes\n\n"
+        + _table(headers, rows)
+    )
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "KB", "MB"):
+        if count < 1024:
+            return f"{count} {unit}"
+        count //= 1024
+    return f"{count} GB"
+
+
+def _rivals(result: Record) -> str:
+    rows = [
+        [
+            f"`{record['scheme']}`",
+            record["rival"],
+            f"{record['rival_seconds'] * 1e6:.0f}",
+            f"{record['seconds'] * 1e6:.0f}",
+            f"{record['rival_seconds'] / record['seconds']:.2f}",
+            f"{record['different']:.1e}",
+        ]
+        for record in result.get("cuda_rivals", [])
+    ]
+    if not rows:
+        return ""
+    headers = ["scheme", "rival", "rival, us", "mxkern, us", "times as fast", "bytes that differ"]
+    return (
+        "### Beside PyTorch, bfloat16 [16384 x 8192], row-major scales, NVFP4 with a given amax\n\n"
+        + _table(headers, rows)
+    )
+
+
+def _host(result: Record) -> str:
+    rows = [
+        [
+            record["call"],
+            f"{record['seconds'] * 1e6:.1f}",
+            f"{record['goal_seconds'] * 1e6:.0f}" if record["goal_seconds"] else "",
+        ]
+        for record in result.get("cuda_host", [])
+    ]
+    if not rows:
+        return ""
+    return "### Time on the host\n\n" + _table(["call, bfloat16 [256 x 512]", "us", "goal"], rows)
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headers, ["---", *("---:" for _ in headers[1:])], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

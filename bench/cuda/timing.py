@@ -1,0 +1,57 @@
+# bench/cuda/timing.py: the time of work on a GPU, without that of the host that launches it.
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+import torch
+
+ROUNDS = 15
+MICROSECONDS = 4000.0  # of one round, so that the clock's steps do not show
+L2_BYTES = 60 << 20
+
+
+def copies_needed(bytes_of_one: int) -> int:
+    """How many sets of buffers it takes until a turn through all of them leaves the cache cold."""
+    return max(1, min(64, -(-3 * L2_BYTES // max(bytes_of_one, 1))))
+
+
+def median_seconds(calls: Sequence[Callable[[], object]]) -> float:
+    """Of one call: the calls take turns in a CUDA graph, which is replayed. The median counts."""
+    for call in calls:
+        call()
+    torch.cuda.synchronize()
+    turns = 1
+    while True:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(turns):
+                for call in calls:
+                    call()
+        seconds = _replays(graph, 2)[-1]
+        if seconds * 1e6 > MICROSECONDS or turns * len(calls) >= 1024:
+            break
+        turns = min(
+            max(turns * 2, int(turns * 1.3 * MICROSECONDS / (seconds * 1e6))), 1024 // len(calls)
+        )
+    return statistics.median(_replays(graph, ROUNDS)) / (turns * len(calls))
+
+
+def _replays(graph: torch.cuda.CUDAGraph, rounds: int) -> list[float]:
+    times = []
+    for _ in range(rounds):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / 1e3)
+    return times
+
+
+def copy_bytes_per_second(shape: tuple[int, int] = (16384, 8192)) -> float:
+    """Of a device-to-device copy, bytes read and written."""
+    source = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+    target = torch.empty_like(source)
+    seconds = median_seconds([lambda: target.copy_(source)])
+    return 2 * source.nbytes / seconds
