@@ -64,12 +64,11 @@ void bind_quantize(nb::module_& module) {
          Address column_tensor_scale, Address row_found_amax, Address column_found_amax,
          Address stream) {
         call(x.shape.size(), [&] {
-          quantize_both(
-              x, rows, columns,
-              with_tensor_scale(row_options, row_amax, row_tensor_scale, row_found_amax),
-              with_tensor_scale(column_options, column_amax, column_tensor_scale,
-                                column_found_amax),
-              Stream{stream.value});
+          quantize_both(x, rows, columns,
+                        with_tensor_scale(row_options, row_amax, row_tensor_scale, row_found_amax),
+                        with_tensor_scale(column_options, column_amax, column_tensor_scale,
+                                          column_found_amax),
+                        Stream{stream.value});
         });
       },
       "x"_a, "rows"_a, "columns"_a, "row_options"_a, "column_options"_a, "row_amax"_a.none(),

@@ -39,8 +39,8 @@ void expect_cpu_bits(Quantized& q, DType dtype, std::int64_t gap, bool misaligne
 
 TEST_F(CudaDequantize, AnyBytes) {
   RandomBits random(1);
-  const Shape shapes[] = {{1, 1, 1},   {1, 33, 31},  {2, 16, 64},  {1, 130, 100}, {1, 128, 256},
-                          {3, 5, 129}, {1, 200, 17}, {1, 0, 32},   {1, 7, 0},     {1, 1, 4096}};
+  const Shape shapes[] = {{1, 1, 1},   {1, 33, 31},  {2, 16, 64}, {1, 130, 100}, {1, 128, 256},
+                          {3, 5, 129}, {1, 200, 17}, {1, 0, 32},  {1, 7, 0},     {1, 1, 4096}};
   for (const Scheme scheme : all_schemes) {
     for (const DType dtype : all_dtypes) {
       for (const ScaleLayout layout : all_scale_layouts) {

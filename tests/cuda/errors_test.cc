@@ -86,8 +86,7 @@ TEST_F(CudaErrors, HostMemoryAsDeviceMemory) {
 
 TEST_F(CudaErrors, HostMemoryInTheOtherOperations) {
   float amax = 0.0f;
-  expect_failure<InvalidArgument>("tensor_amax: amax",
-                                  [&] { tensor_amax(x_->buffer(), &amax); });
+  expect_failure<InvalidArgument>("tensor_amax: amax", [&] { tensor_amax(x_->buffer(), &amax); });
   Buffer out = host_x_.buffer();
   out.device = first_cuda_device;
   expect_failure<InvalidArgument>("dequantize: out", [&] { dequantize(out_->view(), out); });
@@ -132,9 +131,8 @@ TEST_F(CudaErrors, ProductsSayWhatToDo) {
   DeviceQuantized b(host_b);
   Tensor host_product(DType::float32, {1, 40, 8});
   DeviceTensor product(host_product);
-  expect_failure<Unsupported>("multiplies on the CPU only; dequantize", [&] {
-    gemm(x_->buffer(), b.view(), product.buffer(), {}, {});
-  });
+  expect_failure<Unsupported>("multiplies on the CPU only; dequantize",
+                              [&] { gemm(x_->buffer(), b.view(), product.buffer(), {}, {}); });
 }
 
 // A launch into the legacy stream while another stream is captured is refused by the runtime.
@@ -174,9 +172,8 @@ TEST_F(CudaErrors, StreamOfAnotherDevice) {
   DeviceFloat amax(6.0f);
   QuantizeOptions options = options_;
   options.amax = amax.address();
-  expect_failure<Unsupported>("launch a kernel", [&] {
-    quantize(x_->buffer(), out_->view(), options, Stream{other});
-  });
+  expect_failure<Unsupported>(
+      "launch a kernel", [&] { quantize(x_->buffer(), out_->view(), options, Stream{other}); });
   check_cuda(cudaStreamDestroy(other));
 }
 

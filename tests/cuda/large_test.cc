@@ -77,10 +77,11 @@ TEST_F(CudaLarge, RowsColumnsAndBack) {
   const auto turned_sizes = BlockScaled::sizes(scheme, turned, ScaleLayout::row_major);
   DeviceBytes codes(sizes.codes), scales(sizes.scales);
   DeviceBytes turned_codes(turned_sizes.codes), turned_scales(turned_sizes.scales);
-  BlockScaled rows{scheme, shape_, ScaleLayout::row_major, codes.data(), scales.data(), nullptr,
-                   first_cuda_device};
-  BlockScaled columns{scheme, turned, ScaleLayout::row_major, turned_codes.data(),
-                      turned_scales.data(), nullptr, first_cuda_device};
+  BlockScaled rows{scheme,        shape_,  ScaleLayout::row_major, codes.data(),
+                   scales.data(), nullptr, first_cuda_device};
+  BlockScaled columns{
+      scheme,  turned,           ScaleLayout::row_major, turned_codes.data(), turned_scales.data(),
+      nullptr, first_cuda_device};
   quantize_both(x(), rows, columns);
   const std::int64_t last_row = shape_.rows - 19, last_column = shape_.columns - 64;
   for (const std::int64_t row : {std::int64_t{0}, std::int64_t{65535}, last_row}) {
@@ -135,8 +136,8 @@ TEST_F(CudaLarge, OneRow) {
   const Shape shape{1, 1, shape_.size() - 5};
   const auto sizes = BlockScaled::sizes(scheme, shape, ScaleLayout::row_major);
   DeviceBytes codes(sizes.codes), scales(sizes.scales);
-  BlockScaled q{scheme, shape, ScaleLayout::row_major, codes.data(), scales.data(), nullptr,
-                first_cuda_device};
+  BlockScaled q{scheme,        shape,   ScaleLayout::row_major, codes.data(),
+                scales.data(), nullptr, first_cuda_device};
   quantize(Buffer::dense(x_->data(), DType::bfloat16, shape, first_cuda_device), q);
   const std::int64_t from = (shape_.rows - 1) * shape_.columns;
   const std::int64_t count = shape.columns - from;

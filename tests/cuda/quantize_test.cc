@@ -53,9 +53,8 @@ void expect_cpu_bytes(Tensor& x, const Case& test, const Given& given = {}) {
     return with;
   };
   const auto trace = [&](const char* direction, const QuantizeOptions& options) {
-    return concatenate(direction, ", ", describe(x, options),
-                       test.misaligned ? ", misaligned" : "", ", amax ", given.amax,
-                       ", tensor scale ", given.tensor_scale);
+    return concatenate(direction, ", ", describe(x, options), test.misaligned ? ", misaligned" : "",
+                       ", amax ", given.amax, ", tensor scale ", given.tensor_scale);
   };
   Quantized rows(test.scheme, shape, test.layout), columns(test.scheme, turned, test.layout);
   const Quantized fresh_rows = rows, fresh_columns = columns;
@@ -178,9 +177,9 @@ TEST_F(CudaQuantize, GivenAmaxAndTensorScale) {
 
 // One value everywhere: each kind of value meets each rule, without neighbours that hide it.
 TEST_F(CudaQuantize, ExtremeValues) {
-  const float values[] = {0.0f,     -0.0f,      0x1p-149f, 0x1.8p-149f, 0x1p-133f,
+  const float values[] = {0.0f,      -0.0f,       0x1p-149f, 0x1.8p-149f, 0x1p-133f,
                           0x1p-126f, 0x1.fp-127f, 448.0f,    449.0f,      6.0f,
-                          1.75f,    0x1.8p100f, 3.38e38f,  -65504.0f,   0x1.FFp15f};
+                          1.75f,     0x1.8p100f,  3.38e38f,  -65504.0f,   0x1.FFp15f};
   for (const Scheme scheme : all_schemes) {
     for (const float value : values) {
       for (const DType dtype : all_dtypes) {

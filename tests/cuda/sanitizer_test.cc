@@ -1,4 +1,5 @@
-// tests/cuda/sanitizer_test.cc: every kernel on a few small shapes, for runs under a memory checker.
+// tests/cuda/sanitizer_test.cc: every kernel on a few small shapes, for runs under a memory
+// checker.
 #include "mxkern/mxkern.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/cuda_memory.h"

@@ -35,7 +35,9 @@ struct Work {
   DeviceQuantized rows, columns;
 
   explicit Work(std::uint64_t seed)
-      : x((fill_mixed(host_x, seed, false), host_x)), y(host_y), rows(host_rows),
+      : x((fill_mixed(host_x, seed, false), host_x)),
+        y(host_y),
+        rows(host_rows),
         columns(host_columns) {}
 
   void run(Stream stream) {

@@ -5,20 +5,22 @@
 #include <stdexcept>
 #include <string>
 
+#include "mxkern/core/platform.h"
+
 namespace mxkern {
 
 // An argument of a right type has a wrong value. ValueError in Python.
-struct InvalidArgument : std::invalid_argument {
+struct MXKERN_API InvalidArgument : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
 // An argument has an element type that the operation does not take. TypeError in Python.
-struct InvalidType : InvalidArgument {
+struct MXKERN_API InvalidType : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
 // The build or the machine lacks what the call needs. RuntimeError in Python.
-struct Unsupported : std::runtime_error {
+struct MXKERN_API Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
