@@ -47,8 +47,8 @@ def _quantize(result: Record) -> str:
         headers = ["scheme", "operation", "us", "TB/s", "of copy", "goal"]
         size = " x ".join(str(n) for n in shape)
         sections.append(
-            f"### bfloat16 [{size}], swizzled scales; a copy moves {copy:.2f} TB/s\n\n"
-            + _table(headers, rows)
+            f"### bfloat16 [{size}], swizzled scales; a copy of it moves {copy:.2f} "
+            f"TB/s\n\n" + _table(headers, rows)
         )
     return "\n\n".join(sections)
 
