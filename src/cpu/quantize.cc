@@ -6,6 +6,7 @@
 #include "cpu/backend.h"
 #include "cpu/float_environment.h"
 #include "cpu/patch.h"
+#include "cpu/prefetch.h"
 #include "cpu/tensor_amax.h"
 #include "cpu/tiles.h"
 
@@ -62,6 +63,15 @@ void set_tensor_scales(std::span<Direction> directions) {
   }
 }
 
+// Where the code of an element, the first of a block, lies.
+std::uint8_t* code_address(const Direction& direction, std::int64_t batch, std::int64_t line,
+                           std::int64_t element) {
+  const BlockScaled& out = direction.out;
+  const std::int64_t row = batch * out.shape.rows + line;
+  return out.codes + row * code_row_bytes(out.scheme, out.shape.columns) +
+         element / direction.facts.block * direction.facts.block_bytes;
+}
+
 void quantize_part(const Direction& direction, const Tile& part) {
   const LineSource& source = direction.source;
   const QuantizeOptions& options = direction.options;
@@ -75,8 +85,6 @@ void quantize_part(const Direction& direction, const Tile& part) {
   const std::int64_t line = source.transposed ? part.column : part.row;
   const std::int64_t element = source.transposed ? part.row : part.column;
   const std::int64_t block = element / direction.facts.block;
-  const std::int64_t code_stride = code_row_bytes(out.scheme, out.shape.columns);
-  const std::int64_t row = part.batch * out.shape.rows + line;
   const ScaleIndex index = out.scale_index();
   const KernelTable::Quantize kernel =
       source.kernels.quantize[static_cast<int>(out.scheme)][static_cast<int>(source.x.dtype)]
@@ -87,8 +95,8 @@ void quantize_part(const Direction& direction, const Tile& part) {
           .random_stride = lines.elements,
           .lines = lines.count,
           .elements = lines.elements,
-          .codes = out.codes + row * code_stride + block * direction.facts.block_bytes,
-          .code_stride = code_stride,
+          .codes = code_address(direction, part.batch, line, element),
+          .code_stride = code_row_bytes(out.scheme, out.shape.columns),
           .scales = {out.scales + part.batch * index.size(), index, line, block},
           .rule = options.scale_rule,
           .tensor = direction.tensor,
@@ -96,28 +104,23 @@ void quantize_part(const Direction& direction, const Tile& part) {
           .four_over_six = options.four_over_six});
 }
 
-// The tile to the right, or the first one below; without rows if there is none.
-Tile next_tile(const Tile& tile, const Shape& shape) {
-  Tile next = tile;
-  next.column += tile.columns;
-  if (next.column >= shape.columns) {
-    next.column = 0;
-    next.row += tile.rows;
-  }
-  next.rows = std::clamp(shape.rows - next.row, std::int64_t{0}, tile.rows);
-  next.columns = std::min(shape.columns - next.column, tile.columns);
-  return next;
-}
-
-// Asks for some rows of a tile ahead of time: the processor does not foresee short stretches of
-// many rows.
-void prefetch_rows(const Buffer& x, const Tile& tile, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t cache_line = 64;
-  const std::int64_t bytes = tile.columns * static_cast<std::int64_t>(size_of(x.dtype));
-  for (std::int64_t row = begin; row < end; ++row) {
-    const std::byte* start = address(x, tile.batch, tile.row + row, tile.column);
-    for (std::int64_t i = 0; i < bytes; i += cache_line) __builtin_prefetch(start + i, 0, 2);
-  }
+// Asks for one of `shares` equal shares of what this direction will touch in the next tile: rows of
+// x, and the codes of as large a share of its lines. Either are short stretches of many rows.
+[[gnu::always_inline]] inline void prefetch_share(const Direction& direction, const Tile& next,
+                                                  std::int64_t share, std::int64_t shares) {
+  const Buffer& x = direction.source.x;
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const std::int64_t rows = ceil_div(next.rows, shares);
+  const std::int64_t row = share * rows;
+  prefetch_rows(address(x, next.batch, next.row + row, next.column), x.row_stride * size,
+                std::min(rows, next.rows - row), next.columns * size);
+  if (!direction.source.transposed) return;
+  const BlockScaled& out = direction.out;
+  const std::int64_t lines = ceil_div(next.columns, shares);
+  const std::int64_t line = share * lines;
+  prefetch_rows(code_address(direction, next.batch, next.column + line, next.row),
+                code_row_bytes(out.scheme, out.shape.columns), std::min(lines, next.columns - line),
+                code_row_bytes(out.scheme, next.rows));
 }
 
 void quantize_tile(const Direction& direction, const Tile& tile) {
@@ -126,12 +129,11 @@ void quantize_tile(const Direction& direction, const Tile& tile) {
   }
   const TileShape shape = patch_shape(direction.source, tile, direction.group());
   const Tile next = next_tile(tile, direction.source.x.shape);
-  const std::int64_t share =
-      ceil_div(next.rows * shape.rows * shape.columns, tile.rows * tile.columns);
-  std::int64_t row = 0;
+  const std::int64_t shares =
+      ceil_div(tile.rows, shape.rows) * ceil_div(tile.columns, shape.columns);
+  std::int64_t share = 0;
   for_each_part(tile, shape, [&](const Tile& part) {
-    prefetch_rows(direction.source.x, next, row, std::min(row + share, next.rows));
-    row += share;
+    prefetch_share(direction, next, share++, shares);
     quantize_part(direction, part);
   });
 }
@@ -164,7 +166,7 @@ void run(std::span<Direction> directions) {
   // Rows alone are read in long stretches; columns need tiles of which whole lines can be made.
   const bool rows_alone = directions.size() == 1 && !first.source.transposed;
   const TileShape tiles =
-      rows_alone ? line_tile(shape, first.group(), tile_elements) : square_tile(shape);
+      rows_alone ? line_tile(shape, first.group(), tile_elements) : panel_tile(shape);
   for_each_tile(shape, tiles, [&](const Tile& tile) {
     for (const Direction& direction : directions) quantize_tile(direction, tile);
   });

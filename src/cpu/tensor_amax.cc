@@ -37,7 +37,7 @@ void find_amaxes(std::span<const LineSource* const> sources, float* amaxes) {
   const bool direct =
       std::all_of(sources.begin(), sources.end(), [](auto* source) { return source->is_direct(); });
   if (shape.size() != 0) {
-    const TileShape tiles = direct ? line_tile(shape, 1, tile_elements) : square_tile(shape);
+    const TileShape tiles = direct ? line_tile(shape, 1, tile_elements) : panel_tile(shape);
     for_each_tile(shape, tiles, [&](const Tile& tile) {
       for (std::size_t i = 0; i < sources.size(); ++i) {
         const LineSource& source = *sources[i];

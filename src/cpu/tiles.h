@@ -42,10 +42,25 @@ constexpr TileShape line_tile(const Shape& shape, std::int64_t group, std::int64
   return {std::min(round_up(shape.rows, group), groups * group), columns};
 }
 
-// For work along both axes: line_unit in each, or wider where there are few rows.
-constexpr TileShape square_tile(const Shape& shape) {
+// For work along the columns: one unit of rows, and long stretches of them; more where there are
+// few rows.
+constexpr TileShape panel_tile(const Shape& shape) {
+  constexpr std::int64_t units = 4;
   const std::int64_t rows = std::min(shape.rows, line_unit);
-  return {rows, std::min(shape.columns, ceil_div(line_unit, rows) * line_unit)};
+  return {rows, std::min(shape.columns, ceil_div(units * line_unit, rows) * line_unit)};
+}
+
+// The tile to the right, or the first one below it; without rows where there is none.
+constexpr Tile next_tile(const Tile& tile, const Shape& shape) {
+  Tile next = tile;
+  next.column += tile.columns;
+  if (next.column >= shape.columns) {
+    next.column = 0;
+    next.row += tile.rows;
+  }
+  next.rows = std::clamp(shape.rows - next.row, std::int64_t{0}, tile.rows);
+  next.columns = std::min(shape.columns - next.column, tile.columns);
+  return next;
 }
 
 // Calls work(tile) for tiles of one batch entry, without threads.

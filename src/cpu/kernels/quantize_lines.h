@@ -6,6 +6,7 @@
 #include "cpu/kernels/block_scales.h"
 #include "cpu/kernels/code_lanes.h"
 #include "cpu/kernels/four_over_six.h"
+#include "cpu/prefetch.h"
 #include "mxkern/numerics/rounding.h"
 #include "mxkern/tensor/packing.h"
 
@@ -38,10 +39,12 @@ template <class S, class T, Rounding rounding>
                                                const std::uint32_t* random, std::uint8_t* codes) {
   constexpr int bits = S::Format::bits;
   constexpr std::int64_t step_bytes = step_elements * bits / 8;
+  constexpr std::int64_t chunk_elements = chunk_blocks * S::block;
   std::int64_t i = 0;
   for (; i + step_elements <= elements; i += step_elements) {
-    for (std::size_t line = 0; line < step_elements * sizeof(T); line += 64) {
-      __builtin_prefetch(reinterpret_cast<const char*>(x + i + chunk_blocks * S::block) + line);
+    // Reading alternates with encoding: asking for the next chunk keeps the memory busy meanwhile.
+    if (elements == chunk_elements) {
+      prefetch_rows(x + i + chunk_elements, 0, 1, step_elements * sizeof(T));
     }
     encode_step<S, T, rounding>(x + i, multipliers + i / S::block,
                                 rounding == Rounding::nearest ? nullptr : random + i,
