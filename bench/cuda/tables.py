@@ -18,7 +18,10 @@ def _machine(facts: Record) -> str:
     return (
         f"## {facts['gpu']}\n\nCUDA {facts['cuda']}, driver {facts['driver']}, "
         f"mxkern {facts['mxkern']}, commit {facts['commit']}, {facts['date']}, PyTorch "
-        f"{facts['packages'].get('torch', 'missing')}."
+        f"{facts['packages'].get('torch', 'missing')}. `python -m bench.cuda.runner`, on the host with "
+        f"`tools/gpu.sh`: random normal data; a case gives the CPU's bytes before it is timed; calls take "
+        f"turns in a CUDA graph through enough buffers that the L2 is cold; medians. A share is the bytes "
+        f"read and written over the time, divided by the same for a device-to-device copy of the input."
     )
 
 

@@ -44,8 +44,8 @@ def quantize(
 ) -> BlockScaled:
     """Quantizes x, with blocks along its last axis.
 
-    x             [..., K], float32, float16 or bfloat16: NumPy, PyTorch or JAX, on the CPU. A last
-                  block may be short: missing elements count as zero.
+    x             [..., K], float32, float16 or bfloat16: NumPy, PyTorch or JAX; on CUDA devices
+                  PyTorch, CuPy or JAX. A last block may be short: missing elements count as zero.
     scheme        "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4", "mxint8",
                   "nvfp4", or a record of mxkern.schemes
     scale_rule    of the MX schemes: "rceil" (nothing saturates), "floor" (OCP v1.0), "ceil", "even"
