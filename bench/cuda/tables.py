@@ -6,6 +6,13 @@ from typing import Any
 
 Record = dict[str, Any]
 
+METHOD = (
+    "`tools/gpu.sh bench` measures: random normal data; a case gives the CPU's bytes before it is "
+    "timed; calls take turns in a CUDA graph through enough buffers that the L2 is cold; medians. "
+    "A share is the bytes read and written over the time, divided by the same for a "
+    "device-to-device copy of the input. The host's times are of calls one after the other."
+)
+
 
 def all_tables(result: Record) -> str:
     """Everything that was measured on one GPU."""
@@ -18,10 +25,7 @@ def _machine(facts: Record) -> str:
     return (
         f"## {facts['gpu']}\n\nCUDA {facts['cuda']}, driver {facts['driver']}, "
         f"mxkern {facts['mxkern']}, commit {facts['commit']}, {facts['date']}, PyTorch "
-        f"{facts['packages'].get('torch', 'missing')}. `python -m bench.cuda.runner`, on the host with "
-        f"`tools/gpu.sh`: random normal data; a case gives the CPU's bytes before it is timed; calls take "
-        f"turns in a CUDA graph through enough buffers that the L2 is cold; medians. A share is the bytes "
-        f"read and written over the time, divided by the same for a device-to-device copy of the input."
+        f"{facts['packages'].get('torch', 'missing')}. {METHOD}"
     )
 
 
