@@ -43,6 +43,7 @@ __device__ __forceinline__ void column_pair_words(const OctetOptions& options, s
 }
 
 // 4over6 for one block of a column: the better of two, or what there is where it is poisoned.
+// Errors are those of rounding to nearest.
 template <class S, Rounding R, class T>
 __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block>& pair, int k,
                                                     const OctetOptions& options, std::int64_t index,
@@ -55,21 +56,28 @@ __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block
   Octet four[S::block / 8];
 #pragma unroll
   for (int i = 0; i < S::block / 8; ++i) {
+    constexpr Rounding nearest = Rounding::nearest;
+    const std::uint32_t no_words[8] = {};
     float v[8];
     pair.octet(8 * i, k, v);
-    std::uint32_t words[8] = {};
-    if constexpr (R == Rounding::stochastic) {
-      octet_words(options, index + 8 * i * columns, columns, words);
-    }
-    codes[i] = quantize_octet<S, R>(v, float_of(amax), two.six.multiplier, words);
-    four[i] = quantize_octet<S, R>(v, float_of(amax), two.four.multiplier, words);
+    codes[i] = quantize_octet<S, nearest>(v, float_of(amax), two.six.multiplier, no_words);
+    four[i] = quantize_octet<S, nearest>(v, float_of(amax), two.four.multiplier, no_words);
     error_of_six = add_octet_errors(error_of_six, v, codes[i], two.six.byte, tensor);
     error_of_four = add_octet_errors(error_of_four, v, four[i], two.four.byte, tensor);
   }
   const bool take_four = error_of_four < error_of_six;
   scale = take_four ? two.four : two.six;
 #pragma unroll
-  for (int i = 0; i < S::block / 8; ++i) codes[i] = take_four ? four[i] : codes[i];
+  for (int i = 0; i < S::block / 8; ++i) {
+    codes[i] = take_four ? four[i] : codes[i];
+    if constexpr (R == Rounding::stochastic) {
+      float v[8];
+      std::uint32_t words[8] = {};
+      pair.octet(8 * i, k, v);
+      octet_words(options, index + 8 * i * columns, columns, words);
+      codes[i] = quantize_octet<S, R>(v, float_of(amax), scale.multiplier, words);
+    }
+  }
 }
 
 // A thread takes a block in each of two adjacent columns at a time. `squares` and `chosen`: amax
@@ -98,10 +106,11 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const int square = block * blocks + (column + k) / S::block;
-      amax[k] = in_squares ? squares[square] : pair.amax(k);
+      const bool padding = column + k >= at.columns_left;
+      amax[k] = !in_squares ? pair.amax(k) : padding ? 0u : squares[square];
       scale[k] = fast_block_scale<S>(amax[k], options.rule, tensor);
       if constexpr (S::has_tensor_scale) {
-        if (in_squares && options.four_over_six && float32::is_finite(amax[k])) {
+        if (in_squares && options.four_over_six && !padding && float32::is_finite(amax[k])) {
           scale[k].byte = static_cast<std::uint8_t>(chosen[square]);
           scale[k].multiplier = nvfp4_multiplier(scale[k].byte, tensor);
         }

@@ -22,6 +22,7 @@ struct FourRows {
   int scale_rows;
   std::int64_t index;  // logical index of the octet in the first of the rows
   std::int64_t index_step;
+  bool inside;  // the columns of the octet exist: what pads a block is not transformed
 };
 
 // From one amax an octet and row to one a block and row, shared out: of the four rows, the lane at
@@ -83,7 +84,7 @@ struct SharedScales {
 // Transforms the octets of four rows where that is wanted, and finds their amax.
 template <class T>
 __device__ __forceinline__ void four_amax(RawOctet<T> (&raw)[rows_per_thread],
-                                          const OctetOptions& options,
+                                          const OctetOptions& options, bool inside,
                                           std::uint32_t (&octets)[rows_per_thread]) {
   if (options.hadamard_size != 0) {
 #pragma unroll
@@ -91,7 +92,7 @@ __device__ __forceinline__ void four_amax(RawOctet<T> (&raw)[rows_per_thread],
       float v[8];
       unpack(raw[i], v);
       hadamard_octet<T>(v, threadIdx.x, options.hadamard_size, options.hadamard_signs, false);
-      raw[i] = pack<T>(v);
+      if (inside) raw[i] = pack<T>(v);
     }
   }
 #pragma unroll
@@ -118,7 +119,7 @@ __device__ __forceinline__ void quantize_four_whole_rows(RawOctet<T> (&raw)[rows
                                                          const TensorScale& tensor) {
   using Scales = SharedScales<S>;
   std::uint32_t octets[rows_per_thread];
-  four_amax(raw, options, octets);
+  four_amax(raw, options, true, octets);
   const Scales scales(octets, options, tensor, SquareScales{});
 #pragma unroll
   for (int k = 0; k < Scales::rows; ++k) {
@@ -151,7 +152,7 @@ __device__ __forceinline__ void quantize_four_rows(RawOctet<T> (&raw)[rows_per_t
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) octets[i] = squares.amax[i];
   } else {
-    four_amax(raw, options, octets);
+    four_amax(raw, options, out.inside, octets);
   }
   const Scales scales(octets, options, tensor, squares);
   const bool chosen_later = S::has_tensor_scale && options.four_over_six && !squares.used;

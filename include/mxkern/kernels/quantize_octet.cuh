@@ -151,20 +151,26 @@ __device__ __forceinline__ float pair_error(const float (&v)[8], Octet octet, st
 }
 
 // 4over6 for a block of two octets in adjacent lanes: sets the codes of the better scale and
-// returns its byte. A poisoned block keeps its codes.
+// returns its byte. A poisoned block keeps its codes. Errors are those of rounding to nearest, also
+// where codes are rounded stochastically: a choice that saw the random bits would bias their mean.
 template <class S, Rounding R>
 __device__ __forceinline__ std::uint8_t better_of_two(const float (&v)[8], std::uint32_t amax,
                                                       const TensorScale& tensor,
                                                       const std::uint32_t (&words)[8],
                                                       Octet& codes) {
   const FourOverSix scales = nvfp4_four_over_six(float_of(amax), tensor);
-  const Octet six = quantize_octet<S, R>(v, float_of(amax), scales.six.multiplier, words);
-  const Octet four = quantize_octet<S, R>(v, float_of(amax), scales.four.multiplier, words);
+  constexpr Rounding nearest = Rounding::nearest;
+  const Octet six = quantize_octet<S, nearest>(v, float_of(amax), scales.six.multiplier, words);
+  const Octet four = quantize_octet<S, nearest>(v, float_of(amax), scales.four.multiplier, words);
   const float error_of_six = pair_error(v, six, scales.six.byte, tensor);
   const float error_of_four = pair_error(v, four, scales.four.byte, tensor);
   if (!float32::is_finite(amax)) return S::ScaleFormat::nan_byte;
   const bool take_four = error_of_four < error_of_six;
   codes = take_four ? four : six;
+  if constexpr (R == Rounding::stochastic) {
+    const float multiplier = take_four ? scales.four.multiplier : scales.six.multiplier;
+    codes = quantize_octet<S, R>(v, float_of(amax), multiplier, words);
+  }
   return take_four ? scales.four.byte : scales.six.byte;
 }
 

@@ -62,6 +62,7 @@ struct QuantizeRows {
     four.scale_rows = block >= blocks_end ? 0 : swizzled ? ScaleIndex::tile_rows : four.rows;
     four.index = (batch * p.grid.rows + row) * p.columns + column;
     four.index_step = row_spacing * p.columns;
+    four.inside = column < p.columns;
     quantize_four_rows<S, T, R>(raw, four, known_options<Plain>(p.options), tensor, SquareScales{});
   }
 

@@ -9,12 +9,15 @@
 
 namespace mxkern::kernels {
 
-// Transforms groups of rows within every column of the tile, in place, rounded to T.
+// Transforms groups of rows within every column of the tile, in place, rounded to T. Rows beyond
+// `rows_left` keep the zeros that they are: a transform would give some of them a sign.
 template <class T>
 __device__ __forceinline__ void hadamard_columns(T* elements, float* floats, int size,
-                                                 SignMask signs) {
+                                                 SignMask signs, int rows_left) {
   const int first = segment_row();
   const float norm = hadamard_norm(size);
+  // Groups of 16 rows or more are there as a whole or not at all.
+  const bool low_inside = first < rows_left, high_inside = first + 16 < rows_left;
   for (int k = 0; k < 2; ++k) {
     const int column = segment_column() + k;
     float v[tile_segment];
@@ -34,6 +37,7 @@ __device__ __forceinline__ void hadamard_columns(T* elements, float* floats, int
 #pragma unroll
     for (int i = 0; i < tile_segment; ++i) {
       if (size <= tile_segment) {
+        if (!(i < 16 ? low_inside : high_inside)) continue;
         elements[(first + i) * tile_extent + column] = round_to<T>(__fmul_rn(v[i], norm));
       } else {
         floats[(first + i) * tile_extent + column] = v[i];
@@ -81,11 +85,10 @@ __device__ __forceinline__ void square_amax(const T* elements, std::uint32_t* sq
   }
 }
 
-// 4over6 for squares: one thread walks a square row by row. Writes the byte that is kept.
-template <class S, Rounding R, class T>
-__device__ __forceinline__ void square_four_over_six(const T* elements, const TilePosition& at,
-                                                     const QuantizeTileParameters& p,
-                                                     const OctetOptions& options,
+// 4over6 for squares: one thread walks a square row by row. Writes the byte that is kept; errors
+// are those of rounding to nearest.
+template <class S, class T>
+__device__ __forceinline__ void square_four_over_six(const T* elements,
                                                      const std::uint32_t* squares,
                                                      const TensorScale& tensor,
                                                      std::uint32_t* chosen) {
@@ -100,15 +103,11 @@ __device__ __forceinline__ void square_four_over_six(const T* elements, const Ti
       const int column = first_column + i % (S::block / 8) * 8;
       float v[8];
       unpack(shared_octet(elements + row * tile_extent + column), v);
-      std::uint32_t words[8] = {};
-      if constexpr (R == Rounding::stochastic) {
-        octet_words(options, (at.batch * p.rows + at.row + row) * p.columns + at.column + column, 1,
-                    words);
-      }
-      const Octet six =
-          quantize_octet<S, R>(v, float_of(squares[square]), scales.six.multiplier, words);
-      const Octet four =
-          quantize_octet<S, R>(v, float_of(squares[square]), scales.four.multiplier, words);
+      constexpr Rounding nearest = Rounding::nearest;
+      const float amax = float_of(squares[square]);
+      const std::uint32_t no_words[8] = {};
+      const Octet six = quantize_octet<S, nearest>(v, amax, scales.six.multiplier, no_words);
+      const Octet four = quantize_octet<S, nearest>(v, amax, scales.four.multiplier, no_words);
       errors[0] = add_octet_errors(errors[0], v, six, scales.six.byte, tensor);
       errors[1] = add_octet_errors(errors[1], v, four, scales.four.byte, tensor);
     }
@@ -174,7 +173,7 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
     for (int i = 0; i < rows_per_thread; ++i) {
       const int row = first + i * row_spacing;
       raw[i] = shared_octet(elements + row * tile_extent + octet * 8);
-      if (square) {
+      if (square && row < at.rows_left) {
         const int index = row / S::block * blocks + octet / lanes;
         scales.amax[i] = squares[index];
         scales.bytes[i] = options.four_over_six ? chosen[index] : 0;
@@ -196,6 +195,7 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
     four.scale_rows = block >= blocks_end ? 0 : swizzled ? tile_extent : four.rows;
     four.index = (at.batch * p.rows + row) * p.columns + at.column + octet * 8;
     four.index_step = row_spacing * p.columns;
+    four.inside = at.column + octet * 8 < p.columns;
     quantize_four_rows<S, T, R>(raw, four, options, tensor, scales);
   }
 }
@@ -244,8 +244,7 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, Pl
       if (rows_wanted) {
         if constexpr (S::has_tensor_scale) {
           if (!Plain && p.square && p.along_rows.options.four_over_six) {
-            square_four_over_six<S, R>(memory.elements(), at, p, p.along_rows.options, squares,
-                                       row_tensor, chosen);
+            square_four_over_six<S>(memory.elements(), squares, row_tensor, chosen);
             __syncthreads();
           }
         }
@@ -256,12 +255,11 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, Pl
         if (!Plain && p.along_columns.options.hadamard_size != 0) {
           hadamard_columns(memory.elements(), memory.floats(),
                            p.along_columns.options.hadamard_size,
-                           p.along_columns.options.hadamard_signs);
+                           p.along_columns.options.hadamard_signs, at.rows_left);
         }
         if constexpr (S::has_tensor_scale) {
           if (!Plain && p.square && p.along_columns.options.four_over_six) {
-            square_four_over_six<S, R>(memory.elements(), at, p, p.along_columns.options, squares,
-                                       column_tensor, chosen);
+            square_four_over_six<S>(memory.elements(), squares, column_tensor, chosen);
             __syncthreads();
           }
         }

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(tile_threads)
       load_tile(p, at, elements);
       __syncthreads();
       hadamard_columns(elements, floats, p.along_columns.options.hadamard_size,
-                       p.along_columns.options.hadamard_signs);
+                       p.along_columns.options.hadamard_signs, at.rows_left);
       __syncthreads();
       for (int i = threadIdx.x; i < tile_extent * tile_octets; i += tile_threads) {
         const RawOctet<T> raw = shared_octet(elements + i * 8);
