@@ -61,7 +61,25 @@ template <class Source>
 #endif
 }
 
-// The inverse: each byte in a lane of its own.
+#if defined(__AVX2__)
+// The same for lanes of pairs: the even and the odd codes of the first half of a step, then those
+// of the second half.
+[[gnu::always_inline]] inline StepBytes narrow_pairs(const BitLanes (&codes)[step_registers]) {
+  const BitLanes merged = codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24;
+#if defined(__AVX512VBMI__)
+  return StepBytes(permute_bytes(__m512i(merged), [](int i) {
+    return i % (2 * lane_count) / 2 * 4 + i / (2 * lane_count) * 2 + i % 2;
+  }));
+#else
+  const __m256i order = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+  const __m256i halves = _mm256_shuffle_epi8(__m256i(merged), order);
+  return StepBytes(_mm256_permute4x64_epi64(halves, 0b11011000));
+#endif
+}
+#endif
+
+// The inverse of narrow: each byte in a lane of its own.
 [[gnu::always_inline]] inline void widen(StepBytes bytes, BitLanes (&codes)[step_registers]) {
 #if defined(__AVX512F__)
   codes[0] = BitLanes(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(__m512i(bytes))));

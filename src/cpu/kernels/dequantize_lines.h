@@ -2,8 +2,11 @@
 // Only files in cpu/instances/ may include it.
 #pragma once
 
+#include "cpu/kernels/bfloat16_pairs.h"
 #include "cpu/kernels/chunk.h"
 #include "cpu/kernels/code_lanes.h"
+#include "cpu/kernels/code_pairs.h"
+#include "cpu/kernels/decode_codes.h"
 #include "mxkern/numerics/codec.h"
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/tensor/packing.h"
@@ -21,24 +24,30 @@ struct ChunkFactors {
 // UE4M3: the block's scale, then the tensor's. E8M0: both factors are normal numbers. Processors
 // are slow with subnormal operands, and the scale of every block of zeros is the subnormal 2^-127.
 // The product with the first factor is exact, so that the value is still rounded once.
+// Returns whether the second factors are all 1: then every value is exact, in bfloat16 too, and
+// no NaN arises but the one of the numerics.
 template <class S>
-[[gnu::noinline]] void chunk_factors(ChunkFactors& chunk, float tensor_scale) {
+[[gnu::noinline]] bool chunk_factors(ChunkFactors& chunk, float tensor_scale) {
+  bool exact = !S::has_tensor_scale;
   for (int b = 0; b < chunk_blocks; ++b) {
     if constexpr (S::has_tensor_scale) {
       chunk.first[b] = UE4M3::decode(chunk.bytes[b]);
       chunk.second[b] = tensor_scale;
     } else {
-      const std::uint32_t byte = chunk.bytes[b];
       constexpr std::uint32_t small = 64;
+      const std::uint32_t byte = chunk.bytes[b];
       const std::uint32_t biased = byte < small ? byte + small : byte;
       const std::uint32_t bits = biased << float32::mantissa_bits;
       chunk.first[b] = float_of(byte == E8M0::nan_byte ? float32::nan_bits : bits);
       chunk.second[b] = byte < small ? 0x1p-64f : 1.0f;
+      exact &= byte >= small;
     }
   }
+  return exact;
 }
 
-template <class S, class T>
+// Decodes step_elements elements; the factors are those of the first one's block and on.
+template <class S, bool exact, class T>
 [[gnu::always_inline]] inline void decode_step(const std::uint8_t* codes, const float* first,
                                                const float* second, T* out) {
   using Format = typename S::Format;
@@ -46,20 +55,44 @@ template <class S, class T>
   widen(load_codes<Format::bits>(codes), lanes);
   for (int i = 0; i < step_registers; ++i) {
     const int block = i * lane_count / S::block;
-    const FloatLanes value = decode_lanes<Format>(lanes[i]) * first[block] * second[block];
-    store_lanes(out + i * lane_count, with_one_nan(value));
+    FloatLanes value = decode_codes<Format>(lanes[i]) * first[block];
+    if constexpr (!exact) value = with_one_nan(value * second[block]);
+    store_lanes(out + i * lane_count, value);
   }
 }
 
-// Decodes one line of at most a chunk.
-template <class S, class T>
+// The same for bfloat16, in pairs.
+template <class S, bool exact>
+[[gnu::always_inline]] inline void decode_step(const std::uint8_t* codes, const float* first,
+                                               const float* second, bfloat16* out) {
+  using Format = typename S::Format;
+  constexpr int half = step_elements / 2;
+  for (int i = 0; i < 2; ++i) {
+    const BitLanes pairs = load_code_pairs<Format::bits>(codes + i * half * Format::bits / 8);
+    const int block = i * half / S::block;
+    const FloatLanes factors = pair_factors<S::block>(first + block);
+    FloatPairs values = {decode_codes<Format>(pairs) * factors,
+                         decode_codes<Format>(pairs >> Format::bits) * factors};
+    if constexpr (exact) {
+      store_exact_pairs(out + i * half, values);
+    } else {
+      const FloatLanes more = pair_factors<S::block>(second + block);
+      values = {with_one_nan(values.even * more), with_one_nan(values.odd * more)};
+      store_pairs(out + i * half, values);
+    }
+  }
+}
+
+// Decodes one line of at most a chunk; the factors are those of its first block and on.
+template <class S, bool exact, class T>
 [[gnu::always_inline]] inline void decode_line(const std::uint8_t* codes, const float* first,
                                                const float* second, std::int64_t elements, T* out) {
   constexpr int bits = S::Format::bits;
   constexpr std::int64_t step_bytes = step_elements * bits / 8;
   std::int64_t i = 0;
   for (; i + step_elements <= elements; i += step_elements) {
-    decode_step<S>(codes + i * bits / 8, first + i / S::block, second + i / S::block, out + i);
+    decode_step<S, exact>(codes + i * bits / 8, first + i / S::block, second + i / S::block,
+                          out + i);
   }
   // The rest, padded to a whole step.
   const std::int64_t bytes = code_row_bytes<S>(elements);
@@ -67,7 +100,7 @@ template <class S, class T>
     std::uint8_t last_codes[step_elements] = {};
     T last_out[step_elements];
     copy_elements(last_codes, codes + i * bits / 8, lower_of(step_bytes, bytes - i * bits / 8));
-    decode_step<S>(last_codes, first + i / S::block, second + i / S::block, last_out);
+    decode_step<S, exact>(last_codes, first + i / S::block, second + i / S::block, last_out);
     copy_elements(out + i, last_out, lower_of<std::int64_t>(step_elements, elements - i));
   }
 }
@@ -75,7 +108,8 @@ template <class S, class T>
 template <class S, class T>
 void dequantize_lines(const DequantizeTask& task) {
   const ChunkShape shape = ChunkShape::of<S>(task.elements);
-  ChunkFactors chunk = {};
+  ChunkFactors chunk;
+  std::memset(chunk.bytes, E8M0::bias, sizeof(chunk.bytes));  // blocks that no line has are exact
   for (std::int64_t first = 0; first < task.lines; first += shape.lines) {
     const std::int64_t lines = lower_of(shape.lines, task.lines - first);
     for (std::int64_t start = 0; start < task.elements; start += shape.elements) {
@@ -87,13 +121,19 @@ void dequantize_lines(const DequantizeTask& task) {
       for (std::int64_t line = 0; line < lines; ++line, ++cursor.row) {
         load_scales(cursor, ceil_div(elements, S::block), chunk.bytes + line * shape.line_blocks);
       }
-      chunk_factors<S>(chunk, task.tensor_scale);
+      const bool exact = chunk_factors<S>(chunk, task.tensor_scale);
       for (std::int64_t line = 0; line < lines; ++line) {
-        const std::int64_t block = line * shape.line_blocks;
-        decode_line<S>(
-            task.codes + (first + line) * task.code_stride + first_block * S::block_bytes,
-            chunk.first + block, chunk.second + block, elements,
-            static_cast<T*>(task.out) + (first + line) * task.out_stride + start);
+        const std::uint8_t* codes =
+            task.codes + (first + line) * task.code_stride + first_block * S::block_bytes;
+        const float* factors = chunk.first + line * shape.line_blocks;
+        const float* more = chunk.second + line * shape.line_blocks;
+        T* out = static_cast<T*>(task.out) + (first + line) * task.out_stride + start;
+        if (exact) {
+          if constexpr (!S::has_tensor_scale)
+            decode_line<S, true>(codes, factors, more, elements, out);
+        } else {
+          decode_line<S, false>(codes, factors, more, elements, out);
+        }
       }
     }
   }

@@ -35,8 +35,12 @@ template <class T>
 }
 
 [[gnu::always_inline]] inline FloatLanes load_lanes(const bfloat16* source) {
+#if defined(__AVX512F__)
+  return float_of<BitLanes>(BitLanes(_mm512_cvtepu16_epi32(load_vector<__m256i>(source))) << 16);
+#else
   const auto half = load_vector<HalfLanes>(source);
   return float_of<BitLanes>(__builtin_convertvector(half, BitLanes) << 16);
+#endif
 }
 
 [[gnu::always_inline]] inline FloatLanes load_lanes(const float16* source) {
@@ -53,11 +57,7 @@ template <class T>
 
 // Every NaN becomes the same one: processors disagree about the signs of NaNs that they make.
 [[gnu::always_inline]] inline FloatLanes with_one_nan(FloatLanes lanes) {
-  const BitLanes bits = bits_of(lanes);
-  const BitLanes magnitude = bits & float32::magnitude_mask;
-  return float_of<BitLanes>(magnitude > broadcast<BitLanes>(float32::infinity_bits)
-                                ? broadcast<BitLanes>(float32::nan_bits)
-                                : bits);
+  return lanes == lanes ? lanes : broadcast<FloatLanes>(float_of(float32::nan_bits));
 }
 
 // Rounds lane_count float32, whose NaNs are with_one_nan, to nearest, ties to even.

@@ -2,6 +2,9 @@
 // Only files in cpu/instances/ may include it.
 #pragma once
 
+#include <type_traits>
+
+#include "cpu/kernels/bfloat16_pairs.h"
 #include "cpu/kernels/block_amax.h"
 #include "cpu/kernels/block_scales.h"
 #include "cpu/kernels/code_lanes.h"
@@ -31,6 +34,31 @@ template <class S, class T, Rounding rounding>
   }
   store_codes<Format::bits>(codes, narrow(lanes));
 }
+
+#if defined(__AVX2__)
+// The same for bfloat16 rounded to nearest, in pairs.
+template <class S>
+[[gnu::always_inline]] inline void encode_pairs(const bfloat16* x, const float* multipliers,
+                                                std::uint8_t* codes) {
+  using Format = typename S::Format;
+  constexpr int half = step_elements / 2;
+  BitLanes lanes[step_registers];
+  for (int i = 0; i < 2; ++i) {
+    const FloatPairs values = load_pairs(x + i * half);
+    const FloatLanes factors = pair_factors<S::block>(multipliers + i * half / S::block);
+    lanes[2 * i] = encode_lanes<Format>(values.even * factors);
+    lanes[2 * i + 1] = encode_lanes<Format>(values.odd * factors);
+  }
+  store_codes<Format::bits>(codes, narrow_pairs(lanes));
+}
+
+template <class S, class T, Rounding rounding>
+requires(std::is_same_v<T, bfloat16>&& rounding == Rounding::nearest)
+    [[gnu::always_inline]] inline void encode_step(const T* x, const float* multipliers,
+                                                   const std::uint32_t*, std::uint8_t* codes) {
+  encode_pairs<S>(x, multipliers, codes);
+}
+#endif
 
 // Encodes one line of at most a chunk; `codes` of its first block.
 template <class S, class T, Rounding rounding>

@@ -1,4 +1,4 @@
-// cpu/gemm/code_pairs.h: packed codes to 32-bit lanes, two neighbours a lane.
+// cpu/kernels/code_pairs.h: packed codes to 32-bit lanes, two neighbours a lane.
 #pragma once
 
 #include <cstdint>
