@@ -9,14 +9,15 @@ namespace mxkern::cpu {
 namespace {
 
 // The scales of a chunk's blocks; amax as float32 bits.
+template <class S>
 struct ChunkScales {
-  alignas(64) std::uint32_t amax[chunk_blocks];
-  alignas(64) std::uint8_t bytes[chunk_blocks];
-  alignas(64) float multipliers[chunk_blocks];
+  alignas(64) std::uint32_t amax[chunk_blocks<S>];
+  alignas(64) std::uint8_t bytes[chunk_blocks<S>];
+  alignas(64) float multipliers[chunk_blocks<S>];
 };
 
 template <class S>
-[[gnu::always_inline]] inline void scale_blocks(ChunkScales& chunk, int blocks, ScaleRule rule,
+[[gnu::always_inline]] inline void scale_blocks(ChunkScales<S>& chunk, int blocks, ScaleRule rule,
                                                 const TensorScale& tensor) {
   for (int b = 0; b < blocks; ++b) {
     const BlockScale scale = block_scale<S>(chunk.amax[b], rule, tensor);
@@ -27,7 +28,7 @@ template <class S>
 
 // The scales of the first `blocks` blocks, a multiple of lane_count.
 template <class S>
-[[gnu::noinline]] void block_scales(ChunkScales& chunk, int blocks, ScaleRule rule,
+[[gnu::noinline]] void block_scales(ChunkScales<S>& chunk, int blocks, ScaleRule rule,
                                     TensorScale tensor) {
   if constexpr (S::has_tensor_scale) {
     scale_blocks<S>(chunk, blocks, rule, tensor);

@@ -10,7 +10,8 @@ namespace {
 
 // Few enough that their elements stay in the first-level cache between the search for their largest
 // magnitudes and their encoding; enough to fill registers with what is computed once a block.
-inline constexpr int chunk_blocks = 64;
+template <class S>
+inline constexpr int chunk_blocks = 1024 / S::block;
 
 // How a task is cut into chunks: a stretch of one line, or several whole lines. The blocks of a
 // line start at multiples of `line_blocks` of the chunk, itself a multiple of the blocks of a tile
@@ -23,8 +24,8 @@ struct ChunkShape {
   template <class S>
   [[gnu::always_inline]] static ChunkShape of(std::int64_t elements) {
     const std::int64_t blocks = lower_of<std::int64_t>(
-        round_up(ceil_div(elements, S::block), ScaleIndex::tile_blocks), chunk_blocks);
-    return {chunk_blocks / blocks, blocks * S::block, static_cast<int>(blocks)};
+        round_up(ceil_div(elements, S::block), ScaleIndex::tile_blocks), chunk_blocks<S>);
+    return {chunk_blocks<S> / blocks, blocks * S::block, static_cast<int>(blocks)};
   }
 };
 

@@ -15,10 +15,11 @@ namespace mxkern::cpu {
 namespace {
 
 // What the elements of each block are multiplied with, one after the other.
+template <class S>
 struct ChunkFactors {
-  alignas(64) std::uint8_t bytes[chunk_blocks];
-  alignas(64) float first[chunk_blocks];
-  alignas(64) float second[chunk_blocks];
+  alignas(64) std::uint8_t bytes[chunk_blocks<S>];
+  alignas(64) float first[chunk_blocks<S>];
+  alignas(64) float second[chunk_blocks<S>];
 };
 
 // UE4M3: the block's scale, then the tensor's. E8M0: both factors are normal numbers. Processors
@@ -27,9 +28,9 @@ struct ChunkFactors {
 // Returns whether the second factors are all 1: then every value is exact, in bfloat16 too, and
 // no NaN arises but the one of the numerics.
 template <class S>
-[[gnu::noinline]] bool chunk_factors(ChunkFactors& chunk, float tensor_scale) {
+[[gnu::noinline]] bool chunk_factors(ChunkFactors<S>& chunk, float tensor_scale) {
   bool exact = !S::has_tensor_scale;
-  for (int b = 0; b < chunk_blocks; ++b) {
+  for (int b = 0; b < chunk_blocks<S>; ++b) {
     if constexpr (S::has_tensor_scale) {
       chunk.first[b] = UE4M3::decode(chunk.bytes[b]);
       chunk.second[b] = tensor_scale;
@@ -108,7 +109,7 @@ template <class S, bool exact, class T>
 template <class S, class T>
 void dequantize_lines(const DequantizeTask& task) {
   const ChunkShape shape = ChunkShape::of<S>(task.elements);
-  ChunkFactors chunk;
+  ChunkFactors<S> chunk;
   std::memset(chunk.bytes, E8M0::bias, sizeof(chunk.bytes));  // blocks that no line has are exact
   for (std::int64_t first = 0; first < task.lines; first += shape.lines) {
     const std::int64_t lines = lower_of(shape.lines, task.lines - first);

@@ -64,7 +64,7 @@ template <class T>
 template <class S, class T>
 [[gnu::noinline]] void choose_four_or_six(const T* x, std::int64_t x_stride, std::int64_t lines,
                                           std::int64_t elements, int line_blocks, bool square,
-                                          TensorScale tensor, ChunkScales& chunk, int blocks) {
+                                          TensorScale tensor, ChunkScales<S>& chunk, int blocks) {
   for (int first = 0; first < blocks; first += lane_count) {
     Candidate<typename S::Format> six;
     Candidate<typename S::Format> four;

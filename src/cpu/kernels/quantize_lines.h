@@ -67,12 +67,12 @@ template <class S, class T, Rounding rounding>
                                                const std::uint32_t* random, std::uint8_t* codes) {
   constexpr int bits = S::Format::bits;
   constexpr std::int64_t step_bytes = step_elements * bits / 8;
-  constexpr std::int64_t chunk_elements = chunk_blocks * S::block;
+  constexpr std::int64_t chunk_elements = chunk_blocks<S> * S::block;
   std::int64_t i = 0;
   for (; i + step_elements <= elements; i += step_elements) {
-    // Reading alternates with encoding: asking for the next chunk keeps the memory busy meanwhile.
+    // Reading alternates with encoding: asking for a later chunk keeps the memory busy meanwhile.
     if (elements == chunk_elements) {
-      prefetch_rows(x + i + chunk_elements, 0, 1, step_elements * sizeof(T));
+      prefetch_rows(x + i + 2 * chunk_elements, 0, 1, step_elements * sizeof(T));
     }
     encode_step<S, T, rounding>(x + i, multipliers + i / S::block,
                                 rounding == Rounding::nearest ? nullptr : random + i,
@@ -112,8 +112,8 @@ template <class S>
 template <class S, class T>
 [[gnu::noinline]] int chunk_amax(const T* x, std::int64_t x_stride, std::int64_t lines,
                                  std::int64_t elements, int line_blocks, bool square,
-                                 ChunkScales& chunk) {
-  BitLanes folded[chunk_blocks];
+                                 ChunkScales<S>& chunk) {
+  BitLanes folded[chunk_blocks<S>];
   const std::int64_t whole = elements / S::block;
   const std::int64_t rest = elements % S::block;
   int blocks = square ? line_blocks : static_cast<int>(lines) * line_blocks;
@@ -134,7 +134,8 @@ template <class S, class T>
   return blocks;
 }
 
-[[gnu::always_inline]] inline bool all_finite(const ChunkScales& chunk, int blocks) {
+template <class S>
+[[gnu::always_inline]] inline bool all_finite(const ChunkScales<S>& chunk, int blocks) {
   BitLanes largest = {};
   for (int b = 0; b < blocks; b += lane_count) {
     largest = higher_of<BitLanes>(largest, load_vector<BitLanes>(chunk.amax + b));
@@ -150,7 +151,7 @@ template <class S, class T, Rounding rounding>
 void quantize_lines(const QuantizeTask& task) {
   ChunkShape shape = ChunkShape::of<S>(task.elements);
   if (task.square) shape.lines = S::block;
-  ChunkScales chunk;
+  ChunkScales<S> chunk;
   for (std::int64_t first = 0; first < task.lines; first += shape.lines) {
     const std::int64_t lines = lower_of(shape.lines, task.lines - first);
     for (std::int64_t start = 0; start < task.elements; start += shape.elements) {
