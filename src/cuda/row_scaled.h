@@ -1,0 +1,50 @@
+// cuda/row_scaled.h: matrices as tensor cores take them: elements along K, one power of two a row.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/buffer.h"
+#include "mxkern/core/dtype.h"
+
+namespace mxkern::cuda {
+
+enum class CoreElement : std::uint8_t { e4m3, e5m2, bfloat16 };
+
+constexpr int bytes_of(CoreElement element) { return element == CoreElement::bfloat16 ? 2 : 1; }
+
+// A view, K contiguous. data, row_bytes and batch_bytes are multiples of 16; what lies behind the
+// last column of a row is never read. An element's value is element * 2^exponents[row].
+struct RowScaled {
+  CoreElement element;
+  const void* data;
+  std::int64_t batch, rows, columns;
+  std::int64_t row_bytes, batch_bytes;  // batch 1 serves every matrix of the other operand
+  const std::int32_t* exponents;        // [batch, rows]; null: all 0
+  const std::uint8_t* spreads;          // [batch, rows], octaves that the row was folded over; null: 0
+  // More than 1: the left operand's rows hold `parts` runs of `columns` elements, each starting at a
+  // multiple of part_bytes, whose sum is the element; the right operand serves each of them.
+  int parts = 1;
+  std::int64_t part_bytes = 0;
+};
+
+// Lets a kernel return at once, decided on the device: it runs where "every spread is within its
+// limit" equals `wants_narrow`.
+struct CoreGate {
+  bool is_open = true;  // no question
+  bool wants_narrow = true;
+  std::uint8_t left_limit = 0, right_limit = 0;
+};
+
+// What becomes of the sums: alpha * the tensor scales * 2^(exponents of row and column) * sum +
+// beta * out + bias, rounded once to out's dtype.
+struct CoreFinish {
+  float alpha = 1.0f;
+  const float* left_tensor_scale = nullptr;   // on the device; null: 1
+  const float* right_tensor_scale = nullptr;  //
+  float beta = 0.0f;
+  const void* bias = nullptr;  // [N] or null
+  DType bias_dtype = DType::float32;
+  Buffer out;  // [batch, M, N]
+};
+
+}  // namespace mxkern::cuda
