@@ -16,7 +16,7 @@ END = "<!-- end: python -m bench.report writes this -->"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fills docs/performance.md from all results, and README.md from the newest one."""
+    """Fills docs/performance.md from all results, and README.md from those of CPUs."""
     paths = [Path(argument) for argument in arguments]
     paths = paths or sorted((ROOT / "bench" / "results").glob("*.json"))
     if not paths:
@@ -25,8 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     fill(ROOT / "docs" / "performance.md", "\n\n".join(_tables(result) for result in results))
     on_cpus = [result for result in results if "gpu" not in result["machine"]]
     if on_cpus:
-        newest = max(on_cpus, key=lambda result: str(result["machine"]["date"]))
-        fill(ROOT / "README.md", tables.summary(newest))
+        fill(ROOT / "README.md", "\n\n".join(tables.summary(result) for result in on_cpus))
 
 
 def _tables(result: dict[str, Any]) -> str:
