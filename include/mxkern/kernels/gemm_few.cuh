@@ -1,0 +1,480 @@
+// mxkern/kernels/gemm_few.cuh: few tokens times reordered weights, at the speed of the weights.
+//
+// out[m, n] = x[m, :] . w[n, :]. Weights are the side of 16 of mma.m16n8k16, tokens that of 8. A
+// warp takes 32 rows of weights and one part of K; eight warps of a thread block lie side by side
+// along the rows, the thread blocks of a cluster along K, and add their parts in a fixed order
+// through shared memory. Weights come in bulk copies into a ring of each warp; a ninth warp copies
+// the tokens, for all. Codes become bfloat16 or half in registers; block scales multiply the
+// float32 sums of their blocks.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/dtype.h"
+#include "mxkern/kernels/few_ptx.cuh"
+#include "mxkern/numerics/codec.h"
+#include "mxkern/tensor/decode_layout.h"
+
+namespace mxkern::kernels {
+
+struct FewParameters {
+  DecodeLayout layout;
+  const std::uint8_t* weights;
+  std::int64_t weight_batch_bytes;  // 0: one matrix for all of x
+  // Rows of whole tiles: readable, and finite beyond K, as far as layout.tiles_across() reaches.
+  const std::uint8_t* x;
+  std::int64_t x_row_bytes, x_batch_bytes;
+  std::int64_t tokens;
+  int token_tiles;
+  int stages;      // of a warp's ring
+  int x_stages;    //
+  // The end.
+  float alpha, beta;
+  const float* left_tensor_scale;
+  const float* right_tensor_scale;
+  const void* bias;
+  DType bias_dtype;
+  void* out;
+  DType out_dtype;
+  std::int64_t out_row_stride, out_batch_stride;
+};
+
+// IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8.
+template <class S, bool IsHalf, int Tokens>
+struct FewKernel {
+  using Scheme = S;
+  using Format = typename S::Format;
+  static constexpr bool is_half = IsHalf;
+  static constexpr int tokens = Tokens;
+  static constexpr int warps = 8;  // that multiply
+  static constexpr int threads = 32 * (warps + 1);
+  static constexpr int rows = warps * DecodeLayout::tile_rows;
+  static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
+  static constexpr int tile_bytes = layout.tile_bytes();
+
+  // Tokens in shared memory: two tiles along K, rows apart such that no two lanes meet in a bank.
+  static constexpr int x_tiles = 2;
+  static constexpr int x_columns = x_tiles * DecodeLayout::tile_columns;
+  static constexpr int x_stride = x_columns * 2 + (S::block == 16 ? 32 : 64);
+  static constexpr int x_stage_bytes = Tokens * x_stride;
+
+  // Sums of a warp, tokens x rows, for the same reason.
+  static constexpr int sum_stride = DecodeLayout::tile_rows + 4;
+  static constexpr int sum_bytes = warps * Tokens * sum_stride * 4;
+  static constexpr int barrier_bytes = 1024;
+
+  static constexpr int shared_bytes(int stages, int x_stages) {
+    const int rings = warps * stages * tile_bytes + x_stages * x_stage_bytes;
+    return barrier_bytes + (rings > sum_bytes ? rings : sum_bytes);
+  }
+};
+
+namespace few {
+
+template <class T>
+__device__ __forceinline__ T read_shared(std::uint32_t address);
+template <>
+__device__ __forceinline__ uint4 read_shared<uint4>(std::uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address));
+  return v;
+}
+template <>
+__device__ __forceinline__ uint2 read_shared<uint2>(std::uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address));
+  return v;
+}
+
+// A pair of codes as two floats of 16 bits. Half: 2^(bias - 15) times the values, subnormal where
+// they are. Integers: 64 times the values.
+template <class Format, bool IsHalf>
+__device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words, int pair) {
+  using Bits = DecodeBits<Format>;
+  if constexpr (Format::is_integer) {
+    // The low seven bits as a mantissa over a power of two, less that power and the sign's 128.
+    constexpr std::uint32_t base = IsHalf ? 0x64006400u : 0x43004300u;
+    const std::uint32_t word = decode_layout::shifted(words[0], Bits::run(pair, 0).shift);
+    const std::uint32_t low = (word & 0x007F007Fu) | base;
+    const std::uint32_t high = (word & 0x00800080u) | base;
+    std::uint32_t value;
+    if constexpr (IsHalf) {
+      asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(value) : "r"(low), "r"(high));
+    } else {
+      asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(value) : "r"(low), "r"(high));
+    }
+    return value;
+  } else {
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < Bits::runs; ++i) {
+      const BitRun run = Bits::run(pair, i);
+      if constexpr (IsHalf) {
+        // Exponent and mantissa three places higher, the sign where it is.
+        const std::uint32_t payload = (run.mask & 0x7FFFu) << 3, sign = run.mask & 0x8000u;
+        if (payload != 0) {
+          bits |= decode_layout::shifted(words[run.word], run.shift + 3) & payload * 0x10001u;
+        }
+        if (sign != 0) {
+          bits |= decode_layout::shifted(words[run.word], run.shift) & sign * 0x10001u;
+        }
+      } else if (run.mask != 0) {
+        bits |= decode_layout::shifted(words[run.word], run.shift) & run.mask * 0x10001u;
+      }
+    }
+    if constexpr (IsHalf) return bits;
+    constexpr std::uint32_t power = static_cast<std::uint32_t>(254 - Format::bias) << 7;
+    std::uint32_t value;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(value) : "r"(bits), "r"(power * 0x10001u));
+    return value;
+  }
+}
+
+// What decoded pairs lack.
+template <class Format, bool IsHalf>
+MXKERN_HOST_DEVICE constexpr float pair_factor() {
+  if constexpr (Format::is_integer) {
+    return Format::min_subnormal;
+  } else {
+    return IsHalf ? float32::exp2(15 - Format::bias) : 1.0f;
+  }
+}
+
+// The scale in byte `i` of a word. Byte 0 of E8M0 is taken for zero: see RowKind.
+template <class S>
+__device__ __forceinline__ float scale_of(std::uint32_t word, int i) {
+  if constexpr (S::has_tensor_scale) {
+    const std::uint32_t bits = decode_layout::shifted(word, 20 - 8 * i) & 0x07F00000u;
+    return float_of(bits) * 0x1p120f;
+  } else {
+    return float_of(decode_layout::shifted(word, 23 - 8 * i) & float32::exponent_mask);
+  }
+}
+
+// Adds the products of one tile: 32 rows x 128 columns, from shared memory.
+template <class K>
+__device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4],
+                                              std::uint32_t tile, std::uint32_t x, int lane) {
+  using S = typename K::Scheme;
+  using Format = typename K::Format;
+  using Bits = DecodeBits<Format>;
+  constexpr int words = Format::bits, blocks = DecodeLayout::tile_blocks;
+  constexpr int groups_of_scales = 32 / S::block;
+  std::uint32_t scales[blocks * groups_of_scales];
+#pragma unroll
+  for (int i = 0; i < groups_of_scales; ++i) {
+    const uint4 v = read_shared<uint4>(tile + K::layout.code_bytes() +
+                                       (lane / 4 * groups_of_scales + i) * 16);
+    scales[4 * i] = v.x, scales[4 * i + 1] = v.y, scales[4 * i + 2] = v.z, scales[4 * i + 3] = v.w;
+  }
+  const std::uint32_t x_lane = x + lane / 4 * K::x_stride + lane % 4 * (S::block == 16 ? 8 : 16);
+#pragma unroll
+  for (int block = 0; block < blocks; ++block) {
+    std::uint32_t word[words];
+#pragma unroll
+    for (int plane = 0; plane < words / 4; ++plane) {
+      const uint4 v = read_shared<uint4>(tile + block * K::layout.block_bytes() + plane * 512 +
+                                         lane * 16);
+      word[4 * plane] = v.x, word[4 * plane + 1] = v.y;
+      word[4 * plane + 2] = v.z, word[4 * plane + 3] = v.w;
+    }
+    if constexpr (words % 4 == 2) {
+      const uint2 v = read_shared<uint2>(tile + block * K::layout.block_bytes() +
+                                         words / 4 * 512 + lane * 8);
+      word[words - 2] = v.x, word[words - 1] = v.y;
+    }
+    std::uint32_t a[2][2][4];  // [rows][step][register]
+#pragma unroll
+    for (int pair = 0; pair < 16; ++pair) {
+      a[pair / 8][pair / 4 % 2][pair % 4] = decode_pair<Format, K::is_half>(
+          word + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
+    }
+#pragma unroll
+    for (int t = 0; t < K::tokens / 8; ++t) {
+      std::uint32_t b[4];
+      const std::uint32_t from = x_lane + t * 8 * K::x_stride + block * 64;
+      if constexpr (S::block == 16) {
+        const uint2 low = read_shared<uint2>(from), high = read_shared<uint2>(from + 32);
+        b[0] = low.x, b[1] = low.y, b[2] = high.x, b[3] = high.y;
+      } else {
+        const uint4 v = read_shared<uint4>(from);
+        b[0] = v.x, b[1] = v.y, b[2] = v.z, b[3] = v.w;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        constexpr float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        float part[4];
+        multiply<K::is_half>(part, a[i][0], b[0], b[1], zero);
+        if constexpr (S::block == 16) {
+          float second[4];
+          multiply<K::is_half>(second, a[i][1], b[2], b[3], zero);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            sums[i][t][j] = fmaf(part[j], scale_of<S>(scales[2 * block], 2 * i + j / 2), sums[i][t][j]);
+            sums[i][t][j] =
+                fmaf(second[j], scale_of<S>(scales[2 * block + 1], 2 * i + j / 2), sums[i][t][j]);
+          }
+        } else {
+          multiply<K::is_half>(part, a[i][1], b[2], b[3], part);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            sums[i][t][j] = fmaf(part[j], scale_of<S>(scales[block], 2 * i + j / 2), sums[i][t][j]);
+          }
+        }
+      }
+    }
+  }
+}
+
+// The element-by-element product of a row that is not ordinary.
+template <class K>
+__device__ __noinline__ float multiply_special(const FewParameters& p, const std::uint8_t* weights,
+                                               const std::uint8_t* x_row, std::int64_t row) {
+  using S = typename K::Scheme;
+  using Format = typename K::Format;
+  using Bits = DecodeBits<Format>;
+  float sum = 0.0f;
+  for (std::int64_t column = 0; column < p.layout.columns; ++column) {
+    const std::uint8_t* tile = weights + p.layout.tile_offset(row / DecodeLayout::tile_rows,
+                                                              column / DecodeLayout::tile_columns);
+    const int in_tile = static_cast<int>(column % DecodeLayout::tile_columns);
+    const int row_in_tile = static_cast<int>(row % DecodeLayout::tile_rows);
+    const DecodePlace place = p.layout.place(row_in_tile, in_tile);
+    std::uint32_t words[Bits::words];
+    for (int i = 0; i < Bits::words; ++i) {
+      words[i] = *reinterpret_cast<const std::uint32_t*>(
+          tile + p.layout.word_offset(place.column_block, place.lane,
+                                      place.pair / Bits::pairs * Bits::words + i));
+    }
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (int pair = 0; pair < Bits::pairs; ++pair) {
+      if (place.pair % Bits::pairs == pair) bits = get_pair<Format>(words, pair);
+    }
+    const std::uint32_t code = gather_code<Format>(bits >> (16 * place.half) & 0xFFFFu);
+    const float scale =
+        S::ScaleFormat::decode(tile[p.layout.scale_offset(row_in_tile, in_tile / S::block)]);
+    const auto element = *reinterpret_cast<const std::uint16_t*>(x_row + 2 * column);
+    const float token = K::is_half ? to_float(float16{element}) : to_float(bfloat16{element});
+    sum = fmaf(decode<Format>(static_cast<std::uint8_t>(code)) * scale, token, sum);
+  }
+  return sum;
+}
+
+__device__ __forceinline__ float load_as_float(const void* data, DType dtype, std::int64_t i) {
+  if (dtype == DType::float32) return static_cast<const float*>(data)[i];
+  if (dtype == DType::float16) return to_float(static_cast<const float16*>(data)[i]);
+  return to_float(static_cast<const bfloat16*>(data)[i]);
+}
+
+// Four adjacent outputs, `count` of which exist.
+template <class T>
+__device__ __forceinline__ void store_four(void* data, std::int64_t at, const float (&value)[4],
+                                           std::int64_t count) {
+  struct alignas(4 * sizeof(T)) Four {
+    T v[4];
+  };
+  T* out = static_cast<T*>(data) + at;
+  const Four four{from_float<T>(value[0]), from_float<T>(value[1]), from_float<T>(value[2]),
+                  from_float<T>(value[3])};
+  if (count >= 4 && reinterpret_cast<std::uintptr_t>(out) % sizeof(Four) == 0) {
+    *reinterpret_cast<Four*>(out) = four;
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j < count) out[j] = four.v[j];
+    }
+  }
+}
+
+// Adds the cluster's parts of this thread block's share of the outputs, and finishes them.
+template <class K>
+__device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_t* weights,
+                                       std::uint32_t sums, std::int64_t batch,
+                                       std::int64_t first_row, std::int64_t first_token, int rank,
+                                       int ranks) {
+  constexpr int quads = K::rows / 4;  // of rows
+  const int tokens = static_cast<int>(
+      lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
+  const std::uint8_t* x = p.x + batch * p.x_batch_bytes;
+  const std::uint8_t* kinds = weights + p.layout.kinds_offset();
+  float factor = p.alpha;
+  if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
+  if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
+  const int begin = tokens * quads * rank / ranks, end = tokens * quads * (rank + 1) / ranks;
+  for (int i = begin + static_cast<int>(threadIdx.x); i < end; i += K::threads) {
+    const int token = i / quads, quad = i % quads;
+    const std::int64_t row = first_row + quad * 4;
+    if (row >= p.layout.rows) continue;
+    const std::uint32_t address =
+        sums + ((quad / 8 * K::tokens + token) * K::sum_stride + quad % 8 * 4) * 4;
+    float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int r = 0; r < ranks; ++r) {
+      const float4 part = load_cluster(address, r);
+      sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+    }
+    const std::uint32_t kind = *reinterpret_cast<const std::uint32_t*>(kinds + row);
+    const std::int64_t at = batch * p.out_batch_stride +
+                            (first_token + token) * p.out_row_stride + row;
+    float value[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      value[j] *= pair_factor<typename K::Format, K::is_half>();
+      if (kind != 0) {
+        const auto k = static_cast<RowKind>(kind >> (8 * j) & 0xFFu);
+        if (k == RowKind::poisoned) value[j] = float_of(float32::nan_bits);
+        if (k == RowKind::special && row + j < p.layout.rows) {
+          value[j] = multiply_special<K>(p, weights, x + (first_token + token) * p.x_row_bytes,
+                                         row + j);
+        }
+      }
+      value[j] *= factor;
+      if (row + j < p.layout.rows) {
+        if (p.beta != 0.0f) value[j] += p.beta * load_as_float(p.out, p.out_dtype, at + j);
+        if (p.bias != nullptr) value[j] += load_as_float(p.bias, p.bias_dtype, row + j);
+      }
+    }
+    const std::int64_t count = p.layout.rows - row;
+    if (p.out_dtype == DType::float32) {
+      store_four<float>(p.out, at, value, count);
+    } else if (p.out_dtype == DType::float16) {
+      store_four<float16>(p.out, at, value, count);
+    } else {
+      store_four<bfloat16>(p.out, at, value, count);
+    }
+  }
+}
+
+}  // namespace few
+
+// Grid: ranks of the cluster, token tiles, row tiles along x; batch along y.
+template <class K>
+__global__ void __launch_bounds__(K::threads, K::tokens <= 16 ? 2 : 1)
+    gemm_few_kernel(const __grid_constant__ FewParameters p, int ranks) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) std::uint8_t shared[];
+  const std::uint32_t base = few::shared_address(shared);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int rank = static_cast<int>(blockIdx.x) % ranks;
+  const int token_tile = static_cast<int>(blockIdx.x) / ranks % p.token_tiles;
+  const std::int64_t row_tile = static_cast<int>(blockIdx.x) / ranks / p.token_tiles;
+  const std::int64_t batch = blockIdx.y;
+  const std::int64_t across = p.layout.tiles_across();
+  const std::int64_t first = across * rank / ranks;
+  const int tiles = static_cast<int>(across * (rank + 1) / ranks - first);
+  const std::int64_t down = row_tile * K::warps + warp;
+  const bool has_rows = warp < K::warps && down < p.layout.tiles_down();
+  const std::uint8_t* weights = p.weights + batch * p.weight_batch_bytes;
+
+  // Barriers: a ring's stage is full; then x's stages are full, and free again.
+  const std::uint32_t full = base + warp * p.stages * 8;
+  const std::uint32_t x_full = base + K::warps * p.stages * 8;
+  const std::uint32_t x_free = x_full + p.x_stages * 8;
+  const std::uint32_t rings = base + K::barrier_bytes;
+  const std::uint32_t ring = rings + warp * p.stages * K::tile_bytes;
+  const std::uint32_t x_ring = rings + K::warps * p.stages * K::tile_bytes;
+  const std::uint8_t* from = weights + p.layout.tile_offset(down, first);
+  const std::uint64_t policy = few::evict_first_policy();
+
+  few::let_next_kernel_start();
+  if (lane == 0) {
+    if (warp < K::warps) {
+      for (int i = 0; i < p.stages; ++i) few::init_barrier(full + i * 8, 1);
+    } else {
+      for (int i = 0; i < p.x_stages; ++i) {
+        few::init_barrier(x_full + i * 8, 1);
+        few::init_barrier(x_free + i * 8, K::warps);
+      }
+    }
+    few::fence_barrier_init();
+    // Weights do not depend on what the kernel before this one computes.
+    if (has_rows) {
+      for (int i = 0; i < p.stages && i < tiles; ++i) {
+        few::arrive_expecting(full + i * 8, K::tile_bytes);
+        few::copy_bulk(ring + i * K::tile_bytes, from + static_cast<std::int64_t>(i) * K::tile_bytes,
+                       K::tile_bytes, full + i * 8, policy);
+      }
+    }
+  }
+  few::wait_for_previous_kernel();
+  __syncthreads();
+
+  if (warp == K::warps) {
+    const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * K::tokens;
+    const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
+    const std::uint8_t* x = p.x + batch * p.x_batch_bytes + first_token * p.x_row_bytes +
+                            first * DecodeLayout::tile_columns * 2;
+    int stage = 0, turn = 0;
+    for (int i = 0; i < tiles; i += K::x_tiles) {
+      const int bytes = lower_of(tiles - i, K::x_tiles) * DecodeLayout::tile_columns * 2;
+      if (turn > 0) few::wait(x_free + stage * 8, (turn - 1) & 1);
+      if (lane == 0) few::arrive_expecting(x_full + stage * 8, tokens * bytes);
+      __syncwarp();
+      for (int token = lane; token < tokens; token += 32) {
+        few::copy_bulk(x_ring + stage * K::x_stage_bytes + token * K::x_stride,
+                       x + token * p.x_row_bytes + i * (DecodeLayout::tile_columns * 2), bytes,
+                       x_full + stage * 8);
+      }
+      if (++stage == p.x_stages) stage = 0, ++turn;
+    }
+  }
+
+  float sums[2][K::tokens / 8][4] = {};
+  if (warp < K::warps) {
+    int stage = 0, parity = 0, x_stage = 0, x_parity = 0;
+    for (int i = 0; i < tiles; ++i) {
+      const int half = i % K::x_tiles;
+      if (half == 0) few::wait(x_full + x_stage * 8, x_parity);
+      if (has_rows) {
+        few::wait(full + stage * 8, parity);
+        few::multiply_tile<K>(sums, ring + stage * K::tile_bytes,
+                              x_ring + x_stage * K::x_stage_bytes +
+                                  half * (DecodeLayout::tile_columns * 2),
+                              lane);
+      }
+      __syncwarp();
+      if (lane == 0) {
+        if (has_rows && i + p.stages < tiles) {
+          few::arrive_expecting(full + stage * 8, K::tile_bytes);
+          few::copy_bulk(ring + stage * K::tile_bytes,
+                         from + static_cast<std::int64_t>(i + p.stages) * K::tile_bytes,
+                         K::tile_bytes, full + stage * 8, policy);
+        }
+        if (half == K::x_tiles - 1) few::arrive(x_free + x_stage * 8);
+      }
+      if (++stage == p.stages) stage = 0, parity ^= 1;
+      if (half == K::x_tiles - 1 && ++x_stage == p.x_stages) x_stage = 0, x_parity ^= 1;
+    }
+  }
+
+  // The sums take the place of the rings, which are read to the end.
+  __syncthreads();
+  if (warp < K::warps) {
+    const std::uint32_t to = rings + warp * (K::tokens * K::sum_stride * 4);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int t = 0; t < K::tokens / 8; ++t) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const int token = t * 8 + lane % 4 * 2 + j % 2, row = i * 16 + j / 2 * 8 + lane / 4;
+          asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (token * K::sum_stride + row) * 4),
+                       "f"(sums[i][t][j])
+                       : "memory");
+        }
+      }
+    }
+  }
+  few::cluster_arrive();
+  few::cluster_wait();
+  few::finish<K>(p, weights, rings, batch, row_tile * K::rows,
+                 static_cast<std::int64_t>(token_tile) * K::tokens, rank, ranks);
+  // Nobody leaves while his sums are read.
+  few::cluster_arrive();
+  few::cluster_wait();
+#endif
+}
+
+}  // namespace mxkern::kernels

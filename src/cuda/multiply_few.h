@@ -1,0 +1,69 @@
+// cuda/multiply_few.h: few tokens times block-scaled weights, at the speed of reading the weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/row_scaled.h"
+#include "mxkern/core/buffer.h"
+#include "mxkern/gemm.h"
+#include "mxkern/tensor/block_scaled.h"
+#include "mxkern/tensor/decode_layout.h"
+
+namespace mxkern::cuda {
+
+// Weights [batch, N, K] in DecodeLayout, matrix after matrix; data is aligned to 128 bytes.
+struct ReorderedWeights {
+  Scheme scheme = Scheme::mxfp4;
+  Shape shape;
+  const std::uint8_t* data = nullptr;
+  Device device;
+};
+
+constexpr std::int64_t reordered_bytes(Scheme scheme, const Shape& shape) {
+  return shape.batch * DecodeLayout::of(scheme, shape.rows, shape.columns).size();
+}
+
+// Of all tokens, those of a batch that shares its weights included.
+inline constexpr std::int64_t few_tokens = 256;
+
+// Whether multiply_few takes the product, and is the fastest way: tokens in 16 bits and few, a
+// device of compute capability 9.0 or later. Reordered weights; others cost a pass over them more.
+constexpr bool takes_few(DType x_dtype, std::int64_t tokens, int compute_capability) {
+  return x_dtype != DType::float32 && tokens <= few_tokens && compute_capability >= 90;
+}
+
+// How the product is cut up. Pure.
+struct FewPlan {
+  int tokens;       // of a thread block: 8, 16, 32 or 64
+  int token_tiles;  // of the matrix
+  int ranks;        // parts of K, of the thread blocks of a cluster
+  int stages;       // tiles of weights under way to a warp
+  int x_stages;     // pieces of the tokens under way to a thread block
+  std::int64_t row_tiles;
+  bool copies_x;  // to aligned rows of whole tiles, in the workspace
+  std::size_t shared_bytes;
+  std::size_t workspace_bytes;
+};
+
+FewPlan plan_few(const Buffer& x, Scheme scheme, const Shape& weights, int processors);
+
+// Codes and scales in the order of DecodeLayout; reordered_bytes of memory, aligned to 128.
+void reorder_weights(const char* function, const BlockScaled& weights, std::uint8_t* destination,
+                     Stream stream);
+
+// out[M, N] = finish(x[M, K] . w[N, K]^T): x bfloat16 or float16, rows anywhere; exact products,
+// summed in float32 in an order that is always the same. Batches are equal, or the weights have one
+// matrix. finish.right_tensor_scale is the weights'. workspace: aligned to 128; what is in it does
+// not matter, before and after.
+void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
+                  const CoreFinish& finish, Workspace workspace, Stream stream);
+
+// The same for weights as they are: they are reordered in the workspace first.
+void multiply_few(const char* function, const Buffer& x, const BlockScaled& weights,
+                  const CoreFinish& finish, Workspace workspace, Stream stream);
+
+std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights& weights);
+std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights);
+
+}  // namespace mxkern::cuda
