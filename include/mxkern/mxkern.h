@@ -19,6 +19,7 @@
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/numerics/visit.h"
 #include "mxkern/numerics/block_scale.h"
+#include "mxkern/numerics/fold.h"
 
 #include "mxkern/tensor/packing.h"
 #include "mxkern/tensor/scale_layout.h"

@@ -1,0 +1,195 @@
+// mxkern/kernels/fold_codes.cuh: fold_code for eight packed codes, with conversion instructions.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "mxkern/numerics/codec_ptx.cuh"
+#include "mxkern/numerics/fold.h"
+
+namespace mxkern::kernels {
+
+// What is looked up in shared memory: for a format of 4 bits the folded magnitudes at every
+// distance, and behind the last distance what a poisoned block becomes.
+template <class Format>
+struct FoldTable {
+  static constexpr bool is_used = Format::bits == 4;
+  static constexpr int distances = 40;  // at the last one nothing is left of any element
+  static constexpr int entries = is_used ? distances + 1 : 1;
+  std::uint32_t magnitudes[entries][2];
+
+  // All threads of a thread block call this.
+  __device__ __forceinline__ void fill() {
+    if constexpr (is_used) {
+      static_assert(fold_code<Format>(Format::max_code, distances - 1) == 0);
+      auto* bytes = reinterpret_cast<std::uint8_t*>(magnitudes);
+      for (int i = static_cast<int>(threadIdx.x); i < entries * 8; i += blockDim.x) {
+        bytes[i] = i / 8 == distances ? Fold<Format>::Target::poison_code
+                                      : fold_code<Format>(static_cast<std::uint8_t>(i % 8), i / 8);
+      }
+      __syncthreads();
+    }
+  }
+};
+
+// Two 8-bit floats as halves, exactly: for E5M2 they are the upper bytes.
+template <class Target>
+__device__ __forceinline__ __half2 halves_of(std::uint32_t pair) {
+  std::uint32_t halves;
+  if constexpr (Target::mantissa_bits == 3) {
+#if MXKERN_HAS_CVT_E4M3
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(pair)));
+#else
+    halves = 0;
+#endif
+  } else {
+    halves = __byte_perm(pair, 0, 0x1404);
+  }
+  return *reinterpret_cast<const __half2*>(&halves);
+}
+
+// Two halves to two 8-bit floats, rounded to nearest, saturating; NaN to the positive NaN.
+template <class Target>
+__device__ __forceinline__ std::uint32_t round_halves(__half2 halves) {
+  std::uint16_t pair = 0;
+#if MXKERN_HAS_CVT_E4M3
+  const std::uint32_t word = *reinterpret_cast<const std::uint32_t*>(&halves);
+  if constexpr (Target::mantissa_bits == 3) {
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(pair) : "r"(word));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(pair) : "r"(word));
+  }
+#endif
+  return pair;
+}
+
+// The folding of the elements of one block.
+template <class Format>
+class BlockFold {
+ public:
+  using Target = typename Fold<Format>::Target;
+
+  // `distance` octaves below the row's largest scale.
+  __device__ __forceinline__ BlockFold(unsigned distance, bool is_poisoned,
+                                       const FoldTable<Format>& table)
+      : distance_(distance), is_poisoned_(is_poisoned) {
+    if constexpr (FoldTable<Format>::is_used) {
+      using Table = FoldTable<Format>;
+      const int entry = is_poisoned ? Table::distances : min(distance, Table::distances - 1u);
+      low_ = table.magnitudes[entry][0];
+      high_ = table.magnitudes[entry][1];
+    } else {
+      // A half holds the powers 2^-24 to 2^15; E5M2 needs more of them, in two factors. A product
+      // that loses bits on the way is too small for the target's smallest element.
+      const int exponent = total_shift - static_cast<int>(min(distance, 40u));
+      const int first = min(max(exponent, -24), 15);
+      first_ = power_of_two(first);
+      second_ = power_of_two(exponent - first);
+    }
+  }
+
+  // Eight folded codes, a byte each.
+  __device__ __forceinline__ uint2 operator()(Octet octet) const {
+    if constexpr (FoldTable<Format>::is_used) {
+      return look_up(static_cast<std::uint32_t>(octet));
+    } else if constexpr (!MXKERN_HAS_CVT_E4M3) {
+      return one_by_one(octet);
+    } else {
+      if (is_poisoned_) return poison();
+      if constexpr (Format::bits == 6) {
+        return {fold_quad(widen_sixes(static_cast<std::uint32_t>(octet) & 0xFFFFFFu)),
+                fold_quad(widen_sixes(static_cast<std::uint32_t>(octet >> 24) & 0xFFFFFFu))};
+      } else {
+        const auto low = static_cast<std::uint32_t>(octet);
+        const auto high = static_cast<std::uint32_t>(octet >> 32);
+        if constexpr (Format::specials == Specials::ieee) {
+          // Conversions saturate, and Inf has to stay: rare enough to go one by one.
+          constexpr std::uint32_t step = 0x04040404u;
+          const std::uint32_t found = ((low & 0x7F7F7F7Fu) + step) | ((high & 0x7F7F7F7Fu) + step);
+          if ((found & 0x80808080u) != 0) return one_by_one(octet);
+        }
+        return {fold_quad(low), fold_quad(high)};
+      }
+    }
+  }
+
+ private:
+  static constexpr bool needs_second = Target::mantissa_bits == 2;
+
+  // Octaves that an element is raised by at distance 0, from where its bits stand in a half.
+  static constexpr int total_shift =
+      Fold<Format>::base_shift +
+      (Format::bits == 6 ? folding::log2_of(ptx::to_wider<Format>) * -1 : 0);
+
+  __device__ static __forceinline__ __half2 power_of_two(int exponent) {
+    // Below 2^-14 halves are subnormal.
+    const unsigned bits =
+        exponent >= -14 ? static_cast<unsigned>(exponent + 15) << 10 : 1024u >> (-14 - exponent);
+    return __half2half2(__ushort_as_half(static_cast<unsigned short>(bits)));
+  }
+
+  __device__ static __forceinline__ uint2 poison() {
+    constexpr std::uint32_t word = Target::poison_code * 0x01010101u;
+    return {word, word};
+  }
+
+  // Four 6-bit codes to the 8-bit floats that have the same low bits.
+  __device__ static __forceinline__ std::uint32_t widen_sixes(std::uint32_t packed) {
+    const std::uint32_t sixes = ptx::spread_sixes(packed);
+    return (sixes & 0x1F1F1F1Fu) | (sixes & 0x20202020u) << 2;
+  }
+
+  __device__ __forceinline__ std::uint32_t fold_quad(std::uint32_t codes) const {
+    std::uint32_t pairs[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      __half2 halves = __hmul2(halves_of<Target>(codes >> (16 * i)), first_);
+      if constexpr (needs_second) halves = __hmul2(halves, second_);
+      pairs[i] = round_halves<Target>(halves);
+    }
+    return ptx::join_pair(pairs[0], pairs[1]);
+  }
+
+  // Magnitudes by the three low bits of each code, signs from the fourth.
+  __device__ __forceinline__ uint2 look_up(std::uint32_t codes) const {
+    const std::uint32_t magnitudes = codes & 0x77777777u;
+    const std::uint32_t even_signs = codes << 4;
+    const std::uint32_t low_signs = __byte_perm(even_signs, codes, 0x5140);
+    const std::uint32_t high_signs = __byte_perm(even_signs, codes, 0x7362);
+    return {__byte_perm(low_, high_, magnitudes) | (low_signs & 0x80808080u),
+            __byte_perm(low_, high_, magnitudes >> 16) | (high_signs & 0x80808080u)};
+  }
+
+  __device__ __forceinline__ uint2 one_by_one(Octet octet) const {
+    std::uint32_t words[2] = {};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const auto code =
+          static_cast<std::uint8_t>((octet >> (Format::bits * i)) & ((1u << Format::bits) - 1));
+      const std::uint32_t folded =
+          is_poisoned_ ? Target::poison_code : fold_code<Format>(code, distance_);
+      words[i / 4] |= folded << (8 * (i % 4));
+    }
+    return {words[0], words[1]};
+  }
+
+  unsigned distance_;
+  bool is_poisoned_;
+  __half2 first_, second_;
+  std::uint32_t low_, high_;
+};
+
+// Whether all eight codes are zeros, of either sign.
+template <class Format>
+__device__ __forceinline__ bool octet_is_zero(Octet octet) {
+  constexpr Octet magnitudes = [] {
+    Octet mask = 0;
+    for (int i = 0; i < 8; ++i)
+      mask |= static_cast<Octet>(Format::magnitude_mask) << Format::bits * i;
+    return mask;
+  }();
+  return (octet & magnitudes) == 0;
+}
+
+}  // namespace mxkern::kernels

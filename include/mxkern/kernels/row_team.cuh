@@ -1,0 +1,81 @@
+// mxkern/kernels/row_team.cuh: threads that work on one row together, and their maxima.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/math.h"
+#include "mxkern/tensor/scale_layout.h"
+
+namespace mxkern::kernels {
+
+inline constexpr int team_threads = 256;    // of a thread block
+inline constexpr int team_loads = 4;        // that a thread has in flight
+inline constexpr int most_team_warps = 32;  // of any thread block with teams
+
+// A thread block is divided into teams of 2^log2_threads threads, at least a warp, one row each.
+// With 2^8 threads and four loads in flight a team covers a row of 8192 elements, 8 a load.
+constexpr int log2_team(std::int64_t loads, int log2_most = 8) {
+  int log2 = 5;
+  while (log2 < log2_most && (std::int64_t{team_loads} << log2) < loads) ++log2;
+  return log2;
+}
+
+struct RowTeam {
+  int log2_threads;
+  int rank;  // of this thread in its team
+  int row;   // of the thread block's
+
+  __device__ __forceinline__ explicit RowTeam(int log2)
+      : log2_threads(log2),
+        rank(static_cast<int>(threadIdx.x) & ((1 << log2) - 1)),
+        row(static_cast<int>(threadIdx.x) >> log2) {}
+
+  __device__ __forceinline__ int threads() const { return 1 << log2_threads; }
+
+  // The largest value in the team; all its threads get it. All threads of the block call this. Two
+  // calls in a row need different slots, one a warp.
+  __device__ __forceinline__ unsigned max_of(unsigned value, unsigned* slots) const {
+    constexpr unsigned everyone = 0xFFFFFFFFu;
+    value = __reduce_max_sync(everyone, value);
+    if (log2_threads == 5) return value;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    if (threadIdx.x % 32 == 0) slots[warp] = value;
+    __syncthreads();
+    const int warps = threads() / 32;
+    const int first = warp & ~(warps - 1);
+    for (int i = 0; i < warps; ++i) value = max(value, slots[first + i]);
+    return value;
+  }
+};
+
+// Where the rows of a batch of matrices lie, counted through.
+struct TeamRow {
+  std::int64_t batch = 0;
+  std::int64_t row;
+
+  __device__ __forceinline__ TeamRow(std::int64_t index, std::int64_t rows) : row(index) {
+    if (index >= rows) {  // more than one matrix, or none of them
+      batch = index / rows;
+      row = index - batch * rows;
+    }
+  }
+};
+
+// The scales of one row of blocks.
+struct ScaleRow {
+  const std::uint8_t* scales;
+  bool swizzled;
+
+  __device__ __forceinline__ ScaleRow(const std::uint8_t* all, const ScaleIndex& index,
+                                      const TeamRow& at)
+      : scales(all + at.batch * index.size() + index.offset(at.row, 0)),
+        swizzled(index.layout == ScaleLayout::swizzled) {}
+
+  __device__ __forceinline__ std::uint8_t operator[](std::int64_t block) const {
+    constexpr int tile = ScaleIndex::tile_blocks;
+    if (!swizzled) return scales[block];
+    return scales[block / tile * ScaleIndex::tile_bytes + block % tile];
+  }
+};
+
+}  // namespace mxkern::kernels
