@@ -79,6 +79,7 @@ class BlockFold {
       const int entry = is_poisoned ? Table::distances : min(distance, Table::distances - 1u);
       low_ = table.magnitudes[entry][0];
       high_ = table.magnitudes[entry][1];
+      signs_ = is_poisoned ? 0u : 0x80808080u;
     } else {
       // A half holds the powers 2^-24 to 2^15; E5M2 needs more of them, in two factors. A product
       // that loses bits on the way is too small for the target's smallest element.
@@ -157,8 +158,8 @@ class BlockFold {
     const std::uint32_t even_signs = codes << 4;
     const std::uint32_t low_signs = __byte_perm(even_signs, codes, 0x5140);
     const std::uint32_t high_signs = __byte_perm(even_signs, codes, 0x7362);
-    return {__byte_perm(low_, high_, magnitudes) | (low_signs & 0x80808080u),
-            __byte_perm(low_, high_, magnitudes >> 16) | (high_signs & 0x80808080u)};
+    return {__byte_perm(low_, high_, magnitudes) | (low_signs & signs_),
+            __byte_perm(low_, high_, magnitudes >> 16) | (high_signs & signs_)};
   }
 
   __device__ __forceinline__ uint2 one_by_one(Octet octet) const {
@@ -177,7 +178,7 @@ class BlockFold {
   unsigned distance_;
   bool is_poisoned_;
   __half2 first_, second_;
-  std::uint32_t low_, high_;
+  std::uint32_t low_, high_, signs_;
 };
 
 // Whether all eight codes are zeros, of either sign.
