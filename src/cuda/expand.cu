@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "cuda/launch.h"
+#include "cuda/spread_gate.h"
 #include "mxkern/kernels/expand.cuh"
 
 namespace mxkern::cuda {
@@ -62,24 +63,6 @@ kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& ta
   o.log2_team = kernels::log2_team(ceil_div(shape.columns, 8));
   o.groups = ceil_div(shape.batch * shape.rows, std::int64_t{1} << (8 - o.log2_team));
   return o;
-}
-
-kernels::SpreadGate spread_gate(const CoreGate& gate, const RowScaled* left,
-                                const RowScaled* right) {
-  kernels::SpreadGate question = {};
-  question.is_open = gate.is_open;
-  question.wants_narrow = gate.wants_narrow;
-  question.left_limit = gate.left_limit;
-  question.right_limit = gate.right_limit;
-  if (left != nullptr) {
-    question.left = left->spreads;
-    question.left_count = left->batch * left->rows;
-  }
-  if (right != nullptr) {
-    question.right = right->spreads;
-    question.right_count = right->batch * right->rows;
-  }
-  return question;
 }
 
 }  // namespace

@@ -1,0 +1,22 @@
+// cuda/multiply_portable.h: the product of bfloat16 rows for every GPU from sm_80 on.
+#pragma once
+
+#include "cuda/row_scaled.h"
+#include "mxkern/core/device.h"
+
+namespace mxkern::cuda {
+
+// What the product does with finish: see CoreFinish. Both operands are bfloat16 rows, such as
+// expand makes them of anything; out may lie anywhere. K = 0 leaves beta * out + bias.
+void multiply_portable(const char* function, const RowScaled& a, const RowScaled& b,
+                       const CoreFinish& finish, const CoreGate& gate, Stream stream);
+
+// Rows and columns of the tile that a thread block computes of such a product, on a GPU with so
+// many multiprocessors: small where there would be too few large ones.
+constexpr int portable_tile(std::int64_t batch, std::int64_t rows, std::int64_t columns,
+                            int processors) {
+  const std::int64_t large = batch * ceil_div(rows, 128) * ceil_div(columns, 128);
+  return large >= processors ? 128 : 64;
+}
+
+}  // namespace mxkern::cuda
