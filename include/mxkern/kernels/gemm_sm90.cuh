@@ -1,0 +1,310 @@
+// mxkern/kernels/gemm_sm90.cuh: products of row-scaled matrices on Hopper's tensor cores.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mxkern/kernels/gemm_sm90_finish.cuh"
+#include "mxkern/kernels/gemm_sm90_order.cuh"
+#include "mxkern/kernels/ptx/cluster.cuh"
+#include "mxkern/kernels/ptx/mbarrier.cuh"
+#include "mxkern/kernels/ptx/tma.cuh"
+#include "mxkern/kernels/ptx/wgmma.cuh"
+
+namespace mxkern::kernels {
+
+// A thread block computes 2 * 64 * Waves rows and Columns columns of the output: two warpgroups
+// multiply, each `Waves` times 64 rows, and a third one has a thread that loads. Loads bring 128
+// bytes of K at a time for every row of both operands. A cluster's blocks need the same rows of one
+// operand, the larger side of the tile; each loads a part of them for all.
+template <class LeftElement, class RightElement, int WaveCount, int ColumnCount>
+struct GemmSm90Config {
+  using Left = LeftElement;
+  using Right = RightElement;
+  static constexpr int waves = WaveCount;
+  static constexpr int rows = 2 * 64 * WaveCount;
+  static constexpr int columns = ColumnCount;
+  static constexpr bool shares_left = rows >= columns;  // blocks of a cluster lie side by side
+  static constexpr int cluster = 2;                     // at most
+  // The tensor cores add FP8 products with 14 bits; sums of 128 go on in float32.
+  static constexpr bool promotes = !std::is_same_v<Left, bfloat16>;
+  static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes
+  static constexpr int left_bytes = rows * 128, right_bytes = columns * 128;
+  static constexpr int stage_bytes = left_bytes + right_bytes;
+  static constexpr int left_box = shares_left ? rows / cluster : rows;
+  static constexpr int right_box = shares_left ? columns : columns / cluster;
+  static constexpr int staging_bytes = 2 * Finish<waves, columns>::staging_bytes;
+  static constexpr int barrier_bytes = 256;
+  static constexpr int stages = (227 * 1024 - staging_bytes - barrier_bytes) / stage_bytes;
+  static constexpr int shared_bytes = stages * stage_bytes + staging_bytes + barrier_bytes;
+  static constexpr int threads = 384;
+};
+
+// Which of two kernels on the same operands runs: see CoreGate.
+struct GateParameters {
+  const std::uint8_t *left_spreads, *right_spreads;  // null: all 0
+  std::int64_t left_count, right_count;
+  std::uint8_t left_limit, right_limit;
+  bool is_open, wants_narrow;
+};
+
+struct GemmSm90Parameters {
+  TileOrder order;
+  int parts, steps;  // steps of K for each part
+  bool left_batched, right_batched;
+  GateParameters gate;
+  FinishParameters finish;
+};
+
+// Whether one of the bytes exceeds the limit, as far as this thread has looked.
+__device__ __forceinline__ bool exceeds(const std::uint8_t* bytes, std::int64_t count, int limit) {
+  bool found = false;
+  std::int64_t done = 0;
+  if (reinterpret_cast<std::uintptr_t>(bytes) % 16 == 0) {
+    const std::uint32_t limits = static_cast<std::uint32_t>(limit) * 0x01010101u;
+    for (std::int64_t i = threadIdx.x; i < count / 16; i += blockDim.x) {
+      const uint4 words = reinterpret_cast<const uint4*>(bytes)[i];
+      found = found || __vcmpgtu4(words.x, limits) || __vcmpgtu4(words.y, limits) ||
+              __vcmpgtu4(words.z, limits) || __vcmpgtu4(words.w, limits);
+    }
+    done = count / 16 * 16;
+  }
+  for (std::int64_t i = done + threadIdx.x; i < count; i += blockDim.x) {
+    found = found || bytes[i] > limit;
+  }
+  return found;
+}
+
+__device__ __forceinline__ bool passes(const GateParameters& gate) {
+  if (gate.is_open) return true;
+  bool wide = false;
+  if (gate.left_spreads) wide = exceeds(gate.left_spreads, gate.left_count, gate.left_limit);
+  if (gate.right_spreads) {
+    wide = exceeds(gate.right_spreads, gate.right_count, gate.right_limit) || wide;
+  }
+  return (__syncthreads_or(wide) == 0) == gate.wants_narrow;
+}
+
+// A ring of stages in shared memory and the side of it that a thread is on.
+struct RingPosition {
+  int stage = 0;
+  std::uint32_t parity = 0;
+
+  template <int Stages>
+  __device__ __forceinline__ void advance() {
+    if (++stage == Stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+template <class Config>
+struct GemmSm90 {
+  const GemmSm90Parameters& p;
+  const CUtensorMap &left_map, &right_map, &out_map;
+  unsigned char* shared;
+  std::uint64_t *full, *empty;
+  int blocks, rank;  // of the cluster
+
+  struct Corner {
+    int row, column, batch;
+  };
+
+  __device__ __forceinline__ Corner corner(int index) const {
+    const TileOrder::Tile tile = p.order.at(index);
+    const int down = Config::shares_left ? tile.down : tile.down * blocks + rank;
+    const int right = Config::shares_left ? tile.right * blocks + rank : tile.right;
+    return {down * Config::rows, right * Config::columns, tile.batch};
+  }
+
+  // One thread: loads the stages that the consumers have released.
+  __device__ __forceinline__ void produce() const {
+    RingPosition at;
+    const int clusters = gridDim.x / blocks;
+    for (int index = blockIdx.x / blocks; index < p.order.count(); index += clusters) {
+      const Corner corner = this->corner(index);
+      for (int part = 0; part < p.parts; ++part) {
+        for (int step = 0; step < p.steps; ++step) {
+          ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
+          ptx::mbarrier_expect(&full[at.stage], Config::stage_bytes);
+          load(at.stage, step * Config::k, part, corner);
+          at.template advance<Config::stages>();
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void load(int stage, int k, int part, const Corner& corner) const {
+    unsigned char* left = shared + stage * Config::stage_bytes;
+    unsigned char* right = left + Config::left_bytes;
+    std::uint64_t* barrier = &full[stage];
+    const int left_batch = p.left_batched ? corner.batch : 0;
+    const int right_batch = p.right_batched ? corner.batch : 0;
+#pragma unroll
+    for (int i = 0; i < Config::rows / Config::left_box; ++i) {
+      if (blocks > 1 && Config::shares_left && i != rank) continue;
+      const int row = corner.row + i * Config::left_box;
+      unsigned char* to = left + i * Config::left_box * 128;
+      if (blocks > 1 && Config::shares_left) {
+        ptx::tma_load_multicast(to, left_map, barrier, 3, k, row, part, left_batch);
+      } else {
+        ptx::tma_load(to, left_map, barrier, k, row, part, left_batch);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < Config::columns / Config::right_box; ++i) {
+      if (blocks > 1 && !Config::shares_left && i != rank) continue;
+      const int column = corner.column + i * Config::right_box;
+      unsigned char* to = right + i * Config::right_box * 128;
+      if (blocks > 1 && !Config::shares_left) {
+        ptx::tma_load_multicast(to, right_map, barrier, 3, k, column, 0, right_batch);
+      } else {
+        ptx::tma_load(to, right_map, barrier, k, column, 0, right_batch);
+      }
+    }
+  }
+
+  // A warp has read the stage: tells the producers that write into it.
+  __device__ __forceinline__ void release(int stage) const {
+    const int lane = threadIdx.x % 32;
+    if (blocks == 1) {
+      if (lane == 0) ptx::mbarrier_arrive(&empty[stage]);
+    } else if (lane < blocks) {
+      ptx::mbarrier_arrive(&empty[stage], lane);
+    }
+  }
+
+  __device__ __forceinline__ static void multiply(float (&sums)[Config::columns / 2],
+                                                  std::uint64_t left, std::uint64_t right,
+                                                  bool adds) {
+    constexpr int steps = 4, step_bytes = 32;
+#pragma unroll
+    for (int i = 0; i < steps; ++i) {
+      ptx::wgmma(typename Config::Left{}, typename Config::Right{}, sums,
+                 left + i * step_bytes / 16, right + i * step_bytes / 16, i > 0 || adds);
+    }
+    ptx::wgmma_commit();
+  }
+
+  // A warpgroup: multiplies its rows of each tile.
+  __device__ __forceinline__ void consume(int warpgroup) const {
+    constexpr int waves = Config::waves, count = Config::columns / 2;
+    unsigned char* staging =
+        shared + Config::stages * Config::stage_bytes + warpgroup * (Config::staging_bytes / 2);
+    Finish<waves, Config::columns> finish(p.finish, out_map, staging, warpgroup, threadIdx.x % 128);
+    const int own_rows = warpgroup * waves * 64;
+    const int clusters = gridDim.x / blocks;
+    const int steps = p.parts * p.steps;
+    RingPosition at;
+    for (int index = blockIdx.x / blocks; index < p.order.count(); index += clusters) {
+      float sums[waves][count];
+#pragma unroll
+      for (int wave = 0; wave < waves; ++wave) {
+#pragma unroll
+        for (int i = 0; i < count; ++i) sums[wave][i] = 0.0f;
+      }
+      if constexpr (Config::promotes) {
+        for (int step = 0; step < steps; ++step) {
+          const unsigned char* left = shared + at.stage * Config::stage_bytes;
+          const std::uint64_t right = ptx::swizzled_descriptor(left + Config::left_bytes);
+          ptx::mbarrier_wait(&full[at.stage], at.parity);
+#pragma unroll
+          for (int wave = 0; wave < waves; ++wave) {
+            float partial[count];
+            ptx::wgmma_pin(partial);
+            ptx::wgmma_fence();
+            multiply(partial, ptx::swizzled_descriptor(left + (own_rows + wave * 64) * 128), right,
+                     false);
+            ptx::wgmma_pin(partial);
+            ptx::wgmma_wait<0>();
+            ptx::wgmma_pin(partial);
+            if (wave == waves - 1) release(at.stage);
+#pragma unroll
+            for (int i = 0; i < count; ++i) sums[wave][i] += partial[i];
+          }
+          at.template advance<Config::stages>();
+        }
+      } else {
+        static_assert(waves == 1, "without promotion, one wave has all registers");
+        int before = 0;
+        for (int step = 0; step < steps; ++step) {
+          const unsigned char* left = shared + at.stage * Config::stage_bytes;
+          ptx::mbarrier_wait(&full[at.stage], at.parity);
+          ptx::wgmma_pin(sums[0]);
+          ptx::wgmma_fence();
+          multiply(sums[0], ptx::swizzled_descriptor(left + own_rows * 128),
+                   ptx::swizzled_descriptor(left + Config::left_bytes), true);
+          ptx::wgmma_pin(sums[0]);
+          ptx::wgmma_wait<1>();
+          ptx::wgmma_pin(sums[0]);
+          if (step > 0) release(before);
+          before = at.stage;
+          at.template advance<Config::stages>();
+        }
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_pin(sums[0]);
+        if (steps > 0) release(before);
+      }
+      const Corner corner = this->corner(index);
+      finish.tile(sums, corner.row + own_rows, corner.column, corner.batch);
+    }
+    finish.wait();
+  }
+
+  __device__ __forceinline__ void run() const {
+    if (threadIdx.x == 0) {
+      ptx::prefetch_tensor_map(left_map);
+      ptx::prefetch_tensor_map(right_map);
+      if (p.finish.stores_boxes) ptx::prefetch_tensor_map(out_map);
+      for (int i = 0; i < Config::stages; ++i) {
+        ptx::mbarrier_init(&full[i], 1);
+        ptx::mbarrier_init(&empty[i], 8 * blocks);
+      }
+      ptx::fence_mbarrier_init();
+    }
+    if (blocks > 1) {
+      ptx::cluster_sync();
+    } else {
+      __syncthreads();
+    }
+    const int warpgroup = threadIdx.x / 128;
+    if (warpgroup == 2) {
+      ptx::give_registers<40>();
+      if (threadIdx.x == 256) produce();
+      __syncwarp();
+    } else {
+      ptx::take_registers<232>();
+      consume(warpgroup);
+    }
+    // A block's memory stays until nobody in the cluster writes to it any more.
+    if (blocks > 1) ptx::cluster_sync();
+  }
+};
+
+template <class Config>
+__global__ void __launch_bounds__(Config::threads, 1)
+    gemm_sm90(const __grid_constant__ CUtensorMap left, const __grid_constant__ CUtensorMap right,
+              const __grid_constant__ CUtensorMap out,
+              const __grid_constant__ GemmSm90Parameters parameters) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char shared[];
+  if (!passes(parameters.gate)) return;
+  auto* barriers =
+      reinterpret_cast<std::uint64_t*>(shared + Config::shared_bytes - Config::barrier_bytes);
+  const GemmSm90<Config> block{parameters,
+                               left,
+                               right,
+                               out,
+                               shared,
+                               barriers,
+                               barriers + Config::stages,
+                               static_cast<int>(ptx::cluster_size()),
+                               static_cast<int>(ptx::rank_in_cluster())};
+  block.run();
+#elif defined(__CUDA_ARCH__)
+  __trap();  // compiled for the list of architectures, and never chosen elsewhere
+#endif
+}
+
+}  // namespace mxkern::kernels

@@ -1,0 +1,44 @@
+// mxkern/kernels/ptx/cluster.cuh: thread blocks that share their memory, and barriers of threads.
+#pragma once
+
+#include <cstdint>
+
+namespace mxkern::kernels::ptx {
+
+__device__ __forceinline__ std::uint32_t cluster_size() {
+  std::uint32_t size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return size;
+}
+
+__device__ __forceinline__ std::uint32_t rank_in_cluster() {
+  std::uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+// All threads of all blocks of the cluster.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
+// Barrier `index` (1 to 15) of `threads` threads of the block.
+__device__ __forceinline__ void named_barrier(int index, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(index), "r"(threads) : "memory");
+}
+
+// Moves registers between the warpgroups of a block.
+template <int Registers>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <int Registers>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+}  // namespace mxkern::kernels::ptx

@@ -1,0 +1,54 @@
+// cuda/multiply_sm90.cu: checks a product for Hopper, chooses its tile, and launches it.
+#include "cuda/multiply_sm90.h"
+
+#include "cuda/launch.h"
+#include "cuda/multiply_sm90_launch.h"
+#include "mxkern/numerics/format.h"
+
+namespace mxkern::cuda {
+
+TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t batch, std::int64_t m,
+                   std::int64_t n, std::int64_t k, int processors) {
+  static_cast<void>(right), static_cast<void>(batch), static_cast<void>(k);
+  static_cast<void>(processors);
+  if (left == CoreElement::bfloat16) return {128, 256, 64, 4, ceil_div(m, 128) % 2 == 0 ? 2 : 1};
+  return {256, 128, 128, 4, ceil_div(n, 128) % 2 == 0 ? 2 : 1};
+}
+
+void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
+                   const CoreFinish& finish, const CoreGate& gate, Stream stream) {
+  const Shape& shape = finish.out.shape;
+  if (shape.size() == 0) return;
+  check((a.element == CoreElement::bfloat16) == (b.element == CoreElement::bfloat16), function,
+        ": one operand is FP8 and the other bfloat16; expected both of one kind");
+  check(a.columns == b.columns, function, ": a has ", a.columns, " columns and b ", b.columns,
+        "; expected as many in both");
+  check(b.parts == 1, function, ": b has ", b.parts, " parts; expected 1: only a may have more");
+  RowScaled left = a, right = b;
+  if (left.parts == 1) left.part_bytes = left.row_bytes;
+  if (left.columns == 0) {  // sums of nothing: no load, but a description has to be valid
+    static constexpr std::uintptr_t nowhere = 1 << 20;
+    left.data = right.data = reinterpret_cast<const void*>(nowhere);
+    left.row_bytes = right.row_bytes = left.batch_bytes = right.batch_bytes = 16;
+  }
+  const DeviceScope device(finish.out.device, function);
+  const ProductSm90 product{function,
+                            left,
+                            right,
+                            finish,
+                            gate,
+                            tile_sm90(a.element, b.element, shape.batch, shape.rows, shape.columns,
+                                      a.columns, processor_count(function)),
+                            stream};
+  const bool left_e4m3 = a.element == CoreElement::e4m3,
+             right_e4m3 = b.element == CoreElement::e4m3;
+  if (a.element == CoreElement::bfloat16) {
+    launch_sm90<bfloat16, bfloat16>(product);
+  } else if (left_e4m3) {
+    right_e4m3 ? launch_sm90<E4M3, E4M3>(product) : launch_sm90<E4M3, E5M2>(product);
+  } else {
+    right_e4m3 ? launch_sm90<E5M2, E4M3>(product) : launch_sm90<E5M2, E5M2>(product);
+  }
+}
+
+}  // namespace mxkern::cuda

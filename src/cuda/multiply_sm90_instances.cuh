@@ -1,0 +1,92 @@
+// cuda/multiply_sm90_instances.cuh: what an instance file of the Hopper product instantiates.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/launch.h"
+#include "cuda/multiply_sm90_launch.h"
+#include "cuda/tensor_map.h"
+#include "mxkern/kernels/gemm_sm90.cuh"
+
+namespace mxkern::cuda {
+
+inline kernels::FinishParameters finish_parameters(const ProductSm90& product) {
+  const CoreFinish& finish = product.finish;
+  const Buffer& out = finish.out;
+  const auto size = static_cast<std::int64_t>(size_of(out.dtype));
+  kernels::FinishParameters p = {};
+  p.alpha = finish.alpha;
+  p.beta = finish.beta;
+  p.left_tensor_scale = finish.left_tensor_scale;
+  p.right_tensor_scale = finish.right_tensor_scale;
+  p.left_exponents = product.left.exponents;
+  p.right_exponents = product.right.exponents;
+  p.left_exponents_batch = product.left.batch > 1 ? product.left.rows : 0;
+  p.right_exponents_batch = product.right.batch > 1 ? product.right.rows : 0;
+  p.bias = finish.bias;
+  p.bias_dtype = finish.bias_dtype;
+  p.out = out.data;
+  p.dtype = out.dtype;
+  p.rows = out.shape.rows;
+  p.columns = out.shape.columns;
+  p.row_stride = out.row_stride;
+  p.batch_stride = out.batch_stride;
+  p.stores_boxes = is_aligned(out.data, 0, 16) &&
+                   (out.shape.rows == 1 || out.row_stride * size % 16 == 0) &&
+                   (out.shape.batch == 1 || out.batch_stride * size % 16 == 0) &&
+                   (out.shape.rows == 1 || out.row_stride >= out.shape.columns);
+  return p;
+}
+
+inline kernels::GateParameters gate_parameters(const ProductSm90& product) {
+  const auto count = [](const RowScaled& x) { return x.batch * x.rows; };
+  return {product.left.spreads, product.right.spreads,    count(product.left),
+          count(product.right), product.gate.left_limit,  product.gate.right_limit,
+          product.gate.is_open, product.gate.wants_narrow};
+}
+
+template <class Config>
+void launch_config(const ProductSm90& product) {
+  const RowScaled &left = product.left, &right = product.right;
+  const Buffer& out = product.finish.out;
+  const int cluster = product.tile.cluster;
+  kernels::GemmSm90Parameters p = {};
+  p.order.down =
+      static_cast<int>(ceil_div(left.rows, Config::rows * (Config::shares_left ? 1 : cluster)));
+  p.order.right =
+      static_cast<int>(ceil_div(right.rows, Config::columns * (Config::shares_left ? cluster : 1)));
+  p.order.batch = static_cast<int>(out.shape.batch);
+  p.order.band = 8;
+  p.parts = left.parts;
+  p.steps = static_cast<int>(ceil_div(left.columns, Config::k));
+  p.left_batched = left.batch > 1;
+  p.right_batched = right.batch > 1;
+  p.gate = gate_parameters(product);
+  p.finish = finish_parameters(product);
+  const auto tiles = std::int64_t{p.order.down} * p.order.right * out.shape.batch;
+  check(tiles < std::int64_t{1} << 30, product.function, ": the output has ", tiles,
+        " tiles; expected fewer than 2^30; split the batch");
+
+  const auto kernel = kernels::gemm_sm90<Config>;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  Config::shared_bytes),
+             product.function, "reserve shared memory");
+  const auto clusters = std::min<std::int64_t>(tiles, processor_count(product.function) / cluster);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
+  config.blockDim = dim3(Config::threads);
+  config.dynamicSmemBytes = Config::shared_bytes;
+  config.stream = handle_of(product.stream);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  const CUtensorMap left_map = map_operand(product.function, left, Config::left_box);
+  const CUtensorMap right_map = map_operand(product.function, right, Config::right_box);
+  const CUtensorMap out_map = p.finish.stores_boxes ? map_output(product.function, out) : left_map;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, left_map, right_map, out_map, p), product.function,
+             "launch a kernel");
+}
+
+}  // namespace mxkern::cuda

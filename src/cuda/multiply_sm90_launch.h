@@ -1,0 +1,25 @@
+// cuda/multiply_sm90_launch.h: the Hopper product of one configuration, one instance file a pair of
+// element types.
+#pragma once
+
+#include <cuda.h>
+
+#include "cuda/multiply_sm90.h"
+#include "cuda/row_scaled.h"
+
+namespace mxkern::cuda {
+
+struct ProductSm90 {
+  const char* function;
+  const RowScaled &left, &right;
+  const CoreFinish& finish;
+  const CoreGate& gate;
+  TileSm90 tile;
+  Stream stream;
+};
+
+// Launches with the configuration that product.tile names.
+template <class Left, class Right>
+void launch_sm90(const ProductSm90& product);
+
+}  // namespace mxkern::cuda
