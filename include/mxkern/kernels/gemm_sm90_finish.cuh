@@ -261,7 +261,7 @@ struct Finish {
     ptx::fence_shared_for_tma();
     ptx::named_barrier(1 + warpgroup, 128);
     if (thread == 0) {
-      ptx::tma_store(map, box, static_cast<int>(column), static_cast<int>(first_row), batch);
+      ptx::tma_store(map, box, static_cast<int>(column), static_cast<int>(first_row), batch, 0);
       ptx::tma_commit_stores();
     }
     slot ^= 1;
@@ -286,10 +286,10 @@ struct Finish {
     ptx::fence_shared_for_tma();
     ptx::named_barrier(1 + warpgroup, 128);
     if (thread == 0) {
-      ptx::tma_store(map, staging, static_cast<int>(column), static_cast<int>(first_row), batch);
+      ptx::tma_store(map, staging, static_cast<int>(column), static_cast<int>(first_row), batch, 0);
       if (column + 32 < p.columns) {
         ptx::tma_store(map, staging + slot_bytes, static_cast<int>(column) + 32,
-                       static_cast<int>(first_row), batch);
+                       static_cast<int>(first_row), batch, 0);
       }
       ptx::tma_commit_stores();
     }

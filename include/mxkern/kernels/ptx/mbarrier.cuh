@@ -32,13 +32,14 @@ __device__ __forceinline__ void mbarrier_arrive(std::uint64_t* barrier) {
                : "memory");
 }
 
-// Arrives at the same barrier of another thread block of the cluster.
+// Arrives at the same barrier of another thread block of the cluster. Says only that this thread's
+// reads are over: a release at cluster scope would be a fence of all memory, at every step.
 __device__ __forceinline__ void mbarrier_arrive(std::uint64_t* barrier, std::uint32_t block) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(block)
       : "memory");

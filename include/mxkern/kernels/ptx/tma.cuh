@@ -38,10 +38,11 @@ __device__ __forceinline__ void tma_load_multicast(void* to, const CUtensorMap& 
 
 // Stores a box; what lies outside the tensor is left out.
 __device__ __forceinline__ void tma_store(const CUtensorMap& map, const void* from, int x, int y,
-                                          int z) {
+                                          int z, int w) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
-      "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+          &map),
+      "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 
