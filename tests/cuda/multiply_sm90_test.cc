@@ -1,0 +1,447 @@
+// tests/cuda/multiply_sm90_test.cc: the Hopper product of row-scaled matrices against float64 sums.
+#include "cuda/multiply_sm90.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "mxkern/core/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/row_scaled_operand.h"
+#include "tests/support/show.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+using cuda::CoreElement;
+using cuda::CoreFinish;
+using cuda::CoreGate;
+
+constexpr std::pair<CoreElement, CoreElement> element_pairs[] = {
+    {CoreElement::e4m3, CoreElement::e4m3},
+    {CoreElement::e4m3, CoreElement::e5m2},
+    {CoreElement::e5m2, CoreElement::e4m3},
+    {CoreElement::e5m2, CoreElement::e5m2},
+    {CoreElement::bfloat16, CoreElement::bfloat16}};
+
+const char* show(CoreElement element) {
+  return element == CoreElement::e4m3 ? "E4M3" : element == CoreElement::e5m2 ? "E5M2" : "bfloat16";
+}
+
+class MultiplySm90 : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    int major = 0;
+    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  }
+};
+
+struct Case {
+  CoreElement left = CoreElement::e4m3, right = CoreElement::e4m3;
+  std::int64_t batch = 1, m = 1, n = 1, k = 1;
+  DType dtype = DType::float32;
+  std::int64_t right_batch = 0;  // 0: as many as `batch`
+  std::int64_t gap = 0;          // between rows and matrices of the output
+  bool misaligned = false;
+  int parts = 1;
+  int exponents = 6;  // up to this magnitude
+  float alpha = 1.0f, beta = 0.0f;
+  std::optional<DType> bias = {};
+  std::optional<float> left_tensor_scale = {}, right_tensor_scale = {};
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << show(c.left) << " x " << show(c.right) << ", [" << c.batch << ", " << c.m << ", "
+             << c.k << "] x [" << c.n << ", " << c.k << "] to " << name_of(c.dtype) << ", gap "
+             << c.gap << (c.misaligned ? ", misaligned" : "") << ", parts " << c.parts << ", beta "
+             << c.beta;
+}
+
+// The product of a case, and what it has to be.
+struct Product {
+  Case c;
+  RowScaledOperand left, right;
+  Tensor out, before;
+  std::vector<float> bias;
+
+  explicit Product(const Case& chosen, std::uint64_t seed = 1)
+      : c(chosen),
+        left(c.left, {c.batch, c.m, c.k}, seed, c.parts),
+        right(c.right, {c.right_batch ? c.right_batch : c.batch, c.n, c.k}, seed + 1),
+        out(c.dtype, {c.batch, c.m, c.n}, c.gap),
+        before(c.dtype, {c.batch, c.m, c.n}, c.gap) {
+    left.random_exponents(-c.exponents, c.exponents);
+    right.random_exponents(-c.exponents, c.exponents);
+    RandomBits random(seed + 2);
+    out.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
+      const float value = c.beta == 0.0f ? std::nanf("") : float_of(random.float_bits(-3, 3));
+      out.set(b, i, j, value);
+      before.set(b, i, j, value);
+    });
+    for (std::int64_t j = 0; j < c.n; ++j) bias.push_back(float_of(random.float_bits(0, 6)));
+  }
+
+  // Computes out on the device.
+  void run(const CoreGate& gate = {}, int spreads_shift = 0) {
+    DeviceTensor device_out(out, c.misaligned);
+    Tensor bias_tensor(c.bias.value_or(DType::float32), {1, 1, c.n});
+    for (std::int64_t j = 0; j < c.n; ++j) bias_tensor.set(0, 0, j, bias[j]);
+    DeviceTensor device_bias(bias_tensor);
+    DeviceFloat left_scale(c.left_tensor_scale.value_or(1)),
+        right_scale(c.right_tensor_scale.value_or(1));
+    CoreFinish finish;
+    finish.alpha = c.alpha;
+    finish.beta = c.beta;
+    if (c.left_tensor_scale) finish.left_tensor_scale = left_scale.address();
+    if (c.right_tensor_scale) finish.right_tensor_scale = right_scale.address();
+    if (c.bias) finish.bias = device_bias.buffer().data;
+    finish.bias_dtype = bias_tensor.dtype();
+    finish.out = device_out.buffer();
+    const bool has_exponents = c.exponents > 0;
+    cuda::multiply_sm90("test", left.on_device(has_exponents, spreads_shift),
+                        right.on_device(has_exponents, spreads_shift), finish, gate, Stream{});
+    check_cuda(cudaDeviceSynchronize());
+    device_out.copy_to(out);
+  }
+
+  // The sum of the products, and of their magnitudes.
+  struct Sums {
+    double sum = 0, magnitude = 0;
+  };
+
+  Sums sums(std::int64_t b, std::int64_t i, std::int64_t j) {
+    Sums result;
+    const std::int64_t right_b = right.shape().batch > 1 ? b : 0;
+    for (int part = 0; part < c.parts; ++part) {
+      for (std::int64_t k = 0; k < c.k; ++k) {
+        const double product = left.get(b, i, k, part) * right.get(right_b, j, k, 0);
+        result.sum += product;
+        result.magnitude += std::fabs(product);
+      }
+    }
+    const double factor =
+        std::ldexp(static_cast<double>(c.alpha) * c.left_tensor_scale.value_or(1) *
+                       c.right_tensor_scale.value_or(1),
+                   left.exponent(b, i) + right.exponent(right_b, j));
+    return {result.sum * factor, result.magnitude * std::fabs(factor)};
+  }
+
+  // Each element within what its sum may lose and what rounding to the output's type loses.
+  void expect_right() {
+    const double loss = c.left == CoreElement::bfloat16 ? 0x1p-20 : 0x1p-11;
+    const double half_place = c.dtype == DType::float32   ? 0x1p-22
+                              : c.dtype == DType::float16 ? 0x1p-11
+                                                          : 0x1p-8;
+    out.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
+      if (::testing::Test::HasFatalFailure()) return;
+      const Sums exact = sums(b, i, j);
+      const double was = c.beta == 0.0f ? 0.0 : c.beta * static_cast<double>(before.get(b, i, j));
+      // The bias as its type holds it.
+      const double more = c.bias ? visit(*c.bias,
+                                         [&](auto tag) {
+                                           return static_cast<double>(to_float(
+                                               from_float<typename decltype(tag)::type>(bias[j])));
+                                         })
+                                 : 0.0;
+      const double wanted = exact.sum + was + more;
+      const double got = static_cast<double>(out.get(b, i, j));
+      const double room = loss * exact.magnitude + half_place * std::fabs(wanted) +
+                          0x1p-22 * (std::fabs(was) + std::fabs(more)) +
+                          (c.dtype == DType::float16 ? 0x1p-25 : 0.0);
+      ASSERT_LE(std::fabs(got - wanted), room)
+          << c << " at " << b << ", " << i << ", " << j << ": " << test::show(out.get(b, i, j))
+          << ", wanted " << test::show(wanted);
+    });
+    ASSERT_TRUE(out.bytes().margins_are_intact()) << c;
+  }
+
+  // Between rows and matrices nothing was written.
+  void expect_gaps() {
+    Tensor other(c.dtype, out.shape(), c.gap);
+    other.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
+      std::memcpy(other.bytes().data() + element_offset(b, i, j),
+                  out.bytes().data() + element_offset(b, i, j), size_of(c.dtype));
+    });
+    ASSERT_TRUE(std::equal(other.bytes().whole().begin(), other.bytes().whole().end(),
+                           out.bytes().whole().begin()))
+        << c;
+  }
+
+  std::int64_t element_offset(std::int64_t b, std::int64_t i, std::int64_t j) {
+    const Buffer view = out.buffer();
+    return (b * view.batch_stride + i * view.row_stride + j) *
+           static_cast<std::int64_t>(size_of(c.dtype));
+  }
+};
+
+void expect_right(const Case& c) {
+  Product product(c);
+  product.run();
+  product.expect_right();
+  if (!::testing::Test::HasFatalFailure()) product.expect_gaps();
+}
+
+TEST_F(MultiplySm90, Shapes) {
+  const Case shapes[] = {{.m = 1, .n = 1, .k = 1},
+                         {.m = 128, .n = 128, .k = 128},
+                         {.m = 256, .n = 256, .k = 256},
+                         {.m = 1, .n = 8, .k = 32},
+                         {.m = 129, .n = 136, .k = 33},
+                         {.m = 300, .n = 264, .k = 96},
+                         {.m = 63, .n = 65, .k = 160},
+                         {.m = 257, .n = 129, .k = 640},
+                         {.batch = 3, .m = 130, .n = 72, .k = 200},
+                         {.m = 520, .n = 512, .k = 1100}};
+  int turn = 0;
+  for (const auto& [left, right] : element_pairs) {
+    for (Case c : shapes) {
+      c.left = left;
+      c.right = right;
+      c.dtype = all_dtypes[++turn % 3];
+      if (c.dtype == DType::float16) c.exponents = 2;
+      expect_right(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(MultiplySm90, OutputsOfEveryKind) {
+  for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
+    for (const DType dtype : all_dtypes) {
+      for (const std::int64_t gap : {0, 1, 8}) {
+        for (const bool misaligned : {false, true}) {
+          for (const std::int64_t n : {70, 136}) {
+            expect_right({.left = element,
+                          .right = element,
+                          .batch = 2,
+                          .m = 140,
+                          .n = n,
+                          .k = 64,
+                          .dtype = dtype,
+                          .gap = gap,
+                          .misaligned = misaligned,
+                          .exponents = 2});
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MultiplySm90, EverythingThatIsAdded) {
+  for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
+    for (const DType dtype : all_dtypes) {
+      for (const std::int64_t n : {72, 129}) {
+        Case c{.left = element,
+               .right = element,
+               .m = 200,
+               .n = n,
+               .k = 160,
+               .dtype = dtype,
+               .exponents = 2};
+        c.alpha = -0.7f;
+        c.bias = dtype == DType::float32 ? DType::float16 : DType::float32;
+        expect_right(c);
+        c.bias = DType::bfloat16;
+        c.beta = 0.5f;
+        c.left_tensor_scale = 0.37f;
+        expect_right(c);
+        c.alpha = 0.0f;
+        c.right_tensor_scale = 1.7f;
+        expect_right(c);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(MultiplySm90, OneRightMatrixForAll) {
+  for (const CoreElement element : {CoreElement::e5m2, CoreElement::bfloat16}) {
+    expect_right({.left = element,
+                  .right = element,
+                  .batch = 3,
+                  .m = 150,
+                  .n = 264,
+                  .k = 96,
+                  .right_batch = 1});
+  }
+}
+
+TEST_F(MultiplySm90, PartsOfTheLeftOperand) {
+  for (const int parts : {2, 3}) {
+    expect_right({.left = CoreElement::bfloat16,
+                  .right = CoreElement::bfloat16,
+                  .batch = 2,
+                  .m = 130,
+                  .n = 200,
+                  .k = 100,
+                  .parts = parts});
+  }
+}
+
+// Exponents that no float32 holds, whose sum it does; and sums beyond it, to Inf and to zero.
+TEST_F(MultiplySm90, ExtremeExponents) {
+  Case c{.m = 140, .n = 136, .k = 64, .exponents = 1};
+  for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
+    c.left = c.right = element;
+    for (const int size : {61, 100, 127, 180, 400}) {
+      Product product(c);
+      for (auto& exponent : product.left.exponents()) exponent += size;
+      for (auto& exponent : product.right.exponents()) exponent -= size;
+      product.run();
+      product.expect_right();
+      if (HasFatalFailure()) return;
+    }
+    for (const int sign : {-1, 1}) {
+      Product product(c);
+      for (auto& exponent : product.left.exponents()) exponent = sign * 100;
+      for (auto& exponent : product.right.exponents()) exponent = sign * 90;
+      product.run();
+      product.out.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
+        if (HasFatalFailure()) return;
+        const double sum = product.sums(b, i, j).sum;
+        if (sum == 0) return;
+        const float wanted = std::copysign(sign < 0 ? 0.0f : std::numeric_limits<float>::infinity(),
+                                           static_cast<float>(sum));
+        ASSERT_EQ(bits_of(product.out.get(b, i, j)), bits_of(wanted)) << i << ", " << j;
+      });
+    }
+  }
+}
+
+TEST_F(MultiplySm90, NanStaysInItsRowAndColumn) {
+  for (const auto& [left, right] : element_pairs) {
+    Product product({.left = left, .right = right, .m = 300, .n = 264, .k = 320});
+    const std::int64_t bad_row = 131, bad_column = 70;
+    product.left.set(0, bad_row, 319, 0, product.left.nan());
+    product.right.set(0, bad_column, 5, 0, product.right.nan());
+    product.run();
+    product.out.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
+      ASSERT_EQ(std::isnan(product.out.get(b, i, j)), i == bad_row || j == bad_column)
+          << show(left) << " x " << show(right) << " at " << i << ", " << j;
+    });
+  }
+}
+
+TEST_F(MultiplySm90, SumsOfNothing) {
+  for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
+    Case c{.left = element, .right = element, .m = 130, .n = 72, .k = 0};
+    expect_right(c);
+    c.beta = 0.5f;
+    c.bias = DType::float32;
+    expect_right(c);
+    for (const Case& empty : {Case{.m = 0, .n = 8, .k = 8}, Case{.m = 8, .n = 0, .k = 8},
+                              Case{.batch = 0, .m = 8, .n = 8, .k = 8}}) {
+      EXPECT_NO_THROW(Product(empty).run()) << empty;
+    }
+  }
+}
+
+TEST_F(MultiplySm90, SameBytesEachTime) {
+  for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
+    Product first({.left = element, .right = element, .m = 700, .n = 520, .k = 1000});
+    first.run();
+    for (int turn = 0; turn < 3; ++turn) {
+      Product again({.left = element, .right = element, .m = 700, .n = 520, .k = 1000});
+      again.run();
+      ASSERT_TRUE(std::equal(first.out.bytes().whole().begin(), first.out.bytes().whole().end(),
+                             again.out.bytes().whole().begin()));
+    }
+  }
+}
+
+// The gate: one spread, anywhere, decides; and then either all of the output is written or nothing.
+TEST_F(MultiplySm90, Gate) {
+  const Case c{.m = 150, .n = 137, .k = 64};
+  for (const int shift : {0, 5}) {
+    for (const int where : {-1, 0, 149, 150, 286}) {
+      for (const bool wants_narrow : {true, false}) {
+        Product product(c);
+        for (auto& spread : product.left.spreads()) spread = 8;
+        for (auto& spread : product.right.spreads()) spread = 26;
+        if (where >= 150) {
+          product.right.spreads()[where - 150] = 27;
+        } else if (where >= 0) {
+          product.left.spreads()[where] = 9;
+        }
+        product.run({false, wants_narrow, 8, 26}, shift);
+        if (wants_narrow == (where < 0)) {
+          product.expect_right();
+        } else {
+          ASSERT_TRUE(std::equal(product.out.bytes().whole().begin(),
+                                 product.out.bytes().whole().end(),
+                                 product.before.bytes().whole().begin()))
+              << where;
+        }
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(MultiplySm90, Capture) {
+  Product product({.m = 256, .n = 256, .k = 256});
+  const cuda::RowScaled left = product.left.on_device(), right = product.right.on_device();
+  DeviceTensor out(product.out);
+  CoreFinish finish;
+  finish.out = out.buffer();
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreate(&stream));
+  check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  cuda::multiply_sm90("test", left, right, finish, {}, {stream});
+  cudaGraph_t graph = nullptr;
+  check_cuda(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t executable = nullptr;
+  check_cuda(cudaGraphInstantiate(&executable, graph, 0));
+  check_cuda(cudaGraphLaunch(executable, stream));
+  check_cuda(cudaStreamSynchronize(stream));
+  out.copy_to(product.out);
+  product.expect_right();
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+TEST_F(MultiplySm90, Refuses) {
+  const auto said = [](Product& product, cuda::RowScaled right) {
+    DeviceTensor out(product.out);
+    CoreFinish finish;
+    finish.out = out.buffer();
+    return error_message([&] {
+      cuda::multiply_sm90("gemm", product.left.on_device(), right, finish, {}, Stream{});
+    });
+  };
+  Product product({.m = 8, .n = 8, .k = 32});
+  cuda::RowScaled right = product.right.on_device();
+  right.element = CoreElement::bfloat16;
+  EXPECT_NE(said(product, right).find("gemm: one operand is FP8"), std::string::npos);
+  right = product.right.on_device();
+  right.columns = 16;
+  EXPECT_NE(said(product, right).find("gemm: a has 32 columns and b 16"), std::string::npos);
+  right = product.right.on_device();
+  right.parts = 2;
+  EXPECT_NE(said(product, right).find("gemm: b has 2 parts"), std::string::npos);
+}
+
+TEST(MultiplySm90Tile, CoversWhatTheKernelsHave) {
+  for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
+    for (const std::int64_t m : {1, 128, 2048, 16384}) {
+      for (const std::int64_t n : {1, 128, 2048, 57344}) {
+        const cuda::TileSm90 tile = cuda::tile_sm90(element, element, 1, m, n, 4096, 132);
+        EXPECT_TRUE(tile.rows == 128 || tile.rows == 256);
+        EXPECT_TRUE(tile.columns == 128 || tile.columns == 256);
+        EXPECT_EQ(tile.k * cuda::bytes_of(element), 128);
+        EXPECT_LE(tile.stages * (tile.rows + tile.columns) * 128, 227 * 1024);
+        EXPECT_TRUE(tile.cluster == 1 || tile.cluster == 2);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
