@@ -3,21 +3,15 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "mxkern/core/error.h"
 #include "tests/support/error_message.h"
-#include "tests/support/row_scaled_operand.h"
-#include "tests/support/show.h"
+#include "tests/support/row_scaled_product.h"
 
 namespace mxkern {
 namespace {
 
 using namespace test;
-using cuda::CoreElement;
-using cuda::CoreFinish;
-using cuda::CoreGate;
-
 constexpr std::pair<CoreElement, CoreElement> element_pairs[] = {
     {CoreElement::e4m3, CoreElement::e4m3},
     {CoreElement::e4m3, CoreElement::e5m2},
@@ -25,9 +19,17 @@ constexpr std::pair<CoreElement, CoreElement> element_pairs[] = {
     {CoreElement::e5m2, CoreElement::e5m2},
     {CoreElement::bfloat16, CoreElement::bfloat16}};
 
-const char* show(CoreElement element) {
-  return element == CoreElement::e4m3 ? "E4M3" : element == CoreElement::e5m2 ? "E5M2" : "bfloat16";
-}
+using Case = RowScaledCase;
+
+struct Product : RowScaledProduct {
+  using RowScaledProduct::RowScaledProduct;
+
+  void run(const CoreGate& gate = {}, int spreads_shift = 0) {
+    run_with([](const cuda::RowScaled& a, const cuda::RowScaled& b, const CoreFinish& finish,
+                const CoreGate& g) { cuda::multiply_sm90("test", a, b, finish, g, Stream{}); },
+             gate, spreads_shift);
+  }
+};
 
 class MultiplySm90 : public CudaTest {
  protected:
@@ -37,144 +39,6 @@ class MultiplySm90 : public CudaTest {
     int major = 0;
     check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
     if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
-  }
-};
-
-struct Case {
-  CoreElement left = CoreElement::e4m3, right = CoreElement::e4m3;
-  std::int64_t batch = 1, m = 1, n = 1, k = 1;
-  DType dtype = DType::float32;
-  std::int64_t right_batch = 0;  // 0: as many as `batch`
-  std::int64_t gap = 0;          // between rows and matrices of the output
-  bool misaligned = false;
-  int parts = 1;
-  int exponents = 6;  // up to this magnitude
-  float alpha = 1.0f, beta = 0.0f;
-  std::optional<DType> bias = {};
-  std::optional<float> left_tensor_scale = {}, right_tensor_scale = {};
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << show(c.left) << " x " << show(c.right) << ", [" << c.batch << ", " << c.m << ", "
-             << c.k << "] x [" << c.n << ", " << c.k << "] to " << name_of(c.dtype) << ", gap "
-             << c.gap << (c.misaligned ? ", misaligned" : "") << ", parts " << c.parts << ", beta "
-             << c.beta;
-}
-
-// The product of a case, and what it has to be.
-struct Product {
-  Case c;
-  RowScaledOperand left, right;
-  Tensor out, before;
-  std::vector<float> bias;
-
-  explicit Product(const Case& chosen, std::uint64_t seed = 1)
-      : c(chosen),
-        left(c.left, {c.batch, c.m, c.k}, seed, c.parts),
-        right(c.right, {c.right_batch ? c.right_batch : c.batch, c.n, c.k}, seed + 1),
-        out(c.dtype, {c.batch, c.m, c.n}, c.gap),
-        before(c.dtype, {c.batch, c.m, c.n}, c.gap) {
-    left.random_exponents(-c.exponents, c.exponents);
-    right.random_exponents(-c.exponents, c.exponents);
-    RandomBits random(seed + 2);
-    out.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-      const float value = c.beta == 0.0f ? std::nanf("") : float_of(random.float_bits(-3, 3));
-      out.set(b, i, j, value);
-      before.set(b, i, j, value);
-    });
-    for (std::int64_t j = 0; j < c.n; ++j) bias.push_back(float_of(random.float_bits(0, 6)));
-  }
-
-  // Computes out on the device.
-  void run(const CoreGate& gate = {}, int spreads_shift = 0) {
-    DeviceTensor device_out(out, c.misaligned);
-    Tensor bias_tensor(c.bias.value_or(DType::float32), {1, 1, c.n});
-    for (std::int64_t j = 0; j < c.n; ++j) bias_tensor.set(0, 0, j, bias[j]);
-    DeviceTensor device_bias(bias_tensor);
-    DeviceFloat left_scale(c.left_tensor_scale.value_or(1)),
-        right_scale(c.right_tensor_scale.value_or(1));
-    CoreFinish finish;
-    finish.alpha = c.alpha;
-    finish.beta = c.beta;
-    if (c.left_tensor_scale) finish.left_tensor_scale = left_scale.address();
-    if (c.right_tensor_scale) finish.right_tensor_scale = right_scale.address();
-    if (c.bias) finish.bias = device_bias.buffer().data;
-    finish.bias_dtype = bias_tensor.dtype();
-    finish.out = device_out.buffer();
-    const bool has_exponents = c.exponents > 0;
-    cuda::multiply_sm90("test", left.on_device(has_exponents, spreads_shift),
-                        right.on_device(has_exponents, spreads_shift), finish, gate, Stream{});
-    check_cuda(cudaDeviceSynchronize());
-    device_out.copy_to(out);
-  }
-
-  // The sum of the products, and of their magnitudes.
-  struct Sums {
-    double sum = 0, magnitude = 0;
-  };
-
-  Sums sums(std::int64_t b, std::int64_t i, std::int64_t j) {
-    Sums result;
-    const std::int64_t right_b = right.shape().batch > 1 ? b : 0;
-    for (int part = 0; part < c.parts; ++part) {
-      for (std::int64_t k = 0; k < c.k; ++k) {
-        const double product = left.get(b, i, k, part) * right.get(right_b, j, k, 0);
-        result.sum += product;
-        result.magnitude += std::fabs(product);
-      }
-    }
-    const double factor =
-        std::ldexp(static_cast<double>(c.alpha) * c.left_tensor_scale.value_or(1) *
-                       c.right_tensor_scale.value_or(1),
-                   left.exponent(b, i) + right.exponent(right_b, j));
-    return {result.sum * factor, result.magnitude * std::fabs(factor)};
-  }
-
-  // Each element within what its sum may lose and what rounding to the output's type loses.
-  void expect_right() {
-    const double loss = c.left == CoreElement::bfloat16 ? 0x1p-20 : 0x1p-11;
-    const double half_place = c.dtype == DType::float32   ? 0x1p-22
-                              : c.dtype == DType::float16 ? 0x1p-11
-                                                          : 0x1p-8;
-    out.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-      if (::testing::Test::HasFatalFailure()) return;
-      const Sums exact = sums(b, i, j);
-      const double was = c.beta == 0.0f ? 0.0 : c.beta * static_cast<double>(before.get(b, i, j));
-      // The bias as its type holds it.
-      const double more = c.bias ? visit(*c.bias,
-                                         [&](auto tag) {
-                                           return static_cast<double>(to_float(
-                                               from_float<typename decltype(tag)::type>(bias[j])));
-                                         })
-                                 : 0.0;
-      const double wanted = exact.sum + was + more;
-      const double got = static_cast<double>(out.get(b, i, j));
-      const double room = loss * exact.magnitude + half_place * std::fabs(wanted) +
-                          0x1p-22 * (std::fabs(was) + std::fabs(more)) +
-                          (c.dtype == DType::float16 ? 0x1p-25 : 0.0);
-      ASSERT_LE(std::fabs(got - wanted), room)
-          << c << " at " << b << ", " << i << ", " << j << ": " << test::show(out.get(b, i, j))
-          << ", wanted " << test::show(wanted);
-    });
-    ASSERT_TRUE(out.bytes().margins_are_intact()) << c;
-  }
-
-  // Between rows and matrices nothing was written.
-  void expect_gaps() {
-    Tensor other(c.dtype, out.shape(), c.gap);
-    other.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-      std::memcpy(other.bytes().data() + element_offset(b, i, j),
-                  out.bytes().data() + element_offset(b, i, j), size_of(c.dtype));
-    });
-    ASSERT_TRUE(std::equal(other.bytes().whole().begin(), other.bytes().whole().end(),
-                           out.bytes().whole().begin()))
-        << c;
-  }
-
-  std::int64_t element_offset(std::int64_t b, std::int64_t i, std::int64_t j) {
-    const Buffer view = out.buffer();
-    return (b * view.batch_stride + i * view.row_stride + j) *
-           static_cast<std::int64_t>(size_of(c.dtype));
   }
 };
 
