@@ -1,63 +1,132 @@
 // check_gemm.cc: the checks of the arguments of gemm.
 #include "check_gemm.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <variant>
 
 #include "check.h"
+#include "gemm_operand.h"
+#include "mxkern/prepare_operand.h"
 
 namespace mxkern {
 namespace {
 
-constexpr std::uintptr_t workspace_alignment = 64;
+constexpr const char* function = "gemm";
 
-void check_left(const BlockScaled& a) { check_block_scaled("gemm", "a", a); }
-void check_left(const Buffer& a) { check_buffer("gemm", "a", a); }
+// The bytes that something occupies, as numbers: comparing pointers into different objects is not
+// defined.
+struct Span {
+  std::uintptr_t begin = 0, end = 0;
 
-void check_operands(const Shape& a, const Shape& b, const Shape& out) {
-  check(a.columns == b.columns, "gemm: a has K = ", a.columns, " and b has K = ", b.columns,
-        "; expected the same K, which is the columns of both: b is [N, K]");
-  check(b.batch == a.batch || b.batch == 1, "gemm: b has a batch of ", b.batch, " and a one of ",
-        a.batch, "; expected the same, or 1");
-  check_same_shape("gemm", "out", out, {a.batch, a.rows, b.rows});
+  Span(const void* data, std::size_t bytes)
+      : begin(reinterpret_cast<std::uintptr_t>(data)), end(begin + bytes) {}
+  explicit Span(const Buffer& x) : Span(x.data, 0) {
+    if (x.shape.size() == 0) return;
+    const std::int64_t last =
+        (x.shape.batch - 1) * x.batch_stride + (x.shape.rows - 1) * x.row_stride + x.shape.columns;
+    end = begin + static_cast<std::size_t>(last) * size_of(x.dtype);
+  }
+};
+
+void check_apart(const Span& out, const char* argument, const char* part, const Span& input) {
+  check(out.end <= input.begin || input.end <= out.begin, function, ": out overlaps ", argument,
+        part, "; expected memory of its own; multiply into another buffer and copy it");
+}
+
+// Rows with gaps between them may lie in each other's gaps.
+bool has_gaps(const Buffer& x) { return x.shape.rows > 1 && x.row_stride > x.shape.columns; }
+
+void check_apart(const Span& out, const char* argument, const Buffer& x) {
+  if (!has_gaps(x)) check_apart(out, argument, "", Span(x));
+}
+
+void check_apart(const Span& out, const char* argument, const BlockScaled& q) {
+  const auto sizes = BlockScaled::sizes(q.scheme, q.shape, q.scale_layout);
+  check_apart(out, argument, ".codes", {q.codes, static_cast<std::size_t>(sizes.codes)});
+  check_apart(out, argument, ".scales", {q.scales, static_cast<std::size_t>(sizes.scales)});
+}
+
+void check_apart(const Span& out, const char* argument, const PreparedOperand& p) {
+  if (p.has_source()) check_apart(out, argument, p.source);
+  check_apart(out, argument, ".data", {p.data, p.bytes});
+}
+
+void check_operand(const char* argument, const BlockScaled& q) {
+  check_block_scaled(function, argument, q);
+}
+void check_operand(const char* argument, const Buffer& x) { check_buffer(function, argument, x); }
+void check_operand(const char* argument, const PreparedOperand& p) {
+  check_prepared(function, argument, p);
 }
 
 }  // namespace
 
-void check_gemm(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
-  check_block_scaled("gemm", "b", b);
-  check_buffer("gemm", "out", out);
-  std::visit(
-      [&](const auto& left) {
-        check_left(left);
-        check_operands(left.shape, b.shape, out.shape);
-        check_same_device("gemm", "a", left.device, out.device);
-      },
-      a);
-  check_same_device("gemm", "b", b.device, out.device);
+void check_prepared(const char* name, const char* argument, const PreparedOperand& p,
+                    bool needs_data) {
+  check(p.form <= PreparedForm::few_tokens, name, ": ", argument, " has form number ",
+        static_cast<int>(p.form), "; expected one of the forms");
+  const bool holds_data = p.form != PreparedForm::source;
+  check_shape(name, argument, p.source.shape);
+  check(p.source.scheme <= Scheme::nvfp4, name, ": ", argument, " has scheme number ",
+        static_cast<int>(p.source.scheme), "; expected one of the schemes");
+  const std::size_t wanted = prepared_bytes(p.form, p.source.scheme, p.source.shape);
+  if (!holds_data || p.has_source()) check_block_scaled(name, argument, p.source);
+  if (!holds_data || !needs_data) return;
+  check(facts_of(p.source.scheme).has_tensor_scale == (p.source.tensor_scale != nullptr), name,
+        ": ", argument, ".source.tensor_scale does not fit ", name_of(p.source.scheme));
+  check(p.bytes >= wanted, name, ": ", argument, " has ", p.bytes, " bytes of data; expected ",
+        wanted, "; ask prepared_bytes");
+  check(wanted == 0 || (p.data != nullptr && reinterpret_cast<std::uintptr_t>(p.data) % 256 == 0),
+        name, ": ", argument, ".data is null or not aligned; expected memory aligned to 256 bytes");
+}
+
+void check_gemm_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out) {
+  const Shape left = shape_of(a), right = source_of(b).shape;
+  check(left.columns == right.columns, function, ": a has K = ", left.columns,
+        " and b has K = ", right.columns,
+        "; expected the same K, which is the columns of both: b is [N, K]");
+  check(right.batch == left.batch || right.batch == 1, function, ": b has a batch of ", right.batch,
+        " and a one of ", left.batch, "; expected the same, or 1");
+  check_same_shape(function, "out", out.shape, {left.batch, left.rows, right.rows});
+}
+
+void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                const GemmOptions& options) {
+  std::visit([](const auto& right) { check_operand("b", right); }, b);
+  check_buffer(function, "out", out);
+  std::visit([](const auto& left) { check_operand("a", left); }, a);
+  check_gemm_shapes(a, b, out);
+  const Device device = visit_source(a, [](const auto& left) { return left.device; });
+  check_same_device(function, "a", device, out.device);
+  check_same_device(function, "b", source_of(b).device, out.device);
+  check(options.precision <= GemmPrecision::folded, function, ": precision is number ",
+        static_cast<int>(options.precision), "; expected one of the precisions");
   check(out.shape.batch <= 1 || out.shape.rows == 0 ||
             out.batch_stride >= (out.shape.rows - 1) * out.row_stride + out.shape.columns,
         "gemm: out has a batch stride of ", out.batch_stride,
         " elements; expected matrices that do not overlap");
-  check<Unsupported>(out.device.type == DeviceType::cpu, "gemm: the arguments are on ", out.device,
-                     ", and this version multiplies on the CPU only; dequantize both and multiply "
-                     "them there, or move them to the CPU");
+  if (options.bias != nullptr) {
+    check_buffer(function, "bias", *options.bias);
+    check_same_shape(function, "bias", options.bias->shape, {1, 1, out.shape.columns});
+    check_same_device(function, "bias", options.bias->device, out.device);
+  }
+  check_device(function, out.device);
+  if (out.shape.size() == 0 || has_gaps(out)) return;
+  const Span span(out);
+  std::visit([&](const auto& left) { check_apart(span, "a", left); }, a);
+  std::visit([&](const auto& right) { check_apart(span, "b", right); }, b);
+  if (options.bias != nullptr) check_apart(span, "bias", *options.bias);
 }
 
-void check_gemm_bias(const Buffer* bias, const Buffer& out) {
-  if (bias == nullptr) return;
-  check_buffer("gemm", "bias", *bias);
-  check_same_shape("gemm", "bias", bias->shape, {1, 1, out.shape.columns});
-  check_same_device("gemm", "bias", bias->device, out.device);
-}
-
-void check_gemm_workspace(Workspace workspace, std::size_t bytes) {
+void check_gemm_workspace(Workspace workspace, std::size_t bytes, Device device) {
+  const bool on_cpu = device.type == DeviceType::cpu;
+  const std::uintptr_t alignment = on_cpu ? 64 : 256;
   check(workspace.bytes >= bytes, "gemm: workspace has ", workspace.bytes,
         " bytes; expected at least ", bytes, "; ask gemm_workspace_bytes");
-  check(workspace.data != nullptr &&
-            reinterpret_cast<std::uintptr_t>(workspace.data) % workspace_alignment == 0,
-        "gemm: workspace is null or not aligned; expected memory aligned to ", workspace_alignment,
-        " bytes");
+  check(bytes == 0 || (workspace.data != nullptr &&
+                       reinterpret_cast<std::uintptr_t>(workspace.data) % alignment == 0),
+        "gemm: workspace is null or not aligned; expected memory aligned to ", alignment, " bytes");
 }
 
 }  // namespace mxkern

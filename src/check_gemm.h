@@ -7,12 +7,17 @@
 
 namespace mxkern {
 
-// Shapes, devices and pointers of the operands and the output. Throws InvalidArgument.
-void check_gemm(const GemmOperand& a, const BlockScaled& b, const Buffer& out);
+// Shapes, devices, pointers and overlaps of operands, output and bias. Throws InvalidArgument.
+void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                const GemmOptions& options);
 
-// bias may be null.
-void check_gemm_bias(const Buffer* bias, const Buffer& out);
+// Shapes alone: what a plan is made of.
+void check_gemm_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out);
 
-void check_gemm_workspace(Workspace workspace, std::size_t bytes);
+void check_gemm_workspace(Workspace workspace, std::size_t bytes, Device device);
+
+// A prepared operand: its source, and memory for its form. `needs_data`: not only a description.
+void check_prepared(const char* function, const char* argument, const PreparedOperand& operand,
+                    bool needs_data = true);
 
 }  // namespace mxkern

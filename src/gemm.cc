@@ -7,7 +7,12 @@
 #include "check_gemm.h"
 #include "cpu/float_environment.h"
 #include "cpu/gemm.h"
+#include "gemm_operand.h"
 #include "gemm_with.h"
+#include "mxkern/core/error.h"
+#if defined(MXKERN_HAS_CUDA)
+#include "cuda/gemm.h"
+#endif
 
 namespace mxkern {
 namespace {
@@ -47,13 +52,13 @@ std::int64_t bytes_between(const Buffer& x) {
 }
 
 // Rows of neighbouring matrices follow one another as rows of one matrix do.
-bool is_one_matrix(const BlockScaled& q) { return q.scale_layout == ScaleLayout::row_major; }
-bool is_one_matrix(const Buffer& x) { return x.batch_stride == x.shape.rows * x.row_stride; }
+bool follows_on(const BlockScaled& q) { return q.scale_layout == ScaleLayout::row_major; }
+bool follows_on(const Buffer& x) { return is_one_matrix(x); }
 
 // A batch that shares its right operand is one product with more rows, where memory allows it.
 bool merges_batch(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
-  return b.shape.batch == 1 && is_one_matrix(out) &&
-         std::visit([](const auto& left) { return is_one_matrix(left); }, a);
+  return b.shape.batch == 1 && follows_on(out) &&
+         visit_source(a, [](const auto& left) { return follows_on(left); });
 }
 
 double tensor_scale_of(const BlockScaled& q) {
@@ -74,15 +79,13 @@ cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer
   cpu::GemmTask task{};
   const bool merged = merges_batch(a, b, out);
   double factor = static_cast<double>(options.alpha) * tensor_scale_of(b);
-  std::visit(
-      [&](const auto& left) {
-        const Shape& shape = left.shape;
-        task.left = matrix_of(left, merged ? shape.batch * shape.rows : shape.rows);
-        task.left_batch_bytes = bytes_between(left);
-        task.left_batch_scales = task.left.scale_index.size();
-        factor *= tensor_scale_of(left);
-      },
-      a);
+  visit_source(a, [&](const auto& left) {
+    const Shape& shape = left.shape;
+    task.left = matrix_of(left, merged ? shape.batch * shape.rows : shape.rows);
+    task.left_batch_bytes = bytes_between(left);
+    task.left_batch_scales = task.left.scale_index.size();
+    factor *= tensor_scale_of(left);
+  });
   task.right = matrix_of(b, b.shape.rows);
   if (b.shape.batch != 1) {
     task.right_batch_bytes = bytes_between(b);
@@ -103,6 +106,12 @@ cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer
 
 }  // namespace
 
+void check_precision_of_cpu(GemmPrecision precision) {
+  check<Unsupported>(precision != GemmPrecision::folded,
+                     "gemm: precision is folded, and the CPU's products are exact; leave precision "
+                     "away");
+}
+
 GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
   GemmProblem problem{.batch = out.shape.batch,
                       .m = out.shape.rows,
@@ -114,35 +123,47 @@ GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffe
     problem.m *= problem.batch;
     problem.batch = 1;
   }
-  if (const auto* plain = std::get_if<Buffer>(&a)) {
-    problem.left_is_plain = true;
-    problem.left_dtype = plain->dtype;
+  if (const BlockScaled* left = quantized_of(a)) {
+    problem.left_scheme = left->scheme;
   } else {
-    problem.left_scheme = std::get<BlockScaled>(a).scheme;
+    problem.left_is_plain = true;
+    problem.left_dtype = std::get<Buffer>(a).dtype;
   }
   return problem;
 }
 
 void gemm_with(const GemmPlan& plan, const GemmOperand& a, const BlockScaled& b, const Buffer& out,
                const GemmOptions& options, Workspace workspace) {
-  check_gemm_workspace(workspace, plan.workspace_bytes);
+  check_gemm_workspace(workspace, plan.workspace_bytes, out.device);
   const cpu::FloatEnvironment environment;
   cpu::gemm(make_task(a, b, out, options), plan, workspace.data);
 }
 
-void gemm(const GemmOperand& a, const BlockScaled& b, const Buffer& out, const GemmOptions& options,
-          Workspace workspace, Stream) {
-  check_gemm(a, b, out);
-  check_gemm_bias(options.bias, out);
+void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+          const GemmOptions& options, Workspace workspace, Stream stream) {
+  check_gemm(a, b, out, options);
+#if defined(MXKERN_HAS_CUDA)
+  if (out.device.type == DeviceType::cuda) {
+    return cuda::gemm(a, b, out, options, workspace, stream);
+  }
+#endif
+  static_cast<void>(stream);  // the CPU has finished when the call returns
+  check_precision_of_cpu(options.precision);
   if (out.shape.size() == 0) return;
-  const GemmPlan plan = plan_gemm(gemm_problem(a, b, out), cpu::gemm_capabilities());
-  gemm_with(plan, a, b, out, options, workspace);
+  const BlockScaled& right = source_of(b);
+  const GemmPlan plan = plan_gemm(gemm_problem(a, right, out), cpu::gemm_capabilities());
+  gemm_with(plan, a, right, out, options, workspace);
 }
 
-std::size_t gemm_workspace_bytes(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
-  check_gemm(a, b, out);
+std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                                 const GemmOptions& options) {
+  check_gemm(a, b, out, options);
   if (out.shape.size() == 0) return 0;
-  return plan_gemm(gemm_problem(a, b, out), cpu::gemm_capabilities()).workspace_bytes;
+#if defined(MXKERN_HAS_CUDA)
+  if (out.device.type == DeviceType::cuda) return cuda::gemm_workspace_bytes(a, b, out, options);
+#endif
+  check_precision_of_cpu(options.precision);
+  return plan_gemm(gemm_problem(a, source_of(b), out), cpu::gemm_capabilities()).workspace_bytes;
 }
 
 }  // namespace mxkern

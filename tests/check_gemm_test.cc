@@ -94,11 +94,48 @@ TEST(CheckGemmTest, Devices) {
 
 #if !defined(MXKERN_HAS_CUDA)
 TEST(CheckGemmTest, WithoutCuda) {
-  expect_failure("multiplies on the CPU only", [](Call& c) {
-    c.left.device = c.right.device = c.result.device = {DeviceType::cuda, 0};
+  expect_failure("built without CUDA", [](Call& c) {
+    c.left.device = c.right.device = c.result.device = c.offset.device = {DeviceType::cuda, 0};
   });
 }
 #endif
+
+TEST(CheckGemmTest, OutInTheMemoryOfAnInput) {
+  expect_failure("out overlaps a.codes", [](Call& c) { c.result.data = c.left.codes + 8; });
+  expect_failure("out overlaps b.scales", [](Call& c) { c.result.data = c.right.scales; });
+  expect_failure("out overlaps bias", [](Call& c) { c.result.data = c.offset.data; });
+  expect_failure("out overlaps a", [](Call& c) { c.result.data = c.left_plain.data; }, true);
+}
+
+TEST(CheckGemmTest, Precision) {
+  Call call;
+  const test::AlignedMemory memory(1 << 20);
+  for (const GemmPrecision precision : {GemmPrecision::automatic, GemmPrecision::exact}) {
+    EXPECT_NO_THROW(gemm(call.left, call.right, call.result, {.precision = precision},
+                         memory.workspace()));
+  }
+  EXPECT_THROW(gemm(call.left, call.right, call.result, {.precision = GemmPrecision::folded},
+                    memory.workspace()),
+               Unsupported);
+  EXPECT_THROW(gemm(call.left, call.right, call.result,
+                    {.precision = static_cast<GemmPrecision>(7)}, memory.workspace()),
+               InvalidArgument);
+}
+
+TEST(CheckGemmTest, PreparedOperands) {
+  Call call;
+  const auto run = [&](const PreparedOperand& right) {
+    const test::AlignedMemory memory(1 << 20);
+    gemm(call.left, right, call.result, {}, memory.workspace());
+  };
+  PreparedOperand right{PreparedForm::source, call.right};
+  EXPECT_NO_THROW(run(right));
+  right.form = PreparedForm::expanded;  // without data
+  EXPECT_THROW(run(right), InvalidArgument);
+  right = {PreparedForm::source, call.right};
+  right.source.scales = nullptr;
+  EXPECT_THROW(run(right), InvalidArgument);
+}
 
 TEST(CheckGemmTest, Workspace) {
   Call call;

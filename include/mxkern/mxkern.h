@@ -24,6 +24,7 @@
 #include "mxkern/tensor/packing.h"
 #include "mxkern/tensor/scale_layout.h"
 #include "mxkern/tensor/block_scaled.h"
+#include "mxkern/tensor/prepared_operand.h"
 
 #include "mxkern/info.h"
 #include "mxkern/hadamard.h"
@@ -31,3 +32,4 @@
 #include "mxkern/dequantize.h"
 #include "mxkern/scales.h"
 #include "mxkern/gemm.h"
+#include "mxkern/prepare_operand.h"

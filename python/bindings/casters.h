@@ -3,8 +3,10 @@
 // The Python package decides what an array is and checks it; what arrives here is
 //   Buffer       (address, dtype, device, batch, rows, columns, row stride, batch stride)
 //   BlockScaled  (scheme, scale layout, device, batch, rows, columns, codes, scales, tensor scale)
-// where dtype, scheme and layout are positions in the library's lists, device is -1 for the CPU or
-// a CUDA index, and an address is an integer, None, or the capsule of NumPy's __array_struct__.
+//   PreparedOperand  (form, BlockScaled, address, bytes)
+// where dtype, scheme, layout and form are positions in the library's lists, device is -1 for the
+// CPU or a CUDA index, and an address is an integer, None, or the capsule of NumPy's
+// __array_struct__.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -62,6 +64,10 @@ class TupleReader {
     void* value = nullptr;
     if (good_) good_ = read_address(PyTuple_GetItem(tuple_, next_++), &value);
     return value;
+  }
+
+  nanobind::handle item() {
+    return good_ ? nanobind::handle(PyTuple_GetItem(tuple_, next_++)) : nanobind::handle();
   }
 
   Device device() {
@@ -134,6 +140,28 @@ struct type_caster<mxkern::BlockScaled> {
     value.codes = static_cast<std::uint8_t*>(items.address());
     value.scales = static_cast<std::uint8_t*>(items.address());
     value.tensor_scale = static_cast<float*>(items.address());
+    if (!items.good()) PyErr_Clear();
+    return items.good();
+  }
+};
+
+template <>
+struct type_caster<mxkern::PreparedOperand> {
+  NB_TYPE_CASTER(mxkern::PreparedOperand,
+                 const_name("tuple[int, tuple[int, int, int, int, int, int, object, object, "
+                            "object], object, int]"))
+
+  bool from_python(handle source, std::uint32_t flags, cleanup_list* cleanup) noexcept {
+    mxkern::bindings::TupleReader items(source, 4);
+    value.form = static_cast<mxkern::PreparedForm>(items.integer());
+    make_caster<mxkern::BlockScaled> quantized;
+    if (!items.good() || !quantized.from_python(items.item(), flags, cleanup)) {
+      PyErr_Clear();
+      return false;
+    }
+    value.source = quantized.value;
+    value.data = items.address();
+    value.bytes = static_cast<std::size_t>(items.integer());
     if (!items.good()) PyErr_Clear();
     return items.good();
   }

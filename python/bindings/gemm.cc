@@ -1,8 +1,10 @@
-// bindings/gemm.cc: the block-scaled matrix product.
+// bindings/gemm.cc: the block-scaled matrix product, and operands that are prepared for it.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
 #include <optional>
+#include <string>
 
 #include "bindings.h"
 #include "gemm_workspace.h"
@@ -11,16 +13,82 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace mxkern::bindings {
+namespace {
+
+GemmOptions gemm_options(float alpha, float beta, const std::optional<Buffer>& bias,
+                         int precision) {
+  return {alpha, beta, bias ? &*bias : nullptr, static_cast<GemmPrecision>(precision)};
+}
+
+void bind_prepare_operand(nb::module_& module) {
+  module.def(
+      "prepared_form",
+      [](int wanted, int scheme_number, int device_index) {
+        const auto scheme = static_cast<Scheme>(scheme_number);
+        const Device device = device_index < 0 ? Device{} : Device{DeviceType::cuda, device_index};
+        const PreparedForm form =
+            wanted < 0 ? best_prepared_form(scheme, device)
+                       : usable_prepared_form(static_cast<PreparedForm>(wanted), scheme, device);
+        return static_cast<int>(form);
+      },
+      "wanted"_a, "scheme"_a, "device"_a);
+  module.def(
+      "prepared_bytes",
+      [](int form, int scheme, std::int64_t batch, std::int64_t rows, std::int64_t columns) {
+        return prepared_bytes(static_cast<PreparedForm>(form), static_cast<Scheme>(scheme),
+                              {batch, rows, columns});
+      },
+      "form"_a, "scheme"_a, "batch"_a, "rows"_a, "columns"_a);
+  module.def(
+      "prepare_operand",
+      [](const PreparedOperand& out, Address stream) {
+        prepare_operand(out.source, out, Stream{stream.value});
+      },
+      "out"_a, "stream"_a.none());
+  module.def(
+      "quantize_prepared",
+      [](const Buffer& x, const PreparedOperand& out, const QuantizeOptions& options,
+         Address stream) { prepare_operand(x, out, options, Stream{stream.value}); },
+      "x"_a, "out"_a, "options"_a, "stream"_a.none());
+}
+
+}  // namespace
 
 void bind_gemm(nb::module_& module) {
   module.def(
       "gemm",
-      [](const GemmOperand& a, const BlockScaled& b, const Buffer& out, float alpha, float beta,
-         const std::optional<Buffer>& bias, Address stream) {
-        const GemmOptions options{alpha, beta, bias ? &*bias : nullptr};
-        gemm_with_workspace(a, b, out, options, Stream{stream.value});
+      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, float alpha,
+         float beta, const std::optional<Buffer>& bias, int precision, Address workspace,
+         std::size_t workspace_bytes, Address stream) {
+        const GemmOptions options = gemm_options(alpha, beta, bias, precision);
+        if (out.device.type == DeviceType::cpu) return gemm_with_workspace(a, b, out, options);
+        gemm(a, b, out, options, {workspace.value, workspace_bytes}, Stream{stream.value});
       },
-      "a"_a, "b"_a, "out"_a, "alpha"_a, "beta"_a, "bias"_a.none(), "stream"_a.none());
+      "a"_a, "b"_a, "out"_a, "alpha"_a, "beta"_a, "bias"_a.none(), "precision"_a,
+      "workspace"_a.none(), "workspace_bytes"_a, "stream"_a.none());
+  module.def(
+      "gemm_workspace_bytes",
+      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, int precision) {
+        return gemm_workspace_bytes(a, b, out, gemm_options(1.0f, 0.0f, {}, precision));
+      },
+      "a"_a, "b"_a, "out"_a, "precision"_a);
+  nb::class_<GemmExplanation>(module, "GemmExplanation")
+      .def_ro("device", &GemmExplanation::device)
+      .def_ro("path", &GemmExplanation::path)
+      .def_ro("reason", &GemmExplanation::reason)
+      .def_ro("left", &GemmExplanation::left)
+      .def_ro("right", &GemmExplanation::right)
+      .def_ro("kernel", &GemmExplanation::kernel)
+      .def_ro("error", &GemmExplanation::error)
+      .def_ro("workspace_bytes", &GemmExplanation::workspace_bytes);
+  module.def(
+      "explain_gemm",
+      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, int precision,
+         const std::string& device) {
+        return explain_gemm(a, b, out, gemm_options(1.0f, 0.0f, {}, precision), device);
+      },
+      "a"_a, "b"_a, "out"_a, "precision"_a, "device"_a);
+  bind_prepare_operand(module);
 }
 
 }  // namespace mxkern::bindings

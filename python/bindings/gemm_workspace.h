@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <variant>
 
 #include "bindings.h"
 
@@ -23,12 +24,21 @@ inline std::unique_ptr<void, FreeMemory> allocate_workspace(std::size_t bytes) {
   return std::unique_ptr<void, FreeMemory>(memory);
 }
 
-inline void gemm_with_workspace(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
-                                const GemmOptions& options, Stream stream) {
-  call(out.shape.size() * b.shape.columns, [&] {
-    const std::size_t bytes = gemm_workspace_bytes(a, b, out);
+// On the CPU.
+inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                                const GemmOptions& options) {
+  const std::int64_t depth = std::visit(
+      [](const auto& right) {
+        if constexpr (requires { right.source; })
+          return right.source.shape.columns;
+        else
+          return right.shape.columns;
+      },
+      b);
+  call(out.shape.size() * depth, [&] {
+    const std::size_t bytes = gemm_workspace_bytes(a, b, out, options);
     const auto memory = allocate_workspace(bytes);
-    gemm(a, b, out, options, Workspace{memory.get(), bytes}, stream);
+    gemm(a, b, out, options, Workspace{memory.get(), bytes});
   });
 }
 

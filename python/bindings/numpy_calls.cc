@@ -133,7 +133,7 @@ class NumpyCalls {
     const nb::object out = call_with(empty_, extents.tuple(), plain_dtypes_[dtype]);
     const Buffer buffer = Buffer::dense(NumpyArray(out, array_struct_).data<void>(),
                                         all_dtypes[dtype], extents.shape());
-    gemm_with_workspace(left->view, right->view, buffer, GemmOptions{.alpha = alpha}, {});
+    gemm_with_workspace(left->view, right->view, buffer, GemmOptions{.alpha = alpha});
     return out;
   }
 

@@ -50,6 +50,12 @@ void bind_schemes(nb::module_& module) {
       "scale_layout_names", [] { return names_of(all_scale_layouts); },
       nb::sig("def scale_layout_names() -> tuple[str, ...]"));
   module.def(
+      "gemm_precision_names", [] { return names_of(all_gemm_precisions); },
+      nb::sig("def gemm_precision_names() -> tuple[str, ...]"));
+  module.def(
+      "prepared_form_names", [] { return names_of(all_prepared_forms); },
+      nb::sig("def prepared_form_names() -> tuple[str, ...]"));
+  module.def(
       "hadamard_sizes",
       [] {
         nb::list sizes;

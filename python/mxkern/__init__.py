@@ -17,8 +17,10 @@ from mxkern import _core
 from mxkern.about import Info, cmake_dir, info
 from mxkern.block_scaled import BlockScaled
 from mxkern.ops.dequantize import dequantize
+from mxkern.ops.explain_gemm import GemmExplanation, explain_gemm
 from mxkern.ops.gemm import gemm
 from mxkern.ops.hadamard import random_hadamard
+from mxkern.ops.prepare_operand import prepare_operand
 from mxkern.ops.quantize import quantize, quantize_both, quantize_columns, tensor_amax
 from mxkern.ops.quantize_schemes import (
     quantize_mxfp4,
@@ -28,6 +30,7 @@ from mxkern.ops.quantize_schemes import (
     quantize_nvfp4,
 )
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
+from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 
 if TYPE_CHECKING:
@@ -37,14 +40,18 @@ __version__: str = _core.info().version
 
 __all__ = [
     "BlockScaled",
+    "GemmExplanation",
     "Info",
+    "PreparedOperand",
     "Scheme",
     "__version__",
     "cmake_dir",
     "compare",
     "dequantize",
+    "explain_gemm",
     "gemm",
     "info",
+    "prepare_operand",
     "quantize",
     "quantize_both",
     "quantize_columns",

@@ -10,28 +10,14 @@
 namespace mxkern::cuda {
 namespace {
 
-const Shape& shape_of(const GemmOperand& operand) {
-  return std::visit([](const auto& o) -> const Shape& { return o.shape; }, operand);
-}
-
-const Device& device_of(const GemmOperand& operand) {
-  return std::visit([](const auto& o) -> const Device& { return o.device; }, operand);
-}
-
-int parts_of(const GemmOperand& operand) {
-  const auto* plain = std::get_if<Buffer>(&operand);
-  return plain != nullptr ? expanded_parts(plain->dtype) : 1;
-}
-
-bool has_exponents(const GemmOperand& operand) {
-  if (const auto* plain = std::get_if<Buffer>(&operand)) return plain->dtype == DType::float32;
-  return !facts_of(std::get<BlockScaled>(operand).scheme).has_tensor_scale;
+Device device_of(const GemmOperand& operand) {
+  return visit_source(operand, [](const auto& source) { return source.device; });
 }
 
 kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& task) {
   kernels::ExpandOperand o = {};
   if (task.operand == nullptr || is_expanded(*task.operand)) return o;
-  const Shape& shape = shape_of(*task.operand);
+  const Shape shape = shape_of(*task.operand);
   const RowScaled view = expanded_view(*task.operand, task.memory);
   o.batch = shape.batch;
   o.rows = shape.rows;
@@ -66,52 +52,6 @@ kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& ta
 }
 
 }  // namespace
-
-bool is_expanded(const GemmOperand& operand) {
-  const auto* plain = std::get_if<Buffer>(&operand);
-  return plain != nullptr && plain->dtype == DType::bfloat16 && rows_are_aligned(*plain);
-}
-
-RowScaledLayout expanded_layout(const GemmOperand& operand) {
-  if (is_expanded(operand)) return {};
-  const Shape& shape = shape_of(operand);
-  const int parts = parts_of(operand);
-  const std::int64_t part_bytes = round_up(shape.columns * 2, 128);
-  const std::int64_t row_bytes = part_bytes * parts;
-  const std::int64_t rows = shape.batch * shape.rows;
-  const std::int64_t exponents = round_up(rows * row_bytes, 256);
-  const std::int64_t exponent_bytes =
-      has_exponents(operand) ? round_up(rows * std::int64_t{sizeof(std::int32_t)}, 256) : 0;
-  const std::int64_t bytes = exponents + exponent_bytes;
-  return {row_bytes, part_bytes, shape.rows * row_bytes, exponents, bytes, bytes};
-}
-
-RowScaled expanded_view(const GemmOperand& operand, void* memory) {
-  const Shape& shape = shape_of(operand);
-  RowScaled view = {};
-  view.element = CoreElement::bfloat16;
-  view.batch = shape.batch;
-  view.rows = shape.rows;
-  view.columns = shape.columns;
-  if (is_expanded(operand)) {
-    const Buffer& x = std::get<Buffer>(operand);
-    view.data = x.data;
-    view.row_bytes = x.row_stride * 2;
-    view.batch_bytes = x.batch_stride * 2;
-    return view;
-  }
-  const RowScaledLayout layout = expanded_layout(operand);
-  auto* bytes = static_cast<std::uint8_t*>(memory);
-  view.data = bytes;
-  view.row_bytes = layout.row_bytes;
-  view.batch_bytes = layout.batch_bytes;
-  if (has_exponents(operand)) {
-    view.exponents = reinterpret_cast<const std::int32_t*>(bytes + layout.exponents);
-  }
-  view.parts = parts_of(operand);
-  view.part_bytes = layout.part_bytes;
-  return view;
-}
 
 void expand(const char* function, const ExpandTask& first, const ExpandTask& second,
             const CoreGate& gate, const RowScaled* left, const RowScaled* right, Stream stream) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 
 #include "cuda/fold.h"
 #include "cuda/row_scaled.h"
+#include "gemm_operand.h"
 #include "mxkern/gemm.h"
 
 namespace mxkern::cuda {
@@ -20,14 +22,68 @@ constexpr int expanded_parts(DType dtype) {
 }
 
 // Whether the operand is taken as it lies: bfloat16 rows that start on 16 bytes.
-bool is_expanded(const GemmOperand& operand);
+inline bool is_expanded(const GemmOperand& operand) {
+  const auto* x = std::get_if<Buffer>(&operand);
+  if (x == nullptr || x->dtype != DType::bfloat16) return false;
+  const bool rows = x->shape.rows == 1 || x->row_stride * 2 % 16 == 0;
+  const bool batches = x->shape.batch == 1 || x->batch_stride * 2 % 16 == 0;
+  return reinterpret_cast<std::uintptr_t>(x->data) % 16 == 0 && rows && batches;
+}
+
+inline int parts_of(const GemmOperand& operand) {
+  const auto* plain = std::get_if<Buffer>(&operand);
+  return plain != nullptr ? expanded_parts(plain->dtype) : 1;
+}
+
+// Rows of NVFP4 and of 16-bit elements need no power of two of their own.
+inline bool has_exponents(const GemmOperand& operand) {
+  if (const auto* plain = std::get_if<Buffer>(&operand)) return plain->dtype == DType::float32;
+  return !facts_of(std::get<BlockScaled>(operand).scheme).has_tensor_scale;
+}
 
 // Everything is 0 where the operand is taken as it lies. Spreads are not part of it.
-RowScaledLayout expanded_layout(const GemmOperand& operand);
+inline RowScaledLayout expanded_layout(const GemmOperand& operand) {
+  if (is_expanded(operand)) return {};
+  const Shape shape = shape_of(operand);
+  const int parts = parts_of(operand);
+  const std::int64_t part_bytes = round_up(shape.columns * 2, 128);
+  const std::int64_t row_bytes = part_bytes * parts;
+  const std::int64_t rows = shape.batch * shape.rows;
+  const std::int64_t exponents = round_up(rows * row_bytes, 256);
+  const std::int64_t exponent_bytes =
+      has_exponents(operand) ? round_up(rows * std::int64_t{sizeof(std::int32_t)}, 256) : 0;
+  const std::int64_t bytes = exponents + exponent_bytes;
+  return {row_bytes, part_bytes, shape.rows * row_bytes, exponents, bytes, bytes};
+}
 
 // What expand leaves in `memory`, which has expanded_layout(operand).bytes bytes; or the operand.
 // The tensor scale of NVFP4 is not in it: it goes to CoreFinish.
-RowScaled expanded_view(const GemmOperand& operand, void* memory);
+inline RowScaled expanded_view(const GemmOperand& operand, void* memory) {
+  const Shape shape = shape_of(operand);
+  RowScaled view = {};
+  view.element = CoreElement::bfloat16;
+  view.batch = shape.batch;
+  view.rows = shape.rows;
+  view.columns = shape.columns;
+  if (is_expanded(operand)) {
+    const Buffer& x = std::get<Buffer>(operand);
+    view.data = x.data;
+    view.row_bytes = x.row_stride * 2;
+    view.batch_bytes = x.batch_stride * 2;
+    return view;
+  }
+  const RowScaledLayout layout = expanded_layout(operand);
+  auto* bytes = static_cast<std::uint8_t*>(memory);
+  view.data = bytes;
+  view.row_bytes = layout.row_bytes;
+  view.batch_bytes = layout.batch_bytes;
+  if (has_exponents(operand)) {
+    view.exponents = reinterpret_cast<const std::int32_t*>(bytes + layout.exponents);
+  }
+  view.parts = parts_of(operand);
+  view.part_bytes = layout.part_bytes;
+  return view;
+}
 
 struct ExpandTask {
   const GemmOperand* operand = nullptr;  // null: none

@@ -7,14 +7,6 @@
 
 namespace mxkern::cuda {
 
-TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t batch, std::int64_t m,
-                   std::int64_t n, std::int64_t k, int processors) {
-  static_cast<void>(right), static_cast<void>(batch), static_cast<void>(k);
-  static_cast<void>(processors);
-  if (left == CoreElement::bfloat16) return {128, 256, 64, 4, ceil_div(m, 128) % 2 == 0 ? 2 : 1};
-  return {256, 128, 128, 4, ceil_div(n, 128) % 2 == 0 ? 2 : 1};
-}
-
 void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
                    const CoreFinish& finish, const CoreGate& gate, Stream stream) {
   const Shape& shape = finish.out.shape;

@@ -126,15 +126,6 @@ TEST_F(CudaErrors, SquareBlocksOfATransform) {
                                   [&] { quantize(x_->buffer(), out_->view(), options); });
 }
 
-TEST_F(CudaErrors, ProductsSayWhatToDo) {
-  Quantized host_b(Scheme::nvfp4, {1, 8, 96}, ScaleLayout::row_major);
-  DeviceQuantized b(host_b);
-  Tensor host_product(DType::float32, {1, 40, 8});
-  DeviceTensor product(host_product);
-  expect_failure<Unsupported>("multiplies on the CPU only; dequantize",
-                              [&] { gemm(x_->buffer(), b.view(), product.buffer(), {}, {}); });
-}
-
 // A launch into the legacy stream while another stream is captured is refused by the runtime.
 TEST_F(CudaErrors, FailedLaunch) {
   cudaStream_t captured;

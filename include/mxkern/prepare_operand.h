@@ -1,0 +1,35 @@
+// mxkern/prepare_operand.h: an operand of gemm made ready once, for many products.
+#pragma once
+
+#include <cstddef>
+
+#include "mxkern/core/platform.h"
+#include "mxkern/quantize.h"
+#include "mxkern/tensor/prepared_operand.h"
+
+namespace mxkern {
+
+// The form in which products of many rows read an operand of the scheme fastest on the device:
+// folded or expanded on Hopper, source elsewhere.
+MXKERN_API PreparedForm best_prepared_form(Scheme scheme, Device device);
+
+// `wanted`, or source where the device's products do not read it: on the CPU, and on a GPU without
+// the kernels. Throws InvalidArgument where the scheme has no such form.
+MXKERN_API PreparedForm usable_prepared_form(PreparedForm wanted, Scheme scheme, Device device);
+
+// Of PreparedOperand::data; 0 for PreparedForm::source. Throws InvalidArgument where the scheme has
+// no such form: folded is for the floating-point MX schemes.
+MXKERN_API std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape);
+
+// Fills out.data, prepared_bytes on q's device, aligned to 256; out.source is q. form source does
+// nothing, and is the only one on the CPU. Throws InvalidArgument and Unsupported.
+MXKERN_API void prepare_operand(const BlockScaled& q, const PreparedOperand& out,
+                                Stream stream = {});
+
+// Quantizes x and folds it in one pass over x: out.form is folded, out.source says the scheme and
+// x's shape. Its codes and scales are written too, or are null where nobody needs them: then the
+// product cannot be exact. Bytes are those of quantize and of the function above.
+MXKERN_API void prepare_operand(const Buffer& x, const PreparedOperand& out,
+                                const QuantizeOptions& options = {}, Stream stream = {});
+
+}  // namespace mxkern

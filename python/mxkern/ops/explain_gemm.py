@@ -1,0 +1,83 @@
+# mxkern/ops/explain_gemm.py: how gemm would compute a product, here or on another device.
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mxkern import _core, errors
+from mxkern.block_scaled import BlockScaled
+from mxkern.gemm_operands import (
+    PRECISIONS,
+    left_operand,
+    product_extents,
+    product_shape,
+    right_operand,
+)
+from mxkern.ops.dequantize import DTYPES
+from mxkern.options import position
+from mxkern.prepared_operand import PreparedOperand
+
+
+class GemmExplanation(NamedTuple):
+    """What explain_gemm says; prints as a list."""
+
+    device: str
+    path: str
+    reason: str
+    left: str
+    right: str
+    kernel: str
+    error: str
+    workspace_bytes: int
+
+    def __str__(self) -> str:
+        lines = [
+            ("reason", self.reason),
+            ("a", self.left),
+            ("b", self.right),
+            ("kernel", self.kernel),
+            ("error", self.error),
+            ("workspace", f"{self.workspace_bytes} bytes"),
+        ]
+        text = [f"gemm on {self.device}: {self.path}"]
+        return "\n".join([*text, *(f"  {name:11}{value}" for name, value in lines if value)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def explain_gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    *,
+    dtype: str = "float32",
+    precision: str = "auto",
+    device: str | None = None,
+) -> GemmExplanation:
+    """How gemm computes a product: the path, why, the kernel, the error to expect, the memory.
+
+    a, b, dtype, precision  as in gemm
+    device                  None: the one that a and b are on; or "cpu", "sm_80", "sm_90", ...: a
+                            kind of GPU, which need not be here
+
+    Nothing is computed. Raises what gemm would: TypeError, ValueError, RuntimeError.
+
+    >>> import mxkern, numpy as np
+    >>> q = mxkern.quantize(np.ones((4096, 4096), np.float32), "mxfp8")
+    >>> print(mxkern.explain_gemm(q, q, dtype="bfloat16", device="sm_90").path)
+    folded or exact
+    """
+    function = "explain_gemm"
+    result_dtype = position(function, "dtype", dtype, DTYPES)
+    wanted = position(function, "precision", precision, PRECISIONS)
+    if device is not None and not isinstance(device, str):
+        raise TypeError(
+            f"{function}: device is {errors.described(device)}; expected 'cpu' or 'sm_90'"
+        )
+    right = right_operand(function, b)
+    left = left_operand(function, a, right.adapter)
+    shape = product_shape(function, left.shape, right.shape)
+    batch, rows, columns = product_extents(left.shape, shape)
+    on = right.adapter.device(right.like)
+    buffer = (None, result_dtype, on, batch, rows, columns, columns, rows * columns)
+    found = _core.explain_gemm(left.view, right.view, buffer, wanted, device or "")
+    return GemmExplanation(*(getattr(found, name) for name in GemmExplanation._fields))

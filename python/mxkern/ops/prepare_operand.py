@@ -1,0 +1,127 @@
+# mxkern/ops/prepare_operand.py: an operand of gemm, made ready once for many products.
+from __future__ import annotations
+
+from typing import Any
+
+from mxkern import _core, errors
+from mxkern.arrays import Adapter, adapter_of, collapsed
+from mxkern.block_scaled import BlockScaled
+from mxkern.gemm_operands import FORMS
+from mxkern.operands import operand_of
+from mxkern.ops.quantize import quantize
+from mxkern.ops.run_quantize import new_parts, result, view_of
+from mxkern.options import SCALE_LAYOUTS, options_of, position
+from mxkern.outputs import on_stream
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.scheme import Scheme, scheme_of
+
+_AUTO = "auto"
+_CHOICES = {_AUTO: -1} | {name: i for name, i in FORMS.items() if name != "source"}
+
+
+def prepare_operand(
+    x: Any,
+    scheme: str | Scheme | None = None,
+    *,
+    form: str = _AUTO,
+    scale_rule: str = "rceil",
+    keep_source: bool = True,
+    stream: int | None = None,
+) -> PreparedOperand:
+    """Makes an operand ready for gemm, once for many products: weights, as a rule.
+
+    x            a BlockScaled [..., N, K], or a plain array [..., N, K] that is quantized to
+                 `scheme` on the way: folded in the same pass over x
+    scheme       with a plain x: a name in mxkern.schemes
+    form         "folded": FP8 elements that hold their block scales (the floating-point MX
+                 schemes); "expanded": bfloat16 elements (all schemes); "few_tokens": an order for
+                 products with a plain 16-bit left operand of few rows (all schemes); "auto":
+                 folded where the scheme has it, else expanded
+    scale_rule   with a plain x: as in quantize
+    keep_source  whether codes and scales are kept, for what the form cannot do: exact products.
+                 A folded operand without them multiplies with precision="folded" only.
+    stream       CUDA: a stream handle, instead of the framework's current stream
+
+    The forms are for Hopper (few_tokens: compute capability 8.0 and newer). On the CPU and on
+    other GPUs the result holds the source alone, and gemm takes it all the same. Raises TypeError,
+    ValueError, RuntimeError.
+
+    >>> import mxkern, numpy as np
+    >>> w = mxkern.prepare_operand(np.ones((4, 64), np.float32), "mxfp8")
+    >>> w.scheme, w.shape, w.form
+    ('mxfp8_e4m3', (4, 64), 'source')
+    >>> mxkern.gemm(np.ones((1, 64), np.float32), w)
+    array([[64., 64., 64., 64.]], dtype=float32)
+    """
+    function = "prepare_operand"
+    wanted = position(function, "form", form, _CHOICES)
+    errors.flag(function, "keep_source", keep_source)
+    if isinstance(x, BlockScaled):
+        if scheme is not None:
+            raise ValueError(
+                f"{function}: scheme is {errors.described(scheme)}, but x is quantized already; "
+                "leave scheme away"
+            )
+        return _prepared(function, x, wanted, keep_source, stream)
+    if scheme is None:
+        raise TypeError(
+            f"{function}: scheme is None, and x is {errors.described(x)}; expected a scheme for "
+            "it, or a BlockScaled"
+        )
+    record = scheme_of(function, scheme)
+    adapter = adapter_of(function, "x", x)
+    with on_stream(function, stream, adapter, x):
+        device = adapter.device(adapter.enter(function, "x", x))
+        if _core.prepared_form(wanted, record.id, device) == FORMS["folded"]:
+            return _quantized(function, adapter, x, record, scale_rule, keep_source)
+        options = {} if record.has_tensor_scale else {"scale_rule": scale_rule}
+        return _prepared(function, quantize(x, record, **options), wanted, keep_source, None)
+
+
+def _prepared(
+    function: str, q: BlockScaled, wanted: int, keep_source: bool, stream: int | None
+) -> PreparedOperand:
+    operand = operand_of(function, "x", q)
+    adapter, like, shape = operand.adapter, operand.parts[0], operand.shape
+    form = _core.prepared_form(wanted, operand.scheme.id, adapter.device(like))
+    name = _name_of(form)
+    if name == "source":
+        return PreparedOperand(name, None, q, operand.scheme.name, shape)
+    with on_stream(function, stream, adapter, like):
+        size = _core.prepared_bytes(form, operand.scheme.id, *collapsed(shape))
+        data = adapter.empty((size,), "uint8", like)
+        _core.prepare_operand(
+            (form, operand.view, adapter.address(data), size), adapter.stream(like)
+        )
+    source = q if keep_source or operand.scheme.has_tensor_scale else None
+    return PreparedOperand(name, adapter.leave(data, q.codes), source, operand.scheme.name, shape)
+
+
+def _quantized(
+    function: str, adapter: Adapter, x: Any, scheme: Scheme, scale_rule: str, keep_source: bool
+) -> PreparedOperand:
+    """Quantized and folded in one pass, to MX schemes."""
+    array, _, buffer, shape = adapter.plain(function, "x", adapter.enter(function, "x", x))
+    options = options_of(function, scheme, scale_rule, "nearest", None, 0, None, None, None, False)
+    extents, device = buffer[3:6], buffer[2]
+    layout = "row_major"
+    parts = new_parts(adapter, scheme, shape, layout, array) if keep_source else (None, None, None)
+    view = (
+        view_of(adapter, scheme, SCALE_LAYOUTS[layout], device, extents, parts)
+        if keep_source
+        else (scheme.id, 0, device, *extents, None, None, None)
+    )
+    size = _core.prepared_bytes(FORMS["folded"], scheme.id, *extents)
+    data = adapter.empty((size,), "uint8", array)
+    _core.quantize_prepared(
+        buffer,
+        (FORMS["folded"], view, adapter.address(data), size),
+        options,
+        adapter.stream(array),
+    )
+    source = result(adapter, parts, scheme, shape, layout, x) if keep_source else None
+    return PreparedOperand("folded", adapter.leave(data, x), source, scheme.name, shape)
+
+
+def _name_of(form: int) -> str:
+    return next(name for name, i in FORMS.items() if i == form)

@@ -1,0 +1,56 @@
+# mxkern/prepared_operand.py: PreparedOperand, an operand of gemm that was made ready ahead.
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mxkern.block_scaled import BlockScaled
+
+_FORMS = {
+    "source": "codes and scales alone",
+    "folded": "FP8 elements that hold their block scales",
+    "expanded": "bfloat16 elements",
+    "few_tokens": "codes and scales in the order of products of few rows",
+}
+
+
+class PreparedOperand(NamedTuple):
+    """An operand that prepare_operand made ready for gemm. Immutable; the arrays are not.
+
+    form    "folded", "expanded" or "few_tokens": what data holds; "source": nothing, which is what
+            the CPU and GPUs other than Hopper read
+    data    bytes in the library's own layout, or None for "source"
+    source  the BlockScaled, where gemm falls back to it; None if it was not kept
+    scheme  "mxfp8_e4m3", ...
+    shape   of the tensor
+
+    >>> import mxkern, numpy as np
+    >>> w = mxkern.prepare_operand(mxkern.quantize(np.ones((4, 64), np.float32), "mxfp8"))
+    >>> w
+    PreparedOperand mxfp8_e4m3, shape (4, 64), 264 bytes
+      source      codes and scales alone
+    """
+
+    form: str
+    data: Any
+    source: BlockScaled | None
+    scheme: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of data and of the source that is kept."""
+        data = 0 if self.data is None else int(self.data.nbytes)
+        return data + (0 if self.source is None else self.source.nbytes)
+
+    def __repr__(self) -> str:
+        lines = [f"PreparedOperand {self.scheme}, shape {self.shape}, {self.nbytes} bytes"]
+        if self.data is not None:
+            what = _FORMS.get(self.form, "")
+            lines.append(f"  {self.form:12}{what}, {int(self.data.nbytes)} bytes")
+        if self.source is not None:
+            lines.append(f"  {'source':12}codes and scales")
+            if self.data is None:
+                lines[-1] += " alone"
+        else:
+            lines.append(f"  {'source':12}not kept: products cannot be exact")
+        return "\n".join(lines)

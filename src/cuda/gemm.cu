@@ -1,0 +1,207 @@
+// cuda/gemm.cu: runs the plan of a matrix product: operands made ready, then the kernels.
+#include "cuda/gemm.h"
+
+#include "check_gemm.h"
+#include "cuda/expand.h"
+#include "cuda/fold.h"
+#include "cuda/launch.h"
+#include "cuda/multiply_sm90.h"
+#include "gemm_operand.h"
+
+namespace mxkern::cuda {
+namespace {
+
+constexpr const char* function = "gemm";
+
+int attribute_of(Device device, cudaDeviceAttr attribute) {
+  int value = 0;
+  check_cuda(cudaDeviceGetAttribute(&value, attribute, device.index), function,
+             "read what the device can do");
+  return value;
+}
+
+void check_pointers(const char* codes, const char* scales, const char* tensor_scale,
+                    const BlockScaled& q) {
+  check_device_pointer(function, codes, q.codes, q.device);
+  check_device_pointer(function, scales, q.scales, q.device);
+  check_device_pointer(function, tensor_scale, q.tensor_scale, q.device);
+}
+
+void check_pointers(const CudaGemmProblem& problem, const GemmOptions& options,
+                    Workspace workspace) {
+  const Device device = problem.out.device;
+  if (const BlockScaled* left = quantized_of(problem.left)) {
+    check_pointers("a.codes", "a.scales", "a.tensor_scale", *left);
+  } else {
+    check_device_pointer(function, "a", std::get<Buffer>(problem.left).data, device);
+  }
+  check_pointers("b.codes", "b.scales", "b.tensor_scale", *quantized_of(problem.right));
+  if (const auto* prepared = prepared_of(problem.left)) {
+    check_device_pointer(function, "a.data", prepared->data, device);
+  }
+  if (const auto* prepared = prepared_of(problem.right)) {
+    check_device_pointer(function, "b.data", prepared->data, device);
+  }
+  check_device_pointer(function, "out", problem.out.data, device);
+  if (options.bias != nullptr) check_device_pointer(function, "bias", options.bias->data, device);
+  check_device_pointer(function, "workspace", workspace.data, device);
+}
+
+const float* tensor_scale_of(const GemmOperand& operand) {
+  const BlockScaled* q = quantized_of(operand);
+  return q != nullptr && facts_of(q->scheme).has_tensor_scale ? q->tensor_scale : nullptr;
+}
+
+CoreFinish finish_of(const CudaGemmProblem& problem, const GemmOptions& options) {
+  CoreFinish finish;
+  finish.alpha = options.alpha;
+  finish.left_tensor_scale = tensor_scale_of(problem.left);
+  finish.right_tensor_scale = tensor_scale_of(problem.right);
+  finish.beta = options.beta;
+  if (options.bias != nullptr) {
+    finish.bias = options.bias->data;
+    finish.bias_dtype = options.bias->dtype;
+  }
+  finish.out = problem.out;
+  return finish;
+}
+
+// One product in the making.
+class Product {
+ public:
+  Product(const CudaGemmProblem& problem, const CudaGemmPlan& plan, const GemmOptions& options,
+          Workspace workspace, Stream stream)
+      : problem_(problem),
+        plan_(plan),
+        finish_(finish_of(problem, options)),
+        memory_(static_cast<std::uint8_t*>(workspace.data)),
+        stream_(stream) {}
+
+  void run() {
+    switch (plan_.path) {
+      case CudaGemmPath::nothing: return;
+      case CudaGemmPath::folded: return multiply_folded({});
+      case CudaGemmPath::exact: return multiply_exact({}, nullptr, nullptr);
+      case CudaGemmPath::folded_or_exact: return multiply_either();
+      case CudaGemmPath::few_tokens:
+      case CudaGemmPath::blackwell: return;
+      case CudaGemmPath::portable:
+        return multiply_portable(function, as_source(problem_.left), *quantized_of(problem_.right),
+                                 finish_, stream_);
+    }
+  }
+
+ private:
+  // Where the folded rows are, prepared or in the working memory.
+  void* folded_memory(const GemmOperand& operand, const SidePlan& side) const {
+    return side.folds ? memory_ + side.folded : prepared_of(operand)->data;
+  }
+
+  RowScaled folded(const GemmOperand& operand, const SidePlan& side) const {
+    const BlockScaled& q = *quantized_of(operand);
+    return folded_view(q.scheme, q.shape, folded_memory(operand, side));
+  }
+
+  void fold_operand(const GemmOperand& operand, const SidePlan& side) const {
+    if (side.folds) fold(function, *quantized_of(operand), folded_memory(operand, side), stream_);
+  }
+
+  RowScaled expanded(const GemmOperand& operand, const SidePlan& side) const {
+    void* memory = side.expands       ? memory_ + side.expanded
+                   : side.is_prepared ? prepared_of(operand)->data
+                                      : nullptr;
+    return expanded_view(as_source(operand), memory);
+  }
+
+  void multiply_folded(const CoreGate& gate) {
+    fold_operand(problem_.left, plan_.left);
+    fold_operand(problem_.right, plan_.right);
+    multiply(folded(problem_.left, plan_.left), folded(problem_.right, plan_.right), gate);
+  }
+
+  // left_folded and right_folded: what the gate asks.
+  void multiply_exact(const CoreGate& gate, const RowScaled* left_folded,
+                      const RowScaled* right_folded) {
+    const GemmOperand left = as_source(problem_.left), right = as_source(problem_.right);
+    ExpandTask first, second;
+    if (plan_.left.expands) first = {&left, memory_ + plan_.left.expanded};
+    if (plan_.right.expands) second = {&right, memory_ + plan_.right.expanded};
+    if (first.operand != nullptr || second.operand != nullptr) {
+      expand(function, first, second, gate, left_folded, right_folded, stream_);
+    }
+    RowScaled a = expanded(problem_.left, plan_.left);
+    RowScaled b = expanded(problem_.right, plan_.right);
+    if (left_folded != nullptr) a.spreads = left_folded->spreads;
+    if (right_folded != nullptr) b.spreads = right_folded->spreads;
+    multiply(a, b, gate);
+  }
+
+  void multiply_either() {
+    CoreGate gate;
+    gate.is_open = false;
+    gate.left_limit = limit_of(problem_.left);
+    gate.right_limit = limit_of(problem_.right);
+    gate.wants_narrow = true;
+    multiply_folded(gate);
+    const RowScaled left = folded(problem_.left, plan_.left);
+    const RowScaled right = folded(problem_.right, plan_.right);
+    gate.wants_narrow = false;
+    multiply_exact(gate, &left, &right);
+  }
+
+  static std::uint8_t limit_of(const GemmOperand& operand) {
+    return static_cast<std::uint8_t>(fold_facts(quantized_of(operand)->scheme).spread_limit);
+  }
+
+  // A batch that shares its right operand is one product with more rows, where memory allows it.
+  void multiply(RowScaled left, const RowScaled& right, const CoreGate& gate) const {
+    CoreFinish finish = finish_;
+    Shape& shape = finish.out.shape;
+    if (right.batch == 1 && left.batch > 1 && is_one_matrix(finish.out) &&
+        left.batch_bytes == left.rows * left.row_bytes) {
+      left.rows *= left.batch;
+      shape.rows *= shape.batch;
+      left.batch = shape.batch = 1;
+      left.batch_bytes = left.rows * left.row_bytes;
+      finish.out.batch_stride = shape.rows * finish.out.row_stride;
+    }
+    multiply_sm90(function, left, right, finish, gate, stream_);
+  }
+
+  const CudaGemmProblem& problem_;
+  const CudaGemmPlan& plan_;
+  CoreFinish finish_;
+  std::uint8_t* memory_;
+  Stream stream_;
+};
+
+}  // namespace
+
+CudaGemmCapabilities gemm_capabilities(Device device) {
+  CudaGemmCapabilities capabilities;
+  capabilities.major = attribute_of(device, cudaDevAttrComputeCapabilityMajor);
+  capabilities.minor = attribute_of(device, cudaDevAttrComputeCapabilityMinor);
+  capabilities.processors = attribute_of(device, cudaDevAttrMultiProcessorCount);
+#if !defined(MXKERN_HAS_SM90)
+  capabilities.has_hopper_kernels = false;
+#endif
+  return capabilities;
+}
+
+std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                                 const GemmOptions& options) {
+  return plan_gemm_cuda({a, b, out, options.precision}, gemm_capabilities(out.device))
+      .workspace_bytes;
+}
+
+void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+          const GemmOptions& options, Workspace workspace, Stream stream) {
+  const CudaGemmProblem problem(a, b, out, options.precision);
+  const CudaGemmPlan plan = plan_gemm_cuda(problem, gemm_capabilities(out.device));
+  check_gemm_workspace(workspace, plan.workspace_bytes, out.device);
+  const DeviceScope scope(out.device, function);
+  check_pointers(problem, options, workspace);
+  Product(problem, plan, options, workspace, stream).run();
+}
+
+}  // namespace mxkern::cuda

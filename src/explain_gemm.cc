@@ -1,0 +1,62 @@
+// explain_gemm.cc: the plan of a product in words, for this device or another.
+#include "check_gemm.h"
+#include "cpu/gemm.h"
+#include "gemm_operand.h"
+#include "gemm_with.h"
+#include "mxkern/gemm.h"
+#include "plan_gemm_cuda.h"
+#if defined(MXKERN_HAS_CUDA)
+#include "cuda/gemm.h"
+#endif
+
+namespace mxkern {
+namespace {
+
+GemmExplanation explain_cpu(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                            const GemmOptions& options) {
+  check_precision_of_cpu(options.precision);
+  const auto kind = [](const auto& operand) {
+    if constexpr (requires { operand.dtype; })
+      return std::string(name_of(operand.dtype));
+    else
+      return std::string(name_of(operand.scheme));
+  };
+  GemmExplanation text;
+  text.device = "cpu";
+  text.path = "exact";
+  text.left = visit_source(a, kind) + ", read as it lies";
+  text.right = kind(source_of(b)) + ", read as it lies";
+  text.error = "that of a float32 sum";
+  if (out.shape.size() == 0) {
+    text.path = "nothing";
+    text.reason = "the output has no elements";
+    return text;
+  }
+  const GemmPlan plan = plan_gemm(gemm_problem(a, source_of(b), out), cpu::gemm_capabilities());
+  text.reason = plan.reason;
+  text.kernel = describe(plan);
+  text.workspace_bytes = plan.workspace_bytes;
+  return text;
+}
+
+}  // namespace
+
+GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                             const GemmOptions& options, const std::string& device) {
+  check_gemm_shapes(a, b, out);
+  if (device == "cpu" || (device.empty() && out.device.type == DeviceType::cpu)) {
+    return explain_cpu(a, b, out, options);
+  }
+  CudaGemmCapabilities capabilities;
+  if (!device.empty()) {
+    capabilities = capabilities_of(device);
+  } else {
+#if defined(MXKERN_HAS_CUDA)
+    capabilities = cuda::gemm_capabilities(out.device);
+#endif
+  }
+  const CudaGemmProblem problem(a, b, out, options.precision);
+  return explain(plan_gemm_cuda(problem, capabilities), problem, capabilities);
+}
+
+}  // namespace mxkern

@@ -1,0 +1,239 @@
+// plan_gemm_cuda.cc: the choice of kernels for a matrix product on a CUDA device.
+#include "plan_gemm_cuda.h"
+
+#include <algorithm>
+
+#include "cuda/expand.h"
+#include "cuda/fold.h"
+#include "cuda/multiply_sm90.h"
+#include "gemm_operand.h"
+#include "mxkern/core/error.h"
+#include "mxkern/core/math.h"
+
+namespace mxkern {
+namespace {
+
+constexpr const char* folded_way_out = "; pass precision auto or exact";
+
+bool is_hopper(const CudaGemmCapabilities& capabilities) {
+  return capabilities.major == 9 && capabilities.has_hopper_kernels;
+}
+
+PreparedForm form_of(const GemmOperand& operand) {
+  const PreparedOperand* prepared = prepared_of(operand);
+  return prepared == nullptr ? PreparedForm::source : prepared->form;
+}
+
+bool can_fold(const GemmOperand& operand) {
+  const BlockScaled* q = quantized_of(operand);
+  return q != nullptr && cuda::fold_facts(q->scheme).can_fold;
+}
+
+const char* kind_of(const GemmOperand& operand) {
+  const BlockScaled* q = quantized_of(operand);
+  return q != nullptr ? name_of(q->scheme) : name_of(std::get<Buffer>(operand).dtype);
+}
+
+void check_can_fold(const char* argument, const GemmOperand& operand) {
+  check(can_fold(operand), "gemm: precision is folded, but ", argument, " is ", kind_of(operand),
+        "; expected mxfp8, mxfp6 or mxfp4, whose block scales fit into 8-bit floats",
+        folded_way_out);
+}
+
+// What multiplies decoded elements needs codes and scales, or has them expanded already.
+void check_has_source(const char* argument, const GemmOperand& operand) {
+  const PreparedOperand* prepared = prepared_of(operand);
+  if (prepared == nullptr || prepared->form == PreparedForm::source) return;
+  check(prepared->has_source(), "gemm: ", argument, " was prepared as ", name_of(prepared->form),
+        " without its codes and scales, and this product needs them; keep the source, or pass "
+        "precision folded to products of folded operands");
+}
+
+struct Choice {
+  CudaGemmPath path;
+  const char* reason;
+};
+
+Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  const bool hopper = is_hopper(capabilities);
+  if (problem.precision == GemmPrecision::folded) {
+    check_can_fold("a", problem.left);
+    check_can_fold("b", problem.right);
+    check<Unsupported>(hopper,
+                       "gemm: precision is folded, which is for the FP8 tensor cores of Hopper "
+                       "(compute capability 9.0); this device has ",
+                       capabilities.major, ".", capabilities.minor,
+                       capabilities.major == 9 ? ", and this build no code for 9.0a" : "",
+                       folded_way_out);
+  }
+  if (problem.out.shape.size() == 0) return {CudaGemmPath::nothing, "the output has no elements"};
+  if (problem.precision == GemmPrecision::folded) return {CudaGemmPath::folded, "asked for"};
+  check_has_source("a", problem.left);
+  check_has_source("b", problem.right);
+  if (!hopper) return {CudaGemmPath::portable, "tensor cores of any GPU from 8.0 on"};
+  if (problem.precision == GemmPrecision::exact) return {CudaGemmPath::exact, "asked for"};
+  if (!can_fold(problem.left) || !can_fold(problem.right)) {
+    return {CudaGemmPath::exact, "an operand has no folded form"};
+  }
+  if (problem.out.dtype == DType::float32) return {CudaGemmPath::exact, "the output is float32"};
+  return {CudaGemmPath::folded_or_exact,
+          "folded if the scales of every row lie close enough together, which the device looks at"};
+}
+
+std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, 256)); }
+
+// Memory for one side, from `begin` on; returns where it ends.
+std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t begin,
+                  SidePlan& plan) {
+  const PreparedForm form = form_of(operand);
+  const bool wants_folded = path != CudaGemmPath::exact;
+  const bool wants_expanded = path != CudaGemmPath::folded;
+  plan.is_prepared = (wants_folded && form == PreparedForm::folded) ||
+                     (wants_expanded && form == PreparedForm::expanded);
+  plan.folds = wants_folded && form != PreparedForm::folded;
+  plan.expands =
+      wants_expanded && form != PreparedForm::expanded && !cuda::is_expanded(as_source(operand));
+  plan.folded = plan.expanded = begin;
+  std::size_t end = begin;
+  if (plan.expands) end += aligned(cuda::expanded_layout(as_source(operand)).bytes);
+  if (plan.folds) {
+    // Where a product of folded rows was not to be, all that is still read of them are the spreads:
+    // the rest may lie under the expanded rows.
+    const cuda::RowScaledLayout layout = cuda::folded_layout(shape_of(operand));
+    const auto spreads = static_cast<std::size_t>(layout.spreads);
+    if (end - begin > spreads) plan.folded = end - spreads;
+    end = std::max(end, plan.folded + aligned(layout.bytes));
+  }
+  return end;
+}
+
+}  // namespace
+
+namespace {
+
+std::string describe_side(const GemmOperand& operand, const SidePlan& side, CudaGemmPath path) {
+  const std::string kind = kind_of(operand);
+  switch (path) {
+    case CudaGemmPath::nothing: return kind;
+    case CudaGemmPath::few_tokens:
+      if (form_of(operand) == PreparedForm::few_tokens) return kind + ", prepared in its order";
+      return kind + ", read as it lies";
+    case CudaGemmPath::blackwell:
+    case CudaGemmPath::portable: return kind + ", read as it lies";
+    case CudaGemmPath::folded:
+    case CudaGemmPath::exact:
+    case CudaGemmPath::folded_or_exact: break;
+  }
+  const char* only = path == CudaGemmPath::folded_or_exact ? " if rows are too wide" : "";
+  const std::string prepared = std::string("prepared as ") + name_of(form_of(operand));
+  std::string text = kind;
+  if (side.is_prepared) text += ", " + prepared;
+  if (side.folds) text += ", folded in the call";
+  if (side.expands) text += std::string(", expanded to bfloat16 in the call") + only;
+  if (!side.is_prepared && !side.folds && !side.expands) text += ", read as it lies";
+  return text;
+}
+
+std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int processors) {
+  const Shape& out = problem.out.shape;
+  const auto element = [&](const GemmOperand& operand) {
+    return is_folded ? cuda::fold_facts(quantized_of(operand)->scheme).element
+                     : cuda::CoreElement::bfloat16;
+  };
+  const cuda::TileSm90 tile =
+      cuda::tile_sm90(element(problem.left), element(problem.right), out.batch, out.rows,
+                      out.columns, shape_of(problem.right).columns, processors);
+  return concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", tile.rows, "x",
+                     tile.columns, "x", tile.k, ", ", tile.stages, " stages, clusters of ",
+                     tile.cluster, is_folded ? ", sums promoted every 128" : "");
+}
+
+}  // namespace
+
+CudaGemmProblem::CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b,
+                                 const Buffer& result, GemmPrecision wanted)
+    : left(a),
+      right(std::visit([](const auto& operand) { return GemmOperand(operand); }, b)),
+      out(result),
+      precision(wanted) {}
+
+bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities) {
+  switch (form) {
+    case PreparedForm::source: return true;
+    case PreparedForm::folded:
+    case PreparedForm::expanded: return is_hopper(capabilities);
+    case PreparedForm::few_tokens: return capabilities.major >= 8;
+  }
+  return false;
+}
+
+CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
+                            const CudaGemmCapabilities& capabilities) {
+  const Choice choice = choose(problem, capabilities);
+  CudaGemmPlan plan;
+  plan.path = choice.path;
+  plan.reason = choice.reason;
+  switch (plan.path) {
+    case CudaGemmPath::folded:
+    case CudaGemmPath::exact:
+    case CudaGemmPath::folded_or_exact: {
+      const std::size_t middle = place(problem.left, plan.path, 0, plan.left);
+      plan.kernel_workspace = place(problem.right, plan.path, middle, plan.right);
+      break;
+    }
+    default: break;
+  }
+  plan.workspace_bytes = plan.kernel_workspace;
+  return plan;
+}
+
+GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
+                        const CudaGemmCapabilities& capabilities) {
+  GemmExplanation text;
+  text.device = concatenate("sm_", capabilities.major, capabilities.minor);
+  text.path = name_of(plan.path);
+  text.reason = plan.reason;
+  text.left = describe_side(problem.left, plan.left, plan.path);
+  text.right = describe_side(problem.right, plan.right, plan.path);
+  text.workspace_bytes = plan.workspace_bytes;
+  const bool folds = plan.path == CudaGemmPath::folded;
+  switch (plan.path) {
+    case CudaGemmPath::nothing: text.error = "none"; return text;
+    case CudaGemmPath::folded_or_exact:
+      text.kernel = describe_tile(problem, true, capabilities.processors) + "; or " +
+                    describe_tile(problem, false, capabilities.processors);
+      text.error = "relative L2 <= 5e-4 folded, <= 2e-5 exact";
+      return text;
+    case CudaGemmPath::folded:
+    case CudaGemmPath::exact:
+      text.kernel = describe_tile(problem, folds, capabilities.processors);
+      break;
+    case CudaGemmPath::few_tokens: text.kernel = "weights decoded in registers"; break;
+    case CudaGemmPath::blackwell:
+      text.kernel = "block-scaled tensor cores, through CUTLASS: compiled, never executed";
+      break;
+    case CudaGemmPath::portable: text.kernel = "bfloat16 mma.sync, decoded on the way"; break;
+  }
+  text.error = folds ? "relative L2 <= 5e-4 where rows are narrow enough" : "relative L2 <= 2e-5";
+  return text;
+}
+
+CudaGemmCapabilities capabilities_of(const std::string& architecture) {
+  struct Known {
+    const char* name;
+    CudaGemmCapabilities capabilities;
+  };
+  static constexpr Known known[] = {
+      {"sm_80", {8, 0, 108}},   {"sm_86", {8, 6, 84}},    {"sm_89", {8, 9, 142}},
+      {"sm_90", {9, 0, 132}},   {"sm_100", {10, 0, 148}}, {"sm_103", {10, 3, 148}},
+      {"sm_120", {12, 0, 188}}, {"sm_121", {12, 1, 48}},
+  };
+  for (const Known& one : known) {
+    if (architecture == one.name) return one.capabilities;
+  }
+  throw InvalidArgument("explain_gemm: device is '" + architecture +
+                        "'; expected cpu, sm_80, sm_86, sm_89, sm_90, sm_100, sm_103, sm_120 or "
+                        "sm_121");
+}
+
+}  // namespace mxkern

@@ -1,0 +1,88 @@
+// plan_gemm_cuda.h: how a CUDA device computes a matrix product, as a value: which kernels, what is
+// done with the operands before, and where in the working memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "mxkern/gemm.h"
+
+namespace mxkern {
+
+// What is multiplied. Views: of their addresses only the alignment counts, and whether they are
+// null.
+struct CudaGemmProblem {
+  GemmOperand left, right;  // right is never plain
+  Buffer out;
+  GemmPrecision precision = GemmPrecision::automatic;
+
+  CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b, const Buffer& result,
+                  GemmPrecision wanted);
+};
+
+struct CudaGemmCapabilities {
+  int major = 9;
+  int minor = 0;
+  int processors = 132;
+  bool has_hopper_kernels = true;      // in this build; without them Hopper is like the others
+  bool has_blackwell_kernels = false;  // in this build, for the device
+};
+
+// A device by the name of its architecture, "sm_90", with as many multiprocessors as its largest
+// GPU in use. Throws InvalidArgument.
+CudaGemmCapabilities capabilities_of(const std::string& architecture);
+
+// Whether products on such a device read a form.
+bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities);
+
+enum class CudaGemmPath : std::uint8_t {
+  nothing,          // an output without elements
+  few_tokens,       // a plain 16-bit left operand of few rows; weights decoded in registers
+  folded,           // FP8 tensor cores on rows that hold their scales
+  exact,            // bfloat16 tensor cores on expanded rows
+  folded_or_exact,  // both are launched, and the device finds out which one has work to do
+  blackwell,        // tensor cores that take block scales
+  portable,         // any GPU from compute capability 8.0 on
+};
+
+constexpr const char* name_of(CudaGemmPath path) {
+  switch (path) {
+    case CudaGemmPath::nothing: return "nothing";
+    case CudaGemmPath::few_tokens: return "few tokens";
+    case CudaGemmPath::folded: return "folded";
+    case CudaGemmPath::exact: return "exact";
+    case CudaGemmPath::folded_or_exact: return "folded or exact";
+    case CudaGemmPath::blackwell: return "blackwell";
+    case CudaGemmPath::portable: return "portable";
+  }
+  return "unknown";
+}
+
+// What happens to an operand before the tensor cores of Hopper take it.
+struct SidePlan {
+  bool folds = false;        // into the working memory
+  bool expands = false;      // into the working memory
+  bool is_prepared = false;  // what was prepared is multiplied
+  std::size_t folded = 0;    // where in the working memory
+  std::size_t expanded = 0;  //
+};
+
+struct CudaGemmPlan {
+  CudaGemmPath path = CudaGemmPath::nothing;
+  const char* reason = "";
+  SidePlan left, right;
+  std::size_t kernel_workspace = 0;  // where that of the kernel begins
+  std::size_t workspace_bytes = 0;
+};
+
+// Pure: the same arguments give the same plan on any machine. Throws InvalidArgument or Unsupported
+// where the precision that is asked for cannot be had.
+CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
+                            const CudaGemmCapabilities& capabilities);
+
+// The plan in words.
+GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
+                        const CudaGemmCapabilities& capabilities);
+
+}  // namespace mxkern

@@ -1,0 +1,110 @@
+// prepare_operand.cc: checks the arguments of prepare_operand and picks the device.
+#include "mxkern/prepare_operand.h"
+
+#include "check.h"
+#include "check_gemm.h"
+#include "cuda/expand.h"
+#include "cuda/fold.h"
+#include "mxkern/tensor/decode_layout.h"
+#if defined(MXKERN_HAS_CUDA)
+#include "cuda/gemm.h"
+#include "cuda/prepare_operand.h"
+#endif
+
+namespace mxkern {
+namespace {
+
+constexpr const char* function = "prepare_operand";
+
+void check_form(PreparedForm form, Scheme scheme) {
+  check(form <= PreparedForm::few_tokens, function, ": form number ", static_cast<int>(form),
+        "; expected one of the forms");
+  check(scheme <= Scheme::nvfp4, function, ": scheme number ", static_cast<int>(scheme),
+        "; expected one of the schemes");
+  check(form != PreparedForm::folded || cuda::fold_facts(scheme).can_fold, function,
+        ": form is folded, but the scheme is ", name_of(scheme),
+        "; expected mxfp8, mxfp6 or mxfp4, whose block scales fit into 8-bit floats; use the form "
+        "expanded");
+}
+
+// Throws for a device without products of the form; true if there is something to do.
+void check_usable(const PreparedOperand& out) {
+  const BlockScaled& q = out.source;
+  check_device(function, q.device);
+  check<Unsupported>(usable_prepared_form(out.form, q.scheme, q.device) == out.form, function,
+                     ": form is ", name_of(out.form), ", which products on ", q.device,
+                     " do not read; ask usable_prepared_form, or use the form source");
+}
+
+}  // namespace
+
+PreparedForm best_prepared_form(Scheme scheme, Device device) {
+  const bool folds = cuda::fold_facts(scheme).can_fold;
+  return usable_prepared_form(folds ? PreparedForm::folded : PreparedForm::expanded, scheme,
+                              device);
+}
+
+PreparedForm usable_prepared_form(PreparedForm wanted, Scheme scheme, Device device) {
+  check_form(wanted, scheme);
+  if (device.type == DeviceType::cpu) return PreparedForm::source;
+#if defined(MXKERN_HAS_CUDA)
+  if (reads(wanted, cuda::gemm_capabilities(device))) return wanted;
+#endif
+  return PreparedForm::source;
+}
+
+std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape) {
+  check_form(form, scheme);
+  check_shape(function, "x", shape);
+  switch (form) {
+    case PreparedForm::source: return 0;
+    case PreparedForm::folded: return static_cast<std::size_t>(cuda::folded_layout(shape).bytes);
+    case PreparedForm::expanded: {
+      BlockScaled q;
+      q.scheme = scheme;
+      q.shape = shape;
+      return static_cast<std::size_t>(cuda::expanded_layout(q).bytes);
+    }
+    case PreparedForm::few_tokens:
+      return static_cast<std::size_t>(shape.batch *
+                                      DecodeLayout::of(scheme, shape.rows, shape.columns).size());
+  }
+  return 0;
+}
+
+void prepare_operand(const BlockScaled& q, const PreparedOperand& out, Stream stream) {
+  check_block_scaled(function, "q", q);
+  PreparedOperand target = out;
+  target.source = q;
+  check_prepared(function, "out", target);
+  check_usable(target);
+  if (target.form == PreparedForm::source) return;
+#if defined(MXKERN_HAS_CUDA)
+  cuda::prepare_operand(target, stream);
+#else
+  static_cast<void>(stream);
+#endif
+}
+
+void prepare_operand(const Buffer& x, const PreparedOperand& out, const QuantizeOptions& options,
+                     Stream stream) {
+  check_buffer(function, "x", x);
+  check_prepared(function, "out", out);
+  check_same_shape(function, "out", out.source.shape, x.shape);
+  check_same_device(function, "out", out.source.device, x.device);
+  check(out.form == PreparedForm::folded, function, ": form is ", name_of(out.form),
+        "; expected folded for a plain x; quantize it first");
+  check(options.rounding == Rounding::nearest && options.block_shape == BlockShape::row &&
+            options.hadamard.size == 0,
+        function,
+        ": stochastic rounding, square blocks or a Hadamard transform with a plain x; "
+        "quantize it first");
+  check_usable(out);
+#if defined(MXKERN_HAS_CUDA)
+  cuda::quantize_prepared(x, out, options.scale_rule, stream);
+#else
+  static_cast<void>(stream);
+#endif
+}
+
+}  // namespace mxkern

@@ -1,0 +1,229 @@
+// tests/plan_gemm_cuda_test.cc: which kernels a product takes on which GPU, without a GPU.
+#include "plan_gemm_cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "cuda/expand.h"
+#include "cuda/fold.h"
+#include "mxkern/core/error.h"
+#include "mxkern/prepare_operand.h"
+
+namespace mxkern {
+namespace {
+
+constexpr Device device{DeviceType::cuda, 0};
+
+// Addresses are looked at for their alignment only.
+void* somewhere(std::uintptr_t offset = 0) { return reinterpret_cast<void*>(0x10000 + offset); }
+
+BlockScaled quantized(Scheme scheme, Shape shape) {
+  BlockScaled q;
+  q.scheme = scheme;
+  q.shape = shape;
+  q.codes = q.scales = static_cast<std::uint8_t*>(somewhere());
+  q.tensor_scale = facts_of(scheme).has_tensor_scale ? static_cast<float*>(somewhere()) : nullptr;
+  q.device = device;
+  return q;
+}
+
+Buffer plain(DType dtype, Shape shape, std::uintptr_t offset = 0) {
+  return Buffer::dense(somewhere(offset), dtype, shape, device);
+}
+
+PreparedOperand prepared(PreparedForm form, Scheme scheme, Shape shape, bool keep_source = true) {
+  PreparedOperand operand{form, quantized(scheme, shape), somewhere(),
+                          prepared_bytes(form, scheme, shape)};
+  if (!keep_source) operand.source.codes = operand.source.scales = nullptr;
+  return operand;
+}
+
+struct Case {
+  Scheme left = Scheme::mxfp8_e4m3;
+  Scheme right = Scheme::mxfp8_e4m3;
+  DType out = DType::bfloat16;
+  GemmPrecision precision = GemmPrecision::automatic;
+  Shape shape{1, 512, 1024};  // of a
+  std::int64_t n = 2048;
+
+  Shape right_shape() const { return {shape.batch, n, shape.columns}; }
+  Buffer result() const { return plain(out, {shape.batch, shape.rows, n}); }
+  CudaGemmProblem problem() const {
+    return {quantized(left, shape), quantized(right, right_shape()), result(), precision};
+  }
+};
+
+const CudaGemmCapabilities hopper = capabilities_of("sm_90");
+
+CudaGemmPath path_of(const CudaGemmProblem& problem, const char* architecture = "sm_90") {
+  return plan_gemm_cuda(problem, capabilities_of(architecture)).path;
+}
+
+template <class Failure>
+void expect_failure(const std::string& says, const CudaGemmProblem& problem,
+                    const CudaGemmCapabilities& capabilities = hopper) {
+  try {
+    plan_gemm_cuda(problem, capabilities);
+    FAIL() << "nothing was thrown; wanted: " << says;
+  } catch (const Failure& failure) {
+    EXPECT_NE(std::string(failure.what()).find(says), std::string::npos)
+        << "got: " << failure.what() << "\nwanted: " << says;
+  }
+}
+
+TEST(PlanGemmCudaTest, AutomaticFoldsSixteenBitOutputsOfSchemesThatFold) {
+  for (const Scheme left : all_schemes) {
+    for (const Scheme right : all_schemes) {
+      for (const DType out : all_dtypes) {
+        const bool folds = cuda::fold_facts(left).can_fold && cuda::fold_facts(right).can_fold &&
+                           out != DType::float32;
+        EXPECT_EQ(path_of(Case{left, right, out}.problem()),
+                  folds ? CudaGemmPath::folded_or_exact : CudaGemmPath::exact)
+            << name_of(left) << " " << name_of(right) << " " << name_of(out);
+        EXPECT_EQ(path_of(Case{left, right, out, GemmPrecision::exact}.problem()),
+                  CudaGemmPath::exact);
+      }
+    }
+  }
+}
+
+TEST(PlanGemmCudaTest, FoldedIsForFloatingPointMxOnHopper) {
+  const Case folded{.out = DType::float32, .precision = GemmPrecision::folded};
+  EXPECT_EQ(path_of(folded.problem()), CudaGemmPath::folded);
+  Case bad = folded;
+  bad.left = Scheme::mxint8;
+  expect_failure<InvalidArgument>("precision is folded, but a is mxint8", bad.problem());
+  bad = folded;
+  bad.right = Scheme::nvfp4;
+  expect_failure<InvalidArgument>("but b is nvfp4; expected mxfp8", bad.problem());
+  const CudaGemmProblem plain_left{plain(DType::bfloat16, {1, 512, 1024}),
+                                   quantized(Scheme::mxfp8_e4m3, {1, 2048, 1024}), folded.result(),
+                                   GemmPrecision::folded};
+  expect_failure<InvalidArgument>("but a is bfloat16", plain_left);
+  for (const char* other : {"sm_80", "sm_89", "sm_100", "sm_120"}) {
+    expect_failure<Unsupported>("precision auto or exact", folded.problem(),
+                                capabilities_of(other));
+  }
+  CudaGemmCapabilities without = hopper;
+  without.has_hopper_kernels = false;
+  expect_failure<Unsupported>("this build no code for 9.0a", folded.problem(), without);
+}
+
+TEST(PlanGemmCudaTest, OtherGpusTakeThePortableKernels) {
+  for (const char* other : {"sm_80", "sm_86", "sm_89", "sm_100", "sm_120"}) {
+    const CudaGemmPlan plan = plan_gemm_cuda(Case{}.problem(), capabilities_of(other));
+    EXPECT_EQ(plan.path, CudaGemmPath::portable) << other;
+    EXPECT_EQ(plan.workspace_bytes, 0u);
+  }
+  CudaGemmCapabilities without = hopper;
+  without.has_hopper_kernels = false;
+  EXPECT_EQ(plan_gemm_cuda(Case{}.problem(), without).path, CudaGemmPath::portable);
+}
+
+TEST(PlanGemmCudaTest, AnOutputWithoutElementsIsNothing) {
+  for (const Shape shape : {Shape{0, 4, 64}, Shape{1, 0, 64}}) {
+    EXPECT_EQ(path_of(Case{.shape = shape}.problem()), CudaGemmPath::nothing);
+  }
+  EXPECT_EQ(path_of(Case{.n = 0}.problem()), CudaGemmPath::nothing);
+  EXPECT_NE(path_of(Case{.shape = {1, 4, 0}}.problem()), CudaGemmPath::nothing);
+}
+
+TEST(PlanGemmCudaTest, PreparedOperandsAreMultipliedAsTheyAre) {
+  const Case c;
+  const auto plan_with = [&](PreparedForm form, GemmPrecision precision) {
+    return plan_gemm_cuda({quantized(c.left, c.shape), prepared(form, c.right, c.right_shape()),
+                           c.result(), precision},
+                          hopper);
+  };
+  CudaGemmPlan plan = plan_with(PreparedForm::folded, GemmPrecision::folded);
+  EXPECT_TRUE(plan.left.folds && !plan.left.is_prepared);
+  EXPECT_TRUE(!plan.right.folds && plan.right.is_prepared);
+  EXPECT_EQ(plan.workspace_bytes, static_cast<std::size_t>(cuda::folded_layout(c.shape).bytes));
+
+  plan = plan_with(PreparedForm::folded, GemmPrecision::automatic);
+  EXPECT_EQ(plan.path, CudaGemmPath::folded_or_exact);
+  EXPECT_TRUE(!plan.right.folds && plan.right.expands && plan.right.is_prepared);
+
+  plan = plan_with(PreparedForm::expanded, GemmPrecision::exact);
+  EXPECT_TRUE(plan.left.expands && !plan.right.expands && plan.right.is_prepared);
+
+  // A form that the product cannot use: the source is there.
+  plan = plan_with(PreparedForm::expanded, GemmPrecision::folded);
+  EXPECT_TRUE(plan.right.folds && !plan.right.is_prepared);
+  plan = plan_with(PreparedForm::few_tokens, GemmPrecision::exact);
+  EXPECT_TRUE(plan.right.expands && !plan.right.is_prepared);
+}
+
+TEST(PlanGemmCudaTest, WithoutSourceOnlyWhatThePreparedFormCanDo) {
+  const Case c;
+  const auto problem = [&](GemmPrecision precision) {
+    return CudaGemmProblem{prepared(PreparedForm::folded, c.left, c.shape, false),
+                           prepared(PreparedForm::folded, c.right, c.right_shape(), false),
+                           c.result(), precision};
+  };
+  EXPECT_EQ(path_of(problem(GemmPrecision::folded)), CudaGemmPath::folded);
+  for (const GemmPrecision precision : {GemmPrecision::automatic, GemmPrecision::exact}) {
+    expect_failure<InvalidArgument>("without its codes and scales", problem(precision));
+  }
+}
+
+TEST(PlanGemmCudaTest, AlignedBfloat16IsReadAsItLies) {
+  const Case c;
+  const auto plan_of = [&](const Buffer& a) {
+    return plan_gemm_cuda(
+        {a, quantized(c.right, c.right_shape()), c.result(), GemmPrecision::automatic}, hopper);
+  };
+  EXPECT_FALSE(plan_of(plain(DType::bfloat16, c.shape)).left.expands);
+  EXPECT_TRUE(plan_of(plain(DType::bfloat16, c.shape, 2)).left.expands);
+  const CudaGemmPlan half = plan_of(plain(DType::float16, c.shape));
+  const CudaGemmPlan single = plan_of(plain(DType::float32, c.shape));
+  EXPECT_TRUE(half.left.expands && single.left.expands);
+  EXPECT_GT(single.workspace_bytes, half.workspace_bytes);
+}
+
+// Nothing that is still read is written over: the regions of two sides are apart, and of a side
+// that is folded and perhaps expanded, the spreads stay.
+TEST(PlanGemmCudaTest, WorkspaceRegions) {
+  for (const Shape shape : {Shape{1, 1, 32}, Shape{3, 37, 160}, Shape{1, 4096, 4096}}) {
+    for (const Scheme scheme : {Scheme::mxfp8_e4m3, Scheme::mxfp4}) {
+      const CudaGemmProblem problem = Case{.left = scheme, .right = scheme, .shape = shape, .n = 77}.problem();
+      const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
+      const cuda::RowScaledLayout folded = cuda::folded_layout(shape);
+      const auto expanded_bytes =
+          static_cast<std::size_t>(cuda::expanded_layout(problem.left).bytes);
+      EXPECT_EQ(plan.left.folded % 256, 0u);
+      EXPECT_EQ(plan.left.expanded % 256, 0u);
+      EXPECT_GE(plan.left.folded + static_cast<std::size_t>(folded.spreads),
+                plan.left.expanded + expanded_bytes);
+      const std::size_t left_end =
+          std::max(plan.left.folded + static_cast<std::size_t>(folded.bytes),
+                   plan.left.expanded + expanded_bytes);
+      EXPECT_LE(left_end, std::min(plan.right.folded, plan.right.expanded));
+      EXPECT_LE(plan.right.expanded +
+                    static_cast<std::size_t>(cuda::expanded_layout(problem.right).bytes),
+                plan.workspace_bytes);
+      EXPECT_LE(
+          plan.right.folded +
+              static_cast<std::size_t>(cuda::folded_layout({shape.batch, 77, shape.columns}).bytes),
+          plan.workspace_bytes);
+    }
+  }
+}
+
+TEST(PlanGemmCudaTest, TheExplanationNamesWhatMatters) {
+  const CudaGemmProblem problem = Case{}.problem();
+  const GemmExplanation text = explain(plan_gemm_cuda(problem, hopper), problem, hopper);
+  EXPECT_EQ(text.device, "sm_90");
+  EXPECT_EQ(text.path, "folded or exact");
+  for (const char* part : {"FP8 wgmma", "bfloat16 wgmma", "tiles of", "clusters", "128"}) {
+    EXPECT_NE(text.kernel.find(part), std::string::npos) << text.kernel;
+  }
+  EXPECT_NE(text.left.find("folded in the call"), std::string::npos) << text.left;
+  EXPECT_NE(text.error.find("5e-4"), std::string::npos) << text.error;
+  EXPECT_GT(text.workspace_bytes, 0u);
+  EXPECT_THROW(capabilities_of("sm_75"), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace mxkern

@@ -1,0 +1,94 @@
+// tests/prepare_operand_test.cc: what prepare_operand refuses, and prepared operands on the CPU.
+#include "mxkern/prepare_operand.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mxkern/core/error.h"
+#include "mxkern/gemm.h"
+#include "tests/support/gemm_reference.h"
+
+namespace mxkern {
+namespace {
+
+using test::PlainTensor;
+using test::QuantizedOperand;
+
+void expect_failure(const std::string& wanted, const std::function<void()>& call) {
+  try {
+    call();
+    FAIL() << "nothing was thrown; wanted: " << wanted;
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find(wanted), std::string::npos)
+        << error.what() << "\nexpected: " << wanted;
+  }
+}
+
+TEST(PrepareOperandTest, TheCpuReadsTheSource) {
+  for (const Scheme scheme : all_schemes) {
+    EXPECT_EQ(best_prepared_form(scheme, {}), PreparedForm::source);
+    EXPECT_EQ(usable_prepared_form(PreparedForm::few_tokens, scheme, {}), PreparedForm::source);
+    QuantizedOperand a(Scheme::mxfp8_e4m3, {2, 5, 96}, ScaleLayout::row_major);
+    QuantizedOperand b(scheme, {1, 7, 96}, ScaleLayout::swizzled);
+    a.quantize(test::normal_values(1));
+    b.quantize(test::normal_values(2));
+    PreparedOperand left{PreparedForm::source, a.quantized()};
+    PreparedOperand right{PreparedForm::source, b.quantized()};
+    prepare_operand(b.quantized(), right);
+    PlainTensor plain(DType::float32, {2, 5, 7}), prepared(DType::float32, {2, 5, 7});
+    const test::AlignedMemory memory(1 << 20);
+    gemm(a.quantized(), b.quantized(), plain.buffer(), {}, memory.workspace());
+    gemm(left, right, prepared.buffer(), {}, memory.workspace());
+    EXPECT_EQ(plain.bytes, prepared.bytes) << name_of(scheme);
+  }
+}
+
+TEST(PrepareOperandTest, SchemesWithoutAFoldedForm) {
+  for (const Scheme scheme : {Scheme::mxint8, Scheme::nvfp4}) {
+    expect_failure(std::string("form is folded, but the scheme is ") + name_of(scheme),
+                   [&] { prepared_bytes(PreparedForm::folded, scheme, {1, 4, 64}); });
+  }
+  EXPECT_GT(prepared_bytes(PreparedForm::folded, Scheme::mxfp4, {1, 4, 64}), 4u * 64u);
+  EXPECT_GT(prepared_bytes(PreparedForm::expanded, Scheme::nvfp4, {1, 4, 64}), 4u * 128u - 1);
+  EXPECT_GT(prepared_bytes(PreparedForm::few_tokens, Scheme::nvfp4, {1, 32, 128}), 32u * 64u);
+  EXPECT_EQ(prepared_bytes(PreparedForm::source, Scheme::nvfp4, {1, 4, 64}), 0u);
+}
+
+TEST(PrepareOperandTest, BadArguments) {
+  QuantizedOperand b(Scheme::mxfp8_e4m3, {1, 7, 96}, ScaleLayout::row_major);
+  const BlockScaled q = b.quantized();
+  const test::AlignedMemory memory(1 << 16);
+  PreparedOperand out{PreparedForm::folded, q, memory.workspace().data, 1 << 16};
+  expect_failure("which products on cpu do not read", [&] { prepare_operand(q, out); });
+  out.bytes = 16;
+  expect_failure("has 16 bytes of data", [&] { prepare_operand(q, out); });
+  out.bytes = 1 << 16;
+  out.data = nullptr;
+  expect_failure("is null or not aligned", [&] { prepare_operand(q, out); });
+  out.form = static_cast<PreparedForm>(9);
+  expect_failure("form number 9", [&] { prepare_operand(q, out); });
+  PlainTensor x(DType::float32, {1, 7, 96});
+  out = {PreparedForm::source, q};
+  expect_failure("expected folded for a plain x", [&] { prepare_operand(x.buffer(), out); });
+}
+
+TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {
+  QuantizedOperand a(Scheme::mxfp8_e4m3, {1, 64, 96}, ScaleLayout::row_major);
+  PlainTensor out(DType::bfloat16, {1, 64, 64});
+  const BlockScaled q = a.quantized();
+  const GemmExplanation here = explain_gemm(q, q, out.buffer());
+  EXPECT_EQ(here.device, "cpu");
+  EXPECT_NE(here.kernel.find("tiles of"), std::string::npos) << here.kernel;
+  EXPECT_EQ(explain_gemm(q, q, out.buffer(), {}, "sm_90").path, "folded or exact");
+  EXPECT_EQ(explain_gemm(q, q, out.buffer(), {}, "sm_89").path, "portable");
+  expect_failure("device is 'gpu'", [&] { explain_gemm(q, q, out.buffer(), {}, "gpu"); });
+  const GemmOptions folded{.precision = GemmPrecision::folded};
+  expect_failure("the CPU's products are exact", [&] { explain_gemm(q, q, out.buffer(), folded); });
+}
+
+}  // namespace
+}  // namespace mxkern
