@@ -5,6 +5,7 @@
 
 #include "cuda/expand.h"
 #include "cuda/fold.h"
+#include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
 #include "gemm_operand.h"
 #include "mxkern/core/error.h"
@@ -70,7 +71,10 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
   if (problem.precision == GemmPrecision::folded) return {CudaGemmPath::folded, "asked for"};
   check_has_source("a", problem.left);
   check_has_source("b", problem.right);
-  if (!hopper) return {CudaGemmPath::portable, "tensor cores of any GPU from 8.0 on"};
+  check<Unsupported>(capabilities.major >= 8, "gemm: the device has compute capability ",
+                     capabilities.major, ".", capabilities.minor,
+                     "; expected 8.0 or newer; multiply on the CPU");
+  if (!hopper) return {CudaGemmPath::portable, "for every GPU from 8.0 on"};
   if (problem.precision == GemmPrecision::exact) return {CudaGemmPath::exact, "asked for"};
   if (!can_fold(problem.left) || !can_fold(problem.right)) {
     return {CudaGemmPath::exact, "an operand has no folded form"};
@@ -86,7 +90,7 @@ std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_
 std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t begin,
                   SidePlan& plan) {
   const PreparedForm form = form_of(operand);
-  const bool wants_folded = path != CudaGemmPath::exact;
+  const bool wants_folded = path == CudaGemmPath::folded || path == CudaGemmPath::folded_or_exact;
   const bool wants_expanded = path != CudaGemmPath::folded;
   plan.is_prepared = (wants_folded && form == PreparedForm::folded) ||
                      (wants_expanded && form == PreparedForm::expanded);
@@ -118,10 +122,10 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
     case CudaGemmPath::few_tokens:
       if (form_of(operand) == PreparedForm::few_tokens) return kind + ", prepared in its order";
       return kind + ", read as it lies";
-    case CudaGemmPath::blackwell:
-    case CudaGemmPath::portable: return kind + ", read as it lies";
+    case CudaGemmPath::blackwell: return kind + ", read as it lies";
     case CudaGemmPath::folded:
     case CudaGemmPath::exact:
+    case CudaGemmPath::portable:
     case CudaGemmPath::folded_or_exact: break;
   }
   const char* only = path == CudaGemmPath::folded_or_exact ? " if rows are too wide" : "";
@@ -160,9 +164,9 @@ CudaGemmProblem::CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b
 bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities) {
   switch (form) {
     case PreparedForm::source: return true;
-    case PreparedForm::folded:
-    case PreparedForm::expanded: return is_hopper(capabilities);
-    case PreparedForm::few_tokens: return capabilities.major >= 8;
+    case PreparedForm::folded: return is_hopper(capabilities);
+    case PreparedForm::expanded: return capabilities.major >= 8;
+    case PreparedForm::few_tokens: return capabilities.major >= 9;
   }
   return false;
 }
@@ -176,6 +180,7 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
   switch (plan.path) {
     case CudaGemmPath::folded:
     case CudaGemmPath::exact:
+    case CudaGemmPath::portable:
     case CudaGemmPath::folded_or_exact: {
       const std::size_t middle = place(problem.left, plan.path, 0, plan.left);
       plan.kernel_workspace = place(problem.right, plan.path, middle, plan.right);
@@ -212,7 +217,13 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     case CudaGemmPath::blackwell:
       text.kernel = "block-scaled tensor cores, through CUTLASS: compiled, never executed";
       break;
-    case CudaGemmPath::portable: text.kernel = "bfloat16 mma.sync, decoded on the way"; break;
+    case CudaGemmPath::portable: {
+      const Shape& out = problem.out.shape;
+      const int tile =
+          cuda::portable_tile(out.batch, out.rows, out.columns, capabilities.processors);
+      text.kernel = concatenate("bfloat16 mma.sync, tiles of ", tile, "x", tile);
+      break;
+    }
   }
   text.error = folds ? "relative L2 <= 5e-4 where rows are narrow enough" : "relative L2 <= 2e-5";
   return text;

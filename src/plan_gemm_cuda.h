@@ -43,7 +43,7 @@ enum class CudaGemmPath : std::uint8_t {
   exact,            // bfloat16 tensor cores on expanded rows
   folded_or_exact,  // both are launched, and the device finds out which one has work to do
   blackwell,        // tensor cores that take block scales
-  portable,         // any GPU from compute capability 8.0 on
+  portable,         // expanded rows on any GPU from compute capability 8.0 on
 };
 
 constexpr const char* name_of(CudaGemmPath path) {
@@ -59,7 +59,7 @@ constexpr const char* name_of(CudaGemmPath path) {
   return "unknown";
 }
 
-// What happens to an operand before the tensor cores of Hopper take it.
+// What happens to an operand before it is multiplied.
 struct SidePlan {
   bool folds = false;        // into the working memory
   bool expands = false;      // into the working memory

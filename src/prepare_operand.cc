@@ -39,9 +39,11 @@ void check_usable(const PreparedOperand& out) {
 }  // namespace
 
 PreparedForm best_prepared_form(Scheme scheme, Device device) {
-  const bool folds = cuda::fold_facts(scheme).can_fold;
-  return usable_prepared_form(folds ? PreparedForm::folded : PreparedForm::expanded, scheme,
-                              device);
+  if (cuda::fold_facts(scheme).can_fold &&
+      usable_prepared_form(PreparedForm::folded, scheme, device) == PreparedForm::folded) {
+    return PreparedForm::folded;
+  }
+  return usable_prepared_form(PreparedForm::expanded, scheme, device);
 }
 
 PreparedForm usable_prepared_form(PreparedForm wanted, Scheme scheme, Device device) {

@@ -114,8 +114,12 @@ TEST(PlanGemmCudaTest, OtherGpusTakeThePortableKernels) {
   for (const char* other : {"sm_80", "sm_86", "sm_89", "sm_100", "sm_120"}) {
     const CudaGemmPlan plan = plan_gemm_cuda(Case{}.problem(), capabilities_of(other));
     EXPECT_EQ(plan.path, CudaGemmPath::portable) << other;
-    EXPECT_EQ(plan.workspace_bytes, 0u);
+    EXPECT_TRUE(plan.left.expands && plan.right.expands);
+    EXPECT_FALSE(plan.left.folds || plan.right.folds);
   }
+  CudaGemmCapabilities old = hopper;
+  old.major = 7;
+  expect_failure<Unsupported>("expected 8.0 or newer", Case{}.problem(), old);
   CudaGemmCapabilities without = hopper;
   without.has_hopper_kernels = false;
   EXPECT_EQ(plan_gemm_cuda(Case{}.problem(), without).path, CudaGemmPath::portable);
@@ -187,7 +191,8 @@ TEST(PlanGemmCudaTest, AlignedBfloat16IsReadAsItLies) {
 TEST(PlanGemmCudaTest, WorkspaceRegions) {
   for (const Shape shape : {Shape{1, 1, 32}, Shape{3, 37, 160}, Shape{1, 4096, 4096}}) {
     for (const Scheme scheme : {Scheme::mxfp8_e4m3, Scheme::mxfp4}) {
-      const CudaGemmProblem problem = Case{.left = scheme, .right = scheme, .shape = shape, .n = 77}.problem();
+      const CudaGemmProblem problem =
+          Case{.left = scheme, .right = scheme, .shape = shape, .n = 77}.problem();
       const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
       const cuda::RowScaledLayout folded = cuda::folded_layout(shape);
       const auto expanded_bytes =

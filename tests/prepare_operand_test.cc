@@ -61,8 +61,8 @@ TEST(PrepareOperandTest, SchemesWithoutAFoldedForm) {
 TEST(PrepareOperandTest, BadArguments) {
   QuantizedOperand b(Scheme::mxfp8_e4m3, {1, 7, 96}, ScaleLayout::row_major);
   const BlockScaled q = b.quantized();
-  const test::AlignedMemory memory(1 << 16);
-  PreparedOperand out{PreparedForm::folded, q, memory.workspace().data, 1 << 16};
+  alignas(256) static std::uint8_t memory[1 << 16];
+  PreparedOperand out{PreparedForm::folded, q, memory, 1 << 16};
   expect_failure("which products on cpu do not read", [&] { prepare_operand(q, out); });
   out.bytes = 16;
   expect_failure("has 16 bytes of data", [&] { prepare_operand(q, out); });

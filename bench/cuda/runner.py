@@ -11,13 +11,16 @@ from typing import Any
 import torch
 
 from bench import machine
-from bench.cuda import host, quantize, rivals, tables
+from bench.cuda import few_tokens, gemm, host, quantize, rivals, tables
 from bench.runner import RESULTS
 
 PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "cuda_quantize": quantize.run,
     "cuda_curve": quantize.curve,
     "cuda_rivals": rivals.run,
+    "cuda_gemm": gemm.run,
+    "cuda_few_tokens": few_tokens.run,
+    "cuda_token_curve": few_tokens.curve,
     "cuda_host": host.run,
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from bench.cuda import gemm_tables
+
 Record = dict[str, Any]
 
 METHOD = (
@@ -17,7 +19,8 @@ METHOD = (
 def all_tables(result: Record) -> str:
     """Everything that was measured on one GPU."""
     parts = [_machine(result["machine"])]
-    parts += [section(result) for section in (_quantize, _curve, _rivals, _host)]
+    parts += [section(result) for section in (_quantize, _curve, _rivals)]
+    parts += [*gemm_tables.sections(result), _host(result)]
     return "\n\n".join(part for part in parts if part)
 
 

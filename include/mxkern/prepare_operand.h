@@ -10,7 +10,7 @@
 namespace mxkern {
 
 // The form in which products of many rows read an operand of the scheme fastest on the device:
-// folded or expanded on Hopper, source elsewhere.
+// folded or expanded on Hopper, expanded on other GPUs, source on the CPU.
 MXKERN_API PreparedForm best_prepared_form(Scheme scheme, Device device);
 
 // `wanted`, or source where the device's products do not read it: on the CPU, and on a GPU without

@@ -16,8 +16,8 @@ _FORMS = {
 class PreparedOperand(NamedTuple):
     """An operand that prepare_operand made ready for gemm. Immutable; the arrays are not.
 
-    form    "folded", "expanded" or "few_tokens": what data holds; "source": nothing, which is what
-            the CPU and GPUs other than Hopper read
+    form    "folded", "expanded" or "few_tokens": what data holds; "source": nothing, as the CPU
+            reads codes and scales
     data    bytes in the library's own layout, or None for "source"
     source  the BlockScaled, where gemm falls back to it; None if it was not kept
     scheme  "mxfp8_e4m3", ...

@@ -5,6 +5,7 @@
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/launch.h"
+#include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
 #include "gemm_operand.h"
 
@@ -83,11 +84,9 @@ class Product {
       case CudaGemmPath::folded: return multiply_folded({});
       case CudaGemmPath::exact: return multiply_exact({}, nullptr, nullptr);
       case CudaGemmPath::folded_or_exact: return multiply_either();
+      case CudaGemmPath::portable: return multiply_exact({}, nullptr, nullptr);
       case CudaGemmPath::few_tokens:
       case CudaGemmPath::blackwell: return;
-      case CudaGemmPath::portable:
-        return multiply_portable(function, as_source(problem_.left), *quantized_of(problem_.right),
-                                 finish_, stream_);
     }
   }
 
@@ -165,7 +164,11 @@ class Product {
       left.batch_bytes = left.rows * left.row_bytes;
       finish.out.batch_stride = shape.rows * finish.out.row_stride;
     }
-    multiply_sm90(function, left, right, finish, gate, stream_);
+    if (plan_.path == CudaGemmPath::portable) {
+      multiply_portable(function, left, right, finish, gate, stream_);
+    } else {
+      multiply_sm90(function, left, right, finish, gate, stream_);
+    }
   }
 
   const CudaGemmProblem& problem_;

@@ -10,9 +10,9 @@
 namespace mxkern {
 
 enum class PreparedForm : std::uint8_t {
-  source,      // codes and scales alone: what the CPU multiplies, and every GPU but Hopper
+  source,      // codes and scales alone: what the CPU multiplies
   folded,      // FP8 elements that hold their block scales, for Hopper's FP8 tensor cores
-  expanded,    // bfloat16 elements, for its bfloat16 tensor cores
+  expanded,    // bfloat16 elements, for the bfloat16 tensor cores of every GPU
   few_tokens,  // codes and scales in the order in which products of few rows read them
 };
 

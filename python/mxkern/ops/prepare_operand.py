@@ -42,9 +42,9 @@ def prepare_operand(
                  A folded operand without them multiplies with precision="folded" only.
     stream       CUDA: a stream handle, instead of the framework's current stream
 
-    The forms are for Hopper (few_tokens: compute capability 8.0 and newer). On the CPU and on
-    other GPUs the result holds the source alone, and gemm takes it all the same. Raises TypeError,
-    ValueError, RuntimeError.
+    folded is for Hopper, expanded for compute capability 8.0 and newer, few_tokens for 9.0 and
+    newer. Elsewhere, and on the CPU, the result holds the source alone, and gemm takes it all the
+    same. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> w = mxkern.prepare_operand(np.ones((4, 64), np.float32), "mxfp8")

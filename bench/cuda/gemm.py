@@ -1,0 +1,191 @@
+# bench/cuda/gemm.py: products of many rows, beside PyTorch's bfloat16 and FP8 of the same run.
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+import mxkern
+
+Call = Callable[[], torch.Tensor]
+
+SQUARES = (
+    ("4096³", 4096, 4096, 4096),
+    ("8192³", 8192, 8192, 8192),
+    ("16384 x 4096 x 14336", 16384, 4096, 14336),
+    ("8192 x 14336 x 4096", 8192, 14336, 4096),
+)
+# Rows and columns of the weights: query, key and value together; output; gate and up; down.
+PROJECTIONS = {
+    "Llama-8B": {"qkv": (6144, 4096), "o": (4096, 4096), "gate_up": (28672, 4096),
+                 "down": (4096, 14336)},
+    "Llama-70B": {"qkv": (10240, 8192), "o": (8192, 8192), "gate_up": (57344, 8192),
+                  "down": (8192, 28672)},
+}  # fmt: skip
+TOKENS = (2048, 8192, 16384)
+
+ROUNDS = 9
+MILLISECONDS = 6.0  # of one variant in one round
+CHECKED_ROWS = 96
+
+
+class Variant(NamedTuple):
+    """One way to compute a product. `limit` is of its relative L2 error, 0: a rival's own."""
+
+    name: str
+    call: Call
+    limit: float = 0.0
+    goals: tuple[tuple[str, float], ...] = ()  # times as fast as which other variants
+
+
+BF16, ROWWISE = "cuBLAS bfloat16", "_scaled_mm rowwise"
+BFLOAT16_ROUNDING = 1.8e-3
+FOLDED, EXACT = 5e-4 + BFLOAT16_ROUNDING, 2e-5 + BFLOAT16_ROUNDING
+
+
+def run() -> Iterator[dict[str, Any]]:
+    """One record a shape and variant. Variants take turns, so that all see the same clock."""
+    for name, m, n, k in SQUARES:
+        yield from _measure(name, m, n, k, whole=True)
+    for model, projections in PROJECTIONS.items():
+        for projection, (n, k) in projections.items():
+            for tokens in TOKENS:
+                name = f"{model} {projection}, {tokens} tokens"
+                yield from _measure(name, tokens, n, k, whole=False)
+
+
+def _measure(name: str, m: int, n: int, k: int, whole: bool) -> Iterator[dict[str, Any]]:
+    torch.cuda.empty_cache()
+    generator = torch.Generator("cuda").manual_seed(0)
+    x, w = (
+        torch.randn(rows, k, device="cuda", dtype=torch.bfloat16, generator=generator)
+        for rows in (m, n)
+    )
+    out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    variants = [*_rivals(x, w, out), *_folded(x, w, out), *(_others(x, w, out) if whole else ())]
+    for variant, seconds, error in zip(variants, *_times(variants, x, w), strict=True):
+        yield {
+            "name": name,
+            "shape": [m, n, k],
+            "variant": variant.name,
+            "seconds": seconds,
+            "error": error,
+            "goals": dict(variant.goals),
+        }
+
+
+def _rivals(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Iterator[Variant]:
+    yield Variant(BF16, lambda: torch.mm(x, w.T, out=out))
+    x8, w8 = x.to(torch.float8_e4m3fn), w.to(torch.float8_e4m3fn)
+    one = torch.ones((), device="cuda")
+    rows = torch.ones(x.shape[0], 1, device="cuda")
+    columns = torch.ones(1, w.shape[0], device="cuda")
+    for name, scales, fast in (
+        ("_scaled_mm tensorwise", (one, one), False),
+        (ROWWISE, (rows, columns), False),
+        (f"{ROWWISE}, fast accumulation", (rows, columns), True),
+    ):
+        yield Variant(
+            name,
+            lambda scales=scales, fast=fast: torch._scaled_mm(
+                x8, w8.T, *scales, out_dtype=torch.bfloat16, use_fast_accum=fast
+            ),
+        )
+
+
+def _folded(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Iterator[Variant]:
+    a, b = mxkern.quantize(x, "mxfp8"), mxkern.quantize(w, "mxfp8")
+    left, right = mxkern.prepare_operand(a), mxkern.prepare_operand(b)
+
+    def folded(a: Any, b: Any) -> Call:
+        return lambda: mxkern.gemm(a, b, out=out, precision="folded")
+
+    def layer() -> torch.Tensor:
+        ready = mxkern.prepare_operand(x, "mxfp8", keep_source=False)
+        return mxkern.gemm(ready, right, out=out, precision="folded")
+
+    yield Variant("folded: core", folded(left, right), FOLDED)
+    goals = ((BF16, 1.6), (ROWWISE, 0.95))
+    yield Variant("folded: activations in the call", folded(a, right), FOLDED, goals)
+    yield Variant("folded: both in the call", folded(a, b), FOLDED, ((BF16, 1.5),))
+    yield Variant("from bfloat16: quantize, fold, multiply", layer, FOLDED, ((BF16, 1.45),))
+    yield Variant("auto: activations in the call", lambda: mxkern.gemm(a, right, out=out), FOLDED)
+
+
+def _others(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Iterator[Variant]:
+    def exact(a: Any, b: Any) -> Call:
+        return lambda: mxkern.gemm(a, b, out=out, precision="exact")
+
+    a, b = mxkern.quantize(x, "mxfp8"), mxkern.quantize(w, "mxfp8")
+    expanded = mxkern.prepare_operand(b, form="expanded")
+    yield Variant("exact: both in the call", exact(a, b), EXACT, ((BF16, 0.95),))
+    yield Variant("exact: weights ahead", exact(a, expanded), EXACT, ((BF16, 1.0),))
+    for left, right in (("mxfp8_e4m3", "mxfp4"), ("mxfp4", "mxfp4"), ("mxfp6_e2m3", "mxfp8_e4m3")):
+        q = mxkern.quantize(x, left)
+        ready = mxkern.prepare_operand(mxkern.quantize(w, right))
+        yield Variant(
+            f"folded: {left} x {right}, activations in the call",
+            lambda q=q, ready=ready: mxkern.gemm(q, ready, out=out, precision="folded"),
+            FOLDED,
+        )
+    p, q = mxkern.quantize(x, "nvfp4"), mxkern.quantize(w, "nvfp4")
+    yield Variant("exact: nvfp4 x nvfp4, both in the call", exact(p, q), EXACT)
+    yield Variant("exact: bfloat16 x mxfp8, weights ahead", exact(x, expanded), EXACT)
+
+
+def _times(
+    variants: list[Variant], x: torch.Tensor, w: torch.Tensor
+) -> tuple[list[float], list[float]]:
+    errors = [_error(variant, x, w) for variant in variants]
+    graphs = [_captured(variant.call) for variant in variants]
+    rounds: list[list[float]] = [[] for _ in variants]
+    for _ in range(ROUNDS):
+        for times, (graph, turns) in zip(rounds, graphs, strict=True):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) / 1e3 / turns)
+    return [statistics.median(times) for times in rounds], errors
+
+
+def _captured(call: Call) -> tuple[torch.cuda.CUDAGraph, int]:
+    """A graph of as many calls as fill a round."""
+    call()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    call()
+    end.record()
+    end.synchronize()
+    turns = max(2, round(MILLISECONDS / begin.elapsed_time(end)))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(turns):
+            call()
+    return graph, turns
+
+
+def _error(variant: Variant, x: torch.Tensor, w: torch.Tensor) -> float:
+    """Relative L2 error to the product of what the variant multiplies, over some rows; a result
+    that is wrong is not timed."""
+    if not variant.limit:
+        return 0.0
+    got = variant.call()
+    rows = torch.linspace(0, x.shape[0] - 1, CHECKED_ROWS, device="cuda").long()
+    schemes = [part for part in variant.name.replace(",", " ").split() if part in mxkern.schemes]
+    left, right = (*schemes, *schemes)[:2] if schemes else ("mxfp8", "mxfp8")
+    if "bfloat16 x" in variant.name:
+        left, right = "", schemes[0]
+
+    def values(t: torch.Tensor, scheme: str) -> torch.Tensor:
+        return mxkern.dequantize(mxkern.quantize(t, scheme)).double() if scheme else t.double()
+
+    # A tensor scale is that of the whole tensor.
+    left_values = values(x, left)[rows] if left == "nvfp4" else values(x[rows], left)
+    want = left_values @ values(w, right).T
+    error = ((got[rows].double() - want).norm() / want.norm()).item()
+    assert error <= variant.limit, f"{variant.name}: relative error {error:.1e}"
+    return error

@@ -1,0 +1,52 @@
+# bench/cuda/gemm_plot.py: the time of a product over the number of tokens, as a picture;
+# python -m bench.cuda.gemm_plot RESULT writes docs/gemm-tokens.svg.
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+LABELS = {
+    ("bfloat16", "few_tokens"): "cuBLAS bfloat16",
+    ("mxfp8_e4m3", "few_tokens"): "bfloat16 x MXFP8",
+    ("mxfp4", "few_tokens"): "bfloat16 x MXFP4",
+    ("mxfp8_e4m3", "folded"): "quantized to MXFP8 and folded, x MXFP8",
+    ("mxfp4", "folded"): "quantized to MXFP8 and folded, x MXFP4",
+}
+
+
+def draw(records: list[dict[str, Any]], path: Path) -> None:
+    """One line for each kind of weights and activations."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "mxkern"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.5, 4.2))
+    for (scheme, form), label in LABELS.items():
+        line = [r for r in records if (r["scheme"], r["form"]) == (scheme, form)]
+        line.sort(key=lambda record: record["tokens"])
+        if line:
+            axes.plot(
+                [record["tokens"] for record in line],
+                [record["seconds"] * 1e6 for record in line],
+                marker="o",
+                markersize=3,
+                linestyle="--" if form == "folded" else "-",
+                label=label,
+            )
+    n, k = records[0]["shape"]
+    axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="us", title=f"weights {n} x {k}")
+    axes.set_xscale("log", base=2)
+    axes.grid(which="both", alpha=0.25)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    result = json.loads(Path(sys.argv[1]).read_text())
+    draw(result["cuda_token_curve"], ROOT / "docs" / "gemm-tokens.svg")

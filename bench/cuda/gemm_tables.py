@@ -1,0 +1,137 @@
+# bench/cuda/gemm_tables.py: products on a GPU as Markdown, the goal beside each figure.
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+BF16, ROWWISE = "cuBLAS bfloat16", "_scaled_mm rowwise"
+LLAMA_VARIANTS = (
+    "folded: core",
+    "folded: activations in the call",
+    "folded: both in the call",
+    "from bfloat16: quantize, fold, multiply",
+)
+
+
+def sections(result: Record) -> list[str]:
+    """All that was measured of products."""
+    products = result.get("cuda_gemm", [])
+    return [
+        *_squares([record for record in products if "tokens" not in record["name"]]),
+        _layers([record for record in products if "tokens" in record["name"]]),
+        _few_tokens(result.get("cuda_few_tokens", [])),
+        _curve(result.get("cuda_token_curve", [])),
+    ]
+
+
+def _teraflops(record: Record) -> float:
+    m, n, k = record["shape"]
+    return float(2 * m * n * k / record["seconds"] / 1e12)
+
+
+def _by_name(records: Iterable[Record]) -> dict[str, dict[str, Record]]:
+    names: dict[str, dict[str, Record]] = {}
+    for record in records:
+        names.setdefault(record["name"], {})[record["variant"]] = record
+    return names
+
+
+def _times_as_fast(own: Record, other: Record, goal: float | None) -> str:
+    text = f"{other['seconds'] / own['seconds']:.2f}"
+    return text if goal is None else f"{text} ({goal:g})"
+
+
+def _squares(records: list[Record]) -> Iterable[str]:
+    for name, variants in _by_name(records).items():
+        rows = []
+        for variant, record in variants.items():
+            goals = record["goals"]
+            rows.append(
+                [
+                    variant,
+                    f"{record['seconds'] * 1e6:.0f}",
+                    f"{_teraflops(record):.0f}",
+                    *(
+                        _times_as_fast(record, variants[rival], goals.get(rival))
+                        for rival in (BF16, ROWWISE)
+                    ),
+                    f"{record['error']:.1e}" if record["error"] else "",
+                ]
+            )
+        headers = [
+            "MXFP8 unless said otherwise",
+            "us",
+            "TFLOP/s",
+            "of cuBLAS bfloat16 (goal)",
+            "of rowwise FP8 (goal)",
+            "error with bfloat16 rounding",
+        ]
+        yield f"### gemm to bfloat16, M x N x K = {name}\n\n" + table(headers, rows)
+
+
+def _layers(records: list[Record]) -> str:
+    rows = []
+    for name, variants in _by_name(records).items():
+        base = variants[BF16]
+        shown = [variants[variant] for variant in LLAMA_VARIANTS]
+        rows.append(
+            [
+                name,
+                f"{_teraflops(base):.0f}",
+                f"{_teraflops(variants[ROWWISE]):.0f}",
+                *(f"{_teraflops(r):.0f} ({base['seconds'] / r['seconds']:.2f})" for r in shown),
+            ]
+        )
+    if not rows:
+        return ""
+    headers = [
+        "layer",
+        "cuBLAS bfloat16",
+        "rowwise FP8",
+        "folded core",
+        "activations folded in the call, goal 1.6",
+        "both, goal 1.5",
+        "from bfloat16, goal 1.45",
+    ]
+    return "### gemm of MXFP8 in the layers of Llama, TFLOP/s (times cuBLAS bfloat16)\n\n" + table(
+        headers, rows
+    )
+
+
+def _few_tokens(records: list[Record]) -> str:
+    if not records:
+        return ""
+    tokens = sorted({record["tokens"] for record in records})
+    parts = []
+    for shape in dict.fromkeys(tuple(record["shape"]) for record in records):
+        own = [record for record in records if tuple(record["shape"]) == shape]
+        rows = []
+        for scheme in dict.fromkeys(record["scheme"] for record in own):
+            line = {record["tokens"]: record for record in own if record["scheme"] == scheme}
+            rows.append([f"`{scheme}`", *(_microseconds(line[m]) for m in tokens)])
+        headers = [f"weights [{shape[0]} x {shape[1]}], us (goal)", *(f"M = {m}" for m in tokens)]
+        parts.append(table(headers, rows))
+    return (
+        "### gemm of few tokens: bfloat16 activations, weights reordered ahead and out of the "
+        "cache; `bfloat16` is cuBLAS\n\n" + "\n\n".join(parts)
+    )
+
+
+def _microseconds(record: Record) -> str:
+    goal = record["goal_seconds"]
+    return f"{record['seconds'] * 1e6:.1f}" + (f" ({goal * 1e6:g})" if goal else "")
+
+
+def _curve(records: list[Record]) -> str:
+    if not records:
+        return ""
+    return (
+        "### From one token to many\n\n"
+        "![Time of a product with 8192 x 8192 weights over the number of tokens](gemm-tokens.svg)"
+    )
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headers, ["---", *("---:" for _ in headers[1:])], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
