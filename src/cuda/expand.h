@@ -68,8 +68,9 @@ inline RowScaled expanded_view(const GemmOperand& operand, void* memory) {
   if (is_expanded(operand)) {
     const Buffer& x = std::get<Buffer>(operand);
     view.data = x.data;
-    view.row_bytes = x.row_stride * 2;
-    view.batch_bytes = x.batch_stride * 2;
+    // The strides of one row and of one matrix are never used, and may be anything in x.
+    view.row_bytes = round_up(x.row_stride * 2, 16);
+    view.batch_bytes = round_up(x.batch_stride * 2, 16);
     return view;
   }
   const RowScaledLayout layout = expanded_layout(operand);

@@ -1,21 +1,11 @@
 // cuda/fold.cu: launches of the folding kernel.
 #include "cuda/fold.h"
 
+#include "cuda/folded_rows.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/fold.cuh"
 
 namespace mxkern::cuda {
-namespace {
-
-kernels::FoldedRows folded_rows(const Shape& shape, void* memory) {
-  const RowScaledLayout layout = folded_layout(shape);
-  auto* bytes = static_cast<std::uint8_t*>(memory);
-  return {bytes, layout.row_bytes, layout.batch_bytes,
-          reinterpret_cast<std::int32_t*>(bytes + layout.exponents), bytes + layout.spreads};
-}
-
-}  // namespace
-
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream) {
   const DeviceScope scope(q.device, function);
   check_device_pointer(function, "codes", q.codes, q.device);

@@ -1,0 +1,16 @@
+// cuda/folded_rows.h: a folded operand's memory, as kernels that write it take it.
+#pragma once
+
+#include "cuda/fold.h"
+#include "mxkern/kernels/fold.cuh"
+
+namespace mxkern::cuda {
+
+inline kernels::FoldedRows folded_rows(const Shape& shape, void* memory) {
+  const RowScaledLayout layout = folded_layout(shape);
+  auto* bytes = static_cast<std::uint8_t*>(memory);
+  return {bytes, layout.row_bytes, layout.batch_bytes,
+          reinterpret_cast<std::int32_t*>(bytes + layout.exponents), bytes + layout.spreads};
+}
+
+}  // namespace mxkern::cuda

@@ -1,0 +1,67 @@
+// cuda/quantize_folded.cu: launches of the kernel that quantizes and folds.
+#include "cuda/fold.h"
+#include "cuda/folded_rows.h"
+#include "cuda/launch.h"
+#include "mxkern/kernels/quantize_folded.cuh"
+
+namespace mxkern::cuda {
+namespace {
+
+void check_codes(const char* function, const Buffer& x, Scheme scheme, const BlockScaled& codes) {
+  check(codes.scheme == scheme && codes.shape == x.shape, function,
+        ": codes is of another scheme or shape than what is folded; expected ", name_of(scheme),
+        " of [", x.shape.batch, ", ", x.shape.rows, ", ", x.shape.columns, "]");
+  check_device_pointer(function, "codes.codes", codes.codes, x.device);
+  check_device_pointer(function, "codes.scales", codes.scales, x.device);
+}
+
+}  // namespace
+
+void quantize_folded(const char* function, const Buffer& x, Scheme scheme, ScaleRule rule,
+                     void* memory, const BlockScaled* codes, Stream stream) {
+  const DeviceScope scope(x.device, function);
+  check_device_pointer(function, "x", x.data, x.device);
+  kernels::QuantizeFoldedParameters p = {};
+  p.batch = x.shape.batch;
+  p.rows = x.shape.rows;
+  p.columns = x.shape.columns;
+  p.x = x.data;
+  p.batch_stride = x.batch_stride;
+  p.row_stride = x.row_stride;
+  p.rule = rule;
+  p.out = folded_rows(x.shape, memory);
+  const SchemeFacts facts = facts_of(scheme);
+  if (codes != nullptr) {
+    check_codes(function, x, scheme, *codes);
+    p.codes = codes->codes;
+    p.code_row_bytes = code_row_bytes(scheme, p.columns);
+    p.scales = codes->scales;
+    p.scale_index = codes->scale_index();
+    p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8);
+    const auto sizes = BlockScaled::sizes(scheme, x.shape, codes->scale_layout);
+    const bool is_padded = sizes.scales != p.batch * p.rows * p.scale_index.blocks;
+    if (is_padded && sizes.scales > 0) {
+      check_cuda(cudaMemsetAsync(codes->scales, 0, sizes.scales, handle_of(stream)), function,
+                 "clear scales");
+    }
+  }
+  // Rows of up to 32768 elements are held by their teams while their largest scale is found.
+  p.log2_team = kernels::log2_team(ceil_div(p.columns, 8), 10);
+  p.vector_loads = rows_are_aligned(x);
+  const int threads = std::max(kernels::team_threads, 1 << p.log2_team);
+  const dim3 grid = grid_of(ceil_div(p.batch * p.rows, threads >> p.log2_team));
+  visit(scheme, [&](auto type) {
+    using S = decltype(type);
+    if constexpr (can_fold<S>) {
+      visit(x.dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        launch(function, kernels::quantize_folded_kernel<S, T>, grid, threads, 0, stream, p);
+      });
+    } else {
+      check(false, function, ": ", S::name,
+            " cannot be folded: its elements do not fit into 8-bit floats; use precision exact");
+    }
+  });
+}
+
+}  // namespace mxkern::cuda
