@@ -20,6 +20,7 @@ def sections(result: Record) -> list[str]:
     return [
         *_squares([record for record in products if "tokens" not in record["name"]]),
         _layers([record for record in products if "tokens" in record["name"]]),
+        _errors(result.get("cuda_gemm_errors", [])),
         _few_tokens(result.get("cuda_few_tokens", [])),
         _curve(result.get("cuda_token_curve", [])),
     ]
@@ -97,6 +98,33 @@ def _layers(records: list[Record]) -> str:
     return "### gemm of MXFP8 in the layers of Llama, TFLOP/s (times cuBLAS bfloat16)\n\n" + table(
         headers, rows
     )
+
+
+def _errors(records: list[Record]) -> str:
+    if not records:
+        return ""
+    rows = [
+        [
+            record["data"],
+            " x ".join(f"`{scheme}`" for scheme in record["pair"]),
+            *(
+                "" if record[name] is None else f"{record[name]:.1e}"
+                for name in ("quantization", "folded", "exact", "auto, bfloat16")
+            ),
+            "folded" if record["auto_is_folded"] else "exact",
+        ]
+        for record in records
+    ]
+    headers = [
+        "data, K = 8192",
+        "operands",
+        "quantization itself",
+        "folded, goal 5e-4",
+        "exact, goal 2e-5",
+        "auto, bfloat16 output",
+        "auto chose",
+    ]
+    return "### Error of gemm, relative L2\n\n" + table(headers, rows)
 
 
 def _few_tokens(records: list[Record]) -> str:

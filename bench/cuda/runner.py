@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from bench import machine
-from bench.cuda import few_tokens, gemm, host, quantize, rivals, tables
+from bench.cuda import few_tokens, gemm, gemm_errors, host, quantize, rivals, tables
 from bench.runner import RESULTS
 
 PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "cuda_curve": quantize.curve,
     "cuda_rivals": rivals.run,
     "cuda_gemm": gemm.run,
+    "cuda_gemm_errors": gemm_errors.run,
     "cuda_few_tokens": few_tokens.run,
     "cuda_token_curve": few_tokens.curve,
     "cuda_host": host.run,
