@@ -15,7 +15,7 @@ import pytest
 import mxkern
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = ["README.md", "docs/python.md", "docs/numerics.md"]
+PAGES = ["README.md", "docs/python.md", "docs/numerics.md", "docs/gemm.md"]
 
 
 def blocks(page, language):
