@@ -85,7 +85,9 @@ void launch_config(const ProductSm90& product) {
   config.numAttrs = 1;
   const CUtensorMap left_map = map_operand(product.function, left, Config::left_box);
   const CUtensorMap right_map = map_operand(product.function, right, Config::right_box);
-  const CUtensorMap out_map = p.finish.stores_boxes ? map_output(product.function, out) : left_map;
+  const CUtensorMap out_map = p.finish.stores_boxes
+                                  ? map_output(product.function, out, Config::Finisher::box_rows)
+                                  : left_map;
   check_cuda(cudaLaunchKernelEx(&config, kernel, left_map, right_map, out_map, p), product.function,
              "launch a kernel");
 }

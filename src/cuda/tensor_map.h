@@ -65,8 +65,8 @@ inline CUtensorMap map_operand(const char* function, const RowScaled& x, int row
                             {128 / bytes_of(x.element), rows}});
 }
 
-// Boxes of 64 rows and 128 bytes of an output.
-inline CUtensorMap map_output(const char* function, const Buffer& out) {
+// Boxes of `rows` rows and 128 bytes of an output.
+inline CUtensorMap map_output(const char* function, const Buffer& out, int rows) {
   const auto size = static_cast<std::int64_t>(size_of(out.dtype));
   const bool wide = out.dtype == DType::float32;
   return encode_tensor_map(function,
@@ -74,7 +74,7 @@ inline CUtensorMap map_output(const char* function, const Buffer& out) {
                             out.data,
                             {out.shape.columns, out.shape.rows, out.shape.batch, 1},
                             {out.row_stride * size, out.batch_stride * size, 16},
-                            {static_cast<int>(128 / size), 64}});
+                            {static_cast<int>(128 / size), rows}});
 }
 
 }  // namespace mxkern::cuda

@@ -33,10 +33,14 @@ struct GemmSm90Config {
   static constexpr int stage_bytes = left_bytes + right_bytes;
   static constexpr int left_box = shares_left ? rows / cluster : rows;
   static constexpr int right_box = shares_left ? columns : columns / cluster;
-  static constexpr int staging_bytes = 2 * Finish<waves, columns>::staging_bytes;
-  static constexpr int barrier_bytes = 256;
-  static constexpr int stages = (227 * 1024 - staging_bytes - barrier_bytes) / stage_bytes;
-  static constexpr int shared_bytes = stages * stage_bytes + staging_bytes + barrier_bytes;
+  using Finisher = Finish<waves, columns>;
+  static constexpr int staging_bytes = 8 * Finisher::staging_bytes;
+  static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
+  static constexpr int barrier_bytes = 128;
+  static constexpr int other_bytes = staging_bytes + factor_bytes + barrier_bytes;
+  static constexpr int stages = (227 * 1024 - other_bytes) / stage_bytes;
+  static constexpr int shared_bytes = stages * stage_bytes + other_bytes;
+  static_assert((2 * stages + 2) * sizeof(std::uint64_t) <= barrier_bytes, "room for all barriers");
   static constexpr int threads = 384;
 };
 
@@ -104,7 +108,9 @@ struct GemmSm90 {
   const GemmSm90Parameters& p;
   const CUtensorMap &left_map, &right_map, &out_map;
   unsigned char* shared;
-  std::uint64_t *full, *empty;
+  std::uint64_t *full, *empty;  // of each stage
+  std::uint64_t *factors_full, *factors_empty;
+  typename Config::Finisher::Factors& factors;
   int blocks, rank;  // of the cluster
 
   struct Corner {
@@ -165,6 +171,20 @@ struct GemmSm90 {
     }
   }
 
+  // One warp: fetches each tile's factors once the consumers are through with those before.
+  __device__ __forceinline__ void produce_factors() const {
+    const RowFactor common = common_factor(p.finish);
+    const int clusters = gridDim.x / blocks;
+    std::uint32_t parity = 1;
+    for (int index = blockIdx.x / blocks; index < p.order.count(); index += clusters) {
+      const Corner corner = this->corner(index);
+      ptx::mbarrier_wait(factors_empty, parity);
+      factors.fetch(p.finish, common, corner.row, corner.column, corner.batch);
+      ptx::mbarrier_arrive(factors_full);
+      parity ^= 1;
+    }
+  }
+
   // A warp has read the stage: tells the producers that write into it.
   __device__ __forceinline__ void release(int stage) const {
     const int lane = threadIdx.x % 32;
@@ -190,13 +210,15 @@ struct GemmSm90 {
   // A warpgroup: multiplies its rows of each tile.
   __device__ __forceinline__ void consume(int warpgroup) const {
     constexpr int waves = Config::waves, count = Config::columns / 2;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     unsigned char* staging =
-        shared + Config::stages * Config::stage_bytes + warpgroup * (Config::staging_bytes / 2);
-    Finish<waves, Config::columns> finish(p.finish, out_map, staging, warpgroup, threadIdx.x % 128);
+        shared + Config::stages * Config::stage_bytes + warp * Config::Finisher::staging_bytes;
+    typename Config::Finisher finish{p.finish, out_map, staging, common_factor(p.finish), lane};
     const int own_rows = warpgroup * waves * 64;
     const int clusters = gridDim.x / blocks;
     const int steps = p.parts * p.steps;
     RingPosition at;
+    std::uint32_t parity = 0;
     for (int index = blockIdx.x / blocks; index < p.order.count(); index += clusters) {
       float sums[waves][count];
 #pragma unroll
@@ -247,7 +269,11 @@ struct GemmSm90 {
         if (steps > 0) release(before);
       }
       const Corner corner = this->corner(index);
-      finish.tile(sums, corner.row + own_rows, corner.column, corner.batch);
+      ptx::mbarrier_wait(factors_full, parity);
+      parity ^= 1;
+      finish.tile(sums, factors, own_rows + warp % 4 * 16, corner.row, corner.column, corner.batch);
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(factors_empty);
     }
     finish.wait();
   }
@@ -261,6 +287,8 @@ struct GemmSm90 {
         ptx::mbarrier_init(&full[i], 1);
         ptx::mbarrier_init(&empty[i], 8 * blocks);
       }
+      ptx::mbarrier_init(factors_full, 32);
+      ptx::mbarrier_init(factors_empty, 8);
       ptx::fence_mbarrier_init();
     }
     if (blocks > 1) {
@@ -272,6 +300,7 @@ struct GemmSm90 {
     if (warpgroup == 2) {
       ptx::give_registers<40>();
       if (threadIdx.x == 256) produce();
+      if (threadIdx.x / 32 == 9) produce_factors();
       __syncwarp();
     } else {
       ptx::take_registers<232>();
@@ -290,8 +319,10 @@ __global__ void __launch_bounds__(Config::threads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   if (!passes(parameters.gate)) return;
-  auto* barriers =
-      reinterpret_cast<std::uint64_t*>(shared + Config::shared_bytes - Config::barrier_bytes);
+  using Factors = typename Config::Finisher::Factors;
+  unsigned char* after_staging =
+      shared + Config::stages * Config::stage_bytes + Config::staging_bytes;
+  auto* barriers = reinterpret_cast<std::uint64_t*>(after_staging);
   const GemmSm90<Config> block{parameters,
                                left,
                                right,
@@ -299,6 +330,9 @@ __global__ void __launch_bounds__(Config::threads, 1)
                                shared,
                                barriers,
                                barriers + Config::stages,
+                               barriers + 2 * Config::stages,
+                               barriers + 2 * Config::stages + 1,
+                               *reinterpret_cast<Factors*>(after_staging + Config::barrier_bytes),
                                static_cast<int>(ptx::cluster_size()),
                                static_cast<int>(ptx::rank_in_cluster())};
   block.run();

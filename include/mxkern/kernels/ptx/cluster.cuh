@@ -1,4 +1,5 @@
-// mxkern/kernels/ptx/cluster.cuh: thread blocks that share their memory, and barriers of threads.
+// mxkern/kernels/ptx/cluster.cuh: thread blocks that share memory, and warpgroups that share
+// registers.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,6 @@ __device__ __forceinline__ void cluster_sync() {
       "barrier.cluster.arrive.release.aligned;\n"
       "barrier.cluster.wait.acquire.aligned;" ::
           : "memory");
-}
-
-// Barrier `index` (1 to 15) of `threads` threads of the block.
-__device__ __forceinline__ void named_barrier(int index, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(index), "r"(threads) : "memory");
 }
 
 // Moves registers between the warpgroups of a block.

@@ -1,0 +1,132 @@
+// mxkern/kernels/gemm_sm90_factors.cuh: what the sums of a tile are multiplied by.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/dtype.h"
+
+namespace mxkern::kernels {
+
+// out = alpha * tensor scales * 2^(left + right exponent) * sum + beta * out + bias.
+struct FinishParameters {
+  float alpha, beta;
+  const float *left_tensor_scale, *right_tensor_scale;       // null: 1
+  const std::int32_t *left_exponents, *right_exponents;      // null: 0
+  std::int64_t left_exponents_batch, right_exponents_batch;  // step from one matrix to the next
+  const void* bias;                                          // null: 0
+  DType bias_dtype;
+  void* out;
+  DType dtype;
+  std::int64_t rows, columns, row_stride, batch_stride;
+  bool stores_boxes;  // whether the copy engine can write `out`
+};
+
+__device__ __forceinline__ float load_as_float(const void* data, DType dtype, std::int64_t index) {
+  if (dtype == DType::float32) return static_cast<const float*>(data)[index];
+  const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[index];
+  if (dtype == DType::bfloat16) return to_float(bfloat16{bits});
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+// Rounds two values to 16 bits each, the first one low.
+__device__ __forceinline__ std::uint32_t pack_pair(DType dtype, float low, float high) {
+  std::uint32_t packed;
+  if (dtype == DType::bfloat16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  }
+  return packed;
+}
+
+__device__ __forceinline__ void store_from_float(void* data, DType dtype, std::int64_t index,
+                                                 float value) {
+  if (dtype == DType::float32) {
+    static_cast<float*>(data)[index] = value;
+  } else {
+    static_cast<std::uint16_t*>(data)[index] =
+        static_cast<std::uint16_t>(pack_pair(dtype, value, 0.0f));
+  }
+}
+
+// fraction * 2^exponent. Exponents add up before they become a float: 2^left alone may overflow
+// where 2^(left + right) does not.
+struct RowFactor {
+  float fraction;  // of alpha and the tensor scales
+  int exponent;
+
+  static constexpr int easy = 60;  // the product of two such powers is a normal float
+  __device__ __forceinline__ bool is_easy() const { return exponent >= -easy && exponent <= easy; }
+  static __device__ __forceinline__ bool is_easy(int exponent) {
+    return exponent >= -easy && exponent <= easy;
+  }
+  static __device__ __forceinline__ float power(int exponent) {
+    return float_of(static_cast<std::uint32_t>(exponent + 127) << 23);
+  }
+  // value * fraction * 2^(exponent + right), in three steps of a third of it each.
+  __device__ __forceinline__ float hard(float value, int right) const {
+    const int sum = exponent + right;
+    const int all = sum < -375 ? -375 : sum > 375 ? 375 : sum;
+    const int third = all / 3;
+    const float first = value * fraction * power(third);
+    return first * power(third) * power(all - 2 * third);
+  }
+};
+
+// The tensor scales and alpha as a fraction and a power of two.
+__device__ __forceinline__ RowFactor common_factor(const FinishParameters& p) {
+  double factor = p.alpha;
+  if (p.left_tensor_scale) factor *= *p.left_tensor_scale;
+  if (p.right_tensor_scale) factor *= *p.right_tensor_scale;
+  RowFactor common{static_cast<float>(factor), 0};
+  if (isfinite(factor)) common.fraction = static_cast<float>(frexp(factor, &common.exponent));
+  return common;
+}
+
+__device__ __forceinline__ int left_exponent(const FinishParameters& p, std::int64_t row,
+                                             int batch) {
+  const bool has = p.left_exponents && row < p.rows;
+  return has ? p.left_exponents[batch * p.left_exponents_batch + row] : 0;
+}
+
+__device__ __forceinline__ int right_exponent(const FinishParameters& p, std::int64_t column,
+                                              int batch) {
+  const bool has = p.right_exponents && column < p.columns;
+  return has ? p.right_exponents[batch * p.right_exponents_batch + column] : 0;
+}
+
+// The factors of a tile in shared memory. One warp fetches them while others multiply.
+template <int Rows, int Columns>
+struct TileFactors {
+  float rows[Rows], columns[Columns];
+  float bias[Columns];  // -0: none, which changes no sum, not even a zero's sign
+  bool easy;            // whether value * rows[i] * columns[j] + bias[j] is the output
+
+  __device__ __forceinline__ void fetch(const FinishParameters& p, const RowFactor& common,
+                                        std::int64_t first_row, std::int64_t first_column,
+                                        int batch) {
+    const int lane = threadIdx.x % 32;
+    bool are_easy = p.stores_boxes && p.beta == 0.0f;
+#pragma unroll
+    for (int i = lane; i < Rows; i += 32) {
+      const RowFactor row{common.fraction,
+                          common.exponent + left_exponent(p, first_row + i, batch)};
+      are_easy = are_easy && row.is_easy();
+      rows[i] = row.fraction * RowFactor::power(row.exponent);
+    }
+#pragma unroll
+    for (int i = lane; i < Columns; i += 32) {
+      const int exponent = right_exponent(p, first_column + i, batch);
+      are_easy = are_easy && RowFactor::is_easy(exponent);
+      columns[i] = RowFactor::power(exponent);
+      const bool has_bias = p.bias && first_column + i < p.columns;
+      bias[i] = has_bias ? load_as_float(p.bias, p.bias_dtype, first_column + i) : -0.0f;
+    }
+    are_easy = __all_sync(0xFFFFFFFFu, are_easy);
+    if (lane == 0) easy = are_easy;
+  }
+};
+
+}  // namespace mxkern::kernels
