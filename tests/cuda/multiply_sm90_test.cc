@@ -168,8 +168,8 @@ TEST_F(MultiplySm90, ExtremeExponents) {
       product.run();
       product.out.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
         if (HasFatalFailure()) return;
-        const double sum = product.sums(b, i, j).sum;
-        if (sum == 0) return;
+        const auto [sum, magnitude] = product.sums(b, i, j);
+        if (std::fabs(sum) <= 0x1p-9 * magnitude) return;  // may have been lost
         const float wanted = std::copysign(sign < 0 ? 0.0f : std::numeric_limits<float>::infinity(),
                                            static_cast<float>(sum));
         ASSERT_EQ(bits_of(product.out.get(b, i, j)), bits_of(wanted)) << i << ", " << j;

@@ -113,7 +113,7 @@ struct RowScaledProduct {
 
   // Each element within what its sum may lose and what rounding to the output's type loses.
   void expect_right() {
-    const double loss = c.left == CoreElement::bfloat16 ? 0x1p-20 : 0x1p-11;
+    const double loss = c.left == CoreElement::bfloat16 ? 0x1p-20 : 0x1p-10;
     const double half_place = c.dtype == DType::float32   ? 0x1p-22
                               : c.dtype == DType::float16 ? 0x1p-11
                                                           : 0x1p-8;

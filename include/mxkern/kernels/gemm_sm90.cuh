@@ -36,11 +36,11 @@ struct GemmSm90Config {
   using Finisher = Finish<waves, columns>;
   static constexpr int staging_bytes = 8 * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
-  static constexpr int barrier_bytes = 128;
+  static constexpr int barrier_bytes = 256;
   static constexpr int other_bytes = staging_bytes + factor_bytes + barrier_bytes;
   static constexpr int stages = (227 * 1024 - other_bytes) / stage_bytes;
   static constexpr int shared_bytes = stages * stage_bytes + other_bytes;
-  static_assert((2 * stages + 2) * sizeof(std::uint64_t) <= barrier_bytes, "room for all barriers");
+  static_assert((3 * stages + 2) * sizeof(std::uint64_t) <= barrier_bytes, "room for all barriers");
   static constexpr int threads = 384;
 };
 
@@ -108,7 +108,7 @@ struct GemmSm90 {
   const GemmSm90Parameters& p;
   const CUtensorMap &left_map, &right_map, &out_map;
   unsigned char* shared;
-  std::uint64_t *full, *empty;  // of each stage
+  std::uint64_t *full, *empty, *half_way;  // of each stage
   std::uint64_t *factors_full, *factors_empty;
   typename Config::Finisher::Factors& factors;
   int blocks, rank;  // of the cluster
@@ -207,9 +207,111 @@ struct GemmSm90 {
     ptx::wgmma_commit();
   }
 
+  static constexpr int count = Config::columns / 2;  // sums of a thread in 64 rows
+
+  __device__ __forceinline__ const unsigned char* left_of(int stage, int row) const {
+    return shared + stage * Config::stage_bytes + row * 128;
+  }
+
+  __device__ __forceinline__ const unsigned char* right_of(int stage) const {
+    return shared + stage * Config::stage_bytes + Config::left_bytes;
+  }
+
+  // Starts the products of the stage that is next, of the 64 rows that begin with `row`.
+  __device__ __forceinline__ void start(float (&sums)[count], int stage, int row, bool adds) const {
+    ptx::wgmma_pin(sums);
+    ptx::wgmma_fence();
+    multiply(sums, ptx::swizzled_descriptor(left_of(stage, row)),
+             ptx::swizzled_descriptor(right_of(stage)), adds);
+    ptx::wgmma_pin(sums);
+  }
+
+  template <int Pending>
+  __device__ __forceinline__ static void wait_for(float (&sums)[count]) {
+    ptx::wgmma_wait<Pending>();
+    ptx::wgmma_pin(sums);
+  }
+
+  __device__ __forceinline__ static void add(float (&sums)[count], const float (&more)[count]) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) sums[i] += more[i];
+  }
+
+  // The tensor cores accumulate; a stage is free when the next one's products are under way.
+  __device__ __forceinline__ void sum_directly(float (&sums)[count], int steps, int row,
+                                               RingPosition& at) const {
+    int before = 0;
+    for (int step = 0; step < steps; ++step) {
+      ptx::mbarrier_wait(&full[at.stage], at.parity);
+      start(sums, at.stage, row, true);
+      wait_for<1>(sums);
+      if (step > 0) release(before);
+      before = at.stage;
+      at.template advance<Config::stages>();
+    }
+    wait_for<0>(sums);
+    if (steps > 0) release(before);
+  }
+
+  // The products of one step are under way while those of the step before are added.
+  __device__ __forceinline__ void sum_in_two_places(float (&sums)[count], int steps, int row,
+                                                    RingPosition& at) const {
+    if (steps == 0) return;
+    float even[count], odd[count];
+    ptx::mbarrier_wait(&full[at.stage], at.parity);
+    start(even, at.stage, row, false);
+    int step = 1;
+    const auto next = [&](float(&under_way)[count], float(&done)[count]) {
+      const int before = at.stage;
+      at.template advance<Config::stages>();
+      ptx::mbarrier_wait(&full[at.stage], at.parity);
+      start(under_way, at.stage, row, false);
+      wait_for<1>(done);
+      release(before);
+      add(sums, done);
+    };
+    for (; step + 1 < steps; step += 2) {
+      next(odd, even);
+      next(even, odd);
+    }
+    if (step < steps) next(odd, even);
+    if (step < steps) {
+      wait_for<0>(odd);
+      add(sums, odd);
+    } else {
+      wait_for<0>(even);
+      add(sums, even);
+    }
+    release(at.stage);
+    at.template advance<Config::stages>();
+  }
+
+  // One warpgroup adds while the other one's products are under way. The second one follows the
+  // first at half a step's distance: side by side, both would add at once and the tensor cores
+  // idle.
+  __device__ __forceinline__ void sum_in_waves(float (&sums)[Config::waves][count], int steps,
+                                               int row, int warpgroup, RingPosition& at) const {
+    for (int step = 0; step < steps; ++step) {
+      if (warpgroup == 1) ptx::mbarrier_wait(&half_way[at.stage], at.parity);
+      ptx::mbarrier_wait(&full[at.stage], at.parity);
+#pragma unroll
+      for (int wave = 0; wave < Config::waves; ++wave) {
+        float partial[count];
+        start(partial, at.stage, row + wave * 64, false);
+        wait_for<0>(partial);
+        if (wave == 0 && warpgroup == 0 && threadIdx.x % 32 == 0) {
+          ptx::mbarrier_arrive(&half_way[at.stage]);
+        }
+        if (wave == Config::waves - 1) release(at.stage);
+        add(sums[wave], partial);
+      }
+      at.template advance<Config::stages>();
+    }
+  }
+
   // A warpgroup: multiplies its rows of each tile.
   __device__ __forceinline__ void consume(int warpgroup) const {
-    constexpr int waves = Config::waves, count = Config::columns / 2;
+    constexpr int waves = Config::waves;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     unsigned char* staging =
         shared + Config::stages * Config::stage_bytes + warp * Config::Finisher::staging_bytes;
@@ -226,47 +328,12 @@ struct GemmSm90 {
 #pragma unroll
         for (int i = 0; i < count; ++i) sums[wave][i] = 0.0f;
       }
-      if constexpr (Config::promotes) {
-        for (int step = 0; step < steps; ++step) {
-          const unsigned char* left = shared + at.stage * Config::stage_bytes;
-          const std::uint64_t right = ptx::swizzled_descriptor(left + Config::left_bytes);
-          ptx::mbarrier_wait(&full[at.stage], at.parity);
-#pragma unroll
-          for (int wave = 0; wave < waves; ++wave) {
-            float partial[count];
-            ptx::wgmma_pin(partial);
-            ptx::wgmma_fence();
-            multiply(partial, ptx::swizzled_descriptor(left + (own_rows + wave * 64) * 128), right,
-                     false);
-            ptx::wgmma_pin(partial);
-            ptx::wgmma_wait<0>();
-            ptx::wgmma_pin(partial);
-            if (wave == waves - 1) release(at.stage);
-#pragma unroll
-            for (int i = 0; i < count; ++i) sums[wave][i] += partial[i];
-          }
-          at.template advance<Config::stages>();
-        }
+      if constexpr (!Config::promotes) {
+        sum_directly(sums[0], steps, own_rows, at);
+      } else if constexpr (waves == 1) {
+        sum_in_two_places(sums[0], steps, own_rows, at);
       } else {
-        static_assert(waves == 1, "without promotion, one wave has all registers");
-        int before = 0;
-        for (int step = 0; step < steps; ++step) {
-          const unsigned char* left = shared + at.stage * Config::stage_bytes;
-          ptx::mbarrier_wait(&full[at.stage], at.parity);
-          ptx::wgmma_pin(sums[0]);
-          ptx::wgmma_fence();
-          multiply(sums[0], ptx::swizzled_descriptor(left + own_rows * 128),
-                   ptx::swizzled_descriptor(left + Config::left_bytes), true);
-          ptx::wgmma_pin(sums[0]);
-          ptx::wgmma_wait<1>();
-          ptx::wgmma_pin(sums[0]);
-          if (step > 0) release(before);
-          before = at.stage;
-          at.template advance<Config::stages>();
-        }
-        ptx::wgmma_wait<0>();
-        ptx::wgmma_pin(sums[0]);
-        if (steps > 0) release(before);
+        sum_in_waves(sums, steps, own_rows, warpgroup, at);
       }
       const Corner corner = this->corner(index);
       ptx::mbarrier_wait(factors_full, parity);
@@ -286,6 +353,7 @@ struct GemmSm90 {
       for (int i = 0; i < Config::stages; ++i) {
         ptx::mbarrier_init(&full[i], 1);
         ptx::mbarrier_init(&empty[i], 8 * blocks);
+        ptx::mbarrier_init(&half_way[i], 4);
       }
       ptx::mbarrier_init(factors_full, 32);
       ptx::mbarrier_init(factors_empty, 8);
@@ -331,7 +399,8 @@ __global__ void __launch_bounds__(Config::threads, 1)
                                barriers,
                                barriers + Config::stages,
                                barriers + 2 * Config::stages,
-                               barriers + 2 * Config::stages + 1,
+                               barriers + 3 * Config::stages,
+                               barriers + 3 * Config::stages + 1,
                                *reinterpret_cast<Factors*>(after_staging + Config::barrier_bytes),
                                static_cast<int>(ptx::cluster_size()),
                                static_cast<int>(ptx::rank_in_cluster())};
