@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/row_scaled.h"
+#include "mxkern/core/math.h"
 
 namespace mxkern::cuda {
 
@@ -9,11 +10,31 @@ namespace mxkern::cuda {
 // the sums at a time with `stages` of them under way; `cluster` blocks share loads.
 struct TileSm90 {
   int rows, columns, k, stages, cluster;
+
+  // Tiles that one multiprocessor computes, one after the other.
+  constexpr std::int64_t turns(std::int64_t batch, std::int64_t m, std::int64_t n,
+                               int processors) const {
+    return ceil_div(batch * ceil_div(m, rows) * ceil_div(n, columns), processors);
+  }
 };
 
-// The tile for a product of [batch, m, k] and [batch, n, k].
-TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t batch, std::int64_t m,
-                   std::int64_t n, std::int64_t k, int processors);
+// The tile for a product of [batch, m, k] and [batch, n, k]: the large one, unless halves of it
+// keep more of the processors busy. Blocks side by side (FP8) or one below the other (bfloat16)
+// share loads where their number is even.
+constexpr TileSm90 tile_sm90(CoreElement left, CoreElement, std::int64_t batch, std::int64_t m,
+                             std::int64_t n, std::int64_t, int processors) {
+  const bool wide = left == CoreElement::bfloat16;
+  const TileSm90 large = wide ? TileSm90{128, 256, 64, 4, 1} : TileSm90{256, 128, 128, 4, 1};
+  const TileSm90 small{128, 128, large.k, 6, 1};
+  // A half takes a little more than half the time.
+  const bool is_small =
+      small.turns(batch, m, n, processors) * 17 < large.turns(batch, m, n, processors) * 32;
+  TileSm90 tile = is_small ? small : large;
+  const std::int64_t neighbours =
+      wide && !is_small ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
+  if (neighbours % 2 == 0) tile.cluster = 2;
+  return tile;
+}
 
 // out[b] = finish(a[b] . b[b]^T). Both operands are FP8, of either kind, or both are bfloat16. FP8
 // products are summed with 14 bits over 128 elements of K and in float32 from there, bfloat16 ones

@@ -51,6 +51,9 @@ void launch_config(const ProductSm90& product) {
   const RowScaled &left = product.left, &right = product.right;
   const Buffer& out = product.finish.out;
   const int cluster = product.tile.cluster;
+  check(product.tile.rows == Config::rows && product.tile.columns == Config::columns &&
+            product.tile.stages == Config::stages,
+        product.function, ": the plan's tile is not the kernel's");
   kernels::GemmSm90Parameters p = {};
   p.order.down =
       static_cast<int>(ceil_div(left.rows, Config::rows * (Config::shares_left ? 1 : cluster)));
@@ -90,6 +93,17 @@ void launch_config(const ProductSm90& product) {
                                   : left_map;
   check_cuda(cudaLaunchKernelEx(&config, kernel, left_map, right_map, out_map, p), product.function,
              "launch a kernel");
+}
+
+// With the configuration that product.tile names.
+template <class Large, class Small>
+void launch_tiles(const ProductSm90& product) {
+  const TileSm90& tile = product.tile;
+  if (tile.rows * tile.columns == Large::rows * Large::columns) {
+    launch_config<Large>(product);
+  } else {
+    launch_config<Small>(product);
+  }
 }
 
 }  // namespace mxkern::cuda
