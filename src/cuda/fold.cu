@@ -1,6 +1,7 @@
 // cuda/fold.cu: launches of the folding kernel.
 #include "cuda/fold.h"
 
+#include "cuda/code_stream.h"
 #include "cuda/folded_rows.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/fold.cuh"
@@ -8,27 +9,16 @@
 namespace mxkern::cuda {
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream) {
   const DeviceScope scope(q.device, function);
-  check_device_pointer(function, "codes", q.codes, q.device);
-  check_device_pointer(function, "scales", q.scales, q.device);
   kernels::FoldParameters p = {};
-  p.batch = q.shape.batch;
-  p.rows = q.shape.rows;
-  p.columns = q.shape.columns;
-  p.codes = q.codes;
-  p.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);
-  p.scales = q.scales;
-  p.scale_index = q.scale_index();
+  p.stream = code_stream(function, q);
   p.out = folded_rows(q.shape, memory);
-  p.log2_team = kernels::log2_team(ceil_div(p.columns, 16));
-  const int bits = facts_of(q.scheme).bits;
-  p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 8 ? 16 : bits == 6 ? 4 : 8);
+  const std::int64_t most = kernels::stream_blocks * processor_count(function);
+  const dim3 grid = grid_of(std::min(p.stream.groups, most));
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if constexpr (can_fold<S>) {
-      const int log2_rows = 8 - p.log2_team;
-      launch(function, kernels::fold_kernel<S>,
-             grid_of(ceil_div(p.batch * p.rows, std::int64_t{1} << log2_rows)),
-             kernels::team_threads, 0, stream, p);
+      launch(function, kernels::fold_kernel<S>, grid, kernels::team_threads,
+             kernels::stream_stages * p.stream.stage_bytes, stream, p);
     } else {
       check(false, function, ": ", S::name,
             " cannot be folded: its elements do not fit into 8-bit floats; use precision exact");

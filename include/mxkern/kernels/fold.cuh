@@ -3,11 +3,9 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/code_stream.cuh"
 #include "mxkern/kernels/fold_codes.cuh"
-#include "mxkern/kernels/row_team.cuh"
-#include "mxkern/kernels/vector_io.cuh"
 #include "mxkern/numerics/scheme.h"
-#include "mxkern/tensor/scale_layout.h"
 
 namespace mxkern::kernels {
 
@@ -30,25 +28,19 @@ struct FoldedRows {
 };
 
 struct FoldParameters {
-  std::int64_t batch, rows, columns;
-  const std::uint8_t* codes;
-  std::int64_t code_row_bytes;
-  const std::uint8_t* scales;
-  ScaleIndex scale_index;
+  CodeStream stream;
   FoldedRows out;
-  int log2_team;
-  bool vector_loads;  // sixteen codes start on 16, 4 or 8 bytes (8, 6 or 4 bits an element)
 };
 
-// Sixteen packed codes.
+// Sixteen packed codes from shared memory.
 template <class Format>
 struct Sixteen {
   static constexpr int bytes = 2 * Format::bits;
   Octet octets[2];
 
-  __device__ __forceinline__ static Sixteen load(const std::uint8_t* p) {
+  __device__ __forceinline__ static Sixteen load(const unsigned char* p) {
     if constexpr (Format::bits == 8) {
-      const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
+      const uint4 v = *reinterpret_cast<const uint4*>(p);
       return {{v.x | static_cast<Octet>(v.y) << 32, v.z | static_cast<Octet>(v.w) << 32}};
     } else if constexpr (Format::bits == 6) {
       const auto* words = reinterpret_cast<const std::uint32_t*>(p);
@@ -56,105 +48,91 @@ struct Sixteen {
       return {{words[0] | static_cast<Octet>(middle & 0xFFFFu) << 32,
                middle >> 16 | static_cast<Octet>(words[2]) << 16}};
     } else {
-      const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p));
+      const uint2 v = *reinterpret_cast<const uint2*>(p);
       return {{v.x, v.y}};
     }
   }
 
-  // The first `count` codes from any address, zeros behind them.
-  __device__ static Sixteen load_some(const std::uint8_t* p, std::int64_t count) {
-    Sixteen sixteen = {};
+  // Makes zeros of all but the first `count` codes.
+  __device__ __forceinline__ void keep(int count) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const std::int64_t left = count - 8 * i;
-      if (left <= 0) break;
-      const int codes = left < 8 ? static_cast<int>(left) : 8;
-      const Octet octet =
-          load_codes<Format::bits>(p + Format::bits * i, ceil_div(codes * Format::bits, 8));
-      const Octet kept = codes == 8 ? ~Octet{0} : (Octet{1} << codes * Format::bits) - 1;
-      sixteen.octets[i] = octet & kept;
+      const int left = min(max(count - 8 * i, 0), 8);
+      octets[i] &= left == 8 ? ~Octet{0} : (Octet{1} << left * Format::bits) - 1;
     }
-    return sixteen;
   }
 };
 
-// A row by a team of threads, sixteen codes at a time, after a look at all of its scales.
+// What is written about a row once all of its codes are.
+struct FoldedRow {
+  std::int64_t index = 0;
+  bool exists = false;
+  unsigned largest = 0;
+};
+
+// Sixteen codes of a row at a time, from stages of shared memory that are filled ahead.
 template <class S>
-__global__ void __launch_bounds__(team_threads)
+__global__ void __launch_bounds__(team_threads, stream_blocks)
     fold_kernel(const __grid_constant__ FoldParameters p) {
   using Format = typename S::Format;
-  constexpr int units_in_block = S::block / 16;
-  constexpr int warps = team_threads / 32;
+  extern __shared__ __align__(16) unsigned char ring[];
   __shared__ FoldTable<Format> table;
-  __shared__ unsigned slots[2][warps];
-  const RowTeam team(p.log2_team);
-  const std::int64_t total = p.batch * p.rows;
-  const std::int64_t index =
-      (static_cast<std::int64_t>(blockIdx.x) << (8 - p.log2_team)) + team.row;
-  // Threads without a row work on no units of the last one.
-  const std::int64_t units = index < total ? ceil_div(p.columns, 16) : 0;
-  const TeamRow at(index < total ? index : total - 1, p.rows);
-  const ScaleRow scales(p.scales, p.scale_index, at);
-  const std::uint8_t* codes = p.codes + (at.batch * p.rows + at.row) * p.code_row_bytes;
-  const std::int64_t whole_units = p.vector_loads ? p.columns / 16 : 0;
-  const auto load = [&](std::int64_t unit) {
-    const std::uint8_t* from = codes + unit * Sixteen<Format>::bytes;
-    return unit < whole_units ? Sixteen<Format>::load(from)
-                              : Sixteen<Format>::load_some(from, p.columns - unit * 16);
-  };
-
-  // The first loads are on their way while the largest scale is found.
-  Sixteen<Format> loaded[team_loads] = {};
-  unsigned bytes[team_loads];
-  unsigned largest = 0;
-#pragma unroll
-  for (int i = 0; i < team_loads; ++i) {
-    const std::int64_t unit = team.rank + (i << team.log2_threads);
-    bytes[i] = E8M0::nan_byte;
-    if (unit < units) {
-      loaded[i] = load(unit);
-      bytes[i] = scales[unit / units_in_block];
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < team_loads; ++i) {
-    if (bytes[i] != E8M0::nan_byte) largest = max(largest, bytes[i]);
-  }
-  const std::int64_t step = std::int64_t{team_loads} << team.log2_threads;
-  for (std::int64_t unit = team.rank + step; unit < units; unit += team.threads()) {
-    const unsigned byte = scales[unit / units_in_block];
-    if (byte != E8M0::nan_byte) largest = max(largest, byte);
-  }
+  __shared__ unsigned spreads[2][team_threads / 32];
+  const CodeStream& s = p.stream;
+  if (threadIdx.x < team_threads / 16) spreads[threadIdx.x % 2][threadIdx.x / 2] = 0;
   table.fill();
-  largest = team.max_of(largest, slots[0]);
+  StreamPosition here{blockIdx.x}, ahead{blockIdx.x};
+  const auto start_copy = [&](int stage) {
+    if (ahead.group < s.groups) StreamRow(s, ahead).copy(ring + stage * s.stage_bytes);
+    ptx::copy_async_commit();
+    ahead.advance(s.chunks);
+  };
+#pragma unroll 1
+  for (int stage = 0; stage < stream_stages - 1; ++stage) start_copy(stage);
 
-  unsigned spread = 0;
-  std::uint8_t* out = p.out.data + at.batch * p.out.batch_bytes + at.row * p.out.row_bytes;
-  for (std::int64_t first = team.rank; first < units;) {
-#pragma unroll
-    for (int i = 0; i < team_loads; ++i) {
-      const std::int64_t unit = first + (i << team.log2_threads);
-      if (unit >= units) break;
-      const bool is_poisoned = bytes[i] == E8M0::nan_byte;
-      const unsigned distance = largest - bytes[i];
+  FoldedRow before;
+  int parity = 0;
+  const auto finish_row = [&](int which, const RowTeam& team) {
+    if (team.rank != 0 || !before.exists) return;
+    p.out.finish<Format>(before.index, before.largest, spreads[which][team.row]);
+    spreads[which][team.row] = 0;
+  };
+#pragma unroll 1
+  for (int stage = 0; here.group < s.groups; stage = (stage + 1) % stream_stages) {
+    ptx::copy_async_wait<stream_stages - 2>();
+    // Also: everybody is done with the stage that is filled next, and with the row before.
+    __syncthreads();
+    const StreamRow row(s, here);
+    if (here.chunk == 0) finish_row(parity ^ 1, row.team);
+    start_copy((stage + stream_stages - 1) % stream_stages);
+    const unsigned char* memory = ring + stage * s.stage_bytes;
+    const unsigned largest = row.largest_scale(memory);
+    const std::int64_t first_block = row.first_column / S::block;
+    std::uint8_t* out = p.out.data + row.at.batch * p.out.batch_bytes +
+                        row.at.row * p.out.row_bytes + row.first_column;
+    unsigned spread = 0;
+#pragma unroll 2
+    for (int unit = row.team.rank; unit * 16 < row.columns; unit += row.team.threads()) {
+      auto codes = Sixteen<Format>::load(memory + row.codes_at() + unit * Sixteen<Format>::bytes);
+      if (row.columns - unit * 16 < 16) codes.keep(row.columns - unit * 16);
+      const unsigned byte = row.scale(memory, first_block + unit * 16 / S::block);
+      const bool is_poisoned = byte == E8M0::nan_byte;
+      const unsigned distance = largest - byte;
       const BlockFold<Format> fold(distance, is_poisoned, table);
-      const Octet* octets = loaded[i].octets;
-      const uint2 low = fold(octets[0]), high = fold(octets[1]);
-      const bool is_zero = octet_is_zero<Format>(octets[0]) && octet_is_zero<Format>(octets[1]);
+      const uint2 low = fold(codes.octets[0]), high = fold(codes.octets[1]);
+      const bool is_zero =
+          octet_is_zero<Format>(codes.octets[0]) && octet_is_zero<Format>(codes.octets[1]);
       if (!is_poisoned && !is_zero) spread = max(spread, distance);
       *reinterpret_cast<uint4*>(out + unit * 16) = make_uint4(low.x, low.y, high.x, high.y);
     }
-    first += step;
-#pragma unroll
-    for (int i = 0; i < team_loads; ++i) {
-      const std::int64_t unit = first + (i << team.log2_threads);
-      if (unit >= units) break;
-      loaded[i] = load(unit);
-      bytes[i] = scales[unit / units_in_block];
-    }
+    spread = __reduce_max_sync(0xFFFFFFFFu, spread);
+    if (threadIdx.x % 32 == 0 && spread != 0) atomicMax(&spreads[parity][row.team.row], spread);
+    before = {row.index, row.exists, largest};
+    if (here.chunk == s.chunks - 1) parity ^= 1;
+    here.advance(s.chunks);
   }
-  spread = team.max_of(spread, slots[1]);
-  if (team.rank == 0 && index < total) p.out.finish<Format>(index, largest, spread);
+  __syncthreads();
+  finish_row(parity ^ 1, RowTeam(s.log2_team));
 }
 
 }  // namespace mxkern::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/fold.cuh"
+#include "mxkern/kernels/row_team.cuh"
 #include "mxkern/kernels/quantize_octet.cuh"
 
 namespace mxkern::kernels {

@@ -71,10 +71,13 @@ struct ScaleRow {
       : scales(all + at.batch * index.size() + index.offset(at.row, 0)),
         swizzled(index.layout == ScaleLayout::swizzled) {}
 
-  __device__ __forceinline__ std::uint8_t operator[](std::int64_t block) const {
+  __device__ __forceinline__ const std::uint8_t* address(std::int64_t block) const {
     constexpr int tile = ScaleIndex::tile_blocks;
-    if (!swizzled) return scales[block];
-    return scales[block / tile * ScaleIndex::tile_bytes + block % tile];
+    if (!swizzled) return scales + block;
+    return scales + (block / tile * ScaleIndex::tile_bytes + block % tile);
+  }
+  __device__ __forceinline__ std::uint8_t operator[](std::int64_t block) const {
+    return *address(block);
   }
 };
 
