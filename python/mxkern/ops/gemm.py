@@ -73,9 +73,10 @@ def gemm(
         and bias is None
         and stream is None
         and wanted == 0
-        and isinstance(b, BlockScaled)
+        and isinstance(b, (BlockScaled, PreparedOperand))
     ):
-        short_way = adapter_of(function, "b.codes", b.codes).short_way
+        codes = b.codes if isinstance(b, BlockScaled) else b.data
+        short_way = None if codes is None else adapter_of(function, "b.codes", codes).short_way
         product = None if short_way is None else short_way.gemm(a, b, result_dtype, alpha)
         if product is not None:
             return product
