@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, View, adapter_of, collapsed
-from mxkern.arrays.adapter import Buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part, operand_of
 from mxkern.options import position
@@ -23,7 +22,7 @@ class GemmOperand(NamedTuple):
     """An operand as the library sees it."""
 
     adapter: Adapter
-    view: View | PreparedView | Buffer
+    view: Any  # a View, a PreparedView, or on the left a Buffer
     shape: Shape
     like: Any  # an array of it
     memory: tuple[Any, ...]  # what it lies in, and what the view points into
@@ -43,8 +42,12 @@ def right_operand(function: str, b: Any) -> GemmOperand:
 
 def left_operand(function: str, a: Any, adapter: Adapter) -> GemmOperand:
     """a, in arrays of b's framework."""
-    if type(a) is PreparedOperand or isinstance(a, BlockScaled):
-        left = (_prepared if type(a) is PreparedOperand else _quantized)(function, "a", a)
+    if isinstance(a, (BlockScaled, PreparedOperand)):
+        left = (
+            _prepared(function, "a", a)
+            if isinstance(a, PreparedOperand)
+            else (_quantized(function, "a", a))
+        )
         if left.adapter is not adapter:
             raise TypeError(
                 f"{function}: a holds {left.adapter.name} arrays, and b {adapter.name} arrays; "

@@ -74,8 +74,8 @@ def prepare_operand(
         device = adapter.device(adapter.enter(function, "x", x))
         if _core.prepared_form(wanted, record.id, device) == FORMS["folded"]:
             return _quantized(function, adapter, x, record, scale_rule, keep_source)
-        options = {} if record.has_tensor_scale else {"scale_rule": scale_rule}
-        return _prepared(function, quantize(x, record, **options), wanted, keep_source, None)
+        q = quantize(x, record, scale_rule=scale_rule)
+        return _prepared(function, q, wanted, keep_source, None)
 
 
 def _prepared(
