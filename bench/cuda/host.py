@@ -25,6 +25,8 @@ def run() -> Iterator[dict[str, Any]]:
     view = (0, 0, 0, 1, 256, 512, q.codes.data_ptr(), q.scales.data_ptr(), None)
     stream = torch.cuda.current_stream().cuda_stream
     amax = mxkern.tensor_amax(x)
+    ready = mxkern.prepare_operand(q)
+    few = mxkern.prepare_operand(q, form="few_tokens")
     calls: list[tuple[str, Callable[[], object], float | None]] = [
         (
             "C++ quantize, through the binding",
@@ -40,6 +42,16 @@ def run() -> Iterator[dict[str, Any]]:
         ),
         ("mxkern.quantize, nvfp4, own amax", lambda: mxkern.quantize(x, "nvfp4"), None),
         ("mxkern.quantize_both, mxfp8", lambda: mxkern.quantize_both(x, "mxfp8"), None),
+        (
+            "mxkern.gemm, mxfp8 x prepared, to bfloat16",
+            lambda: mxkern.gemm(q, ready, dtype="bfloat16"),
+            None,
+        ),
+        (
+            "mxkern.gemm, few tokens x prepared, to bfloat16",
+            lambda: mxkern.gemm(x[:16], few, dtype="bfloat16"),
+            None,
+        ),
         ("torch.add(x, 1, out=x), for comparison", lambda: torch.add(x, 1, out=x), None),
     ]
     for name, call, goal in calls:
