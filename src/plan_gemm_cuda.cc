@@ -68,12 +68,16 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
                        folded_way_out);
   }
   if (problem.out.shape.size() == 0) return {CudaGemmPath::nothing, "the output has no elements"};
-  if (problem.precision == GemmPrecision::folded) return {CudaGemmPath::folded, "asked for"};
+  const bool is_deep = shape_of(problem.right).columns > 0;
+  if (problem.precision == GemmPrecision::folded && is_deep) {
+    return {CudaGemmPath::folded, "asked for"};
+  }
   check_has_source("a", problem.left);
   check_has_source("b", problem.right);
   check<Unsupported>(capabilities.major >= 8, "gemm: the device has compute capability ",
                      capabilities.major, ".", capabilities.minor,
                      "; expected 8.0 or newer; multiply on the CPU");
+  if (!is_deep) return {CudaGemmPath::portable, "K is 0: sums of nothing"};
   if (!hopper) return {CudaGemmPath::portable, "for every GPU from 8.0 on"};
   if (problem.precision == GemmPrecision::exact) return {CudaGemmPath::exact, "asked for"};
   if (!can_fold(problem.left) || !can_fold(problem.right)) {
@@ -89,6 +93,7 @@ std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_
 // Memory for one side, from `begin` on; returns where it ends.
 std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t begin,
                   SidePlan& plan) {
+  if (shape_of(operand).columns == 0) return begin;
   const PreparedForm form = form_of(operand);
   const bool wants_folded = path == CudaGemmPath::folded || path == CudaGemmPath::folded_or_exact;
   const bool wants_expanded = path != CudaGemmPath::folded;

@@ -130,7 +130,9 @@ TEST(PlanGemmCudaTest, AnOutputWithoutElementsIsNothing) {
     EXPECT_EQ(path_of(Case{.shape = shape}.problem()), CudaGemmPath::nothing);
   }
   EXPECT_EQ(path_of(Case{.n = 0}.problem()), CudaGemmPath::nothing);
-  EXPECT_NE(path_of(Case{.shape = {1, 4, 0}}.problem()), CudaGemmPath::nothing);
+  const CudaGemmPlan sums_of_nothing = plan_gemm_cuda(Case{.shape = {1, 4, 0}}.problem(), hopper);
+  EXPECT_EQ(sums_of_nothing.path, CudaGemmPath::portable);
+  EXPECT_EQ(sums_of_nothing.workspace_bytes, 0u);
 }
 
 TEST(PlanGemmCudaTest, PreparedOperandsAreMultipliedAsTheyAre) {

@@ -106,6 +106,10 @@ class Product {
   }
 
   RowScaled expanded(const GemmOperand& operand, const SidePlan& side) const {
+    const Shape shape = shape_of(operand);
+    if (shape.columns == 0) {  // no element, no power of two
+      return {CoreElement::bfloat16, memory_, shape.batch, shape.rows, 0, 0, 0, nullptr, nullptr};
+    }
     void* memory = side.expands       ? memory_ + side.expanded
                    : side.is_prepared ? prepared_of(operand)->data
                                       : nullptr;
