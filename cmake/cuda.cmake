@@ -7,6 +7,8 @@ endif()
 
 file(GLOB MXKERN_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu
      ${PROJECT_SOURCE_DIR}/src/cuda/instances/*.cu)
+# Those that need CUTLASS are targets of their own: cmake/cutlass.cmake.
+list(FILTER MXKERN_CUDA_SOURCES EXCLUDE REGEX "/multiply_sm1[02]0_[^/]*$")
 set(MXKERN_CUDA_STATUS "")
 
 if(MXKERN_CUDA STREQUAL "OFF")

@@ -49,6 +49,7 @@ Info info() {
   info.instruction_set = cpu::name_of(cpu::best_instruction_set());
   info.gemm_unit = gemm_unit();
   info.threads = cpu::thread_count();
+  info.blackwell = MXKERN_CUTLASS_STATUS;
 #if defined(MXKERN_HAS_CUDA)
   info.built_with_cuda = true;
   info.cuda = cuda::describe_runtime();

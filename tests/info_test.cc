@@ -7,6 +7,7 @@
 
 #include "cpu/instruction_set.h"
 #include "cpu/parallel.h"
+#include "cuda/takes_blackwell.h"
 
 namespace mxkern {
 namespace {
@@ -25,6 +26,10 @@ TEST(Info, DescribesThisBuildAndMachine) {
   EXPECT_TRUE(found.devices.empty());
 #endif
   EXPECT_FALSE(found.cuda.empty());
+  const bool has_kernels = cuda::has_blackwell_kernels(cuda::Blackwell::sm100) ||
+                           cuda::has_blackwell_kernels(cuda::Blackwell::sm120);
+  EXPECT_EQ(found.blackwell.rfind("CUTLASS 4", 0) == 0, has_kernels) << found.blackwell;
+  EXPECT_EQ(found.blackwell.find("never executed") != std::string::npos, has_kernels);
 }
 
 }  // namespace

@@ -23,8 +23,16 @@ endif()
 find_path(Cutlass_INCLUDE_DIR cutlass/detail/sm100_blockscaled_layout.hpp
   HINTS ${mxkern_cutlass_hints} PATH_SUFFIXES include NO_DEFAULT_PATH)
 
+if(Cutlass_INCLUDE_DIR)
+  file(STRINGS ${Cutlass_INCLUDE_DIR}/cutlass/version.h mxkern_cutlass_version
+    REGEX "define CUTLASS_(MAJOR|MINOR|PATCH) ")
+  list(TRANSFORM mxkern_cutlass_version REPLACE "[^0-9]" "")
+  list(JOIN mxkern_cutlass_version "." Cutlass_VERSION)
+endif()
+
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(Cutlass REQUIRED_VARS Cutlass_INCLUDE_DIR)
+find_package_handle_standard_args(Cutlass REQUIRED_VARS Cutlass_INCLUDE_DIR
+  VERSION_VAR Cutlass_VERSION)
 if(Cutlass_FOUND AND NOT TARGET Cutlass::Cutlass)
   add_library(Cutlass::Cutlass INTERFACE IMPORTED)
   target_include_directories(Cutlass::Cutlass SYSTEM INTERFACE ${Cutlass_INCLUDE_DIR})

@@ -2,7 +2,8 @@
 # tools/cuda.sh: compiles the CUDA half on a machine that may have no GPU. usage: cuda.sh BUILD
 # Everything for sm_90a, with the tests, which are skipped where there is no device; for the other
 # architectures of a release the scheme with most code paths, which stands for all: the whole list
-# for all of them would take four times as long.
+# for all of them would take four times as long. For Blackwell also the products that CUTLASS
+# makes; their machine code is looked at, and nothing is run.
 set -euo pipefail
 
 build=$1
@@ -17,28 +18,35 @@ configure() {
     -DMXKERN_CUDA_ARCHITECTURES="$2" -DMXKERN_TESTS="$3" >/dev/null
 }
 
+compile() {
+  local folder=$1 start=$SECONDS
+  shift
+  cmake --build "$folder" -j "$jobs" --target "$@" -- --quiet
+  echo "mxkern: $folder: $((SECONDS - start)) s"
+}
+
 configure "$build/sm90a" 90a-real ON
 tests=()
 for source in tests/cuda/*_test.c[cu]; do
   name=$(basename "$source")
   tests+=("cuda.${name%.*}")
 done
-cmake --build "$build/sm90a" -j "$jobs" --target mxkern "${tests[@]}" -- --quiet
+compile "$build/sm90a" mxkern "${tests[@]}"
 ctest --test-dir "$build/sm90a" --output-on-failure -j "$jobs" -R '^cuda\.'
 
 objects=src/CMakeFiles/mxkern.dir/cuda
-for architecture in 80 100a 120a; do
-  configure "$build/sm$architecture" "$architecture-real" OFF
-done
-pids=()
-for architecture in 80 100a 120a; do
-  cmake --build "$build/sm$architecture" -j 1 \
-    --target $objects/instances/quantize_nvfp4.cu.o $objects/dequantize.cu.o -- --quiet &
-  pids+=($!)
-  if ((${#pids[@]} >= jobs)); then
-    wait "${pids[0]}"
-    pids=("${pids[@]:1}")
-  fi
-done
-for pid in "${pids[@]}"; do wait "$pid"; done
+some=("$objects/instances/quantize_nvfp4.cu.o" "$objects/dequantize.cu.o")
+configure "$build/sm80" 80-real OFF
+compile "$build/sm80" "${some[@]}"
+configure "$build/blackwell" '100a-real;120a-real' ON
+compile "$build/blackwell" "${some[@]}" "$objects/multiply_blackwell.cu.o"
 echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"
+
+products=structure.blackwell_kernels_test
+if ! cmake --build "$build/blackwell" --target help | grep -q "^$products:"; then
+  echo "mxkern: CUTLASS was not found: Blackwell's products of codes and scales are not compiled"
+  exit 0
+fi
+compile "$build/blackwell" $products
+ctest --test-dir "$build/blackwell" --output-on-failure -R "^$products\$"
+MXKERN_BLACKWELL_OBJECTS=$build/blackwell python -m pytest -q tests/structure/test_blackwell.py

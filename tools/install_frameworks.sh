@@ -17,4 +17,7 @@ try "$torch" || try --retries 0 --timeout 15 "$torch" \
   echo "mxkern: no CPU build of torch ($torch) could be installed: the torch tests will be skipped"
 try "jax>=0.10" || echo "mxkern: jax could not be installed: the JAX tests will be skipped"
 try --no-deps nvidia-cutlass==4.2.0.0 ||
-  echo "mxkern: nvidia-cutlass could not be installed: the scale layout is not compared with it"
+  echo "mxkern: nvidia-cutlass could not be installed: the scale layout is not compared with it, and" \
+    "Blackwell's products of codes and scales are not compiled"
+try nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm ||
+  echo "mxkern: NVIDIA's disassemblers could not be installed: no test looks at machine code"

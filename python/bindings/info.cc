@@ -17,6 +17,7 @@ void bind_info(nb::module_& module) {
       .def_ro("threads", &Info::threads)
       .def_ro("built_with_cuda", &Info::built_with_cuda)
       .def_ro("cuda", &Info::cuda)
+      .def_ro("blackwell", &Info::blackwell)
       .def_ro("devices", &Info::devices);
   module.def("info", &info);
 }

@@ -19,6 +19,7 @@ class Info(NamedTuple):
     threads: int
     built_with_cuda: bool
     cuda: str
+    blackwell: str
     devices: tuple[str, ...]
     package: str
 
@@ -29,6 +30,7 @@ class Info(NamedTuple):
             ("gemm unit", self.gemm_unit),
             ("threads", str(self.threads)),
             ("CUDA", self.cuda),
+            ("Blackwell", self.blackwell),
             ("devices", "none" if not self.devices else self.devices[0]),
             *(("", device) for device in self.devices[1:]),
             ("package", self.package),
@@ -58,6 +60,7 @@ def info() -> Info:
         found.threads,
         found.built_with_cuda,
         found.cuda,
+        found.blackwell,
         tuple(found.devices),
         _FOLDER,
     )

@@ -16,6 +16,7 @@ def test_info() -> None:
     assert 1 <= info.threads <= (os.cpu_count() or 1)
     assert isinstance(info.built_with_cuda, bool)
     assert info.cuda, "says which CUDA, or why there is none"
+    assert info.blackwell, "says which kernels of Blackwell, or why there are none"
     assert os.path.isfile(os.path.join(info.package, "__init__.py"))
 
 
@@ -23,7 +24,14 @@ def test_info_prints() -> None:
     info = mxkern.info()
     text = str(info)
     assert repr(info) == text
-    for part in (info.version, info.build, info.instruction_set, info.cuda, "threads"):
+    for part in (
+        info.version,
+        info.build,
+        info.instruction_set,
+        info.cuda,
+        info.blackwell,
+        "threads",
+    ):
         assert part in text
 
 

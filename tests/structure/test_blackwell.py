@@ -1,19 +1,28 @@
-"""tests/structure/test_blackwell.py: code for sm_100a has the conversion instruction of E2M1.
+"""tests/structure/test_blackwell.py: machine code for Blackwell has the instructions it is for.
 
 It is compiled and never executed: there is no such GPU among those that the tests have run on.
+tools/cuda.sh compiles the products of codes and scales, and names their folder in
+MXKERN_BLACKWELL_OBJECTS; compiling them here would take minutes.
 """
 
-import shutil
+import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from sources import INCLUDE
+from cuda_tools import ENVIRONMENT, cutlass_include, missing
+from sources import INCLUDE, ROOT
 
-TOOLS = ("nvcc", "cuobjdump", "nvdisasm")
-MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
-SOURCE = """
+MISSING = missing("nvcc", "cuobjdump", "nvdisasm")
+OBJECTS = os.environ.get("MXKERN_BLACKWELL_OBJECTS")
+needs_tools = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+needs_objects = pytest.mark.skipif(
+    OBJECTS is None, reason="MXKERN_BLACKWELL_OBJECTS names no folder; tools/cuda.sh does"
+)
+
+ENCODE = """
 #include "mxkern/numerics/codec_ptx.cuh"
 __global__ void encode(const float* from, mxkern::Octet* to) {
   float v[8];
@@ -22,22 +31,90 @@ __global__ void encode(const float* from, mxkern::Octet* to) {
 }
 """
 
+# One multiplication of sm_100a. Plain FP8 has the first five operands, and the enabling predicate
+# after them; block scales in tensor memory are the sixth, and UTCCP is what brings them there.
+UMMA = re.compile(
+    r"UTC([QO])MMA[.\w]* gdesc\[\w+\], gdesc\[\w+\], tmem\[[^]]+\], tmem\[[^]]+\], idesc\[\w+\]"
+    r"(, tmem\[[^]]+\])?"
+)
 
-def instructions(architecture: str, folder: Path) -> str:
-    """What the machine code of the kernel consists of."""
-    source, cubin = folder / "encode.cu", folder / f"{architecture}.cubin"
-    source.write_text(SOURCE)
-    command = ["nvcc", "-std=c++20", "--fmad=false", f"-arch=sm_{architecture}", "-cubin"]
-    compiled = subprocess.run(
-        [*command, f"-I{INCLUDE}", "-o", cubin, source], capture_output=True, text=True
+
+def machine_code(binary: Path) -> str:
+    """What cuobjdump lists of a cubin or an object file."""
+    listed = subprocess.run(
+        ["cuobjdump", "-sass", binary], env=ENVIRONMENT, capture_output=True, text=True
     )
-    assert compiled.returncode == 0, compiled.stderr
-    listed = subprocess.run(["cuobjdump", "-sass", cubin], capture_output=True, text=True)
     assert listed.returncode == 0, listed.stderr
     return listed.stdout
 
 
-@pytest.mark.skipif(bool(MISSING), reason=f"not on the PATH: {', '.join(MISSING)}")
+def cubin(source: Path, architecture: str, folder: Path, *options: str) -> Path:
+    """Device code of a source."""
+    output = folder / f"{source.stem}.{architecture}.cubin"
+    command = ["nvcc", f"-arch=sm_{architecture}", "-std=c++20", *options, f"-I{INCLUDE}", "-cubin"]
+    compiled = subprocess.run(
+        [*command, "-o", output, source], env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert compiled.returncode == 0, compiled.stderr
+    return output
+
+
+def kernels(name: str) -> list[str]:
+    """The machine code of each product in an object file of tools/cuda.sh."""
+    found = list(Path(OBJECTS or "").rglob(f"{name}.cu.o"))
+    assert len(found) == 1, f"{name}: {found}"
+    functions = machine_code(found[0]).split("Function : ")[1:]
+    return [text for text in functions if "GemmUniversal" in text.split("\n", 1)[0]]
+
+
+def multiplies_block_scaled(text: str) -> bool:
+    """Whether every multiplication of sm_100a takes scales, and scales are brought for it."""
+    found = UMMA.findall(text)
+    return bool(found) and all(scales for _, scales in found) and "UTCCP" in text
+
+
+@needs_tools
 def test_conversion_instruction(tmp_path: Path) -> None:
-    assert "E2M1.F32.PACK_AB" in instructions("100a", tmp_path)
-    assert "E2M1" not in instructions("90a", tmp_path), "sm_90 has no such instruction"
+    source = tmp_path / "encode.cu"
+    source.write_text(ENCODE)
+    assert "E2M1.F32.PACK_AB" in machine_code(cubin(source, "100a", tmp_path, "--fmad=false"))
+    on_hopper = machine_code(cubin(source, "90a", tmp_path, "--fmad=false"))
+    assert "E2M1" not in on_hopper, "sm_90 has no such instruction"
+
+
+@needs_tools
+@needs_objects
+@pytest.mark.parametrize("out", ["bfloat16", "float32"])
+def test_products_of_sm100(out: str) -> None:
+    texts = kernels(f"multiply_sm100_{out}")
+    assert all(multiplies_block_scaled(text) for text in texts)
+    # Three pairs of 8 bits with 8, 6 and 4; MXFP4 and NVFP4, whose rate is twice as high.
+    assert sorted(UMMA.findall(text)[0][0] for text in texts) == ["O", "O", "Q", "Q", "Q"]
+    assert sum(bool(re.search(r"UTCOMMA\.\w+\.4X ", text)) for text in texts) == 1, "NVFP4 alone"
+
+
+@needs_tools
+@needs_objects
+@pytest.mark.skipif(cutlass_include() is None, reason="CUTLASS is not installed")
+def test_plain_products_of_sm100_are_told_apart(tmp_path: Path) -> None:
+    source = ROOT / "tests/structure/plain_fp8_sm100.cu"
+    options = ["--expt-relaxed-constexpr", "-DNDEBUG", f"-I{cutlass_include()}"]
+    text = machine_code(cubin(source, "100a", tmp_path, *options))
+    assert UMMA.search(text), "it multiplies FP8 on the same unit"
+    assert not multiplies_block_scaled(text) and "UTCCP" not in text
+
+
+@needs_tools
+@needs_objects
+@pytest.mark.parametrize("out", ["bfloat16", "float32"])
+def test_products_of_sm120(out: str) -> None:
+    found = [
+        set(re.findall(r"\b[A-Z]*MMA\.[.\w]+", text)) for text in kernels(f"multiply_sm120_{out}")
+    ]
+    assert sorted(map(sorted, found)) == [
+        ["OMMA.SF.16864.F32.E2M1.E2M1.E8"],
+        ["OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X"],
+        ["QMMA.SF.16832.F32.E4M3.E2M1.E8"],
+        ["QMMA.SF.16832.F32.E4M3.E3M2.E8"],
+        ["QMMA.SF.16832.F32.E4M3.E4M3.E8"],
+    ]

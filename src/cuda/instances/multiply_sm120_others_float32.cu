@@ -1,0 +1,13 @@
+// cuda/instances/multiply_sm120_others_float32.cu: the other formats of 8 and 6 bits on sm_120a,
+// float32.
+#include "cuda/multiply_blackwell_instances.cuh"
+
+namespace mxkern::cuda {
+MXKERN_INSTANTIATE_SM120(MxFp8E4M3, MxFp8E5M2, float)
+MXKERN_INSTANTIATE_SM120(MxFp8E4M3, MxFp6E2M3, float)
+MXKERN_INSTANTIATE_SM120(MxFp8E5M2, MxFp8E4M3, float)
+MXKERN_INSTANTIATE_SM120(MxFp8E5M2, MxFp8E5M2, float)
+MXKERN_INSTANTIATE_SM120(MxFp8E5M2, MxFp6E3M2, float)
+MXKERN_INSTANTIATE_SM120(MxFp8E5M2, MxFp6E2M3, float)
+MXKERN_INSTANTIATE_SM120(MxFp8E5M2, MxFp4, float)
+}  // namespace mxkern::cuda
