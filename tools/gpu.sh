@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tools/gpu.sh: builds for this machine's GPU, runs all tests there, checks memory, measures.
-# usage: gpu.sh [PART...] of build, cpp, python, sanitize, bench; all of them by default. Needs
+# usage: gpu.sh [PART...] of build, cpp, python, sanitize, bench; all of them by default. `devices`
+# is what cpp and python have about several GPUs, alone. Needs
 # nvcc, CMake, Ninja, GoogleTest and a Python with NumPy, ml_dtypes, pytest, hypothesis and
 # nanobind; uses PyTorch, CuPy and JAX where they are. Needs no network.
 set -uo pipefail
@@ -61,6 +62,14 @@ python() {
   return $status
 }
 
+# Skipped by the tests themselves where there is one GPU.
+devices() {
+  local status=0
+  ctest --test-dir "$BUILD" -R 'cuda\.(two_devices|streams|errors)_test' --output-on-failure || status=1
+  "$PYTHON" -m pytest -q -ra -p no:cacheprovider tests/python/test_cuda_devices.py || status=1
+  return $status
+}
+
 # Small shapes, every kernel: compute-sanitizer slows kernels down by a factor of a hundred.
 sanitize() {
   local tool
@@ -81,6 +90,7 @@ if wanted build; then
 fi
 if wanted cpp; then step "C++ tests" cpp; fi
 if wanted python; then step "Python tests" python; fi
+if wanted devices; then step "several GPUs" devices; fi
 if wanted sanitize; then sanitize; fi
 if wanted bench; then step "benchmarks" "$PYTHON" -m bench.cuda.runner; fi
 if ((${#failed[@]} > 0)); then

@@ -279,28 +279,6 @@ def test_given_stream(framework: str) -> None:
             mxkern.quantize(given, "nvfp4", stream=stream)
 
 
-def test_other_devices(torch: Any) -> None:
-    if torch.cuda.device_count() < 2:
-        pytest.skip("there is one CUDA device")
-    x = random_values((64, 128), "bfloat16")
-    given = array_of("torch", x).to("cuda:1")
-    assert torch.cuda.current_device() == 0
-    for scheme in ("mxfp8", "nvfp4"):
-        q = mxkern.quantize(given, scheme)
-        assert q.codes.device == given.device == mxkern.dequantize(q).device
-        assert_same_parts(q, mxkern.quantize(x, scheme), f"cuda:1 {scheme}")
-        assert_same_parts(
-            mxkern.quantize_both(given, scheme)[1], mxkern.quantize_columns(x, scheme), "both"
-        )
-    assert torch.cuda.current_device() == 0
-    with pytest.raises(ValueError, match="device"):
-        mxkern.quantize(given, "nvfp4", amax=torch.ones((), device="cuda:0"))
-    with torch.cuda.device(1):
-        here = array_of("torch", x).to("cuda:0")
-        assert_same_parts(mxkern.quantize(here, "mxfp8"), mxkern.quantize(x, "mxfp8"), "cuda:0")
-        assert torch.cuda.current_device() == 1
-
-
 def test_bad_input(torch: Any) -> None:
     x = torch.randn(32, 64, device="cuda")
     q = mxkern.quantize(x, "mxfp8")

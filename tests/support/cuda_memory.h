@@ -33,6 +33,22 @@ class CudaTest : public ::testing::Test {
 };
 
 inline constexpr Device first_cuda_device{DeviceType::cuda, 0};
+inline constexpr Device second_cuda_device{DeviceType::cuda, 1};
+
+// Makes a device current for the scope: memory and streams that are made in it are that device's.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(Device device) {
+    check_cuda(cudaGetDevice(&before_));
+    check_cuda(cudaSetDevice(device.index));
+  }
+  ~CurrentDevice() { cudaSetDevice(before_); }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
 
 // Memory of the current device. It starts `shift` bytes after a multiple of 256.
 class DeviceBytes {
@@ -71,14 +87,15 @@ class DeviceTwin {
   DeviceBytes bytes_;
 };
 
-// A plain tensor on the device; with `misaligned`, one element beyond any alignment.
+// A plain tensor in memory of the current device, said to be on `device`; with `misaligned`, one
+// element beyond any alignment.
 class DeviceTensor {
  public:
-  explicit DeviceTensor(Tensor& host, bool misaligned = false)
+  explicit DeviceTensor(Tensor& host, bool misaligned = false, Device device = first_cuda_device)
       : buffer_(host.buffer()),
         twin_(host.bytes(), misaligned ? static_cast<int>(size_of(host.dtype())) : 0) {
     buffer_.data = twin_.data();
-    buffer_.device = first_cuda_device;
+    buffer_.device = device;
   }
 
   const Buffer& buffer() const { return buffer_; }
@@ -108,10 +125,11 @@ class DeviceFloat {
   DeviceBytes bytes_;
 };
 
-// A quantized tensor on the device.
+// A quantized tensor, likewise.
 class DeviceQuantized {
  public:
-  explicit DeviceQuantized(Quantized& host, bool misaligned = false)
+  explicit DeviceQuantized(Quantized& host, bool misaligned = false,
+                           Device device = first_cuda_device)
       : view_(host.view),
         codes_(host.codes, misaligned ? 1 : 0),
         scales_(host.scales, misaligned ? 3 : 0),
@@ -119,7 +137,7 @@ class DeviceQuantized {
     view_.codes = codes_.data();
     view_.scales = scales_.data();
     if (facts_of(view_.scheme).has_tensor_scale) view_.tensor_scale = tensor_scale_.address();
-    view_.device = first_cuda_device;
+    view_.device = device;
   }
 
   const BlockScaled& view() const { return view_; }

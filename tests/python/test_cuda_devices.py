@@ -1,0 +1,131 @@
+# tests/python/test_cuda_devices.py: arrays on a CUDA device that is not the current one, streams of
+# the wrong device, arrays on two devices. Skipped where there is one device.
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import array_of, assert_same, random_values, raw
+from test_cuda import FRAMEWORKS, assert_same_parts, on_host
+
+pytestmark = pytest.mark.skipif(
+    len(mxkern.info().devices) < 2, reason="there are not two CUDA devices"
+)
+
+
+def on_second(framework: str, x: np.ndarray) -> Any:
+    """x, bit for bit, as an array of the framework on the second device."""
+    if framework == "torch":
+        return array_of("torch", x).to("cuda:1")
+    if framework == "jax":
+        import jax
+
+        if len(jax.devices()) < 2 or jax.default_backend() == "cpu":
+            pytest.skip("JAX has no two CUDA devices here")
+        return jax.device_put(array_of("jax", x), jax.devices()[1])
+    import cupy
+
+    with cupy.cuda.Device(1):
+        return cupy.asarray(x)
+
+
+def dtype_name(array: Any) -> str:
+    return str(array.dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("scheme", ["mxfp8", "mxfp4", "nvfp4"])
+def test_arrays_of_the_second_device(scheme: str, framework: str) -> None:
+    x = random_values((96, 160), "float32", 3)
+    given = on_second(framework, x)
+    for layout in ("row_major", "swizzled"):
+        what = f"{framework} {scheme} {layout}"
+        want = mxkern.quantize(x, scheme, scale_layout=layout)
+        q = mxkern.quantize(given, scheme, scale_layout=layout)
+        assert q.codes.device == q.scales.device == given.device, what
+        assert_same_parts(q, want, what)
+        rows, columns = mxkern.quantize_both(given, scheme, scale_layout=layout)
+        assert_same_parts(rows, want, f"{what} both: rows")
+        want = mxkern.quantize_columns(x, scheme, scale_layout=layout)
+        assert_same_parts(columns, want, f"{what} both: columns")
+        decoded = mxkern.dequantize(q)
+        assert decoded.device == given.device
+        want_decoded = mxkern.dequantize(mxkern.quantize(x, scheme), dtype=dtype_name(decoded))
+        assert_same(on_host(decoded), raw(want_decoded), what)
+    assert float(mxkern.tensor_amax(given)) == np.abs(x).max()
+    turned = mxkern.random_hadamard(given)
+    assert_same(on_host(turned), raw(mxkern.random_hadamard(x)), framework)
+
+
+@pytest.fixture
+def torch() -> Any:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch has no CUDA")
+    return torch
+
+
+def test_the_current_device_stays(torch: Any) -> None:
+    x = random_values((64, 128), "bfloat16")
+    for current, other in ((0, 1), (1, 0)):
+        given = array_of("torch", x).to(f"cuda:{other}")
+        with torch.cuda.device(current):
+            for scheme in ("mxfp8", "nvfp4"):
+                assert_same_parts(
+                    mxkern.quantize(given, scheme), mxkern.quantize(x, scheme), scheme
+                )
+                mxkern.dequantize(mxkern.quantize(given[None], scheme))
+                assert torch.cuda.current_device() == current
+
+
+def test_streams_of_the_second_device(torch: Any) -> None:
+    """Its current stream is the one that counts, and a stream that is given has to be its own."""
+    x = random_values((512, 1024), "float32")
+    source = array_of("torch", x).pin_memory()
+    own = torch.cuda.Stream("cuda:1")
+    with torch.cuda.stream(own):
+        torch.cuda._sleep(20_000_000)
+        given = source.to("cuda:1", non_blocking=True)
+        with torch.cuda.device(0):
+            q = mxkern.quantize(given, "nvfp4")
+    torch.cuda.synchronize("cuda:1")
+    assert_same_parts(q, mxkern.quantize(x, "nvfp4"), "behind a copy on its own stream")
+    given = source.to("cuda:1")
+    q = mxkern.quantize(given, "mxfp8", stream=own.cuda_stream)
+    torch.cuda.synchronize("cuda:1")
+    assert_same_parts(q, mxkern.quantize(x, "mxfp8"), "a stream of its own")
+    foreign = torch.cuda.Stream("cuda:0").cuda_stream
+    with pytest.raises(RuntimeError, match=r"quantize.*CUDA failed"):
+        mxkern.quantize(given, "mxfp8", stream=foreign)
+    assert_same_parts(mxkern.quantize(given, "mxfp8"), mxkern.quantize(x, "mxfp8"), "afterwards")
+
+
+def test_graph_of_the_second_device(torch: Any) -> None:
+    with torch.cuda.device(1):
+        x = torch.randn(256, 512, device="cuda:1", dtype=torch.bfloat16)
+        mxkern.quantize_both(x, "nvfp4", hadamard=16)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = mxkern.quantize_both(x, "nvfp4", hadamard=16)
+        x.copy_(torch.randn(256, 512, device="cuda:1"))
+        graph.replay()
+        for got, want in zip(captured, mxkern.quantize_both(x, "nvfp4", hadamard=16), strict=True):
+            assert_same(on_host(got.codes), on_host(want.codes), "codes")
+            assert_same(on_host(got.scales), on_host(want.scales), "scales")
+
+
+def test_mixed_devices(torch: Any) -> None:
+    x = torch.randn(64, 128)
+    here, there = x.to("cuda:0"), x.to("cuda:1")
+    q_here, q_there = mxkern.quantize(here, "nvfp4"), mxkern.quantize(there, "nvfp4")
+    with pytest.raises(ValueError, match="device"):
+        mxkern.quantize(there, "nvfp4", amax=torch.ones((), device="cuda:0"))
+    with pytest.raises(ValueError, match="device"):
+        mxkern.quantize(here, "nvfp4", out=q_there)
+    with pytest.raises(ValueError, match="device"):
+        mxkern.dequantize(q_here._replace(scales=q_there.scales))
+    with pytest.raises(ValueError, match="device"):
+        mxkern.dequantize(q_here, out=torch.empty(64, 128, device="cuda:1"))
