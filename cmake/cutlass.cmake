@@ -1,7 +1,7 @@
 # cmake/cutlass.cmake: whether the block-scaled kernels of Blackwell are built, which need CUTLASS's
 # headers at build time, and if not, why. Each architecture is a target of its own: its kernels
 # compile for nothing else. Sets MXKERN_CUTLASS_STATUS, one clause for people, and
-# mxkern_blackwell_targets.
+# mxkern_blackwell_targets and mxkern_blackwell_definitions.
 
 if(NOT MXKERN_CUTLASS MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "mxkern: MXKERN_CUTLASS is '${MXKERN_CUTLASS}'; expected AUTO, ON or OFF")
@@ -10,6 +10,7 @@ endif()
 set(MXKERN_CUTLASS_STATUS "")
 set(mxkern_blackwell_architectures "")
 set(mxkern_blackwell_targets "")
+set(mxkern_blackwell_definitions "")
 foreach(architecture 100 120)
   if("${CMAKE_CUDA_ARCHITECTURES}" MATCHES "(^|;)${architecture}a(-real)?(;|$)")
     list(APPEND mxkern_blackwell_architectures ${architecture})
@@ -36,16 +37,28 @@ if(MXKERN_CUTLASS_STATUS)
       "120a-real) and `pip install --no-deps nvidia-cutlass==4.2.0.0`")
   endif()
 else()
-  foreach(architecture IN LISTS mxkern_blackwell_architectures)
-    set(target mxkern_sm${architecture})
-    file(GLOB instances CONFIGURE_DEPENDS
-         ${PROJECT_SOURCE_DIR}/src/cuda/instances/multiply_sm${architecture}_*.cu)
-    add_library(${target} OBJECT ${instances})
+  function(mxkern_add_products target architecture)
+    add_library(${target} OBJECT ${ARGN})
     set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES ${architecture}a-real)
     target_link_libraries(${target} PRIVATE mxkern_headers Cutlass::Cutlass)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_compile_options(${target} PRIVATE --expt-relaxed-constexpr)
+  endfunction()
+  foreach(architecture IN LISTS mxkern_blackwell_architectures)
+    set(target mxkern_sm${architecture})
+    file(GLOB instances CONFIGURE_DEPENDS
+         ${PROJECT_SOURCE_DIR}/src/cuda/instances/multiply_sm${architecture}_*.cu)
+    # A kernel of each kind, which tests look at, and those that differ from one in a format alone.
+    set(others ${instances})
+    list(FILTER others INCLUDE REGEX "_others_")
+    list(FILTER instances EXCLUDE REGEX "_others_")
+    mxkern_add_products(${target} ${architecture} ${instances})
     list(APPEND mxkern_blackwell_targets ${target})
+    list(APPEND mxkern_blackwell_definitions MXKERN_HAS_SM${architecture})
+    if(others)
+      mxkern_add_products(${target}_others ${architecture} ${others})
+      list(APPEND mxkern_blackwell_targets ${target}_others)
+    endif()
   endforeach()
   list(TRANSFORM mxkern_blackwell_architectures REPLACE "(.+)" "sm_\\1a" OUTPUT_VARIABLE names)
   list(JOIN names " and " names)

@@ -26,7 +26,9 @@ Operands operands(Scheme left, Scheme right, Shape a, std::int64_t n,
               .shape = a,
               .scale_layout = ScaleLayout::swizzled,
               .codes = at(0x10000),
-              .scales = at(0x20000)};
+              .scales = at(0x20000),
+              .tensor_scale = nullptr,
+              .device = {}};
   result.b = result.a;
   result.b.scheme = right;
   result.b.shape.rows = n;

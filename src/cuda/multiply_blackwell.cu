@@ -78,7 +78,8 @@ BlockScaledKernel find_kernel([[maybe_unused]] Blackwell architecture, [[maybe_u
 #if defined(MXKERN_HAS_SM120)
 #define MXKERN_RETURN_SM120(Left, Right) MXKERN_RETURN_KERNEL(sm120_kernel, Left, Right)
   if (architecture == Blackwell::sm120) {
-    MXKERN_FOR_EACH_SM120_PAIR(MXKERN_RETURN_SM120)
+    MXKERN_FOR_EACH_SM120_KIND(MXKERN_RETURN_SM120)
+    MXKERN_FOR_EACH_OTHER_SM120_PAIR(MXKERN_RETURN_SM120)
   }
 #undef MXKERN_RETURN_SM120
 #endif

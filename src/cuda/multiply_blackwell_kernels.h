@@ -41,10 +41,14 @@ kernels::BlockScaledKernel sm120_kernel();
   apply(MxFp8E4M3, MxFp8E4M3) apply(MxFp8E4M3, MxFp6E3M2) apply(MxFp8E4M3, MxFp4) \
       apply(MxFp4, MxFp4) apply(NvFp4, NvFp4)
 
-#define MXKERN_FOR_EACH_SM120_PAIR(apply)                                                     \
-  apply(MxFp8E4M3, MxFp8E4M3) apply(MxFp8E4M3, MxFp8E5M2) apply(MxFp8E4M3, MxFp6E3M2)         \
-      apply(MxFp8E4M3, MxFp6E2M3) apply(MxFp8E4M3, MxFp4) apply(MxFp8E5M2, MxFp8E4M3)         \
-          apply(MxFp8E5M2, MxFp8E5M2) apply(MxFp8E5M2, MxFp6E3M2) apply(MxFp8E5M2, MxFp6E2M3) \
-              apply(MxFp8E5M2, MxFp4) apply(MxFp4, MxFp4) apply(NvFp4, NvFp4)
+// One of each kind, and those that differ from one in a format alone.
+#define MXKERN_FOR_EACH_SM120_KIND(apply)                                         \
+  apply(MxFp8E4M3, MxFp8E4M3) apply(MxFp8E4M3, MxFp6E3M2) apply(MxFp8E4M3, MxFp4) \
+      apply(MxFp4, MxFp4) apply(NvFp4, NvFp4)
+
+#define MXKERN_FOR_EACH_OTHER_SM120_PAIR(apply)                                           \
+  apply(MxFp8E4M3, MxFp8E5M2) apply(MxFp8E4M3, MxFp6E2M3) apply(MxFp8E5M2, MxFp8E4M3)     \
+      apply(MxFp8E5M2, MxFp8E5M2) apply(MxFp8E5M2, MxFp6E3M2) apply(MxFp8E5M2, MxFp6E2M3) \
+          apply(MxFp8E5M2, MxFp4)
 
 }  // namespace mxkern::cuda

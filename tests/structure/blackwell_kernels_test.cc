@@ -32,7 +32,7 @@ std::vector<Named> all_kernels() {
 #endif
 #if defined(MXKERN_HAS_SM120)
 #define MXKERN_NAME_SM120(Left, Right) MXKERN_NAME(sm120, Left, Right)
-    MXKERN_FOR_EACH_SM120_PAIR(MXKERN_NAME_SM120)
+    MXKERN_FOR_EACH_SM120_KIND(MXKERN_NAME_SM120)
 #endif
   };
 }
@@ -51,7 +51,9 @@ TEST(BlackwellKernels, AcceptAndRefuseAsWeDo) {
                                 .shape = {batch, m, k},
                                 .scale_layout = ScaleLayout::swizzled,
                                 .codes = at(0x10000),
-                                .scales = at(0x20000)};
+                                .scales = at(0x20000),
+                                .tensor_scale = nullptr,
+                                .device = {}};
             BlockScaled b = a;
             b.scheme = named.right;
             b.shape.rows = n;
@@ -62,7 +64,9 @@ TEST(BlackwellKernels, AcceptAndRefuseAsWeDo) {
                 << named.architecture << " " << name_of(named.left) << " with "
                 << name_of(named.right) << " to " << name_of(named.dtype) << ", " << batch << " x "
                 << m << " x " << n << " x " << k;
-            if (ours) EXPECT_EQ(named.kernel.workspace_bytes(product), 0u);
+            if (ours) {
+              EXPECT_EQ(named.kernel.workspace_bytes(product), 0u);
+            }
             ++(ours ? accepted : refused);
           }
         }
