@@ -3,7 +3,7 @@
 
 #include <variant>
 
-#include "cuda/code_stream.h"
+#include "cuda/folded_rows.h"
 #include "cuda/launch.h"
 #include "cuda/spread_gate.h"
 #include "mxkern/kernels/expand.cuh"
@@ -18,21 +18,38 @@ Device device_of(const GemmOperand& operand) {
 kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& task) {
   kernels::ExpandOperand o = {};
   if (task.operand == nullptr || is_expanded(*task.operand)) return o;
+  const Shape shape = shape_of(*task.operand);
   const RowScaled view = expanded_view(*task.operand, task.memory);
+  o.batch = shape.batch;
+  o.rows = shape.rows;
+  o.columns = shape.columns;
   if (const auto* q = std::get_if<BlockScaled>(task.operand)) {
-    o.stream = code_stream(function, *q);
+    check_device_pointer(function, "codes", q->codes, q->device);
+    check_device_pointer(function, "scales", q->scales, q->device);
+    const int bits = facts_of(q->scheme).bits;
     o.scheme = q->scheme;
+    o.codes = q->codes;
+    o.code_row_bytes = code_row_bytes(q->scheme, shape.columns);
+    o.scales = q->scales;
+    o.scale_index = q->scale_index();
+    o.scales_in_words = scales_in_words(o.scales, o.scale_index);
+    o.is_whole = o.columns % 8 == 0 && is_aligned(o.codes, o.code_row_bytes, bits == 6 ? 2 : bits);
   } else {
     const Buffer& x = std::get<Buffer>(*task.operand);
     check_device_pointer(function, "x", x.data, x.device);
-    o.stream = plain_stream(x.shape);
-    o.plain = {x.dtype, x.data, x.batch_stride, x.row_stride, rows_are_aligned(x)};
+    o.dtype = x.dtype;
+    o.x = x.data;
+    o.batch_stride = x.batch_stride;
+    o.row_stride = x.row_stride;
+    o.is_whole = rows_are_aligned(x);
   }
   o.out.data = static_cast<bfloat16*>(const_cast<void*>(view.data));
   o.out.row_elements = view.row_bytes / 2;
   o.out.part_elements = view.part_bytes / 2;
   o.out.batch_elements = view.batch_bytes / 2;
   o.out.exponents = const_cast<std::int32_t*>(view.exponents);
+  o.log2_team = kernels::log2_team(ceil_div(shape.columns, 8));
+  o.groups = ceil_div(shape.batch * shape.rows, std::int64_t{1} << (8 - o.log2_team));
   return o;
 }
 
@@ -47,13 +64,12 @@ void expand(const char* function, const ExpandTask& first, const ExpandTask& sec
   p.operand[0] = kernel_operand(function, first);
   p.operand[1] = kernel_operand(function, second);
   p.gate = spread_gate(gate, left, right);
-  const std::int64_t groups = p.operand[0].stream.groups + p.operand[1].stream.groups;
-  const int stage_bytes =
-      std::max(p.operand[0].stream.stage_bytes, p.operand[1].stream.stage_bytes);
-  // As many thread blocks as run at once: where the gate is closed, all that they do is ask.
-  const std::int64_t most = kernels::expand_blocks * processor_count(function);
+  const std::int64_t groups = p.operand[0].groups + p.operand[1].groups;
+  // Behind a gate fewer thread blocks, which take turns: where it is closed, all they do is ask,
+  // and each of them asks all the spreads.
+  const std::int64_t most = gate.is_open ? groups : std::int64_t{2} * processor_count(function);
   launch(function, kernels::expand_kernel<expanded_exponent>, grid_of(std::min(groups, most)),
-         kernels::team_threads, kernels::stream_stages * stage_bytes, stream, p);
+         kernels::team_threads, 0, stream, p);
 }
 
 }  // namespace mxkern::cuda

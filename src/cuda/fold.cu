@@ -1,7 +1,6 @@
 // cuda/fold.cu: launches of the folding kernel.
 #include "cuda/fold.h"
 
-#include "cuda/code_stream.h"
 #include "cuda/folded_rows.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/fold.cuh"
@@ -9,16 +8,31 @@
 namespace mxkern::cuda {
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream) {
   const DeviceScope scope(q.device, function);
+  check_device_pointer(function, "codes", q.codes, q.device);
+  check_device_pointer(function, "scales", q.scales, q.device);
   kernels::FoldParameters p = {};
-  p.stream = code_stream(function, q);
+  p.batch = q.shape.batch;
+  p.rows = q.shape.rows;
+  p.columns = q.shape.columns;
+  p.codes = q.codes;
+  p.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);
+  p.scales = q.scales;
+  p.scale_index = q.scale_index();
   p.out = folded_rows(q.shape, memory);
-  const std::int64_t most = kernels::stream_blocks * processor_count(function);
-  const dim3 grid = grid_of(std::min(p.stream.groups, most));
+  p.log2_team = kernels::log2_team(ceil_div(p.columns, 16));
+  const int bits = facts_of(q.scheme).bits;
+  p.is_whole = p.columns % 16 == 0 && is_aligned(p.codes, p.code_row_bytes,
+                                                 bits == 8   ? 16
+                                                 : bits == 6 ? 4
+                                                             : 8);
+  p.scales_in_words = scales_in_words(p.scales, p.scale_index);
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if constexpr (can_fold<S>) {
-      launch(function, kernels::fold_kernel<S>, grid, kernels::team_threads,
-             kernels::stream_stages * p.stream.stage_bytes, stream, p);
+      const int log2_rows = 8 - p.log2_team;
+      launch(function, kernels::fold_kernel<S>,
+             grid_of(ceil_div(p.batch * p.rows, std::int64_t{1} << log2_rows)),
+             kernels::team_threads, 0, stream, p);
     } else {
       check(false, function, ": ", S::name,
             " cannot be folded: its elements do not fit into 8-bit floats; use precision exact");

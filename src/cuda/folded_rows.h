@@ -13,4 +13,10 @@ inline kernels::FoldedRows folded_rows(const Shape& shape, void* memory) {
           reinterpret_cast<std::int32_t*>(bytes + layout.exponents), bytes + layout.spreads};
 }
 
+// Whether every fourth scale of a row starts on four bytes, so that they can be loaded at once.
+inline bool scales_in_words(const std::uint8_t* scales, const ScaleIndex& index) {
+  return (index.layout == ScaleLayout::swizzled || index.blocks % 4 == 0) &&
+         reinterpret_cast<std::uintptr_t>(scales) % 4 == 0;
+}
+
 }  // namespace mxkern::cuda

@@ -37,7 +37,9 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
     p.code_row_bytes = code_row_bytes(scheme, p.columns);
     p.scales = codes->scales;
     p.scale_index = codes->scale_index();
-    p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8);
+    // Packed rows are padded to whole blocks; those of 8-bit codes end where their columns do.
+    p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8) &&
+                      (facts.bits < 8 || p.columns % facts.block == 0);
     const auto sizes = BlockScaled::sizes(scheme, x.shape, codes->scale_layout);
     const bool is_padded = sizes.scales != p.batch * p.rows * p.scale_index.blocks;
     if (is_padded && sizes.scales > 0) {
@@ -47,7 +49,7 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   }
   // Rows of up to 32768 elements are held by their teams while their largest scale is found.
   p.log2_team = kernels::log2_team(ceil_div(p.columns, 8), 10);
-  p.vector_loads = rows_are_aligned(x);
+  p.is_whole = rows_are_aligned(x) && p.columns % facts.block == 0;
   const int threads = std::max(kernels::team_threads, 1 << p.log2_team);
   const dim3 grid = grid_of(ceil_div(p.batch * p.rows, threads >> p.log2_team));
   visit(scheme, [&](auto type) {

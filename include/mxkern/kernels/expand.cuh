@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "mxkern/kernels/code_stream.cuh"
 #include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/dequantize.cuh"
 #include "mxkern/kernels/row_team.cuh"
@@ -17,20 +16,22 @@ struct ExpandedRows {
   std::int32_t* exponents;
 };
 
-// A plain operand.
-struct PlainRows {
+// A block-scaled operand, or, with `codes` null, a plain one.
+struct ExpandOperand {
+  std::int64_t batch, rows, columns;
+  Scheme scheme;
+  const std::uint8_t* codes;
+  std::int64_t code_row_bytes;
+  const std::uint8_t* scales;
+  ScaleIndex scale_index;
+  bool scales_in_words;  // see largest_scale
   DType dtype;
   const void* x;
   std::int64_t batch_stride, row_stride;
-  bool vector_loads;  // every octet starts on 16 bytes
-};
-
-// An operand; of a plain one `stream` has the shape alone, and no codes.
-struct ExpandOperand {
-  CodeStream stream;
-  Scheme scheme;
-  PlainRows plain;
+  bool is_whole;  // eight elements start on their own size (6 bits: on 2 bytes), and end rows
   ExpandedRows out;
+  std::int64_t groups;  // of rows, one a thread block at a time
+  int log2_team;
 };
 
 struct ExpandParameters {
@@ -41,18 +42,29 @@ struct ExpandParameters {
 // One row of an operand, or none, for a thread of the team that has it.
 struct ExpandRow {
   const ExpandOperand& o;
-  StreamRow row;
+  RowTeam team;
+  std::int64_t index;  // of the row in the batch
+  bool exists;
+  TeamRow at;
+  int octets;  // of the row; 0: there is no row
+  bfloat16* out;
 
-  __device__ __forceinline__ ExpandRow(const ExpandOperand& operand, const StreamPosition& position)
-      : o(operand), row(operand.stream, position) {}
+  __device__ __forceinline__ ExpandRow(const ExpandOperand& operand, std::int64_t group)
+      : o(operand),
+        team(operand.log2_team),
+        index(group * (team_threads >> operand.log2_team) + team.row),
+        exists(index < operand.batch * operand.rows),
+        at(exists ? index : 0, operand.rows),
+        octets(exists ? static_cast<int>(ceil_div(operand.columns, 8)) : 0),
+        out(operand.out.data + at.batch * operand.out.batch_elements +
+            at.row * operand.out.row_elements) {}
 
   // By one thread of the row.
   __device__ __forceinline__ void write_exponent(int exponent) const {
-    if (row.team.rank == 0 && row.exists) o.out.exponents[row.index] = exponent;
+    if (team.rank == 0 && exists) o.out.exponents[index] = exponent;
   }
-  __device__ __forceinline__ bfloat16* out() const {
-    return o.out.data + row.at.batch * o.out.batch_elements + row.at.row * o.out.row_elements +
-           row.first_column;
+  __device__ __forceinline__ void store(int octet, const RawOctet<bfloat16>& raw) const {
+    store_octet(out + std::int64_t{octet} * 8, raw);
   }
 };
 
@@ -63,53 +75,103 @@ __device__ __forceinline__ RawOctet<bfloat16> scale_octet(float (&v)[8], float s
   return pack<bfloat16>(v);
 }
 
-// Eight packed codes from shared memory.
-template <class Format>
-__device__ __forceinline__ Octet octet_at(const unsigned char* p) {
-  if constexpr (Format::bits == 8) {
-    const uint2 v = *reinterpret_cast<const uint2*>(p);
-    return v.x | static_cast<Octet>(v.y) << 32;
-  } else if constexpr (Format::bits == 6) {
-    const auto* parts = reinterpret_cast<const std::uint16_t*>(p);
-    return parts[0] | static_cast<std::uint32_t>(parts[1]) << 16 |
-           static_cast<Octet>(parts[2]) << 32;
-  } else {
-    return *reinterpret_cast<const std::uint32_t*>(p);
-  }
+// The scale of a block in a row, as a float32.
+template <class S>
+__device__ __forceinline__ float relative_scale(unsigned byte, int power_of_zero) {
+  if constexpr (S::has_tensor_scale) return fast_scale<S>(static_cast<std::uint8_t>(byte));
+  const int power = power_of_zero + static_cast<int>(byte);
+  if (byte == E8M0::nan_byte) return float_of(float32::nan_bits);
+  return power < -149 ? 0.0f : float32::exp2(power);
 }
 
 // Codes under block scales. Power-of-two scales are taken relative to the largest of the row.
 template <class S>
-__device__ __forceinline__ void expand_codes(const ExpandRow& place, const unsigned char* stage,
-                                             int exponent) {
+struct ExpandCodes {
   using Format = typename S::Format;
-  const StreamRow& row = place.row;
-  const int raised = exponent - Format::max_exponent;
-  unsigned largest = 0;
-  if constexpr (!S::has_tensor_scale) {
-    largest = row.largest_scale(stage);
-    place.write_exponent(static_cast<int>(largest) - E8M0::bias - raised);
+  static constexpr int octets_in_block = S::block / 8;
+
+  const ExpandRow& row;
+  ScaleRow scales;
+  const std::uint8_t* codes;
+
+  __device__ __forceinline__ explicit ExpandCodes(const ExpandRow& place)
+      : row(place),
+        scales(place.o.scales, place.o.scale_index, place.at),
+        codes(place.o.codes + (place.exists ? place.index : 0) * place.o.code_row_bytes) {}
+
+  // What the scale byte 0 stands for.
+  __device__ __forceinline__ int power_of_zero(int exponent) const {
+    if constexpr (S::has_tensor_scale) return 0;
+    const int raised = exponent - Format::max_exponent;
+    const unsigned largest =
+        largest_scale(scales, row.exists ? row.o.scale_index.blocks : 0, row.o.scales_in_words);
+    row.write_exponent(static_cast<int>(largest) - E8M0::bias - raised);
+    return raised - static_cast<int>(largest);
   }
-  const unsigned char* codes = stage + row.codes_at();
-  const std::int64_t first_block = row.first_column / S::block;
-  bfloat16* out = place.out();
-#pragma unroll 2
-  for (int octet = row.team.rank; octet * 8 < row.columns; octet += row.team.threads()) {
-    const unsigned byte = row.scale(stage, first_block + octet * 8 / S::block);
-    float scale;
-    if constexpr (S::has_tensor_scale) {
-      scale = fast_scale<S>(static_cast<std::uint8_t>(byte));
-    } else {
-      const int power = raised - static_cast<int>(largest - byte);
-      scale = byte == E8M0::nan_byte ? float_of(float32::nan_bits)
-              : power < -149         ? 0.0f
-                                     : float32::exp2(power);
-    }
+
+  __device__ static __forceinline__ void write(Octet octet, float scale, bfloat16* to) {
     float v[8];
-    decode_octet<Format>(octet_at<Format>(codes + octet * Format::bits), v);
-    store_octet(out + octet * 8, scale_octet(v, scale));
+    decode_octet<Format>(octet, v);
+    store_octet(to, scale_octet(v, scale));
   }
-}
+
+  // Whole octets at aligned addresses, all of which only move on.
+  __device__ __forceinline__ void expand_whole(int exponent) const {
+    const int threads = row.team.threads();
+    const int code_step = threads * Format::bits, out_step = threads * 8;
+    const auto scale_step = static_cast<int>(scales.offset(threads / octets_in_block));
+    const std::uint8_t* from = codes + row.team.rank * Format::bits;
+    const std::uint8_t* scale = scales.address(row.team.rank / octets_in_block);
+    bfloat16* to = row.out + row.team.rank * 8;
+    Octet loaded[team_loads];
+    unsigned bytes[team_loads];
+    const auto load = [&](int left) {
+#pragma unroll
+      for (int i = 0; i < team_loads; ++i) {
+        if (i * threads >= left) continue;
+        loaded[i] = load_whole_codes<Format::bits>(from + i * code_step);
+        bytes[i] = scale[i * scale_step];
+      }
+    };
+    int left = row.octets - row.team.rank;
+    // The first loads are on their way while the largest scale is found.
+    load(left);
+    const int zero = power_of_zero(exponent);
+#pragma unroll 1
+    while (left > 0) {
+#pragma unroll
+      for (int i = 0; i < team_loads; ++i) {
+        if (i * threads >= left) continue;
+        write(loaded[i], relative_scale<S>(bytes[i], zero), to + i * out_step);
+      }
+      from += team_loads * code_step;
+      scale += team_loads * scale_step;
+      to += team_loads * out_step;
+      left -= team_loads * threads;
+      load(left);
+    }
+  }
+
+  // Anything, octet by octet.
+  __device__ __forceinline__ void expand_ragged(int exponent) const {
+    const int zero = power_of_zero(exponent);
+#pragma unroll 1
+    for (int octet = row.team.rank; octet < row.octets; octet += row.team.threads()) {
+      const std::int64_t start = std::int64_t{octet} * Format::bits;
+      const Octet loaded = load_codes<Format::bits>(codes + start, row.o.code_row_bytes - start);
+      write(loaded, relative_scale<S>(scales[octet / octets_in_block], zero),
+            row.out + std::int64_t{octet} * 8);
+    }
+  }
+
+  __device__ __forceinline__ void operator()(int exponent) const {
+    if (row.o.is_whole) {
+      expand_whole(exponent);
+    } else {
+      expand_ragged(exponent);
+    }
+  }
+};
 
 // What is left of finite values after their upper eight significant bits, which go to `upper`, a
 // float32 a value; Inf and NaN leave nothing.
@@ -128,21 +190,22 @@ __device__ __forceinline__ void split_octet(float (&v)[8], float (&upper)[8]) {
 
 // Plain elements as the sum of so many bfloat16 that nothing is lost.
 template <class T>
-__device__ __forceinline__ void expand_plain(const ExpandRow& place, unsigned* slots,
-                                             int exponent) {
+__device__ __forceinline__ void expand_plain(const ExpandRow& row, unsigned* slots, int exponent) {
   constexpr int parts = sizeof(T) == 4 ? 3 : dtype_of<T>::value == DType::float16 ? 2 : 1;
-  const StreamRow& row = place.row;
-  const PlainRows& plain = place.o.plain;
+  const ExpandOperand& o = row.o;
   const int threads = row.team.threads();
-  const T* x = static_cast<const T*>(plain.x) + row.at.batch * plain.batch_stride +
-               row.at.row * plain.row_stride;
+  const T* x =
+      static_cast<const T*>(o.x) + row.at.batch * o.batch_stride + row.at.row * o.row_stride;
+  const auto load = [&](int octet) {
+    const std::int64_t start = std::int64_t{octet} * 8;
+    return load_guarded(x + start, o.columns - start, o.is_whole);
+  };
   float factor[2] = {1.0f, 1.0f};
   if constexpr (parts == 3) {
     // float32 goes further down than bfloat16 with its lower parts: rows are moved up.
     unsigned largest = 0;
-    const std::int64_t columns = row.exists ? row.s.columns : 0;
-    for (std::int64_t at = row.team.rank * 8; at < columns; at += threads * 8) {
-      const RawOctet<T> raw = load_guarded(x + at, columns - at, plain.vector_loads);
+    for (int octet = row.team.rank; octet < row.octets; octet += threads) {
+      const RawOctet<T> raw = load(octet);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const std::uint32_t magnitude = raw.word[i] & float32::magnitude_mask;
@@ -154,15 +217,13 @@ __device__ __forceinline__ void expand_plain(const ExpandRow& place, unsigned* s
     const int up = exponent - (field - float32::bias);
     factor[0] = float32::exp2(up / 2);
     factor[1] = float32::exp2(up - up / 2);
-    place.write_exponent(-up);
+    row.write_exponent(-up);
   }
-  x += row.first_column;
-  bfloat16* out = place.out();
 #pragma unroll 2
-  for (int at = row.team.rank * 8; at < row.columns; at += threads * 8) {
-    const RawOctet<T> raw = load_guarded(x + at, row.columns - at, plain.vector_loads);
+  for (int octet = row.team.rank; octet < row.octets; octet += threads) {
+    const RawOctet<T> raw = load(octet);
     if constexpr (parts == 1) {
-      store_octet(out + at, raw);
+      row.store(octet, raw);
     } else {
       float v[8], upper[8];
       unpack(raw, v);
@@ -173,7 +234,8 @@ __device__ __forceinline__ void expand_plain(const ExpandRow& place, unsigned* s
 #pragma unroll
       for (int part = 0; part < parts; ++part) {
         split_octet(v, upper);
-        store_octet(out + at + part * place.o.out.part_elements, pack<bfloat16>(upper));
+        store_octet(row.out + std::int64_t{octet} * 8 + part * o.out.part_elements,
+                    pack<bfloat16>(upper));
       }
     }
   }
@@ -181,72 +243,36 @@ __device__ __forceinline__ void expand_plain(const ExpandRow& place, unsigned* s
 
 inline constexpr int expand_blocks = 4;  // of a multiprocessor
 
-// Where a thread block is among the groups of both operands.
-struct ExpandPosition {
-  const ExpandParameters& p;
-  StreamPosition both;
-
-  __device__ __forceinline__ bool is_end() const {
-    return both.group >= p.operand[0].stream.groups + p.operand[1].stream.groups;
-  }
-  __device__ __forceinline__ bool is_second() const {
-    return both.group >= p.operand[0].stream.groups;
-  }
-  __device__ __forceinline__ const ExpandOperand& operand() const {
-    return p.operand[is_second() ? 1 : 0];
-  }
-  __device__ __forceinline__ StreamPosition own() const {
-    return {is_second() ? both.group - p.operand[0].stream.groups : both.group, both.chunk};
-  }
-  __device__ __forceinline__ void advance() { both.advance(operand().stream.chunks); }
-};
-
-// Up to two operands. One kernel for every kind of operand: which it is is the same question for a
-// whole thread block. The largest elements of a row get an exponent of Exponent.
+// Up to two operands, in groups of rows; each thread block takes every gridDim.x-th group. One
+// kernel for every kind of operand: which it is is the same question for a whole thread block. The
+// largest elements of a row get an exponent of Exponent.
 template <int Exponent>
 __global__ void __launch_bounds__(team_threads, expand_blocks)
     expand_kernel(const __grid_constant__ ExpandParameters p) {
-  extern __shared__ __align__(16) unsigned char ring[];
   __shared__ unsigned slots[2][team_threads / 32];
   if (!is_open(p.gate)) return;
-  const int stage_bytes = max(p.operand[0].stream.stage_bytes, p.operand[1].stream.stage_bytes);
-  ExpandPosition here{p, {blockIdx.x}}, ahead = here;
-  const auto start_copy = [&](int stage) {
-    if (!ahead.is_end()) {
-      const ExpandOperand& o = ahead.operand();
-      if (o.stream.codes != nullptr) {
-        StreamRow(o.stream, ahead.own()).copy(ring + stage * stage_bytes);
-      }
-      ahead.advance();
-    }
-    ptx::copy_async_commit();
-  };
+  int turn = 0;
+  const std::int64_t groups = p.operand[0].groups + p.operand[1].groups;
 #pragma unroll 1
-  for (int stage = 0; stage < stream_stages - 1; ++stage) start_copy(stage);
-#pragma unroll 1
-  for (int stage = 0; !here.is_end(); stage = (stage + 1) % stream_stages) {
-    ptx::copy_async_wait<stream_stages - 2>();
-    // Also: everybody is done with the stage that is filled next.
-    __syncthreads();
-    start_copy((stage + stream_stages - 1) % stream_stages);
-    const ExpandOperand& o = here.operand();
-    const ExpandRow row(o, here.own());
-    if (o.stream.codes != nullptr) {
-      const unsigned char* memory = ring + stage * stage_bytes;
+  for (std::int64_t i = blockIdx.x; i < groups; i += gridDim.x) {
+    const bool second = i >= p.operand[0].groups;
+    const ExpandOperand& o = p.operand[second ? 1 : 0];
+    const ExpandRow row(o, second ? i - p.operand[0].groups : i);
+    turn ^= 1;  // the slots of the row before may still be read
+    if (o.codes != nullptr) {
       switch (o.scheme) {
 #define MXKERN_CASE(Type) \
-  case Type::id: expand_codes<Type>(row, memory, Exponent); break;
+  case Type::id: ExpandCodes<Type>{row}(Exponent); break;
         MXKERN_FOR_EACH_SCHEME(MXKERN_CASE)
 #undef MXKERN_CASE
       }
     } else {
-      switch (o.plain.dtype) {
-        case DType::float32: expand_plain<float>(row, slots[stage % 2], Exponent); break;
-        case DType::float16: expand_plain<float16>(row, slots[stage % 2], Exponent); break;
-        case DType::bfloat16: expand_plain<bfloat16>(row, slots[stage % 2], Exponent); break;
+      switch (o.dtype) {
+        case DType::float32: expand_plain<float>(row, slots[turn], Exponent); break;
+        case DType::float16: expand_plain<float16>(row, slots[turn], Exponent); break;
+        case DType::bfloat16: expand_plain<bfloat16>(row, slots[turn], Exponent); break;
       }
     }
-    here.advance();
   }
 }
 

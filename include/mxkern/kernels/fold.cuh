@@ -3,9 +3,11 @@
 
 #include <cstdint>
 
-#include "mxkern/kernels/code_stream.cuh"
 #include "mxkern/kernels/fold_codes.cuh"
+#include "mxkern/kernels/row_team.cuh"
+#include "mxkern/kernels/vector_io.cuh"
 #include "mxkern/numerics/scheme.h"
+#include "mxkern/tensor/scale_layout.h"
 
 namespace mxkern::kernels {
 
@@ -27,20 +29,29 @@ struct FoldedRows {
   }
 };
 
+inline constexpr int fold_blocks = 4;  // of a multiprocessor
+
 struct FoldParameters {
-  CodeStream stream;
+  std::int64_t batch, rows, columns;
+  const std::uint8_t* codes;
+  std::int64_t code_row_bytes;
+  const std::uint8_t* scales;
+  ScaleIndex scale_index;
   FoldedRows out;
+  int log2_team;
+  bool scales_in_words;  // see largest_scale
+  bool is_whole;         // sixteen codes start on 16, 4 or 8 bytes (8, 6 or 4 bits), and end rows
 };
 
-// Sixteen packed codes from shared memory.
+// Sixteen packed codes.
 template <class Format>
 struct Sixteen {
   static constexpr int bytes = 2 * Format::bits;
   Octet octets[2];
 
-  __device__ __forceinline__ static Sixteen load(const unsigned char* p) {
+  __device__ __forceinline__ static Sixteen load(const std::uint8_t* p) {
     if constexpr (Format::bits == 8) {
-      const uint4 v = *reinterpret_cast<const uint4*>(p);
+      const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
       return {{v.x | static_cast<Octet>(v.y) << 32, v.z | static_cast<Octet>(v.w) << 32}};
     } else if constexpr (Format::bits == 6) {
       const auto* words = reinterpret_cast<const std::uint32_t*>(p);
@@ -48,91 +59,138 @@ struct Sixteen {
       return {{words[0] | static_cast<Octet>(middle & 0xFFFFu) << 32,
                middle >> 16 | static_cast<Octet>(words[2]) << 16}};
     } else {
-      const uint2 v = *reinterpret_cast<const uint2*>(p);
+      const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p));
       return {{v.x, v.y}};
     }
   }
 
-  // Makes zeros of all but the first `count` codes.
-  __device__ __forceinline__ void keep(int count) {
+  // The first `count` codes from any address, zeros behind them.
+  __device__ static Sixteen load_some(const std::uint8_t* p, std::int64_t count) {
+    Sixteen sixteen = {};
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int left = min(max(count - 8 * i, 0), 8);
-      octets[i] &= left == 8 ? ~Octet{0} : (Octet{1} << left * Format::bits) - 1;
+      const std::int64_t left = count - 8 * i;
+      if (left <= 0) break;
+      const int codes = left < 8 ? static_cast<int>(left) : 8;
+      const Octet octet =
+          load_codes<Format::bits>(p + Format::bits * i, ceil_div(codes * Format::bits, 8));
+      const Octet kept = codes == 8 ? ~Octet{0} : (Octet{1} << codes * Format::bits) - 1;
+      sixteen.octets[i] = octet & kept;
     }
+    return sixteen;
   }
 };
 
-// What is written about a row once all of its codes are.
-struct FoldedRow {
-  std::int64_t index = 0;
-  bool exists = false;
-  unsigned largest = 0;
+// A row, or none, for a thread of the team that has it.
+template <class S>
+struct FoldRow {
+  using Format = typename S::Format;
+  using Codes = Sixteen<Format>;
+  static constexpr int units_in_block = S::block / 16;
+
+  const FoldParameters& p;
+  const FoldTable<Format>& table;
+  RowTeam team;
+  const std::uint8_t* codes;
+  ScaleRow scales;
+  std::uint8_t* out;
+  int units;  // of sixteen codes; 0: there is no row
+
+  // Writes a unit. Returns its distance from the largest scale, 0 where it does not count.
+  __device__ __forceinline__ unsigned write(const Codes& loaded, unsigned byte, unsigned largest,
+                                            std::uint8_t* to) const {
+    const bool is_poisoned = byte == E8M0::nan_byte;
+    const unsigned distance = largest - byte;
+    const BlockFold<Format> fold(distance, is_poisoned, table);
+    const uint2 low = fold(loaded.octets[0]), high = fold(loaded.octets[1]);
+    *reinterpret_cast<uint4*>(to) = make_uint4(low.x, low.y, high.x, high.y);
+    const bool counts =
+        !is_poisoned && !octets_are_zero<Format>(loaded.octets[0], loaded.octets[1]);
+    return counts ? distance : 0u;
+  }
+
+  __device__ __forceinline__ unsigned find_largest() const {
+    return largest_scale(scales, units > 0 ? p.scale_index.blocks : 0, p.scales_in_words);
+  }
+
+  // Whole units at aligned addresses, all of which only move on. Returns the spread.
+  __device__ __forceinline__ unsigned fold_whole(unsigned& largest) const {
+    const int threads = team.threads();
+    const int code_step = threads * Codes::bytes, out_step = threads * 16;
+    const auto scale_step = static_cast<int>(scales.offset(threads / units_in_block));
+    const std::uint8_t* from = codes + team.rank * Codes::bytes;
+    const std::uint8_t* scale = scales.address(team.rank / units_in_block);
+    std::uint8_t* to = out + team.rank * 16;
+    Codes loaded[team_loads];
+    unsigned bytes[team_loads];
+    const auto load = [&](int left) {
+#pragma unroll
+      for (int i = 0; i < team_loads; ++i) {
+        if (i * threads >= left) continue;
+        loaded[i] = Codes::load(from + i * code_step);
+        bytes[i] = scale[i * scale_step];
+      }
+    };
+    int left = units - team.rank;
+    // The first loads are on their way while the largest scale is found.
+    load(left);
+    largest = find_largest();
+    unsigned spread = 0;
+#pragma unroll 1
+    while (left > 0) {
+#pragma unroll
+      for (int i = 0; i < team_loads; ++i) {
+        if (i * threads >= left) continue;
+        spread = max(spread, write(loaded[i], bytes[i], largest, to + i * out_step));
+      }
+      from += team_loads * code_step;
+      scale += team_loads * scale_step;
+      to += team_loads * out_step;
+      left -= team_loads * threads;
+      load(left);
+    }
+    return spread;
+  }
+
+  // Anything, unit by unit.
+  __device__ __forceinline__ unsigned fold_ragged(unsigned& largest) const {
+    largest = find_largest();
+    unsigned spread = 0;
+#pragma unroll 1
+    for (int unit = team.rank; unit < units; unit += team.threads()) {
+      const Codes loaded = Codes::load_some(codes + std::int64_t{unit} * Codes::bytes,
+                                            p.columns - std::int64_t{unit} * 16);
+      spread = max(spread, write(loaded, scales[unit / units_in_block], largest,
+                                 out + std::int64_t{unit} * 16));
+    }
+    return spread;
+  }
 };
 
-// Sixteen codes of a row at a time, from stages of shared memory that are filled ahead.
+// A row by a team of threads, sixteen codes at a time, after a look at all of its scales.
 template <class S>
-__global__ void __launch_bounds__(team_threads, stream_blocks)
+__global__ void __launch_bounds__(team_threads, fold_blocks)
     fold_kernel(const __grid_constant__ FoldParameters p) {
   using Format = typename S::Format;
-  extern __shared__ __align__(16) unsigned char ring[];
   __shared__ FoldTable<Format> table;
-  __shared__ unsigned spreads[2][team_threads / 32];
-  const CodeStream& s = p.stream;
-  if (threadIdx.x < team_threads / 16) spreads[threadIdx.x % 2][threadIdx.x / 2] = 0;
+  __shared__ unsigned slots[team_threads / 32];
   table.fill();
-  StreamPosition here{blockIdx.x}, ahead{blockIdx.x};
-  const auto start_copy = [&](int stage) {
-    if (ahead.group < s.groups) StreamRow(s, ahead).copy(ring + stage * s.stage_bytes);
-    ptx::copy_async_commit();
-    ahead.advance(s.chunks);
-  };
-#pragma unroll 1
-  for (int stage = 0; stage < stream_stages - 1; ++stage) start_copy(stage);
-
-  FoldedRow before;
-  int parity = 0;
-  const auto finish_row = [&](int which, const RowTeam& team) {
-    if (team.rank != 0 || !before.exists) return;
-    p.out.finish<Format>(before.index, before.largest, spreads[which][team.row]);
-    spreads[which][team.row] = 0;
-  };
-#pragma unroll 1
-  for (int stage = 0; here.group < s.groups; stage = (stage + 1) % stream_stages) {
-    ptx::copy_async_wait<stream_stages - 2>();
-    // Also: everybody is done with the stage that is filled next, and with the row before.
-    __syncthreads();
-    const StreamRow row(s, here);
-    if (here.chunk == 0) finish_row(parity ^ 1, row.team);
-    start_copy((stage + stream_stages - 1) % stream_stages);
-    const unsigned char* memory = ring + stage * s.stage_bytes;
-    const unsigned largest = row.largest_scale(memory);
-    const std::int64_t first_block = row.first_column / S::block;
-    std::uint8_t* out = p.out.data + row.at.batch * p.out.batch_bytes +
-                        row.at.row * p.out.row_bytes + row.first_column;
-    unsigned spread = 0;
-#pragma unroll 2
-    for (int unit = row.team.rank; unit * 16 < row.columns; unit += row.team.threads()) {
-      auto codes = Sixteen<Format>::load(memory + row.codes_at() + unit * Sixteen<Format>::bytes);
-      if (row.columns - unit * 16 < 16) codes.keep(row.columns - unit * 16);
-      const unsigned byte = row.scale(memory, first_block + unit * 16 / S::block);
-      const bool is_poisoned = byte == E8M0::nan_byte;
-      const unsigned distance = largest - byte;
-      const BlockFold<Format> fold(distance, is_poisoned, table);
-      const uint2 low = fold(codes.octets[0]), high = fold(codes.octets[1]);
-      const bool is_zero =
-          octet_is_zero<Format>(codes.octets[0]) && octet_is_zero<Format>(codes.octets[1]);
-      if (!is_poisoned && !is_zero) spread = max(spread, distance);
-      *reinterpret_cast<uint4*>(out + unit * 16) = make_uint4(low.x, low.y, high.x, high.y);
-    }
-    spread = __reduce_max_sync(0xFFFFFFFFu, spread);
-    if (threadIdx.x % 32 == 0 && spread != 0) atomicMax(&spreads[parity][row.team.row], spread);
-    before = {row.index, row.exists, largest};
-    if (here.chunk == s.chunks - 1) parity ^= 1;
-    here.advance(s.chunks);
-  }
-  __syncthreads();
-  finish_row(parity ^ 1, RowTeam(s.log2_team));
+  const RowTeam team(p.log2_team);
+  const std::int64_t index =
+      static_cast<std::int64_t>(blockIdx.x) * (team_threads >> p.log2_team) + team.row;
+  const bool exists = index < p.batch * p.rows;
+  const TeamRow at(exists ? index : 0, p.rows);
+  const FoldRow<S> row = {p,
+                          table,
+                          team,
+                          p.codes + (exists ? index : 0) * p.code_row_bytes,
+                          ScaleRow(p.scales, p.scale_index, at),
+                          p.out.data + at.batch * p.out.batch_bytes + at.row * p.out.row_bytes,
+                          exists ? static_cast<int>(ceil_div(p.columns, 16)) : 0};
+  unsigned largest = 0;
+  unsigned spread = p.is_whole ? row.fold_whole(largest) : row.fold_ragged(largest);
+  spread = team.max_of(spread, slots);
+  if (team.rank == 0 && exists) p.out.finish<Format>(index, largest, spread);
 }
 
 }  // namespace mxkern::kernels

@@ -73,7 +73,7 @@ class BlockFold {
   // `distance` octaves below the row's largest scale.
   __device__ __forceinline__ BlockFold(unsigned distance, bool is_poisoned,
                                        const FoldTable<Format>& table)
-      : distance_(distance), is_poisoned_(is_poisoned) {
+      : distance_(is_poisoned ? 0 : distance), is_poisoned_(is_poisoned) {
     if constexpr (FoldTable<Format>::is_used) {
       using Table = FoldTable<Format>;
       const int entry = is_poisoned ? Table::distances : min(distance, Table::distances - 1u);
@@ -81,12 +81,13 @@ class BlockFold {
       high_ = table.magnitudes[entry][1];
       signs_ = is_poisoned ? 0u : 0x80808080u;
     } else {
-      // A half holds the powers 2^-24 to 2^15; E5M2 needs more of them, in two factors. A product
-      // that loses bits on the way is too small for the target's smallest element.
-      const int exponent = total_shift - static_cast<int>(min(distance, 40u));
-      const int first = min(max(exponent, -24), 15);
-      first_ = power_of_two(first);
-      second_ = power_of_two(exponent - first);
+      // A half holds the powers 2^-24 to 2^15: from below it is rounded to, so that 0 is what is
+      // left; what lies above is for a factor of its own. A product that loses bits on the way is
+      // too small for the target's smallest element. NaN makes NaN of all.
+      const int exponent = total_shift - fixed_shift - static_cast<int>(min(distance, 60u));
+      const std::uint32_t power = static_cast<std::uint32_t>(exponent + float32::bias)
+                                  << float32::mantissa_bits;
+      factor_ = __float2half2_rn(float_of(is_poisoned ? float32::nan_bits : power));
     }
   }
 
@@ -97,7 +98,6 @@ class BlockFold {
     } else if constexpr (!MXKERN_HAS_CVT_E4M3) {
       return one_by_one(octet);
     } else {
-      if (is_poisoned_) return poison();
       if constexpr (Format::bits == 6) {
         return {fold_quad(widen_sixes(static_cast<std::uint32_t>(octet) & 0xFFFFFFu)),
                 fold_quad(widen_sixes(static_cast<std::uint32_t>(octet >> 24) & 0xFFFFFFu))};
@@ -105,10 +105,11 @@ class BlockFold {
         const auto low = static_cast<std::uint32_t>(octet);
         const auto high = static_cast<std::uint32_t>(octet >> 32);
         if constexpr (Format::specials == Specials::ieee) {
-          // Conversions saturate, and Inf has to stay: rare enough to go one by one.
+          // Conversions saturate, and Inf has to stay; the format has more octaves than a half has
+          // below 1. Both are rare enough to go one by one.
           constexpr std::uint32_t step = 0x04040404u;
           const std::uint32_t found = ((low & 0x7F7F7F7Fu) + step) | ((high & 0x7F7F7F7Fu) + step);
-          if ((found & 0x80808080u) != 0) return one_by_one(octet);
+          if ((found & 0x80808080u) != 0 || distance_ > 24) return one_by_one(octet);
         }
         return {fold_quad(low), fold_quad(high)};
       }
@@ -116,24 +117,11 @@ class BlockFold {
   }
 
  private:
-  static constexpr bool needs_second = Target::mantissa_bits == 2;
-
   // Octaves that an element is raised by at distance 0, from where its bits stand in a half.
   static constexpr int total_shift =
       Fold<Format>::base_shift +
       (Format::bits == 6 ? folding::log2_of(ptx::to_wider<Format>) * -1 : 0);
-
-  __device__ static __forceinline__ __half2 power_of_two(int exponent) {
-    // Below 2^-14 halves are subnormal.
-    const unsigned bits =
-        exponent >= -14 ? static_cast<unsigned>(exponent + 15) << 10 : 1024u >> (-14 - exponent);
-    return __half2half2(__ushort_as_half(static_cast<unsigned short>(bits)));
-  }
-
-  __device__ static __forceinline__ uint2 poison() {
-    constexpr std::uint32_t word = Target::poison_code * 0x01010101u;
-    return {word, word};
-  }
+  static constexpr int fixed_shift = total_shift > 15 ? 15 : 0;
 
   // Four 6-bit codes to the 8-bit floats that have the same low bits.
   __device__ static __forceinline__ std::uint32_t widen_sixes(std::uint32_t packed) {
@@ -145,9 +133,9 @@ class BlockFold {
     std::uint32_t pairs[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      __half2 halves = __hmul2(halves_of<Target>(codes >> (16 * i)), first_);
-      if constexpr (needs_second) halves = __hmul2(halves, second_);
-      pairs[i] = round_halves<Target>(halves);
+      __half2 halves = halves_of<Target>(codes >> (16 * i));
+      if constexpr (fixed_shift != 0) halves = __hmul2(halves, __float2half2_rn(0x1p15f));
+      pairs[i] = round_halves<Target>(__hmul2(halves, factor_));
     }
     return ptx::join_pair(pairs[0], pairs[1]);
   }
@@ -177,20 +165,21 @@ class BlockFold {
 
   unsigned distance_;
   bool is_poisoned_;
-  __half2 first_, second_;
+  __half2 factor_;
   std::uint32_t low_, high_, signs_;
 };
 
-// Whether all eight codes are zeros, of either sign.
+// Whether all sixteen codes are zeros, of either sign.
 template <class Format>
-__device__ __forceinline__ bool octet_is_zero(Octet octet) {
+__device__ __forceinline__ bool octets_are_zero(Octet first, Octet second) {
   constexpr Octet magnitudes = [] {
     Octet mask = 0;
-    for (int i = 0; i < 8; ++i)
+    for (int i = 0; i < 8; ++i) {
       mask |= static_cast<Octet>(Format::magnitude_mask) << Format::bits * i;
+    }
     return mask;
   }();
-  return (octet & magnitudes) == 0;
+  return ((first | second) & magnitudes) == 0;
 }
 
 }  // namespace mxkern::kernels

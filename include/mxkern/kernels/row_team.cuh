@@ -61,24 +61,52 @@ struct TeamRow {
   }
 };
 
-// The scales of one row of blocks.
+// The scales of one row of blocks: four adjacent ones, then, where they are swizzled, a jump.
 struct ScaleRow {
   const std::uint8_t* scales;
-  bool swizzled;
+  int jump;
 
   __device__ __forceinline__ ScaleRow(const std::uint8_t* all, const ScaleIndex& index,
                                       const TeamRow& at)
       : scales(all + at.batch * index.size() + index.offset(at.row, 0)),
-        swizzled(index.layout == ScaleLayout::swizzled) {}
+        jump(index.layout == ScaleLayout::swizzled
+                 ? ScaleIndex::tile_bytes - ScaleIndex::tile_blocks
+                 : 0) {}
 
+  __device__ __forceinline__ std::int64_t offset(std::int64_t block) const {
+    return block + block / ScaleIndex::tile_blocks * jump;
+  }
   __device__ __forceinline__ const std::uint8_t* address(std::int64_t block) const {
-    constexpr int tile = ScaleIndex::tile_blocks;
-    if (!swizzled) return scales + block;
-    return scales + (block / tile * ScaleIndex::tile_bytes + block % tile);
+    return scales + offset(block);
   }
   __device__ __forceinline__ std::uint8_t operator[](std::int64_t block) const {
     return *address(block);
   }
 };
+
+// The largest E8M0 scale of a row that is not NaN. All lanes of a warp call this, and every warp of
+// a team finds it on its own, which takes less time than waiting for one another. `in_words`: four
+// scales are adjacent, and start on four bytes.
+__device__ __forceinline__ unsigned largest_scale(const ScaleRow& row, std::int64_t blocks,
+                                                  bool in_words) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  // One more than the largest: what is NaN overflows to 0.
+  std::uint32_t pairs = 0;
+  if (in_words) {
+    constexpr std::uint32_t ones = 0x00010001u, bytes = 0x00FF00FFu;
+    for (std::int64_t block = lane * 4; block < blocks; block += 128) {
+      std::uint32_t word = *reinterpret_cast<const std::uint32_t*>(row.address(block));
+      if (blocks - block < 4) word |= ~0u << (8 * static_cast<int>(blocks - block));
+      pairs = __vmaxu2(pairs, ((word & bytes) + ones) & bytes);
+      pairs = __vmaxu2(pairs, ((word >> 8 & bytes) + ones) & bytes);
+    }
+  } else {
+    for (std::int64_t block = lane; block < blocks; block += 32) {
+      pairs = max(pairs, (row[block] + 1u) & 0xFFu);
+    }
+  }
+  const unsigned found = __reduce_max_sync(0xFFFFFFFFu, max(pairs & 0xFFFFu, pairs >> 16));
+  return found == 0 ? 0 : found - 1;
+}
 
 }  // namespace mxkern::kernels
