@@ -18,20 +18,20 @@ struct TileSm90 {
   }
 };
 
-// The tile for a product of [batch, m, k] and [batch, n, k]: the large one, unless halves of it
-// keep more of the processors busy. Blocks side by side (FP8) or one below the other (bfloat16)
-// share loads where their number is even.
+// The tile for a product of [batch, m, k] and [batch, n, k]: the one of two that keeps the
+// processors busier. Blocks side by side share loads where their number is even; those of the wide
+// bfloat16 tile lie one below the other.
 constexpr TileSm90 tile_sm90(CoreElement left, CoreElement, std::int64_t batch, std::int64_t m,
                              std::int64_t n, std::int64_t, int processors) {
   const bool wide = left == CoreElement::bfloat16;
-  const TileSm90 large = wide ? TileSm90{128, 256, 64, 4, 1} : TileSm90{256, 128, 128, 4, 1};
+  const TileSm90 large = wide ? TileSm90{128, 256, 64, 4, 1} : TileSm90{192, 128, 128, 5, 1};
   const TileSm90 small{128, 128, large.k, 6, 1};
-  // A half takes a little more than half the time.
-  const bool is_small =
-      small.turns(batch, m, n, processors) * 17 < large.turns(batch, m, n, processors) * 32;
-  TileSm90 tile = is_small ? small : large;
+  const auto time = [&](const TileSm90& tile) {
+    return tile.turns(batch, m, n, processors) * tile.rows * tile.columns;
+  };
+  TileSm90 tile = time(small) < time(large) ? small : large;
   const std::int64_t neighbours =
-      wide && !is_small ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
+      tile.columns > tile.rows ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
   if (neighbours % 2 == 0) tile.cluster = 2;
   return tile;
 }

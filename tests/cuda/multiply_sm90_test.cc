@@ -297,7 +297,7 @@ TEST(MultiplySm90Tile, CoversWhatTheKernelsHave) {
     for (const std::int64_t m : {1, 128, 2048, 16384}) {
       for (const std::int64_t n : {1, 128, 2048, 57344}) {
         const cuda::TileSm90 tile = cuda::tile_sm90(element, element, 1, m, n, 4096, 132);
-        EXPECT_TRUE(tile.rows == 128 || tile.rows == 256);
+        EXPECT_TRUE(tile.rows == 128 || tile.rows == 192);
         EXPECT_TRUE(tile.columns == 128 || tile.columns == 256);
         EXPECT_EQ(tile.k * cuda::bytes_of(element), 128);
         EXPECT_LE(tile.stages * (tile.rows + tile.columns) * 128, 227 * 1024);

@@ -13,17 +13,17 @@
 
 namespace mxkern::kernels {
 
-// A thread block computes 2 * 64 * Waves rows and Columns columns of the output: two warpgroups
-// multiply, each `Waves` times 64 rows, and a third one has a thread that loads. Loads bring 128
-// bytes of K at a time for every row of both operands. A cluster's blocks need the same rows of one
-// operand, the larger side of the tile; each loads a part of them for all.
-template <class LeftElement, class RightElement, int WaveCount, int ColumnCount>
+// A thread block computes tiles of 64 rows for each of its `Groups` warpgroups and Columns columns;
+// one more warpgroup has a thread that loads. Loads bring 128 bytes of K at a time for every row of
+// both operands. A cluster's blocks need the same rows of one operand, the larger side of the tile;
+// each loads a part of them for all.
+template <class LeftElement, class RightElement, int Groups, int Columns>
 struct GemmSm90Config {
   using Left = LeftElement;
   using Right = RightElement;
-  static constexpr int waves = WaveCount;
-  static constexpr int rows = 2 * 64 * WaveCount;
-  static constexpr int columns = ColumnCount;
+  static constexpr int groups = Groups;
+  static constexpr int rows = 64 * Groups;
+  static constexpr int columns = Columns;
   static constexpr bool shares_left = rows >= columns;  // blocks of a cluster lie side by side
   static constexpr int cluster = 2;                     // at most
   // The tensor cores add FP8 products with 14 bits; sums of 128 go on in float32.
@@ -33,15 +33,18 @@ struct GemmSm90Config {
   static constexpr int stage_bytes = left_bytes + right_bytes;
   static constexpr int left_box = shares_left ? rows / cluster : rows;
   static constexpr int right_box = shares_left ? columns : columns / cluster;
-  using Finisher = Finish<waves, columns>;
-  static constexpr int staging_bytes = 8 * Finisher::staging_bytes;
+  using Finisher = Finish<rows, columns, groups == 2 ? 2 : 1>;
+  static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
-  static constexpr int barrier_bytes = 256;
+  static constexpr int barrier_bytes = 128;
   static constexpr int other_bytes = staging_bytes + factor_bytes + barrier_bytes;
   static constexpr int stages = (227 * 1024 - other_bytes) / stage_bytes;
   static constexpr int shared_bytes = stages * stage_bytes + other_bytes;
-  static_assert((3 * stages + 2) * sizeof(std::uint64_t) <= barrier_bytes, "room for all barriers");
-  static constexpr int threads = 384;
+  static_assert((2 * stages + 2) * sizeof(std::uint64_t) <= barrier_bytes, "room for all barriers");
+  static constexpr int threads = 128 * (groups + 1);
+  // Of 65536 registers: what a thread that multiplies has, and one that loads.
+  static constexpr int consumer_registers = groups == 2 ? 232 : 160;
+  static constexpr int producer_registers = groups == 2 ? 40 : 32;
 };
 
 // Which of two kernels on the same operands runs: see CoreGate.
@@ -108,7 +111,7 @@ struct GemmSm90 {
   const GemmSm90Parameters& p;
   const CUtensorMap &left_map, &right_map, &out_map;
   unsigned char* shared;
-  std::uint64_t *full, *empty, *half_way;  // of each stage
+  std::uint64_t *full, *empty;  // of each stage
   std::uint64_t *factors_full, *factors_empty;
   typename Config::Finisher::Factors& factors;
   int blocks, rank;  // of the cluster
@@ -286,54 +289,39 @@ struct GemmSm90 {
     at.template advance<Config::stages>();
   }
 
-  // One warpgroup adds while the other one's products are under way. The second one follows the
-  // first at half a step's distance: side by side, both would add at once and the tensor cores
-  // idle.
-  __device__ __forceinline__ void sum_in_waves(float (&sums)[Config::waves][count], int steps,
-                                               int row, int warpgroup, RingPosition& at) const {
+  // The other warpgroups' products are under way while this one adds.
+  __device__ __forceinline__ void sum_in_turns(float (&sums)[count], int steps, int row,
+                                               RingPosition& at) const {
     for (int step = 0; step < steps; ++step) {
-      if (warpgroup == 1) ptx::mbarrier_wait(&half_way[at.stage], at.parity);
+      float partial[count];
       ptx::mbarrier_wait(&full[at.stage], at.parity);
-#pragma unroll
-      for (int wave = 0; wave < Config::waves; ++wave) {
-        float partial[count];
-        start(partial, at.stage, row + wave * 64, false);
-        wait_for<0>(partial);
-        if (wave == 0 && warpgroup == 0 && threadIdx.x % 32 == 0) {
-          ptx::mbarrier_arrive(&half_way[at.stage]);
-        }
-        if (wave == Config::waves - 1) release(at.stage);
-        add(sums[wave], partial);
-      }
+      start(partial, at.stage, row, false);
+      wait_for<0>(partial);
+      release(at.stage);
+      add(sums, partial);
       at.template advance<Config::stages>();
     }
   }
 
   // A warpgroup: multiplies its rows of each tile.
   __device__ __forceinline__ void consume(int warpgroup) const {
-    constexpr int waves = Config::waves;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     unsigned char* staging =
         shared + Config::stages * Config::stage_bytes + warp * Config::Finisher::staging_bytes;
     typename Config::Finisher finish{p.finish, out_map, staging, common_factor(p.finish), lane};
-    const int own_rows = warpgroup * waves * 64;
+    const int own_rows = warpgroup * 64;
     const int clusters = gridDim.x / blocks;
     const int steps = p.parts * p.steps;
     RingPosition at;
     std::uint32_t parity = 0;
     for (int index = blockIdx.x / blocks; index < p.order.count(); index += clusters) {
-      float sums[waves][count];
-#pragma unroll
-      for (int wave = 0; wave < waves; ++wave) {
-#pragma unroll
-        for (int i = 0; i < count; ++i) sums[wave][i] = 0.0f;
-      }
+      float sums[count] = {};
       if constexpr (!Config::promotes) {
-        sum_directly(sums[0], steps, own_rows, at);
-      } else if constexpr (waves == 1) {
-        sum_in_two_places(sums[0], steps, own_rows, at);
+        sum_directly(sums, steps, own_rows, at);
+      } else if constexpr (Config::groups == 2) {
+        sum_in_two_places(sums, steps, own_rows, at);
       } else {
-        sum_in_waves(sums, steps, own_rows, warpgroup, at);
+        sum_in_turns(sums, steps, own_rows, at);
       }
       const Corner corner = this->corner(index);
       ptx::mbarrier_wait(factors_full, parity);
@@ -352,11 +340,10 @@ struct GemmSm90 {
       if (p.finish.stores_boxes) ptx::prefetch_tensor_map(out_map);
       for (int i = 0; i < Config::stages; ++i) {
         ptx::mbarrier_init(&full[i], 1);
-        ptx::mbarrier_init(&empty[i], 8 * blocks);
-        ptx::mbarrier_init(&half_way[i], 4);
+        ptx::mbarrier_init(&empty[i], 4 * Config::groups * blocks);
       }
       ptx::mbarrier_init(factors_full, 32);
-      ptx::mbarrier_init(factors_empty, 8);
+      ptx::mbarrier_init(factors_empty, 4 * Config::groups);
       ptx::fence_mbarrier_init();
     }
     if (blocks > 1) {
@@ -365,13 +352,14 @@ struct GemmSm90 {
       __syncthreads();
     }
     const int warpgroup = threadIdx.x / 128;
-    if (warpgroup == 2) {
-      ptx::give_registers<40>();
-      if (threadIdx.x == 256) produce();
-      if (threadIdx.x / 32 == 9) produce_factors();
+    if (warpgroup == Config::groups) {
+      ptx::give_registers<Config::producer_registers>();
+      const int thread = threadIdx.x % 128;
+      if (thread == 0) produce();
+      if (thread / 32 == 1) produce_factors();
       __syncwarp();
     } else {
-      ptx::take_registers<232>();
+      ptx::take_registers<Config::consumer_registers>();
       consume(warpgroup);
     }
     // A block's memory stays until nobody in the cluster writes to it any more.
@@ -399,8 +387,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
                                barriers,
                                barriers + Config::stages,
                                barriers + 2 * Config::stages,
-                               barriers + 3 * Config::stages,
-                               barriers + 3 * Config::stages + 1,
+                               barriers + 2 * Config::stages + 1,
                                *reinterpret_cast<Factors*>(after_staging + Config::barrier_bytes),
                                static_cast<int>(ptx::cluster_size()),
                                static_cast<int>(ptx::rank_in_cluster())};

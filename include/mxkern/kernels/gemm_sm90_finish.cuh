@@ -11,15 +11,15 @@
 
 namespace mxkern::kernels {
 
-// One of a warpgroup's warps finishes its part of a tile: in each of `Waves` times 64 rows, 16 of
-// `Columns` columns. Warps store on their own, boxes of 16 rows of 128 bytes.
-template <int Waves, int Columns>
+// A warp finishes its part of a tile of Rows x Columns: 16 rows. Warps store on their own, boxes of
+// 16 rows of 128 bytes; Slots of them may be on their way.
+template <int Rows, int Columns, int Slots>
 struct Finish {
   static constexpr int chunk = 64;  // columns at a time
   static constexpr int box_rows = 16;
   static constexpr int box_bytes = box_rows * 128;
-  static constexpr int staging_bytes = 2 * box_bytes;  // of a warp
-  using Factors = TileFactors<2 * 64 * Waves, Columns>;
+  static constexpr int staging_bytes = Slots * box_bytes;  // of a warp
+  using Factors = TileFactors<Rows, Columns>;
 
   const FinishParameters& p;
   const CUtensorMap& map;
@@ -29,50 +29,41 @@ struct Finish {
   int slot = 0;
 
   // The warp's sums of a tile. Its first row lies `row_in_tile` below the tile's.
-  __device__ __forceinline__ void tile(const float (&sums)[Waves][Columns / 2],
-                                       const Factors& factors, int row_in_tile,
-                                       std::int64_t first_row, std::int64_t first_column,
-                                       int batch) {
-    float row_factors[Waves][2];
-#pragma unroll
-    for (int wave = 0; wave < Waves; ++wave) {
-      const float* own = factors.rows + row_in_tile + wave * 64 + lane / 4;
-      row_factors[wave][0] = own[0];
-      row_factors[wave][1] = own[8];
-    }
+  __device__ __forceinline__ void tile(const float (&sums)[Columns / 2], const Factors& factors,
+                                       int row_in_tile, std::int64_t first_row,
+                                       std::int64_t first_column, int batch) {
+    const float* own = factors.rows + row_in_tile + lane / 4;
+    const float row_factors[2] = {own[0], own[8]};
     const bool easy = factors.easy;
+    const std::int64_t row = first_row + row_in_tile;
 #pragma unroll
     for (int c = 0; c < Columns / chunk; ++c) {
       const std::int64_t column = first_column + c * chunk;
-      if (column >= p.columns) break;
+      if (column >= p.columns || row >= p.rows) break;
+      float values[chunk / 2];
 #pragma unroll
-      for (int wave = 0; wave < Waves; ++wave) {
-        float values[chunk / 2];
+      for (int i = 0; i < chunk / 2; ++i) values[i] = sums[c * (chunk / 2) + i];
+      if (easy) {
 #pragma unroll
-        for (int i = 0; i < chunk / 2; ++i) values[i] = sums[wave][c * (chunk / 2) + i];
-        const std::int64_t row = first_row + row_in_tile + wave * 64;
-        if (easy) {
+        for (int i = 0; i < chunk / 2; i += 4) {
+          const int at = c * chunk + i * 2 + lane % 4 * 2;
+          const float2 factor = *reinterpret_cast<const float2*>(factors.columns + at);
+          const float2 bias = *reinterpret_cast<const float2*>(factors.bias + at);
 #pragma unroll
-          for (int i = 0; i < chunk / 2; i += 4) {
-            const int at = c * chunk + i * 2 + lane % 4 * 2;
-            const float2 factor = *reinterpret_cast<const float2*>(factors.columns + at);
-            const float2 bias = *reinterpret_cast<const float2*>(factors.bias + at);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-              float* pair = values + i + half * 2;
-              pair[0] = __fmaf_rn(pair[0], row_factors[wave][half] * factor.x, bias.x);
-              pair[1] = __fmaf_rn(pair[1], row_factors[wave][half] * factor.y, bias.y);
-            }
+          for (int half = 0; half < 2; ++half) {
+            float* pair = values + i + half * 2;
+            pair[0] = __fmaf_rn(pair[0], row_factors[half] * factor.x, bias.x);
+            pair[1] = __fmaf_rn(pair[1], row_factors[half] * factor.y, bias.y);
           }
-        } else {
-          finish_slowly(values, row, column, batch);
-          if (!p.stores_boxes) continue;
         }
-        if (p.dtype == DType::float32) {
-          store_float32(values, row, column, batch);
-        } else {
-          store_16_bits(values, row, column, batch);
-        }
+      } else {
+        finish_slowly(values, row, column, batch);
+        if (!p.stores_boxes) continue;
+      }
+      if (p.dtype == DType::float32) {
+        store_float32(values, row, column, batch);
+      } else {
+        store_16_bits(values, row, column, batch);
       }
     }
   }
@@ -88,42 +79,47 @@ struct Finish {
   // loop can index, and where a row's values are neighbours.
   __device__ __forceinline__ void finish_slowly(float (&values)[chunk / 2], std::int64_t first_row,
                                                 std::int64_t column, int batch) const {
+    float* staged = reinterpret_cast<float*>(staging);
     wait();
     __syncwarp();
-    float* staged = reinterpret_cast<float*>(staging);
 #pragma unroll
-    for (int i = 0; i < chunk / 2; ++i) staged[i * 32 + lane] = values[i];
-    __syncwarp();
+    for (int side = 0; side < 2; ++side) {  // 32 columns each
+      float* own = values + side * (chunk / 4);
+#pragma unroll
+      for (int i = 0; i < chunk / 4; ++i) staged[i * 32 + lane] = own[i];
+      __syncwarp();
 #pragma unroll 1
-    for (int i = 0; i < chunk / 2; ++i) {
-      const int row_in_box = i / 2, column_in_box = i % 2 * 32 + lane;
-      const std::int64_t row = first_row + row_in_box, at = column + column_in_box;
-      if (row >= p.rows || at >= p.columns) continue;
-      // Where the fragment of a warpgroup's product has the element.
-      const int value_index = column_in_box / 8 * 4 + row_in_box / 8 * 2 + column_in_box % 2;
-      float& value = staged[value_index * 32 + row_in_box % 8 * 4 + column_in_box % 8 / 2];
-      const std::int64_t index = batch * p.batch_stride + row * p.row_stride + at;
-      const RowFactor factor{common.fraction, common.exponent + left_exponent(p, row, batch)};
-      float result = factor.hard(value, right_exponent(p, at, batch));
-      if (p.beta != 0.0f) result = __fmaf_rn(p.beta, load_as_float(p.out, p.dtype, index), result);
-      if (p.bias) result += load_as_float(p.bias, p.bias_dtype, at);
-      if (p.stores_boxes) {
-        value = result;
-      } else {
-        store_from_float(p.out, p.dtype, index, result);
+      for (int i = 0; i < box_rows; ++i) {
+        const std::int64_t row = first_row + i, at = column + side * 32 + lane;
+        if (row >= p.rows || at >= p.columns) continue;
+        // Where the fragment of a warpgroup's product has the element.
+        const int value_index = lane / 8 * 4 + i / 8 * 2 + lane % 2;
+        float& value = staged[value_index * 32 + i % 8 * 4 + lane % 8 / 2];
+        const std::int64_t index = batch * p.batch_stride + row * p.row_stride + at;
+        const RowFactor factor{common.fraction, common.exponent + left_exponent(p, row, batch)};
+        float result = factor.hard(value, right_exponent(p, at, batch));
+        if (p.beta != 0.0f) {
+          result = __fmaf_rn(p.beta, load_as_float(p.out, p.dtype, index), result);
+        }
+        if (p.bias) result += load_as_float(p.bias, p.bias_dtype, at);
+        if (p.stores_boxes) {
+          value = result;
+        } else {
+          store_from_float(p.out, p.dtype, index, result);
+        }
       }
-    }
-    __syncwarp();
+      __syncwarp();
 #pragma unroll
-    for (int i = 0; i < chunk / 2; ++i) values[i] = staged[i * 32 + lane];
-    __syncwarp();
+      for (int i = 0; i < chunk / 4; ++i) own[i] = staged[i * 32 + lane];
+      __syncwarp();
+    }
   }
 
   // A box's 16-byte pieces lie where the copy engine's swizzle has them.
   __device__ __forceinline__ void store_16_bits(const float (&values)[chunk / 2],
                                                 std::int64_t first_row, std::int64_t column,
                                                 int batch) {
-    if (lane == 0) ptx::tma_wait_stores_read<1>();
+    if (lane == 0) ptx::tma_wait_stores_read<Slots - 1>();
     __syncwarp();
     unsigned char* box = staging + slot * box_bytes;
     const int row = lane % 16;
@@ -136,39 +132,39 @@ struct Finish {
                     pack_pair(p.dtype, values[i + 4], values[i + 5]),
                     pack_pair(p.dtype, values[i + 6], values[i + 7]));
     }
+    send(box, first_row, column, batch);
+  }
+
+  __device__ __forceinline__ void store_float32(const float (&values)[chunk / 2],
+                                                std::int64_t first_row, std::int64_t column,
+                                                int batch) {
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {  // 32 columns each
+      if (column + side * 32 >= p.columns) break;
+      if (lane == 0) ptx::tma_wait_stores_read<Slots - 1>();
+      __syncwarp();
+      unsigned char* box = staging + slot * box_bytes;
+#pragma unroll
+      for (int i = 0; i < chunk / 4; i += 2) {
+        const int row = lane / 4 + i / 2 % 2 * 8;
+        const int column_in_box = i / 4 * 8 + lane % 4 * 2;
+        const int piece = (column_in_box / 4) ^ (row % 8);
+        *reinterpret_cast<float2*>(box + row * 128 + piece * 16 + column_in_box % 4 * 4) =
+            make_float2(values[side * 16 + i], values[side * 16 + i + 1]);
+      }
+      send(box, first_row, column + side * 32, batch);
+    }
+  }
+
+  __device__ __forceinline__ void send(const unsigned char* box, std::int64_t first_row,
+                                       std::int64_t column, int batch) {
     ptx::fence_shared_for_tma();
     __syncwarp();
     if (lane == 0) {
       ptx::tma_store(map, box, static_cast<int>(column), static_cast<int>(first_row), batch, 0);
       ptx::tma_commit_stores();
     }
-    slot ^= 1;
-  }
-
-  __device__ __forceinline__ void store_float32(const float (&values)[chunk / 2],
-                                                std::int64_t first_row, std::int64_t column,
-                                                int batch) {
-    wait();
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < chunk / 2; i += 2) {
-      const int row = lane / 4 + i / 2 % 2 * 8;
-      const int column_in_box = i / 4 % 4 * 8 + lane % 4 * 2;
-      const int piece = (column_in_box / 4) ^ (row % 8);
-      unsigned char* box = staging + i / 16 * box_bytes;
-      *reinterpret_cast<float2*>(box + row * 128 + piece * 16 + column_in_box % 4 * 4) =
-          make_float2(values[i], values[i + 1]);
-    }
-    ptx::fence_shared_for_tma();
-    __syncwarp();
-    if (lane == 0) {
-      ptx::tma_store(map, staging, static_cast<int>(column), static_cast<int>(first_row), batch, 0);
-      if (column + 32 < p.columns) {
-        ptx::tma_store(map, staging + box_bytes, static_cast<int>(column) + 32,
-                       static_cast<int>(first_row), batch, 0);
-      }
-      ptx::tma_commit_stores();
-    }
+    slot = (slot + 1) % Slots;
   }
 };
 
