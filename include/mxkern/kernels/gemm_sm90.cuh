@@ -351,7 +351,8 @@ struct GemmSm90 {
     } else {
       __syncthreads();
     }
-    const int warpgroup = threadIdx.x / 128;
+    // From one lane for all, so that the compiler keeps what follows from it in uniform registers.
+    const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 128), 0);
     if (warpgroup == Config::groups) {
       ptx::give_registers<Config::producer_registers>();
       const int thread = threadIdx.x % 128;
