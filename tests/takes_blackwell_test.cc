@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "cuda/blackwell_product.h"
+
 namespace mxkern::cuda {
 namespace {
 
@@ -158,6 +160,25 @@ TEST(TakesBlackwell, WorkspaceHoldsTheParts) {
   for (const std::size_t begin : {parts.bias, parts.left_scales, parts.right_scales}) {
     EXPECT_EQ(begin % 256, 0u);
   }
+}
+
+// Strides of extents that are 1 go into descriptors as well, which want multiples of 16 bytes.
+TEST(TakesBlackwell, StridesOfWhatIsThereOnce) {
+  Operands o = operands(Scheme::mxfp4, Scheme::mxfp4, {1, 1, 256}, 24);
+  o.out.row_stride = 3;
+  o.out.batch_stride = 5;
+  ASSERT_TRUE(takes(o));
+  EXPECT_EQ(blackwell_product(o.a, o.b, o.out).row_stride, 24);
+  EXPECT_EQ(blackwell_product(o.a, o.b, o.out).batch_stride, 24);
+  o = operands(Scheme::mxfp8_e4m3, Scheme::mxfp8_e4m3, {3, 512, 256}, 128);
+  o.out.row_stride = 136;
+  o.out.batch_stride = 512 * 136 + 8;
+  ASSERT_TRUE(takes(o));
+  EXPECT_EQ(blackwell_product(o.a, o.b, o.out).row_stride, 136);
+  EXPECT_EQ(blackwell_product(o.a, o.b, o.out).batch_stride, 512 * 136 + 8);
+  EXPECT_EQ(blackwell_product(o.a, o.b, o.out).batch, 3);
+  o.b.shape.batch = 1;  // serves each matrix: one after the other
+  EXPECT_EQ(blackwell_product(o.a, o.b, o.out).batch, 1);
 }
 
 TEST(TakesBlackwell, SaysWhy) {

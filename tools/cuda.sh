@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # tools/cuda.sh: compiles the CUDA half on a machine that may have no GPU. usage: cuda.sh BUILD
 # Everything for sm_90a, with the tests, which are skipped where there is no device; for the other
-# architectures of a release the scheme with most code paths, which stands for all: the whole list
-# for all of them would take four times as long. For Blackwell also the products that CUTLASS
-# makes; their machine code is looked at, and nothing is run.
+# architectures of a release, of what is compiled once a scheme, the scheme with most code paths:
+# the whole list for all of them would take four times as long. For Blackwell also the products that
+# CUTLASS makes; their machine code is looked at, and nothing is run.
 set -euo pipefail
 
 build=$1
@@ -35,11 +35,14 @@ compile "$build/sm90a" mxkern "${tests[@]}"
 ctest --test-dir "$build/sm90a" --output-on-failure -j "$jobs" -R '^cuda\.'
 
 objects=src/CMakeFiles/mxkern.dir/cuda
-some=("$objects/instances/quantize_nvfp4.cu.o" "$objects/dequantize.cu.o")
+some=()
+for source in src/cuda/*.cu src/cuda/instances/*_nvfp4.cu src/cuda/instances/multiply_sm90_bfloat16.cu; do
+  some+=("$objects/${source#src/cuda/}.o")
+done
 configure "$build/sm80" 80-real OFF
 compile "$build/sm80" "${some[@]}"
 configure "$build/blackwell" '100a-real;120a-real' ON
-compile "$build/blackwell" "${some[@]}" "$objects/multiply_blackwell.cu.o"
+compile "$build/blackwell" "${some[@]}"
 echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"
 
 products=structure.blackwell_kernels_test

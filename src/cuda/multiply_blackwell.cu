@@ -3,6 +3,7 @@
 #include "cuda/multiply_blackwell.h"
 
 #include "cuda/backend.h"
+#include "cuda/blackwell_product.h"
 #include "cuda/launch.h"
 #include "cuda/multiply_blackwell_kernels.h"
 #include "mxkern/core/dtype.h"

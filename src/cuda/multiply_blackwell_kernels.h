@@ -2,33 +2,9 @@
 // CUTLASS.
 #pragma once
 
-#include "cuda/takes_blackwell.h"
 #include "mxkern/kernels/block_scaled_product.cuh"
 
 namespace mxkern::cuda {
-
-// A product that why_not_blackwell has nothing against, as a kernel is given it: of the whole
-// batch, or of its first matrix. alpha is 1, and nothing is added.
-inline kernels::BlockScaledProduct blackwell_product(const BlockScaled& a, const BlockScaled& b,
-                                                     const Buffer& out) {
-  return {.m = static_cast<int>(a.shape.rows),
-          .n = static_cast<int>(b.shape.rows),
-          .k = static_cast<int>(blackwell_depth(b.scheme, b.shape.columns)),
-          .batch = is_one_launch(a, b) ? static_cast<int>(a.shape.batch) : 1,
-          .left_scheme = a.scheme,
-          .right_scheme = b.scheme,
-          .left_codes = a.codes,
-          .left_scales = a.scales,
-          .right_codes = b.codes,
-          .right_scales = b.scales,
-          .alpha = 1.0f,
-          .alpha_pointer = nullptr,
-          .beta = 0.0f,
-          .bias = nullptr,
-          .out = out.data,
-          .row_stride = out.row_stride,
-          .batch_stride = out.batch_stride};
-}
 
 // The kernel of a pair of schemes. For sm_100a a pair stands for all schemes of its widths.
 template <class Left, class Right, class Out>

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "cuda/blackwell_product.h"
 #include "cuda/multiply_blackwell_kernels.h"
 #include "mxkern/core/dtype.h"
 
