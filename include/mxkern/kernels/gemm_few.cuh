@@ -26,8 +26,8 @@ struct FewParameters {
   std::int64_t x_row_bytes, x_batch_bytes;
   std::int64_t tokens;
   int token_tiles;
-  int stages;      // of a warp's ring
-  int x_stages;    //
+  int stages;    // of a warp's ring
+  int x_stages;  //
   // The end.
   float alpha, beta;
   const float* left_tensor_scale;
@@ -165,8 +165,8 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
   std::uint32_t scales[blocks * groups_of_scales];
 #pragma unroll
   for (int i = 0; i < groups_of_scales; ++i) {
-    const uint4 v = read_shared<uint4>(tile + K::layout.code_bytes() +
-                                       (lane / 4 * groups_of_scales + i) * 16);
+    const uint4 v =
+        read_shared<uint4>(tile + K::layout.code_bytes() + (lane / 4 * groups_of_scales + i) * 16);
     scales[4 * i] = v.x, scales[4 * i + 1] = v.y, scales[4 * i + 2] = v.z, scales[4 * i + 3] = v.w;
   }
   const std::uint32_t x_lane = x + lane / 4 * K::x_stride + lane % 4 * (S::block == 16 ? 8 : 16);
@@ -175,14 +175,14 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
     std::uint32_t word[words];
 #pragma unroll
     for (int plane = 0; plane < words / 4; ++plane) {
-      const uint4 v = read_shared<uint4>(tile + block * K::layout.block_bytes() + plane * 512 +
-                                         lane * 16);
+      const uint4 v =
+          read_shared<uint4>(tile + block * K::layout.block_bytes() + plane * 512 + lane * 16);
       word[4 * plane] = v.x, word[4 * plane + 1] = v.y;
       word[4 * plane + 2] = v.z, word[4 * plane + 3] = v.w;
     }
     if constexpr (words % 4 == 2) {
-      const uint2 v = read_shared<uint2>(tile + block * K::layout.block_bytes() +
-                                         words / 4 * 512 + lane * 8);
+      const uint2 v =
+          read_shared<uint2>(tile + block * K::layout.block_bytes() + words / 4 * 512 + lane * 8);
       word[words - 2] = v.x, word[words - 1] = v.y;
     }
     std::uint32_t a[2][2][4];  // [rows][step][register]
@@ -212,7 +212,8 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
           multiply<K::is_half>(second, a[i][1], b[2], b[3], zero);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            sums[i][t][j] = fmaf(part[j], scale_of<S>(scales[2 * block], 2 * i + j / 2), sums[i][t][j]);
+            sums[i][t][j] =
+                fmaf(part[j], scale_of<S>(scales[2 * block], 2 * i + j / 2), sums[i][t][j]);
             sums[i][t][j] =
                 fmaf(second[j], scale_of<S>(scales[2 * block + 1], 2 * i + j / 2), sums[i][t][j]);
           }
@@ -296,8 +297,7 @@ __device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_
                                        std::int64_t first_row, std::int64_t first_token, int rank,
                                        int ranks) {
   constexpr int quads = K::rows / 4;  // of rows
-  const int tokens = static_cast<int>(
-      lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
+  const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
   const std::uint8_t* x = p.x + batch * p.x_batch_bytes;
   const std::uint8_t* kinds = weights + p.layout.kinds_offset();
   float factor = p.alpha;
@@ -316,8 +316,8 @@ __device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_
       sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
     }
     const std::uint32_t kind = *reinterpret_cast<const std::uint32_t*>(kinds + row);
-    const std::int64_t at = batch * p.out_batch_stride +
-                            (first_token + token) * p.out_row_stride + row;
+    const std::int64_t at =
+        batch * p.out_batch_stride + (first_token + token) * p.out_row_stride + row;
     float value[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -326,8 +326,8 @@ __device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_
         const auto k = static_cast<RowKind>(kind >> (8 * j) & 0xFFu);
         if (k == RowKind::poisoned) value[j] = float_of(float32::nan_bits);
         if (k == RowKind::special && row + j < p.layout.rows) {
-          value[j] = multiply_special<K>(p, weights, x + (first_token + token) * p.x_row_bytes,
-                                         row + j);
+          value[j] =
+              multiply_special<K>(p, weights, x + (first_token + token) * p.x_row_bytes, row + j);
         }
       }
       value[j] *= factor;
@@ -393,8 +393,9 @@ __global__ void __launch_bounds__(K::threads, K::tokens <= 16 ? 2 : 1)
     if (has_rows) {
       for (int i = 0; i < p.stages && i < tiles; ++i) {
         few::arrive_expecting(full + i * 8, K::tile_bytes);
-        few::copy_bulk(ring + i * K::tile_bytes, from + static_cast<std::int64_t>(i) * K::tile_bytes,
-                       K::tile_bytes, full + i * 8, policy);
+        few::copy_bulk(ring + i * K::tile_bytes,
+                       from + static_cast<std::int64_t>(i) * K::tile_bytes, K::tile_bytes,
+                       full + i * 8, policy);
       }
     }
   }
@@ -429,10 +430,9 @@ __global__ void __launch_bounds__(K::threads, K::tokens <= 16 ? 2 : 1)
       if (half == 0) few::wait(x_full + x_stage * 8, x_parity);
       if (has_rows) {
         few::wait(full + stage * 8, parity);
-        few::multiply_tile<K>(sums, ring + stage * K::tile_bytes,
-                              x_ring + x_stage * K::x_stage_bytes +
-                                  half * (DecodeLayout::tile_columns * 2),
-                              lane);
+        few::multiply_tile<K>(
+            sums, ring + stage * K::tile_bytes,
+            x_ring + x_stage * K::x_stage_bytes + half * (DecodeLayout::tile_columns * 2), lane);
       }
       __syncwarp();
       if (lane == 0) {

@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(reorder_threads) reorder_kernel(ReorderParamet
       for (int half = 0; half < 2; ++half) {
         const DecodePlace place{column_block, lane, pair, half};
         const int row = layout.row_of(place);
-        const std::int64_t column =
-            block / DecodeLayout::tile_blocks * DecodeLayout::tile_columns + layout.column_of(place);
+        const std::int64_t column = block / DecodeLayout::tile_blocks * DecodeLayout::tile_columns +
+                                    layout.column_of(place);
         const std::uint32_t code = code_at<Format>(p, codes, down * 32 + row, column);
         const RowKind kind = kind_of_code<Format>(code);
         if (kind == RowKind::poisoned) poisoned_rows |= 1u << row;
@@ -110,8 +110,9 @@ __global__ void __launch_bounds__(reorder_threads) reorder_kernel(ReorderParamet
   if (threadIdx.x < 32) {
     const bool is_poisoned = (poisoned >> threadIdx.x & 1u) != 0;
     const bool is_special = (special >> threadIdx.x & 1u) != 0;
-    kinds[down * 32 + threadIdx.x] = static_cast<std::uint8_t>(
-        is_poisoned ? RowKind::poisoned : is_special ? RowKind::special : RowKind::ordinary);
+    kinds[down * 32 + threadIdx.x] = static_cast<std::uint8_t>(is_poisoned  ? RowKind::poisoned
+                                                               : is_special ? RowKind::special
+                                                                            : RowKind::ordinary);
   }
   // What pads them.
   const std::int64_t behind = layout.tiles_down() * 32 + threadIdx.x;

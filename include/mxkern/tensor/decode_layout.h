@@ -70,9 +70,12 @@ struct DecodeBits<E3M2> {
   static constexpr int words = 3, pairs = 8, runs = 3;
   MXKERN_HOST_DEVICE static constexpr BitRun run(int pair, int i) {
     constexpr BitRun table[pairs][runs] = {
-        {{0, 0, 0x83E0}}, {{0, 5, 0x83E0}},
-        {{1, 0, 0x83E0}}, {{1, 5, 0x83E0}},
-        {{2, 0, 0x83E0}}, {{2, 5, 0x83E0}},
+        {{0, 0, 0x83E0}},
+        {{0, 5, 0x83E0}},
+        {{1, 0, 0x83E0}},
+        {{1, 5, 0x83E0}},
+        {{2, 0, 0x83E0}},
+        {{2, 5, 0x83E0}},
         {{0, 1, 0x8000}, {0, -4, 0x0380}, {1, -6, 0x0060}},
         {{2, 1, 0x8000}, {2, -4, 0x0380}, {1, -8, 0x0060}},
     };
@@ -85,9 +88,12 @@ struct DecodeBits<E2M3> {
   static constexpr int words = 3, pairs = 8, runs = 3;
   MXKERN_HOST_DEVICE static constexpr BitRun run(int pair, int i) {
     constexpr BitRun table[pairs][runs] = {
-        {{0, 0, 0x81F0}}, {{0, 5, 0x81E0}, {0, -5, 0x0010}},
-        {{1, 0, 0x81F0}}, {{1, 5, 0x81E0}, {1, -5, 0x0010}},
-        {{2, 0, 0x81F0}}, {{2, 5, 0x81E0}, {2, -5, 0x0010}},
+        {{0, 0, 0x81F0}},
+        {{0, 5, 0x81E0}, {0, -5, 0x0010}},
+        {{1, 0, 0x81F0}},
+        {{1, 5, 0x81E0}, {1, -5, 0x0010}},
+        {{2, 0, 0x81F0}},
+        {{2, 5, 0x81E0}, {2, -5, 0x0010}},
         {{0, 1, 0x8000}, {0, -5, 0x01C0}, {1, -7, 0x0030}},
         {{2, 1, 0x8000}, {2, -5, 0x01C0}, {1, -9, 0x0030}},
     };
@@ -109,8 +115,8 @@ MXKERN_HOST_DEVICE constexpr std::uint32_t spread_code(std::uint32_t code) {
   if constexpr (Format::is_integer) {
     return code & 0xFFu;
   } else {
-    return (code & Format::sign_mask) << (16 - Format::bits) |
-           (code & Format::magnitude_mask) << (7 - Format::mantissa_bits);
+    return (code & Format::sign_mask) << (16 - Format::bits) | (code & Format::magnitude_mask)
+                                                                   << (7 - Format::mantissa_bits);
   }
 }
 
@@ -239,7 +245,8 @@ struct DecodeLayout {
   }
   MXKERN_HOST_DEVICE constexpr int column_of(const DecodePlace& p) const {
     const int step = p.pair / 4 % 2, low = p.pair / 2 % 2 * 2 + p.half;
-    const int within = block == 16 ? step * 16 + p.lane % 4 * 4 + low : p.lane % 4 * 8 + step * 4 + low;
+    const int within =
+        block == 16 ? step * 16 + p.lane % 4 * 4 + low : p.lane % 4 * 8 + step * 4 + low;
     return p.column_block * block_columns + within;
   }
 };
