@@ -1,11 +1,11 @@
 // mxkern/kernels/gemm_few.cuh: few tokens times reordered weights, at the speed of the weights.
 //
 // out[m, n] = x[m, :] . w[n, :]. Weights are the side of 16 of mma.m16n8k16, tokens that of 8. A
-// warp takes 32 rows of weights and one part of K; eight warps of a thread block lie side by side
-// along the rows, the thread blocks of a cluster along K, and add their parts in a fixed order
-// through shared memory. Weights come in bulk copies into a ring of each warp; a ninth warp copies
-// the tokens, for all. Codes become bfloat16 or half in registers; block scales multiply the
-// float32 sums of their blocks.
+// warp takes tiles of 32 rows x 128 columns of weights. The warps of a thread block share a few tiles
+// of rows and take turns along K; the thread blocks of a cluster have a part of K each. All parts
+// are added in a fixed order, through shared memory. Weights come in bulk copies into a ring of each
+// warp; one more warp copies the tokens, for all. Codes become bfloat16 or half in registers; block
+// scales multiply the float32 sums of their blocks.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,12 @@ struct FewParameters {
   const std::uint8_t* x;
   std::int64_t x_row_bytes, x_batch_bytes;
   std::int64_t tokens;
-  int token_tiles;
-  int stages;    // of a warp's ring
-  int x_stages;  //
+  int tiles;       // of the weights' columns
+  int log2_ranks;  // of the parts of K that the thread blocks of a cluster have
+  int log2_parts;  // of the parts of K that the warps of a thread block have
+  int row_tiles;   // of a thread block; row_tiles << log2_parts warps multiply
+  int stages;     // of a warp's ring
+  int x_stages;   //
   // The end.
   float alpha, beta;
   const float* left_tensor_scale;
@@ -40,32 +43,40 @@ struct FewParameters {
 };
 
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8.
-template <class S, bool IsHalf, int Tokens>
+template <class S, bool IsHalf, int Tokens, int Warps, int Blocks = 1, int Mode = 0>
 struct FewKernel {
   using Scheme = S;
   using Format = typename S::Format;
   static constexpr bool is_half = IsHalf;
   static constexpr int tokens = Tokens;
-  static constexpr int warps = 8;  // that multiply
+  static constexpr int warps = Warps;  // that multiply
+  static constexpr int blocks = Blocks, mode = Mode;
   static constexpr int threads = 32 * (warps + 1);
-  static constexpr int rows = warps * DecodeLayout::tile_rows;
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
 
-  // Tokens in shared memory: two tiles along K, rows apart such that no two lanes meet in a bank.
-  static constexpr int x_tiles = 2;
-  static constexpr int x_columns = x_tiles * DecodeLayout::tile_columns;
-  static constexpr int x_stride = x_columns * 2 + (S::block == 16 ? 32 : 64);
-  static constexpr int x_stage_bytes = Tokens * x_stride;
+  // Decoded bfloat16 weights are 2^(bias - 127) times their values. Where tokens are few, it takes
+  // less to multiply these by 2^64 than to bring weights to their size.
+  static constexpr bool scales_x = !IsHalf && !Format::is_integer && Tokens <= 16;
 
-  // Sums of a warp, tokens x rows, for the same reason.
+  // Sums of a warp, tokens x rows: rows apart such that no two lanes meet in a bank.
   static constexpr int sum_stride = DecodeLayout::tile_rows + 4;
-  static constexpr int sum_bytes = warps * Tokens * sum_stride * 4;
+  static constexpr int warp_sum_bytes = Tokens * sum_stride * 4;
   static constexpr int barrier_bytes = 1024;
 
-  static constexpr int shared_bytes(int stages, int x_stages) {
-    const int rings = warps * stages * tile_bytes + x_stages * x_stage_bytes;
-    return barrier_bytes + (rings > sum_bytes ? rings : sum_bytes);
+  // A tile's scales as floats.
+  static constexpr int scale_bytes = layout.scale_bytes() * 4;
+
+  // Tokens in shared memory, a tile of columns for each part; padded for the same reason.
+  MXKERN_HOST_DEVICE static constexpr int x_stride(int parts) {
+    return parts * DecodeLayout::tile_columns * 2 + (S::block == 16 ? 32 : 64);
+  }
+
+  static constexpr int shared_bytes(int active_warps, int parts, int stages, int x_stages) {
+    const int rings = active_warps * (stages * tile_bytes + scale_bytes) +
+                      x_stages * Tokens * x_stride(parts);
+    const int sums = active_warps * warp_sum_bytes;
+    return barrier_bytes + (rings > sums ? rings : sums);
   }
 };
 
@@ -88,9 +99,22 @@ __device__ __forceinline__ uint2 read_shared<uint2>(std::uint32_t address) {
   return v;
 }
 
+template <>
+__device__ __forceinline__ std::uint32_t read_shared<std::uint32_t>(std::uint32_t address) {
+  std::uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address));
+  return v;
+}
+
+__device__ __forceinline__ void write_shared(std::uint32_t address, const uint4& v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y),
+               "r"(v.z), "r"(v.w)
+               : "memory");
+}
+
 // A pair of codes as two floats of 16 bits. Half: 2^(bias - 15) times the values, subnormal where
 // they are. Integers: 64 times the values.
-template <class Format, bool IsHalf>
+template <class Format, bool IsHalf, bool IsScaled>
 __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words, int pair) {
   using Bits = DecodeBits<Format>;
   if constexpr (Format::is_integer) {
@@ -124,7 +148,7 @@ __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words,
         bits |= decode_layout::shifted(words[run.word], run.shift) & run.mask * 0x10001u;
       }
     }
-    if constexpr (IsHalf) return bits;
+    if constexpr (IsHalf || !IsScaled) return bits;
     constexpr std::uint32_t power = static_cast<std::uint32_t>(254 - Format::bias) << 7;
     std::uint32_t value;
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(value) : "r"(bits), "r"(power * 0x10001u));
@@ -133,12 +157,14 @@ __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words,
 }
 
 // What decoded pairs lack.
-template <class Format, bool IsHalf>
+template <class Format, bool IsHalf, bool IsScaled>
 MXKERN_HOST_DEVICE constexpr float pair_factor() {
   if constexpr (Format::is_integer) {
     return Format::min_subnormal;
   } else {
-    return IsHalf ? float32::exp2(15 - Format::bias) : 1.0f;
+    return IsHalf     ? float32::exp2(15 - Format::bias)
+           : IsScaled ? 1.0f
+                      : float32::exp2(127 - Format::bias - 64);
   }
 }
 
@@ -153,48 +179,60 @@ __device__ __forceinline__ float scale_of(std::uint32_t word, int i) {
   }
 }
 
-// Adds the products of one tile: 32 rows x 128 columns, from shared memory.
+// Adds the products of one tile: 32 rows x 128 columns, from shared memory. The scales of a row are
+// needed by four lanes, each of which makes a fourth of them floats, for all, in `floats`.
 template <class K>
 __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4],
-                                              std::uint32_t tile, std::uint32_t x, int lane) {
+                                              std::uint32_t tile, std::uint32_t floats,
+                                              std::uint32_t x, int x_stride, int lane) {
   using S = typename K::Scheme;
   using Format = typename K::Format;
   using Bits = DecodeBits<Format>;
   constexpr int words = Format::bits, blocks = DecodeLayout::tile_blocks;
-  constexpr int groups_of_scales = 32 / S::block;
-  std::uint32_t scales[blocks * groups_of_scales];
+  constexpr int block_scales = DecodeLayout::block_columns / S::block;
 #pragma unroll
-  for (int i = 0; i < groups_of_scales; ++i) {
-    const uint4 v =
-        read_shared<uint4>(tile + K::layout.code_bytes() + (lane / 4 * groups_of_scales + i) * 16);
-    scales[4 * i] = v.x, scales[4 * i + 1] = v.y, scales[4 * i + 2] = v.z, scales[4 * i + 3] = v.w;
+  for (int i = 0; i < block_scales; ++i) {
+    const std::uint32_t at = (lane * block_scales + i) * 4;
+    const std::uint32_t word = read_shared<std::uint32_t>(tile + K::layout.code_bytes() + at);
+    write_shared(floats + at * 4,
+                 uint4{bits_of(scale_of<S>(word, 0)), bits_of(scale_of<S>(word, 1)),
+                       bits_of(scale_of<S>(word, 2)), bits_of(scale_of<S>(word, 3))});
   }
-  const std::uint32_t x_lane = x + lane / 4 * K::x_stride + lane % 4 * (S::block == 16 ? 8 : 16);
+  const std::uint32_t x_lane = x + lane / 4 * x_stride + lane % 4 * (S::block == 16 ? 8 : 16);
+  const std::uint32_t floats_lane = floats + lane / 4 * (blocks * block_scales * 16);
 #pragma unroll
   for (int block = 0; block < blocks; ++block) {
     std::uint32_t word[words];
 #pragma unroll
     for (int plane = 0; plane < words / 4; ++plane) {
-      const uint4 v =
-          read_shared<uint4>(tile + block * K::layout.block_bytes() + plane * 512 + lane * 16);
+      const uint4 v = read_shared<uint4>(tile + block * K::layout.block_bytes() + plane * 512 +
+                                         lane * 16);
       word[4 * plane] = v.x, word[4 * plane + 1] = v.y;
       word[4 * plane + 2] = v.z, word[4 * plane + 3] = v.w;
     }
     if constexpr (words % 4 == 2) {
-      const uint2 v =
-          read_shared<uint2>(tile + block * K::layout.block_bytes() + words / 4 * 512 + lane * 8);
+      const uint2 v = read_shared<uint2>(tile + block * K::layout.block_bytes() +
+                                         words / 4 * 512 + lane * 8);
       word[words - 2] = v.x, word[words - 1] = v.y;
+    }
+    if (block == 0) __syncwarp();
+    float scale[block_scales][4];
+#pragma unroll
+    for (int i = 0; i < block_scales; ++i) {
+      const uint4 v = read_shared<uint4>(floats_lane + (block * block_scales + i) * 16);
+      scale[i][0] = float_of(v.x), scale[i][1] = float_of(v.y);
+      scale[i][2] = float_of(v.z), scale[i][3] = float_of(v.w);
     }
     std::uint32_t a[2][2][4];  // [rows][step][register]
 #pragma unroll
     for (int pair = 0; pair < 16; ++pair) {
-      a[pair / 8][pair / 4 % 2][pair % 4] = decode_pair<Format, K::is_half>(
+      a[pair / 8][pair / 4 % 2][pair % 4] = decode_pair<Format, K::is_half, !K::scales_x>(
           word + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
     }
 #pragma unroll
     for (int t = 0; t < K::tokens / 8; ++t) {
       std::uint32_t b[4];
-      const std::uint32_t from = x_lane + t * 8 * K::x_stride + block * 64;
+      const std::uint32_t from = x_lane + t * 8 * x_stride + block * 64;
       if constexpr (S::block == 16) {
         const uint2 low = read_shared<uint2>(from), high = read_shared<uint2>(from + 32);
         b[0] = low.x, b[1] = low.y, b[2] = high.x, b[3] = high.y;
@@ -202,27 +240,30 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
         const uint4 v = read_shared<uint4>(from);
         b[0] = v.x, b[1] = v.y, b[2] = v.z, b[3] = v.w;
       }
+      if constexpr (K::scales_x) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(b[i]) : "r"(b[i]), "r"(0x5F805F80u));
+        }
+      }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         constexpr float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         float part[4];
         multiply<K::is_half>(part, a[i][0], b[0], b[1], zero);
-        if constexpr (S::block == 16) {
+        if constexpr (block_scales == 1) {
+          multiply<K::is_half>(part, a[i][1], b[2], b[3], part);
+        } else {
           float second[4];
           multiply<K::is_half>(second, a[i][1], b[2], b[3], zero);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            sums[i][t][j] =
-                fmaf(part[j], scale_of<S>(scales[2 * block], 2 * i + j / 2), sums[i][t][j]);
-            sums[i][t][j] =
-                fmaf(second[j], scale_of<S>(scales[2 * block + 1], 2 * i + j / 2), sums[i][t][j]);
+            sums[i][t][j] = fmaf(second[j], scale[block_scales - 1][2 * i + j / 2], sums[i][t][j]);
           }
-        } else {
-          multiply<K::is_half>(part, a[i][1], b[2], b[3], part);
+        }
 #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            sums[i][t][j] = fmaf(part[j], scale_of<S>(scales[block], 2 * i + j / 2), sums[i][t][j]);
-          }
+        for (int j = 0; j < 4; ++j) {
+          sums[i][t][j] = fmaf(part[j], scale[0][2 * i + j / 2], sums[i][t][j]);
         }
       }
     }
@@ -294,26 +335,33 @@ __device__ __forceinline__ void store_four(void* data, std::int64_t at, const fl
 template <class K>
 __device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_t* weights,
                                        std::uint32_t sums, std::int64_t batch,
-                                       std::int64_t first_row, std::int64_t first_token, int rank,
-                                       int ranks) {
-  constexpr int quads = K::rows / 4;  // of rows
+                                       std::int64_t first_row, std::int64_t first_token,
+                                       int rank) {
+  const int quads = p.row_tiles * (DecodeLayout::tile_rows / 4);  // of rows
   const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
   const std::uint8_t* x = p.x + batch * p.x_batch_bytes;
   const std::uint8_t* kinds = weights + p.layout.kinds_offset();
   float factor = p.alpha;
   if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
   if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
-  const int begin = tokens * quads * rank / ranks, end = tokens * quads * (rank + 1) / ranks;
+  const int begin = tokens * quads * rank >> p.log2_ranks;
+  const int end = tokens * quads * (rank + 1) >> p.log2_ranks;
   for (int i = begin + static_cast<int>(threadIdx.x); i < end; i += K::threads) {
     const int token = i / quads, quad = i % quads;
     const std::int64_t row = first_row + quad * 4;
     if (row >= p.layout.rows) continue;
     const std::uint32_t address =
-        sums + ((quad / 8 * K::tokens + token) * K::sum_stride + quad % 8 * 4) * 4;
+        sums + (quad / 8 << p.log2_parts) * K::warp_sum_bytes +
+        (token * K::sum_stride + quad % 8 * 4) * 4;
     float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (int r = 0; r < ranks; ++r) {
-      const float4 part = load_cluster(address, r);
-      sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+#pragma unroll 1
+    for (int r = 0; r < 1 << p.log2_ranks; ++r) {
+#pragma unroll 4
+      for (int part = 0; part < 1 << p.log2_parts; ++part) {
+        const float4 v =
+            load_cluster(address + part * K::warp_sum_bytes, static_cast<std::uint32_t>(r));
+        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+      }
     }
     const std::uint32_t kind = *reinterpret_cast<const std::uint32_t*>(kinds + row);
     const std::int64_t at =
@@ -321,7 +369,7 @@ __device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_
     float value[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      value[j] *= pair_factor<typename K::Format, K::is_half>();
+      value[j] *= pair_factor<typename K::Format, K::is_half, !K::scales_x>();
       if (kind != 0) {
         const auto k = static_cast<RowKind>(kind >> (8 * j) & 0xFFu);
         if (k == RowKind::poisoned) value[j] = float_of(float32::nan_bits);
@@ -347,55 +395,90 @@ __device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_
   }
 }
 
+// One warp copies the tokens of the thread block's part of K, stage by stage.
+template <class K>
+__device__ __forceinline__ void produce_tokens(const FewParameters& p, const std::uint8_t* x,
+                                               int tokens, int tiles, std::uint32_t ring,
+                                               std::uint32_t full, std::uint32_t free, int lane) {
+  constexpr int tile_bytes = DecodeLayout::tile_columns * 2;
+  const int parts = 1 << p.log2_parts, turns = (tiles + parts - 1) >> p.log2_parts;
+  const int x_stride = K::x_stride(parts), stage_bytes = K::tokens * x_stride;
+  int stage = 0, round = 0;
+#pragma unroll 1
+  for (int i = 0; i < turns; ++i) {
+    const int bytes = lower_of(tiles - i * parts, parts) * tile_bytes;
+    if (round > 0) wait(free + stage * 8, (round - 1) & 1);
+    if (lane == 0) arrive_expecting(full + stage * 8, static_cast<unsigned>(tokens * bytes));
+    __syncwarp();
+#pragma unroll 1
+    for (int token = lane; token < tokens; token += 32) {
+      copy_bulk(ring + stage * stage_bytes + token * x_stride,
+                x + token * p.x_row_bytes + i * parts * tile_bytes, static_cast<unsigned>(bytes),
+                full + stage * 8);
+    }
+    if (++stage == p.x_stages) stage = 0, ++round;
+  }
+}
+
 }  // namespace few
 
-// Grid: ranks of the cluster, token tiles, row tiles along x; batch along y.
+// Grid: ranks of the cluster and token tiles along x, groups of row tiles along y, batch along z.
 template <class K>
-__global__ void __launch_bounds__(K::threads, K::tokens <= 16 ? 2 : 1)
-    gemm_few_kernel(const __grid_constant__ FewParameters p, int ranks) {
+__global__ void __launch_bounds__(K::threads, K::blocks)
+    gemm_few_kernel(const __grid_constant__ FewParameters p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::uint8_t shared[];
   const std::uint32_t base = few::shared_address(shared);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int rank = static_cast<int>(blockIdx.x) % ranks;
-  const int token_tile = static_cast<int>(blockIdx.x) / ranks % p.token_tiles;
-  const std::int64_t row_tile = static_cast<int>(blockIdx.x) / ranks / p.token_tiles;
-  const std::int64_t batch = blockIdx.y;
-  const std::int64_t across = p.layout.tiles_across();
-  const std::int64_t first = across * rank / ranks;
-  const int tiles = static_cast<int>(across * (rank + 1) / ranks - first);
-  const std::int64_t down = row_tile * K::warps + warp;
-  const bool has_rows = warp < K::warps && down < p.layout.tiles_down();
+  // The same in all lanes, which the compiler shall know.
+  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int rank = static_cast<int>(blockIdx.x) & ((1 << p.log2_ranks) - 1);
+  const int token_tile = static_cast<int>(blockIdx.x) >> p.log2_ranks;
+  const std::int64_t first_down = static_cast<std::int64_t>(blockIdx.y) * p.row_tiles;
+  const std::int64_t batch = blockIdx.z;
+  const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * K::tokens;
+  // Of the thread block, along K: a tile for each part in turn.
+  const int first = p.tiles * rank >> p.log2_ranks;
+  const int tiles = (p.tiles * (rank + 1) >> p.log2_ranks) - first;
+  const int parts = 1 << p.log2_parts, active = p.row_tiles << p.log2_parts;
+  const int part = warp & (parts - 1);
+  const std::int64_t down = first_down + (warp >> p.log2_parts);
+  const bool has_rows = warp < active && down < p.layout.tiles_down();
+  const int turns = (tiles - part + parts - 1) >> p.log2_parts;
   const std::uint8_t* weights = p.weights + batch * p.weight_batch_bytes;
 
-  // Barriers: a ring's stage is full; then x's stages are full, and free again.
+  // Barriers: a ring's stage is full; a stage of tokens is full, and free again.
   const std::uint32_t full = base + warp * p.stages * 8;
-  const std::uint32_t x_full = base + K::warps * p.stages * 8;
+  const std::uint32_t x_full = base + active * p.stages * 8;
   const std::uint32_t x_free = x_full + p.x_stages * 8;
   const std::uint32_t rings = base + K::barrier_bytes;
   const std::uint32_t ring = rings + warp * p.stages * K::tile_bytes;
-  const std::uint32_t x_ring = rings + K::warps * p.stages * K::tile_bytes;
-  const std::uint8_t* from = weights + p.layout.tile_offset(down, first);
+  const std::uint32_t floats = rings + active * p.stages * K::tile_bytes + warp * K::scale_bytes;
+  const std::uint32_t x_ring = rings + active * (p.stages * K::tile_bytes + K::scale_bytes);
+  const std::uint8_t* from = weights + (down * p.tiles + first + part) * K::tile_bytes;
+  const std::int64_t step = static_cast<std::int64_t>(parts) * K::tile_bytes;
   const std::uint64_t policy = few::evict_first_policy();
 
   few::let_next_kernel_start();
   if (lane == 0) {
-    if (warp < K::warps) {
+    if (warp < active) {
+#pragma unroll 1
       for (int i = 0; i < p.stages; ++i) few::init_barrier(full + i * 8, 1);
-    } else {
+    } else if (warp == K::warps) {
+#pragma unroll 1
       for (int i = 0; i < p.x_stages; ++i) {
         few::init_barrier(x_full + i * 8, 1);
-        few::init_barrier(x_free + i * 8, K::warps);
+        few::init_barrier(x_free + i * 8, active);
       }
     }
     few::fence_barrier_init();
     // Weights do not depend on what the kernel before this one computes.
     if (has_rows) {
-      for (int i = 0; i < p.stages && i < tiles; ++i) {
+#pragma unroll 1
+      for (int i = 0; i < p.stages && i < turns; ++i) {
         few::arrive_expecting(full + i * 8, K::tile_bytes);
-        few::copy_bulk(ring + i * K::tile_bytes,
-                       from + static_cast<std::int64_t>(i) * K::tile_bytes, K::tile_bytes,
-                       full + i * 8, policy);
+        few::copy_bulk(ring + i * K::tile_bytes, from + i * step, K::tile_bytes, full + i * 8,
+                       policy);
       }
     }
   }
@@ -403,56 +486,47 @@ __global__ void __launch_bounds__(K::threads, K::tokens <= 16 ? 2 : 1)
   __syncthreads();
 
   if (warp == K::warps) {
-    const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * K::tokens;
-    const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
     const std::uint8_t* x = p.x + batch * p.x_batch_bytes + first_token * p.x_row_bytes +
                             first * DecodeLayout::tile_columns * 2;
-    int stage = 0, turn = 0;
-    for (int i = 0; i < tiles; i += K::x_tiles) {
-      const int bytes = lower_of(tiles - i, K::x_tiles) * DecodeLayout::tile_columns * 2;
-      if (turn > 0) few::wait(x_free + stage * 8, (turn - 1) & 1);
-      if (lane == 0) few::arrive_expecting(x_full + stage * 8, tokens * bytes);
-      __syncwarp();
-      for (int token = lane; token < tokens; token += 32) {
-        few::copy_bulk(x_ring + stage * K::x_stage_bytes + token * K::x_stride,
-                       x + token * p.x_row_bytes + i * (DecodeLayout::tile_columns * 2), bytes,
-                       x_full + stage * 8);
-      }
-      if (++stage == p.x_stages) stage = 0, ++turn;
-    }
+    const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
+    few::produce_tokens<K>(p, x, tokens, tiles, x_ring, x_full, x_free, lane);
   }
 
   float sums[2][K::tokens / 8][4] = {};
-  if (warp < K::warps) {
+  if (warp < active) {
+    const int x_stride = K::x_stride(parts), x_stage_bytes = K::tokens * x_stride;
+    const std::uint32_t x_part = x_ring + part * (DecodeLayout::tile_columns * 2);
+    const int all_turns = (tiles + parts - 1) >> p.log2_parts;
+    const std::uint8_t* next = from + p.stages * step;
     int stage = 0, parity = 0, x_stage = 0, x_parity = 0;
-    for (int i = 0; i < tiles; ++i) {
-      const int half = i % K::x_tiles;
-      if (half == 0) few::wait(x_full + x_stage * 8, x_parity);
-      if (has_rows) {
-        few::wait(full + stage * 8, parity);
-        few::multiply_tile<K>(
-            sums, ring + stage * K::tile_bytes,
-            x_ring + x_stage * K::x_stage_bytes + half * (DecodeLayout::tile_columns * 2), lane);
+#pragma unroll 1
+    for (int i = 0; i < all_turns; ++i) {
+      const std::uint32_t tile = ring + stage * K::tile_bytes, barrier = full + stage * 8;
+      few::wait(x_full + x_stage * 8, x_parity);
+      if (has_rows && i < turns) {
+        if (K::mode != 2) few::wait(barrier, parity);
+        if (K::mode != 1) {
+          few::multiply_tile<K>(sums, tile, floats, x_part + x_stage * x_stage_bytes, x_stride, lane);
+        }
       }
       __syncwarp();
       if (lane == 0) {
-        if (has_rows && i + p.stages < tiles) {
-          few::arrive_expecting(full + stage * 8, K::tile_bytes);
-          few::copy_bulk(ring + stage * K::tile_bytes,
-                         from + static_cast<std::int64_t>(i + p.stages) * K::tile_bytes,
-                         K::tile_bytes, full + stage * 8, policy);
+        few::arrive(x_free + x_stage * 8);
+        if (K::mode != 2 && has_rows && i + p.stages < turns) {
+          few::arrive_expecting(barrier, K::tile_bytes);
+          few::copy_bulk(tile, next, K::tile_bytes, barrier, policy);
         }
-        if (half == K::x_tiles - 1) few::arrive(x_free + x_stage * 8);
       }
+      next += step;
       if (++stage == p.stages) stage = 0, parity ^= 1;
-      if (half == K::x_tiles - 1 && ++x_stage == p.x_stages) x_stage = 0, x_parity ^= 1;
+      if (++x_stage == p.x_stages) x_stage = 0, x_parity ^= 1;
     }
   }
 
   // The sums take the place of the rings, which are read to the end.
   __syncthreads();
-  if (warp < K::warps) {
-    const std::uint32_t to = rings + warp * (K::tokens * K::sum_stride * 4);
+  if (warp < active) {
+    const std::uint32_t to = rings + warp * K::warp_sum_bytes;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
@@ -467,13 +541,18 @@ __global__ void __launch_bounds__(K::threads, K::tokens <= 16 ? 2 : 1)
       }
     }
   }
-  few::cluster_arrive();
-  few::cluster_wait();
-  few::finish<K>(p, weights, rings, batch, row_tile * K::rows,
-                 static_cast<std::int64_t>(token_tile) * K::tokens, rank, ranks);
+  if (p.log2_ranks > 0) {
+    few::cluster_arrive();
+    few::cluster_wait();
+  } else {
+    __syncthreads();
+  }
+  few::finish<K>(p, weights, rings, batch, first_down * DecodeLayout::tile_rows, first_token, rank);
   // Nobody leaves while his sums are read.
-  few::cluster_arrive();
-  few::cluster_wait();
+  if (p.log2_ranks > 0) {
+    few::cluster_arrive();
+    few::cluster_wait();
+  }
 #endif
 }
 

@@ -16,6 +16,7 @@ struct ReorderParameters {
   const std::uint8_t* scales;
   ScaleIndex scale_index;
   std::int64_t code_row_bytes;
+  std::int64_t batch;
   std::uint8_t* to;
 };
 
@@ -41,84 +42,97 @@ __device__ __forceinline__ RowKind kind_of_code(std::uint32_t code) {
   return infinite ? RowKind::special : RowKind::poisoned;
 }
 
-// A thread block has 32 rows, whose kinds it collects; a warp writes 32 columns at a time.
+// Thirty-two columns of the thread block's 32 rows, by one warp. Adds to the masks of rows that are
+// not ordinary.
 template <class S>
-__global__ void __launch_bounds__(reorder_threads) reorder_kernel(ReorderParameters p) {
+__device__ __forceinline__ void reorder_block(const ReorderParameters& p, const std::uint8_t* codes,
+                                              const std::uint8_t* scales, std::uint8_t* tile,
+                                              std::int64_t down, std::int64_t block, int lane,
+                                              std::uint32_t& poisoned, std::uint32_t& special) {
   using Format = typename S::Format;
   using Bits = DecodeBits<Format>;
   constexpr int bits = Format::bits;
-  constexpr std::uint32_t bits_mask = (1u << bits) - 1;
+  const int column_block = static_cast<int>(block % DecodeLayout::tile_blocks);
+  std::uint32_t words[bits] = {};
+#pragma unroll
+  for (int pair = 0; pair < 16; ++pair) {
+    std::uint32_t spread = 0;
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      const DecodePlace place{0, lane, pair, half};
+      const int row = p.layout.row_of(place);
+      const std::int64_t column = block * DecodeLayout::block_columns + p.layout.column_of(place);
+      const std::uint32_t code = code_at<Format>(p, codes, down * 32 + row, column);
+      const RowKind kind = kind_of_code<Format>(code);
+      if (kind == RowKind::poisoned) poisoned |= 1u << row;
+      if (kind == RowKind::special) special |= 1u << row;
+      const std::uint32_t magnitude = Format::is_integer ? code : code & ((1u << (bits - 1)) - 1);
+      if (!S::has_tensor_scale && magnitude != 0 &&
+          scales[p.scale_index.offset(down * 32 + row, column / S::block)] == 0) {
+        special |= 1u << row;
+      }
+      spread |= spread_code<Format>(code) << (16 * half);
+    }
+    put_pair<Format>(words + pair / Bits::pairs * Bits::words, pair % Bits::pairs, spread);
+  }
+#pragma unroll
+  for (int word = 0; word < bits; ++word) {
+    *reinterpret_cast<std::uint32_t*>(tile + p.layout.word_offset(column_block, lane, word)) =
+        words[word];
+  }
+  // A lane a row.
+  constexpr int scales_a_block = DecodeLayout::block_columns / S::block;
+  for (int i = 0; i < scales_a_block; ++i) {
+    const std::int64_t row = down * 32 + lane, scale_block = block * scales_a_block + i;
+    std::uint8_t scale = 0;
+    if (row < p.layout.rows && scale_block < p.scale_index.blocks) {
+      scale = scales[p.scale_index.offset(row, scale_block)];
+      if constexpr (S::has_tensor_scale) scale &= S::ScaleFormat::nan_byte;
+      if (scale == S::ScaleFormat::nan_byte) poisoned |= 1u << lane;
+    }
+    tile[p.layout.scale_offset(lane, column_block * scales_a_block + i)] = scale;
+  }
+}
+
+// A thread block has 32 rows and finds what kind each is; a warp takes 32 columns at a time.
+template <class S>
+__global__ void __launch_bounds__(reorder_threads) reorder_kernel(ReorderParameters p) {
+  __shared__ std::uint32_t all_poisoned, all_special;
   const DecodeLayout& layout = p.layout;
-  __shared__ std::uint32_t poisoned, special;
-  if (threadIdx.x == 0) poisoned = special = 0;
-  __syncthreads();
-  const std::int64_t down = blockIdx.x, batch = blockIdx.y;
-  const std::uint8_t* codes = p.codes + batch * layout.rows * p.code_row_bytes;
-  const std::uint8_t* scales = p.scales + batch * p.scale_index.size();
-  std::uint8_t* to = p.to + batch * layout.size();
-  const int lane = threadIdx.x % 32;
-  const std::int64_t blocks = layout.tiles_across() * DecodeLayout::tile_blocks;
-  std::uint32_t poisoned_rows = 0, special_rows = 0;
-  for (std::int64_t block = threadIdx.x / 32; block < blocks; block += reorder_threads / 32) {
-    std::uint8_t* tile = to + layout.tile_offset(down, block / DecodeLayout::tile_blocks);
-    const int column_block = static_cast<int>(block % DecodeLayout::tile_blocks);
-    std::uint32_t words[bits] = {};
-#pragma unroll
-    for (int pair = 0; pair < 16; ++pair) {
-      std::uint32_t spread = 0;
-      for (int half = 0; half < 2; ++half) {
-        const DecodePlace place{column_block, lane, pair, half};
-        const int row = layout.row_of(place);
-        const std::int64_t column = block / DecodeLayout::tile_blocks * DecodeLayout::tile_columns +
-                                    layout.column_of(place);
-        const std::uint32_t code = code_at<Format>(p, codes, down * 32 + row, column);
-        const RowKind kind = kind_of_code<Format>(code);
-        if (kind == RowKind::poisoned) poisoned_rows |= 1u << row;
-        if (kind == RowKind::special) special_rows |= 1u << row;
-        const bool is_zero = Format::is_integer ? code == 0 : (code & (bits_mask >> 1)) == 0;
-        if (!S::has_tensor_scale && !is_zero &&
-            scales[p.scale_index.offset(down * 32 + row, column / S::block)] == 0) {
-          special_rows |= 1u << row;
-        }
-        spread |= spread_code<Format>(code) << (16 * half);
-      }
-      put_pair<Format>(words + pair / Bits::pairs * Bits::words, pair % Bits::pairs, spread);
+  const std::int64_t down = blockIdx.x;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (std::int64_t batch = blockIdx.y; batch < p.batch; batch += gridDim.y) {
+    if (thread == 0) all_poisoned = all_special = 0;
+    __syncthreads();
+    const std::uint8_t* codes = p.codes + batch * layout.rows * p.code_row_bytes;
+    const std::uint8_t* scales = p.scales + batch * p.scale_index.size();
+    std::uint8_t* to = p.to + batch * layout.size();
+    const std::int64_t blocks = layout.tiles_across() * DecodeLayout::tile_blocks;
+    std::uint32_t poisoned = 0, special = 0;
+    for (std::int64_t block = thread / 32; block < blocks; block += reorder_threads / 32) {
+      reorder_block<S>(p, codes, scales,
+                       to + layout.tile_offset(down, block / DecodeLayout::tile_blocks), down,
+                       block, thread % 32, poisoned, special);
     }
-#pragma unroll
-    for (int word = 0; word < bits; ++word) {
-      *reinterpret_cast<std::uint32_t*>(tile + layout.word_offset(column_block, lane, word)) =
-          words[word];
+    if (poisoned != 0) atomicOr(&all_poisoned, poisoned);
+    if (special != 0) atomicOr(&all_special, special);
+    __syncthreads();
+    // Kinds, and what pads them.
+    std::uint8_t* kinds = to + layout.kinds_offset();
+    if (thread < 32) {
+      RowKind kind = RowKind::ordinary;
+      if ((all_special >> thread & 1u) != 0) kind = RowKind::special;
+      if ((all_poisoned >> thread & 1u) != 0) kind = RowKind::poisoned;
+      kinds[down * 32 + thread] = static_cast<std::uint8_t>(kind);
     }
-    // A lane a row.
-    for (int i = 0; i < DecodeLayout::block_columns / S::block; ++i) {
-      const std::int64_t row = down * 32 + lane;
-      const std::int64_t scale_block = block * (DecodeLayout::block_columns / S::block) + i;
-      std::uint8_t scale = 0;
-      if (row < layout.rows && scale_block < p.scale_index.blocks) {
-        scale = scales[p.scale_index.offset(row, scale_block)];
-        if constexpr (S::has_tensor_scale) scale &= 0x7F;
-        if (scale == S::ScaleFormat::nan_byte) poisoned_rows |= 1u << lane;
-      }
-      constexpr int in_tile = DecodeLayout::tile_columns / S::block;
-      tile[layout.scale_offset(lane, static_cast<int>(scale_block % in_tile))] = scale;
+    const std::int64_t behind = layout.tiles_down() * 32 + thread;
+    if (down + 1 == layout.tiles_down() && behind < layout.size() - layout.kinds_offset()) {
+      kinds[behind] = 0;
     }
+    __syncthreads();
   }
-  if (poisoned_rows != 0) atomicOr(&poisoned, poisoned_rows);
-  if (special_rows != 0) atomicOr(&special, special_rows);
-  __syncthreads();
-  std::uint8_t* kinds = to + layout.kinds_offset();
-  if (threadIdx.x < 32) {
-    const bool is_poisoned = (poisoned >> threadIdx.x & 1u) != 0;
-    const bool is_special = (special >> threadIdx.x & 1u) != 0;
-    kinds[down * 32 + threadIdx.x] = static_cast<std::uint8_t>(is_poisoned  ? RowKind::poisoned
-                                                               : is_special ? RowKind::special
-                                                                            : RowKind::ordinary);
-  }
-  // What pads them.
-  const std::int64_t behind = layout.tiles_down() * 32 + threadIdx.x;
-  if (down + 1 == layout.tiles_down() && behind < layout.size() - layout.kinds_offset()) {
-    kinds[behind] = 0;
-  }
+  // A product that starts early reads the weights before it waits for this kernel's end.
+  __threadfence();
 }
 
 }  // namespace mxkern::kernels

@@ -1,0 +1,23 @@
+// cuda/few_launch.h: the few-token kernels' launches, declared; instances hold their bodies.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda/multiply_few.h"
+
+namespace mxkern::kernels {
+struct FewParameters;
+struct ReorderParameters;
+}  // namespace mxkern::kernels
+
+namespace mxkern::cuda {
+
+template <class S>
+void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
+                const kernels::FewParameters& p, Stream stream);
+
+template <class S>
+void launch_reorder(const char* function, const kernels::ReorderParameters& p, dim3 grid,
+                    Stream stream);
+
+}  // namespace mxkern::cuda
