@@ -3,7 +3,9 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/multiply_few.h"
+#include "mxkern/core/device.h"
+#include "mxkern/core/dtype.h"
+#include "plan_few.h"
 
 namespace mxkern::kernels {
 struct FewParameters;

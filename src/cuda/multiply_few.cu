@@ -1,4 +1,4 @@
-// cuda/multiply_few.cu: plans and launches of products of few tokens.
+// cuda/multiply_few.cu: products of few tokens: arguments brought into form, kernels launched.
 #include "cuda/multiply_few.h"
 
 #include <algorithm>
@@ -11,34 +11,153 @@
 namespace mxkern::cuda {
 namespace {
 
-// A batch of tokens whose weights are the same is one matrix, where memory allows it.
-bool is_one_matrix(const Buffer& x) {
-  return x.shape.batch == 1 || x.batch_stride == x.shape.rows * x.row_stride;
+// A batch whose weights are the same is one matrix of tokens, where memory allows it.
+bool merges(const Buffer& x, const Shape& weights, const Buffer& out) {
+  const auto is_one = [](const Buffer& b) { return b.batch_stride == b.shape.rows * b.row_stride; };
+  return weights.batch == 1 && x.shape.batch > 1 && is_one(x) && is_one(out);
 }
 
-Buffer merged(Buffer x) {
-  x.shape.rows *= x.shape.batch;
-  x.shape.batch = 1;
-  return x;
+Buffer merged(Buffer buffer) {
+  buffer.shape.rows *= buffer.shape.batch;
+  buffer.shape.batch = 1;
+  return buffer;
 }
 
-std::int64_t x_copy_bytes(const Buffer& x, const DecodeLayout& layout) {
-  return round_up(x.shape.batch * x.shape.rows * layout.tiles_across() *
-                      DecodeLayout::tile_columns * 2,
-                  DecodeLayout::alignment);
+std::int64_t padded_columns(const DecodeLayout& layout) {
+  return layout.tiles_across() * DecodeLayout::tile_columns;
 }
 
-std::int64_t tokens_of(const FewPlan& plan) { return plan.tokens; }
+// The kernel copies 16 bytes at a time.
+bool needs_copy(const Buffer& x) { return !rows_are_aligned(x); }
+
+std::size_t copy_bytes(const Buffer& x, const DecodeLayout& layout) {
+  const std::int64_t elements = x.shape.batch * x.shape.rows * padded_columns(layout);
+  return static_cast<std::size_t>(round_up(elements * 2, DecodeLayout::alignment));
+}
+
+// x as the kernel reads it, copied to `memory` where it must be.
+Buffer readable(const char* function, const Buffer& x, const DecodeLayout& layout, void* memory,
+                Stream stream) {
+  if (!needs_copy(x)) return x;
+  const std::int64_t columns = padded_columns(layout);
+  const kernels::CopyTokensParameters p{
+      static_cast<const std::uint16_t*>(x.data),
+      x.shape.batch,
+      x.shape.rows,
+      x.shape.columns,
+      x.row_stride,
+      x.batch_stride,
+      static_cast<std::uint16_t*>(memory),
+      columns,
+  };
+  launch(function, kernels::copy_tokens_kernel,
+         grid_of(ceil_div(columns, kernels::copy_tokens_threads * 8), x.shape.rows, x.shape.batch),
+         kernels::copy_tokens_threads, 0, stream, p);
+  return Buffer::dense(memory, x.dtype, {x.shape.batch, x.shape.rows, columns}, x.device);
+}
+
+void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape& weights,
+               const Buffer& out, Workspace workspace, std::size_t wanted) {
+  check<InvalidType>(x.dtype != DType::float32, function,
+                     ": the tokens have dtype float32; expected bfloat16 or float16");
+  check(x.shape.columns == weights.columns, function, ": the tokens have K = ", x.shape.columns,
+        " and the ", name_of(scheme), " weights ", weights.columns, "; expected the same");
+  check(out.shape == Shape{x.shape.batch, x.shape.rows, weights.rows}, function, ": out is [",
+        out.shape.batch, ", ", out.shape.rows, ", ", out.shape.columns, "]; expected [",
+        x.shape.batch, ", ", x.shape.rows, ", ", weights.rows, "]");
+  check(weights.batch == 1 || weights.batch == x.shape.batch, function, ": there are ",
+        weights.batch, " matrices of weights for ", x.shape.batch,
+        " of tokens; expected one, or as many");
+  check(workspace.bytes >= wanted, function, ": the workspace has ", workspace.bytes,
+        " bytes; expected ", wanted, ", see multiply_few_workspace_bytes");
+  check(reinterpret_cast<std::uintptr_t>(workspace.data) % DecodeLayout::alignment == 0 ||
+            wanted == 0,
+        function, ": the workspace is not aligned to ", DecodeLayout::alignment, " bytes");
+}
+
+// With `overlaps`, the weights may be read while the kernel ahead in the stream still runs.
+void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFinish finish,
+         void* memory, bool overlaps, Stream stream) {
+  const DecodeLayout layout =
+      DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
+  if (merges(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
+  if (finish.out.shape.size() == 0) return;
+  x = readable(function, x, layout, memory, stream);
+  const FewPlan plan = plan_few(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
+                                layout.columns, processor_count(function));
+  kernels::FewParameters p{};
+  p.layout = layout;
+  p.tiles = static_cast<int>(layout.tiles_across());
+  p.weight_batch_bytes = weights.shape.batch == 1 ? 0 : layout.size();
+  p.x_row_bytes = x.row_stride * 2;
+  p.x_batch_bytes = x.batch_stride * 2;
+  p.tokens = x.shape.rows;
+  p.log2_ranks = plan.log2_ranks;
+  p.log2_parts = plan.log2_parts;
+  p.row_tiles = plan.row_tiles;
+  p.stages = plan.stages;
+  p.x_stages = plan.x_stages;
+  p.shared_bytes = plan.shared_bytes;
+  p.alpha = finish.alpha;
+  p.beta = finish.beta;
+  p.left_tensor_scale = finish.left_tensor_scale;
+  p.right_tensor_scale = finish.right_tensor_scale;
+  p.bias = finish.bias;
+  p.bias_dtype = finish.bias_dtype;
+  p.out_dtype = finish.out.dtype;
+  p.out_row_stride = finish.out.row_stride;
+  p.out_batch_stride = finish.out.batch_stride;
+  const auto out_bytes =
+      finish.out.batch_stride * static_cast<std::int64_t>(size_of(finish.out.dtype));
+  const std::int64_t token_tiles = ceil_div(x.shape.rows, plan.tokens);
+  const std::int64_t groups = ceil_div(layout.tiles_down(), plan.row_tiles);
+  constexpr std::int64_t most = 65535;
+  check(groups <= most, function, ": N = ", layout.rows, " is beyond what this kernel takes");
+  for (std::int64_t batch = 0; batch < x.shape.batch; batch += most) {
+    p.weights = weights.data + batch * p.weight_batch_bytes;
+    p.x = static_cast<const std::uint8_t*>(x.data) + batch * p.x_batch_bytes;
+    p.out = static_cast<std::uint8_t*>(finish.out.data) + batch * out_bytes;
+    const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
+                    static_cast<unsigned>(groups),
+                    static_cast<unsigned>(std::min(most, x.shape.batch - batch)));
+    visit(weights.scheme, [&](auto scheme) {
+      launch_few<decltype(scheme)>(function, x.dtype, plan, overlaps, grid, p, stream);
+    });
+  }
+}
 
 }  // namespace
 
-FewPlan plan_few(const Buffer& x, Scheme scheme, const Shape& weights, int processors) {
-  FewPlan plan{};
-  const DecodeLayout layout = DecodeLayout::of(scheme, weights.rows, weights.columns);
-  const std::int64_t rows = x.shape.rows;
-  plan.tokens = rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
-  plan.token_tiles = static_cast<int>(ceil_div(rows, tokens_of(plan)));
-  return plan;
+std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights& weights) {
+  const DecodeLayout layout =
+      DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
+  return needs_copy(x) ? copy_bytes(x, layout) : 0;
+}
+
+std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights) {
+  const ReorderedWeights reordered{weights.scheme, weights.shape, nullptr, weights.device};
+  return multiply_few_workspace_bytes(x, reordered) +
+         static_cast<std::size_t>(reordered_bytes(weights.scheme, weights.shape));
+}
+
+void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
+                  const CoreFinish& finish, Workspace workspace, Stream stream) {
+  check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
+            multiply_few_workspace_bytes(x, weights));
+  const DeviceScope scope(weights.device, function);
+  run(function, x, weights, finish, workspace.data, true, stream);
+}
+
+void multiply_few(const char* function, const Buffer& x, const BlockScaled& weights,
+                  const CoreFinish& finish, Workspace workspace, Stream stream) {
+  check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
+            multiply_few_workspace_bytes(x, weights));
+  const DeviceScope scope(weights.device, function);
+  auto* memory = static_cast<std::uint8_t*>(workspace.data);
+  reorder_weights(function, weights, memory, stream);
+  const ReorderedWeights reordered{weights.scheme, weights.shape, memory, weights.device};
+  run(function, x, reordered, finish, memory + reordered_bytes(weights.scheme, weights.shape),
+      false, stream);
 }
 
 }  // namespace mxkern::cuda

@@ -33,21 +33,6 @@ constexpr bool takes_few(DType x_dtype, std::int64_t tokens, int compute_capabil
   return x_dtype != DType::float32 && tokens <= few_tokens && compute_capability >= 90;
 }
 
-// How the product is cut up. Pure.
-struct FewPlan {
-  int tokens;       // of a thread block: 8, 16, 32 or 64
-  int token_tiles;  // of the matrix
-  int ranks;        // parts of K, of the thread blocks of a cluster
-  int stages;       // tiles of weights under way to a warp
-  int x_stages;     // pieces of the tokens under way to a thread block
-  std::int64_t row_tiles;
-  bool copies_x;  // to aligned rows of whole tiles, in the workspace
-  std::size_t shared_bytes;
-  std::size_t workspace_bytes;
-};
-
-FewPlan plan_few(const Buffer& x, Scheme scheme, const Shape& weights, int processors);
-
 // Codes and scales in the order of DecodeLayout; reordered_bytes of memory, aligned to 128.
 void reorder_weights(const char* function, const BlockScaled& weights, std::uint8_t* destination,
                      Stream stream);

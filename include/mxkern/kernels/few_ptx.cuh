@@ -61,13 +61,19 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, st
       : "memory");
 }
 
-__device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, std::uint32_t bytes,
-                                          std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier)
-      : "memory");
+// Sixteen bytes, of which `bytes` are read and the others zeros. Addresses are multiples of 16.
+__device__ __forceinline__ void copy_chunk(std::uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+
+// Arrives once the chunks that this thread copied before are there.
+__device__ __forceinline__ void arrive_after_chunks(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void prefetch(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 // The kernel before this one in the stream is over, and what it wrote is visible.
@@ -88,19 +94,17 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Four floats from the same place in the shared memory of a thread block of the cluster.
-__device__ __forceinline__ float4 load_cluster(std::uint32_t address, std::uint32_t rank) {
-  float4 v;
+// To the same place in the shared memory of a thread block of the cluster.
+__device__ __forceinline__ void write_cluster(std::uint32_t address, std::uint32_t rank,
+                                              const float4& v) {
   asm volatile(
       "{\n"
       ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %4, %5;\n"
-      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
-      "}\n"
-      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-      : "r"(address), "r"(rank)
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "st.shared::cluster.v4.f32 [there], {%2, %3, %4, %5};\n"
+      "}\n" ::"r"(address),
+      "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
       : "memory");
-  return v;
 }
 
 template <bool IsHalf>

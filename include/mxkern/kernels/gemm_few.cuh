@@ -1,17 +1,18 @@
 // mxkern/kernels/gemm_few.cuh: few tokens times reordered weights, at the speed of the weights.
 //
 // out[m, n] = x[m, :] . w[n, :]. Weights are the side of 16 of mma.m16n8k16, tokens that of 8. A
-// warp takes tiles of 32 rows x 128 columns of weights. The warps of a thread block share a few tiles
-// of rows and take turns along K; the thread blocks of a cluster have a part of K each. All parts
-// are added in a fixed order, through shared memory. Weights come in bulk copies into a ring of each
-// warp; one more warp copies the tokens, for all. Codes become bfloat16 or half in registers; block
-// scales multiply the float32 sums of their blocks.
+// warp takes tiles of 32 rows x 128 columns of weights. The warps of a thread block share a few
+// tiles of rows and take turns along K; the thread blocks of a cluster have a part of K each. All
+// parts are added in a fixed order, through shared memory. Weights come in bulk copies into a ring
+// of each warp; one more warp copies the tokens, for all. Codes become bfloat16 or half in
+// registers; block scales multiply the float32 sums of their blocks.
 #pragma once
 
 #include <cstdint>
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/few_ptx.cuh"
+#include "mxkern/kernels/few_shape.h"
 #include "mxkern/numerics/codec.h"
 #include "mxkern/tensor/decode_layout.h"
 
@@ -21,7 +22,7 @@ struct FewParameters {
   DecodeLayout layout;
   const std::uint8_t* weights;
   std::int64_t weight_batch_bytes;  // 0: one matrix for all of x
-  // Rows of whole tiles: readable, and finite beyond K, as far as layout.tiles_across() reaches.
+  // Rows start on 16 bytes.
   const std::uint8_t* x;
   std::int64_t x_row_bytes, x_batch_bytes;
   std::int64_t tokens;
@@ -29,8 +30,9 @@ struct FewParameters {
   int log2_ranks;  // of the parts of K that the thread blocks of a cluster have
   int log2_parts;  // of the parts of K that the warps of a thread block have
   int row_tiles;   // of a thread block; row_tiles << log2_parts warps multiply
-  int stages;     // of a warp's ring
-  int x_stages;   //
+  int stages;      // of a warp's ring
+  int x_stages;    //
+  int shared_bytes;
   // The end.
   float alpha, beta;
   const float* left_tensor_scale;
@@ -43,41 +45,23 @@ struct FewParameters {
 };
 
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8.
-template <class S, bool IsHalf, int Tokens, int Warps, int Blocks = 1, int Mode = 0>
+template <class S, bool IsHalf, int Tokens>
 struct FewKernel {
   using Scheme = S;
   using Format = typename S::Format;
   static constexpr bool is_half = IsHalf;
   static constexpr int tokens = Tokens;
-  static constexpr int warps = Warps;  // that multiply
-  static constexpr int blocks = Blocks, mode = Mode;
+  static constexpr int warps = FewShape::warps(Tokens);
   static constexpr int threads = 32 * (warps + 1);
+  MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
 
   // Decoded bfloat16 weights are 2^(bias - 127) times their values. Where tokens are few, it takes
-  // less to multiply these by 2^64 than to bring weights to their size.
+  // less to multiply these by a power of two than to bring weights to their size. Tokens from 2^32
+  // on become infinite thereby: what is not finite is computed again, element by element.
+  static constexpr int x_exponent = 96;
   static constexpr bool scales_x = !IsHalf && !Format::is_integer && Tokens <= 16;
-
-  // Sums of a warp, tokens x rows: rows apart such that no two lanes meet in a bank.
-  static constexpr int sum_stride = DecodeLayout::tile_rows + 4;
-  static constexpr int warp_sum_bytes = Tokens * sum_stride * 4;
-  static constexpr int barrier_bytes = 1024;
-
-  // A tile's scales as floats.
-  static constexpr int scale_bytes = layout.scale_bytes() * 4;
-
-  // Tokens in shared memory, a tile of columns for each part; padded for the same reason.
-  MXKERN_HOST_DEVICE static constexpr int x_stride(int parts) {
-    return parts * DecodeLayout::tile_columns * 2 + (S::block == 16 ? 32 : 64);
-  }
-
-  static constexpr int shared_bytes(int active_warps, int parts, int stages, int x_stages) {
-    const int rings = active_warps * (stages * tile_bytes + scale_bytes) +
-                      x_stages * Tokens * x_stride(parts);
-    const int sums = active_warps * warp_sum_bytes;
-    return barrier_bytes + (rings > sums ? rings : sums);
-  }
 };
 
 namespace few {
@@ -156,15 +140,16 @@ __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words,
   }
 }
 
-// What decoded pairs lack.
-template <class Format, bool IsHalf, bool IsScaled>
-MXKERN_HOST_DEVICE constexpr float pair_factor() {
+// What sums of products of decoded pairs lack.
+template <class K>
+MXKERN_HOST_DEVICE constexpr float sum_factor() {
+  using Format = typename K::Format;
   if constexpr (Format::is_integer) {
     return Format::min_subnormal;
+  } else if constexpr (K::is_half) {
+    return float32::exp2(15 - Format::bias);
   } else {
-    return IsHalf     ? float32::exp2(15 - Format::bias)
-           : IsScaled ? 1.0f
-                      : float32::exp2(127 - Format::bias - 64);
+    return K::scales_x ? float32::exp2(127 - Format::bias - K::x_exponent) : 1.0f;
   }
 }
 
@@ -205,14 +190,14 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
     std::uint32_t word[words];
 #pragma unroll
     for (int plane = 0; plane < words / 4; ++plane) {
-      const uint4 v = read_shared<uint4>(tile + block * K::layout.block_bytes() + plane * 512 +
-                                         lane * 16);
+      const uint4 v =
+          read_shared<uint4>(tile + block * K::layout.block_bytes() + plane * 512 + lane * 16);
       word[4 * plane] = v.x, word[4 * plane + 1] = v.y;
       word[4 * plane + 2] = v.z, word[4 * plane + 3] = v.w;
     }
     if constexpr (words % 4 == 2) {
-      const uint2 v = read_shared<uint2>(tile + block * K::layout.block_bytes() +
-                                         words / 4 * 512 + lane * 8);
+      const uint2 v =
+          read_shared<uint2>(tile + block * K::layout.block_bytes() + words / 4 * 512 + lane * 8);
       word[words - 2] = v.x, word[words - 1] = v.y;
     }
     if (block == 0) __syncwarp();
@@ -243,7 +228,9 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
       if constexpr (K::scales_x) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(b[i]) : "r"(b[i]), "r"(0x5F805F80u));
+          asm("mul.rn.bf16x2 %0, %1, %2;"
+              : "=r"(b[i])
+              : "r"(b[i]), "r"(static_cast<std::uint32_t>(127 + K::x_exponent) * 0x00800080u));
         }
       }
 #pragma unroll
@@ -331,91 +318,140 @@ __device__ __forceinline__ void store_four(void* data, std::int64_t at, const fl
   }
 }
 
-// Adds the cluster's parts of this thread block's share of the outputs, and finishes them.
+// Which outputs, in fours along the rows, a thread block of the cluster finishes.
+struct Share {
+  int begin, end;
+
+  __device__ Share(const FewParameters& p, int fours, int rank)
+      : begin(fours * rank >> p.log2_ranks), end(fours * (rank + 1) >> p.log2_ranks) {}
+};
+
+// Four sums, of all warps of the thread block that have a part of them.
 template <class K>
-__device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_t* weights,
-                                       std::uint32_t sums, std::int64_t batch,
-                                       std::int64_t first_row, std::int64_t first_token,
-                                       int rank) {
-  const int quads = p.row_tiles * (DecodeLayout::tile_rows / 4);  // of rows
-  const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
-  const std::uint8_t* x = p.x + batch * p.x_batch_bytes;
-  const std::uint8_t* kinds = weights + p.layout.kinds_offset();
+__device__ __forceinline__ float4 add_parts(const FewParameters& p, std::uint32_t sums, int token,
+                                            int quad) {
+  const std::uint32_t address = sums + (quad / 8 << p.log2_parts) * K::shape().sum_bytes() +
+                                token * FewShape::sum_stride + quad % 8 * 16;
+  float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 4
+  for (int part = 0; part < 1 << p.log2_parts; ++part) {
+    const uint4 v = read_shared<uint4>(address + part * K::shape().sum_bytes());
+    sum.x += float_of(v.x), sum.y += float_of(v.y);
+    sum.z += float_of(v.z), sum.w += float_of(v.w);
+  }
+  return sum;
+}
+
+// Finishes and stores four outputs.
+template <class K>
+__device__ __forceinline__ void store_outputs(const FewParameters& p, const std::uint8_t* weights,
+                                              std::int64_t batch, std::int64_t token,
+                                              std::int64_t row, const float4& sum,
+                                              std::uint32_t kinds) {
+  const std::int64_t at = batch * p.out_batch_stride + token * p.out_row_stride + row;
+  const std::int64_t count = p.layout.rows - row;
   float factor = p.alpha;
   if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
   if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
-  const int begin = tokens * quads * rank >> p.log2_ranks;
-  const int end = tokens * quads * (rank + 1) >> p.log2_ranks;
-  for (int i = begin + static_cast<int>(threadIdx.x); i < end; i += K::threads) {
-    const int token = i / quads, quad = i % quads;
-    const std::int64_t row = first_row + quad * 4;
-    if (row >= p.layout.rows) continue;
-    const std::uint32_t address =
-        sums + (quad / 8 << p.log2_parts) * K::warp_sum_bytes +
-        (token * K::sum_stride + quad % 8 * 4) * 4;
-    float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll 1
-    for (int r = 0; r < 1 << p.log2_ranks; ++r) {
-#pragma unroll 4
-      for (int part = 0; part < 1 << p.log2_parts; ++part) {
-        const float4 v =
-            load_cluster(address + part * K::warp_sum_bytes, static_cast<std::uint32_t>(r));
-        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
-      }
-    }
-    const std::uint32_t kind = *reinterpret_cast<const std::uint32_t*>(kinds + row);
-    const std::int64_t at =
-        batch * p.out_batch_stride + (first_token + token) * p.out_row_stride + row;
-    float value[4] = {sum.x, sum.y, sum.z, sum.w};
+  float value[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      value[j] *= pair_factor<typename K::Format, K::is_half, !K::scales_x>();
-      if (kind != 0) {
-        const auto k = static_cast<RowKind>(kind >> (8 * j) & 0xFFu);
-        if (k == RowKind::poisoned) value[j] = float_of(float32::nan_bits);
-        if (k == RowKind::special && row + j < p.layout.rows) {
-          value[j] =
-              multiply_special<K>(p, weights, x + (first_token + token) * p.x_row_bytes, row + j);
-        }
-      }
-      value[j] *= factor;
-      if (row + j < p.layout.rows) {
-        if (p.beta != 0.0f) value[j] += p.beta * load_as_float(p.out, p.out_dtype, at + j);
-        if (p.bias != nullptr) value[j] += load_as_float(p.bias, p.bias_dtype, row + j);
+  for (int j = 0; j < 4; ++j) {
+    value[j] *= sum_factor<K>();
+    const bool again = K::scales_x && !float32::is_finite(bits_of(value[j]));
+    if ((kinds != 0 || again) && j < count) {
+      const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
+      if (kind == RowKind::poisoned) {
+        value[j] = float_of(float32::nan_bits);
+      } else if (kind == RowKind::special || again) {
+        value[j] = multiply_special<K>(
+            p, weights, p.x + batch * p.x_batch_bytes + token * p.x_row_bytes, row + j);
       }
     }
-    const std::int64_t count = p.layout.rows - row;
-    if (p.out_dtype == DType::float32) {
-      store_four<float>(p.out, at, value, count);
-    } else if (p.out_dtype == DType::float16) {
-      store_four<float16>(p.out, at, value, count);
-    } else {
-      store_four<bfloat16>(p.out, at, value, count);
+    value[j] *= factor;
+    if (j < count) {
+      if (p.beta != 0.0f) value[j] += p.beta * load_as_float(p.out, p.out_dtype, at + j);
+      if (p.bias != nullptr) value[j] += load_as_float(p.bias, p.bias_dtype, row + j);
     }
+  }
+  if (p.out_dtype == DType::float32) {
+    store_four<float>(p.out, at, value, count);
+  } else if (p.out_dtype == DType::float16) {
+    store_four<float16>(p.out, at, value, count);
+  } else {
+    store_four<bfloat16>(p.out, at, value, count);
   }
 }
 
-// One warp copies the tokens of the thread block's part of K, stage by stage.
+// Sends the other thread blocks of the cluster their shares, and finishes this one's. All threads.
+template <class K>
+__device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_t* weights,
+                                       std::uint32_t sums, std::uint32_t inbox, std::int64_t batch,
+                                       std::int64_t first_row, std::int64_t first_token, int rank) {
+  const int ranks = 1 << p.log2_ranks, thread = static_cast<int>(threadIdx.x);
+  const int quads = p.row_tiles * (DecodeLayout::tile_rows / 4);  // of rows
+  const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
+  const int slot_bytes = (K::tokens * quads >> p.log2_ranks) * 16;
+  if (ranks > 1) {
+    cluster_wait();  // the others have started, and their inboxes exist
+    for (int other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
+      const Share share(p, tokens * quads, other);
+      const std::uint32_t slot = inbox + (rank < other ? rank : rank - 1) * slot_bytes;
+      for (int i = share.begin + thread; i < share.end; i += K::threads) {
+        write_cluster(slot + (i - share.begin) * 16, static_cast<std::uint32_t>(other),
+                      add_parts<K>(p, sums, i / quads, i % quads));
+      }
+    }
+    cluster_arrive();
+    cluster_wait();
+  }
+  const Share share(p, tokens * quads, rank);
+  for (int i = share.begin + thread; i < share.end; i += K::threads) {
+    const int token = i / quads, quad = i % quads;
+    const std::int64_t row = first_row + quad * 4;
+    if (row >= p.layout.rows) continue;
+    const std::uint32_t kinds =
+        *reinterpret_cast<const std::uint32_t*>(weights + p.layout.kinds_offset() + row);
+    const float4 own = add_parts<K>(p, sums, token, quad);
+    float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int r = 0; r < ranks; ++r) {
+      float4 v = own;
+      if (r != rank) {
+        const uint4 sent = read_shared<uint4>(inbox + (r < rank ? r : r - 1) * slot_bytes +
+                                              (i - share.begin) * 16);
+        v = {float_of(sent.x), float_of(sent.y), float_of(sent.z), float_of(sent.w)};
+      }
+      sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+    }
+    store_outputs<K>(p, weights, batch, first_token + token, row, sum, kinds);
+  }
+}
+
+// One warp copies the tokens of the thread block's part of K, stage by stage; zeros beyond K.
 template <class K>
 __device__ __forceinline__ void produce_tokens(const FewParameters& p, const std::uint8_t* x,
-                                               int tokens, int tiles, std::uint32_t ring,
+                                               int tokens, int first, int tiles, std::uint32_t ring,
                                                std::uint32_t full, std::uint32_t free, int lane) {
-  constexpr int tile_bytes = DecodeLayout::tile_columns * 2;
+  constexpr int log2_chunks = 4;  // of 16 bytes, in a tile
+  static_assert(DecodeLayout::tile_columns * 2 == 16 << log2_chunks);
   const int parts = 1 << p.log2_parts, turns = (tiles + parts - 1) >> p.log2_parts;
-  const int x_stride = K::x_stride(parts), stage_bytes = K::tokens * x_stride;
+  const int x_stride = K::shape().x_stride(parts), stage_bytes = K::shape().x_stage_bytes(parts);
+  const int shift = p.log2_parts + log2_chunks;
+  const std::int64_t end = p.layout.columns * 2;
   int stage = 0, round = 0;
 #pragma unroll 1
   for (int i = 0; i < turns; ++i) {
-    const int bytes = lower_of(tiles - i * parts, parts) * tile_bytes;
+    const std::int64_t from = static_cast<std::int64_t>(first + i * parts) << (log2_chunks + 4);
     if (round > 0) wait(free + stage * 8, (round - 1) & 1);
-    if (lane == 0) arrive_expecting(full + stage * 8, static_cast<unsigned>(tokens * bytes));
-    __syncwarp();
-#pragma unroll 1
-    for (int token = lane; token < tokens; token += 32) {
-      copy_bulk(ring + stage * stage_bytes + token * x_stride,
-                x + token * p.x_row_bytes + i * parts * tile_bytes, static_cast<unsigned>(bytes),
-                full + stage * 8);
+#pragma unroll 4
+    for (int j = lane; j < tokens << shift; j += 32) {
+      const int token = j >> shift, chunk = j & ((1 << shift) - 1);
+      const std::int64_t byte = from + chunk * 16;
+      const auto bytes = static_cast<int>(lower_of<std::int64_t>(end - byte, 16));
+      copy_chunk(ring + stage * stage_bytes + token * x_stride + chunk * 16,
+                 x + token * p.x_row_bytes + (bytes > 0 ? byte : 0), higher_of(bytes, 0));
     }
+    arrive_after_chunks(full + stage * 8);
     if (++stage == p.x_stages) stage = 0, ++round;
   }
 }
@@ -424,7 +460,7 @@ __device__ __forceinline__ void produce_tokens(const FewParameters& p, const std
 
 // Grid: ranks of the cluster and token tiles along x, groups of row tiles along y, batch along z.
 template <class K>
-__global__ void __launch_bounds__(K::threads, K::blocks)
+__global__ void __launch_bounds__(K::threads, 1)
     gemm_few_kernel(const __grid_constant__ FewParameters p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::uint8_t shared[];
@@ -451,15 +487,18 @@ __global__ void __launch_bounds__(K::threads, K::blocks)
   const std::uint32_t full = base + warp * p.stages * 8;
   const std::uint32_t x_full = base + active * p.stages * 8;
   const std::uint32_t x_free = x_full + p.x_stages * 8;
-  const std::uint32_t rings = base + K::barrier_bytes;
+  const std::uint32_t rings = base + FewShape::barrier_bytes;
   const std::uint32_t ring = rings + warp * p.stages * K::tile_bytes;
-  const std::uint32_t floats = rings + active * p.stages * K::tile_bytes + warp * K::scale_bytes;
-  const std::uint32_t x_ring = rings + active * (p.stages * K::tile_bytes + K::scale_bytes);
+  const std::uint32_t floats =
+      rings + active * p.stages * K::tile_bytes + warp * K::shape().scale_bytes();
+  const std::uint32_t x_ring =
+      rings + active * (p.stages * K::tile_bytes + K::shape().scale_bytes());
   const std::uint8_t* from = weights + (down * p.tiles + first + part) * K::tile_bytes;
   const std::int64_t step = static_cast<std::int64_t>(parts) * K::tile_bytes;
   const std::uint64_t policy = few::evict_first_policy();
 
   few::let_next_kernel_start();
+  if (p.log2_ranks > 0) few::cluster_arrive();
   if (lane == 0) {
     if (warp < active) {
 #pragma unroll 1
@@ -467,12 +506,14 @@ __global__ void __launch_bounds__(K::threads, K::blocks)
     } else if (warp == K::warps) {
 #pragma unroll 1
       for (int i = 0; i < p.x_stages; ++i) {
-        few::init_barrier(x_full + i * 8, 1);
+        few::init_barrier(x_full + i * 8, 32);
         few::init_barrier(x_free + i * 8, active);
       }
     }
     few::fence_barrier_init();
-    // Weights do not depend on what the kernel before this one computes.
+    // Weights do not depend on what the kernel before this one computes. Of the rows' kinds, which
+    // are read last, so much now that they are in the L2 cache then.
+    if (has_rows && part == 0) few::prefetch(weights + p.layout.kinds_offset() + down * 32);
     if (has_rows) {
 #pragma unroll 1
       for (int i = 0; i < p.stages && i < turns; ++i) {
@@ -486,15 +527,15 @@ __global__ void __launch_bounds__(K::threads, K::blocks)
   __syncthreads();
 
   if (warp == K::warps) {
-    const std::uint8_t* x = p.x + batch * p.x_batch_bytes + first_token * p.x_row_bytes +
-                            first * DecodeLayout::tile_columns * 2;
+    const std::uint8_t* x = p.x + batch * p.x_batch_bytes + first_token * p.x_row_bytes;
     const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
-    few::produce_tokens<K>(p, x, tokens, tiles, x_ring, x_full, x_free, lane);
+    few::produce_tokens<K>(p, x, tokens, first, tiles, x_ring, x_full, x_free, lane);
   }
 
   float sums[2][K::tokens / 8][4] = {};
   if (warp < active) {
-    const int x_stride = K::x_stride(parts), x_stage_bytes = K::tokens * x_stride;
+    const int x_stride = K::shape().x_stride(parts),
+              x_stage_bytes = K::shape().x_stage_bytes(parts);
     const std::uint32_t x_part = x_ring + part * (DecodeLayout::tile_columns * 2);
     const int all_turns = (tiles + parts - 1) >> p.log2_parts;
     const std::uint8_t* next = from + p.stages * step;
@@ -504,15 +545,13 @@ __global__ void __launch_bounds__(K::threads, K::blocks)
       const std::uint32_t tile = ring + stage * K::tile_bytes, barrier = full + stage * 8;
       few::wait(x_full + x_stage * 8, x_parity);
       if (has_rows && i < turns) {
-        if (K::mode != 2) few::wait(barrier, parity);
-        if (K::mode != 1) {
-          few::multiply_tile<K>(sums, tile, floats, x_part + x_stage * x_stage_bytes, x_stride, lane);
-        }
+        few::wait(barrier, parity);
+        few::multiply_tile<K>(sums, tile, floats, x_part + x_stage * x_stage_bytes, x_stride, lane);
       }
       __syncwarp();
       if (lane == 0) {
         few::arrive(x_free + x_stage * 8);
-        if (K::mode != 2 && has_rows && i + p.stages < turns) {
+        if (has_rows && i + p.stages < turns) {
           few::arrive_expecting(barrier, K::tile_bytes);
           few::copy_bulk(tile, next, K::tile_bytes, barrier, policy);
         }
@@ -526,7 +565,7 @@ __global__ void __launch_bounds__(K::threads, K::blocks)
   // The sums take the place of the rings, which are read to the end.
   __syncthreads();
   if (warp < active) {
-    const std::uint32_t to = rings + warp * K::warp_sum_bytes;
+    const std::uint32_t to = rings + warp * K::shape().sum_bytes();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
@@ -534,25 +573,18 @@ __global__ void __launch_bounds__(K::threads, K::blocks)
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int token = t * 8 + lane % 4 * 2 + j % 2, row = i * 16 + j / 2 * 8 + lane / 4;
-          asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (token * K::sum_stride + row) * 4),
+          asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + token * FewShape::sum_stride + row * 4),
                        "f"(sums[i][t][j])
                        : "memory");
         }
       }
     }
   }
-  if (p.log2_ranks > 0) {
-    few::cluster_arrive();
-    few::cluster_wait();
-  } else {
-    __syncthreads();
-  }
-  few::finish<K>(p, weights, rings, batch, first_down * DecodeLayout::tile_rows, first_token, rank);
-  // Nobody leaves while his sums are read.
-  if (p.log2_ranks > 0) {
-    few::cluster_arrive();
-    few::cluster_wait();
-  }
+  __syncthreads();
+  const std::uint32_t inbox =
+      base + p.shared_bytes - K::shape().inbox_bytes(p.row_tiles, p.log2_ranks);
+  few::finish<K>(p, weights, rings, inbox, batch, first_down * DecodeLayout::tile_rows, first_token,
+                 rank);
 #endif
 }
 

@@ -1,0 +1,56 @@
+// mxkern/kernels/few_shape.h: how a thread block of a few-token product uses its shared memory.
+#pragma once
+
+#include "mxkern/tensor/decode_layout.h"
+
+namespace mxkern::kernels {
+
+struct FewShape {
+  static constexpr int limit = 227 * 1024;  // bytes, of architectures 9.0 and 10.0
+  static constexpr int barrier_bytes = 1024;
+
+  int bits;    // of a code
+  int block;   // columns that share a scale
+  int tokens;  // of a thread block
+
+  // Warps that multiply, at most: what registers allow.
+  MXKERN_HOST_DEVICE static constexpr int warps(int tokens) {
+    return tokens <= 16 ? 16 : tokens <= 32 ? 12 : 8;
+  }
+
+  MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
+  MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return layout().tile_bytes(); }
+
+  // A tile's scales as floats.
+  MXKERN_HOST_DEVICE constexpr int scale_bytes() const { return layout().scale_bytes() * 4; }
+
+  // Tokens, a tile of columns for each part of K; rows apart such that no two lanes that read
+  // together meet in a bank.
+  MXKERN_HOST_DEVICE constexpr int x_stride(int parts) const {
+    return parts * DecodeLayout::tile_columns * 2 + (block == 16 ? 32 : 64);
+  }
+  MXKERN_HOST_DEVICE constexpr int x_stage_bytes(int parts) const {
+    return tokens * x_stride(parts);
+  }
+
+  // A warp's sums, tokens x rows, padded for the same reason. They take the place of the rings.
+  static constexpr int sum_stride = (DecodeLayout::tile_rows + 4) * 4;
+  MXKERN_HOST_DEVICE constexpr int sum_bytes() const { return tokens * sum_stride; }
+
+  // What the other thread blocks of a cluster send: sums of this one's share of the outputs.
+  MXKERN_HOST_DEVICE constexpr int inbox_bytes(int row_tiles, int log2_ranks) const {
+    const int floats = tokens * row_tiles * DecodeLayout::tile_rows;
+    return (floats - (floats >> log2_ranks)) * 4;
+  }
+
+  MXKERN_HOST_DEVICE constexpr int bytes(int row_tiles, int log2_parts, int log2_ranks, int stages,
+                                         int x_stages) const {
+    const int warps = row_tiles << log2_parts;
+    const int rings =
+        warps * (stages * tile_bytes() + scale_bytes()) + x_stages * x_stage_bytes(1 << log2_parts);
+    return barrier_bytes + higher_of(rings, warps * sum_bytes()) +
+           inbox_bytes(row_tiles, log2_ranks);
+  }
+};
+
+}  // namespace mxkern::kernels

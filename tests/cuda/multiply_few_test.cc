@@ -1,0 +1,333 @@
+// tests/cuda/multiply_few_test.cc: products of few tokens against sums in double precision.
+#include "cuda/multiply_few.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "mxkern/core/error.h"
+#include "tests/support/cuda_memory.h"
+#include "tests/support/gemm_reference.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+using CudaMultiplyFew = CudaTest;
+
+// Bytes of the host on the device, and back.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(std::vector<T>& host) : host_(host), bytes_(host.size() * sizeof(T) + 256) {
+    copy(bytes_.data(), host.data(), cudaMemcpyHostToDevice);
+  }
+  std::uint8_t* data() { return bytes_.data(); }
+  void fetch() { copy(host_.data(), bytes_.data(), cudaMemcpyDeviceToHost); }
+
+ private:
+  void copy(void* to, const void* from, cudaMemcpyKind kind) {
+    check_cuda(cudaMemcpy(to, from, host_.size() * sizeof(T), kind));
+  }
+
+  std::vector<T>& host_;
+  DeviceBytes bytes_;
+};
+
+// A product and everything that it needs on the device.
+struct Product {
+  PlainTensor x;
+  QuantizedOperand weights;
+  PlainTensor out;
+  float alpha = 1.0f, beta = 0.0f;
+  PlainTensor* bias = nullptr;
+  int shift = 0;  // of x on the device, in elements
+  bool prepared = true;
+  int runs = 1;  // of a captured graph, if more than one
+
+  Product(DType dtype, Scheme scheme, Shape x_shape, std::int64_t rows, std::int64_t batch,
+          DType out_dtype, std::int64_t gap = 0, ScaleLayout layout = ScaleLayout::row_major)
+      : x(dtype, x_shape, gap, gap),
+        weights(scheme, {batch, rows, x_shape.columns}, layout),
+        out(out_dtype, {x_shape.batch, x_shape.rows, rows}, gap, gap) {}
+
+  void fill(std::uint64_t seed) {
+    x.fill(normal_values(seed));
+    weights.quantize(normal_values(seed + 1));
+  }
+
+  Reference wanted() {
+    GemmOptions options;
+    options.alpha = alpha;
+    options.beta = beta;
+    return multiply(x, weights, out, options, bias);
+  }
+
+  void run() {
+    const std::size_t offset = static_cast<std::size_t>(shift) * size_of(x.view.dtype);
+    std::vector<std::uint8_t> shifted(x.bytes.size() + offset);
+    std::copy(x.bytes.begin(), x.bytes.end(), shifted.begin() + static_cast<long>(offset));
+    OnDevice x_device(shifted), codes(weights.codes), scales(weights.scales), out_device(out.bytes);
+    DeviceFloat tensor_scale(weights.tensor_scale);
+    BlockScaled w = weights.quantized();
+    w.codes = codes.data();
+    w.scales = scales.data();
+    w.tensor_scale = tensor_scale.address();
+    w.device = first_cuda_device;
+    Buffer x_view = x.buffer();
+    x_view.data = x_device.data() + offset;
+    x_view.device = first_cuda_device;
+    cuda::CoreFinish finish;
+    finish.alpha = alpha;
+    finish.beta = beta;
+    if (facts_of(w.scheme).has_tensor_scale) finish.right_tensor_scale = tensor_scale.address();
+    finish.out = out.buffer();
+    finish.out.data = out_device.data();
+    finish.out.device = first_cuda_device;
+    std::vector<std::uint8_t> no_bytes;
+    OnDevice bias_device(bias == nullptr ? no_bytes : bias->bytes);
+    if (bias != nullptr) {
+      finish.bias = bias_device.data();
+      finish.bias_dtype = bias->view.dtype;
+    }
+    const auto reordered_size = static_cast<std::size_t>(cuda::reordered_bytes(w.scheme, w.shape));
+    std::vector<std::uint8_t> ones(reordered_size, 0xFF);
+    OnDevice memory(ones);
+    const cuda::ReorderedWeights reordered{w.scheme, w.shape, memory.data(), first_cuda_device};
+    const std::size_t bytes = prepared ? cuda::multiply_few_workspace_bytes(x_view, reordered)
+                                       : cuda::multiply_few_workspace_bytes(x_view, w);
+    std::vector<std::uint8_t> work(bytes, 0xFF);
+    OnDevice work_device(work);
+    const Workspace workspace{work_device.data(), bytes};
+    cudaStream_t stream;
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    const auto go = [&] {
+      if (prepared) {
+        cuda::multiply_few("test", x_view, reordered, finish, workspace, {stream});
+      } else {
+        cuda::multiply_few("test", x_view, w, finish, workspace, {stream});
+      }
+    };
+    if (prepared) cuda::reorder_weights("test", w, memory.data(), {stream});
+    if (runs == 1) {
+      go();
+    } else {
+      cudaGraph_t graph;
+      cudaGraphExec_t executable;
+      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      for (int i = 0; i < runs; ++i) go();
+      check_cuda(cudaStreamEndCapture(stream, &graph));
+      check_cuda(cudaGraphInstantiate(&executable, graph, 0));
+      check_cuda(cudaGraphLaunch(executable, stream));
+      check_cuda(cudaGraphLaunch(executable, stream));
+      check_cuda(cudaStreamSynchronize(stream));
+      check_cuda(cudaGraphExecDestroy(executable));
+      check_cuda(cudaGraphDestroy(graph));
+    }
+    check_cuda(cudaStreamSynchronize(stream));
+    check_cuda(cudaStreamDestroy(stream));
+    out_device.fetch();
+  }
+};
+
+std::string name_case(const Product& p) {
+  const Shape& w = p.weights.view.shape;
+  return std::string(name_of(p.x.view.dtype)) + " x " + name_of(p.weights.view.scheme) + ", M " +
+         std::to_string(p.x.view.shape.rows) + ", N " + std::to_string(w.rows) + ", K " +
+         std::to_string(w.columns);
+}
+
+void expect_agrees(Product& p) {
+  const Reference wanted = p.wanted();
+  p.run();
+  ASSERT_TRUE(agrees(p.out, wanted, name_case(p)));
+  const bool is_exact = p.out.view.dtype == DType::float32 && p.beta == 0.0f;
+  if (is_exact) {
+    ASSERT_LE(relative_error(p.out, wanted), 2e-5) << name_case(p);
+  }
+}
+
+TEST_F(CudaMultiplyFew, EverySchemeAndShape) {
+  const Shape shapes[] = {{1, 1, 128},  {1, 7, 33},   {1, 8, 256},  {1, 9, 1000}, {1, 16, 640},
+                          {1, 17, 384}, {1, 33, 130}, {1, 64, 256}, {1, 65, 96},  {1, 130, 64}};
+  const int rows[] = {1, 32, 40, 31, 100, 129, 64, 96, 33, 200};
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : {DType::bfloat16, DType::float16}) {
+      for (std::size_t i = 0; i < std::size(shapes); ++i) {
+        Product p(dtype, scheme, shapes[i], rows[i], 1, all_dtypes[turn % 3]);
+        p.fill(static_cast<std::uint64_t>(++turn));
+        expect_agrees(p);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudaMultiplyFew, LongSums) {
+  for (const Scheme scheme : all_schemes) {
+    for (const int tokens : {3, 16, 24, 50}) {
+      Product p(DType::bfloat16, scheme, {1, tokens, 8192}, 96, 1, DType::float32);
+      p.fill(17);
+      expect_agrees(p);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(CudaMultiplyFew, BatchesStridesAndWhatIsAdded) {
+  PlainTensor bias(DType::float16, {1, 1, 72});
+  bias.fill(normal_values(3));
+  for (const std::int64_t batch : {1, 3}) {
+    for (const int gap : {0, 8, 3}) {
+      for (const int shift : {0, 1}) {
+        Product p(DType::bfloat16, Scheme::mxfp4, {3, 5, 320}, 72, batch, DType::bfloat16, gap,
+                  ScaleLayout::swizzled);
+        p.fill(static_cast<std::uint64_t>(batch + gap));
+        p.out.fill(normal_values(5));
+        p.alpha = -1.5f;
+        p.beta = 0.5f;
+        p.bias = &bias;
+        p.shift = shift;
+        const PlainTensor before = p.out;
+        expect_agrees(p);
+        if (HasFatalFailure()) return;
+        p.out = before;
+        p.prepared = false;
+        expect_agrees(p);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Codes and scales that no quantizer makes: NaN and infinite codes, NaN scales, the smallest and
+// the largest scales.
+TEST_F(CudaMultiplyFew, EveryCodeAndScale) {
+  RandomBits random(23);
+  for (const Scheme scheme : all_schemes) {
+    for (const int tokens : {2, 16, 40}) {
+      Product p(DType::bfloat16, scheme, {1, tokens, 96}, 64, 1, DType::float32);
+      p.fill(29);
+      p.weights.fill_with_random_bytes(random);
+      if (facts_of(scheme).block == 32) {
+        // Products stay inside float32.
+        for (auto& scale : p.weights.scales) {
+          if (scale != 255) scale = static_cast<std::uint8_t>(64 + scale / 2);
+        }
+        for (int row = 0; row < 8; ++row) p.weights.scale(0, row, 0) = row % 2 == 0 ? 0 : 200;
+      }
+      expect_agrees(p);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(CudaMultiplyFew, PoisonReachesItsRowAndItsToken) {
+  for (const Scheme scheme : all_schemes) {
+    for (const int tokens : {4, 32}) {
+      Product p(DType::bfloat16, scheme, {1, tokens, 256}, 70, 1, DType::float32);
+      p.fill(31);
+      p.weights.scale(0, 33, 1) = facts_of(scheme).nan_scale;
+      p.x.set(0, 2, 100, std::numeric_limits<float>::quiet_NaN());
+      p.x.set(0, 3, 7, std::numeric_limits<float>::infinity());
+      expect_agrees(p);
+      if (HasFatalFailure()) return;
+      for (int token = 0; token < tokens; ++token) {
+        for (int row = 0; row < 70; ++row) {
+          if (token == 3) continue;
+          ASSERT_EQ(std::isnan(p.out.value(0, token, row)), row == 33 || token == 2)
+              << token << ", " << row;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaMultiplyFew, HugeAndSmallTokens) {
+  for (const Scheme scheme : {Scheme::mxfp4, Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
+    for (const int exponent : {-80, -40, 20, 60, 100}) {
+      Product p(DType::bfloat16, scheme, {1, 3, 192}, 40, 1, DType::float32);
+      p.fill(37);
+      const Values normal = normal_values(38);
+      p.x.fill([&](std::int64_t batch, std::int64_t row, std::int64_t k) {
+        return std::ldexp(normal(batch, row, k), exponent);
+      });
+      expect_agrees(p);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Anti-correlated scales of tokens and weights: products of one size from factors of many.
+TEST_F(CudaMultiplyFew, WideSpreads) {
+  for (const Scheme scheme : all_schemes) {
+    if (facts_of(scheme).block == 16) continue;
+    for (const int tokens : {8, 20}) {
+      Product p(DType::bfloat16, scheme, {1, tokens, 1024}, 64, 1, DType::float32);
+      const Values left = normal_values(41), right = normal_values(42);
+      const auto exponent = [](std::int64_t k) { return static_cast<int>(k / 32 * 7 % 41) - 20; };
+      p.x.fill([&](std::int64_t batch, std::int64_t row, std::int64_t k) {
+        return std::ldexp(left(batch, row, k), exponent(k));
+      });
+      p.weights.quantize([&](std::int64_t batch, std::int64_t row, std::int64_t k) {
+        return std::ldexp(right(batch, row, k), -exponent(k));
+      });
+      expect_agrees(p);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(CudaMultiplyFew, SameBytesEveryTimeAndInGraphs) {
+  for (const int tokens : {5, 16, 48}) {
+    for (const bool prepared : {true, false}) {
+      Product p(DType::bfloat16, Scheme::mxfp8_e4m3, {1, tokens, 4096}, 512, 1, DType::float32);
+      p.fill(43);
+      p.run();
+      const std::vector<std::uint8_t> first = p.out.bytes;
+      p.runs = 5;
+      p.prepared = prepared;
+      p.run();
+      ASSERT_EQ(p.out.bytes, first);
+    }
+  }
+}
+
+TEST_F(CudaMultiplyFew, NothingToDo) {
+  for (const Shape& shape : {Shape{1, 0, 64}, Shape{1, 4, 0}}) {
+    Product p(DType::bfloat16, Scheme::mxfp4, shape, 8, 1, DType::float32);
+    p.out.fill(normal_values(1));
+    p.beta = 2.0f;
+    const Reference wanted = p.wanted();
+    p.run();
+    ASSERT_TRUE(agrees(p.out, wanted, "nothing"));
+  }
+  Product p(DType::bfloat16, Scheme::mxfp4, {1, 4, 64}, 0, 1, DType::float32);
+  p.run();
+}
+
+TEST_F(CudaMultiplyFew, BadArguments) {
+  Product p(DType::bfloat16, Scheme::mxfp4, {1, 4, 64}, 8, 1, DType::float32);
+  DeviceBytes memory(1 << 16);
+  cuda::ReorderedWeights weights{Scheme::mxfp4, {1, 8, 64}, memory.data(), first_cuda_device};
+  Buffer x = Buffer::dense(memory.data(), DType::bfloat16, {1, 4, 64}, first_cuda_device);
+  cuda::CoreFinish finish;
+  finish.out = Buffer::dense(memory.data(), DType::float32, {1, 4, 8}, first_cuda_device);
+  Buffer wrong = x;
+  wrong.dtype = DType::float32;
+  EXPECT_THROW(cuda::multiply_few("test", wrong, weights, finish, {}, {}), InvalidType);
+  wrong = x;
+  wrong.shape.columns = 32;
+  EXPECT_THROW(cuda::multiply_few("test", wrong, weights, finish, {}, {}), InvalidArgument);
+  wrong = x;
+  wrong.data = memory.data() + 2;
+  EXPECT_THROW(cuda::multiply_few("test", wrong, weights, finish, {}, {}), InvalidArgument);
+  finish.out.shape.columns = 9;
+  EXPECT_THROW(cuda::multiply_few("test", x, weights, finish, {}, {}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace mxkern
