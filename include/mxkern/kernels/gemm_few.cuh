@@ -57,11 +57,16 @@ struct FewKernel {
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
 
-  // Decoded bfloat16 weights are 2^(bias - 127) times their values. Where tokens are few, it takes
-  // less to multiply these by a power of two than to bring weights to their size. Tokens from 2^32
-  // on become infinite thereby: what is not finite is computed again, element by element.
+  // Decoded bfloat16 weights are 2^(bias - 127) times their values. For one tile of tokens it takes
+  // least to multiply these by a power of two, and the sums of a block by its scale. Tokens from
+  // 2^32 on become infinite thereby: what is not finite is computed again, element by element.
+  static constexpr bool scales_x = !IsHalf && !Format::is_integer && Tokens == 8;
   static constexpr int x_exponent = 96;
-  static constexpr bool scales_x = !IsHalf && !Format::is_integer && Tokens <= 16;
+
+  // For more, the weights get their scales, times 2^-32, whereby products below 2^-94 lose bits.
+  // In half there is no room for scales.
+  static constexpr bool scales_weights = !IsHalf && Tokens > 8;
+  static constexpr int weight_exponent = Format::is_integer ? 0 : -32;
 };
 
 namespace few {
@@ -96,9 +101,9 @@ __device__ __forceinline__ void write_shared(std::uint32_t address, const uint4&
                : "memory");
 }
 
-// A pair of codes as two floats of 16 bits. Half: 2^(bias - 15) times the values, subnormal where
-// they are. Integers: 64 times the values.
-template <class Format, bool IsHalf, bool IsScaled>
+// A pair of codes as two floats of 16 bits: 2^(bias - 127) times the values, half 2^(bias - 15),
+// subnormal where they are. Integers: 64 times the values.
+template <class Format, bool IsHalf>
 __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words, int pair) {
   using Bits = DecodeBits<Format>;
   if constexpr (Format::is_integer) {
@@ -132,11 +137,7 @@ __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words,
         bits |= decode_layout::shifted(words[run.word], run.shift) & run.mask * 0x10001u;
       }
     }
-    if constexpr (IsHalf || !IsScaled) return bits;
-    constexpr std::uint32_t power = static_cast<std::uint32_t>(254 - Format::bias) << 7;
-    std::uint32_t value;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(value) : "r"(bits), "r"(power * 0x10001u));
-    return value;
+    return bits;
   }
 }
 
@@ -149,19 +150,43 @@ MXKERN_HOST_DEVICE constexpr float sum_factor() {
   } else if constexpr (K::is_half) {
     return float32::exp2(15 - Format::bias);
   } else {
-    return K::scales_x ? float32::exp2(127 - Format::bias - K::x_exponent) : 1.0f;
+    return K::scales_x ? float32::exp2(127 - Format::bias - K::x_exponent)
+                       : float32::exp2(-K::weight_exponent);
   }
 }
 
-// The scale in byte `i` of a word. Byte 0 of E8M0 is taken for zero: see RowKind.
+// The scale in byte `i` of a word.
 template <class S>
 __device__ __forceinline__ float scale_of(std::uint32_t word, int i) {
   if constexpr (S::has_tensor_scale) {
     const std::uint32_t bits = decode_layout::shifted(word, 20 - 8 * i) & 0x07F00000u;
     return float_of(bits) * 0x1p120f;
   } else {
-    return float_of(decode_layout::shifted(word, 23 - 8 * i) & float32::exponent_mask);
+    const std::uint32_t bits = decode_layout::shifted(word, 23 - 8 * i) & float32::exponent_mask;
+    return float_of(max(bits, bits_of(0x1p-127f)));
   }
+}
+
+// Twice what decoded bfloat16 weights are to be multiplied with, for the scale in byte `i`.
+template <class K>
+__device__ __forceinline__ std::uint32_t multiplier_of(std::uint32_t word, int i) {
+  using Format = typename K::Format;
+  if constexpr (K::Scheme::has_tensor_scale) {
+    const float scale = scale_of<typename K::Scheme>(word, i) *
+                        float32::exp2(127 - Format::bias + K::weight_exponent);
+    return __byte_perm(bits_of(scale), 0, 0x3232);
+  } else {
+    // In exponent fields; a byte that would carry beyond is in a row that is not ordinary.
+    int offset = 0;
+    if constexpr (!Format::is_integer) offset = 127 - Format::bias + K::weight_exponent;
+    return ((word >> (8 * i) & 0xFFu) + static_cast<unsigned>(offset)) * 0x00800080u;
+  }
+}
+
+__device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
 }
 
 // Adds the products of one tile: 32 rows x 128 columns, from shared memory. The scales of a row are
@@ -179,9 +204,12 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
   for (int i = 0; i < block_scales; ++i) {
     const std::uint32_t at = (lane * block_scales + i) * 4;
     const std::uint32_t word = read_shared<std::uint32_t>(tile + K::layout.code_bytes() + at);
-    write_shared(floats + at * 4,
-                 uint4{bits_of(scale_of<S>(word, 0)), bits_of(scale_of<S>(word, 1)),
-                       bits_of(scale_of<S>(word, 2)), bits_of(scale_of<S>(word, 3))});
+    std::uint32_t made[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      made[j] = K::scales_weights ? multiplier_of<K>(word, j) : bits_of(scale_of<S>(word, j));
+    }
+    write_shared(floats + at * 4, uint4{made[0], made[1], made[2], made[3]});
   }
   const std::uint32_t x_lane = x + lane / 4 * x_stride + lane % 4 * (S::block == 16 ? 8 : 16);
   const std::uint32_t floats_lane = floats + lane / 4 * (blocks * block_scales * 16);
@@ -201,18 +229,21 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
       word[words - 2] = v.x, word[words - 1] = v.y;
     }
     if (block == 0) __syncwarp();
-    float scale[block_scales][4];
+    std::uint32_t scale[block_scales][4];
 #pragma unroll
     for (int i = 0; i < block_scales; ++i) {
       const uint4 v = read_shared<uint4>(floats_lane + (block * block_scales + i) * 16);
-      scale[i][0] = float_of(v.x), scale[i][1] = float_of(v.y);
-      scale[i][2] = float_of(v.z), scale[i][3] = float_of(v.w);
+      scale[i][0] = v.x, scale[i][1] = v.y, scale[i][2] = v.z, scale[i][3] = v.w;
     }
     std::uint32_t a[2][2][4];  // [rows][step][register]
 #pragma unroll
     for (int pair = 0; pair < 16; ++pair) {
-      a[pair / 8][pair / 4 % 2][pair % 4] = decode_pair<Format, K::is_half, !K::scales_x>(
-          word + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
+      std::uint32_t& bits = a[pair / 8][pair / 4 % 2][pair % 4];
+      bits = decode_pair<Format, K::is_half>(word + pair / Bits::pairs * Bits::words,
+                                             pair % Bits::pairs);
+      if constexpr (K::scales_weights) {
+        bits = multiply_pair(bits, scale[pair / 4 % 2 % block_scales][pair / 8 * 2 + pair % 2]);
+      }
     }
 #pragma unroll
     for (int t = 0; t < K::tokens / 8; ++t) {
@@ -227,30 +258,32 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
       }
       if constexpr (K::scales_x) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          asm("mul.rn.bf16x2 %0, %1, %2;"
-              : "=r"(b[i])
-              : "r"(b[i]), "r"(static_cast<std::uint32_t>(127 + K::x_exponent) * 0x00800080u));
+        for (std::uint32_t& pair : b) {
+          pair = multiply_pair(pair, static_cast<std::uint32_t>(127 + K::x_exponent) * 0x00800080u);
         }
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        constexpr float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        float part[4];
-        multiply<K::is_half>(part, a[i][0], b[0], b[1], zero);
-        if constexpr (block_scales == 1) {
-          multiply<K::is_half>(part, a[i][1], b[2], b[3], part);
+        if constexpr (K::scales_weights) {
+          multiply<K::is_half>(sums[i][t], a[i][0], b[0], b[1], sums[i][t]);
+          multiply<K::is_half>(sums[i][t], a[i][1], b[2], b[3], sums[i][t]);
         } else {
-          float second[4];
-          multiply<K::is_half>(second, a[i][1], b[2], b[3], zero);
+          constexpr float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+          float part[4], second[4];
+          multiply<K::is_half>(part, a[i][0], b[0], b[1], zero);
+          if constexpr (block_scales == 1) {
+            multiply<K::is_half>(second, a[i][1], b[2], b[3], part);
+          } else {
+            multiply<K::is_half>(second, a[i][1], b[2], b[3], zero);
+          }
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            sums[i][t][j] = fmaf(second[j], scale[block_scales - 1][2 * i + j / 2], sums[i][t][j]);
+            const int row = 2 * i + j / 2;
+            if constexpr (block_scales == 2) {
+              sums[i][t][j] = fmaf(part[j], float_of(scale[0][row]), sums[i][t][j]);
+            }
+            sums[i][t][j] = fmaf(second[j], float_of(scale[block_scales - 1][row]), sums[i][t][j]);
           }
-        }
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          sums[i][t][j] = fmaf(part[j], scale[0][2 * i + j / 2], sums[i][t][j]);
         }
       }
     }

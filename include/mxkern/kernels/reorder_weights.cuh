@@ -66,11 +66,6 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
       const RowKind kind = kind_of_code<Format>(code);
       if (kind == RowKind::poisoned) poisoned |= 1u << row;
       if (kind == RowKind::special) special |= 1u << row;
-      const std::uint32_t magnitude = Format::is_integer ? code : code & ((1u << (bits - 1)) - 1);
-      if (!S::has_tensor_scale && magnitude != 0 &&
-          scales[p.scale_index.offset(down * 32 + row, column / S::block)] == 0) {
-        special |= 1u << row;
-      }
       spread |= spread_code<Format>(code) << (16 * half);
     }
     put_pair<Format>(words + pair / Bits::pairs * Bits::words, pair % Bits::pairs, spread);
@@ -89,6 +84,7 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
       scale = scales[p.scale_index.offset(row, scale_block)];
       if constexpr (S::has_tensor_scale) scale &= S::ScaleFormat::nan_byte;
       if (scale == S::ScaleFormat::nan_byte) poisoned |= 1u << lane;
+      if (!S::has_tensor_scale && scale > DecodeLayout::largest_scale) special |= 1u << lane;
     }
     tile[p.layout.scale_offset(lane, column_block * scales_a_block + i)] = scale;
   }

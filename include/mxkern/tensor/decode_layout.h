@@ -161,9 +161,7 @@ MXKERN_HOST_DEVICE constexpr std::uint32_t get_pair(const std::uint32_t* words, 
 enum class RowKind : std::uint8_t {
   ordinary,
   poisoned,  // a NaN is in it: every product with it is NaN
-  // Infinities, or elements that are not zero under the scale 2^-127, which the fast way takes for
-  // zero: the row is multiplied element by element.
-  special
+  special    // infinities, or scales beyond largest_scale: it is multiplied element by element
 };
 
 // Where an element lies in a tile: the words of which lane, and the pair among them.
@@ -181,7 +179,8 @@ struct DecodeLayout {
   static constexpr int block_columns = 32;  // that a lane's words are for
   static constexpr int tile_blocks = tile_columns / block_columns;
   static constexpr int lanes = 32;
-  static constexpr int alignment = 128;  // of the memory, and of every tile
+  static constexpr int alignment = 128;      // of the memory, and of every tile
+  static constexpr int largest_scale = 160;  // E8M0 byte of an ordinary row: 2^33
 
   std::int64_t rows;
   std::int64_t columns;
