@@ -10,7 +10,13 @@
 namespace mxkern {
 namespace {
 
-constexpr int log2_of_most_ranks = 1;  // clusters of two fit any number of multiprocessors
+constexpr int log2_of_most_ranks = 2;
+
+// Thread blocks that run at a time: clusters lie in groups of multiprocessors that are not all of
+// one size, so that some of these stay idle. Of 132, 120 hold clusters of four.
+std::int64_t slots(int processors, int log2_ranks) {
+  return log2_ranks < 2 ? processors : processors - processors / 11;
+}
 
 struct Problem {
   DecodeLayout layout;
@@ -31,8 +37,7 @@ bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
   return false;
 }
 
-// Clocks, roughly: rounds of thread blocks, whose warps share four schedulers, and what a round
-// takes at least.
+// Clocks, roughly: rounds of thread blocks, each with a time of its own before and behind it.
 double cost(const Problem& problem, const FewPlan& plan) {
   const DecodeLayout& layout = problem.layout;
   const std::int64_t blocks =
@@ -40,14 +45,18 @@ double cost(const Problem& problem, const FewPlan& plan) {
   const std::int64_t tiles = ceil_div(layout.tiles_across(), std::int64_t{1} << plan.log2_ranks);
   const std::int64_t turns = ceil_div(tiles, std::int64_t{1} << plan.log2_parts);
   const int warps = plan.row_tiles << plan.log2_parts;
-  // Instructions of a tile, and clocks until a warp is through with one.
-  const double instructions = 30.0 * layout.bits + 190.0 + 8.0 * plan.tokens;
-  const double turn = std::max(2.2 * instructions, 1.15 * instructions * ceil_div(warps, 4));
-  // Tokens that a thread block reads, from the L2 cache.
-  const double tokens = static_cast<double>(turns << plan.log2_parts) * plan.tokens * 256 / 40;
-  const double round = std::max(static_cast<double>(turns) * turn, tokens) + 3500.0 +
-                       (plan.log2_ranks > 0 ? 800.0 : 0.0);
-  return round * static_cast<double>(ceil_div(blocks, problem.processors));
+  // Of a tile: instructions, of which tensor cores finish one in eight clocks; of a warp that is
+  // alone on its scheduler, three times as long.
+  const double instructions = 230.0 + 10.0 * layout.bits + 6.0 * plan.tokens;
+  const double tile = std::max(1.2 * instructions, 16.0 * plan.tokens);
+  const double turn = tile * std::max(3.0, static_cast<double>(ceil_div(warps, 4)));
+  // Bytes of a turn: weights from memory, tokens too through the L2 cache.
+  const double weights = static_cast<double>(warps * layout.tile_bytes());
+  const double tokens = static_cast<double>(plan.tokens * 256 << plan.log2_parts);
+  const double bytes = std::max(weights / 17, (weights + tokens) / 22);
+  const double round =
+      static_cast<double>(turns) * std::max(turn, bytes) + 4500.0 + 700.0 * plan.log2_ranks;
+  return round * static_cast<double>(ceil_div(blocks, slots(problem.processors, plan.log2_ranks)));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ struct FewShape {
 
   // Warps that multiply, at most: what registers allow.
   MXKERN_HOST_DEVICE static constexpr int warps(int tokens) {
-    return tokens <= 16 ? 16 : tokens <= 32 ? 12 : 8;
+    return tokens <= 16 ? 16 : tokens <= 32 ? 12 : 11;
   }
 
   MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
