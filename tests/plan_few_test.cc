@@ -1,0 +1,72 @@
+// tests/plan_few_test.cc: plans of few-token products fit their device, whatever the shape.
+#include "plan_few.h"
+
+#include <gtest/gtest.h>
+
+#include "mxkern/core/math.h"
+#include "mxkern/kernels/few_shape.h"
+#include "mxkern/numerics/visit.h"
+
+namespace mxkern {
+namespace {
+
+const std::int64_t shapes[][2] = {{1, 1},        {32, 128},     {33, 129},     {4096, 4096},
+                                  {8192, 28672}, {28672, 8192}, {14336, 4096}, {128256, 4096}};
+constexpr int processors = 132;
+
+template <class Visitor>
+void for_each_plan(Visitor&& visitor) {
+  for (const Scheme scheme : all_schemes) {
+    for (const auto& shape : shapes) {
+      for (const std::int64_t tokens : {1, 8, 9, 16, 17, 32, 33, 64, 65, 256}) {
+        for (const std::int64_t batch : {1, 5}) {
+          SCOPED_TRACE(::testing::Message() << name_of(scheme) << " " << batch << " x " << tokens
+                                            << " x " << shape[0] << " x " << shape[1]);
+          visitor(scheme, tokens, plan_few(scheme, batch, tokens, shape[0], shape[1], processors));
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanFew, FitsTheDevice) {
+  for_each_plan([](Scheme scheme, std::int64_t tokens, const FewPlan& plan) {
+    using kernels::FewShape;
+    const SchemeFacts facts = facts_of(scheme);
+    const FewShape shape{facts.bits, facts.block, plan.tokens};
+    EXPECT_GE(plan.row_tiles, 1);
+    EXPECT_LE(plan.row_tiles << plan.log2_parts, FewShape::warps(plan.tokens));
+    EXPECT_GE(plan.stages, 2);
+    EXPECT_GE(plan.x_stages, 2);
+    EXPECT_LE(1 << plan.log2_ranks, 8);
+    EXPECT_EQ(plan.shared_bytes, shape.bytes(plan.row_tiles, plan.log2_parts, plan.log2_ranks,
+                                             plan.stages, plan.x_stages));
+    EXPECT_LE(plan.shared_bytes, FewShape::limit);
+    // Two barriers for each stage of tokens, one for each of a warp's stages.
+    const int warps = plan.row_tiles << plan.log2_parts;
+    EXPECT_LE((warps * plan.stages + 2 * plan.x_stages) * 8, FewShape::barrier_bytes);
+    EXPECT_TRUE(plan.tokens == 64 || plan.tokens >= tokens);
+    EXPECT_TRUE(plan.tokens == 8 || plan.tokens / 2 < tokens);
+  });
+}
+
+// Weights of a layer keep most multiprocessors at work.
+TEST(PlanFew, FillsTheDevice) {
+  for (const Scheme scheme : all_schemes) {
+    for (const auto& shape : shapes) {
+      if (shape[0] < 4096) continue;
+      const FewPlan plan = plan_few(scheme, 1, 16, shape[0], shape[1], processors);
+      const std::int64_t blocks = ceil_div(ceil_div(shape[0], 32), plan.row_tiles)
+                                  << plan.log2_ranks;
+      EXPECT_GE(blocks, 100) << name_of(scheme) << " " << shape[0] << " x " << shape[1];
+    }
+  }
+}
+
+TEST(PlanFew, IsPure) {
+  const FewPlan plan = plan_few(Scheme::nvfp4, 2, 7, 1000, 3000, processors);
+  EXPECT_EQ(plan, plan_few(Scheme::nvfp4, 2, 7, 1000, 3000, processors));
+}
+
+}  // namespace
+}  // namespace mxkern
