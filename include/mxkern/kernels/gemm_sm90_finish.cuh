@@ -6,6 +6,7 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/gemm_sm90_factors.cuh"
+#include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/stmatrix.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
@@ -161,7 +162,8 @@ struct Finish {
     ptx::fence_shared_for_tma();
     __syncwarp();
     if (lane == 0) {
-      ptx::tma_store(map, box, static_cast<int>(column), static_cast<int>(first_row), batch, 0);
+      ptx::tma_store(map, ptx::shared_address(box), static_cast<int>(column),
+                     static_cast<int>(first_row), batch, 0);
       ptx::tma_commit_stores();
     }
     slot = (slot + 1) % Slots;

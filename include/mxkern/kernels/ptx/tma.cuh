@@ -6,8 +6,6 @@
 
 #include <cstdint>
 
-#include "mxkern/kernels/ptx/mbarrier.cuh"
-
 namespace mxkern::kernels::ptx {
 
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
@@ -15,34 +13,34 @@ __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
 }
 
 // Loads the box at (x, y, z, w); its bytes count at the barrier.
-__device__ __forceinline__ void tma_load(void* to, const CUtensorMap& map, std::uint64_t* barrier,
-                                         int x, int y, int z, int w) {
+__device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap& map,
+                                         std::uint32_t barrier, int x, int y, int z, int w) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
-      "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w)
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 
 // The same to every thread block of the cluster whose bit is set in `blocks`, at the same place and
 // the same barrier in each.
-__device__ __forceinline__ void tma_load_multicast(void* to, const CUtensorMap& map,
-                                                   std::uint64_t* barrier, std::uint16_t blocks,
+__device__ __forceinline__ void tma_load_multicast(std::uint32_t to, const CUtensorMap& map,
+                                                   std::uint32_t barrier, std::uint16_t blocks,
                                                    int x, int y, int z, int w) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(shared_address(barrier)), "h"(blocks), "r"(x), "r"(y), "r"(z), "r"(w)
+      ".multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(to),
+      "l"(&map), "r"(barrier), "h"(blocks), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 
 // Stores a box; what lies outside the tensor is left out.
-__device__ __forceinline__ void tma_store(const CUtensorMap& map, const void* from, int x, int y,
+__device__ __forceinline__ void tma_store(const CUtensorMap& map, std::uint32_t from, int x, int y,
                                           int z, int w) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
           &map),
-      "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "r"(w)
+      "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 

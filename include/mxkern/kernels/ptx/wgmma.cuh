@@ -4,17 +4,19 @@
 #include <cstdint>
 
 #include "mxkern/core/dtype.h"
-#include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/numerics/format.h"
 
 namespace mxkern::kernels::ptx {
 
-// Rows of 128 bytes along K with the 128-byte swizzle, eight of them 1024 bytes. Adding bytes / 16
-// moves the start.
-__device__ __forceinline__ std::uint64_t swizzled_descriptor(const void* start) {
-  constexpr std::uint64_t swizzle_128_bytes = 1, eight_rows = 1024 / 16;
-  const std::uint64_t address = (shared_address(start) & 0x3FFFF) >> 4;
-  return address | std::uint64_t{1} << 16 | eight_rows << 32 | swizzle_128_bytes << 62;
+// Rows of 128 bytes along K with the 128-byte swizzle, eight of them 1024 bytes. The lower half of
+// a descriptor says where they start; adding bytes / 16 moves it.
+__device__ __forceinline__ std::uint32_t swizzled_start(std::uint32_t shared_address) {
+  return (shared_address & 0x3FFFF) >> 4 | 1u << 16;
+}
+
+__device__ __forceinline__ std::uint64_t swizzled_descriptor(std::uint32_t start) {
+  constexpr std::uint32_t swizzle_128_bytes = 1, eight_rows = 1024 / 16;
+  return std::uint64_t{swizzle_128_bytes << 30 | eight_rows} << 32 | start;
 }
 
 // Before the first product: what was written to the sums' registers is there.

@@ -1,0 +1,61 @@
+// mxkern/kernels/gemm_sm90_config.cuh: the tile of a thread block and what its shared memory holds.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mxkern/core/dtype.h"
+#include "mxkern/kernels/gemm_sm90_finish.cuh"
+
+namespace mxkern::kernels {
+
+// A thread block computes tiles of 64 rows for each of its `Groups` warpgroups and Columns columns;
+// one more warpgroup has a thread that loads. Loads bring 128 bytes of K at a time for every row of
+// both operands. A cluster's blocks need the same rows of one operand, the larger side of the tile;
+// each loads a part of them for all.
+template <class LeftElement, class RightElement, int Groups, int Columns>
+struct GemmSm90Config {
+  using Left = LeftElement;
+  using Right = RightElement;
+  static constexpr int groups = Groups;
+  static constexpr int rows = 64 * Groups;
+  static constexpr int columns = Columns;
+  static constexpr bool shares_left = rows >= columns;  // blocks of a cluster lie side by side
+  static constexpr int cluster = 2;                     // at most
+  // The tensor cores add FP8 products with 14 bits; sums of 128 go on in float32.
+  static constexpr bool promotes = !std::is_same_v<Left, bfloat16>;
+  static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes
+  static constexpr int left_bytes = rows * 128, right_bytes = columns * 128;
+  static constexpr int stage_bytes = left_bytes + right_bytes;
+  static constexpr int left_box = shares_left ? rows / cluster : rows;
+  static constexpr int right_box = shares_left ? columns : columns / cluster;
+  using Finisher = Finish<rows, columns, groups == 2 ? 2 : 1>;
+  static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
+  static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
+  static constexpr int barrier_bytes = 128;
+  static constexpr int other_bytes = staging_bytes + factor_bytes + barrier_bytes;
+  static constexpr int stages = (227 * 1024 - other_bytes) / stage_bytes;
+  static constexpr int shared_bytes = stages * stage_bytes + other_bytes;
+  // Where things lie behind the stages.
+  static constexpr int staging_offset = stages * stage_bytes;
+  static constexpr int full_offset = staging_offset + staging_bytes;  // barriers of 8 bytes
+  static constexpr int empty_offset = full_offset + stages * 8;
+  static constexpr int factors_full_offset = empty_offset + stages * 8;
+  static constexpr int factors_empty_offset = factors_full_offset + 8;
+  static constexpr int factors_offset = full_offset + barrier_bytes;
+  static_assert((2 * stages + 2) * 8 <= barrier_bytes, "room for all barriers");
+  static constexpr int threads = 128 * (groups + 1);
+  // Of 65536 registers: what a thread that multiplies has, and one that loads.
+  static constexpr int consumer_registers = groups == 2 ? 232 : 160;
+  static constexpr int producer_registers = groups == 2 ? 40 : 32;
+};
+
+// Which phase of the stages' barriers comes next: a bit for each. Every tile begins with stage 0.
+struct RingPhases {
+  std::uint32_t bits = 0;
+
+  __device__ __forceinline__ std::uint32_t of(int stage) const { return bits >> stage & 1; }
+  __device__ __forceinline__ void advance(int stage) { bits ^= 1u << stage; }
+};
+
+}  // namespace mxkern::kernels

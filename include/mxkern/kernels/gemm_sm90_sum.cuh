@@ -1,0 +1,160 @@
+// mxkern/kernels/gemm_sm90_sum.cuh: a warpgroup's sums of products over K.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/kernels/gemm_sm90_config.cuh"
+#include "mxkern/kernels/ptx/mbarrier.cuh"
+#include "mxkern/kernels/ptx/wgmma.cuh"
+
+namespace mxkern::kernels {
+
+// The loops are unrolled over the stages, so that all addresses are sums with constants: at 512
+// clocks a step, and 200 of them for additions, there is no time for more. A stage's barrier is
+// looked at before the additions of the step before and waited for after them.
+template <class Config>
+struct SumSm90 {
+  static constexpr int stages = Config::stages;
+  static constexpr int count = Config::columns / 2;  // of a thread in 64 rows
+  using Sums = float[count];
+
+  std::uint32_t base;         // the address of shared memory
+  std::uint32_t left, right;  // where this warpgroup's rows and the columns start in stage 0
+  std::uint32_t told;         // where this lane says that stage 0 is free, if it has to
+  bool tells;
+  RingPhases phases;
+  bool is_full = false;  // whether the next stage has been seen full
+
+  __device__ SumSm90(std::uint32_t shared, int warpgroup, int blocks) : base(shared) {
+    left = ptx::swizzled_start(base + warpgroup * 64 * 128);
+    right = ptx::swizzled_start(base + Config::left_bytes);
+    const int lane = threadIdx.x % 32;
+    tells = lane < blocks;
+    told = ptx::address_in_block(base + Config::empty_offset, tells ? lane : 0);
+  }
+
+  __device__ __forceinline__ void add_products(Sums& sums, int steps) {
+    is_full = false;
+    if constexpr (!Config::promotes) {
+      directly(sums, steps);
+    } else if constexpr (Config::groups == 2) {
+      in_two_places(sums, steps);
+    } else {
+      in_turns(sums, steps);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ std::uint32_t full(int stage) const {
+    return base + Config::full_offset + stage * 8;
+  }
+
+  __device__ __forceinline__ void look_at(int stage) {
+    is_full = ptx::mbarrier_test(full(stage), phases.of(stage));
+  }
+
+  // Starts the products of a stage once it is full.
+  __device__ __forceinline__ void start(Sums& sums, int stage, bool adds) {
+    if (!is_full) ptx::mbarrier_wait(full(stage), phases.of(stage));
+    phases.advance(stage);
+    ptx::wgmma_pin(sums);
+    ptx::wgmma_fence();
+    constexpr int products = 4, product_bytes = 128 / products;
+#pragma unroll
+    for (int i = 0; i < products; ++i) {
+      const int offset = (stage * Config::stage_bytes + i * product_bytes) / 16;
+      ptx::wgmma(typename Config::Left{}, typename Config::Right{}, sums,
+                 ptx::swizzled_descriptor(left + offset), ptx::swizzled_descriptor(right + offset),
+                 i > 0 || adds);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_pin(sums);
+  }
+
+  template <int Pending>
+  __device__ __forceinline__ static void wait_for(Sums& sums) {
+    ptx::wgmma_wait<Pending>();
+    ptx::wgmma_pin(sums);
+  }
+
+  // A warp has read the stage: tells the producers that write into it.
+  __device__ __forceinline__ void release(int stage) const {
+    ptx::mbarrier_arrive_remote(told + stage * 8, tells);
+  }
+
+  __device__ __forceinline__ static void add(Sums& sums, const Sums& more) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) sums[i] += more[i];
+  }
+
+  __device__ static constexpr int before(int stage) { return (stage + stages - 1) % stages; }
+  __device__ static constexpr int after(int stage) { return (stage + 1) % stages; }
+
+  // The tensor cores accumulate; a stage is free when the next one's products are under way.
+  __device__ __forceinline__ void directly(Sums& sums, int steps) {
+    for (int first = 0; first < steps; first += stages) {
+#pragma unroll
+      for (int stage = 0; stage < stages; ++stage) {
+        if (first + stage >= steps) break;
+        start(sums, stage, true);
+        look_at(after(stage));
+        wait_for<1>(sums);
+        if (first + stage > 0) release(before(stage));
+      }
+    }
+    wait_for<0>(sums);
+    if (steps > 0) release((steps - 1) % stages);
+  }
+
+  // While the products of one step are under way, those of the step before are added.
+  __device__ __forceinline__ void in_two_places(Sums& sums, int steps) {
+    static_assert(stages % 2 == 0, "the place of a stage's products is known when it is compiled");
+    if (steps == 0) return;
+    Sums even, odd;
+    start(even, 0, false);
+    look_at(1);
+    for (int step = 1;; step += stages) {
+#pragma unroll
+      for (int stage = 0; stage < stages; stage += 2) {
+        if (!follow(sums, even, odd, stage, step + stage < steps)) return;
+        if (!follow(sums, odd, even, stage + 1, step + stage + 1 < steps)) return;
+      }
+    }
+  }
+
+  // Adds the products of a stage, `done`, after the start of those of the next one, if there is
+  // one.
+  __device__ __forceinline__ bool follow(Sums& sums, Sums& done, Sums& under_way, int stage,
+                                         bool has_next) {
+    if (!has_next) {
+      wait_for<0>(done);
+      release(stage);
+      add(sums, done);
+      return false;
+    }
+    start(under_way, after(stage), false);
+    look_at(after(after(stage)));
+    wait_for<1>(done);
+    release(stage);
+    add(sums, done);
+    return true;
+  }
+
+  // While this warpgroup adds, the products of the others are under way.
+  __device__ __forceinline__ void in_turns(Sums& sums, int steps) {
+    for (int first = 0; first < steps; first += stages) {
+#pragma unroll
+      for (int stage = 0; stage < stages; ++stage) {
+        if (first + stage >= steps) break;
+        Sums partial;
+        start(partial, stage, false);
+        wait_for<0>(partial);
+        release(stage);
+        look_at(after(stage));
+        add(sums, partial);
+      }
+    }
+  }
+};
+
+}  // namespace mxkern::kernels
