@@ -5,8 +5,10 @@
 
 #include "cuda/expand.h"
 #include "cuda/fold.h"
+#include "cuda/multiply_few.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
+#include "cuda/takes_blackwell.h"
 #include "gemm_operand.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
@@ -50,6 +52,24 @@ void check_has_source(const char* argument, const GemmOperand& operand) {
         "precision folded to products of folded operands");
 }
 
+// A plain 16-bit left operand of few rows, and weights that nobody has expanded.
+bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  const auto* x = std::get_if<Buffer>(&problem.left);
+  if (x == nullptr || form_of(problem.right) == PreparedForm::expanded) return false;
+  const bool shares = quantized_of(problem.right)->shape.batch == 1;
+  const std::int64_t tokens = x->shape.rows * (shares ? x->shape.batch : 1);
+  return cuda::takes_few(x->dtype, tokens, capabilities.major * 10 + capabilities.minor);
+}
+
+// Codes and scales that the block-scaled tensor cores of Blackwell take as they are. How exact
+// their sums are nobody has measured, so products that have to be exact go elsewhere.
+bool takes_blackwell(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  const BlockScaled* left = quantized_of(problem.left);
+  return capabilities.has_blackwell_kernels && left != nullptr &&
+         problem.precision == GemmPrecision::automatic &&
+         cuda::why_not_blackwell(*left, *quantized_of(problem.right), problem.out) == nullptr;
+}
+
 struct Choice {
   CudaGemmPath path;
   const char* reason;
@@ -73,11 +93,17 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
     return {CudaGemmPath::folded, "asked for"};
   }
   check_has_source("a", problem.left);
+  if (is_deep && takes_few(problem, capabilities)) {
+    return {CudaGemmPath::few_tokens, "a has few rows in 16 bits: the weights are read once"};
+  }
   check_has_source("b", problem.right);
   check<Unsupported>(capabilities.major >= 8, "gemm: the device has compute capability ",
                      capabilities.major, ".", capabilities.minor,
                      "; expected 8.0 or newer; multiply on the CPU");
   if (!is_deep) return {CudaGemmPath::portable, "K is 0: sums of nothing"};
+  if (takes_blackwell(problem, capabilities)) {
+    return {CudaGemmPath::blackwell, "the tensor cores take these block scales"};
+  }
   if (!hopper) return {CudaGemmPath::portable, "for every GPU from 8.0 on"};
   if (problem.precision == GemmPrecision::exact) return {CudaGemmPath::exact, "asked for"};
   if (!can_fold(problem.left) || !can_fold(problem.right)) {
@@ -125,8 +151,8 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
   switch (path) {
     case CudaGemmPath::nothing: return kind;
     case CudaGemmPath::few_tokens:
-      if (form_of(operand) == PreparedForm::few_tokens) return kind + ", prepared in its order";
-      return kind + ", read as it lies";
+      if (side.is_prepared) return kind + ", prepared as few_tokens";
+      return kind + (side.reorders ? ", reordered in the call" : ", read as it lies");
     case CudaGemmPath::blackwell: return kind + ", read as it lies";
     case CudaGemmPath::folded:
     case CudaGemmPath::exact:
@@ -155,6 +181,20 @@ std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int pr
   return concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", tile.rows, "x",
                      tile.columns, "x", tile.k, ", ", tile.stages, " stages, clusters of ",
                      tile.cluster, is_folded ? ", sums promoted every 128" : "");
+}
+
+// What the kernel for few tokens works in: rows that do not start on 16 bytes are copied, to whole
+// tiles of the weights; weights that nobody has reordered follow.
+std::size_t few_bytes(const CudaGemmProblem& problem, SidePlan& right) {
+  const Buffer& x = std::get<Buffer>(problem.left);
+  const BlockScaled& weights = *quantized_of(problem.right);
+  right.is_prepared = form_of(problem.right) == PreparedForm::few_tokens;
+  right.reorders = !right.is_prepared;
+  const std::int64_t columns = round_up(x.shape.columns, DecodeLayout::tile_columns);
+  const std::int64_t copy =
+      starts_on_16(x) ? 0 : round_up(x.shape.batch * x.shape.rows * columns * 2, 256);
+  return static_cast<std::size_t>(
+      copy + (right.reorders ? cuda::reordered_bytes(weights.scheme, weights.shape) : 0));
 }
 
 }  // namespace
@@ -188,12 +228,19 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::portable:
     case CudaGemmPath::folded_or_exact: {
       const std::size_t middle = place(problem.left, plan.path, 0, plan.left);
-      plan.kernel_workspace = place(problem.right, plan.path, middle, plan.right);
-      break;
+      plan.workspace_bytes = place(problem.right, plan.path, middle, plan.right);
+      return plan;
     }
-    default: break;
+    case CudaGemmPath::few_tokens:
+      plan.workspace_bytes = few_bytes(problem, plan.right);
+      return plan;
+    case CudaGemmPath::blackwell:
+      plan.workspace_bytes =
+          cuda::blackwell_workspace(*quantized_of(problem.left), *quantized_of(problem.right))
+              .bytes;
+      return plan;
+    case CudaGemmPath::nothing: break;
   }
-  plan.workspace_bytes = plan.kernel_workspace;
   return plan;
 }
 
@@ -214,14 +261,15 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
                     describe_tile(problem, false, capabilities.processors);
       text.error = "relative L2 <= 5e-4 folded, <= 2e-5 exact";
       return text;
+    case CudaGemmPath::blackwell:
+      text.kernel = "block-scaled tensor cores through CUTLASS: compiled, never executed";
+      text.error = "never measured";
+      return text;
     case CudaGemmPath::folded:
     case CudaGemmPath::exact:
       text.kernel = describe_tile(problem, folds, capabilities.processors);
       break;
     case CudaGemmPath::few_tokens: text.kernel = "weights decoded in registers"; break;
-    case CudaGemmPath::blackwell:
-      text.kernel = "block-scaled tensor cores, through CUTLASS: compiled, never executed";
-      break;
     case CudaGemmPath::portable: {
       const Shape& out = problem.out.shape;
       const int tile =

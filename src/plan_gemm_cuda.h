@@ -63,6 +63,7 @@ constexpr const char* name_of(CudaGemmPath path) {
 struct SidePlan {
   bool folds = false;        // into the working memory
   bool expands = false;      // into the working memory
+  bool reorders = false;     // for few tokens, into the working memory
   bool is_prepared = false;  // what was prepared is multiplied
   std::size_t folded = 0;    // where in the working memory
   std::size_t expanded = 0;  //
@@ -72,7 +73,6 @@ struct CudaGemmPlan {
   CudaGemmPath path = CudaGemmPath::nothing;
   const char* reason = "";
   SidePlan left, right;
-  std::size_t kernel_workspace = 0;  // where that of the kernel begins
   std::size_t workspace_bytes = 0;
 };
 

@@ -5,7 +5,7 @@
 #include "check_gemm.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
-#include "mxkern/tensor/decode_layout.h"
+#include "cuda/multiply_few.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm.h"
 #include "cuda/prepare_operand.h"

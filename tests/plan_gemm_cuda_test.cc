@@ -125,6 +125,22 @@ TEST(PlanGemmCudaTest, OtherGpusTakeThePortableKernels) {
   EXPECT_EQ(plan_gemm_cuda(Case{}.problem(), without).path, CudaGemmPath::portable);
 }
 
+TEST(PlanGemmCudaTest, BlackwellTakesThePairsOfItsTensorCores) {
+  CudaGemmCapabilities capabilities = capabilities_of("sm_100");
+  capabilities.has_blackwell_kernels = true;
+  const auto path = [&](const Case& c) { return plan_gemm_cuda(c.problem(), capabilities).path; };
+  EXPECT_EQ(path(Case{}), CudaGemmPath::blackwell);
+  EXPECT_EQ(path(Case{.left = Scheme::nvfp4, .right = Scheme::nvfp4}), CudaGemmPath::blackwell);
+  EXPECT_EQ(path(Case{.left = Scheme::nvfp4}), CudaGemmPath::portable);
+  EXPECT_EQ(path(Case{.out = DType::float16}), CudaGemmPath::portable);
+  EXPECT_EQ(path(Case{.precision = GemmPrecision::exact}), CudaGemmPath::portable);
+  EXPECT_GT(plan_gemm_cuda(Case{}.problem(), capabilities).workspace_bytes, 0u);
+  const CudaGemmProblem problem = Case{}.problem();
+  const GemmExplanation text =
+      explain(plan_gemm_cuda(problem, capabilities), problem, capabilities);
+  EXPECT_NE(text.kernel.find("never executed"), std::string::npos) << text.kernel;
+}
+
 TEST(PlanGemmCudaTest, AnOutputWithoutElementsIsNothing) {
   for (const Shape shape : {Shape{0, 4, 64}, Shape{1, 0, 64}}) {
     EXPECT_EQ(path_of(Case{.shape = shape}.problem()), CudaGemmPath::nothing);
@@ -172,6 +188,41 @@ TEST(PlanGemmCudaTest, WithoutSourceOnlyWhatThePreparedFormCanDo) {
   for (const GemmPrecision precision : {GemmPrecision::automatic, GemmPrecision::exact}) {
     expect_failure<InvalidArgument>("without its codes and scales", problem(precision));
   }
+}
+
+TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
+  const auto path_with = [&](std::int64_t rows, DType dtype, PreparedForm form,
+                             const char* architecture = "sm_90", std::int64_t batch = 1) {
+    const Shape shape{batch, rows, 1024}, weights{1, 2048, 1024};
+    return path_of({plain(dtype, shape), prepared(form, Scheme::mxfp4, weights),
+                    plain(DType::bfloat16, {batch, rows, 2048}), GemmPrecision::automatic},
+                   architecture);
+  };
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    for (const PreparedForm form :
+         {PreparedForm::source, PreparedForm::folded, PreparedForm::few_tokens}) {
+      EXPECT_EQ(path_with(1, dtype, form), CudaGemmPath::few_tokens);
+      EXPECT_EQ(path_with(256, dtype, form), CudaGemmPath::few_tokens);
+      EXPECT_EQ(path_with(257, dtype, form), CudaGemmPath::exact);
+      EXPECT_EQ(path_with(64, dtype, form, "sm_90", 4), CudaGemmPath::few_tokens);
+      EXPECT_EQ(path_with(64, dtype, form, "sm_90", 5), CudaGemmPath::exact);
+      EXPECT_EQ(path_with(1, dtype, form, "sm_80"), CudaGemmPath::portable);
+    }
+    EXPECT_EQ(path_with(1, dtype, PreparedForm::expanded), CudaGemmPath::exact);
+  }
+  EXPECT_EQ(path_with(1, DType::float32, PreparedForm::few_tokens), CudaGemmPath::exact);
+  // Weights that were not reordered ahead are in the call.
+  const Shape weights{1, 2048, 1024};
+  const auto workspace = [&](PreparedForm form) {
+    return plan_gemm_cuda(
+               {plain(DType::bfloat16, {1, 8, 1024}), prepared(form, Scheme::mxfp4, weights),
+                plain(DType::bfloat16, {1, 8, 2048}), GemmPrecision::automatic},
+               hopper)
+        .workspace_bytes;
+  };
+  EXPECT_GE(workspace(PreparedForm::source),
+            workspace(PreparedForm::few_tokens) +
+                prepared_bytes(PreparedForm::few_tokens, Scheme::mxfp4, weights));
 }
 
 TEST(PlanGemmCudaTest, AlignedBfloat16IsReadAsItLies) {

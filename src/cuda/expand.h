@@ -24,10 +24,7 @@ constexpr int expanded_parts(DType dtype) {
 // Whether the operand is taken as it lies: bfloat16 rows that start on 16 bytes.
 inline bool is_expanded(const GemmOperand& operand) {
   const auto* x = std::get_if<Buffer>(&operand);
-  if (x == nullptr || x->dtype != DType::bfloat16) return false;
-  const bool rows = x->shape.rows == 1 || x->row_stride * 2 % 16 == 0;
-  const bool batches = x->shape.batch == 1 || x->batch_stride * 2 % 16 == 0;
-  return reinterpret_cast<std::uintptr_t>(x->data) % 16 == 0 && rows && batches;
+  return x != nullptr && x->dtype == DType::bfloat16 && starts_on_16(*x);
 }
 
 inline int parts_of(const GemmOperand& operand) {

@@ -5,6 +5,8 @@
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/launch.h"
+#include "cuda/multiply_blackwell.h"
+#include "cuda/multiply_few.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
 #include "gemm_operand.h"
@@ -85,8 +87,8 @@ class Product {
       case CudaGemmPath::exact: return multiply_exact({}, nullptr, nullptr);
       case CudaGemmPath::folded_or_exact: return multiply_either();
       case CudaGemmPath::portable: return multiply_exact({}, nullptr, nullptr);
-      case CudaGemmPath::few_tokens:
-      case CudaGemmPath::blackwell: return;
+      case CudaGemmPath::few_tokens: return multiply_few_tokens();
+      case CudaGemmPath::blackwell: return multiply_on_blackwell();
     }
   }
 
@@ -152,6 +154,26 @@ class Product {
     multiply_exact(gate, &left, &right);
   }
 
+  void multiply_few_tokens() const {
+    const Buffer& x = std::get<Buffer>(problem_.left);
+    const BlockScaled& q = *quantized_of(problem_.right);
+    const Workspace workspace{memory_, plan_.workspace_bytes};
+    if (plan_.right.reorders) {
+      return multiply_few(function, x, q, finish_, workspace, stream_);
+    }
+    const auto* data = static_cast<const std::uint8_t*>(prepared_of(problem_.right)->data);
+    multiply_few(function, x, ReorderedWeights{q.scheme, q.shape, data, q.device}, finish_,
+                 workspace, stream_);
+  }
+
+  void multiply_on_blackwell() const {
+    const Workspace workspace{memory_, plan_.workspace_bytes};
+    check<Unsupported>(
+        multiply_blackwell(function, *quantized_of(problem_.left), *quantized_of(problem_.right),
+                           finish_, workspace, stream_),
+        "gemm: this build has no kernel for this product on Blackwell; pass precision exact");
+  }
+
   static std::uint8_t limit_of(const GemmOperand& operand) {
     return static_cast<std::uint8_t>(fold_facts(quantized_of(operand)->scheme).spread_limit);
   }
@@ -192,6 +214,8 @@ CudaGemmCapabilities gemm_capabilities(Device device) {
 #if !defined(MXKERN_HAS_SM90)
   capabilities.has_hopper_kernels = false;
 #endif
+  capabilities.has_blackwell_kernels =
+      has_blackwell_kernels(blackwell_of(capabilities.major, capabilities.minor));
   return capabilities;
 }
 

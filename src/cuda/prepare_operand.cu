@@ -4,6 +4,7 @@
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/launch.h"
+#include "cuda/multiply_few.h"
 
 namespace mxkern::cuda {
 namespace {
@@ -31,7 +32,8 @@ void prepare_operand(const PreparedOperand& out, Stream stream) {
       const GemmOperand operand = out.source;
       return expand(function, {&operand, out.data}, {}, {}, nullptr, nullptr, stream);
     }
-    case PreparedForm::few_tokens: return;
+    case PreparedForm::few_tokens:
+      return reorder_weights(function, out.source, static_cast<std::uint8_t*>(out.data), stream);
   }
 }
 

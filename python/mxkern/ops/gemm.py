@@ -66,7 +66,7 @@ def gemm(
     result_dtype = position(function, "dtype", dtype, DTYPES)
     alpha = _number(function, "alpha", alpha)
     beta = _number(function, "beta", beta)
-    wanted = position(function, "precision", precision, PRECISIONS)
+    wanted = 0 if precision == "auto" else position(function, "precision", precision, PRECISIONS)
     if (
         out is None
         and beta == 0.0

@@ -1,0 +1,137 @@
+# tests/python/test_prepare_operand.py: prepared operands on the CPU, and what explain_gemm says
+# about products here and elsewhere.
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import SCHEMES, array_of, framework_params, random_values, raw, refused
+
+X = random_values((24, 96), "float32", 1)
+W = random_values((40, 96), "float32", 2)
+FOLDABLE = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4")
+
+
+@pytest.mark.parametrize("framework", framework_params())
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_gemm_takes_what_was_prepared(scheme: str, framework: str) -> None:
+    x, w = array_of(framework, X), array_of(framework, W)
+    a, b = mxkern.quantize(x, "mxfp8"), mxkern.quantize(w, scheme)
+    want = raw(mxkern.gemm(a, b))
+    for form in ("auto", "expanded", "few_tokens"):
+        ready = mxkern.prepare_operand(b, form=form)
+        assert ready.form == "source" and ready.data is None, "the CPU multiplies codes and scales"
+        assert ready.source is b and ready.nbytes == b.nbytes
+        np.testing.assert_array_equal(raw(mxkern.gemm(a, ready)), want)
+    ready = mxkern.prepare_operand(w, scheme)
+    assert (ready.scheme, ready.shape) == (scheme, (40, 96))
+    np.testing.assert_array_equal(raw(mxkern.gemm(mxkern.prepare_operand(a), ready)), want)
+    np.testing.assert_array_equal(
+        raw(mxkern.gemm(x, ready, dtype="float16")), raw(mxkern.gemm(x, b, dtype="float16"))
+    )
+
+
+def test_plain_arrays_are_quantized_as_quantize_does() -> None:
+    for rule in ("rceil", "floor", "even"):
+        ready = mxkern.prepare_operand(W, "mxfp4", scale_rule=rule)
+        want = mxkern.quantize(W, "mxfp4", scale_rule=rule)
+        np.testing.assert_array_equal(ready.source.codes, want.codes)
+        np.testing.assert_array_equal(raw(ready.source.scales), raw(want.scales))
+
+
+def test_it_prints_what_it_is() -> None:
+    ready = mxkern.prepare_operand(W, "nvfp4")
+    assert "PreparedOperand nvfp4, shape (40, 96)" in repr(ready)
+    assert "codes and scales alone" in repr(ready)
+    folded = ready._replace(form="folded", data=np.zeros(9, "u1"), source=None)
+    assert "FP8 elements" in repr(folded) and "not kept" in repr(folded) and folded.nbytes == 9
+    with pytest.raises(AttributeError):
+        ready.form = "folded"
+
+
+def test_bad_arguments() -> None:
+    call = mxkern.prepare_operand
+    q = mxkern.quantize(W, "mxfp8")
+    refused(ValueError, lambda: call(q, form="fast"), "form is 'fast'", "few_tokens")
+    refused(ValueError, lambda: call(q, "mxfp8"), "quantized already", "leave scheme away")
+    refused(TypeError, lambda: call(W), "scheme is None", "BlockScaled")
+    refused(TypeError, lambda: call(q, keep_source=1), "keep_source is 1")
+    refused(TypeError, lambda: call(3, "mxfp8"), "prepare_operand: x is 3")
+    refused(ValueError, lambda: call(W, "mxfp9"), "scheme is 'mxfp9'")
+    for scheme in ("nvfp4", "mxint8"):
+        bad = mxkern.quantize(W, scheme)
+        refused(ValueError, lambda b=bad: call(b, form="folded"), "form is folded", "expanded")
+
+
+def test_prepared_operands_that_do_not_fit() -> None:
+    q = mxkern.quantize(W, "mxfp8")
+    ready = mxkern.prepare_operand(q)
+
+    def call(**changes: Any) -> Any:
+        return lambda: mxkern.gemm(q, ready._replace(**changes))
+
+    refused(ValueError, call(source=None), "has no source")
+    refused(ValueError, call(shape=(4, 96)), "expected what prepare_operand returned")
+    refused(ValueError, call(scheme="mxfp4"), "expected what prepare_operand returned")
+    refused(ValueError, call(form="best"), "b.form is 'best'")
+    refused(TypeError, call(form="folded"), "b.data is None")
+    refused(ValueError, call(form="folded", data=np.zeros(8, "u1")), "b.data has shape (8,)")
+    refused(TypeError, call(form="folded", data=np.zeros(8, "f4")), "b.data has dtype float32")
+    refused(TypeError, lambda: mxkern.gemm(q, tuple(ready)), "gemm: b is")
+
+
+def test_folded_is_not_for_the_cpu() -> None:
+    q = mxkern.quantize(W, "mxfp8")
+    assert mxkern.gemm(q, q, precision="exact").shape == (40, 40)
+    refused(RuntimeError, lambda: mxkern.gemm(q, q, precision="folded"), "CPU's products are exact")
+    refused(ValueError, lambda: mxkern.gemm(q, q, precision="quick"), "precision is 'quick'")
+
+
+class TestExplain:
+    a = mxkern.quantize(X, "mxfp8")
+    b = mxkern.quantize(W, "mxfp4")
+
+    def test_here(self) -> None:
+        text = mxkern.explain_gemm(self.a, self.b)
+        assert text.device == "cpu" and text.path == "exact" and text.workspace_bytes > 0
+        assert "gemm on cpu: exact" in str(text) and "tiles of" in repr(text)
+
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    def test_on_hopper(self, scheme: str) -> None:
+        b = mxkern.quantize(W, scheme)
+        for dtype in ("bfloat16", "float16", "float32"):
+            text = mxkern.explain_gemm(self.a, b, dtype=dtype, device="sm_90")
+            folds = scheme in FOLDABLE and dtype != "float32"
+            assert text.path == ("folded or exact" if folds else "exact")
+            assert "wgmma" in text.kernel and "clusters" in text.kernel
+            exact = mxkern.explain_gemm(self.a, b, dtype=dtype, device="sm_90", precision="exact")
+            assert exact.path == "exact" and exact.workspace_bytes >= 2 * (24 + 40) * 96
+        for device in ("sm_80", "sm_89"):
+            text = mxkern.explain_gemm(self.a, b, device=device)
+            assert text.path == "portable" and text.device == device
+        few = mxkern.explain_gemm(X.astype(np.float16), b, device="sm_90")
+        assert few.path == "few tokens" and "2e-5" in few.error
+
+    def test_refuses_what_gemm_would(self) -> None:
+        call = mxkern.explain_gemm
+        nvfp4 = mxkern.quantize(W, "nvfp4")
+        refused(ValueError, lambda: call(self.a, self.b, device="sm_75"), "device is 'sm_75'")
+        refused(TypeError, lambda: call(self.a, self.b, device=90), "device is 90")
+        refused(ValueError, lambda: call(self.a, self.b, dtype="f"), "explain_gemm: dtype is 'f'")
+        folded = {"precision": "folded"}
+        refused(
+            ValueError,
+            lambda: call(self.a, nvfp4, device="sm_90", **folded),
+            "precision is folded, but b is nvfp4",
+        )
+        refused(
+            RuntimeError,
+            lambda: call(self.a, self.b, device="sm_89", **folded),
+            "FP8 tensor cores of Hopper",
+            "8.9",
+        )
+        other = mxkern.quantize(np.ones((4, 64), "f"), "mxfp8")
+        refused(ValueError, lambda: call(self.a, other), "same last axis")
