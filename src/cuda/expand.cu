@@ -19,6 +19,7 @@ kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& ta
   kernels::ExpandOperand o = {};
   if (task.operand == nullptr || is_expanded(*task.operand)) return o;
   const Shape shape = shape_of(*task.operand);
+  int unit = 8;  // elements that a lane takes at a time
   const RowScaled view = expanded_view(*task.operand, task.memory);
   o.batch = shape.batch;
   o.rows = shape.rows;
@@ -27,13 +28,14 @@ kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& ta
     check_device_pointer(function, "codes", q->codes, q->device);
     check_device_pointer(function, "scales", q->scales, q->device);
     const int bits = facts_of(q->scheme).bits;
+    unit = bits == 8 ? 8 : 16;
     o.scheme = q->scheme;
     o.codes = q->codes;
     o.code_row_bytes = code_row_bytes(q->scheme, shape.columns);
     o.scales = q->scales;
     o.scale_index = q->scale_index();
     o.scales_in_words = scales_in_words(o.scales, o.scale_index);
-    o.is_whole = o.columns % 8 == 0 && is_aligned(o.codes, o.code_row_bytes, bits == 6 ? 2 : bits);
+    o.is_whole = o.columns % unit == 0 && is_aligned(o.codes, o.code_row_bytes, bits == 6 ? 4 : 8);
   } else {
     const Buffer& x = std::get<Buffer>(*task.operand);
     check_device_pointer(function, "x", x.data, x.device);
@@ -48,9 +50,31 @@ kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& ta
   o.out.part_elements = view.part_bytes / 2;
   o.out.batch_elements = view.batch_bytes / 2;
   o.out.exponents = const_cast<std::int32_t*>(view.exponents);
-  o.log2_team = kernels::log2_team(ceil_div(shape.columns, 8));
+  o.log2_team = kernels::log2_team(ceil_div(shape.columns, unit));
   o.groups = ceil_div(shape.batch * shape.rows, std::int64_t{1} << (8 - o.log2_team));
   return o;
+}
+
+// Behind a gate few thread blocks, which take turns: where it is closed, all they do is ask, and
+// each of them asks all the spreads.
+dim3 expand_grid(const char* function, const kernels::ExpandParameters& p) {
+  const std::int64_t groups = p.operand[0].groups + p.operand[1].groups;
+  return grid_of(p.gate.is_open ? groups
+                                : std::min(groups, std::int64_t{2} * processor_count(function)));
+}
+
+void expand_one(const char* function, const kernels::ExpandParameters& p, Stream stream) {
+  const auto launch_kind = [&]<class Kind>(TypeTag<Kind>) {
+    launch(function, kernels::expand_kernel<Kind, expanded_exponent>, expand_grid(function, p),
+           kernels::team_threads, 0, stream, p);
+  };
+  const kernels::ExpandOperand& o = p.operand[0];
+  if (o.groups == 0) return;
+  if (o.codes != nullptr) {
+    visit(o.scheme, [&](auto scheme) { launch_kind(TypeTag<decltype(scheme)>{}); });
+  } else {
+    visit(o.dtype, launch_kind);
+  }
 }
 
 }  // namespace
@@ -64,12 +88,16 @@ void expand(const char* function, const ExpandTask& first, const ExpandTask& sec
   p.operand[0] = kernel_operand(function, first);
   p.operand[1] = kernel_operand(function, second);
   p.gate = spread_gate(gate, left, right);
-  const std::int64_t groups = p.operand[0].groups + p.operand[1].groups;
-  // Behind a gate fewer thread blocks, which take turns: where it is closed, all they do is ask,
-  // and each of them asks all the spreads.
-  const std::int64_t most = gate.is_open ? groups : std::int64_t{2} * processor_count(function);
-  launch(function, kernels::expand_kernel<expanded_exponent>, grid_of(std::min(groups, most)),
-         kernels::team_threads, 0, stream, p);
+  if (!gate.is_open && p.operand[0].groups > 0 && p.operand[1].groups > 0) {
+    launch(function, kernels::expand_both_kernel<expanded_exponent>, expand_grid(function, p),
+           kernels::team_threads, 0, stream, p);
+    return;
+  }
+  kernels::ExpandParameters other = p;
+  other.operand[0] = p.operand[1];
+  other.operand[1] = p.operand[1] = {};
+  expand_one(function, p, stream);
+  expand_one(function, other, stream);
 }
 
 }  // namespace mxkern::cuda

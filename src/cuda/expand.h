@@ -88,7 +88,7 @@ struct ExpandTask {
   void* memory = nullptr;
 };
 
-// Expands up to two operands in one launch. With a gate that asks, `left` and `right` are the
+// Expands up to two operands. With a gate that asks, `left` and `right` are the
 // folded operands whose spreads answer, and the launch returns at once where it is not its turn.
 void expand(const char* function, const ExpandTask& first, const ExpandTask& second,
             const CoreGate& gate, const RowScaled* left, const RowScaled* right, Stream stream);

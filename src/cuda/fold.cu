@@ -19,12 +19,10 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   p.scales = q.scales;
   p.scale_index = q.scale_index();
   p.out = folded_rows(q.shape, memory);
-  p.log2_team = kernels::log2_team(ceil_div(p.columns, 16));
   const int bits = facts_of(q.scheme).bits;
-  p.is_whole = p.columns % 16 == 0 && is_aligned(p.codes, p.code_row_bytes,
-                                                 bits == 8   ? 16
-                                                 : bits == 6 ? 4
-                                                             : 8);
+  const int unit = bits == 8 ? 16 : 32;
+  p.log2_team = kernels::log2_team(ceil_div(p.columns, unit));
+  p.is_whole = p.columns % unit == 0 && is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 8 : 16);
   p.scales_in_words = scales_in_words(p.scales, p.scale_index);
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);

@@ -47,17 +47,24 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
                  "clear scales");
     }
   }
-  // Rows of up to 32768 elements are held by their teams while their largest scale is found.
-  p.log2_team = kernels::log2_team(ceil_div(p.columns, 8), 10);
-  p.is_whole = rows_are_aligned(x) && p.columns % facts.block == 0;
-  const int threads = std::max(kernels::team_threads, 1 << p.log2_team);
-  const dim3 grid = grid_of(ceil_div(p.batch * p.rows, threads >> p.log2_team));
+  p.log2_team = kernels::log2_team(ceil_div(p.columns, 8));
+  const int rows = kernels::team_threads >> p.log2_team;
+  // Rows of up to about 50000 float32 and 100000 elements of 16 bits are held in shared memory;
+  // longer ones, and ones at odd addresses, are read twice.
+  constexpr std::int64_t most_held = 200 * 1024;
+  const std::int64_t row_bytes = p.columns * static_cast<std::int64_t>(size_of(x.dtype));
+  p.is_held = rows_are_aligned(x) && p.columns % facts.block == 0 && row_bytes <= most_held;
+  p.row_bytes = p.is_held ? static_cast<int>(row_bytes) : 0;
+  const int block_bytes = facts.block * static_cast<int>(size_of(x.dtype));
+  const int shared_bytes = p.is_held ? rows * kernels::held_row_bytes(p.row_bytes, block_bytes) : 0;
+  const dim3 grid = grid_of(ceil_div(p.batch * p.rows, rows));
   visit(scheme, [&](auto type) {
     using S = decltype(type);
     if constexpr (can_fold<S>) {
       visit(x.dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        launch(function, kernels::quantize_folded_kernel<S, T>, grid, threads, 0, stream, p);
+        launch(function, kernels::quantize_folded_kernel<S, T>, grid, kernels::team_threads,
+               shared_bytes, stream, p);
       });
     } else {
       check(false, function, ": ", S::name,

@@ -28,7 +28,8 @@ struct ExpandOperand {
   DType dtype;
   const void* x;
   std::int64_t batch_stride, row_stride;
-  bool is_whole;  // eight elements start on their own size (6 bits: on 2 bytes), and end rows
+  bool
+      is_whole;  // units start on 8 bytes (6 bits: on 4), of plain rows octets on 16; they end rows
   ExpandedRows out;
   std::int64_t groups;  // of rows, one a thread block at a time
   int log2_team;
@@ -84,10 +85,43 @@ __device__ __forceinline__ float relative_scale(unsigned byte, int power_of_zero
   return power < -149 ? 0.0f : float32::exp2(power);
 }
 
+// The codes that a lane expands at a time: eight of 8 bits, or sixteen of fewer.
+template <class Format>
+struct ExpandUnit {
+  static constexpr int octets = Format::bits == 8 ? 1 : 2;
+  static constexpr int codes = 8 * octets;
+  static constexpr int bytes = octets * Format::bits;
+  std::uint32_t words[bytes / 4];
+
+  __device__ __forceinline__ static ExpandUnit load(const std::uint8_t* p) {
+    ExpandUnit unit;
+    if constexpr (Format::bits == 6) {
+#pragma unroll
+      for (int i = 0; i < 3; ++i) {
+        unit.words[i] = __ldg(reinterpret_cast<const std::uint32_t*>(p) + i);
+      }
+    } else {
+      const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p));
+      unit.words[0] = v.x;
+      unit.words[1] = v.y;
+    }
+    return unit;
+  }
+
+  __device__ __forceinline__ Octet octet(int i) const {
+    if constexpr (Format::bits == 4) return words[i];
+    if (Format::bits == 8) return words[0] | static_cast<Octet>(words[1]) << 32;
+    if (i == 0) return words[0] | static_cast<Octet>(words[1] & 0xFFFFu) << 32;
+    return words[1] >> 16 | static_cast<Octet>(words[bytes / 4 - 1]) << 16;
+  }
+};
+
 // Codes under block scales. Power-of-two scales are taken relative to the largest of the row.
 template <class S>
 struct ExpandCodes {
   using Format = typename S::Format;
+  using Unit = ExpandUnit<Format>;
+  static constexpr int units_in_block = S::block / Unit::codes;
   static constexpr int octets_in_block = S::block / 8;
 
   const ExpandRow& row;
@@ -109,31 +143,36 @@ struct ExpandCodes {
     return raised - static_cast<int>(largest);
   }
 
-  __device__ static __forceinline__ void write(Octet octet, float scale, bfloat16* to) {
+  __device__ static __forceinline__ RawOctet<bfloat16> expand(Octet octet, float scale) {
     float v[8];
     decode_octet<Format>(octet, v);
-    store_octet(to, scale_octet(v, scale));
+    return scale_octet(v, scale);
+  }
+  __device__ static __forceinline__ uint4 piece(const RawOctet<bfloat16>& raw) {
+    return make_uint4(raw.word[0], raw.word[1], raw.word[2], raw.word[3]);
   }
 
-  // Whole octets at aligned addresses, all of which only move on.
+  // Whole units at aligned addresses, all of which only move on.
   __device__ __forceinline__ void expand_whole(int exponent) const {
     const int threads = row.team.threads();
-    const int code_step = threads * Format::bits, out_step = threads * 8;
-    const auto scale_step = static_cast<int>(scales.offset(threads / octets_in_block));
-    const std::uint8_t* from = codes + row.team.rank * Format::bits;
-    const std::uint8_t* scale = scales.address(row.team.rank / octets_in_block);
-    bfloat16* to = row.out + row.team.rank * 8;
-    Octet loaded[team_loads];
+    const int lane = row.team.rank % 32;
+    const int code_step = threads * Unit::bytes, out_step = threads * Unit::codes;
+    const auto scale_step = static_cast<int>(scales.offset(threads / units_in_block));
+    const std::uint8_t* from = codes + row.team.rank * Unit::bytes;
+    const std::uint8_t* scale = scales.address(row.team.rank / units_in_block);
+    bfloat16* to = row.out + (row.team.rank - lane) * Unit::codes;
+    Unit loaded[team_loads];
     unsigned bytes[team_loads];
     const auto load = [&](int left) {
 #pragma unroll
       for (int i = 0; i < team_loads; ++i) {
-        if (i * threads >= left) continue;
-        loaded[i] = load_whole_codes<Format::bits>(from + i * code_step);
+        if (i * threads + lane >= left) continue;
+        loaded[i] = Unit::load(from + i * code_step);
         bytes[i] = scale[i * scale_step];
       }
     };
-    int left = row.octets - row.team.rank;
+    // For the warp: its lanes store together.
+    int left = row.octets / Unit::octets - (row.team.rank - lane);
     // The first loads are on their way while the largest scale is found.
     load(left);
     const int zero = power_of_zero(exponent);
@@ -141,8 +180,15 @@ struct ExpandCodes {
     while (left > 0) {
 #pragma unroll
       for (int i = 0; i < team_loads; ++i) {
-        if (i * threads >= left) continue;
-        write(loaded[i], relative_scale<S>(bytes[i], zero), to + i * out_step);
+        const int count = left - i * threads;
+        if (count <= 0) break;
+        const float power = relative_scale<S>(bytes[i], zero);
+        if constexpr (Unit::octets == 2) {
+          store_halves(to + i * out_step, piece(expand(loaded[i].octet(0), power)),
+                       piece(expand(loaded[i].octet(1), power)), count);
+        } else if (lane < count) {
+          store_octet(to + i * out_step + lane * 8, expand(loaded[i].octet(0), power));
+        }
       }
       from += team_loads * code_step;
       scale += team_loads * scale_step;
@@ -159,8 +205,8 @@ struct ExpandCodes {
     for (int octet = row.team.rank; octet < row.octets; octet += row.team.threads()) {
       const std::int64_t start = std::int64_t{octet} * Format::bits;
       const Octet loaded = load_codes<Format::bits>(codes + start, row.o.code_row_bytes - start);
-      write(loaded, relative_scale<S>(scales[octet / octets_in_block], zero),
-            row.out + std::int64_t{octet} * 8);
+      store_octet(row.out + std::int64_t{octet} * 8,
+                  expand(loaded, relative_scale<S>(scales[octet / octets_in_block], zero)));
     }
   }
 
@@ -243,12 +289,37 @@ __device__ __forceinline__ void expand_plain(const ExpandRow& row, unsigned* slo
 
 inline constexpr int expand_blocks = 4;  // of a multiprocessor
 
-// Up to two operands, in groups of rows; each thread block takes every gridDim.x-th group. One
-// kernel for every kind of operand: which it is is the same question for a whole thread block. The
-// largest elements of a row get an exponent of Exponent.
-template <int Exponent>
+// The rows of an operand of one kind: a scheme, or the type of plain elements. The largest elements
+// of a row get an exponent of Exponent.
+template <class Kind, int Exponent>
+__device__ __forceinline__ void expand_row(const ExpandRow& row, unsigned* slots) {
+  if constexpr (requires { typename Kind::Format; }) {
+    ExpandCodes<Kind>{row}(Exponent);
+  } else {
+    expand_plain<Kind>(row, slots, Exponent);
+  }
+}
+
+// One operand, in groups of rows; each thread block takes every gridDim.x-th group.
+template <class Kind, int Exponent>
 __global__ void __launch_bounds__(team_threads, expand_blocks)
     expand_kernel(const __grid_constant__ ExpandParameters p) {
+  __shared__ unsigned slots[2][team_threads / 32];
+  if (!is_open(p.gate)) return;
+  const ExpandOperand& o = p.operand[0];
+  int turn = 0;
+#pragma unroll 1
+  for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {
+    turn ^= 1;  // the slots of the row before may still be read
+    expand_row<Kind, Exponent>(ExpandRow(o, i), slots[turn]);
+  }
+}
+
+// Two operands of any kinds. What this is for is to be asked in one launch whether to run: it is
+// slower than one kernel for each operand where it does.
+template <int Exponent>
+__global__ void __launch_bounds__(team_threads, expand_blocks)
+    expand_both_kernel(const __grid_constant__ ExpandParameters p) {
   __shared__ unsigned slots[2][team_threads / 32];
   if (!is_open(p.gate)) return;
   int turn = 0;
@@ -258,19 +329,19 @@ __global__ void __launch_bounds__(team_threads, expand_blocks)
     const bool second = i >= p.operand[0].groups;
     const ExpandOperand& o = p.operand[second ? 1 : 0];
     const ExpandRow row(o, second ? i - p.operand[0].groups : i);
-    turn ^= 1;  // the slots of the row before may still be read
+    turn ^= 1;
     if (o.codes != nullptr) {
       switch (o.scheme) {
 #define MXKERN_CASE(Type) \
-  case Type::id: ExpandCodes<Type>{row}(Exponent); break;
+  case Type::id: expand_row<Type, Exponent>(row, slots[turn]); break;
         MXKERN_FOR_EACH_SCHEME(MXKERN_CASE)
 #undef MXKERN_CASE
       }
     } else {
       switch (o.dtype) {
-        case DType::float32: expand_plain<float>(row, slots[turn], Exponent); break;
-        case DType::float16: expand_plain<float16>(row, slots[turn], Exponent); break;
-        case DType::bfloat16: expand_plain<bfloat16>(row, slots[turn], Exponent); break;
+        case DType::float32: expand_row<float, Exponent>(row, slots[turn]); break;
+        case DType::float16: expand_row<float16, Exponent>(row, slots[turn]); break;
+        case DType::bfloat16: expand_row<bfloat16, Exponent>(row, slots[turn]); break;
       }
     }
   }

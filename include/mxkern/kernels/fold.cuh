@@ -40,44 +40,71 @@ struct FoldParameters {
   FoldedRows out;
   int log2_team;
   bool scales_in_words;  // see largest_scale
-  bool is_whole;         // sixteen codes start on 16, 4 or 8 bytes (8, 6 or 4 bits), and end rows
+  bool is_whole;         // units start on 16 bytes (6 bits an element: on 8), and end rows
 };
 
-// Sixteen packed codes.
+// The codes that a lane folds at a time: sixteen of 8 bits, or a block of fewer bits, so that it
+// loads 16 or 24 bytes.
 template <class Format>
-struct Sixteen {
-  static constexpr int bytes = 2 * Format::bits;
-  Octet octets[2];
+struct FoldUnit {
+  static constexpr int octets = Format::bits == 8 ? 2 : 4;
+  static constexpr int codes = 8 * octets;
+  static constexpr int bytes = octets * Format::bits;
+  std::uint32_t words[bytes / 4];
 
-  __device__ __forceinline__ static Sixteen load(const std::uint8_t* p) {
-    if constexpr (Format::bits == 8) {
-      const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
-      return {{v.x | static_cast<Octet>(v.y) << 32, v.z | static_cast<Octet>(v.w) << 32}};
-    } else if constexpr (Format::bits == 6) {
-      const auto* words = reinterpret_cast<const std::uint32_t*>(p);
-      const std::uint32_t middle = words[1];
-      return {{words[0] | static_cast<Octet>(middle & 0xFFFFu) << 32,
-               middle >> 16 | static_cast<Octet>(words[2]) << 16}};
+  __device__ __forceinline__ static FoldUnit load(const std::uint8_t* p) {
+    FoldUnit unit;
+    if constexpr (Format::bits == 6) {
+#pragma unroll
+      for (int i = 0; i < 3; ++i) {
+        const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p) + i);
+        unit.words[2 * i] = v.x;
+        unit.words[2 * i + 1] = v.y;
+      }
     } else {
-      const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p));
-      return {{v.x, v.y}};
+      const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
+      unit.words[0] = v.x;
+      unit.words[1] = v.y;
+      unit.words[2] = v.z;
+      unit.words[3] = v.w;
     }
+    return unit;
   }
 
   // The first `count` codes from any address, zeros behind them.
-  __device__ static Sixteen load_some(const std::uint8_t* p, std::int64_t count) {
-    Sixteen sixteen = {};
+  __device__ static FoldUnit load_some(const std::uint8_t* p, std::int64_t count) {
+    FoldUnit unit;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::int64_t left = count - 8 * i;
-      if (left <= 0) break;
-      const int codes = left < 8 ? static_cast<int>(left) : 8;
-      const Octet octet =
-          load_codes<Format::bits>(p + Format::bits * i, ceil_div(codes * Format::bits, 8));
-      const Octet kept = codes == 8 ? ~Octet{0} : (Octet{1} << codes * Format::bits) - 1;
-      sixteen.octets[i] = octet & kept;
+    for (int i = 0; i < bytes / 4; ++i) {
+      unit.words[i] = 0;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const std::int64_t bits = count * Format::bits - (4 * i + k) * 8;
+        if (bits <= 0) continue;
+        const std::uint32_t kept = bits >= 8 ? 0xFFu : (1u << static_cast<int>(bits)) - 1;
+        unit.words[i] |= (p[4 * i + k] & kept) << (8 * k);
+      }
     }
-    return sixteen;
+    return unit;
+  }
+
+  __device__ __forceinline__ Octet octet(int i) const {
+    if constexpr (Format::bits == 8) {
+      return words[2 * i] | static_cast<Octet>(words[2 * i + 1]) << 32;
+    } else if constexpr (Format::bits == 4) {
+      return words[i];
+    } else {
+      const int first = i / 2 * 3;
+      if (i % 2 == 0) return words[first] | static_cast<Octet>(words[first + 1] & 0xFFFFu) << 32;
+      return words[first + 1] >> 16 | static_cast<Octet>(words[first + 2]) << 16;
+    }
+  }
+
+  __device__ __forceinline__ bool is_zero() const {
+    Octet any = 0;
+#pragma unroll
+    for (int i = 0; i < octets; ++i) any |= octet(i);
+    return octet_is_zero<Format>(any);
   }
 };
 
@@ -85,8 +112,8 @@ struct Sixteen {
 template <class S>
 struct FoldRow {
   using Format = typename S::Format;
-  using Codes = Sixteen<Format>;
-  static constexpr int units_in_block = S::block / 16;
+  using Unit = FoldUnit<Format>;
+  static constexpr int units_in_block = S::block / Unit::codes;
 
   const FoldParameters& p;
   const FoldTable<Format>& table;
@@ -94,19 +121,20 @@ struct FoldRow {
   const std::uint8_t* codes;
   ScaleRow scales;
   std::uint8_t* out;
-  int units;  // of sixteen codes; 0: there is no row
+  int units;  // 0: there is no row
 
-  // Writes a unit. Returns its distance from the largest scale, 0 where it does not count.
-  __device__ __forceinline__ unsigned write(const Codes& loaded, unsigned byte, unsigned largest,
-                                            std::uint8_t* to) const {
+  // Folds a unit. Returns its distance from the largest scale, 0 where it does not count.
+  __device__ __forceinline__ unsigned fold(const Unit& unit, unsigned byte, unsigned largest,
+                                           uint4 (&folded)[Unit::octets / 2]) const {
     const bool is_poisoned = byte == E8M0::nan_byte;
     const unsigned distance = largest - byte;
-    const BlockFold<Format> fold(distance, is_poisoned, table);
-    const uint2 low = fold(loaded.octets[0]), high = fold(loaded.octets[1]);
-    *reinterpret_cast<uint4*>(to) = make_uint4(low.x, low.y, high.x, high.y);
-    const bool counts =
-        !is_poisoned && !octets_are_zero<Format>(loaded.octets[0], loaded.octets[1]);
-    return counts ? distance : 0u;
+    const BlockFold<Format> block(distance, is_poisoned, table);
+#pragma unroll
+    for (int i = 0; i < Unit::octets / 2; ++i) {
+      const uint2 low = block(unit.octet(2 * i)), high = block(unit.octet(2 * i + 1));
+      folded[i] = make_uint4(low.x, low.y, high.x, high.y);
+    }
+    return is_poisoned || unit.is_zero() ? 0u : distance;
   }
 
   __device__ __forceinline__ unsigned find_largest() const {
@@ -116,22 +144,23 @@ struct FoldRow {
   // Whole units at aligned addresses, all of which only move on. Returns the spread.
   __device__ __forceinline__ unsigned fold_whole(unsigned& largest) const {
     const int threads = team.threads();
-    const int code_step = threads * Codes::bytes, out_step = threads * 16;
+    const int lane = team.rank % 32;
+    const int code_step = threads * Unit::bytes, out_step = threads * Unit::codes;
     const auto scale_step = static_cast<int>(scales.offset(threads / units_in_block));
-    const std::uint8_t* from = codes + team.rank * Codes::bytes;
+    const std::uint8_t* from = codes + team.rank * Unit::bytes;
     const std::uint8_t* scale = scales.address(team.rank / units_in_block);
-    std::uint8_t* to = out + team.rank * 16;
-    Codes loaded[team_loads];
+    std::uint8_t* to = out + (team.rank - lane) * Unit::codes;
+    Unit loaded[team_loads];
     unsigned bytes[team_loads];
     const auto load = [&](int left) {
 #pragma unroll
       for (int i = 0; i < team_loads; ++i) {
-        if (i * threads >= left) continue;
-        loaded[i] = Codes::load(from + i * code_step);
+        if (i * threads + lane >= left) continue;
+        loaded[i] = Unit::load(from + i * code_step);
         bytes[i] = scale[i * scale_step];
       }
     };
-    int left = units - team.rank;
+    int left = units - (team.rank - lane);  // for the warp: its lanes store together
     // The first loads are on their way while the largest scale is found.
     load(left);
     largest = find_largest();
@@ -140,8 +169,16 @@ struct FoldRow {
     while (left > 0) {
 #pragma unroll
       for (int i = 0; i < team_loads; ++i) {
-        if (i * threads >= left) continue;
-        spread = max(spread, write(loaded[i], bytes[i], largest, to + i * out_step));
+        const int count = left - i * threads;
+        if (count <= 0) break;
+        uint4 folded[Unit::octets / 2];
+        const unsigned distance = fold(loaded[i], bytes[i], largest, folded);
+        if (lane < count) spread = max(spread, distance);
+        if constexpr (Unit::codes == 32) {
+          store_halves(to + i * out_step, folded[0], folded[1], count);
+        } else if (lane < count) {
+          *reinterpret_cast<uint4*>(to + i * out_step + lane * Unit::codes) = folded[0];
+        }
       }
       from += team_loads * code_step;
       scale += team_loads * scale_step;
@@ -158,16 +195,22 @@ struct FoldRow {
     unsigned spread = 0;
 #pragma unroll 1
     for (int unit = team.rank; unit < units; unit += team.threads()) {
-      const Codes loaded = Codes::load_some(codes + std::int64_t{unit} * Codes::bytes,
-                                            p.columns - std::int64_t{unit} * 16);
-      spread = max(spread, write(loaded, scales[unit / units_in_block], largest,
-                                 out + std::int64_t{unit} * 16));
+      const std::int64_t start = std::int64_t{unit} * Unit::codes;
+      const Unit loaded =
+          Unit::load_some(codes + std::int64_t{unit} * Unit::bytes, p.columns - start);
+      uint4 folded[Unit::octets / 2];
+      const unsigned byte = scales[unit / units_in_block];
+      spread = max(spread, fold(loaded, byte, largest, folded));
+#pragma unroll
+      for (int i = 0; i < Unit::octets / 2; ++i) {
+        *reinterpret_cast<uint4*>(out + start + 16 * i) = folded[i];
+      }
     }
     return spread;
   }
 };
 
-// A row by a team of threads, sixteen codes at a time, after a look at all of its scales.
+// A row by a team of threads, a unit of codes at a time, after a look at all of its scales.
 template <class S>
 __global__ void __launch_bounds__(team_threads, fold_blocks)
     fold_kernel(const __grid_constant__ FoldParameters p) {
@@ -180,13 +223,14 @@ __global__ void __launch_bounds__(team_threads, fold_blocks)
       static_cast<std::int64_t>(blockIdx.x) * (team_threads >> p.log2_team) + team.row;
   const bool exists = index < p.batch * p.rows;
   const TeamRow at(exists ? index : 0, p.rows);
-  const FoldRow<S> row = {p,
-                          table,
-                          team,
-                          p.codes + (exists ? index : 0) * p.code_row_bytes,
-                          ScaleRow(p.scales, p.scale_index, at),
-                          p.out.data + at.batch * p.out.batch_bytes + at.row * p.out.row_bytes,
-                          exists ? static_cast<int>(ceil_div(p.columns, 16)) : 0};
+  const FoldRow<S> row = {
+      p,
+      table,
+      team,
+      p.codes + (exists ? index : 0) * p.code_row_bytes,
+      ScaleRow(p.scales, p.scale_index, at),
+      p.out.data + at.batch * p.out.batch_bytes + at.row * p.out.row_bytes,
+      exists ? static_cast<int>(ceil_div(p.columns, FoldUnit<Format>::codes)) : 0};
   unsigned largest = 0;
   unsigned spread = p.is_whole ? row.fold_whole(largest) : row.fold_ragged(largest);
   spread = team.max_of(spread, slots);

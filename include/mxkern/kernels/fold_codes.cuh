@@ -169,9 +169,9 @@ class BlockFold {
   std::uint32_t low_, high_, signs_;
 };
 
-// Whether all sixteen codes are zeros, of either sign.
+// Whether all eight codes are zeros, of either sign.
 template <class Format>
-__device__ __forceinline__ bool octets_are_zero(Octet first, Octet second) {
+__device__ __forceinline__ bool octet_is_zero(Octet octet) {
   constexpr Octet magnitudes = [] {
     Octet mask = 0;
     for (int i = 0; i < 8; ++i) {
@@ -179,7 +179,7 @@ __device__ __forceinline__ bool octets_are_zero(Octet first, Octet second) {
     }
     return mask;
   }();
-  return ((first | second) & magnitudes) == 0;
+  return (octet & magnitudes) == 0;
 }
 
 }  // namespace mxkern::kernels

@@ -4,10 +4,16 @@
 #include <cstdint>
 
 #include "mxkern/kernels/fold.cuh"
+#include "mxkern/kernels/ptx/copy_async.cuh"
 #include "mxkern/kernels/quantize_four.cuh"
 #include "mxkern/kernels/row_team.cuh"
 
 namespace mxkern::kernels {
+
+// Bytes that a row takes in shared memory with a byte for each of its blocks.
+__host__ __device__ constexpr int held_row_bytes(int row_bytes, int block_bytes) {
+  return row_bytes + (row_bytes / block_bytes + 15) / 16 * 16;
+}
 
 struct QuantizeFoldedParameters {
   std::int64_t batch, rows, columns;
@@ -20,91 +26,114 @@ struct QuantizeFoldedParameters {
   std::uint8_t* scales;
   ScaleIndex scale_index;
   int log2_team;
-  bool is_whole;       // every octet of x starts on 16 bytes, and blocks end rows
+  bool is_held;        // rows lie in shared memory: octets of x start on 16 bytes and end rows
+  int row_bytes;       // of x in shared memory, where it is held
   bool vector_stores;  // rows of codes start and end on 8 bytes (4 bits an element: on 4)
 };
 
-// A team's row. What quantize would write, and what fold would make of it, from one reading of x:
-// four octets a thread are kept while the largest scale of the row is found.
+// A team's row. What quantize would write, and what fold would make of it. The row is gone through
+// twice, for its scales and for its codes, between which the largest scale has to be known; it is
+// read from memory once where it is held in shared memory. A thread only reads what it has copied
+// itself, but for the bytes of the scales.
 template <class S, class T>
 struct QuantizeFoldedRow {
   using Format = typename S::Format;
-  using Scales = SharedScales<S>;
-  using Octets = RawOctet<T>[team_loads];
   static constexpr int lanes = S::block / 8;
   static constexpr int bits = Format::bits;
-  static_assert(team_loads == rows_per_thread && Scales::rows == 1);
+  static_assert(team_loads == rows_per_thread && SharedScales<S>::rows == 1);
 
   const QuantizeFoldedParameters& p;
   const FoldTable<Format>& table;
   RowTeam team;
   const T* x;
+  unsigned char* held;  // the row in shared memory, then a byte a block
   std::uint8_t* out;
   std::uint8_t* codes;   // null: not wanted
   std::uint8_t* scales;  // of the matrix
   std::int64_t row;
   int octets;  // of the row, in whole blocks; 0: there is no row
+  int end;     // as octets, but for rows that are not there as well
 
-  __device__ __forceinline__ void load_whole(Octets& raw) const {
-#pragma unroll
-    for (int i = 0; i < team_loads; ++i) {
-      const int octet = team.rank + i * team.threads();
-      raw[i] = RawOctet<T>{};
-      if (octet < octets) raw[i] = load_octet(x + octet * 8);
-    }
+  __device__ __forceinline__ T* held_octet(int octet) const {
+    return reinterpret_cast<T*>(held) + octet * 8;
+  }
+  __device__ __forceinline__ unsigned char& held_scale(int block) const {
+    return held[p.row_bytes + block];
   }
 
-  __device__ __forceinline__ void load_ragged(int first, Octets& raw) const {
+  __device__ __forceinline__ void copy() const {
+    constexpr int pieces = static_cast<int>(sizeof(T)) / 2;
+    for (int octet = team.rank; octet < octets; octet += team.threads()) {
+      const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(held_octet(octet)));
 #pragma unroll
-    for (int i = 0; i < team_loads; ++i) {
-      const std::int64_t start = std::int64_t{first + i * team.threads()} * 8;
-      raw[i] = load_elements(x + start, octets > 0 ? p.columns - start : 0);
+      for (int i = 0; i < pieces; ++i) {
+        ptx::copy_async_16(to + 16 * i, x + octet * 8 + i * (8 / pieces), 16);
+      }
     }
+    ptx::copy_async_commit();
+    ptx::copy_async_wait<0>();
   }
 
-  // The scales of four blocks, one a lane. All lanes of a warp call this.
-  __device__ __forceinline__ Scales scales_of(const Octets& raw) const {
+  template <bool Held>
+  __device__ __forceinline__ RawOctet<T> load(int octet) const {
+    RawOctet<T> raw = {};
+    if constexpr (Held) {
+      if (octet < octets) raw = load_octet(held_octet(octet));
+    } else {
+      const std::int64_t start = std::int64_t{octet} * 8;
+      raw = load_elements(x + start, octets > 0 ? p.columns - start : 0);
+    }
+    return raw;
+  }
+
+  // The scales of the blocks of four octets, one a lane.
+  template <bool Held>
+  __device__ __forceinline__ SharedScales<S> scales_of(int first) const {
     std::uint32_t amax[team_loads];
 #pragma unroll
-    for (int i = 0; i < team_loads; ++i) amax[i] = octet_amax(raw[i]);
+    for (int i = 0; i < team_loads; ++i) {
+      amax[i] = octet_amax(load<Held>(first + i * team.threads()));
+    }
     OctetOptions options;
     options.rule = p.rule;
-    return Scales(amax, options, {}, SquareScales{});
+    return SharedScales<S>(amax, options, {}, SquareScales{});
   }
 
-  __device__ static __forceinline__ unsigned counted(const Scales& scales) {
-    return scales.byte[0] == E8M0::nan_byte ? 0u : scales.byte[0];
+  // Finds all scales of the row. Returns the largest that this thread knows of.
+  template <bool Held>
+  __device__ __forceinline__ unsigned find_scales() const {
+    unsigned largest = 0;
+#pragma unroll 1
+    for (int first = team.rank; first - team.rank < end; first += team_loads * team.threads()) {
+      const unsigned byte = scales_of<Held>(first).byte[0];
+      if (byte != E8M0::nan_byte) largest = max(largest, byte);
+      const int octet = first + SharedScales<S>::row(0) * team.threads();
+      if (octet >= octets) continue;
+      if constexpr (Held) held_scale(octet / lanes) = static_cast<std::uint8_t>(byte);
+      if (codes != nullptr) {
+        scales[p.scale_index.offset(row, octet / lanes)] = static_cast<std::uint8_t>(byte);
+      }
+    }
+    return largest;
   }
 
-  // Writes the octets. Returns the largest distance from the row's largest scale among those that
-  // count. All lanes of a warp call this.
-  __device__ __forceinline__ unsigned write(int first, const Octets& raw, const Scales& found,
+  // Writes an octet. Returns its distance from the row's largest scale, 0 where it does not count.
+  __device__ __forceinline__ unsigned write(int octet, const RawOctet<T>& raw, unsigned byte,
                                             unsigned largest) const {
-    unsigned spread = 0;
-#pragma unroll
-    for (int i = 0; i < team_loads; ++i) {
-      const int octet = first + i * team.threads();
-      const bool inside = octet < octets;
-      const float multiplier = found.of_row(i);
-      const bool is_poisoned = multiplier < 0.0f;
-      // The multiplier is 2^(127 - byte), subnormal for 254.
-      const unsigned byte = 2 * E8M0::bias - float32::exponent_field(bits_of(multiplier));
-      const std::uint32_t no_words[8] = {};
-      const Octet quantized = quantize_octet<S, Rounding::nearest>(
-          raw[i], float_of(octet_amax(raw[i])), multiplier, no_words);
-      if (codes != nullptr) write_codes(quantized, octet, inside);
-      if (!inside) continue;
-      const unsigned distance = largest - byte;
-      const BlockFold<Format> fold(distance, is_poisoned, table);
-      *reinterpret_cast<uint2*>(out + std::int64_t{octet} * 8) = fold(quantized);
-      const bool counts = !is_poisoned && !octets_are_zero<Format>(quantized, quantized);
-      spread = max(spread, counts ? distance : 0u);
-    }
-    if (codes != nullptr) {
-      const int octet = first + Scales::row(0) * team.threads();
-      if (octet < octets) scales[p.scale_index.offset(row, octet / lanes)] = found.byte[0];
-    }
-    return spread;
+    const bool is_poisoned = byte == E8M0::nan_byte;
+    const float multiplier =
+        is_poisoned ? poisoned_multiplier : E8M0::reciprocal(static_cast<std::uint8_t>(byte));
+    const std::uint32_t no_words[8] = {};
+    const Octet quantized =
+        quantize_octet<S, Rounding::nearest>(raw, float_of(octet_amax(raw)), multiplier, no_words);
+    const bool inside = octet < octets;
+    if (codes != nullptr) write_codes(quantized, octet, inside);
+    if (!inside) return 0;
+    const unsigned distance = largest - byte;
+    const BlockFold<Format> fold(distance, is_poisoned, table);
+    *reinterpret_cast<uint2*>(out + std::int64_t{octet} * 8) = fold(quantized);
+    const bool counts = !is_poisoned && !octet_is_zero<Format>(quantized);
+    return counts ? distance : 0u;
   }
 
   __device__ __forceinline__ void write_codes(Octet quantized, int octet, bool inside) const {
@@ -115,56 +144,64 @@ struct QuantizeFoldedRow {
       store_codes<bits>(codes, start, p.code_row_bytes, quantized);
     }
   }
+
+  // Writes all octets. Returns the spread as far as this thread knows.
+  template <bool Held>
+  __device__ __forceinline__ unsigned write_all(unsigned largest) const {
+    unsigned spread = 0;
+    if constexpr (Held) {
+#pragma unroll 2
+      for (int octet = team.rank; octet - team.rank < end; octet += team.threads()) {
+        const unsigned byte = octet < octets ? held_scale(octet / lanes) : 0u;
+        spread = max(spread, write(octet, load<Held>(octet), byte, largest));
+      }
+    } else {
+#pragma unroll 1
+      for (int octet = team.rank; octet - team.rank < end; octet += team.threads()) {
+        const RawOctet<T> raw = load<Held>(octet);
+        const std::uint32_t amax = lanes_amax<lanes>(octet_amax(raw));
+        const unsigned byte = fast_block_scale<S>(amax, p.rule, {}).byte;
+        spread = max(spread, write(octet, raw, byte, largest));
+      }
+    }
+    return spread;
+  }
 };
 
 template <class S, class T>
-__global__ void __launch_bounds__(most_team_warps * 32)
+__global__ void __launch_bounds__(team_threads, 4)
     quantize_folded_kernel(const __grid_constant__ QuantizeFoldedParameters p) {
   using Format = typename S::Format;
-  using Row = QuantizeFoldedRow<S, T>;
+  extern __shared__ __align__(16) unsigned char held[];
   __shared__ FoldTable<Format> table;
-  __shared__ unsigned slots[2][most_team_warps];
+  __shared__ unsigned slots[2][team_threads / 32];
   const RowTeam team(p.log2_team);
   const std::int64_t index =
-      static_cast<std::int64_t>(blockIdx.x) * (blockDim.x >> p.log2_team) + team.row;
+      static_cast<std::int64_t>(blockIdx.x) * (team_threads >> p.log2_team) + team.row;
   const bool exists = index < p.batch * p.rows;
   const TeamRow at(exists ? index : 0, p.rows);
-  const Row row = {p,
-                   table,
-                   team,
-                   static_cast<const T*>(p.x) + at.batch * p.batch_stride + at.row * p.row_stride,
-                   p.out.data + at.batch * p.out.batch_bytes + at.row * p.out.row_bytes,
-                   p.codes == nullptr ? nullptr : p.codes + (exists ? index : 0) * p.code_row_bytes,
-                   p.scales + at.batch * p.scale_index.size(),
-                   at.row,
-                   exists ? static_cast<int>(ceil_div(p.columns, S::block)) * Row::lanes : 0};
-  // The same for all lanes, whose blocks' lanes exchange what they find.
-  const int end = static_cast<int>(ceil_div(p.columns, S::block)) * Row::lanes + team.rank;
-  const int step = team_loads << p.log2_team;
-
+  const int end = static_cast<int>(ceil_div(p.columns, S::block)) * (S::block / 8);
+  const QuantizeFoldedRow<S, T> row = {
+      p,
+      table,
+      team,
+      static_cast<const T*>(p.x) + at.batch * p.batch_stride + at.row * p.row_stride,
+      held + team.row * held_row_bytes(p.row_bytes, S::block * static_cast<int>(sizeof(T))),
+      p.out.data + at.batch * p.out.batch_bytes + at.row * p.out.row_bytes,
+      p.codes == nullptr ? nullptr : p.codes + (exists ? index : 0) * p.code_row_bytes,
+      p.scales + at.batch * p.scale_index.size(),
+      at.row,
+      exists ? end : 0,
+      end};
+  if (p.is_held) row.copy();
   table.fill();
-  unsigned largest = 0, spread = 0;
-  if (p.is_whole && end - team.rank <= step) {
-    typename Row::Octets raw;
-    row.load_whole(raw);
-    const typename Row::Scales found = row.scales_of(raw);
-    largest = team.max_of(Row::counted(found), slots[0]);
-    spread = row.write(team.rank, raw, found, largest);
-  } else {
-#pragma unroll 1
-    for (int first = team.rank; first < end; first += step) {
-      typename Row::Octets raw;
-      row.load_ragged(first, raw);
-      largest = max(largest, Row::counted(row.scales_of(raw)));
-    }
-    largest = team.max_of(largest, slots[0]);
-#pragma unroll 1
-    for (int first = team.rank; first < end; first += step) {
-      typename Row::Octets raw;
-      row.load_ragged(first, raw);
-      spread = max(spread, row.write(first, raw, row.scales_of(raw), largest));
-    }
-  }
+  unsigned largest =
+      p.is_held ? row.template find_scales<true>() : row.template find_scales<false>();
+  // Also: the bytes of the scales are there for all. One warp has them all itself.
+  __syncwarp();
+  largest = team.max_of(largest, slots[0]);
+  unsigned spread =
+      p.is_held ? row.template write_all<true>(largest) : row.template write_all<false>(largest);
   spread = team.max_of(spread, slots[1]);
   if (team.rank == 0 && exists) p.out.finish<Format>(index, largest, spread);
 }

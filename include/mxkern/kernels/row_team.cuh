@@ -84,6 +84,22 @@ struct ScaleRow {
   }
 };
 
+// Stores 32 bytes a lane, at `start` plus 32 a lane, so that each instruction fills whole sectors
+// of 32 bytes: adjacent lanes exchange halves. `count` lanes of the warp, from the first on, have
+// something to store; all lanes call this.
+__device__ __forceinline__ void store_halves(void* start, const uint4& low, const uint4& high,
+                                             int count) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool odd = lane % 2 != 0;
+  const auto trade = [&](std::uint32_t given) { return __shfl_xor_sync(0xFFFFFFFFu, given, 1); };
+  const uint4 given = odd ? low : high, kept = odd ? high : low;
+  const uint4 got = make_uint4(trade(given.x), trade(given.y), trade(given.z), trade(given.w));
+  // The 64 bytes of two lanes: their first half is stored by both, then their second.
+  auto* pieces = static_cast<uint4*>(start) + lane / 2 * 4 + lane % 2;
+  if (lane / 2 * 2 < count) __stcs(pieces, odd ? got : kept);
+  if (lane / 2 * 2 + 1 < count) __stcs(pieces + 2, odd ? kept : got);
+}
+
 // The largest E8M0 scale of a row that is not NaN. All lanes of a warp call this, and every warp of
 // a team finds it on its own, which takes less time than waiting for one another. `in_words`: four
 // scales are adjacent, and start on four bytes.
