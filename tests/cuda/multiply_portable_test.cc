@@ -2,8 +2,7 @@
 #include "cuda/multiply_portable.h"
 
 #include <cmath>
-#include <memory>
-#include <optional>
+#include <vector>
 
 #include "cuda/expand.h"
 #include "tests/support/device_operand.h"
@@ -30,6 +29,19 @@ struct Finish {
   std::int64_t gap = 0;
   bool misaligned = false;
 };
+
+// All values of an operand: each is needed many times.
+template <class Operand>
+std::vector<double> values_of(Operand& operand) {
+  const Shape& shape = operand.view.shape;
+  std::vector<double> values;
+  for (std::int64_t z = 0; z < shape.batch; ++z) {
+    for (std::int64_t i = 0; i < shape.rows; ++i) {
+      for (std::int64_t k = 0; k < shape.columns; ++k) values.push_back(operand.value(z, i, k));
+    }
+  }
+  return values;
+}
 
 // Expands both, multiplies, and returns the relative L2 error; what is not finite has to agree.
 template <class Left, class Right>
@@ -60,13 +72,17 @@ double product_error(const GemmOperand& a, Left& left, const GemmOperand& b, Rig
   cuda::multiply_portable("test", cuda::expanded_view(a, left_memory.data()),
                           cuda::expanded_view(b, right_memory.data()), finish, {}, {});
   device_out.copy_to(out);
+  const std::vector<double> lefts = values_of(left), rights = values_of(right);
   double errors = 0.0, squares = 0.0;
   for (std::int64_t z = 0; z < size.batch; ++z) {
     for (std::int64_t i = 0; i < size.m; ++i) {
       for (std::int64_t j = 0; j < size.n; ++j) {
         double sum = 0.0;
+        const std::int64_t row = (z * size.m + i) * size.k;
+        const std::int64_t column = ((shares ? 0 : z) * size.n + j) * size.k;
         for (std::int64_t k = 0; k < size.k; ++k) {
-          sum += left.value(z, i, k) * right.value(shares ? 0 : z, j, k);
+          sum += lefts[static_cast<std::size_t>(row + k)] *
+                 rights[static_cast<std::size_t>(column + k)];
         }
         double want = options.alpha * sum;
         if (options.beta != 0.0f) want += options.beta * before.value(z, i, j);
