@@ -25,6 +25,7 @@
 #include "mxkern/tensor/scale_layout.h"
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
+#include "mxkern/kernels/few_shape.h"
 #include "mxkern/tensor/prepared_operand.h"
 
 #include "mxkern/info.h"
