@@ -50,6 +50,9 @@ if ! cmake --build "$build/blackwell" --target help | grep -q "^$products:"; the
   echo "mxkern: CUTLASS was not found: Blackwell's products of codes and scales are not compiled"
   exit 0
 fi
+# A file of them takes 8.3 GiB.
+fitting=$(awk '/^MemAvailable:/ { print int($2 / 9e6) }' /proc/meminfo)
+((jobs <= fitting)) || jobs=$((fitting > 1 ? fitting : 1))
 compile "$build/blackwell" $products
 ctest --test-dir "$build/blackwell" --output-on-failure -R "^$products\$"
-MXKERN_BLACKWELL_OBJECTS=$build/blackwell python -m pytest -q tests/structure/test_blackwell.py
+MXKERN_BLACKWELL_OBJECTS=$build/blackwell "${PYTHON:-python3}" -m pytest -q tests/structure/test_blackwell.py
