@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import tables
+from bench.cuda import gemm_plot, gemm_tables
 from bench.cuda import tables as cuda_tables
 
 ROOT = Path(__file__).parent.parent
@@ -16,16 +17,24 @@ END = "<!-- end: python -m bench.report writes this -->"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fills docs/performance.md from all results, and README.md from those of CPUs."""
+    """Fills docs/performance.md and README.md from all results, and draws the picture."""
     paths = [Path(argument) for argument in arguments]
     paths = paths or sorted((ROOT / "bench" / "results").glob("*.json"))
     if not paths:
         sys.exit("bench.report: no results; run python -m bench.runner first")
     results = [json.loads(path.read_text()) for path in paths]
     fill(ROOT / "docs" / "performance.md", "\n\n".join(_tables(result) for result in results))
-    on_cpus = [result for result in results if "gpu" not in result["machine"]]
-    if on_cpus:
-        fill(ROOT / "README.md", "\n\n".join(tables.summary(result) for result in on_cpus))
+    summaries = [_summary(result) for result in results]
+    if any(summaries):
+        fill(ROOT / "README.md", "\n\n".join(summary for summary in summaries if summary))
+    for result in results:
+        if "cuda_token_curve" in result:
+            gemm_plot.draw(result["cuda_token_curve"], ROOT / "docs" / "gemm-tokens.svg")
+
+
+def _summary(result: dict[str, Any]) -> str:
+    on_gpu = "gpu" in result["machine"]
+    return gemm_tables.summary(result) if on_gpu else tables.summary(result)
 
 
 def _tables(result: dict[str, Any]) -> str:

@@ -52,12 +52,17 @@ void check_has_source(const char* argument, const GemmOperand& operand) {
         "precision folded to products of folded operands");
 }
 
+// Weights that have to be reordered in the call are better expanded from here on.
+constexpr std::int64_t most_tokens_to_reorder_for = 64;
+
 // A plain 16-bit left operand of few rows, and weights that nobody has expanded.
 bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   const auto* x = std::get_if<Buffer>(&problem.left);
   if (x == nullptr || form_of(problem.right) == PreparedForm::expanded) return false;
   const bool shares = quantized_of(problem.right)->shape.batch == 1;
   const std::int64_t tokens = x->shape.rows * (shares ? x->shape.batch : 1);
+  const bool is_ready = form_of(problem.right) == PreparedForm::few_tokens;
+  if (!is_ready && tokens > most_tokens_to_reorder_for) return false;
   return cuda::takes_few(x->dtype, tokens, capabilities.major * 10 + capabilities.minor);
 }
 

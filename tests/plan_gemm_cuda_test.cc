@@ -202,10 +202,11 @@ TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
     for (const PreparedForm form :
          {PreparedForm::source, PreparedForm::folded, PreparedForm::few_tokens}) {
       EXPECT_EQ(path_with(1, dtype, form), CudaGemmPath::few_tokens);
-      EXPECT_EQ(path_with(256, dtype, form), CudaGemmPath::few_tokens);
-      EXPECT_EQ(path_with(257, dtype, form), CudaGemmPath::exact);
-      EXPECT_EQ(path_with(64, dtype, form, "sm_90", 4), CudaGemmPath::few_tokens);
-      EXPECT_EQ(path_with(64, dtype, form, "sm_90", 5), CudaGemmPath::exact);
+      const std::int64_t most = form == PreparedForm::few_tokens ? 256 : 64;
+      EXPECT_EQ(path_with(most, dtype, form), CudaGemmPath::few_tokens);
+      EXPECT_EQ(path_with(most + 1, dtype, form), CudaGemmPath::exact);
+      EXPECT_EQ(path_with(most / 4, dtype, form, "sm_90", 4), CudaGemmPath::few_tokens);
+      EXPECT_EQ(path_with(most / 4, dtype, form, "sm_90", 5), CudaGemmPath::exact);
       EXPECT_EQ(path_with(1, dtype, form, "sm_80"), CudaGemmPath::portable);
     }
     EXPECT_EQ(path_with(1, dtype, PreparedForm::expanded), CudaGemmPath::exact);

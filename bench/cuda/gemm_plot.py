@@ -1,13 +1,9 @@
-# bench/cuda/gemm_plot.py: the time of a product over the number of tokens, as a picture;
-# python -m bench.cuda.gemm_plot RESULT writes docs/gemm-tokens.svg.
+# bench/cuda/gemm_plot.py: the time of a product over the number of tokens, as a picture.
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent.parent
 LABELS = {
     ("bfloat16", "few_tokens"): "cuBLAS bfloat16",
     ("mxfp8_e4m3", "few_tokens"): "bfloat16 x MXFP8",
@@ -22,7 +18,7 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "mxkern"
+    matplotlib.rcParams |= {"svg.hashsalt": "mxkern", "svg.fonttype": "none"}
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2))
@@ -45,8 +41,3 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
     axes.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
-
-
-if __name__ == "__main__":
-    result = json.loads(Path(sys.argv[1]).read_text())
-    draw(result["cuda_token_curve"], ROOT / "docs" / "gemm-tokens.svg")

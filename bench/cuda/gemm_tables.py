@@ -26,6 +26,44 @@ def sections(result: Record) -> list[str]:
     ]
 
 
+def summary(result: Record) -> str:
+    """A few lines of what products reach, for the README."""
+    products = _by_name(result.get("cuda_gemm", []))
+    wanted = (
+        "folded: activations in the call",
+        "from bfloat16: quantize, fold, multiply",
+        "exact: weights ahead",
+    )
+    rows = []
+    for name, variants in products.items():
+        if "tokens" not in name:
+            base = variants[BF16]
+            shares = [f"{base['seconds'] / variants[v]['seconds']:.2f}x" for v in wanted]
+            rows.append([name, f"{_teraflops(base):.0f} TFLOP/s", *shares])
+    if not rows:
+        return ""
+    headers = [
+        "M x N x K",
+        "cuBLAS bfloat16",
+        "folded, weights ahead",
+        "from bfloat16 activations",
+        "exact, weights ahead",
+    ]
+    text = (
+        f"On one {result['machine']['gpu']}, `gemm` of MXFP8 to bfloat16 beside cuBLAS's bfloat16 "
+        "product in the same run:\n\n" + table(headers, rows)
+    )
+    few = [r for r in result.get("cuda_few_tokens", []) if r["shape"] == [8192, 8192]]
+    times = {r["scheme"]: f"{r['seconds'] * 1e6:.1f} us" for r in few if r["tokens"] == 1}
+    if times:
+        text += (
+            "\n\nOne token of bfloat16 times 8192 x 8192 weights that are not in the cache: "
+            + ", ".join(f"`{scheme}` {time}" for scheme, time in times.items())
+            + "."
+        )
+    return text
+
+
 def _teraflops(record: Record) -> float:
     m, n, k = record["shape"]
     return float(2 * m * n * k / record["seconds"] / 1e12)
