@@ -104,15 +104,16 @@ TEST(CheckGemmTest, OutInTheMemoryOfAnInput) {
   expect_failure("out overlaps a.codes", [](Call& c) { c.result.data = c.left.codes + 8; });
   expect_failure("out overlaps b.scales", [](Call& c) { c.result.data = c.right.scales; });
   expect_failure("out overlaps bias", [](Call& c) { c.result.data = c.offset.data; });
-  expect_failure("out overlaps a", [](Call& c) { c.result.data = c.left_plain.data; }, true);
+  expect_failure(
+      "out overlaps a", [](Call& c) { c.result.data = c.left_plain.data; }, true);
 }
 
 TEST(CheckGemmTest, Precision) {
   Call call;
   const test::AlignedMemory memory(1 << 20);
   for (const GemmPrecision precision : {GemmPrecision::automatic, GemmPrecision::exact}) {
-    EXPECT_NO_THROW(gemm(call.left, call.right, call.result, {.precision = precision},
-                         memory.workspace()));
+    EXPECT_NO_THROW(
+        gemm(call.left, call.right, call.result, {.precision = precision}, memory.workspace()));
   }
   EXPECT_THROW(gemm(call.left, call.right, call.result, {.precision = GemmPrecision::folded},
                     memory.workspace()),

@@ -49,8 +49,9 @@ TEST(PrepareOperandTest, TheCpuReadsTheSource) {
 
 TEST(PrepareOperandTest, SchemesWithoutAFoldedForm) {
   for (const Scheme scheme : {Scheme::mxint8, Scheme::nvfp4}) {
-    expect_failure(std::string("form is folded, but the scheme is ") + name_of(scheme),
-                   [&] { prepared_bytes(PreparedForm::folded, scheme, {1, 4, 64}); });
+    expect_failure(std::string("form is folded, but the scheme is ") + name_of(scheme), [&] {
+      prepared_bytes(PreparedForm::folded, scheme, {1, 4, 64});
+    });
   }
   EXPECT_GT(prepared_bytes(PreparedForm::folded, Scheme::mxfp4, {1, 4, 64}), 4u * 64u);
   EXPECT_GT(prepared_bytes(PreparedForm::expanded, Scheme::nvfp4, {1, 4, 64}), 4u * 128u - 1);

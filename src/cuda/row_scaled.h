@@ -20,9 +20,9 @@ struct RowScaled {
   std::int64_t batch, rows, columns;
   std::int64_t row_bytes, batch_bytes;  // batch 1 serves every matrix of the other operand
   const std::int32_t* exponents;        // [batch, rows]; null: all 0
-  const std::uint8_t* spreads;          // [batch, rows], octaves that the row was folded over; null: 0
-  // More than 1: the left operand's rows hold `parts` runs of `columns` elements, each starting at a
-  // multiple of part_bytes, whose sum is the element; the right operand serves each of them.
+  const std::uint8_t* spreads;  // [batch, rows], octaves that the row was folded over; null: 0
+  // More than 1: the left operand's rows hold `parts` runs of `columns` elements, each starting at
+  // a multiple of part_bytes, whose sum is the element; the right operand serves each of them.
   int parts = 1;
   std::int64_t part_bytes = 0;
 };
