@@ -38,7 +38,7 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
     p.scales = codes->scales;
     p.scale_index = codes->scale_index();
     // Packed rows are padded to whole blocks; those of 8-bit codes end where their columns do.
-    p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8) &&
+    p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 6 ? 4 : 2 * facts.bits) &&
                       (facts.bits < 8 || p.columns % facts.block == 0);
     const auto sizes = BlockScaled::sizes(scheme, x.shape, codes->scale_layout);
     const bool is_padded = sizes.scales != p.batch * p.rows * p.scale_index.blocks;

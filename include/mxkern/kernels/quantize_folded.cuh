@@ -5,7 +5,7 @@
 
 #include "mxkern/kernels/fold.cuh"
 #include "mxkern/kernels/ptx/copy_async.cuh"
-#include "mxkern/kernels/quantize_four.cuh"
+#include "mxkern/kernels/quantize_octet.cuh"
 #include "mxkern/kernels/row_team.cuh"
 
 namespace mxkern::kernels {
@@ -26,21 +26,21 @@ struct QuantizeFoldedParameters {
   std::uint8_t* scales;
   ScaleIndex scale_index;
   int log2_team;
-  bool is_held;        // rows lie in shared memory: octets of x start on 16 bytes and end rows
+  bool is_held;        // rows lie in shared memory: they start on 16 bytes and end with a block
   int row_bytes;       // of x in shared memory, where it is held
-  bool vector_stores;  // rows of codes start and end on 8 bytes (4 bits an element: on 4)
+  bool vector_stores;  // sixteen codes start on 16, 4 or 8 bytes (8, 6 or 4 bits), and end rows
 };
 
 // A team's row. What quantize would write, and what fold would make of it. The row is gone through
-// twice, for its scales and for its codes, between which the largest scale has to be known; it is
-// read from memory once where it is held in shared memory. A thread only reads what it has copied
-// itself, but for the bytes of the scales.
+// twice, a block a thread for its scales, then half a block a thread for its codes: between the two
+// the largest scale has to be known. Where it is held in shared memory, it is read from memory
+// once.
 template <class S, class T>
 struct QuantizeFoldedRow {
   using Format = typename S::Format;
-  static constexpr int lanes = S::block / 8;
   static constexpr int bits = Format::bits;
-  static_assert(team_loads == rows_per_thread && SharedScales<S>::rows == 1);
+  static constexpr int octets_in_block = S::block / 8;
+  static constexpr int block_bytes = S::block * static_cast<int>(sizeof(T));
 
   const QuantizeFoldedParameters& p;
   const FoldTable<Format>& table;
@@ -51,52 +51,48 @@ struct QuantizeFoldedRow {
   std::uint8_t* codes;   // null: not wanted
   std::uint8_t* scales;  // of the matrix
   std::int64_t row;
-  int octets;  // of the row, in whole blocks; 0: there is no row
-  int end;     // as octets, but for rows that are not there as well
+  int blocks;  // 0: there is no row
 
-  __device__ __forceinline__ T* held_octet(int octet) const {
-    return reinterpret_cast<T*>(held) + octet * 8;
-  }
-  __device__ __forceinline__ unsigned char& held_scale(int block) const {
-    return held[p.row_bytes + block];
-  }
-
+  // Starts to copy the row to shared memory, and waits for this thread's part of it.
   __device__ __forceinline__ void copy() const {
-    constexpr int pieces = static_cast<int>(sizeof(T)) / 2;
-    for (int octet = team.rank; octet < octets; octet += team.threads()) {
-      const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(held_octet(octet)));
-#pragma unroll
-      for (int i = 0; i < pieces; ++i) {
-        ptx::copy_async_16(to + 16 * i, x + octet * 8 + i * (8 / pieces), 16);
-      }
-    }
+    const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(held));
+    const auto* from = reinterpret_cast<const unsigned char*>(x);
+    const int bytes = blocks > 0 ? p.row_bytes : 0;
+    const int step = team.threads() * 16;
+#pragma unroll 4
+    for (int at = team.rank * 16; at < bytes; at += step)
+      ptx::copy_async_16(to + at, from + at, 16);
     ptx::copy_async_commit();
     ptx::copy_async_wait<0>();
   }
 
   template <bool Held>
   __device__ __forceinline__ RawOctet<T> load(int octet) const {
-    RawOctet<T> raw = {};
-    if constexpr (Held) {
-      if (octet < octets) raw = load_octet(held_octet(octet));
-    } else {
-      const std::int64_t start = std::int64_t{octet} * 8;
-      raw = load_elements(x + start, octets > 0 ? p.columns - start : 0);
-    }
-    return raw;
+    if constexpr (Held) return load_octet(reinterpret_cast<const T*>(held) + octet * 8);
+    const std::int64_t start = std::int64_t{octet} * 8;
+    return load_elements(x + start, p.columns - start);
   }
 
-  // The scales of the blocks of four octets, one a lane.
   template <bool Held>
-  __device__ __forceinline__ SharedScales<S> scales_of(int first) const {
-    std::uint32_t amax[team_loads];
+  __device__ __forceinline__ unsigned scale_of(int block) const {
+    RawOctet<T> largest = {};
 #pragma unroll
-    for (int i = 0; i < team_loads; ++i) {
-      amax[i] = octet_amax(load<Held>(first + i * team.threads()));
+    for (int i = 0; i < octets_in_block; ++i) {
+      // Lanes that read at the same time start at different octets, which lie on different banks.
+      const int turn =
+          sizeof(T) == 4 ? static_cast<int>(threadIdx.x) : static_cast<int>(threadIdx.x) / 2;
+      const int at = Held ? (i + turn) % octets_in_block : i;
+      const RawOctet<T> raw = load<Held>(block * octets_in_block + at);
+#pragma unroll
+      for (int k = 0; k < RawOctet<T>::words; ++k) {
+        if constexpr (sizeof(T) == 4) {
+          largest.word[k] = max(largest.word[k], raw.word[k] & float32::magnitude_mask);
+        } else {
+          largest.word[k] = __vmaxu2(largest.word[k], raw.word[k] & 0x7FFF7FFFu);
+        }
+      }
     }
-    OctetOptions options;
-    options.rule = p.rule;
-    return SharedScales<S>(amax, options, {}, SquareScales{});
+    return fast_block_scale<S>(octet_amax(largest), p.rule, {}).byte;
   }
 
   // Finds all scales of the row. Returns the largest that this thread knows of.
@@ -104,64 +100,78 @@ struct QuantizeFoldedRow {
   __device__ __forceinline__ unsigned find_scales() const {
     unsigned largest = 0;
 #pragma unroll 1
-    for (int first = team.rank; first - team.rank < end; first += team_loads * team.threads()) {
-      const unsigned byte = scales_of<Held>(first).byte[0];
+    for (int block = team.rank; block < blocks; block += team.threads()) {
+      const unsigned byte = scale_of<Held>(block);
       if (byte != E8M0::nan_byte) largest = max(largest, byte);
-      const int octet = first + SharedScales<S>::row(0) * team.threads();
-      if (octet >= octets) continue;
-      if constexpr (Held) held_scale(octet / lanes) = static_cast<std::uint8_t>(byte);
+      if constexpr (Held) held[p.row_bytes + block] = static_cast<unsigned char>(byte);
       if (codes != nullptr) {
-        scales[p.scale_index.offset(row, octet / lanes)] = static_cast<std::uint8_t>(byte);
+        scales[p.scale_index.offset(row, block)] = static_cast<std::uint8_t>(byte);
       }
     }
     return largest;
   }
 
-  // Writes an octet. Returns its distance from the row's largest scale, 0 where it does not count.
-  __device__ __forceinline__ unsigned write(int octet, const RawOctet<T>& raw, unsigned byte,
-                                            unsigned largest) const {
+  // Writes half a block. Returns its distance from the row's largest scale, 0 where it does not
+  // count.
+  template <bool Held>
+  __device__ __forceinline__ unsigned write(int half, unsigned byte, unsigned largest) const {
     const bool is_poisoned = byte == E8M0::nan_byte;
     const float multiplier =
         is_poisoned ? poisoned_multiplier : E8M0::reciprocal(static_cast<std::uint8_t>(byte));
-    const std::uint32_t no_words[8] = {};
-    const Octet quantized =
-        quantize_octet<S, Rounding::nearest>(raw, float_of(octet_amax(raw)), multiplier, no_words);
-    const bool inside = octet < octets;
-    if (codes != nullptr) write_codes(quantized, octet, inside);
-    if (!inside) return 0;
     const unsigned distance = largest - byte;
     const BlockFold<Format> fold(distance, is_poisoned, table);
-    *reinterpret_cast<uint2*>(out + std::int64_t{octet} * 8) = fold(quantized);
-    const bool counts = !is_poisoned && !octet_is_zero<Format>(quantized);
-    return counts ? distance : 0u;
+    Octet quantized[2];
+    uint2 folded[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const RawOctet<T> raw = load<Held>(half * 2 + i);
+      const std::uint32_t no_words[8] = {};
+      quantized[i] = quantize_octet<S, Rounding::nearest>(raw, float_of(octet_amax(raw)),
+                                                          multiplier, no_words);
+      folded[i] = fold(quantized[i]);
+    }
+    *reinterpret_cast<uint4*>(out + std::int64_t{half} * 16) =
+        make_uint4(folded[0].x, folded[0].y, folded[1].x, folded[1].y);
+    if (codes != nullptr) write_codes(half, quantized[0], quantized[1]);
+    return is_poisoned || octet_is_zero<Format>(quantized[0] | quantized[1]) ? 0u : distance;
   }
 
-  __device__ __forceinline__ void write_codes(Octet quantized, int octet, bool inside) const {
-    const std::int64_t start = std::int64_t{octet} * bits;
-    if (p.vector_stores) {
-      store_whole_codes<bits>(codes, start, quantized, inside);
-    } else if (inside) {
-      store_codes<bits>(codes, start, p.code_row_bytes, quantized);
+  __device__ __forceinline__ void write_codes(int half, Octet low, Octet high) const {
+    const std::int64_t start = std::int64_t{half} * 2 * bits;
+    if (!p.vector_stores) {
+      store_codes<bits>(codes, start, p.code_row_bytes, low);
+      store_codes<bits>(codes, start + bits, p.code_row_bytes, high);
+      return;
+    }
+    const auto word = [](Octet octet, int shift) {
+      return static_cast<std::uint32_t>(octet >> shift);
+    };
+    if constexpr (bits == 8) {
+      *reinterpret_cast<uint4*>(codes + start) =
+          make_uint4(word(low, 0), word(low, 32), word(high, 0), word(high, 32));
+    } else if constexpr (bits == 6) {
+      auto* words = reinterpret_cast<std::uint32_t*>(codes + start);
+      words[0] = word(low, 0);
+      words[1] = word(low, 32) | word(high, 0) << 16;
+      words[2] = word(high, 16);
+    } else {
+      *reinterpret_cast<uint2*>(codes + start) = make_uint2(word(low, 0), word(high, 0));
     }
   }
 
-  // Writes all octets. Returns the spread as far as this thread knows.
+  // Writes everything. Returns the spread as far as this thread knows.
   template <bool Held>
   __device__ __forceinline__ unsigned write_all(unsigned largest) const {
     unsigned spread = 0;
     if constexpr (Held) {
 #pragma unroll 2
-      for (int octet = team.rank; octet - team.rank < end; octet += team.threads()) {
-        const unsigned byte = octet < octets ? held_scale(octet / lanes) : 0u;
-        spread = max(spread, write(octet, load<Held>(octet), byte, largest));
+      for (int half = team.rank; half < 2 * blocks; half += team.threads()) {
+        spread = max(spread, write<Held>(half, held[p.row_bytes + half / 2], largest));
       }
     } else {
 #pragma unroll 1
-      for (int octet = team.rank; octet - team.rank < end; octet += team.threads()) {
-        const RawOctet<T> raw = load<Held>(octet);
-        const std::uint32_t amax = lanes_amax<lanes>(octet_amax(raw));
-        const unsigned byte = fast_block_scale<S>(amax, p.rule, {}).byte;
-        spread = max(spread, write(octet, raw, byte, largest));
+      for (int half = team.rank; half < 2 * blocks; half += team.threads()) {
+        spread = max(spread, write<Held>(half, scale_of<Held>(half / 2), largest));
       }
     }
     return spread;
@@ -172,6 +182,7 @@ template <class S, class T>
 __global__ void __launch_bounds__(team_threads, 4)
     quantize_folded_kernel(const __grid_constant__ QuantizeFoldedParameters p) {
   using Format = typename S::Format;
+  using Row = QuantizeFoldedRow<S, T>;
   extern __shared__ __align__(16) unsigned char held[];
   __shared__ FoldTable<Format> table;
   __shared__ unsigned slots[2][team_threads / 32];
@@ -180,24 +191,22 @@ __global__ void __launch_bounds__(team_threads, 4)
       static_cast<std::int64_t>(blockIdx.x) * (team_threads >> p.log2_team) + team.row;
   const bool exists = index < p.batch * p.rows;
   const TeamRow at(exists ? index : 0, p.rows);
-  const int end = static_cast<int>(ceil_div(p.columns, S::block)) * (S::block / 8);
-  const QuantizeFoldedRow<S, T> row = {
-      p,
-      table,
-      team,
-      static_cast<const T*>(p.x) + at.batch * p.batch_stride + at.row * p.row_stride,
-      held + team.row * held_row_bytes(p.row_bytes, S::block * static_cast<int>(sizeof(T))),
-      p.out.data + at.batch * p.out.batch_bytes + at.row * p.out.row_bytes,
-      p.codes == nullptr ? nullptr : p.codes + (exists ? index : 0) * p.code_row_bytes,
-      p.scales + at.batch * p.scale_index.size(),
-      at.row,
-      exists ? end : 0,
-      end};
+  const Row row = {p,
+                   table,
+                   team,
+                   static_cast<const T*>(p.x) + at.batch * p.batch_stride + at.row * p.row_stride,
+                   held + team.row * held_row_bytes(p.row_bytes, Row::block_bytes),
+                   p.out.data + at.batch * p.out.batch_bytes + at.row * p.out.row_bytes,
+                   p.codes == nullptr ? nullptr : p.codes + (exists ? index : 0) * p.code_row_bytes,
+                   p.scales + at.batch * p.scale_index.size(),
+                   at.row,
+                   exists ? static_cast<int>(ceil_div(p.columns, S::block)) : 0};
   if (p.is_held) row.copy();
   table.fill();
+  // The row is there for all, and then the bytes of its scales.
+  __syncthreads();
   unsigned largest =
       p.is_held ? row.template find_scales<true>() : row.template find_scales<false>();
-  // Also: the bytes of the scales are there for all. One warp has them all itself.
   __syncwarp();
   largest = team.max_of(largest, slots[0]);
   unsigned spread =
