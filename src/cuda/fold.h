@@ -12,8 +12,8 @@
 namespace mxkern::cuda {
 
 // What folding does to a scheme. Within `spread_limit` octaves between the largest and the smallest
-// scale of a row an element loses at most 2^-10 of its block's largest element, and nothing where
-// it is exact; beyond, the loss grows by a factor of two an octave.
+// scale of a row an element loses at most 2^-10 times the power of two of the largest element that
+// its block can hold, and nothing where it is exact; beyond, the loss doubles with each octave.
 struct FoldFacts {
   bool can_fold = false;  // not for MXINT8 and NVFP4, whose values do not fit into 8-bit floats
   CoreElement element = CoreElement::e4m3;

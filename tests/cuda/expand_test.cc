@@ -54,7 +54,6 @@ class Expanded {
     }
     return std::ldexp(sum, exponents_[static_cast<std::size_t>(batch * view_.rows + row)]);
   }
-  const cuda::RowScaled& view() const { return view_; }
 
  private:
   GemmOperand operand_;
