@@ -225,14 +225,20 @@ std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b
       .workspace_bytes;
 }
 
-void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-          const GemmOptions& options, Workspace workspace, Stream stream) {
+void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
+             const GemmRightOperand& b, const Buffer& out, const GemmOptions& options,
+             Workspace workspace, Stream stream) {
   const CudaGemmProblem problem(a, b, out, options.precision);
-  const CudaGemmPlan plan = plan_gemm_cuda(problem, gemm_capabilities(out.device));
+  const CudaGemmPlan plan = plan_gemm_cuda(problem, capabilities);
   check_gemm_workspace(workspace, plan.workspace_bytes, out.device);
   const DeviceScope scope(out.device, function);
   check_pointers(problem, options, workspace);
   Product(problem, plan, options, workspace, stream).run();
+}
+
+void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+          const GemmOptions& options, Workspace workspace, Stream stream) {
+  gemm_as(gemm_capabilities(out.device), a, b, out, options, workspace, stream);
 }
 
 }  // namespace mxkern::cuda

@@ -12,6 +12,11 @@ CudaGemmCapabilities gemm_capabilities(Device device);
 std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                                  const GemmOptions& options);
 
+// As on a device of such capabilities, which out's device has at least.
+void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
+             const GemmRightOperand& b, const Buffer& out, const GemmOptions& options,
+             Workspace workspace, Stream stream);
+
 void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
           const GemmOptions& options, Workspace workspace, Stream stream);
 

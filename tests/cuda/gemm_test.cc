@@ -105,6 +105,55 @@ TEST_F(CudaGemm, PreparedOperandsGiveTheSameBytes) {
   }
 }
 
+// What other GPUs take, on this one; with operands expanded ahead, too.
+TEST_F(CudaGemm, AsOnAmpere) {
+  const CudaGemmCapabilities ampere = capabilities_of("sm_80");
+  int seed = 0;
+  for (const Scheme left : all_schemes) {
+    for (const Scheme right : all_schemes) {
+      const DType dtype = all_dtypes[++seed % 3];
+      Product product(left, right, {2, 37, 161}, 45, dtype, seed);
+      const BlockScaled b = product.b.view();
+      const std::size_t size = prepared_bytes(PreparedForm::expanded, right, b.shape);
+      DeviceBytes data(size);
+      PreparedOperand expanded{PreparedForm::expanded, b, data.data(), size};
+      prepare_operand(b, expanded);
+      for (const GemmRightOperand& operand : {GemmRightOperand(b), GemmRightOperand(expanded)}) {
+        const CudaGemmPlan plan = plan_gemm_cuda(
+            {product.a.view(), operand, product.out.view(), GemmPrecision::automatic}, ampere);
+        ASSERT_EQ(plan.path, CudaGemmPath::portable);
+        DeviceBytes memory(plan.workspace_bytes);
+        cuda::gemm_as(ampere, product.a.view(), operand, product.out.view(), {},
+                      {memory.data(), plan.workspace_bytes}, {});
+        check_cuda(cudaDeviceSynchronize());
+        ASSERT_TRUE(product.is_near(2e-5));
+      }
+    }
+  }
+}
+
+// Plain operands of few rows and of more, from aligned and other addresses.
+TEST_F(CudaGemm, PlainLeftOperands) {
+  for (const DType dtype : all_dtypes) {
+    for (const std::int64_t rows : {1, 3, 17, 64, 65, 300}) {
+      QuantizedOperand host_b = Product::made(Scheme::mxfp4, {1, 77, 160}, static_cast<int>(rows));
+      DeviceQuantizedOperand b(host_b);
+      PlainTensor host_a(dtype, {1, rows, 160}, rows % 3), host_out(DType::float32, {1, rows, 77});
+      host_a.fill(normal_values(static_cast<std::uint64_t>(rows)));
+      for (const bool misaligned : {false, true}) {
+        DevicePlainTensor a(host_a, misaligned), out(host_out);
+        const std::size_t size = gemm_workspace_bytes(a.view(), b.view(), out.view());
+        DeviceBytes memory(size);
+        gemm(a.view(), b.view(), out.view(), {}, {memory.data(), size});
+        check_cuda(cudaDeviceSynchronize());
+        out.copy_to(host_out);
+        EXPECT_LE(relative_error(host_out, multiply(host_a, host_b, host_out)), 2e-5)
+            << name_of(dtype) << ", " << rows << " rows" << (misaligned ? ", misaligned" : "");
+      }
+    }
+  }
+}
+
 // Only as much working memory is used as was asked for, wherever it lies and whatever it holds.
 TEST_F(CudaGemm, TheWorkspaceIsKeptTo) {
   for (const GemmPrecision precision : all_gemm_precisions) {
