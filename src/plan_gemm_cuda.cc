@@ -12,6 +12,7 @@
 #include "gemm_operand.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
+#include "plan_few.h"
 
 namespace mxkern {
 namespace {
@@ -202,6 +203,18 @@ std::size_t few_bytes(const CudaGemmProblem& problem, SidePlan& right) {
       copy + (right.reorders ? cuda::reordered_bytes(weights.scheme, weights.shape) : 0));
 }
 
+std::string describe_few(const CudaGemmProblem& problem, int processors) {
+  const BlockScaled& weights = *quantized_of(problem.right);
+  const Shape& x = std::get<Buffer>(problem.left).shape;
+  const bool shares = weights.shape.batch == 1;
+  const FewPlan plan =
+      plan_few(weights.scheme, shares ? 1 : x.batch, shares ? x.batch * x.rows : x.rows,
+               weights.shape.rows, weights.shape.columns, processors);
+  return concatenate("mma.sync, weights decoded in registers; a thread block takes ", plan.tokens,
+                     " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
+                     1 << plan.log2_parts, " parts of K, clusters of ", 1 << plan.log2_ranks);
+}
+
 }  // namespace
 
 CudaGemmProblem::CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b,
@@ -274,7 +287,9 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     case CudaGemmPath::exact:
       text.kernel = describe_tile(problem, folds, capabilities.processors);
       break;
-    case CudaGemmPath::few_tokens: text.kernel = "weights decoded in registers"; break;
+    case CudaGemmPath::few_tokens:
+      text.kernel = describe_few(problem, capabilities.processors);
+      break;
     case CudaGemmPath::portable: {
       const Shape& out = problem.out.shape;
       const int tile =
