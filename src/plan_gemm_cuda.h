@@ -63,7 +63,6 @@ constexpr const char* name_of(CudaGemmPath path) {
 struct SidePlan {
   bool folds = false;        // into the working memory
   bool expands = false;      // into the working memory
-  bool reorders = false;     // for few tokens, into the working memory
   bool is_prepared = false;  // what was prepared is multiplied
   std::size_t folded = 0;    // where in the working memory
   std::size_t expanded = 0;  //

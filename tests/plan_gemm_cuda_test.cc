@@ -199,31 +199,35 @@ TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
                    architecture);
   };
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
-    for (const PreparedForm form :
-         {PreparedForm::source, PreparedForm::folded, PreparedForm::few_tokens}) {
-      EXPECT_EQ(path_with(1, dtype, form), CudaGemmPath::few_tokens);
-      const std::int64_t most = form == PreparedForm::few_tokens ? 256 : 64;
-      EXPECT_EQ(path_with(most, dtype, form), CudaGemmPath::few_tokens);
-      EXPECT_EQ(path_with(most + 1, dtype, form), CudaGemmPath::exact);
-      EXPECT_EQ(path_with(most / 4, dtype, form, "sm_90", 4), CudaGemmPath::few_tokens);
-      EXPECT_EQ(path_with(most / 4, dtype, form, "sm_90", 5), CudaGemmPath::exact);
-      EXPECT_EQ(path_with(1, dtype, form, "sm_80"), CudaGemmPath::portable);
+    const auto form = PreparedForm::few_tokens;
+    EXPECT_EQ(path_with(1, dtype, form), CudaGemmPath::few_tokens);
+    EXPECT_EQ(path_with(256, dtype, form), CudaGemmPath::few_tokens);
+    EXPECT_EQ(path_with(257, dtype, form), CudaGemmPath::exact);
+    EXPECT_EQ(path_with(64, dtype, form, "sm_90", 4), CudaGemmPath::few_tokens);
+    EXPECT_EQ(path_with(64, dtype, form, "sm_90", 5), CudaGemmPath::exact);
+    EXPECT_EQ(path_with(1, dtype, form, "sm_80"), CudaGemmPath::portable);
+    for (const PreparedForm other :
+         {PreparedForm::source, PreparedForm::folded, PreparedForm::expanded}) {
+      EXPECT_EQ(path_with(1, dtype, other), CudaGemmPath::exact);
     }
-    EXPECT_EQ(path_with(1, dtype, PreparedForm::expanded), CudaGemmPath::exact);
   }
   EXPECT_EQ(path_with(1, DType::float32, PreparedForm::few_tokens), CudaGemmPath::exact);
-  // Weights that were not reordered ahead are in the call.
+  // Tokens that do not start on 16 bytes are copied first.
   const Shape weights{1, 2048, 1024};
-  const auto workspace = [&](PreparedForm form) {
-    return plan_gemm_cuda(
-               {plain(DType::bfloat16, {1, 8, 1024}), prepared(form, Scheme::mxfp4, weights),
-                plain(DType::bfloat16, {1, 8, 2048}), GemmPrecision::automatic},
-               hopper)
+  const auto workspace = [&](std::uintptr_t offset) {
+    return plan_gemm_cuda({plain(DType::bfloat16, {1, 8, 1024}, offset),
+                           prepared(PreparedForm::few_tokens, Scheme::mxfp4, weights),
+                           plain(DType::bfloat16, {1, 8, 2048}), GemmPrecision::automatic},
+                          hopper)
         .workspace_bytes;
   };
-  EXPECT_GE(workspace(PreparedForm::source),
-            workspace(PreparedForm::few_tokens) +
-                prepared_bytes(PreparedForm::few_tokens, Scheme::mxfp4, weights));
+  EXPECT_EQ(workspace(0), 0u);
+  const CudaGemmProblem problem{plain(DType::bfloat16, {1, 8, 1024}),
+                                prepared(PreparedForm::few_tokens, Scheme::mxfp4, weights),
+                                plain(DType::bfloat16, {1, 8, 2048}), GemmPrecision::automatic};
+  const GemmExplanation text = explain(plan_gemm_cuda(problem, hopper), problem, hopper);
+  EXPECT_NE(text.kernel.find("takes 8 tokens"), std::string::npos) << text.kernel;
+  EXPECT_EQ(workspace(2), 8u * 1024u * 2u);
 }
 
 TEST(PlanGemmCudaTest, AlignedBfloat16IsReadAsItLies) {

@@ -157,13 +157,9 @@ class Product {
   void multiply_few_tokens() const {
     const Buffer& x = std::get<Buffer>(problem_.left);
     const BlockScaled& q = *quantized_of(problem_.right);
-    const Workspace workspace{memory_, plan_.workspace_bytes};
-    if (plan_.right.reorders) {
-      return multiply_few(function, x, q, finish_, workspace, stream_);
-    }
     const auto* data = static_cast<const std::uint8_t*>(prepared_of(problem_.right)->data);
     multiply_few(function, x, ReorderedWeights{q.scheme, q.shape, data, q.device}, finish_,
-                 workspace, stream_);
+                 {memory_, plan_.workspace_bytes}, stream_);
   }
 
   void multiply_on_blackwell() const {

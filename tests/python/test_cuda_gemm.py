@@ -180,6 +180,34 @@ def test_plain_left_operand(scheme: str, a_dtype: str) -> None:
                 assert relative(got, want / 8) <= limit, f"{a_dtype} {scheme} {(m, n, k)} {dtype}"
 
 
+@pytest.mark.parametrize("a_dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_few_tokens(scheme: str, a_dtype: str) -> None:
+    """Weights in the order of few tokens: every number of tokens, ragged extents, views."""
+    for n, k in [(130, 160), (64, 1000), (300, 544), (33, 31)]:
+        b = quantized(scheme, n, k, n)
+        ready = mxkern.prepare_operand(b, form="few_tokens")
+        bias = values("normal", 1, n, 3)[0]
+        for m in (1, 3, 8, 9, 16, 17, 40, 64, 65, 130, 256, 257):
+            whole = values("normal", m, k + 3, m).to(getattr(torch, a_dtype))
+            for a in (whole[:, :k].contiguous(), whole[:, 3:]):
+                want = product(a, b)
+                dtype = DTYPES[m % 3]
+                got = mxkern.gemm(a, ready, dtype=dtype, alpha=0.125)
+                what = f"{a_dtype} {scheme} {(m, n, k)} {dtype}"
+                assert relative(got, want / 8) <= bound(want, dtype, EXACT_ERROR), what
+                out = values("normal", m, n, 4).bfloat16()
+                want = want + bias.double() - 2 * out.double()
+                mxkern.gemm(a, ready, out=out, beta=-2.0, bias=bias)
+                assert relative(out, want) <= bound(want, "bfloat16", EXACT_ERROR), what
+    batched = values("normal", 6 * 4, 31, 5).to(getattr(torch, a_dtype)).reshape(2, 3, 4, 31)
+    assert relative(mxkern.gemm(batched, ready), product(batched, b)) <= EXACT_ERROR
+    many = mxkern.quantize(values("normal", 6 * 40, 31, 6).reshape(2, 3, 40, 31), scheme)
+    ready = mxkern.prepare_operand(many, form="few_tokens")
+    assert relative(mxkern.gemm(batched, ready), product(batched, many)) <= EXACT_ERROR
+    assert torch.equal(mxkern.gemm(batched, ready), mxkern.gemm(batched, ready))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_alpha_beta_bias_out(dtype: str) -> None:
     for left in ("mxfp8", "plain"):
