@@ -19,11 +19,14 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   p.scale_index = q.scale_index();
   p.tensor_scale = q.tensor_scale;
   p.out = out.data;
-  p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8));
   p.columns = q.shape.columns;
   p.batch_stride = out.batch_stride;
   p.row_stride = out.row_stride;
-  const int bits = facts_of(q.scheme).bits;
+  const SchemeFacts facts = facts_of(q.scheme);
+  const int bits = facts.bits;
+  // Series that measured fastest on an H200.
+  const int log2_depth = bits == 6 || facts.has_tensor_scale ? 1 : 0;
+  p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8), log2_depth);
   p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 2 : bits);
   p.vector_stores = rows_are_aligned(out);
   visit(q.scheme, [&](auto scheme) {

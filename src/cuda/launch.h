@@ -116,6 +116,30 @@ inline dim3 grid_of(const kernels::RowGrid& grid) {
   return grid_of(grid.chunks(), grid.series(), grid.batch);
 }
 
+// The same, with only as many thread blocks as the device holds at a time, `blocks` a
+// multiprocessor, where that divides the work well: each then walks through many series with its
+// loads ahead of the work, and none of them is left over for a last round.
+inline dim3 resident_grid(const char* function, const kernels::RowGrid& grid, int blocks) {
+  const std::int64_t series = grid.series(), others = grid.chunks() * grid.batch;
+  constexpr std::int64_t few = 2048;
+  if (series * others <= few) return grid_of(grid);
+  const std::int64_t resident = std::int64_t{processor_count(function)} * blocks;
+  std::int64_t best = series;
+  double best_share = 0.9;
+  for (int rounds = 1; rounds <= 8; ++rounds) {
+    const std::int64_t down = std::min(series, resident * rounds / others);
+    if (down == 0) continue;
+    const double full = static_cast<double>(down * others) / static_cast<double>(resident * rounds);
+    const double even =
+        static_cast<double>(series) / static_cast<double>(ceil_div(series, down) * down);
+    if (full * even > best_share + 0.01) {
+      best = down;
+      best_share = full * even;
+    }
+  }
+  return grid_of(grid.chunks(), best, grid.batch);
+}
+
 // Whether every eighth element of x's rows starts on 16 bytes.
 inline bool rows_are_aligned(const Buffer& x) {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype));

@@ -8,10 +8,13 @@
 namespace mxkern::cuda {
 namespace {
 
-kernels::OctetOptions octet_options(const QuantizeOptions& options) {
+kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& options) {
   const float* amax = options.amax != nullptr ? options.amax : options.found_amax;
-  return {options.scale_rule,   options.four_over_six, options.seed,          options.offset, amax,
-          options.tensor_scale, options.hadamard.size, options.hadamard.signs};
+  const kernels::E8M0Rule rule = visit(scheme, [&](auto type) {
+    return kernels::E8M0Rule::of<typename decltype(type)::Format>(options.scale_rule);
+  });
+  return {rule, options.four_over_six, PhiloxKeys::of(options.seed), options.offset,
+          amax, options.tensor_scale,  options.hadamard.size,        options.hadamard.signs};
 }
 
 bool needs_amax(const BlockScaled& out, const QuantizeOptions& options) {
@@ -46,7 +49,7 @@ kernels::TileOutput tile_output(const BlockScaled* out, const QuantizeOptions& o
           out->scales,
           out->scale_index(),
           out->tensor_scale,
-          octet_options(options),
+          octet_options(out->scheme, options),
           is_aligned(out->codes, row_bytes, 16)};
 }
 
@@ -67,6 +70,13 @@ void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* ro
   p.square = options.block_shape == BlockShape::square;
   p.vector_loads = rows_are_aligned(x);
   p.backwards = backwards;
+  const Hadamard& transform = column_options.hadamard;
+  if (columns != nullptr && transform.size != 0) {
+    for (int i = 0; i < 32; ++i) {
+      const bool negated = transform.signs.bit(i % transform.size) != 0;
+      p.column_signs[i] = !negated ? 0u : x.dtype == DType::float32 ? 0x80000000u : 0x80008000u;
+    }
+  }
   visit(any.scheme, [&](auto scheme) {
     launch_quantize_tile<decltype(scheme)>(function, x.dtype, options.rounding, p, stream);
   });
@@ -88,8 +98,8 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   const std::int64_t blocks = out.scale_layout == ScaleLayout::swizzled
                                   ? round_up(p.scale_index.blocks, ScaleIndex::tile_blocks)
                                   : p.scale_index.blocks;
-  // Series that measured fastest on an H200: the longer, the more there is to do for a byte.
-  const int log2_depth = facts.has_tensor_scale ? 4 : facts.bits == 8 ? 1 : 2;
+  // Series that measured fastest on an H200.
+  const int log2_depth = facts.bits == 8 ? 1 : 2;
   p.grid = row_grid(batch, rows, blocks * facts.block / 8, log2_depth);
   p.x = x.data;
   p.columns = x.shape.columns;
@@ -99,7 +109,7 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   p.code_row_bytes = code_row_bytes(out.scheme, x.shape.columns);
   p.scales = out.scales;
   p.tensor_scale = out.tensor_scale;
-  p.options = octet_options(options);
+  p.options = octet_options(out.scheme, options);
   p.vector_loads = rows_are_aligned(x);
   p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8);
   p.backwards = backwards;

@@ -28,7 +28,6 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   p.x = x.data;
   p.batch_stride = x.batch_stride;
   p.row_stride = x.row_stride;
-  p.rule = rule;
   p.out = folded_rows(x.shape, memory);
   const SchemeFacts facts = facts_of(scheme);
   if (codes != nullptr) {
@@ -63,6 +62,7 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   visit(scheme, [&](auto type) {
     using S = decltype(type);
     if constexpr (can_fold<S>) {
+      p.rule = kernels::E8M0Rule::of<typename S::Format>(rule);
       visit(x.dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         launch(function, kernels::quantize_folded_kernel<S, T>, grid, kernels::team_threads,

@@ -1,5 +1,6 @@
 // tests/cuda/codec_ptx_test.cu: eight elements at a time against one at a time, on all inputs.
 #include "mxkern/numerics/codec_ptx.cuh"
+#include "mxkern/numerics/codec_stochastic.cuh"
 #include "mxkern/numerics/rounding.h"
 #include "tests/support/cuda_memory.h"
 #include "tests/support/format_list.h"
@@ -29,10 +30,10 @@ __global__ void compare_encodings(Difference* difference) {
       v[k] = float_of(static_cast<std::uint32_t>((i + k) * 0x9E3779B1u));
       if (v[k] != v[k]) v[k] = 1.0f;
       codes[k] = encode_lanes<Format>(v[k]);
-      v[k] *= octet_scale<Format>;
       largest = fmaxf(largest, fabsf(v[k]));
+      v[k] *= octet_scale<Format>;
     }
-    saturate_octet<Format>(v, largest);
+    if (needs_saturation<Format>(largest)) saturate_octet<Format>(v);
     if (encode_octet<Format>(v) != pack_octet<Format>(codes)) atomicMin(&difference->first, i);
   }
 }
@@ -52,7 +53,7 @@ __global__ void compare_stochastic_encodings(Difference* difference) {
       if ((i / 8 + k) % 16 == 0) random[k] = k % 2 == 0 ? 0u : ~0u;
       codes[k] = encode_stochastic_lanes<Format>(v[k], random[k]);
     }
-    if (encode_stochastic_octet<Format>(v, random) != pack_octet<Format>(codes)) {
+    if (encode_stochastic_octet<Format>(v, random, true) != pack_octet<Format>(codes)) {
       atomicMin(&difference->first, i);
     }
   }
@@ -73,7 +74,10 @@ __global__ void compare_bfloat16_encodings(Difference* difference) {
     codes[k] = encode_lanes<E2M1>(value);
     largest = fmaxf(largest, fabsf(value));
   }
-  if (encode_bfloat16_octet(word, multiplier, largest) != pack_octet<E2M1>(codes)) {
+  const Octet got = needs_saturation<E2M1>(largest)
+                        ? encode_bfloat16_octet<true>(word, multiplier)
+                        : encode_bfloat16_octet<false>(word, multiplier);
+  if (got != pack_octet<E2M1>(codes)) {
     atomicMin(&difference->first, static_cast<unsigned long long>(exponent + 127) << 16 | first);
   }
 }
@@ -98,6 +102,24 @@ __global__ void compare_decodings(Difference* difference) {
     if (!same) atomicMin(&difference->first, octet);
   }
   if (has_nan != has_nan_code<Format>(octet)) atomicMin(&difference->first, octet);
+}
+
+// The same to bfloat16, for codes of 4 and 6 bits.
+template <class Format>
+__global__ void compare_bfloat16_decodings(Difference* difference) {
+  const std::uint32_t code = blockIdx.x * blockDim.x + threadIdx.x;
+  constexpr std::uint32_t mask = (1u << Format::bits) - 1;
+  Octet octet = 0;
+  for (int k = 0; k < 8; ++k) {
+    octet |= static_cast<Octet>((code >> (k % 3) * 3 ^ k * 37u) & mask) << (Format::bits * k);
+  }
+  std::uint32_t word[4];
+  decode_bfloat16_octet<Format>(octet, word);
+  for (int k = 0; k < 8; ++k) {
+    const auto own = static_cast<std::uint32_t>(octet >> (Format::bits * k)) & mask;
+    const std::uint32_t wanted = bits_of(decode_lanes<Format>(own)) >> 16;
+    if ((word[k / 2] >> (16 * (k % 2)) & 0xFFFFu) != wanted) atomicMin(&difference->first, octet);
+  }
 }
 
 template <class Format>
@@ -144,6 +166,16 @@ TYPED_TEST(CudaCodec, DecodesAllCodesAlike) {
   const auto first = this->first_difference(compare_decodings<TypeParam>, 256);
   EXPECT_EQ(first, ~0ull) << "octet " << show_bits(static_cast<std::uint32_t>(first >> 32)) << " "
                           << show_bits(static_cast<std::uint32_t>(first));
+}
+
+TYPED_TEST(CudaCodec, DecodesAllCodesAlikeToBfloat16) {
+  if constexpr (TypeParam::bits < 8) {
+    const auto first = this->first_difference(compare_bfloat16_decodings<TypeParam>, 256);
+    EXPECT_EQ(first, ~0ull) << "octet " << show_bits(static_cast<std::uint32_t>(first >> 32)) << " "
+                            << show_bits(static_cast<std::uint32_t>(first));
+  } else {
+    GTEST_SKIP() << TypeParam::name << " has 8 bits";
+  }
 }
 
 }  // namespace

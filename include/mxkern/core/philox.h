@@ -12,6 +12,28 @@ struct Philox4 {
   std::uint32_t lane[4];
 };
 
+// The constants of the generator.
+struct Philox {
+  static constexpr int rounds = 10;
+  static constexpr std::uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
+  static constexpr std::uint32_t step0 = 0x9E3779B9u, step1 = 0xBB67AE85u;  // of the keys
+};
+
+// The keys of all rounds.
+struct PhiloxKeys {
+  std::uint32_t key0[Philox::rounds];
+  std::uint32_t key1[Philox::rounds];
+
+  static constexpr PhiloxKeys of(std::uint64_t seed) {
+    PhiloxKeys keys = {};
+    for (std::uint32_t i = 0; i < Philox::rounds; ++i) {
+      keys.key0[i] = static_cast<std::uint32_t>(seed) + i * Philox::step0;
+      keys.key1[i] = static_cast<std::uint32_t>(seed >> 32) + i * Philox::step1;
+    }
+    return keys;
+  }
+};
+
 // Four 32-bit words for a 64-bit key and a 128-bit counter, given as its lower and upper half.
 MXKERN_HOST_DEVICE constexpr Philox4 philox4x32(std::uint64_t key, std::uint64_t counter_low,
                                                 std::uint64_t counter_high) {
@@ -21,15 +43,15 @@ MXKERN_HOST_DEVICE constexpr Philox4 philox4x32(std::uint64_t key, std::uint64_t
   std::uint32_t c3 = static_cast<std::uint32_t>(counter_high >> 32);
   std::uint32_t k0 = static_cast<std::uint32_t>(key);
   std::uint32_t k1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = static_cast<std::uint64_t>(0xD2511F53u) * c0;
-    const std::uint64_t p1 = static_cast<std::uint64_t>(0xCD9E8D57u) * c2;
+  for (int round = 0; round < Philox::rounds; ++round) {
+    const std::uint64_t p0 = static_cast<std::uint64_t>(Philox::multiplier0) * c0;
+    const std::uint64_t p1 = static_cast<std::uint64_t>(Philox::multiplier1) * c2;
     c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
     c1 = static_cast<std::uint32_t>(p1);
     c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
     c3 = static_cast<std::uint32_t>(p0);
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    k0 += Philox::step0;
+    k1 += Philox::step1;
   }
   return {{c0, c1, c2, c3}};
 }

@@ -17,22 +17,54 @@ __device__ __forceinline__ std::uint32_t octet_amax(const float (&v)[8]) {
   return amax;
 }
 
-// The same from the elements as they lie in memory: pairs of 16-bit magnitudes order like floats.
+// The largest magnitude of elements as they lie in memory. Pairs of 16-bit magnitudes order like
+// floats, and stay pairs until the maximum is asked for.
 template <class T>
-__device__ __forceinline__ std::uint32_t octet_amax(const RawOctet<T>& raw) {
+struct PackedAmax {
+  std::uint32_t bits;
+
+  __device__ __forceinline__ PackedAmax higher(PackedAmax other) const {
+    return {sizeof(T) == 4 ? max(bits, other.bits) : __vmaxu2(bits, other.bits)};
+  }
+
+  // As float32 bits.
+  __device__ __forceinline__ std::uint32_t value() const {
+    if constexpr (sizeof(T) == 4) {
+      return bits;
+    } else if constexpr (dtype_of<T>::value == DType::bfloat16) {
+      return max(bits << 16, bits & 0xFFFF0000u);
+    } else {
+      const std::uint32_t half = max(bits & 0xFFFFu, bits >> 16);
+      return bits_of(__half2float(__ushort_as_half(static_cast<unsigned short>(half))));
+    }
+  }
+};
+
+// The magnitudes of two 16-bit elements.
+template <class T>
+__device__ __forceinline__ std::uint32_t magnitudes_of(std::uint32_t word) {
+  if constexpr (dtype_of<T>::value == DType::bfloat16) return bfloat16_magnitudes(word);
+  return word & 0x7FFF7FFFu;
+}
+
+template <class T>
+__device__ __forceinline__ PackedAmax<T> packed_amax(const RawOctet<T>& raw) {
   if constexpr (sizeof(T) == 4) {
     std::uint32_t amax = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) amax = max(amax, raw.word[i] & float32::magnitude_mask);
-    return amax;
+    return {amax};
   } else {
-    std::uint32_t pairs = 0;
+    std::uint32_t pairs[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) pairs = __vmaxu2(pairs, raw.word[i] & 0x7FFF7FFFu);
-    const std::uint32_t bits = max(pairs & 0xFFFFu, pairs >> 16);
-    if constexpr (dtype_of<T>::value == DType::bfloat16) return bits << 16;
-    return bits_of(__half2float(__ushort_as_half(static_cast<unsigned short>(bits))));
+    for (int i = 0; i < 4; ++i) pairs[i] = magnitudes_of<T>(raw.word[i]);
+    return {__vmaxu2(__vimax3_u16x2(pairs[0], pairs[1], pairs[2]), pairs[3])};
   }
+}
+
+template <class T>
+__device__ __forceinline__ std::uint32_t octet_amax(const RawOctet<T>& raw) {
+  return packed_amax(raw).value();
 }
 
 // The maximum over aligned groups of `Lanes` adjacent lanes; all of them get it.

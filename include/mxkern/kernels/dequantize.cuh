@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/kernels/row_grid.cuh"
 #include "mxkern/kernels/vector_io.cuh"
@@ -60,52 +61,138 @@ __device__ __forceinline__ RawOctet<T> dequantize_octet(Octet octet, std::uint8_
   return raw;
 }
 
+// Whether an octet can take the short way: four and six bits to bfloat16, where the product of code
+// and block scale is exact.
+template <class S, class T>
+inline constexpr bool exact_in_bfloat16 =
+    S::Format::bits < 8 && std::is_same_v<T, bfloat16>&& MXKERN_HAS_CVT_E4M3;
+
+// dequantize_octet for that, where neither the scale nor the tensor's scale is a NaN or an Inf.
+template <class S>
+__device__ __forceinline__ RawOctet<bfloat16> dequantize_exact_octet(Octet octet, std::uint8_t byte,
+                                                                     float tensor_scale) {
+  const std::uint32_t half = bits_of(fast_scale<S>(byte)) >> 16;
+  const std::uint32_t pair = half * 0x00010001u;
+  const auto scale = *reinterpret_cast<const __nv_bfloat162*>(&pair);
+  RawOctet<bfloat16> raw;
+  decode_bfloat16_octet<typename S::Format>(octet, raw.word);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const __nv_bfloat162 product =
+        __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&raw.word[i]), scale);
+    raw.word[i] = *reinterpret_cast<const std::uint32_t*>(&product);
+  }
+  if constexpr (!S::has_tensor_scale) return raw;
+  float v[8];
+  unpack(raw, v);
+#pragma unroll
+  for (int k = 0; k < 8; ++k) v[k] = __fmul_rn(v[k], tensor_scale);
+  return pack<bfloat16>(v);
+}
+
+// One thread of the kernel.
+template <class S, class T>
+struct Dequantize {
+  static constexpr int octet_bytes = S::Format::bits;
+
+  const DequantizeParameters& p;
+  float tensor_scale;
+  std::int64_t octet_index;
+
+  // Four rows, any of which may be missing or ragged.
+  __device__ void guarded(std::int64_t batch, const RowPosition& at) const {
+    const std::int64_t column = octet_index * 8;
+    const std::int64_t start = octet_index * octet_bytes;
+    const std::int64_t row = at.first_row();
+    const RowScales place(p.scale_index, at, column / S::block);
+    const std::uint8_t* codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
+    const std::uint8_t* scales = p.scales + batch * p.scale_index.size() + place.offset;
+    T* out = static_cast<T*>(p.out) + batch * p.batch_stride + row * p.row_stride + column;
+    if (column >= p.columns) return;
+#pragma unroll 1
+    for (int i = 0; i < rows_per_thread; ++i) {
+      if (!at.has_row(i)) return;
+      const Octet octet = load_codes<octet_bytes>(
+          codes + i * row_spacing * p.code_row_bytes + start, p.code_row_bytes - start);
+      const RawOctet<T> raw = dequantize_octet<S, T>(octet, scales[i * place.step], tensor_scale);
+      store_elements(out + i * row_spacing * p.row_stride, raw, p.columns - column);
+    }
+  }
+
+  // Series of four rows that are all there, with vector loads and stores: addresses only move on.
+  __device__ void whole(std::int64_t batch, const RowPosition& at) const {
+    const int down = row_threads >> p.grid.log2_across;
+    const std::int64_t row = at.first_row();
+    const RowScales place(p.scale_index, at, octet_index * 8 / S::block);
+    const std::uint8_t* codes =
+        p.codes + (batch * p.grid.rows + row) * p.code_row_bytes + octet_index * octet_bytes;
+    const std::uint8_t* scales = p.scales + batch * p.scale_index.size() + place.offset;
+    T* out = static_cast<T*>(p.out) + batch * p.batch_stride + row * p.row_stride + octet_index * 8;
+    const std::int64_t code_step = row_spacing * p.code_row_bytes;
+    const std::int64_t out_step = row_spacing * p.row_stride;
+    const std::int64_t scales_move = p.scale_index.layout == ScaleLayout::swizzled
+                                         ? std::int64_t{16} * down
+                                         : down * p.scale_index.blocks;
+#pragma unroll 1
+    for (int left = 1 << p.grid.log2_depth; left > 0; --left) {
+      Octet octets[rows_per_thread];
+      std::uint8_t bytes[rows_per_thread];
+#pragma unroll
+      for (int i = 0; i < rows_per_thread; ++i) {
+        octets[i] = load_whole_codes<octet_bytes>(codes + i * code_step);
+        bytes[i] = scales[i * place.step];
+      }
+      bool plain = exact_in_bfloat16<S, T>;
+      if constexpr (exact_in_bfloat16<S, T>) {
+#pragma unroll
+        for (int i = 0; i < rows_per_thread; ++i) {
+          constexpr std::uint8_t nan = S::ScaleFormat::nan_byte;
+          plain = plain && (bytes[i] & nan) != nan;
+        }
+        plain = plain && (!S::has_tensor_scale || float32::is_finite(bits_of(tensor_scale)));
+        if (plain) {
+#pragma unroll
+          for (int i = 0; i < rows_per_thread; ++i) {
+            store_octet(out + i * out_step,
+                        dequantize_exact_octet<S>(octets[i], bytes[i], tensor_scale));
+          }
+        }
+      }
+      if (!plain) {
+#pragma unroll
+        for (int i = 0; i < rows_per_thread; ++i) {
+          store_octet(out + i * out_step,
+                      dequantize_octet<S, T>(octets[i], bytes[i], tensor_scale));
+        }
+      }
+      codes += down * p.code_row_bytes;
+      scales += scales_move;
+      out += down * p.row_stride;
+    }
+  }
+};
+
 template <class S, class T>
 __global__ void __launch_bounds__(row_threads)
     dequantize_kernel(const __grid_constant__ DequantizeParameters p) {
-  constexpr int octet_bytes = S::Format::bits;
   float tensor_scale = 1.0f;
   if constexpr (S::has_tensor_scale) tensor_scale = *p.tensor_scale;
   const int across = 1 << p.grid.log2_across;
-  const std::int64_t octet_index =
-      static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1));
-  const std::int64_t column = octet_index * 8;
-  const std::int64_t start = octet_index * octet_bytes;
-  const bool whole_columns = p.vector_loads && p.vector_stores && p.columns - column >= 8;
+  const Dequantize<S, T> thread{
+      p, tensor_scale,
+      static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))};
+  const bool whole_columns =
+      p.vector_loads && p.vector_stores && (blockIdx.x + std::int64_t{1}) * across * 8 <= p.columns;
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
-    for (std::int64_t group = blockIdx.y; group < p.grid.groups(); group += gridDim.y) {
+    for (std::int64_t step = blockIdx.y; step < p.grid.series(); step += gridDim.y) {
+      const std::int64_t group = step << p.grid.log2_depth;
       const RowPosition at(p.grid, group);
-      const std::int64_t row = at.first_row();
-      const RowScales scales(p.scale_index, at, column / S::block);
-      const std::uint8_t* codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
-      const std::uint8_t* scale = p.scales + batch * p.scale_index.size() + scales.offset;
-      T* out = static_cast<T*>(p.out) + batch * p.batch_stride + row * p.row_stride + column;
-      Octet octets[rows_per_thread];
-      std::uint8_t bytes[rows_per_thread];
-      // One question for the four rows, not one a row: comparisons cost as much as decoding.
-      const bool whole = at.rows_left == ScaleIndex::tile_rows && whole_columns;
-#pragma unroll
-      for (int i = 0; i < rows_per_thread; ++i) {
-        octets[i] = 0;
-        bytes[i] = 0;
-        const std::uint8_t* own = codes + i * row_spacing * p.code_row_bytes;
-        if (whole) {
-          octets[i] = load_whole_codes<octet_bytes>(own + start);
-          bytes[i] = scale[i * scales.step];
-        } else if (at.has_row(i) && column < p.columns) {
-          octets[i] = load_codes<octet_bytes>(own + start, p.code_row_bytes - start);
-          bytes[i] = scale[i * scales.step];
-        }
+      if (whole_columns && at.rows_left == ScaleIndex::tile_rows) {
+        thread.whole(batch, at);
+        continue;
       }
-#pragma unroll
-      for (int i = 0; i < rows_per_thread; ++i) {
-        const RawOctet<T> raw = dequantize_octet<S, T>(octets[i], bytes[i], tensor_scale);
-        T* own = out + i * row_spacing * p.row_stride;
-        if (whole) {
-          store_octet(own, raw);
-        } else if (at.has_row(i)) {
-          store_elements(own, raw, p.columns - column);
-        }
+      for (int i = 0; i < 1 << p.grid.log2_depth; ++i) {
+        thread.guarded(batch, RowPosition(p.grid, group + i));
       }
     }
   }

@@ -9,44 +9,16 @@
 namespace mxkern::kernels {
 
 // Threads of the column phases: a pair of adjacent columns and a segment of 32 rows each.
-__device__ __forceinline__ int segment_column() { return static_cast<int>(threadIdx.x) % 64 * 2; }
+__device__ __forceinline__ int segment_column() { return static_cast<int>(threadIdx.x % 64) * 2; }
 __device__ __forceinline__ int segment_row() {
-  return static_cast<int>(threadIdx.x) / 64 * tile_segment;
-}
-
-// Random words of eight rows of two adjacent columns, whose first element has logical index
-// `index`. Four columns share a Philox call where rows hold a multiple of four elements: then the
-// two threads that have them make the calls of every other row and exchange words.
-__device__ __forceinline__ void column_pair_words(const OctetOptions& options, std::int64_t index,
-                                                  std::int64_t columns,
-                                                  std::uint32_t (&words)[2][8]) {
-  if (columns % 4 != 0) {
-    octet_words(options, index, columns, words[0]);
-    octet_words(options, index + 1, columns, words[1]);
-    return;
-  }
-  const bool odd = (threadIdx.x & 1) != 0;
-#pragma unroll
-  for (int i = 0; i < 8; i += 2) {
-    const std::int64_t own = index + (odd ? i + 1 : i) * columns;
-    const Philox4 four =
-        philox4x32(options.seed, static_cast<std::uint64_t>(own) / 4, options.offset);
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const std::uint32_t kept = odd ? four.lane[2 + k] : four.lane[k];
-      const std::uint32_t given = odd ? four.lane[k] : four.lane[2 + k];
-      const std::uint32_t other = __shfl_xor_sync(full_warp, given, 1);
-      words[k][i] = odd ? other : kept;
-      words[k][i + 1] = odd ? kept : other;
-    }
-  }
+  return static_cast<int>(threadIdx.x / 64) * tile_segment;
 }
 
 // 4over6 for one block of a column: the better of two, or what there is where it is poisoned.
 // Errors are those of rounding to nearest.
 template <class S, Rounding R, class T>
 __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block>& pair, int k,
-                                                    const OctetOptions& options, std::int64_t index,
+                                                    RandomWords<R>& random, std::int64_t index,
                                                     std::int64_t columns, std::uint32_t amax,
                                                     const TensorScale& tensor, BlockScale& scale,
                                                     Octet (&codes)[S::block / 8]) {
@@ -60,8 +32,8 @@ __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block
     const std::uint32_t no_words[8] = {};
     float v[8];
     pair.octet(8 * i, k, v);
-    codes[i] = quantize_octet<S, nearest>(v, float_of(amax), two.six.multiplier, no_words);
-    four[i] = quantize_octet<S, nearest>(v, float_of(amax), two.four.multiplier, no_words);
+    codes[i] = quantize_octet<S, nearest>(v, two.six.multiplier, true, no_words);
+    four[i] = quantize_octet<S, nearest>(v, two.four.multiplier, true, no_words);
     error_of_six = add_octet_errors(error_of_six, v, codes[i], two.six.byte, tensor);
     error_of_four = add_octet_errors(error_of_four, v, four[i], two.four.byte, tensor);
   }
@@ -74,67 +46,157 @@ __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block
       float v[8];
       std::uint32_t words[8] = {};
       pair.octet(8 * i, k, v);
-      octet_words(options, index + 8 * i * columns, columns, words);
-      codes[i] = quantize_octet<S, R>(v, float_of(amax), scale.multiplier, words);
+      random.octet(index + 8 * i * columns, columns, words);
+      codes[i] = quantize_octet<S, R>(v, scale.multiplier, true, words);
     }
   }
 }
 
-// A thread takes a block in each of two adjacent columns at a time. `squares` and `chosen`: amax
-// and bytes of the squares of the tile, where there are squares.
-template <class S, Rounding R, bool Plain, class T>
+// Packed signs of eight rows of two adjacent columns, from eight words of 16-bit elements.
+__device__ __forceinline__ void column_signs(const std::uint32_t* word, std::uint32_t (&signs)[2]) {
+  std::uint32_t half[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const std::uint32_t even = __byte_perm(word[4 * i], word[4 * i + 2], 0x7351);
+    const std::uint32_t odd = __byte_perm(word[4 * i + 1], word[4 * i + 3], 0x7351);
+    half[i] = ptx::place_e2m1_signs(even, odd);
+  }
+  signs[0] = __byte_perm(half[0], half[1], 0x5410);
+  signs[1] = __byte_perm(half[0], half[1], 0x7632);
+}
+
+// Codes of four rows of two adjacent columns of bfloat16: two bytes a column.
+template <bool Saturate>
+__device__ __forceinline__ std::uint32_t encode_four_pairs(const std::uint32_t* word,
+                                                           __nv_bfloat162 multipliers) {
+  std::uint32_t code[4];
+#pragma unroll
+  for (int r = 0; r < 4; ++r) code[r] = encode_bfloat16_pair<Saturate>(word[r], multipliers);
+  const std::uint32_t even = __byte_perm(code[0], code[2], 0x6240);
+  const std::uint32_t odd = __byte_perm(code[1], code[3], 0x6240);
+  // Masks: a NaN in one column, which poisons only that, has all bits set.
+  return (even & 0x07070707u) | (odd << 4 & 0x70707070u) |
+         ptx::place_e2m1_signs(__byte_perm(word[0], word[2], 0x7351),
+                               __byte_perm(word[1], word[3], 0x7351));
+}
+
+// Codes of eight rows of two adjacent columns. Codes of 4 bits change sides, not their values.
+template <class S, Rounding R, class T>
+__device__ __forceinline__ void quantize_column_octets(const ColumnPair<T, S::block>& pair,
+                                                       int first, const BlockScale (&scale)[2],
+                                                       bool saturate,
+                                                       const std::uint32_t (&words)[2][8],
+                                                       Octet (&codes)[2]) {
+  constexpr bool nibbles =
+      S::Format::bits == 4 && sizeof(T) == 2 && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1;
+  if constexpr (nibbles && pairs_in_bfloat16<S, R, T>) {
+    const std::uint32_t multipliers =
+        __byte_perm(bits_of(scale[0].multiplier), bits_of(scale[1].multiplier), 0x7632);
+    const auto pairs = *reinterpret_cast<const __nv_bfloat162*>(&multipliers);
+    const std::uint32_t* word = pair.word + first;
+    const std::uint32_t half[2] = {
+        saturate ? encode_four_pairs<true>(word, pairs) : encode_four_pairs<false>(word, pairs),
+        saturate ? encode_four_pairs<true>(word + 4, pairs)
+                 : encode_four_pairs<false>(word + 4, pairs)};
+    codes[0] = __byte_perm(half[0], half[1], 0x5410);
+    codes[1] = __byte_perm(half[0], half[1], 0x7632);
+  } else if constexpr (nibbles) {
+    std::uint32_t signs[2];
+    column_signs(pair.word + first, signs);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      float v[8];
+      pair.octet(first, k, v);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] = __fmul_rn(v[i], scale[k].multiplier);
+      if (saturate) saturate_octet<E2M1>(v);
+      codes[k] = ptx::encode_e2m1_magnitudes(v) | signs[k];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      float v[8];
+      pair.octet(first, k, v);
+      codes[k] = quantize_octet<S, R>(v, scale[k].multiplier, saturate, words[k]);
+    }
+  }
+  if constexpr (nibbles) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      if (scale[k].multiplier < 0.0f) codes[k] = poison_octet<typename S::Format>;
+    }
+  }
+}
+
+// A thread takes a block in each of two adjacent columns at a time. The scales of squares are in
+// `squares` if they are known; otherwise they are found here, and those of the other direction, by
+// `row_scaler`, are left there.
+template <class S, Rounding R, TileWork W, class T>
 __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParameters& p,
                                                       const TilePosition& at, const T* elements,
-                                                      const std::uint32_t* squares,
-                                                      const std::uint32_t* chosen,
-                                                      const TensorScale& tensor,
+                                                      TileSquares<S>& squares,
+                                                      const BlockScaler<S>& scaler,
+                                                      const BlockScaler<S>& row_scaler, bool known,
                                                       std::uint8_t* scales, std::uint8_t* lines) {
   constexpr int octets = S::block / 8;
   constexpr int blocks = tile_extent / S::block;
-  const OctetOptions options = known_options<Plain>(p.along_columns.options);
-  const bool in_squares = !Plain && p.square;
+  const OctetOptions options = known_tile_options<W>(p.along_columns.options);
+  const bool in_squares = W == TileWork::squares || (W == TileWork::any && p.square);
   const int column = segment_column();
-#pragma unroll
+  RandomWords<R> random(p.along_columns.options.keys, options.offset);
+#pragma unroll(W == TileWork::plain && R == Rounding::nearest ? 2 : 1)
   for (int part = 0; part < tile_segment / S::block; ++part) {
     const int row = segment_row() + part * S::block;
     const int block = row / S::block;
+    const int square = block * blocks + column / S::block;
     const std::int64_t index = (at.batch * p.rows + at.row + row) * p.columns + at.column + column;
     ColumnPair<T, S::block> pair;
     pair.load(elements, row, column);
+    if (options.hadamard_size != 0 && options.hadamard_size <= S::block) {
+      pair.hadamard(options.hadamard_size, p.column_signs, at.rows_left - row);
+    }
     std::uint32_t amax[2];
     BlockScale scale[2];
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      const int square = block * blocks + (column + k) / S::block;
-      const bool padding = column + k >= at.columns_left;
-      amax[k] = !in_squares ? pair.amax(k) : padding ? 0u : squares[square];
-      scale[k] = fast_block_scale<S>(amax[k], options.rule, tensor);
-      if constexpr (S::has_tensor_scale) {
-        if (in_squares && options.four_over_six && !padding && float32::is_finite(amax[k])) {
-          scale[k].byte = static_cast<std::uint8_t>(chosen[square]);
-          scale[k].multiplier = nvfp4_multiplier(scale[k].byte, tensor);
-        }
+      if (in_squares && known) {
+        amax[k] = squares.amax[square];
+        scale[k] = {squares.byte[square], squares.multiplier[square]};
+      } else {
+        amax[k] = pair.amax(k);
+        if (!in_squares) scale[k] = scaler(amax[k]);
       }
-      if (!float32::is_finite(amax[k])) scale[k].multiplier = poisoned_multiplier;
     }
+    if (in_squares && !known) {
+      amax[0] = amax[1] = lanes_amax<S::block / 2>(max(amax[0], amax[1]));
+      scale[0] = scale[1] = scaler(amax[0]);
+      if (column % S::block == 0) squares.put(square, amax[0], row_scaler(amax[0]));
+    }
+    if (in_squares) {
+      // What pads a square beyond the last column has the scale of zeros.
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        if (column + k >= at.columns_left) scale[k] = {0, 0.0f};
+      }
+    }
+    const bool saturate =
+        scaler.saturates() && (block_saturates<S, R>(amax[0], scale[0].multiplier) ||
+                               block_saturates<S, R>(amax[1], scale[1].multiplier));
     Octet codes[2][octets];
 #pragma unroll
     for (int i = 0; i < octets; ++i) {
       std::uint32_t words[2][8] = {};
-      if constexpr (R == Rounding::stochastic) {
-        column_pair_words(options, index + 8 * i * p.columns, p.columns, words);
-      }
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        codes[k][i] = quantize_octet<S, R>(pair.raw_octet(8 * i, k), float_of(amax[k]),
-                                           scale[k].multiplier, words[k]);
-      }
+      random.column_pair(index + 8 * i * p.columns, p.columns, words);
+      Octet both[2];
+      quantize_column_octets<S, R>(pair, 8 * i, scale, saturate, words, both);
+      codes[0][i] = both[0];
+      codes[1][i] = both[1];
     }
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       if constexpr (S::has_tensor_scale) {
         if (options.four_over_six && !in_squares) {
-          better_column_block<S, R>(pair, k, options, index + k, p.columns, amax[k], tensor,
+          better_column_block<S, R>(pair, k, random, index + k, p.columns, amax[k], scaler.tensor,
                                     scale[k], codes[k]);
         }
       }
@@ -160,8 +222,8 @@ __device__ __forceinline__ void store_tile_lines(const QuantizeTileParameters& p
     // The permutation of chunks repeats after 16 lines, so that addresses only move on.
     constexpr int lines_at_once = tile_threads / chunks / 16 * 16;
     if (static_cast<int>(threadIdx.x) >= lines_at_once * chunks) return;
-    const int first = static_cast<int>(threadIdx.x) / chunks;
-    const int chunk = static_cast<int>(threadIdx.x) % chunks;
+    const int first = static_cast<int>(threadIdx.x / chunks);
+    const int chunk = static_cast<int>(threadIdx.x % chunks);
     std::uint8_t* to = to_tile + first * out.code_row_bytes + chunk * Lines::chunk_bytes;
     const std::uint8_t* from = lines + Lines::offset(first, chunk);
 #pragma unroll
@@ -190,5 +252,4 @@ __device__ __forceinline__ void store_tile_lines(const QuantizeTileParameters& p
   }
 }
 
-// One thread block a tile.
 }  // namespace mxkern::kernels

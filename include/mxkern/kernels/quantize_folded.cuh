@@ -19,7 +19,7 @@ struct QuantizeFoldedParameters {
   std::int64_t batch, rows, columns;
   const void* x;
   std::int64_t batch_stride, row_stride;
-  ScaleRule rule;
+  E8M0Rule rule;
   FoldedRows out;
   std::uint8_t* codes;  // null: not wanted, and no scales either
   std::int64_t code_row_bytes;
@@ -92,7 +92,7 @@ struct QuantizeFoldedRow {
         }
       }
     }
-    return fast_block_scale<S>(octet_amax(largest), p.rule, {}).byte;
+    return BlockScaler<S>{p.rule}(octet_amax(largest)).byte;
   }
 
   // Finds all scales of the row. Returns the largest that this thread knows of.
@@ -126,8 +126,9 @@ struct QuantizeFoldedRow {
     for (int i = 0; i < 2; ++i) {
       const RawOctet<T> raw = load<Held>(half * 2 + i);
       const std::uint32_t no_words[8] = {};
-      quantized[i] = quantize_octet<S, Rounding::nearest>(raw, float_of(octet_amax(raw)),
-                                                          multiplier, no_words);
+      const bool saturate =
+          p.rule.saturates && block_saturates<S, Rounding::nearest>(octet_amax(raw), multiplier);
+      quantized[i] = quantize_octet<S, Rounding::nearest>(raw, multiplier, saturate, no_words);
       folded[i] = fold(quantized[i]);
     }
     *reinterpret_cast<uint4*>(out + std::int64_t{half} * 16) =

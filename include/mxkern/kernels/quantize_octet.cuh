@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mxkern/core/philox.h"
-#include "mxkern/kernels/block_amax.cuh"
-#include "mxkern/numerics/block_scale.h"
+#include "mxkern/kernels/block_scaler.cuh"
+#include "mxkern/kernels/random_words.cuh"
+#include "mxkern/numerics/codec_stochastic.cuh"
 #include "mxkern/numerics/hadamard.h"
 #include "mxkern/numerics/rounding.h"
 
@@ -14,9 +14,9 @@ namespace mxkern::kernels {
 
 // The options of a quantizing kernel that are not template parameters.
 struct OctetOptions {
-  ScaleRule rule;
+  E8M0Rule rule;
   bool four_over_six;
-  std::uint64_t seed;
+  PhiloxKeys keys;
   std::uint64_t offset;
   const float* amax;          // NVFP4: one of these two; the quantizers below read it
   const float* tensor_scale;  // NVFP4
@@ -40,9 +40,6 @@ inline bool is_plain(const OctetOptions& options) {
   return options.hadamard_size == 0 && !options.four_over_six;
 }
 
-// What stands for the multiplier of a poisoned block; a real one is never negative.
-inline constexpr float poisoned_multiplier = -1.0f;
-
 __device__ __forceinline__ TensorScale read_tensor_scale(const OctetOptions& options) {
   if (options.tensor_scale != nullptr) {
     return TensorScale::from_decode_multiplier(*options.tensor_scale);
@@ -50,52 +47,49 @@ __device__ __forceinline__ TensorScale read_tensor_scale(const OctetOptions& opt
   return TensorScale::from_amax(*options.amax);
 }
 
-// Random words for eight elements whose logical indices start at `index` and step by `stride`.
-__device__ __forceinline__ void octet_words(const OctetOptions& options, std::uint64_t index,
-                                            std::uint64_t stride, std::uint32_t (&words)[8]) {
-  if (stride == 1 && index % 4 == 0) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const Philox4 four = philox4x32(options.seed, index / 4 + i, options.offset);
-#pragma unroll
-      for (int lane = 0; lane < 4; ++lane) words[4 * i + lane] = four.lane[lane];
-    }
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const std::uint64_t own = index + i * stride;
-    const Philox4 four = philox4x32(options.seed, own / 4, options.offset);
-    const auto lane = static_cast<unsigned>(own % 4);
-    words[i] = lane == 0   ? four.lane[0]
-               : lane == 1 ? four.lane[1]
-               : lane == 2 ? four.lane[2]
-                           : four.lane[3];
-  }
-}
-
-// block_scale, with conversion instructions for the UE4M3 byte where there are some.
+// The scaler of a kernel, or of one of its directions. NVFP4: reads the tensor's scale, has the
+// first thread of the grid store it to `stored`, and fills a table; the caller synchronizes.
 template <class S>
-__device__ __forceinline__ BlockScale fast_block_scale(std::uint32_t amax, ScaleRule rule,
-                                                       const TensorScale& tensor) {
-#if MXKERN_HAS_CVT_E4M3
+__device__ __forceinline__ BlockScaler<S> block_scaler(const OctetOptions& options, float* stored,
+                                                       int table = 0) {
   if constexpr (S::has_tensor_scale) {
-    const float ratio = __fmul_rn(float_of(amax), __fmul_rn(tensor.encode, 1.0f / 6.0f));
-    const std::uint32_t byte = ptx::convert_pair<E4M3>(ratio, 0.0f) & 0xFFu;
-    const float decoded = __fmul_rn(ptx::widen_pair<E4M3>(byte).x, tensor.decode);
-    const BlockScale scale = {static_cast<std::uint8_t>(byte),
-                              lower_of(__frcp_rn(decoded), float32::largest())};
-    return float32::is_finite(amax) ? scale : BlockScale{S::ScaleFormat::nan_byte, 0.0f};
+    const TensorScale tensor = read_tensor_scale(options);
+    if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *stored = tensor.stored;
+    const BlockScaler<S> scaler = {tensor, table};
+    scaler.fill();
+    return scaler;
+  } else {
+    return {options.rule};
   }
-#endif
-  return block_scale<S>(amax, rule, tensor);
 }
 
-// Codes of eight values under the multiplier of their block, packed. `amax` is at least the largest
-// magnitude of the eight.
+// The scaler of a second direction, which costs nothing where the tensor's scale is the same one.
+template <class S>
+__device__ __forceinline__ BlockScaler<S> other_block_scaler(const OctetOptions& options,
+                                                             float* stored,
+                                                             const OctetOptions& first_options,
+                                                             const BlockScaler<S>& first) {
+  if constexpr (S::has_tensor_scale) {
+    if (options.amax == first_options.amax && options.tensor_scale == first_options.tensor_scale) {
+      if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *stored = first.tensor.stored;
+      return first;
+    }
+  }
+  return block_scaler<S>(options, stored, 1);
+}
+
+// Whether values of a block can be too large for the lines or conversions that encode them.
 template <class S, Rounding R>
-__device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float amax, float multiplier,
-                                                const std::uint32_t (&words)[8]) {
+__device__ __forceinline__ bool block_saturates(std::uint32_t amax, float multiplier) {
+  const float largest = __fmul_rn(float_of(amax), multiplier);
+  return R == Rounding::nearest ? needs_saturation<typename S::Format>(largest)
+                                : largest > S::Format::max_value;
+}
+
+// Codes of eight values under the multiplier of their block, packed.
+template <class S, Rounding R>
+__device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float multiplier,
+                                                bool saturate, const std::uint32_t (&words)[8]) {
   using Format = typename S::Format;
   const float factor =
       R == Rounding::nearest ? __fmul_rn(multiplier, octet_scale<Format>) : multiplier;
@@ -104,29 +98,42 @@ __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float amax,
   for (int i = 0; i < 8; ++i) scaled[i] = __fmul_rn(v[i], factor);
   Octet octet;
   if constexpr (R == Rounding::nearest) {
-    saturate_octet<Format>(scaled, __fmul_rn(amax, factor));
+    if (saturate) saturate_octet<Format>(scaled);
     octet = encode_octet<Format>(scaled);
   } else {
-    octet = encode_stochastic_octet<Format>(scaled, words);
+    octet = encode_stochastic_octet<Format>(scaled, words, saturate);
   }
   return multiplier < 0.0f ? poison_octet<Format> : octet;
 }
 
+// Whether two elements at a time stay exact in bfloat16 up to the rounding.
+template <class S, Rounding R, class T>
+inline constexpr bool pairs_in_bfloat16 =
+    std::is_same_v<T, bfloat16>&& S::Format::bits == 4 && !S::has_tensor_scale &&
+    R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1;
+
 // The same from the elements as they lie in memory, in the fewest operations that there are.
 template <class S, Rounding R, class T>
-__device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float amax,
-                                                float multiplier, const std::uint32_t (&words)[8]) {
+__device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float multiplier,
+                                                bool saturate, const std::uint32_t (&words)[8]) {
   using Format = typename S::Format;
-  constexpr bool in_bfloat16 = std::is_same_v<T, bfloat16> && Format::bits == 4 &&
-                               !S::has_tensor_scale && R == Rounding::nearest &&
-                               !MXKERN_HAS_CVT_E2M1;
-  if constexpr (in_bfloat16) {
-    const Octet octet = encode_bfloat16_octet(raw.word, multiplier, __fmul_rn(amax, multiplier));
+  if constexpr (pairs_in_bfloat16<S, R, T>) {
+    const Octet octet = saturate ? encode_bfloat16_octet<true>(raw.word, multiplier)
+                                 : encode_bfloat16_octet<false>(raw.word, multiplier);
+    return multiplier < 0.0f ? poison_octet<Format> : octet;
+  } else if constexpr (Format::bits == 4 && sizeof(T) == 2 && R == Rounding::nearest &&
+                       !MXKERN_HAS_CVT_E2M1) {
+    float v[8];
+    unpack(raw, v);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = __fmul_rn(v[i], multiplier);
+    if (saturate) saturate_octet<Format>(v);
+    const Octet octet = ptx::encode_e2m1_magnitudes(v) | ptx::e2m1_signs(raw.word);
     return multiplier < 0.0f ? poison_octet<Format> : octet;
   } else {
     float v[8];
     unpack(raw, v);
-    return quantize_octet<S, R>(v, amax, multiplier, words);
+    return quantize_octet<S, R>(v, multiplier, saturate, words);
   }
 }
 
@@ -160,8 +167,8 @@ __device__ __forceinline__ std::uint8_t better_of_two(const float (&v)[8], std::
                                                       Octet& codes) {
   const FourOverSix scales = nvfp4_four_over_six(float_of(amax), tensor);
   constexpr Rounding nearest = Rounding::nearest;
-  const Octet six = quantize_octet<S, nearest>(v, float_of(amax), scales.six.multiplier, words);
-  const Octet four = quantize_octet<S, nearest>(v, float_of(amax), scales.four.multiplier, words);
+  const Octet six = quantize_octet<S, nearest>(v, scales.six.multiplier, true, words);
+  const Octet four = quantize_octet<S, nearest>(v, scales.four.multiplier, true, words);
   const float error_of_six = pair_error(v, six, scales.six.byte, tensor);
   const float error_of_four = pair_error(v, four, scales.four.byte, tensor);
   if (!float32::is_finite(amax)) return S::ScaleFormat::nan_byte;
@@ -169,27 +176,10 @@ __device__ __forceinline__ std::uint8_t better_of_two(const float (&v)[8], std::
   codes = take_four ? four : six;
   if constexpr (R == Rounding::stochastic) {
     const float multiplier = take_four ? scales.four.multiplier : scales.six.multiplier;
-    codes = quantize_octet<S, R>(v, float_of(amax), multiplier, words);
+    codes = quantize_octet<S, R>(v, multiplier, true, words);
   }
   return take_four ? scales.four.byte : scales.six.byte;
 }
-
-// The scales of squares that four rows of an octet belong to.
-struct SquareScales {
-  bool used = false;
-  bool fixed = false;  // 4over6 has chosen the bytes already
-  std::uint32_t amax[4] = {};
-  std::uint32_t bytes[4] = {};
-
-  template <class S>
-  __device__ __forceinline__ BlockScale scale(int i, std::uint32_t block_amax,
-                                              const TensorScale& tensor) const {
-    if (!float32::is_finite(block_amax)) return {S::ScaleFormat::nan_byte, 0.0f};
-    const std::uint32_t word = i == 0 ? bytes[0] : i == 1 ? bytes[1] : i == 2 ? bytes[2] : bytes[3];
-    const auto byte = static_cast<std::uint8_t>(word);
-    return {byte, nvfp4_multiplier(byte, tensor)};
-  }
-};
 
 // x := (x * sign) H / sqrt(size) for groups that span size / 8 adjacent lanes, rounded to T.
 // `lane` is this octet's position in its row: groups are aligned to their size.

@@ -31,7 +31,7 @@ struct QuantizeRows {
   static constexpr int octet_bytes = S::Format::bits;
 
   const QuantizeRowsParameters& p;
-  TensorScale tensor;
+  const BlockScaler<S>& scaler;
   std::int64_t octet_index;
 
   // Four rows, any of which may be missing or ragged.
@@ -62,48 +62,92 @@ struct QuantizeRows {
     four.scale_rows = block >= blocks_end ? 0 : swizzled ? ScaleIndex::tile_rows : four.rows;
     four.index = (batch * p.grid.rows + row) * p.columns + column;
     four.index_step = row_spacing * p.columns;
-    four.inside = column < p.columns;
-    quantize_four_rows<S, T, R>(raw, four, known_options<Plain>(p.options), tensor, SquareScales{});
+    const OctetOptions options = known_options<Plain>(p.options);
+    PackedAmax<T> octets[rows_per_thread];
+    four_amax(raw, options, column < p.columns, octets);
+    RandomWords<R> random(p.options.keys, p.options.offset);
+    quantize_four_rows<S, T, R>(raw, SharedScales<S>(octets, scaler), scaler,
+                                S::has_tensor_scale && options.four_over_six, random, four);
   }
 
-  // Series of four rows that are all there, with vector loads and stores, the next loads ahead of
-  // the work: addresses only move on.
-  __device__ void whole(std::int64_t batch, const RowPosition& at) const {
-    const OctetOptions options = known_options<Plain>(p.options);
-    const int down = row_threads >> p.grid.log2_across;
-    const std::int64_t row = at.first_row();
-    const std::int64_t row_step = row_spacing * p.row_stride;
-    const RowScales place(p.scale_index, at, octet_index / lanes);
-    const std::int64_t scales_move = p.scale_index.layout == ScaleLayout::swizzled
-                                         ? std::int64_t{16} * down
-                                         : down * p.scale_index.blocks;
+  // Where four rows lie that are all there, with vector loads and stores.
+  struct Place {
+    const T* x;
     FourWholeRows out;
-    out.codes = p.codes + (batch * p.grid.rows + row) * p.code_row_bytes;
-    out.code_step = row_spacing * p.code_row_bytes;
-    out.code_start = octet_index * octet_bytes;
-    out.scales = p.scales + batch * p.scale_index.size() + place.offset +
-                 SharedScales<S>::row(0) * place.step;
-    out.scale_step = place.step;
-    out.index = (batch * p.grid.rows + row) * p.columns + octet_index * 8;
-    out.index_step = row_spacing * p.columns;
-    const T* x =
+  };
+
+  __device__ __forceinline__ Place place_of(std::int64_t batch, std::int64_t group) const {
+    const RowPosition at(p.grid, group);
+    const std::int64_t row = at.first_row();
+    const std::int64_t row_of_all = batch * p.grid.rows + row;
+    const RowScales scales(p.scale_index, at, octet_index / lanes);
+    Place place;
+    place.x =
         static_cast<const T*>(p.x) + batch * p.batch_stride + row * p.row_stride + octet_index * 8;
+    place.out.codes = p.codes + row_of_all * p.code_row_bytes +
+                      whole_codes_start<octet_bytes>(octet_index * octet_bytes);
+    place.out.code_step = row_spacing * p.code_row_bytes;
+    place.out.scales = p.scales + batch * p.scale_index.size() + scales.offset +
+                       SharedScales<S>::row(0) * scales.step;
+    place.out.scale_step = scales.step;
+    place.out.index = row_of_all * p.columns + octet_index * 8;
+    place.out.index_step = row_spacing * p.columns;
+    return place;
+  }
+
+  // The next four rows of a series.
+  __device__ __forceinline__ void move_on(Place& place) const {
+    const int down = row_threads >> p.grid.log2_across;
+    place.x += down * p.row_stride;
+    place.out.codes += down * p.code_row_bytes;
+    place.out.scales += p.scale_index.layout == ScaleLayout::swizzled ? std::int64_t{16} * down
+                                                                      : down * p.scale_index.blocks;
+    place.out.index += down * p.columns;
+  }
+
+  __device__ __forceinline__ void load(const Place& place, RawOctet<T> (&raw)[4]) const {
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      raw[i] = load_octet(place.x + i * row_spacing * p.row_stride);
+    }
+  }
+
+  // All series of whole tiles that this thread block has, the next loads ahead of the work.
+  __device__ __forceinline__ void whole(std::int64_t batch) const {
+    const OctetOptions options = known_options<Plain>(p.options);
+    const std::int64_t end = p.grid.whole_series();
+    std::int64_t step = blockIdx.y;
+    while (p.backwards && step < p.grid.series() - end) step += gridDim.y;
+    const std::int64_t last = p.backwards ? p.grid.series() : end;
+    if (step >= last) return;
+    const auto group_of = [&](std::int64_t i) {
+      return (p.backwards ? p.grid.series() - 1 - i : i) << p.grid.log2_depth;
+    };
+    RandomWords<R> random(p.options.keys, p.options.offset);
+    Place place = place_of(batch, group_of(step));
     RawOctet<T> raw[rows_per_thread];
-#pragma unroll
-    for (int i = 0; i < rows_per_thread; ++i) raw[i] = load_octet(x + i * row_step);
-    for (int left = 1 << p.grid.log2_depth; left > 0; --left) {
-      RawOctet<T> next[rows_per_thread];
-      x += down * p.row_stride;
-      if (left > 1) {
-#pragma unroll
-        for (int i = 0; i < rows_per_thread; ++i) next[i] = load_octet(x + i * row_step);
+    load(place, raw);
+    int left = 1 << p.grid.log2_depth;
+    bool more = true;
+    while (more) {
+      Place next = place;
+      RawOctet<T> ahead[rows_per_thread];
+      if (--left > 0) {
+        move_on(next);
+      } else {
+        step += gridDim.y;
+        more = step < last;
+        if (more) next = place_of(batch, group_of(step));
+        left = 1 << p.grid.log2_depth;
       }
-      quantize_four_whole_rows<S, T, R>(raw, out, options, tensor);
-      out.codes += down * p.code_row_bytes;
-      out.scales += scales_move;
-      out.index += down * p.columns;
+      if (more) load(next, ahead);
+      PackedAmax<T> octets[rows_per_thread];
+      four_amax(raw, options, true, octets);
+      quantize_four_whole_rows<S, T, R>(raw, SharedScales<S>(octets, scaler), scaler, random,
+                                        place.out);
+      place = next;
 #pragma unroll
-      for (int i = 0; i < rows_per_thread; ++i) raw[i] = next[i];
+      for (int i = 0; i < rows_per_thread; ++i) raw[i] = ahead[i];
     }
   }
 };
@@ -115,35 +159,34 @@ inline constexpr int rows_blocks = sizeof(T) == 4         ? 2
                                    : S::Format::bits == 8 ? 4
                                                           : 3;
 
+// Whether a thread block stays for many series instead of one. Faster where there is more to
+// compute for a byte, so that few thread blocks fit and the last of many rounds would be missed.
+template <class S, Rounding R>
+inline constexpr bool rows_stay = S::Format::bits < 8 && R == Rounding::nearest;
+
 // Plain: no Hadamard transform and no 4over6.
 template <class S, class T, Rounding R, bool Plain>
 __global__ void __launch_bounds__(row_threads, (rows_blocks<S, T>))
     quantize_rows_kernel(const __grid_constant__ QuantizeRowsParameters p) {
   using Thread = QuantizeRows<S, T, R, Plain>;
-  TensorScale tensor{};
-  if constexpr (S::has_tensor_scale) {
-    tensor = read_tensor_scale(p.options);
-    if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *p.tensor_scale = tensor.stored;
-  }
+  const BlockScaler<S> scaler = block_scaler<S>(p.options, p.tensor_scale);
+  if constexpr (S::has_tensor_scale) __syncthreads();
   const int across = 1 << p.grid.log2_across;
   const Thread thread{
-      p, tensor, static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))};
+      p, scaler, static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))};
   const bool whole_codes = p.vector_stores && octets_are_whole<Thread::octet_bytes>(
                                                   p.code_row_bytes, blockIdx.x, across);
   const bool whole_columns = p.vector_loads && whole_codes &&
                              (blockIdx.x + std::int64_t{1}) * across * 8 <= p.columns &&
                              !p.options.four_over_six;
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
+    if (whole_columns) thread.whole(batch);
     for (std::int64_t step = blockIdx.y; step < p.grid.series(); step += gridDim.y) {
       const std::int64_t series = p.backwards ? p.grid.series() - 1 - step : step;
-      const std::int64_t group = series << p.grid.log2_depth;
-      const RowPosition at(p.grid, group);
-      if (whole_columns && at.rows_left == ScaleIndex::tile_rows) {
-        thread.whole(batch, at);
-        continue;
-      }
+      if (whole_columns && series < p.grid.whole_series()) continue;
       for (int i = 0; i < 1 << p.grid.log2_depth; ++i) {
-        thread.guarded(batch, RowPosition(p.grid, group + i), whole_codes);
+        const std::int64_t group = (series << p.grid.log2_depth) + i;
+        thread.guarded(batch, RowPosition(p.grid, group), whole_codes);
       }
     }
   }

@@ -31,7 +31,27 @@ struct QuantizeTileParameters {
   bool square;
   bool vector_loads;
   bool backwards;
+  // What a Hadamard transform of 16 or 32 along the columns flips in the words of 32 rows.
+  std::uint32_t column_signs[32];
 };
+
+// What a tile kernel is compiled for. The code of rare options costs registers, and the instruction
+// cache, even where it does not run.
+enum class TileWork {
+  plain,
+  squares,    // square blocks, nothing else
+  transform,  // a Hadamard transform within the blocks of the columns, nothing else
+  any
+};
+
+// The options of one direction as a kernel for some work knows them.
+template <TileWork W>
+__device__ __forceinline__ OctetOptions known_tile_options(const OctetOptions& options) {
+  OctetOptions known = options;
+  if constexpr (W != TileWork::any) known.four_over_six = false;
+  if constexpr (W == TileWork::plain || W == TileWork::squares) known.hadamard_size = 0;
+  return known;
+}
 
 inline constexpr int tile_extent = 128;
 inline constexpr int tile_threads = 256;
@@ -134,15 +154,15 @@ struct TileMemory {
   __device__ float* floats() const { return reinterpret_cast<float*>(lines()); }
 };
 
-// Copies the tile in, zeros outside of x.
+// Begins to copy the tile in, zeros outside of x; finish_tile waits for it.
 template <class T>
-__device__ __forceinline__ void load_tile(const QuantizeTileParameters& p, const TilePosition& at,
-                                          T* elements) {
+__device__ __forceinline__ void begin_tile(const QuantizeTileParameters& p, const TilePosition& at,
+                                           T* elements) {
   constexpr int vector = 16 / sizeof(T);
   constexpr int vectors = tile_extent / vector;
   constexpr int rows_at_once = tile_threads / vectors;
-  const int first_row = static_cast<int>(threadIdx.x) / vectors;
-  const int column = static_cast<int>(threadIdx.x) % vectors * vector;
+  const int first_row = static_cast<int>(threadIdx.x / vectors);
+  const int column = static_cast<int>(threadIdx.x % vectors) * vector;
   const int left = at.columns_left - column;
   const T* from = static_cast<const T*>(p.x) + at.batch * p.batch_stride +
                   (at.row + first_row) * p.row_stride + at.column + column;
@@ -164,7 +184,11 @@ __device__ __forceinline__ void load_tile(const QuantizeTileParameters& p, const
     }
   }
   __pipeline_commit();
+}
+
+__device__ __forceinline__ void finish_tile() {
   __pipeline_wait_prior(0);
+  __syncthreads();
 }
 
 template <class T>
@@ -222,7 +246,9 @@ struct ColumnPair {
     } else {
       std::uint32_t pairs = 0;
 #pragma unroll
-      for (int i = 0; i < Rows; ++i) pairs = __vmaxu2(pairs, word[i] & 0x7FFF7FFFu);
+      for (int i = 0; i < Rows; i += 2) {
+        pairs = __vimax3_u16x2(pairs, magnitudes_of<T>(word[i]), magnitudes_of<T>(word[i + 1]));
+      }
       const std::uint32_t bits = k == 0 ? pairs & 0xFFFFu : pairs >> 16;
       if constexpr (dtype_of<T>::value == DType::bfloat16) return bits << 16;
       return bits_of(__half2float(__ushort_as_half(static_cast<unsigned short>(bits))));
@@ -234,19 +260,60 @@ struct ColumnPair {
     for (int i = 0; i < 8; ++i) v[i] = value(first + i, k);
   }
 
-  // Eight rows of column k as adjacent elements.
-  __device__ __forceinline__ RawOctet<T> raw_octet(int first, int k) const {
-    RawOctet<T> raw;
+  // Transforms groups of `size` rows, which divides Rows, rounded to T. The first `rows_left` rows
+  // are those of x: groups are there as a whole or not at all.
+  __device__ __forceinline__ void hadamard(int size, const std::uint32_t* signs, int rows_left) {
+    if (size == 16) {
 #pragma unroll
-    for (int i = 0; i < RawOctet<T>::words; ++i) {
+      for (int first = 0; first < Rows; first += 16) {
+        if (first < rows_left) group<16>(first, signs + first);
+      }
+    } else if constexpr (Rows == 32) {
+      if (rows_left > 0) group<32>(0, signs);
+    }
+  }
+
+ private:
+  template <int Size>
+  __device__ __forceinline__ void group(int first, const std::uint32_t* signs) {
+    float v[2][Size];
+#pragma unroll
+    for (int i = 0; i < Size; ++i) {
+#pragma unroll
+      for (int part = 0; part < width; ++part) word[(first + i) * width + part] ^= signs[i];
+      v[0][i] = value(first + i, 0);
+      v[1][i] = value(first + i, 1);
+    }
+    hadamard_butterflies(v[0]);
+    hadamard_butterflies(v[1]);
+#pragma unroll
+    for (int i = 0; i < Size; ++i) {
+      const float a = __fmul_rn(v[0][i], hadamard_norm(Size));
+      const float b = __fmul_rn(v[1][i], hadamard_norm(Size));
       if constexpr (width == 2) {
-        raw.word[i] = word[2 * (first + i) + k];
+        word[2 * (first + i)] = bits_of(a);
+        word[2 * (first + i) + 1] = bits_of(b);
       } else {
-        raw.word[i] =
-            __byte_perm(word[first + 2 * i], word[first + 2 * i + 1], k == 0 ? 0x5410 : 0x7632);
+        word[first + i] = pack_pair<T>(a, b);
       }
     }
-    return raw;
+  }
+};
+
+// The squares of a tile, [blocks down][blocks across]: amax as float32 bits, and the scales of the
+// direction that is worked on.
+template <class S>
+struct TileSquares {
+  static constexpr int across = tile_extent / S::block;
+  static constexpr int count = across * across;
+  std::uint32_t amax[count];
+  float multiplier[count];
+  std::uint8_t byte[count];
+
+  __device__ __forceinline__ void put(int square, std::uint32_t largest, BlockScale scale) {
+    amax[square] = largest;
+    multiplier[square] = scale.multiplier;
+    byte[square] = scale.byte;
   }
 };
 
@@ -258,11 +325,22 @@ __device__ __forceinline__ void store_tile_scales(const TileOutput& out, std::in
   constexpr int blocks = tile_extent / S::block;
   const bool swizzled = out.scale_index.layout == ScaleLayout::swizzled;
   const ScaleIndex& index = out.scale_index;
+  std::uint8_t* to = out.scales + batch * index.size();
+  if (swizzled && line + tile_extent <= index.rows && block + blocks <= index.blocks &&
+      reinterpret_cast<std::uintptr_t>(to) % 4 == 0) {
+    // The whole of one or two tiles of the layout, one behind the other.
+    to += index.offset(line, block);
+    for (unsigned i = threadIdx.x; i < tile_extent * blocks / 4; i += tile_threads) {
+      const unsigned tile_line = i % 4 * 32 + i % tile_extent / 4;
+      reinterpret_cast<std::uint32_t*>(to)[i] = *reinterpret_cast<const std::uint32_t*>(
+          scales + tile_line * blocks + i / tile_extent * 4);
+    }
+    return;
+  }
   const std::int64_t lines_end =
       swizzled ? round_up(index.rows, ScaleIndex::tile_rows) : index.rows;
   const std::int64_t blocks_end =
       swizzled ? round_up(index.blocks, ScaleIndex::tile_blocks) : index.blocks;
-  std::uint8_t* to = out.scales + batch * index.size();
   // Four scales of a line lie together in both layouts.
   const bool words =
       (reinterpret_cast<std::uintptr_t>(to) | (swizzled ? 0 : index.blocks)) % 4 == 0;

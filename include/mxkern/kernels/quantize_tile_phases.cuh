@@ -68,10 +68,10 @@ __device__ __forceinline__ void hadamard_columns(T* elements, float* floats, int
   __syncthreads();
 }
 
-// The amax of every square of S::block x S::block, as float32 bits, [blocks down][blocks across].
+// The amax and scale of every square of S::block x S::block.
 template <class S, class T>
-__device__ __forceinline__ void square_amax(const T* elements, std::uint32_t* squares) {
-  constexpr int across = tile_extent / S::block;
+__device__ __forceinline__ void square_scales(const T* elements, const BlockScaler<S>& scaler,
+                                              TileSquares<S>& squares) {
   constexpr int down = tile_segment / S::block;
 #pragma unroll
   for (int part = 0; part < down; ++part) {
@@ -80,84 +80,130 @@ __device__ __forceinline__ void square_amax(const T* elements, std::uint32_t* sq
     std::uint32_t amax = max(pair.amax(0), pair.amax(1));
     amax = lanes_amax<S::block / 2>(amax);
     if (segment_column() % S::block == 0) {
-      squares[(segment_row() / S::block + part) * across + segment_column() / S::block] = amax;
+      const int square = (segment_row() / S::block + part) * squares.across;
+      squares.put(square + segment_column() / S::block, amax, scaler(amax));
     }
   }
 }
 
-// 4over6 for squares: one thread walks a square row by row. Writes the byte that is kept; errors
-// are those of rounding to nearest.
+// 4over6 for a square: one thread walks it row by row. The byte that is kept; errors are those of
+// rounding to nearest.
 template <class S, class T>
-__device__ __forceinline__ void square_four_over_six(const T* elements,
-                                                     const std::uint32_t* squares,
-                                                     const TensorScale& tensor,
-                                                     std::uint32_t* chosen) {
+__device__ __forceinline__ std::uint8_t square_four_over_six(const T* elements, int square,
+                                                             std::uint32_t amax_bits,
+                                                             const TensorScale& tensor) {
   constexpr int across = tile_extent / S::block;
-  for (int square = threadIdx.x; square < across * across; square += tile_threads) {
-    const int first_row = square / across * S::block;
-    const int first_column = square % across * S::block;
-    const FourOverSix scales = nvfp4_four_over_six(float_of(squares[square]), tensor);
-    float errors[2] = {0.0f, 0.0f};
-    for (int i = 0; i < S::block * S::block / 8; ++i) {
-      const int row = first_row + i / (S::block / 8);
-      const int column = first_column + i % (S::block / 8) * 8;
-      float v[8];
-      unpack(shared_octet(elements + row * tile_extent + column), v);
-      constexpr Rounding nearest = Rounding::nearest;
-      const float amax = float_of(squares[square]);
-      const std::uint32_t no_words[8] = {};
-      const Octet six = quantize_octet<S, nearest>(v, amax, scales.six.multiplier, no_words);
-      const Octet four = quantize_octet<S, nearest>(v, amax, scales.four.multiplier, no_words);
-      errors[0] = add_octet_errors(errors[0], v, six, scales.six.byte, tensor);
-      errors[1] = add_octet_errors(errors[1], v, four, scales.four.byte, tensor);
-    }
-    chosen[square] = errors[1] < errors[0] ? scales.four.byte : scales.six.byte;
+  const int first_row = square / across * S::block;
+  const int first_column = square % across * S::block;
+  const float amax = float_of(amax_bits);
+  const FourOverSix scales = nvfp4_four_over_six(amax, tensor);
+  float errors[2] = {0.0f, 0.0f};
+  for (int i = 0; i < S::block * S::block / 8; ++i) {
+    const int row = first_row + i / (S::block / 8);
+    const int column = first_column + i % (S::block / 8) * 8;
+    float v[8];
+    unpack(shared_octet(elements + row * tile_extent + column), v);
+    constexpr Rounding nearest = Rounding::nearest;
+    const std::uint32_t no_words[8] = {};
+    const Octet six = quantize_octet<S, nearest>(v, scales.six.multiplier, true, no_words);
+    const Octet four = quantize_octet<S, nearest>(v, scales.four.multiplier, true, no_words);
+    errors[0] = add_octet_errors(errors[0], v, six, scales.six.byte, tensor);
+    errors[1] = add_octet_errors(errors[1], v, four, scales.four.byte, tensor);
+  }
+  return errors[1] < errors[0] ? scales.four.byte : scales.six.byte;
+}
+
+// 4over6 for all squares, a thread each.
+template <class S, class T>
+__device__ __forceinline__ void choose_square_scales(const T* elements,
+                                                     const BlockScaler<S>& scaler,
+                                                     TileSquares<S>& squares) {
+  for (unsigned i = threadIdx.x; i < squares.count; i += tile_threads) {
+    const std::uint32_t amax = squares.amax[i];
+    if (!float32::is_finite(amax)) continue;
+    squares.byte[i] = square_four_over_six<S>(elements, i, amax, scaler.tensor);
+    squares.multiplier[i] = scaler.multiplier(squares.byte[i]);
   }
 }
+
+// The scales of four rows of an octet: those of its squares, or of its own blocks.
+template <class S>
+struct TileRowScales {
+  static constexpr int blocks = tile_extent / S::block;
+
+  // Amax and scales of the squares of the rows first + i * 32; rows of padding have those of zeros.
+  __device__ __forceinline__ static KnownScales<S> of_squares(const TileSquares<S>& squares,
+                                                              int first, int block, int rows_left) {
+    KnownScales<S> scales;
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      const int square = (first + i * row_spacing) / S::block * blocks + block;
+      const bool inside = first + i * row_spacing < rows_left;
+      scales.amax[i] = inside ? squares.amax[square] : 0u;
+      scales.multiplier[i] = inside ? squares.multiplier[square] : 0.0f;
+    }
+#pragma unroll
+    for (int k = 0; k < SharedScales<S>::rows; ++k) {
+      const int row = first + SharedScales<S>::row(k) * row_spacing;
+      scales.byte[k] = row < rows_left ? squares.byte[row / S::block * blocks + block] : 0u;
+    }
+    return scales;
+  }
+};
 
 // Blocks along the rows: 16 lanes take a row of the tile, four rows a thread at a time.
-template <class S, Rounding R, bool Plain, class T>
+template <class S, Rounding R, TileWork W, class T>
 __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters& p,
                                                    const TilePosition& at, const T* elements,
-                                                   const std::uint32_t* squares,
-                                                   const std::uint32_t* chosen,
-                                                   const TensorScale& tensor) {
+                                                   const TileSquares<S>& squares,
+                                                   const BlockScaler<S>& scaler) {
   constexpr int lanes = S::block / 8;
-  constexpr int blocks = tile_extent / S::block;
   constexpr int octet_bytes = S::Format::bits;
+  constexpr int rows_at_once = tile_threads / tile_octets;
   const TileOutput& out = p.along_rows;
-  const OctetOptions options = known_options<Plain>(out.options);
-  const bool square = !Plain && p.square;
+  OctetOptions options = known_tile_options<W>(out.options);
+  if constexpr (W == TileWork::transform) options.hadamard_size = 0;
+  const bool square = W == TileWork::squares || (W == TileWork::any && p.square);
   const bool swizzled = out.scale_index.layout == ScaleLayout::swizzled;
-  const int octet = static_cast<int>(threadIdx.x) % tile_octets;
+  const int octet = static_cast<int>(threadIdx.x % tile_octets);
+  const int first = static_cast<int>(threadIdx.x / tile_octets);
   const std::int64_t block = at.column / S::block + octet / lanes;
   const std::int64_t blocks_end =
       swizzled ? round_up(out.scale_index.blocks, ScaleIndex::tile_blocks) : out.scale_index.blocks;
   const bool whole =
       out.vector_stores && at.rows_left == tile_extent &&
       octets_are_whole<octet_bytes>(out.code_row_bytes, at.column / tile_extent, tile_octets);
-  if (whole && at.columns_left == tile_extent && !square && !options.four_over_six) {
-    const int first = static_cast<int>(threadIdx.x) / tile_octets;
-    constexpr int rows_at_once = tile_threads / tile_octets;
+  const bool choose = S::has_tensor_scale && options.four_over_six && !square;
+  RandomWords<R> random(out.options.keys, options.offset);
+  if (whole && at.columns_left == tile_extent && !choose) {
     const std::int64_t row = at.row + first;
     FourWholeRows four;
-    four.codes = out.codes + (at.batch * p.rows + row) * out.code_row_bytes;
+    four.codes = out.codes + (at.batch * p.rows + row) * out.code_row_bytes +
+                 whole_codes_start<octet_bytes>((at.column / 8 + octet) * octet_bytes);
     four.code_step = row_spacing * out.code_row_bytes;
-    four.code_start = (at.column / 8 + octet) * octet_bytes;
     four.scale_step = swizzled ? 4 : row_spacing * out.scale_index.blocks;
     four.scales = out.scales + at.batch * out.scale_index.size() +
                   out.scale_index.offset(row, block) + SharedScales<S>::row(0) * four.scale_step;
     four.index = (at.batch * p.rows + row) * p.columns + at.column + octet * 8;
     four.index_step = row_spacing * p.columns;
     const T* from = elements + first * tile_extent + octet * 8;
-#pragma unroll
+#pragma unroll(W == TileWork::plain && R == Rounding::nearest ? 2 : 1)
     for (int k = 0; k < row_spacing / rows_at_once; ++k) {
       RawOctet<T> raw[rows_per_thread];
 #pragma unroll
       for (int i = 0; i < rows_per_thread; ++i) {
         raw[i] = shared_octet(from + (k * rows_at_once + i * row_spacing) * tile_extent);
       }
-      quantize_four_whole_rows<S, T, R>(raw, four, options, tensor);
+      if (square) {
+        const KnownScales<S> scales = TileRowScales<S>::of_squares(
+            squares, first + k * rows_at_once, octet / lanes, tile_extent);
+        quantize_four_whole_rows<S, T, R>(raw, scales, scaler, random, four);
+      } else {
+        PackedAmax<T> octets[rows_per_thread];
+        four_amax(raw, options, true, octets);
+        quantize_four_whole_rows<S, T, R>(raw, SharedScales<S>(octets, scaler), scaler, random,
+                                          four);
+      }
       four.codes += rows_at_once * out.code_row_bytes;
       four.scales +=
           swizzled ? std::int64_t{16} * rows_at_once : rows_at_once * out.scale_index.blocks;
@@ -165,112 +211,114 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
     }
     return;
   }
-  for (int first = static_cast<int>(threadIdx.x) / tile_octets; first < row_spacing;
-       first += tile_threads / tile_octets) {
+  for (int tile_row = first; tile_row < row_spacing; tile_row += rows_at_once) {
     RawOctet<T> raw[rows_per_thread];
-    SquareScales scales;
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {
-      const int row = first + i * row_spacing;
-      raw[i] = shared_octet(elements + row * tile_extent + octet * 8);
-      if (square && row < at.rows_left) {
-        const int index = row / S::block * blocks + octet / lanes;
-        scales.amax[i] = squares[index];
-        scales.bytes[i] = options.four_over_six ? chosen[index] : 0;
-      }
+      raw[i] = shared_octet(elements + (tile_row + i * row_spacing) * tile_extent + octet * 8);
     }
-    scales.used = square;
-    scales.fixed = square && options.four_over_six;
-    const std::int64_t row = at.row + first;
+    const std::int64_t row = at.row + tile_row;
     FourRows four;
     four.codes = out.codes + (at.batch * p.rows + row) * out.code_row_bytes;
     four.code_step = row_spacing * out.code_row_bytes;
     four.code_start = (at.column / 8 + octet) * octet_bytes;
     four.code_row_bytes = out.code_row_bytes;
     four.whole = whole;
-    four.rows = at.rows_left - first;
+    four.rows = at.rows_left - tile_row;
     four.scales =
         out.scales + at.batch * out.scale_index.size() + out.scale_index.offset(row, block);
     four.scale_step = swizzled ? 4 : row_spacing * out.scale_index.blocks;
     four.scale_rows = block >= blocks_end ? 0 : swizzled ? tile_extent : four.rows;
     four.index = (at.batch * p.rows + row) * p.columns + at.column + octet * 8;
     four.index_step = row_spacing * p.columns;
-    four.inside = at.column + octet * 8 < p.columns;
-    quantize_four_rows<S, T, R>(raw, four, options, tensor, scales);
+    if (square) {
+      const KnownScales<S> scales =
+          TileRowScales<S>::of_squares(squares, tile_row, octet / lanes, at.rows_left);
+      quantize_four_rows<S, T, R>(raw, scales, scaler, false, random, four);
+    } else {
+      PackedAmax<T> octets[rows_per_thread];
+      four_amax(raw, options, at.column + octet * 8 < p.columns, octets);
+      quantize_four_rows<S, T, R>(raw, SharedScales<S>(octets, scaler), scaler, choose, random,
+                                  four);
+    }
   }
 }
 
 // Thread blocks a multiprocessor: what measured fastest on an H200. Four leave 64 registers a
 // thread, which only the simplest kernels do with.
-template <class S, class T, Rounding R, bool Plain>
-inline constexpr int tile_blocks_at_once = Plain&& R == Rounding::nearest &&
-                                                   sizeof(T) == 2 && S::Format::bits != 6 &&
-                                                   !S::Format::is_integer
+template <class S, class T, Rounding R, TileWork W>
+inline constexpr int tile_blocks_at_once = W == TileWork::plain&& R == Rounding::nearest &&
+                                                   sizeof(T) == 2 && !S::Format::is_integer
                                                ? 4
                                                : 3;
 
-// Plain: no squares, no Hadamard transform and no 4over6.
-template <class S, class T, Rounding R, bool Plain>
-__global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, Plain>))
+template <class S, class T, Rounding R, TileWork W>
+__global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>))
     quantize_tile_kernel(const __grid_constant__ QuantizeTileParameters p) {
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ std::uint32_t squares[tile_extent / S::block * (tile_extent / S::block)];
-  __shared__ std::uint32_t chosen[tile_extent / S::block * (tile_extent / S::block)];
+  __shared__ TileSquares<S> squares;
   const TileMemory<S, T> memory{shared};
   const bool rows_wanted = p.along_rows.codes != nullptr;
   const bool columns_wanted = p.along_columns.codes != nullptr;
-  TensorScale row_tensor{}, column_tensor{};
-  if constexpr (S::has_tensor_scale) {
-    const bool first = (blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0;
-    if (rows_wanted) {
-      row_tensor = read_tensor_scale(p.along_rows.options);
-      if (first) *p.along_rows.tensor_scale = row_tensor.stored;
-    }
-    if (columns_wanted) {
-      column_tensor = read_tensor_scale(p.along_columns.options);
-      if (first) *p.along_columns.tensor_scale = column_tensor.stored;
-    }
-  }
   const std::int64_t tiles_down = ceil_div(p.rows, tile_extent);
+  const auto position = [&](std::int64_t batch, std::int64_t step) {
+    return TilePosition(p, batch, p.backwards ? tiles_down - 1 - step : step, blockIdx.x);
+  };
+  begin_tile(p, position(blockIdx.z, blockIdx.y), memory.elements());
+  // While the first tile comes. A direction that is not wanted has the other's options, with
+  // nothing to store.
+  const TileOutput& rows = rows_wanted ? p.along_rows : p.along_columns;
+  const TileOutput& columns = columns_wanted ? p.along_columns : p.along_rows;
+  const BlockScaler<S> row_scaler = block_scaler<S>(rows.options, rows.tensor_scale);
+  const BlockScaler<S> column_scaler =
+      other_block_scaler<S>(columns.options, columns.tensor_scale, rows.options, row_scaler);
+  const bool square = W == TileWork::squares || (W == TileWork::any && p.square);
+  const bool choose = W == TileWork::any && S::has_tensor_scale &&
+                      (rows.options.four_over_six || columns.options.four_over_six);
+  // The columns find the scales of squares for both directions, unless 4over6 has to choose them.
+  const bool columns_first = square && columns_wanted && !choose;
+  const int hadamard = W == TileWork::any ? p.along_columns.options.hadamard_size : 0;
   for (std::int64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z)
     for (std::int64_t step = blockIdx.y; step < tiles_down; step += gridDim.y) {
-      const TilePosition at(p, batch, p.backwards ? tiles_down - 1 - step : step, blockIdx.x);
-      load_tile(p, at, memory.elements());
-      __syncthreads();
-      if (!Plain && p.square) {
-        square_amax<S>(memory.elements(), squares);
-        __syncthreads();
-      }
-      if (rows_wanted) {
-        if constexpr (S::has_tensor_scale) {
-          if (!Plain && p.square && p.along_rows.options.four_over_six) {
-            square_four_over_six<S>(memory.elements(), squares, row_tensor, chosen);
+      const TilePosition at = position(batch, step);
+      if (batch != blockIdx.z || step != blockIdx.y) begin_tile(p, at, memory.elements());
+      finish_tile();
+#pragma unroll(W == TileWork::plain ? 2 : 1)
+      for (int turn = 0; turn < 2; ++turn) {
+        const bool along_columns = (turn == 0) == columns_first;
+        if (along_columns ? !columns_wanted : !rows_wanted) continue;
+        if (square && !columns_first) {
+          const BlockScaler<S>& scaler = along_columns ? column_scaler : row_scaler;
+          __syncthreads();
+          square_scales(memory.elements(), scaler, squares);
+          __syncthreads();
+          if constexpr (S::has_tensor_scale && W == TileWork::any) {
+            if ((along_columns ? columns : rows).options.four_over_six) {
+              choose_square_scales(memory.elements(), scaler, squares);
+            }
             __syncthreads();
           }
         }
-        quantize_tile_rows<S, R, Plain>(p, at, memory.elements(), squares, chosen, row_tensor);
-        __syncthreads();
-      }
-      if (columns_wanted) {
-        if (!Plain && p.along_columns.options.hadamard_size != 0) {
-          hadamard_columns(memory.elements(), memory.floats(),
-                           p.along_columns.options.hadamard_size,
+        if (!along_columns) {
+          quantize_tile_rows<S, R, W>(p, at, memory.elements(), squares, row_scaler);
+          continue;
+        }
+        if (hadamard > S::block) {
+          __syncthreads();
+          hadamard_columns(memory.elements(), memory.floats(), hadamard,
                            p.along_columns.options.hadamard_signs, at.rows_left);
         }
-        if constexpr (S::has_tensor_scale) {
-          if (!Plain && p.square && p.along_columns.options.four_over_six) {
-            square_four_over_six<S>(memory.elements(), squares, column_tensor, chosen);
-            __syncthreads();
-          }
-        }
-        quantize_tile_columns<S, R, Plain>(p, at, memory.elements(), squares, chosen, column_tensor,
-                                           memory.scales(), memory.lines());
+        quantize_tile_columns<S, R, W>(p, at, memory.elements(), squares, column_scaler, row_scaler,
+                                       !columns_first, memory.scales(), memory.lines());
+        if (columns_first) __syncthreads();
+      }
+      if (columns_wanted) {
         __syncthreads();
         store_tile_lines<S, T>(p, at, memory.lines());
         store_tile_scales<S>(p.along_columns, at.batch, at.column, at.row / S::block,
                              memory.scales());
-        __syncthreads();
       }
+      __syncthreads();
     }
 }
 

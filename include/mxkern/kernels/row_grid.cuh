@@ -31,6 +31,10 @@ struct RowGrid {
     return ceil_div(rows, ScaleIndex::tile_rows) << log2_groups();
   }
   __host__ __device__ constexpr std::int64_t series() const { return groups() >> log2_depth; }
+  // Those of tiles whose 128 rows are all there.
+  __host__ __device__ constexpr std::int64_t whole_series() const {
+    return rows / ScaleIndex::tile_rows << (log2_groups() - log2_depth);
+  }
 };
 
 // The octets of one thread: row i of its four is `first_row + i * row_spacing`.

@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(tile_threads)
   for (std::int64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z) {
     for (std::int64_t step = blockIdx.y; step < ceil_div(p.rows, tile_extent); step += gridDim.y) {
       const TilePosition at(p, batch, step, blockIdx.x);
-      load_tile(p, at, elements);
-      __syncthreads();
+      begin_tile(p, at, elements);
+      finish_tile();
       hadamard_columns(elements, floats, p.along_columns.options.hadamard_size,
                        p.along_columns.options.hadamard_signs, at.rows_left);
       __syncthreads();

@@ -94,6 +94,18 @@ __device__ __forceinline__ T round_to(float value) {
   }
 }
 
+// Two 16-bit elements as one word, rounded to nearest even.
+template <class T>
+__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
+  if constexpr (dtype_of<T>::value == DType::bfloat16) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  } else {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+}
+
 template <class T>
 __device__ __forceinline__ RawOctet<T> pack(const float (&v)[8]) {
   RawOctet<T> raw;
@@ -102,15 +114,7 @@ __device__ __forceinline__ RawOctet<T> pack(const float (&v)[8]) {
     for (int i = 0; i < 8; ++i) raw.word[i] = bits_of(v[i]);
   } else {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (dtype_of<T>::value == DType::bfloat16) {
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(v[2 * i], v[2 * i + 1]);
-        raw.word[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
-      } else {
-        const __half2 pair = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
-        raw.word[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
-      }
-    }
+    for (int i = 0; i < 4; ++i) raw.word[i] = pack_pair<T>(v[2 * i], v[2 * i + 1]);
   }
   return raw;
 }
@@ -147,30 +151,40 @@ __device__ __forceinline__ void store_elements(T* p, const RawOctet<T>& raw, std
   }
 }
 
-// Stores a whole octet of a row at byte `start`, which is a multiple of Bytes, from an address
-// aligned to 8 (to 4 for 4 bits an element). All lanes of a warp call it, adjacent octets of a row
-// in adjacent lanes.
+// Where in its row a lane stores with store_whole_codes, for an octet that begins at byte `start`.
 template <int Bytes>
-__device__ __forceinline__ void store_whole_codes(std::uint8_t* row, std::int64_t start,
-                                                  Octet octet, bool active = true) {
+__device__ __forceinline__ std::int64_t whole_codes_start(std::int64_t start) {
+  return Bytes == 6 ? start + threadIdx.x % 4 * 2 : start;
+}
+
+// Stores a whole octet of a row to whole_codes_start, where whole octets lie on multiples of their
+// size and the address is aligned to 8 (to 4 for 4 bits an element). All lanes of a warp call it,
+// adjacent octets of a row in adjacent lanes.
+template <int Bytes>
+__device__ __forceinline__ void store_whole_codes(std::uint8_t* to, Octet octet) {
+  const auto low = static_cast<std::uint32_t>(octet);
+  const auto high = static_cast<std::uint32_t>(octet >> 32);
   if constexpr (Bytes == 6) {
-    // Four lanes hold 24 bytes; three of them store 8 each.
-    const Octet next = __shfl_down_sync(0xFFFFFFFFu, octet, 1);
-    const int part = static_cast<int>(threadIdx.x) % 4;
-    const Octet word = octet >> (16 * part) | next << (48 - 16 * part);
-    if (active && part < 3) {
-      *reinterpret_cast<unsigned long long*>(row + start + 2 * part) =
-          static_cast<unsigned long long>(word);
-    }
+    // Four lanes hold 24 bytes; three of them store 8 each: those of their own octet that the lane
+    // before leaves, and the first ones of the next.
+    const std::uint32_t next_low = __shfl_down_sync(0xFFFFFFFFu, low, 1);
+    const std::uint32_t next_high = __shfl_down_sync(0xFFFFFFFFu, high, 1);
+    const unsigned part = threadIdx.x % 4;
+    const bool last = part == 2;
+    const std::uint32_t middle = last ? next_low : high;
+    const std::uint32_t first = __byte_perm(last ? high : low, middle,
+                                            part == 0   ? 0x3210
+                                            : part == 1 ? 0x5432
+                                                        : 0x5410);
+    const std::uint32_t second = __byte_perm(middle, last ? next_high : next_low,
+                                             part == 0   ? 0x5410
+                                             : part == 1 ? 0x7654
+                                                         : 0x5432);
+    if (part < 3) *reinterpret_cast<uint2*>(to) = make_uint2(first, second);
   } else if constexpr (Bytes == 8) {
-    if (active) {
-      *reinterpret_cast<uint2*>(row + start) =
-          make_uint2(static_cast<std::uint32_t>(octet), static_cast<std::uint32_t>(octet >> 32));
-    }
+    *reinterpret_cast<uint2*>(to) = make_uint2(low, high);
   } else {
-    if (active) {
-      *reinterpret_cast<std::uint32_t*>(row + start) = static_cast<std::uint32_t>(octet);
-    }
+    *reinterpret_cast<std::uint32_t*>(to) = low;
   }
 }
 

@@ -46,7 +46,7 @@ __device__ __forceinline__ std::uint32_t convert_quad(const float* v) {
 
 // Two 8-bit codes to two halves, exact.
 template <class Format>
-__device__ __forceinline__ float2 widen_pair(std::uint32_t pair) {
+__device__ __forceinline__ __half2 widen_to_halves(std::uint32_t pair) {
   std::uint32_t halves;
   const auto codes = static_cast<std::uint16_t>(pair);
   if constexpr (Format::mantissa_bits == 3) {
@@ -54,7 +54,12 @@ __device__ __forceinline__ float2 widen_pair(std::uint32_t pair) {
   } else {
     asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(codes));
   }
-  return __half22float2(*reinterpret_cast<const __half2*>(&halves));
+  return *reinterpret_cast<const __half2*>(&halves);
+}
+
+template <class Format>
+__device__ __forceinline__ float2 widen_pair(std::uint32_t pair) {
+  return __half22float2(widen_to_halves<Format>(pair));
 }
 
 __device__ __forceinline__ std::uint32_t join_pair(std::uint32_t low, std::uint32_t high) {
@@ -73,10 +78,9 @@ __device__ __forceinline__ std::uint32_t gather_high_bytes(std::uint32_t a, std:
   return __byte_perm(__byte_perm(a, b, 0x0073), __byte_perm(c, d, 0x0073), 0x5410);
 }
 
-// Four 6-bit codes, a byte each, to 24 bits; and back.
+// Four 6-bit codes, a byte each, to 24 bits; and back. A dot product of bytes joins two codes.
 __device__ __forceinline__ std::uint32_t squeeze_sixes(std::uint32_t bytes) {
-  const std::uint32_t twelves = (bytes & 0x003F003Fu) | (bytes & 0x3F003F00u) >> 2;
-  return (twelves & 0xFFFu) | (twelves >> 4 & 0xFFF000u);
+  return __dp4a(bytes, 0x00004001u, 0u) + (__dp4a(bytes, 0x40010000u, 0u) << 12);
 }
 
 __device__ __forceinline__ std::uint32_t spread_sixes(std::uint32_t packed) {
@@ -100,14 +104,38 @@ __device__ __forceinline__ std::uint32_t encode_sixes(const float* v) {
 
 // E2M1's codes 0..7 stand for 0, .5, 1, 1.5, 2, 3, 4, 6. The code as a function of the magnitude is
 // the lowest of three lines, and a fused multiply-add onto 2^23 rounds each line to an integer,
-// ties to even, once: the smallest of the three sums holds the code in its low bits.
+// ties to even, once: the smallest of the three sums holds the code in its low bits. Below 7 that
+// is right without saturation. The sums are positive, and ordered as their bits are.
 __device__ __forceinline__ std::uint32_t encode_e2m1(float value) {
   constexpr float ones = 0x1p23f;
   const float magnitude = fabsf(value);
   const float low = fmaf(magnitude, 2.0f, ones);
   const float middle = fmaf(magnitude, 1.0f, ones + 2.0f);
   const float high = fmaf(magnitude, 0.5f, ones + 4.0f);
-  return bits_of(fminf(fminf(low, middle), high));
+  return __vimin3_u32(bits_of(low), bits_of(middle), bits_of(high));
+}
+
+// Eight magnitudes, packed. The upper bits of every sum are those of 2^23; shifted into place they
+// add up to a constant.
+__device__ __forceinline__ std::uint32_t encode_e2m1_magnitudes(const float (&v)[8]) {
+  constexpr std::uint32_t upper = bits_of(0x1p23f) * 0x11111111u;
+  std::uint32_t magnitudes = 0u - upper;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) magnitudes += encode_e2m1(v[i]) << (4 * i);
+  return magnitudes;
+}
+
+// The signs of eight packed codes, from bytes that begin with them: of elements 0, 2, 4, 6 and of
+// 1, 3, 5, 7.
+__device__ __forceinline__ std::uint32_t place_e2m1_signs(std::uint32_t even, std::uint32_t odd) {
+  return (even >> 4 & 0x08080808u) | (odd & 0x80808080u);
+}
+
+// The same from eight 16-bit elements, two a word.
+__device__ __forceinline__ std::uint32_t e2m1_signs(const std::uint32_t (&word)[4]) {
+  const std::uint32_t first = __byte_perm(word[0], word[1], 0x7351);
+  const std::uint32_t second = __byte_perm(word[2], word[3], 0x7351);
+  return place_e2m1_signs(__byte_perm(first, second, 0x5410), __byte_perm(first, second, 0x7632));
 }
 
 __device__ __forceinline__ std::uint32_t encode_e2m1_octet(const float (&v)[8]) {
@@ -125,16 +153,11 @@ __device__ __forceinline__ std::uint32_t encode_e2m1_octet(const float (&v)[8]) 
       : "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "f"(v[4]), "f"(v[5]), "f"(v[6]), "f"(v[7]));
   return word;
 #else
-  // The upper bits of every sum are those of 2^23; shifted into place they add up to a constant.
-  std::uint32_t magnitudes = 0;
-  constexpr std::uint32_t upper = bits_of(0x1p23f) * 0x11111111u;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) magnitudes += encode_e2m1(v[i]) << (4 * i);
   const std::uint32_t even =
       gather_high_bytes(bits_of(v[0]), bits_of(v[2]), bits_of(v[4]), bits_of(v[6]));
   const std::uint32_t odd =
       gather_high_bytes(bits_of(v[1]), bits_of(v[3]), bits_of(v[5]), bits_of(v[7]));
-  return (magnitudes - upper) | (even >> 4 & 0x08080808u) | (odd & 0x80808080u);
+  return encode_e2m1_magnitudes(v) | place_e2m1_signs(even, odd);
 #endif
 }
 
@@ -160,6 +183,16 @@ __device__ __forceinline__ Octet pack_octet(const std::uint32_t (&codes)[8]) {
   return octet;
 }
 
+// Whether encode_octet needs saturate_octet for values of which `largest` is the largest magnitude.
+// The lines of E2M1 end at the largest code by themselves up to 7, the conversions to 8 bits
+// always.
+template <class Format>
+__device__ __forceinline__ bool needs_saturation(float largest) {
+  if constexpr (Format::bits == 8 && !Format::is_integer) return false;
+  if constexpr (Format::bits == 4) return largest >= 7.0f;
+  return largest > Format::max_value;
+}
+
 // What encode_octet wants its values multiplied with beforehand, for free in a multiplication that
 // is there anyway; a power of two.
 template <class Format>
@@ -167,7 +200,7 @@ inline constexpr float octet_scale =
     Format::bits == 6 && MXKERN_HAS_CVT_E4M3 ? ptx::to_wider<Format> : 1.0f;
 
 // encode_lanes for eight values, packed, given their products with octet_scale. None of them is
-// NaN, and none is beyond the format's largest value: saturate_octet sees to that.
+// NaN, and none needs saturation.
 template <class Format>
 __device__ __forceinline__ Octet encode_octet(const float (&v)[8]) {
   if constexpr (Format::is_integer) {
@@ -196,93 +229,54 @@ __device__ __forceinline__ Octet encode_octet(const float (&v)[8]) {
   }
 }
 
+// Two bfloat16 magnitudes. A multiplication by zero and an addition: logic operations are what the
+// quantizers run out of first.
+__device__ __forceinline__ std::uint32_t bfloat16_magnitudes(std::uint32_t word) {
+  const __nv_bfloat162 magnitudes = __habs2(*reinterpret_cast<const __nv_bfloat162*>(&word));
+  return *reinterpret_cast<const std::uint32_t*>(&magnitudes);
+}
+
+// Two bfloat16 values times powers of two, as E2M1 magnitudes in bits 0 to 2 of each half (other
+// bits of the low bytes are 0). With 8 significant bits everything up to the rounding is exact in
+// bfloat16. The lines are those of ptx::encode_e2m1, onto 2^7.
+template <bool Saturate>
+__device__ __forceinline__ std::uint32_t encode_bfloat16_pair(std::uint32_t word,
+                                                              __nv_bfloat162 multiplier) {
+  // Not bfloat16_magnitudes, as the amax has them: the compiler would keep those in registers.
+  const std::uint32_t bits = word & 0x7FFF7FFFu;
+  __nv_bfloat162 magnitude = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits), multiplier);
+  if (Saturate) magnitude = __hmin2(magnitude, __float2bfloat162_rn(E2M1::max_value));
+  const auto line = [&](float slope, float start) {
+    const __nv_bfloat162 sum =
+        __hfma2(magnitude, __float2bfloat162_rn(slope), __float2bfloat162_rn(start));
+    return *reinterpret_cast<const std::uint32_t*>(&sum);
+  };
+  return __vimin3_u16x2(line(2.0f, 128.0f), line(1.0f, 130.0f), line(0.5f, 132.0f));
+}
+
 // Eight E2M1 codes of bfloat16 values times a power of two, straight from the four words that hold
-// them: with 8 significant bits everything up to the rounding is exact in bfloat16, two at a time.
-// The lines are those of ptx::encode_e2m1, onto 2^7. `largest_magnitude` as in saturate_octet.
+// them.
+template <bool Saturate>
 __device__ __forceinline__ Octet encode_bfloat16_octet(const std::uint32_t (&word)[4],
-                                                       float multiplier, float largest_magnitude) {
+                                                       float multiplier) {
   const __nv_bfloat162 scale = __float2bfloat162_rn(multiplier);
-  const __nv_bfloat162 two = __float2bfloat162_rn(2.0f);
-  const __nv_bfloat162 one = __float2bfloat162_rn(1.0f);
-  const __nv_bfloat162 half = __float2bfloat162_rn(0.5f);
   std::uint32_t codes[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const std::uint32_t bits = word[i] & 0x7FFF7FFFu;
-    __nv_bfloat162 magnitude = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits), scale);
-    if (largest_magnitude > E2M1::max_value) {
-      magnitude = __hmin2(magnitude, __float2bfloat162_rn(E2M1::max_value));
-    }
-    const __nv_bfloat162 low = __hfma2(magnitude, two, __float2bfloat162_rn(128.0f));
-    const __nv_bfloat162 middle = __hfma2(magnitude, one, __float2bfloat162_rn(130.0f));
-    const __nv_bfloat162 high = __hfma2(magnitude, half, __float2bfloat162_rn(132.0f));
-    const __nv_bfloat162 lowest = __hmin2(__hmin2(low, middle), high);
-    codes[i] = *reinterpret_cast<const std::uint32_t*>(&lowest);
-  }
-  std::uint32_t pairs[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    // A byte a code: its low bits from the sums, its sign from the values; then two in a byte.
-    const std::uint32_t signs = __byte_perm(word[2 * i], word[2 * i + 1], 0x7531) >> 4;
-    const std::uint32_t bytes =
-        __byte_perm(codes[2 * i], codes[2 * i + 1], 0x6420) | (signs & 0x08080808u);
-    pairs[i] = bytes | bytes >> 4;
-  }
-  return __byte_perm(pairs[0], pairs[1], 0x6420);
+  for (int i = 0; i < 4; ++i) codes[i] = encode_bfloat16_pair<Saturate>(word[i], scale);
+  // A byte a code, those of even and of odd elements; then two in a byte.
+  const std::uint32_t first = __byte_perm(codes[0], codes[1], 0x6240);
+  const std::uint32_t second = __byte_perm(codes[2], codes[3], 0x6240);
+  return (__byte_perm(first, second, 0x5410) + (__byte_perm(first, second, 0x7632) << 4)) |
+         ptx::e2m1_signs(word);
 }
 
-// encode_stochastic_lanes for eight values, packed. None of them is NaN.
+// Clamps to the largest value. Few blocks saturate under most scale rules: one question a block, or
+// none, instead of two operations an element.
 template <class Format>
-__device__ __forceinline__ Octet encode_stochastic_octet(const float (&v)[8],
-                                                         const std::uint32_t (&random)[8]) {
-  constexpr std::uint32_t dropped = codec::dropped_bits<Format>;
-  constexpr std::uint32_t smallest = Format::min_exponent + float32::bias;
-  std::uint32_t codes[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const std::uint32_t bits = bits_of(v[i]);
-    const std::uint32_t magnitude = min(bits & float32::magnitude_mask, bits_of(Format::max_value));
-    const std::uint32_t field = magnitude >> float32::mantissa_bits;
-    // A float32 subnormal gets an implicit one that it has not; it is shifted out all the same.
-    const std::uint32_t significand =
-        (magnitude & float32::mantissa_mask) | 1u << float32::mantissa_bits;
-    const std::uint32_t power = max(field, smallest);
-    const std::uint32_t below = min(power - field + dropped, 63u);
-    // Whole last places in the upper word, their fraction in the lower: the random word carries.
-    const std::uint64_t places = static_cast<std::uint64_t>(significand) << 32 >> below;
-    const auto rounded = static_cast<std::uint32_t>((places + random[i]) >> 32);
-    const std::uint32_t code = rounded + ((power - smallest) << Format::mantissa_bits);
-    codes[i] = codec::with_sign<Format>(code, bits);
-  }
-  Octet octet = 0;
-  if constexpr (Format::bits == 6) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) octet |= static_cast<Octet>(codes[i]) << (Format::bits * i);
-  } else {
-    // Words are filled by multiplication and addition, which run beside the logic operations.
-    constexpr int in_word = 32 / Format::bits;
-#pragma unroll
-    for (int i = 8; i-- > 0;) {
-      if (i % in_word == in_word - 1) octet <<= 32;
-      const auto low = static_cast<std::uint32_t>(octet);
-      const std::uint32_t next = (i % in_word == in_word - 1 ? 0u : low << Format::bits) + codes[i];
-      octet = (octet & 0xFFFFFFFF00000000u) | next;
-    }
-  }
-  return octet;
-}
-
-// Clamps to the largest value where `largest_magnitude`, that of the eight, is beyond it. Few
-// blocks saturate under most scale rules: one comparison an octet instead of two operations an
-// element.
-template <class Format>
-__device__ __forceinline__ void saturate_octet(float (&v)[8], float largest_magnitude) {
-  if constexpr (Format::bits == 8 && !Format::is_integer) return;  // conversions saturate
+__device__ __forceinline__ void saturate_octet(float (&v)[8]) {
   constexpr float limit = Format::max_value * octet_scale<Format>;
-  if (largest_magnitude > limit) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] = fminf(fmaxf(v[i], -limit), limit);
-  }
+  for (int i = 0; i < 8; ++i) v[i] = fminf(fmaxf(v[i], -limit), limit);
 }
 
 // decode_lanes for eight packed codes. A NaN code gives a NaN of any bits: see has_nan_code.
@@ -322,6 +316,47 @@ __device__ __forceinline__ void decode_octet(Octet octet, float (&v)[8]) {
     for (int i = 0; i < 8; ++i) {
       v[i] = decode_lanes<Format>(static_cast<std::uint32_t>(octet >> (Format::bits * i)) &
                                   ((1u << Format::bits) - 1));
+    }
+  }
+}
+
+// The values of eight codes of 4 or 6 bits as bfloat16, two a word; exact.
+template <class Format>
+__device__ __forceinline__ void decode_bfloat16_octet(Octet octet, std::uint32_t (&word)[4]) {
+  if constexpr (Format::bits == 4) {
+    // The upper and the lower bytes of 0, .5, 1, 1.5, 2, 3, 4, 6, picked by the magnitudes of four
+    // codes at a time; the signs of even codes come from the codes moved up to them.
+    const auto codes = static_cast<std::uint32_t>(octet);
+    const std::uint32_t moved = codes << 4;
+    const std::uint32_t magnitudes = codes & 0x77777777u;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t picked = magnitudes >> (16 * i);
+      const std::uint32_t upper = __byte_perm(0x3F3F3F00u, 0x40404040u, picked);
+      const std::uint32_t lower = __byte_perm(0xC0800000u, 0xC0804000u, picked);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const std::uint32_t pair = __byte_perm(lower, upper, k == 0 ? 0x5140 : 0x7362);
+        const int byte = 2 * i + k;
+        const std::uint32_t signs = __byte_perm(codes, moved, byte << 12 | (4 + byte) << 4);
+        word[byte] = pair | (signs & 0x80008000u);
+      }
+    }
+  } else {
+    static_assert(Format::bits == 6);
+    const __half2 scale = __float2half2_rn(1.0f / ptx::to_wider<Format>);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t sixes =
+          ptx::spread_sixes(static_cast<std::uint32_t>(octet >> (24 * i)) & 0xFFFFFFu);
+      const std::uint32_t bytes = (sixes & 0x1F1F1F1Fu) | (sixes & 0x20202020u) << 2;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const __half2 halves = ptx::widen_to_halves<ptx::Wider<Format>>(bytes >> (16 * k));
+        const float2 pair = __half22float2(__hmul2(halves, scale));
+        const __nv_bfloat162 both = __floats2bfloat162_rn(pair.x, pair.y);
+        word[2 * i + k] = *reinterpret_cast<const std::uint32_t*>(&both);
+      }
     }
   }
 }

@@ -1,0 +1,130 @@
+// mxkern/kernels/block_scaler.cuh: the scales of blocks, with what all blocks share done once.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/kernels/block_amax.cuh"
+#include "mxkern/numerics/block_scale.h"
+#include "mxkern/numerics/codec_ptx.cuh"
+
+namespace mxkern::kernels {
+
+// What stands for the multiplier of a poisoned block; a real one is never negative.
+inline constexpr float poisoned_multiplier = -1.0f;
+
+// A scale rule as constants: the byte is the exponent field of the bits of amax * factor, plus
+// `addend`, less `exponent`, held between 0 and 254. Kernels get it as an argument: instructions
+// read their constants where arguments lie.
+struct E8M0Rule {
+  float factor;
+  std::uint32_t addend;
+  std::uint32_t subnormal_addend;  // where the product is subnormal
+  std::uint32_t overflow;          // sums from here on give 254
+  std::int32_t exponent;
+  bool saturates;  // elements can be beyond the format's largest value
+
+  template <class Format>
+  static constexpr E8M0Rule of(ScaleRule rule) {
+    constexpr std::uint32_t any = float32::mantissa_mask;
+    constexpr std::uint32_t never = 0xFFFFFFFFu;
+    switch (rule) {
+      case ScaleRule::rceil:
+        // Where float32 ends, the scale ends before a format that does not reach 2.
+        return {1.0f / Format::max_value, any, any >> 1, never, 0, Format::max_exponent == 0};
+      case ScaleRule::floor: return {1.0f, 0, 0, never, Format::max_exponent, true};
+      case ScaleRule::ceil: return {1.0f, any, any, never, Format::max_exponent, true};
+      case ScaleRule::even: break;
+    }
+    constexpr std::uint32_t half = 1u << (float32::mantissa_bits - 1 - Format::mantissa_bits);
+    return {1.0f, half, half, float32::infinity_bits, Format::max_exponent, true};
+  }
+
+  // As e8m0_scale, for a finite amax.
+  __device__ __forceinline__ std::int32_t byte(std::uint32_t amax) const {
+    const std::uint32_t bits = bits_of(__fmul_rn(float_of(amax), factor));
+    const bool subnormal = bits <= float32::mantissa_mask;
+    const std::uint32_t sum = bits + (subnormal ? subnormal_addend : addend);
+    const auto field = static_cast<std::int32_t>(sum >> float32::mantissa_bits);
+    return sum >= overflow ? E8M0::max_byte : __viaddmin_s32_relu(field, -exponent, E8M0::max_byte);
+  }
+};
+
+// 2^(127 - byte) for 0 <= byte <= 254.
+__device__ __forceinline__ float e8m0_multiplier(std::int32_t byte) {
+  const std::int32_t normal = (2 * E8M0::bias - byte) << float32::mantissa_bits;
+  return float_of(static_cast<std::uint32_t>(max(normal, 1 << (float32::mantissa_bits - 1))));
+}
+
+// Multipliers of NVFP4 by scale byte, in shared memory: a division for each of 128 bytes instead of
+// one for each block.
+struct MultiplierTable {
+  static constexpr int size = 128;
+  float of_byte[size];
+};
+
+// One for each direction of a kernel. A function of its own: through a pointer the compiler would
+// not see that they are in shared memory.
+__device__ __forceinline__ MultiplierTable& multiplier_table(int direction) {
+  __shared__ MultiplierTable tables[2];
+  return tables[direction];
+}
+
+// The scales of blocks of scheme S.
+template <class S, bool HasTensorScale = S::has_tensor_scale>
+struct BlockScaler {
+  const E8M0Rule& rule;
+
+  __device__ __forceinline__ bool saturates() const { return rule.saturates; }
+
+  // The scale of a block whose largest magnitude has the float32 bits `amax`.
+  __device__ __forceinline__ BlockScale operator()(std::uint32_t amax) const {
+    const std::int32_t byte = rule.byte(amax);
+    const bool finite = float32::is_finite(amax);
+    return {static_cast<std::uint8_t>(finite ? byte : E8M0::nan_byte),
+            finite ? e8m0_multiplier(byte) : poisoned_multiplier};
+  }
+};
+
+template <class S>
+struct BlockScaler<S, true> {
+  TensorScale tensor;
+  int table;
+
+  __device__ __forceinline__ bool saturates() const { return true; }
+
+  __device__ __forceinline__ float multiplier(std::uint32_t byte) const {
+    return multiplier_table(table).of_byte[byte];
+  }
+
+  // All threads of a block call it once, and synchronize before they use the scaler.
+  __device__ void fill() const {
+    MultiplierTable& filled = multiplier_table(table);
+    for (int i = threadIdx.x; i < MultiplierTable::size; i += blockDim.x) {
+#if MXKERN_HAS_CVT_E4M3
+      const float scale = ptx::widen_pair<E4M3>(static_cast<std::uint32_t>(i)).x;
+#else
+      const float scale = UE4M3::decode(static_cast<std::uint8_t>(i));
+#endif
+      const float multiplier = __frcp_rn(__fmul_rn(scale, tensor.decode));
+      filled.of_byte[i] =
+          i == UE4M3::nan_byte ? poisoned_multiplier : lower_of(multiplier, float32::largest());
+    }
+  }
+
+  __device__ __forceinline__ BlockScale operator()(std::uint32_t amax) const {
+    const float magnitude = float_of(amax);
+    const float ratio = __fmul_rn(magnitude, __fmul_rn(tensor.encode, 1.0f / E2M1::max_value));
+#if MXKERN_HAS_CVT_E4M3
+    // Zero times what is not finite is a NaN, and a NaN becomes the NaN byte.
+    const float poisoned = __fmaf_rn(magnitude, 0.0f, ratio);
+    const std::uint32_t byte = ptx::convert_pair<E4M3>(poisoned, 0.0f) & 0xFFu;
+#else
+    const std::uint32_t byte = float32::is_finite(amax)
+                                   ? encode<E4M3>(lower_of(ratio, float32::largest()))
+                                   : UE4M3::nan_byte;
+#endif
+    return {static_cast<std::uint8_t>(byte), multiplier(byte)};
+  }
+};
+
+}  // namespace mxkern::kernels
