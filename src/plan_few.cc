@@ -24,14 +24,25 @@ struct Problem {
   int processors;
 };
 
-// Stages of both rings, as many as memory allows.
-bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
+// Stages of both rings, as memory allows: of weights, what keeps the memory busy, since tokens wait
+// behind what is more; of tokens, then, as many as there are turns.
+bool fill_stages(const Problem& problem, FewPlan& plan) {
+  constexpr int under_way = 96 * 1024, most_x_stages = 8;
+  const DecodeLayout& layout = problem.layout;
   const kernels::FewShape shape{layout.bits, layout.block, plan.tokens};
-  for (plan.x_stages = 3; plan.x_stages >= 2; --plan.x_stages) {
-    for (plan.stages = 6; plan.stages >= 2; --plan.stages) {
+  const int turn_bytes = (plan.row_tiles << plan.log2_parts) * shape.tile_bytes();
+  const auto turns = static_cast<int>(
+      ceil_div(layout.tiles_across(), std::int64_t{1} << (plan.log2_parts + plan.log2_ranks)));
+  plan.early = std::clamp(48 * 1024 / turn_bytes, 1, 6);
+  for (plan.stages = std::clamp(under_way / turn_bytes, 2, 6); plan.stages >= 2; --plan.stages) {
+    const int fewest = plan.stages > 2 ? 3 : 2;
+    for (plan.x_stages = std::clamp(turns, fewest, most_x_stages); plan.x_stages >= fewest;
+         --plan.x_stages) {
       plan.shared_bytes =
           shape.bytes(plan.row_tiles, plan.log2_parts, plan.log2_ranks, plan.stages, plan.x_stages);
-      if (plan.shared_bytes <= kernels::FewShape::limit) return true;
+      if (plan.shared_bytes > kernels::FewShape::limit) continue;
+      plan.early = std::min(plan.early, plan.stages);
+      return true;
     }
   }
   return false;
@@ -72,8 +83,8 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
   for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
     for (int log2_parts = 0; 1 << log2_parts <= most_warps; ++log2_parts) {
       for (int row_tiles = 1; row_tiles << log2_parts <= most_warps; ++row_tiles) {
-        FewPlan plan{best.tokens, row_tiles, log2_parts, log2_ranks, 0, 0, 0};
-        if (!fill_stages(problem.layout, plan)) continue;
+        FewPlan plan{best.tokens, row_tiles, log2_parts, log2_ranks, 0, 0, 0, 0};
+        if (!fill_stages(problem, plan)) continue;
         const double clocks = cost(problem, plan);
         if (clocks < least) least = clocks, best = plan;
       }

@@ -13,10 +13,11 @@ struct FewShape {
   int block;   // columns that share a scale
   int tokens;  // of a thread block
 
-  // Warps that multiply, at most: what registers allow.
+  // Warps that multiply, at most, for what registers allow; and warps that copy tokens.
   MXKERN_HOST_DEVICE static constexpr int warps(int tokens) {
-    return tokens <= 16 ? 16 : tokens <= 32 ? 12 : 11;
+    return tokens <= 16 ? 16 : tokens <= 32 ? 12 : 8;
   }
+  static constexpr int producers = 4;
 
   MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
   MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return layout().tile_bytes(); }

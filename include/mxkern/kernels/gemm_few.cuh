@@ -31,6 +31,7 @@ struct FewParameters {
   int log2_parts;  // of the parts of K that the warps of a thread block have
   int row_tiles;   // of a thread block; row_tiles << log2_parts warps multiply
   int stages;      // of a warp's ring
+  int early;       // stages that are asked for before the first tokens are
   int x_stages;    //
   int shared_bytes;
   // The end.
@@ -52,7 +53,8 @@ struct FewKernel {
   static constexpr bool is_half = IsHalf;
   static constexpr int tokens = Tokens;
   static constexpr int warps = FewShape::warps(Tokens);
-  static constexpr int threads = 32 * (warps + 1);
+  static constexpr int producers = FewShape::producers;
+  static constexpr int threads = 32 * (warps + producers);
   MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
@@ -465,16 +467,17 @@ __device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_
 template <class K>
 __device__ __forceinline__ void produce_tokens(const FewParameters& p, const std::uint8_t* x,
                                                int tokens, int first, int tiles, std::uint32_t ring,
-                                               std::uint32_t full, std::uint32_t free, int lane) {
+                                               std::uint32_t full, std::uint32_t free, int producer,
+                                               int lane) {
   constexpr int log2_chunks = 4;  // of 16 bytes, in a tile
   static_assert(DecodeLayout::tile_columns * 2 == 16 << log2_chunks);
   const int parts = 1 << p.log2_parts, turns = (tiles + parts - 1) >> p.log2_parts;
   const int x_stride = K::shape().x_stride(parts), stage_bytes = K::shape().x_stage_bytes(parts);
-  // A warp copies two rows at a time where a row is one tile.
+  // A warp copies two rows at a time where a row is one tile; warps take turns.
   const int chunks = parts << log2_chunks;
-  const int lane_token = chunks < 32 ? lane >> log2_chunks : 0;
+  const int in_turn = chunks < 32 ? 2 : 1, rows = in_turn * K::producers;
+  const int lane_token = producer * in_turn + (chunks < 32 ? lane >> log2_chunks : 0);
   const int lane_chunk = chunks < 32 ? lane & (chunks - 1) : lane;
-  const int rows = chunks < 32 ? 2 : 1;
   const std::int64_t end = p.layout.columns * 2;
   int stage = 0, round = 0;
 #pragma unroll 1
@@ -490,9 +493,9 @@ __device__ __forceinline__ void produce_tokens(const FewParameters& p, const std
       std::uint32_t to = ring + stage * stage_bytes + lane_token * x_stride + chunk * 16;
       int token = lane_token;
 #pragma unroll 1
-      for (; token + 7 * rows < tokens; token += 8 * rows) {
+      for (; token + 3 * rows < tokens; token += 4 * rows) {
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < 4; ++j) {
           copy_chunk(to, from, bytes);
           from += step, to += rows * x_stride;
         }
@@ -550,7 +553,7 @@ __global__ void __launch_bounds__(K::threads, 1)
   const std::uint64_t policy = few::evict_first_policy();
 
   few::let_next_kernel_start();
-  if (p.log2_ranks > 0) few::cluster_arrive();
+  if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
   if (lane == 0) {
     if (warp < active) {
 #pragma unroll 1
@@ -558,7 +561,7 @@ __global__ void __launch_bounds__(K::threads, 1)
     } else if (warp == K::warps) {
 #pragma unroll 1
       for (int i = 0; i < p.x_stages; ++i) {
-        few::init_barrier(x_full + i * 8, 32);
+        few::init_barrier(x_full + i * 8, 32 * K::producers);
         few::init_barrier(x_free + i * 8, active);
       }
     }
@@ -568,7 +571,7 @@ __global__ void __launch_bounds__(K::threads, 1)
     if (has_rows && part == 0) few::prefetch(weights + p.layout.kinds_offset() + down * 32);
     if (has_rows) {
 #pragma unroll 1
-      for (int i = 0; i < p.stages && i < turns; ++i) {
+      for (int i = 0; i < p.early && i < turns; ++i) {
         few::arrive_expecting(full + i * 8, K::tile_bytes);
         few::copy_bulk(ring + i * K::tile_bytes, from + i * step, K::tile_bytes, full + i * 8,
                        policy);
@@ -578,10 +581,11 @@ __global__ void __launch_bounds__(K::threads, 1)
   few::wait_for_previous_kernel();
   __syncthreads();
 
-  if (warp == K::warps) {
+  if (warp >= K::warps) {
     const std::uint8_t* x = p.x + batch * p.x_batch_bytes + first_token * p.x_row_bytes;
     const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
-    few::produce_tokens<K>(p, x, tokens, first, tiles, x_ring, x_full, x_free, lane);
+    few::produce_tokens<K>(p, x, tokens, first, tiles, x_ring, x_full, x_free, warp - K::warps,
+                           lane);
   }
 
   float sums[2][K::tokens / 8][4] = {};
@@ -596,6 +600,14 @@ __global__ void __launch_bounds__(K::threads, 1)
     for (int i = 0; i < all_turns; ++i) {
       const std::uint32_t tile = ring + stage * K::tile_bytes, barrier = full + stage * 8;
       few::wait(x_full + x_stage * 8, x_parity);
+      if (i == 0 && has_rows && lane == 0) {
+#pragma unroll 1
+        for (int j = p.early; j < p.stages && j < turns; ++j) {
+          few::arrive_expecting(full + j * 8, K::tile_bytes);
+          few::copy_bulk(ring + j * K::tile_bytes, from + j * step, K::tile_bytes, full + j * 8,
+                         policy);
+        }
+      }
       if (has_rows && i < turns) {
         few::wait(barrier, parity);
         few::multiply_tile<K>(sums, tile, floats, x_part + x_stage * x_stage_bytes, x_stride, lane);
