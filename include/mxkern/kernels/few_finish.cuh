@@ -1,0 +1,182 @@
+// mxkern/kernels/few_finish.cuh: from the sums of warps to the outputs of a few-token product.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/dtype.h"
+#include "mxkern/kernels/few_decode.cuh"
+#include "mxkern/numerics/codec.h"
+
+namespace mxkern::kernels::few {
+
+// The element-by-element product of a row that is not ordinary.
+template <class K>
+__device__ __noinline__ float multiply_special(const FewParameters& p, const std::uint8_t* weights,
+                                               const std::uint8_t* x_row, std::int64_t row) {
+  using S = typename K::Scheme;
+  using Format = typename K::Format;
+  using Bits = DecodeBits<Format>;
+  float sum = 0.0f;
+  for (std::int64_t column = 0; column < p.layout.columns; ++column) {
+    const std::uint8_t* tile = weights + p.layout.tile_offset(row / DecodeLayout::tile_rows,
+                                                              column / DecodeLayout::tile_columns);
+    const int in_tile = static_cast<int>(column % DecodeLayout::tile_columns);
+    const int row_in_tile = static_cast<int>(row % DecodeLayout::tile_rows);
+    const DecodePlace place = p.layout.place(row_in_tile, in_tile);
+    std::uint32_t words[Bits::words];
+    for (int i = 0; i < Bits::words; ++i) {
+      words[i] = *reinterpret_cast<const std::uint32_t*>(
+          tile + p.layout.word_offset(place.column_block, place.lane,
+                                      place.pair / Bits::pairs * Bits::words + i));
+    }
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (int pair = 0; pair < Bits::pairs; ++pair) {
+      if (place.pair % Bits::pairs == pair) bits = get_pair<Format>(words, pair);
+    }
+    const std::uint32_t code = gather_code<Format>(bits >> (16 * place.half) & 0xFFFFu);
+    const float scale =
+        S::ScaleFormat::decode(tile[p.layout.scale_offset(row_in_tile, in_tile / S::block)]);
+    const auto element = *reinterpret_cast<const std::uint16_t*>(x_row + 2 * column);
+    const float token = K::is_half ? to_float(float16{element}) : to_float(bfloat16{element});
+    sum = fmaf(decode<Format>(static_cast<std::uint8_t>(code)) * scale, token, sum);
+  }
+  return sum;
+}
+
+__device__ __forceinline__ float load_as_float(const void* data, DType dtype, std::int64_t i) {
+  if (dtype == DType::float32) return static_cast<const float*>(data)[i];
+  if (dtype == DType::float16) return to_float(static_cast<const float16*>(data)[i]);
+  return to_float(static_cast<const bfloat16*>(data)[i]);
+}
+
+// Four adjacent outputs, `count` of which exist.
+template <class T>
+__device__ __forceinline__ void store_four(void* data, std::int64_t at, const float (&value)[4],
+                                           std::int64_t count) {
+  struct alignas(4 * sizeof(T)) Four {
+    T v[4];
+  };
+  T* out = static_cast<T*>(data) + at;
+  const Four four{from_float<T>(value[0]), from_float<T>(value[1]), from_float<T>(value[2]),
+                  from_float<T>(value[3])};
+  if (count >= 4 && reinterpret_cast<std::uintptr_t>(out) % sizeof(Four) == 0) {
+    *reinterpret_cast<Four*>(out) = four;
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j < count) out[j] = four.v[j];
+    }
+  }
+}
+
+// Which outputs, in fours along the rows, a thread block of the cluster finishes.
+struct Share {
+  int begin, end;
+
+  __device__ Share(const FewParameters& p, int fours, int rank)
+      : begin(fours * rank >> p.log2_ranks), end(fours * (rank + 1) >> p.log2_ranks) {}
+};
+
+// Four sums, of all warps of the thread block that have a part of them.
+template <class K>
+__device__ __forceinline__ float4 add_parts(const FewParameters& p, std::uint32_t sums, int token,
+                                            int quad) {
+  const std::uint32_t address = sums + (quad / 8 << p.log2_parts) * K::shape().sum_bytes() +
+                                token * FewShape::sum_stride + quad % 8 * 16;
+  float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 4
+  for (int part = 0; part < 1 << p.log2_parts; ++part) {
+    const uint4 v = read_shared<uint4>(address + part * K::shape().sum_bytes());
+    sum.x += float_of(v.x), sum.y += float_of(v.y);
+    sum.z += float_of(v.z), sum.w += float_of(v.w);
+  }
+  return sum;
+}
+
+// Finishes and stores four outputs.
+template <class K>
+__device__ __forceinline__ void store_outputs(const FewParameters& p, const std::uint8_t* weights,
+                                              std::int64_t batch, std::int64_t token,
+                                              std::int64_t row, const float4& sum,
+                                              std::uint32_t kinds) {
+  const std::int64_t at = batch * p.out_batch_stride + token * p.out_row_stride + row;
+  const std::int64_t count = p.layout.rows - row;
+  float factor = p.alpha;
+  if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
+  if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
+  float value[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    value[j] *= sum_factor<K>();
+    const bool again = K::scales_x && !float32::is_finite(bits_of(value[j]));
+    if ((kinds != 0 || again) && j < count) {
+      const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
+      if (kind == RowKind::poisoned) {
+        value[j] = float_of(float32::nan_bits);
+      } else if (kind == RowKind::special || again) {
+        value[j] = multiply_special<K>(
+            p, weights, p.x + batch * p.x_batch_bytes + token * p.x_row_bytes, row + j);
+      }
+    }
+    value[j] *= factor;
+    if (j < count) {
+      if (p.beta != 0.0f) value[j] += p.beta * load_as_float(p.out, p.out_dtype, at + j);
+      if (p.bias != nullptr) value[j] += load_as_float(p.bias, p.bias_dtype, row + j);
+    }
+  }
+  if (p.out_dtype == DType::float32) {
+    store_four<float>(p.out, at, value, count);
+  } else if (p.out_dtype == DType::float16) {
+    store_four<float16>(p.out, at, value, count);
+  } else {
+    store_four<bfloat16>(p.out, at, value, count);
+  }
+}
+
+// Sends the other thread blocks of the cluster their shares, and finishes this one's. All threads.
+template <class K>
+__device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_t* weights,
+                                       std::uint32_t sums, std::uint32_t inbox, std::int64_t batch,
+                                       std::int64_t first_row, std::int64_t first_token, int rank) {
+  const int ranks = 1 << p.log2_ranks, thread = static_cast<int>(threadIdx.x);
+  const int quads = p.row_tiles * (DecodeLayout::tile_rows / 4);  // of rows
+  const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
+  const int slot_bytes = (K::tokens * quads >> p.log2_ranks) * 16;
+  if (ranks > 1) {
+    cluster_wait();  // the others have started, and their inboxes exist
+    for (int other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
+      const Share share(p, tokens * quads, other);
+      const std::uint32_t slot = inbox + (rank < other ? rank : rank - 1) * slot_bytes;
+      for (int i = share.begin + thread; i < share.end; i += K::threads) {
+        write_cluster(slot + (i - share.begin) * 16, static_cast<std::uint32_t>(other),
+                      add_parts<K>(p, sums, i / quads, i % quads));
+      }
+    }
+    cluster_arrive();
+    cluster_wait();
+  }
+  const Share share(p, tokens * quads, rank);
+  for (int i = share.begin + thread; i < share.end; i += K::threads) {
+    const int token = i / quads, quad = i % quads;
+    const std::int64_t row = first_row + quad * 4;
+    if (row >= p.layout.rows) continue;
+    const std::uint32_t kinds =
+        *reinterpret_cast<const std::uint32_t*>(weights + p.layout.kinds_offset() + row);
+    const float4 own = add_parts<K>(p, sums, token, quad);
+    float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int r = 0; r < ranks; ++r) {
+      float4 v = own;
+      if (r != rank) {
+        const uint4 sent = read_shared<uint4>(inbox + (r < rank ? r : r - 1) * slot_bytes +
+                                              (i - share.begin) * 16);
+        v = {float_of(sent.x), float_of(sent.y), float_of(sent.z), float_of(sent.w)};
+      }
+      sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+    }
+    store_outputs<K>(p, weights, batch, first_token + token, row, sum, kinds);
+  }
+}
+
+}  // namespace mxkern::kernels::few

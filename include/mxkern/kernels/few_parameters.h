@@ -1,0 +1,65 @@
+// mxkern/kernels/few_parameters.h: what a few-token kernel is told, and what it is compiled for.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/dtype.h"
+#include "mxkern/kernels/few_shape.h"
+#include "mxkern/tensor/decode_layout.h"
+
+namespace mxkern::kernels {
+
+struct FewParameters {
+  DecodeLayout layout;
+  const std::uint8_t* weights;
+  std::int64_t weight_batch_bytes;  // 0: one matrix for all of x
+  // Rows start on 16 bytes.
+  const std::uint8_t* x;
+  std::int64_t x_row_bytes, x_batch_bytes;
+  std::int64_t tokens;
+  int tiles;       // of the weights' columns
+  int log2_ranks;  // of the parts of K that the thread blocks of a cluster have
+  int log2_parts;  // of the parts of K that the warps of a thread block have
+  int row_tiles;   // of a thread block; row_tiles << log2_parts warps multiply
+  int stages;      // of a warp's ring
+  int early;       // stages that are asked for before the first tokens are
+  int x_stages;    //
+  int shared_bytes;
+  // The end.
+  float alpha, beta;
+  const float* left_tensor_scale;
+  const float* right_tensor_scale;
+  const void* bias;
+  DType bias_dtype;
+  void* out;
+  DType out_dtype;
+  std::int64_t out_row_stride, out_batch_stride;
+};
+
+// IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8.
+template <class S, bool IsHalf, int Tokens>
+struct FewKernel {
+  using Scheme = S;
+  using Format = typename S::Format;
+  static constexpr bool is_half = IsHalf;
+  static constexpr int tokens = Tokens;
+  static constexpr int warps = FewShape::warps(Tokens);
+  static constexpr int producers = FewShape::producers;
+  static constexpr int threads = 32 * (warps + producers);
+  MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
+  static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
+  static constexpr int tile_bytes = layout.tile_bytes();
+
+  // Decoded bfloat16 weights are 2^(bias - 127) times their values. For one tile of tokens it takes
+  // least to multiply these by a power of two, and the sums of a block by its scale. Tokens from
+  // 2^32 on become infinite thereby: what is not finite is computed again, element by element.
+  static constexpr bool scales_x = !IsHalf && !Format::is_integer && Tokens == 8;
+  static constexpr int x_exponent = 96;
+
+  // For more, the weights get their scales, times 2^-32, whereby products below 2^-94 lose bits.
+  // In half there is no room for scales.
+  static constexpr bool scales_weights = !IsHalf && Tokens > 8;
+  static constexpr int weight_exponent = Format::is_integer ? 0 : -32;
+};
+
+}  // namespace mxkern::kernels
