@@ -1,5 +1,8 @@
 // tests/cuda/sanitizer_test.cc: every kernel on a few small shapes, for runs under a memory
 // checker.
+#include "cuda/expand.h"
+#include "cuda/fold.h"
+#include "cuda/multiply_portable.h"
 #include "mxkern/mxkern.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/cuda_memory.h"
@@ -86,6 +89,41 @@ TEST_F(CudaSanitizer, TheOthers) {
   swizzle_scales(device_scales.data(), device_tiles.data(), 1, 200, 5, first_cuda_device);
   unswizzle_scales(device_tiles.data(), device_scales.data(), 1, 200, 5, first_cuda_device);
   check_cuda(cudaDeviceSynchronize());
+}
+
+// Operands of products, in one step and in two, and the product of one with itself.
+TEST_F(CudaSanitizer, OperandsOfProducts) {
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const Shape& shape : shapes) {
+      Tensor x(all_dtypes[++turn % 3], shape);
+      fill_mixed(x, static_cast<std::uint64_t>(turn), false);
+      Quantized q(scheme, shape, all_scale_layouts[turn % 2]), written(q);
+      Tensor out(DType::bfloat16, {shape.batch, shape.rows, shape.rows});
+      quantize(x.buffer(), q.out());
+      written.out();
+      DeviceQuantized device_q(q), device_written(written);
+      DeviceTensor device_x(x), device_out(out);
+      if (cuda::fold_facts(scheme).can_fold) {
+        DeviceBytes memory(static_cast<std::size_t>(cuda::folded_layout(shape).bytes));
+        cuda::fold("fold", device_q.view(), memory.data(), {});
+        cuda::quantize_folded("quantize_folded", device_x.buffer(), scheme, ScaleRule::rceil,
+                              memory.data(), &device_written.view(), {});
+        ASSERT_TRUE(same_bytes(device_written.on_host(), q));
+      }
+      const GemmOperand left(device_x.buffer()), right(device_q.view());
+      DeviceBytes left_memory(static_cast<std::size_t>(cuda::expanded_layout(left).bytes));
+      DeviceBytes right_memory(static_cast<std::size_t>(cuda::expanded_layout(right).bytes));
+      cuda::expand("expand", {&left, left_memory.data()}, {&right, right_memory.data()}, {},
+                   nullptr, nullptr, {});
+      cuda::CoreFinish finish;
+      finish.right_tensor_scale = device_q.view().tensor_scale;
+      finish.out = device_out.buffer();
+      cuda::multiply_portable("multiply", cuda::expanded_view(left, left_memory.data()),
+                              cuda::expanded_view(right, right_memory.data()), finish, {}, {});
+      check_cuda(cudaDeviceSynchronize());
+    }
+  }
 }
 
 }  // namespace
