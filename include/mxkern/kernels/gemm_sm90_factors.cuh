@@ -18,7 +18,7 @@ struct FinishParameters {
   void* out;
   DType dtype;
   std::int64_t rows, columns, row_stride, batch_stride;
-  bool stores_boxes;  // whether the copy engine can write `out`
+  bool stores_boxes;  // rows of `out` start and end on 16 bytes: the copy engine can write it
 };
 
 __device__ __forceinline__ float load_as_float(const void* data, DType dtype, std::int64_t index) {
@@ -28,6 +28,27 @@ __device__ __forceinline__ float load_as_float(const void* data, DType dtype, st
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   return value;
+}
+
+// Two neighbours, as memory has them.
+__device__ __forceinline__ float2 unpack_pair(DType, uint2 pair) {
+  return make_float2(__uint_as_float(pair.x), __uint_as_float(pair.y));
+}
+
+__device__ __forceinline__ float2 unpack_pair(DType dtype, std::uint32_t word) {
+  if (dtype == DType::bfloat16) {
+    return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xFFFF0000u));
+  }
+  float2 pair;
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "mov.b32 {low, high}, %2;\n"
+      "cvt.f32.f16 %0, low;\n"
+      "cvt.f32.f16 %1, high;\n"
+      "}\n"
+      : "=f"(pair.x), "=f"(pair.y)
+      : "r"(word));
+  return pair;
 }
 
 // Rounds two values to 16 bits each, the first one low.
@@ -102,13 +123,13 @@ template <int Rows, int Columns>
 struct TileFactors {
   float rows[Rows], columns[Columns];
   float bias[Columns];  // -0: none, which changes no sum, not even a zero's sign
-  bool easy;            // whether value * rows[i] * columns[j] + bias[j] is the output
+  bool easy;            // whether all exponents are: then rows[i] * columns[j] is the factor
 
   __device__ __forceinline__ void fetch(const FinishParameters& p, const RowFactor& common,
                                         std::int64_t first_row, std::int64_t first_column,
                                         int batch) {
     const int lane = threadIdx.x % 32;
-    bool are_easy = p.stores_boxes && p.beta == 0.0f;
+    bool are_easy = true;
 #pragma unroll
     for (int i = lane; i < Rows; i += 32) {
       const RowFactor row{common.fraction,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/gemm_sm90_factors.cuh"
@@ -12,8 +13,9 @@
 
 namespace mxkern::kernels {
 
-// A warp finishes its part of a tile of Rows x Columns: 16 rows. Warps store on their own, boxes of
-// 16 rows of 128 bytes; Slots of them may be on their way.
+// A warp finishes its part of a tile of Rows x Columns: 16 rows. Of 8 columns each lane has two, of
+// the rows lane / 4 and 8 below. Warps store on their own; 16-bit outputs as boxes of 16 rows of
+// 128 bytes, of which Slots may be on their way.
 template <int Rows, int Columns, int Slots>
 struct Finish {
   static constexpr int chunk = 64;  // columns at a time
@@ -35,7 +37,7 @@ struct Finish {
                                        std::int64_t first_column, int batch) {
     const float* own = factors.rows + row_in_tile + lane / 4;
     const float row_factors[2] = {own[0], own[8]};
-    const bool easy = factors.easy;
+    const bool is_plain = factors.easy && p.stores_boxes;
     const std::int64_t row = first_row + row_in_tile;
 #pragma unroll
     for (int c = 0; c < Columns / chunk; ++c) {
@@ -44,26 +46,27 @@ struct Finish {
       float values[chunk / 2];
 #pragma unroll
       for (int i = 0; i < chunk / 2; ++i) values[i] = sums[c * (chunk / 2) + i];
-      if (easy) {
+      if (!is_plain) {
+        finish_slowly(values, factors, row_in_tile, c * chunk, first_row, first_column, batch);
+        continue;
+      }
 #pragma unroll
-        for (int i = 0; i < chunk / 2; i += 4) {
-          const int at = c * chunk + i * 2 + lane % 4 * 2;
-          const float2 factor = *reinterpret_cast<const float2*>(factors.columns + at);
-          const float2 bias = *reinterpret_cast<const float2*>(factors.bias + at);
+      for (int i = 0; i < chunk / 2; i += 4) {
+        const int at = c * chunk + i * 2 + lane % 4 * 2;
+        const float2 factor = *reinterpret_cast<const float2*>(factors.columns + at);
+        const float2 bias = *reinterpret_cast<const float2*>(factors.bias + at);
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            float* pair = values + i + half * 2;
-            pair[0] = __fmaf_rn(pair[0], row_factors[half] * factor.x, bias.x);
-            pair[1] = __fmaf_rn(pair[1], row_factors[half] * factor.y, bias.y);
-          }
+        for (int half = 0; half < 2; ++half) {
+          float* pair = values + i + half * 2;
+          pair[0] = __fmaf_rn(pair[0], row_factors[half] * factor.x, bias.x);
+          pair[1] = __fmaf_rn(pair[1], row_factors[half] * factor.y, bias.y);
         }
-      } else {
-        finish_slowly(values, row, column, batch);
-        if (!p.stores_boxes) continue;
       }
       if (p.dtype == DType::float32) {
+        if (p.beta != 0.0f) add_output<float>(values, row, column, batch);
         store_float32(values, row, column, batch);
       } else {
+        if (p.beta != 0.0f) add_output<std::uint16_t>(values, row, column, batch);
         store_16_bits(values, row, column, batch);
       }
     }
@@ -75,44 +78,101 @@ struct Finish {
   }
 
  private:
-  // For what is rare, by a loop instead of straight code, which would be long: extreme exponents,
-  // beta, outputs that the copy engine cannot write. Values pass through shared memory, which a
+  // For what is rare, by a loop instead of straight code, which would be long: extreme exponents
+  // and outputs whose rows do not start on 16 bytes. Values pass through shared memory, which a
   // loop can index, and where a row's values are neighbours.
-  __device__ __forceinline__ void finish_slowly(float (&values)[chunk / 2], std::int64_t first_row,
-                                                std::int64_t column, int batch) const {
-    float* staged = reinterpret_cast<float*>(staging);
+  __device__ __forceinline__ void finish_slowly(const float (&values)[chunk / 2],
+                                                const Factors& factors, int row_in_tile,
+                                                int column_in_tile, std::int64_t first_row,
+                                                std::int64_t first_column, int batch) const {
+    auto* staged = reinterpret_cast<float*>(staging);
     wait();
     __syncwarp();
 #pragma unroll
     for (int side = 0; side < 2; ++side) {  // 32 columns each
-      float* own = values + side * (chunk / 4);
 #pragma unroll
-      for (int i = 0; i < chunk / 4; ++i) staged[i * 32 + lane] = own[i];
-      __syncwarp();
-#pragma unroll 1
-      for (int i = 0; i < box_rows; ++i) {
-        const std::int64_t row = first_row + i, at = column + side * 32 + lane;
-        if (row >= p.rows || at >= p.columns) continue;
-        // Where the fragment of a warpgroup's product has the element.
-        const int value_index = lane / 8 * 4 + i / 8 * 2 + lane % 2;
-        float& value = staged[value_index * 32 + i % 8 * 4 + lane % 8 / 2];
-        const std::int64_t index = batch * p.batch_stride + row * p.row_stride + at;
-        const RowFactor factor{common.fraction, common.exponent + left_exponent(p, row, batch)};
-        float result = factor.hard(value, right_exponent(p, at, batch));
-        if (p.beta != 0.0f) {
-          result = __fmaf_rn(p.beta, load_as_float(p.out, p.dtype, index), result);
-        }
-        if (p.bias) result += load_as_float(p.bias, p.bias_dtype, at);
-        if (p.stores_boxes) {
-          value = result;
-        } else {
-          store_from_float(p.out, p.dtype, index, result);
-        }
+      for (int i = 0; i < chunk / 4; ++i) {
+        staged[i * 32 + lane] = values[side * (chunk / 4) + i];
       }
       __syncwarp();
-#pragma unroll
-      for (int i = 0; i < chunk / 4; ++i) own[i] = staged[i * 32 + lane];
+      const int own_column = column_in_tile + side * 32 + lane;
+      const std::int64_t column = first_column + own_column;
+#pragma unroll 4
+      for (int i = 0; i < box_rows; ++i) {
+        const std::int64_t row = first_row + row_in_tile + i;
+        if (row >= p.rows || column >= p.columns) continue;
+        // Where the fragment of a warpgroup's product has the element.
+        const int value_index = lane / 8 * 4 + i / 8 * 2 + lane % 2;
+        float value = staged[value_index * 32 + i % 8 * 4 + lane % 8 / 2];
+        if (factors.easy) {
+          value *= factors.rows[row_in_tile + i] * factors.columns[own_column];
+        } else {
+          const RowFactor factor{common.fraction, common.exponent + left_exponent(p, row, batch)};
+          value = factor.hard(value, right_exponent(p, column, batch));
+        }
+        const std::int64_t index = batch * p.batch_stride + row * p.row_stride + column;
+        if (p.beta != 0.0f) {
+          value = __fmaf_rn(p.beta, load_as_float(p.out, p.dtype, index), value);
+        }
+        store_from_float(p.out, p.dtype, index, value + factors.bias[own_column]);
+      }
       __syncwarp();
+    }
+  }
+
+  // Where the output has value 0 of a half of the rows; a null pointer where it has none.
+  template <class T>
+  __device__ __forceinline__ T* place(int half, std::int64_t first_row, std::int64_t column,
+                                      int batch) const {
+    const std::int64_t row = first_row + lane / 4 + half * 8;
+    if (row >= p.rows) return nullptr;
+    return static_cast<T*>(p.out) + batch * p.batch_stride + row * p.row_stride + column +
+           lane % 4 * 2;
+  }
+
+  // How many of the 8-column pieces of a chunk this lane has a part of.
+  __device__ __forceinline__ int pieces(std::int64_t column) const {
+    const std::int64_t left = p.columns - column - lane % 4 * 2;
+    return left >= chunk ? chunk / 8 : static_cast<int>((left + 7) / 8);
+  }
+
+  // values += beta * out.
+  template <class T>
+  __device__ __forceinline__ void add_output(float (&values)[chunk / 2], std::int64_t first_row,
+                                             std::int64_t column, int batch) const {
+    using Pair = std::conditional_t<sizeof(T) == 4, uint2, std::uint32_t>;
+    const int count = pieces(column);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const T* from = place<T>(half, first_row, column, batch);
+      Pair before[chunk / 8] = {};
+#pragma unroll
+      for (int i = 0; i < chunk / 8; ++i) {
+        if (from && i < count) before[i] = *reinterpret_cast<const Pair*>(from + i * 8);
+      }
+#pragma unroll
+      for (int i = 0; i < chunk / 8; ++i) {
+        const float2 pair = unpack_pair(p.dtype, before[i]);
+        float* value = values + i * 4 + half * 2;
+        value[0] = __fmaf_rn(p.beta, pair.x, value[0]);
+        value[1] = __fmaf_rn(p.beta, pair.y, value[1]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store_float32(const float (&values)[chunk / 2],
+                                                std::int64_t first_row, std::int64_t column,
+                                                int batch) const {
+    const int count = pieces(column);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float* to = place<float>(half, first_row, column, batch);
+#pragma unroll
+      for (int i = 0; i < chunk / 8; ++i) {
+        const float* value = values + i * 4 + half * 2;
+        if (to && i < count)
+          *reinterpret_cast<float2*>(to + i * 8) = make_float2(value[0], value[1]);
+      }
     }
   }
 
@@ -133,32 +193,6 @@ struct Finish {
                     pack_pair(p.dtype, values[i + 4], values[i + 5]),
                     pack_pair(p.dtype, values[i + 6], values[i + 7]));
     }
-    send(box, first_row, column, batch);
-  }
-
-  __device__ __forceinline__ void store_float32(const float (&values)[chunk / 2],
-                                                std::int64_t first_row, std::int64_t column,
-                                                int batch) {
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {  // 32 columns each
-      if (column + side * 32 >= p.columns) break;
-      if (lane == 0) ptx::tma_wait_stores_read<Slots - 1>();
-      __syncwarp();
-      unsigned char* box = staging + slot * box_bytes;
-#pragma unroll
-      for (int i = 0; i < chunk / 4; i += 2) {
-        const int row = lane / 4 + i / 2 % 2 * 8;
-        const int column_in_box = i / 4 * 8 + lane % 4 * 2;
-        const int piece = (column_in_box / 4) ^ (row % 8);
-        *reinterpret_cast<float2*>(box + row * 128 + piece * 16 + column_in_box % 4 * 4) =
-            make_float2(values[side * 16 + i], values[side * 16 + i + 1]);
-      }
-      send(box, first_row, column + side * 32, batch);
-    }
-  }
-
-  __device__ __forceinline__ void send(const unsigned char* box, std::int64_t first_row,
-                                       std::int64_t column, int batch) {
     ptx::fence_shared_for_tma();
     __syncwarp();
     if (lane == 0) {
