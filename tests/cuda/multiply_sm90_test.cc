@@ -73,6 +73,28 @@ TEST_F(MultiplySm90, Shapes) {
   }
 }
 
+// As many tiles as it takes to have the larger ones chosen.
+TEST_F(MultiplySm90, LargeTiles) {
+  int processors = 0;
+  check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
+  int turn = 0;
+  for (const auto& [left, right] : element_pairs) {
+    for (const std::int64_t missing : {8, 9}) {
+      Case c{.left = left, .right = right, .m = 129, .n = 256 * processors - missing, .k = 100};
+      c.k += 60 * turn;  // every number of steps modulo the stages
+      c.dtype = ++turn % 2 ? DType::bfloat16 : DType::float32;
+      c.exponents = turn % 3 ? 6 : 0;
+      const cuda::TileSm90 tile = cuda::tile_sm90(left, right, 1, c.m, c.n, c.k, processors);
+      ASSERT_GT(tile.rows * tile.columns, 128 * 128);
+      Product product(c);
+      product.run();
+      product.expect_right(997);
+      product.expect_gaps();
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_F(MultiplySm90, OutputsOfEveryKind) {
   for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
     for (const DType dtype : all_dtypes) {

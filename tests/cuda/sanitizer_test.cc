@@ -3,9 +3,11 @@
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/multiply_portable.h"
+#include "cuda/multiply_sm90.h"
 #include "mxkern/mxkern.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/cuda_memory.h"
+#include "tests/support/row_scaled_product.h"
 
 namespace mxkern {
 namespace {
@@ -122,6 +124,27 @@ TEST_F(CudaSanitizer, OperandsOfProducts) {
       cuda::multiply_portable("multiply", cuda::expanded_view(left, left_memory.data()),
                               cuda::expanded_view(right, right_memory.data()), finish, {}, {});
       check_cuda(cudaDeviceSynchronize());
+    }
+  }
+}
+
+// Both kernels of both kinds of elements, with plain and with rare finishes, and a gate.
+TEST_F(CudaSanitizer, RowScaledProducts) {
+  int major = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  const RowScaledCase cases[] = {{.m = 130, .n = 136, .k = 300},
+                                 {.m = 70, .n = 33, .k = 33, .beta = 0.5f},
+                                 {.m = 8, .n = 264, .k = 1000, .dtype = DType::bfloat16},
+                                 {.m = 129, .n = 128 * 264, .k = 64, .dtype = DType::bfloat16}};
+  for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
+    for (RowScaledCase c : cases) {
+      c.left = c.right = element;
+      RowScaledProduct product(c);
+      product.run_with(
+          [](const cuda::RowScaled& a, const cuda::RowScaled& b, const CoreFinish& finish,
+             const CoreGate& gate) { cuda::multiply_sm90("test", a, b, finish, gate, Stream{}); },
+          {false, true, 8, 8}, 0);
     }
   }
 }
