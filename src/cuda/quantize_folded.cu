@@ -46,9 +46,9 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
                  "clear scales");
     }
   }
-  // 16 octets a thread of 16-bit elements, 8 of float32: long teams wait for one another, and short
-  // ones take so much shared memory that few of them run at once.
-  p.log2_team = kernels::log2_team(ceil_div(p.columns, size_of(x.dtype) == 4 ? 16 : 32));
+  // Eight octets a thread: long teams wait for one another, and short ones take so much shared
+  // memory that few of them run at once.
+  p.log2_team = kernels::log2_team(ceil_div(p.columns, 16));
   const int rows = kernels::team_threads >> p.log2_team;
   // Rows of up to about 50000 float32 and 100000 elements of 16 bits are held in shared memory;
   // longer ones, and ones at odd addresses, are read twice.

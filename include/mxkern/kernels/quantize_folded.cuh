@@ -180,7 +180,7 @@ struct QuantizeFoldedRow {
 };
 
 template <class S, class T>
-__global__ void __launch_bounds__(team_threads, 4)
+__global__ void __launch_bounds__(team_threads, 5)
     quantize_folded_kernel(const __grid_constant__ QuantizeFoldedParameters p) {
   using Format = typename S::Format;
   using Row = QuantizeFoldedRow<S, T>;
