@@ -30,7 +30,8 @@ inline constexpr std::int64_t few_tokens = 256;
 // Whether multiply_few takes the product, and is the fastest way: tokens in 16 bits and few, a
 // device of compute capability 9.0 or later. Reordered weights; others cost a pass over them more.
 constexpr bool takes_few(DType x_dtype, std::int64_t tokens, int compute_capability) {
-  return x_dtype != DType::float32 && tokens <= few_tokens && compute_capability >= 90;
+  return x_dtype != DType::float32 && tokens <= few_tokens && compute_capability >= 90 &&
+         compute_capability < 120;
 }
 
 // Codes and scales in the order of DecodeLayout; reordered_bytes of memory, aligned to 128.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
@@ -20,18 +21,28 @@ struct ReorderParameters {
   std::uint8_t* to;
 };
 
-// A code, or zero outside of the matrix.
+// Four adjacent codes, zeros outside of the matrix; column is a multiple of 4.
 template <class Format>
-__device__ __forceinline__ std::uint32_t code_at(const ReorderParameters& p,
-                                                 const std::uint8_t* codes, std::int64_t row,
-                                                 std::int64_t column) {
-  if (row >= p.layout.rows || column >= p.layout.columns) return 0;
-  const std::int64_t bit = column * Format::bits;
-  const std::uint8_t* byte = codes + row * p.code_row_bytes + bit / 8;
-  const int shift = static_cast<int>(bit % 8);
-  std::uint32_t word = byte[0];
-  if (shift + Format::bits > 8) word |= static_cast<std::uint32_t>(byte[1]) << 8;
-  return word >> shift & ((1u << Format::bits) - 1);
+__device__ __forceinline__ std::uint32_t codes_at(const ReorderParameters& p,
+                                                  const std::uint8_t* codes, std::int64_t row,
+                                                  std::int64_t column) {
+  constexpr int bits = Format::bits, bytes = bits / 2;
+  const std::int64_t left = p.layout.columns - column;
+  if (row >= p.layout.rows || left <= 0) return 0;
+  const std::uint8_t* from = codes + row * p.code_row_bytes + column / 4 * bytes;
+  // A byte of code has no padding behind it, packed codes have.
+  const int there = bits == 8 && left < 4 ? static_cast<int>(left) : bytes;
+  std::uint32_t word = 0;
+  if (there == bytes && bytes != 3 && reinterpret_cast<std::uintptr_t>(from) % bytes == 0) {
+    using Word = std::conditional_t<bytes == 2, std::uint16_t, std::uint32_t>;
+    word = *reinterpret_cast<const Word*>(from);
+  } else {
+#pragma unroll
+    for (int i = 0; i < bytes; ++i) {
+      if (i < there) word |= static_cast<std::uint32_t>(from[i]) << (8 * i);
+    }
+  }
+  return left < 4 ? word & ((1u << (bits * left)) - 1) : word;
 }
 
 template <class Format>
@@ -54,21 +65,28 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
   constexpr int bits = Format::bits;
   const int column_block = static_cast<int>(block % DecodeLayout::tile_blocks);
   std::uint32_t words[bits] = {};
+  // Two pairs, the halves of one step, are four adjacent codes.
 #pragma unroll
   for (int pair = 0; pair < 16; ++pair) {
-    std::uint32_t spread = 0;
-#pragma unroll 1
+    if (pair / 2 % 2 != 0) continue;
+    const DecodePlace place{0, lane, pair, 0};
+    const int row = p.layout.row_of(place);
+    const std::uint32_t four = codes_at<Format>(
+        p, codes, down * 32 + row, block * DecodeLayout::block_columns + p.layout.column_of(place));
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const DecodePlace place{0, lane, pair, half};
-      const int row = p.layout.row_of(place);
-      const std::int64_t column = block * DecodeLayout::block_columns + p.layout.column_of(place);
-      const std::uint32_t code = code_at<Format>(p, codes, down * 32 + row, column);
-      const RowKind kind = kind_of_code<Format>(code);
-      if (kind == RowKind::poisoned) poisoned |= 1u << row;
-      if (kind == RowKind::special) special |= 1u << row;
-      spread |= spread_code<Format>(code) << (16 * half);
+      std::uint32_t spread = 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const std::uint32_t code = four >> (bits * (2 * half + i)) & ((1u << bits) - 1);
+        const RowKind kind = kind_of_code<Format>(code);
+        if (kind == RowKind::poisoned) poisoned |= 1u << row;
+        if (kind == RowKind::special) special |= 1u << row;
+        spread |= spread_code<Format>(code) << (16 * i);
+      }
+      const int other = pair + 2 * half;
+      put_pair<Format>(words + other / Bits::pairs * Bits::words, other % Bits::pairs, spread);
     }
-    put_pair<Format>(words + pair / Bits::pairs * Bits::words, pair % Bits::pairs, spread);
   }
 #pragma unroll
   for (int word = 0; word < bits; ++word) {
