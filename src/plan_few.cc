@@ -33,7 +33,6 @@ bool fill_stages(const Problem& problem, FewPlan& plan) {
   const int turn_bytes = (plan.row_tiles << plan.log2_parts) * shape.tile_bytes();
   const auto turns = static_cast<int>(
       ceil_div(layout.tiles_across(), std::int64_t{1} << (plan.log2_parts + plan.log2_ranks)));
-  plan.early = std::clamp(48 * 1024 / turn_bytes, 1, 6);
   for (plan.stages = std::clamp(under_way / turn_bytes, 2, 6); plan.stages >= 2; --plan.stages) {
     const int fewest = plan.stages > 2 ? 3 : 2;
     for (plan.x_stages = std::clamp(turns, fewest, most_x_stages); plan.x_stages >= fewest;
@@ -41,7 +40,6 @@ bool fill_stages(const Problem& problem, FewPlan& plan) {
       plan.shared_bytes =
           shape.bytes(plan.row_tiles, plan.log2_parts, plan.log2_ranks, plan.stages, plan.x_stages);
       if (plan.shared_bytes > kernels::FewShape::limit) continue;
-      plan.early = std::min(plan.early, plan.stages);
       return true;
     }
   }
@@ -56,18 +54,21 @@ double cost(const Problem& problem, const FewPlan& plan) {
   const std::int64_t tiles = ceil_div(layout.tiles_across(), std::int64_t{1} << plan.log2_ranks);
   const std::int64_t turns = ceil_div(tiles, std::int64_t{1} << plan.log2_parts);
   const int warps = plan.row_tiles << plan.log2_parts;
-  // Of a tile: instructions, of which tensor cores finish one in eight clocks; of a warp that is
-  // alone on its scheduler, three times as long.
+  // Of a tile, on one scheduler: instructions, two in three clocks, or tensor cores; of a warp, at
+  // least what it waits for itself.
   const double instructions = 230.0 + 10.0 * layout.bits + 6.0 * plan.tokens;
-  const double tile = std::max(1.2 * instructions, 16.0 * plan.tokens);
-  const double turn = tile * std::max(3.0, static_cast<double>(ceil_div(warps, 4)));
+  const double tile = std::max(1.5 * instructions, 22.0 * plan.tokens);
+  const double turn = std::max(tile * warps / 4, 1300.0 + 25.0 * plan.tokens);
   // Bytes of a turn: weights from memory, tokens too through the L2 cache.
   const double weights = static_cast<double>(warps * layout.tile_bytes());
   const double tokens = static_cast<double>(plan.tokens * 256 << plan.log2_parts);
   const double bytes = std::max(weights / 17, (weights + tokens) / 22);
   const double round =
       static_cast<double>(turns) * std::max(turn, bytes) + 4500.0 + 700.0 * plan.log2_ranks;
-  return round * static_cast<double>(ceil_div(blocks, slots(problem.processors, plan.log2_ranks)));
+  // Where nothing else decides: many warps.
+  const double idle = 1.0 - static_cast<double>(warps) / kernels::FewShape::warps(plan.tokens);
+  return round * (1.0 + 0.03 * idle) *
+         static_cast<double>(ceil_div(blocks, slots(problem.processors, plan.log2_ranks)));
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
   for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
     for (int log2_parts = 0; 1 << log2_parts <= most_warps; ++log2_parts) {
       for (int row_tiles = 1; row_tiles << log2_parts <= most_warps; ++row_tiles) {
-        FewPlan plan{best.tokens, row_tiles, log2_parts, log2_ranks, 0, 0, 0, 0};
+        FewPlan plan{best.tokens, row_tiles, log2_parts, log2_ranks, 0, 0, 0};
         if (!fill_stages(problem, plan)) continue;
         const double clocks = cost(problem, plan);
         if (clocks < least) least = clocks, best = plan;

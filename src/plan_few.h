@@ -15,7 +15,6 @@ struct FewPlan {
   int log2_parts;  // of K, of a thread block; row_tiles << log2_parts warps multiply
   int log2_ranks;  // of K, of a cluster
   int stages;      // tiles of weights under way to a warp
-  int early;       // of these, before the first tokens are
   int x_stages;    // pieces of the tokens under way to a thread block
   int shared_bytes;
 

@@ -96,7 +96,6 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.log2_parts = plan.log2_parts;
   p.row_tiles = plan.row_tiles;
   p.stages = plan.stages;
-  p.early = plan.early;
   p.x_stages = plan.x_stages;
   p.shared_bytes = plan.shared_bytes;
   p.alpha = finish.alpha;

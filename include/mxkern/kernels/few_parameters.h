@@ -22,7 +22,6 @@ struct FewParameters {
   int log2_parts;  // of the parts of K that the warps of a thread block have
   int row_tiles;   // of a thread block; row_tiles << log2_parts warps multiply
   int stages;      // of a warp's ring
-  int early;       // stages that are asked for before the first tokens are
   int x_stages;    //
   int shared_bytes;
   // The end.
@@ -44,7 +43,7 @@ struct FewKernel {
   static constexpr bool is_half = IsHalf;
   static constexpr int tokens = Tokens;
   static constexpr int warps = FewShape::warps(Tokens);
-  static constexpr int producers = FewShape::producers;
+  static constexpr int producers = FewShape::producers(Tokens);
   static constexpr int threads = 32 * (warps + producers);
   MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};

@@ -15,14 +15,20 @@ struct FewShape {
 
   // Warps that multiply, at most, for what registers allow; and warps that copy tokens.
   MXKERN_HOST_DEVICE static constexpr int warps(int tokens) {
+#ifdef W64
+    return tokens <= 16 ? 16 : tokens <= 32 ? 12 : W64;
+  }
+  MXKERN_HOST_DEVICE static constexpr int producers(int tokens) { return tokens <= 32 ? 4 : P64; }
+#else
     return tokens <= 16 ? 16 : tokens <= 32 ? 12 : 8;
   }
-  static constexpr int producers = 4;
+  MXKERN_HOST_DEVICE static constexpr int producers(int) { return 4; }
+#endif
 
   MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
   MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return layout().tile_bytes(); }
 
-  // A tile's scales as floats.
+  // A tile's scales as floats. A warp has room for those of two tiles.
   MXKERN_HOST_DEVICE constexpr int scale_bytes() const { return layout().scale_bytes() * 4; }
 
   // Tokens, a tile of columns for each part of K; rows apart such that no two lanes that read
@@ -47,8 +53,8 @@ struct FewShape {
   MXKERN_HOST_DEVICE constexpr int bytes(int row_tiles, int log2_parts, int log2_ranks, int stages,
                                          int x_stages) const {
     const int warps = row_tiles << log2_parts;
-    const int rings =
-        warps * (stages * tile_bytes() + scale_bytes()) + x_stages * x_stage_bytes(1 << log2_parts);
+    const int rings = warps * (stages * tile_bytes() + 2 * scale_bytes()) +
+                      x_stages * x_stage_bytes(1 << log2_parts);
     return barrier_bytes + higher_of(rings, warps * sum_bytes()) +
            inbox_bytes(row_tiles, log2_ranks);
   }

@@ -17,16 +17,11 @@
 namespace mxkern::kernels {
 namespace few {
 
-// Adds the products of one tile: 32 rows x 128 columns, from shared memory. The scales of a row are
-// needed by four lanes, each of which makes a fourth of them floats, for all, in `floats`.
+// A tile's scales, or what they are multiplied as, to a word each in `floats`: those of a row are
+// needed by four lanes, each of which makes a fourth of them, for all.
 template <class K>
-__device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4],
-                                              std::uint32_t tile, std::uint32_t floats,
-                                              std::uint32_t x, int x_stride, int lane) {
+__device__ __forceinline__ void widen_scales(std::uint32_t tile, std::uint32_t floats, int lane) {
   using S = typename K::Scheme;
-  using Format = typename K::Format;
-  using Bits = DecodeBits<Format>;
-  constexpr int words = Format::bits, blocks = DecodeLayout::tile_blocks;
   constexpr int block_scales = DecodeLayout::block_columns / S::block;
 #pragma unroll
   for (int i = 0; i < block_scales; ++i) {
@@ -39,6 +34,20 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
     }
     write_shared(floats + at * 4, uint4{made[0], made[1], made[2], made[3]});
   }
+}
+
+// Adds the products of one tile: 32 rows x 128 columns, from shared memory. Before the last of its
+// blocks is decoded, `meanwhile` is called: what it waits for passes beside that.
+template <class K, class Meanwhile>
+__device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4],
+                                              std::uint32_t tile, std::uint32_t floats,
+                                              std::uint32_t x, int x_stride, int lane,
+                                              Meanwhile&& meanwhile) {
+  using S = typename K::Scheme;
+  using Format = typename K::Format;
+  using Bits = DecodeBits<Format>;
+  constexpr int words = Format::bits, blocks = DecodeLayout::tile_blocks;
+  constexpr int block_scales = DecodeLayout::block_columns / S::block;
   const std::uint32_t x_lane = x + lane / 4 * x_stride + lane % 4 * (S::block == 16 ? 8 : 16);
   const std::uint32_t floats_lane = floats + lane / 4 * (blocks * block_scales * 16);
 #pragma unroll
@@ -56,7 +65,7 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
           read_shared<uint2>(tile + block * K::layout.block_bytes() + words / 4 * 512 + lane * 8);
       word[words - 2] = v.x, word[words - 1] = v.y;
     }
-    if (block == 0) __syncwarp();
+    if (block == blocks - 1) meanwhile();
     std::uint32_t scale[block_scales][4];
 #pragma unroll
     for (int i = 0; i < block_scales; ++i) {
@@ -201,9 +210,9 @@ __global__ void __launch_bounds__(K::threads, 1)
   const std::uint32_t rings = base + FewShape::barrier_bytes;
   const std::uint32_t ring = rings + warp * p.stages * K::tile_bytes;
   const std::uint32_t floats =
-      rings + active * p.stages * K::tile_bytes + warp * K::shape().scale_bytes();
+      rings + active * p.stages * K::tile_bytes + warp * 2 * K::shape().scale_bytes();
   const std::uint32_t x_ring =
-      rings + active * (p.stages * K::tile_bytes + K::shape().scale_bytes());
+      rings + active * (p.stages * K::tile_bytes + 2 * K::shape().scale_bytes());
   const std::uint8_t* from = weights + (down * p.tiles + first + part) * K::tile_bytes;
   const std::int64_t step = static_cast<std::int64_t>(parts) * K::tile_bytes;
   const std::uint64_t policy = few::evict_first_policy();
@@ -225,13 +234,10 @@ __global__ void __launch_bounds__(K::threads, 1)
     // Weights do not depend on what the kernel before this one computes. Of the rows' kinds, which
     // are read last, so much now that they are in the L2 cache then.
     if (has_rows && part == 0) few::prefetch(weights + p.layout.kinds_offset() + down * 32);
-    if (has_rows) {
-#pragma unroll 1
-      for (int i = 0; i < p.early && i < turns; ++i) {
-        few::arrive_expecting(full + i * 8, K::tile_bytes);
-        few::copy_bulk(ring + i * K::tile_bytes, from + i * step, K::tile_bytes, full + i * 8,
-                       policy);
-      }
+    // The first tile alone, since the first tokens would wait behind more.
+    if (has_rows && turns > 0) {
+      few::arrive_expecting(full, K::tile_bytes);
+      few::copy_bulk(ring, from, K::tile_bytes, full, policy);
     }
   }
   few::wait_for_previous_kernel();
@@ -252,32 +258,43 @@ __global__ void __launch_bounds__(K::threads, 1)
     const int all_turns = (tiles + parts - 1) >> p.log2_parts;
     const std::uint8_t* next = from + p.stages * step;
     int stage = 0, parity = 0, x_stage = 0, x_parity = 0;
+    if (has_rows && turns > 0) {
+      few::wait(full, 0);
+      few::widen_scales<K>(ring, floats, lane);
+    }
 #pragma unroll 1
     for (int i = 0; i < all_turns; ++i) {
-      const std::uint32_t tile = ring + stage * K::tile_bytes, barrier = full + stage * 8;
       few::wait(x_full + x_stage * 8, x_parity);
       if (i == 0 && has_rows && lane == 0) {
 #pragma unroll 1
-        for (int j = p.early; j < p.stages && j < turns; ++j) {
+        for (int j = 1; j < p.stages && j < turns; ++j) {
           few::arrive_expecting(full + j * 8, K::tile_bytes);
           few::copy_bulk(ring + j * K::tile_bytes, from + j * step, K::tile_bytes, full + j * 8,
                          policy);
         }
       }
+      __syncwarp();
+      const int now = stage;
+      if (++stage == p.stages) stage = 0, parity ^= 1;
       if (has_rows && i < turns) {
-        few::wait(barrier, parity);
-        few::multiply_tile<K>(sums, tile, floats, x_part + x_stage * x_stage_bytes, x_stride, lane);
+        constexpr int scale_bytes = K::shape().scale_bytes();
+        few::multiply_tile<K>(sums, ring + now * K::tile_bytes, floats + (i & 1) * scale_bytes,
+                              x_part + x_stage * x_stage_bytes, x_stride, lane, [&] {
+                                if (i + 1 >= turns) return;
+                                few::wait(full + stage * 8, parity);
+                                few::widen_scales<K>(ring + stage * K::tile_bytes,
+                                                     floats + (~i & 1) * scale_bytes, lane);
+                              });
       }
       __syncwarp();
       if (lane == 0) {
         few::arrive(x_free + x_stage * 8);
         if (has_rows && i + p.stages < turns) {
-          few::arrive_expecting(barrier, K::tile_bytes);
-          few::copy_bulk(tile, next, K::tile_bytes, barrier, policy);
+          few::arrive_expecting(full + now * 8, K::tile_bytes);
+          few::copy_bulk(ring + now * K::tile_bytes, next, K::tile_bytes, full + now * 8, policy);
         }
       }
       next += step;
-      if (++stage == p.stages) stage = 0, parity ^= 1;
       if (++x_stage == p.x_stages) x_stage = 0, x_parity ^= 1;
     }
   }
