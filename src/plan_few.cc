@@ -85,9 +85,8 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
     for (int log2_parts = 0; 1 << log2_parts <= most_warps; ++log2_parts) {
       for (int row_tiles = 1; row_tiles << log2_parts <= most_warps; ++row_tiles) {
         FewPlan plan{best.tokens, row_tiles, log2_parts, log2_ranks, 0, 0, 0};
-        if (!fill_stages(problem, plan)) continue;
         const double clocks = cost(problem, plan);
-        if (clocks < least) least = clocks, best = plan;
+        if (clocks < least && fill_stages(problem, plan)) least = clocks, best = plan;
       }
     }
   }
