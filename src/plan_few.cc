@@ -57,8 +57,8 @@ double cost(const Problem& problem, const FewPlan& plan) {
   // Of a tile, on one scheduler: instructions, two in three clocks, or tensor cores; of a warp, at
   // least what it waits for itself.
   const double instructions = 230.0 + 10.0 * layout.bits + 6.0 * plan.tokens;
-  const double tile = std::max(1.5 * instructions, 22.0 * plan.tokens);
-  const double turn = std::max(tile * warps / 4, 1300.0 + 25.0 * plan.tokens);
+  const double tile = std::max(1.5 * instructions, 27.0 * plan.tokens);
+  const double turn = std::max(tile * warps / 4, 1300.0 + 18.0 * plan.tokens);
   // Bytes of a turn: weights from memory, tokens too through the L2 cache.
   const double weights = static_cast<double>(warps * layout.tile_bytes());
   const double tokens = static_cast<double>(plan.tokens * 256 << plan.log2_parts);

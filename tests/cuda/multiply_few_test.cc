@@ -110,6 +110,9 @@ struct Product {
         cuda::multiply_few("test", x_view, w, finish, workspace, {stream});
       }
     };
+    // Copies of pageable memory may still be on their way when they return, and the stream does not
+    // wait for the default one, where they are.
+    check_cuda(cudaDeviceSynchronize());
     if (prepared) cuda::reorder_weights("test", w, memory.data(), {stream});
     if (runs == 1) {
       go();

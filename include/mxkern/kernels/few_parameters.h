@@ -43,7 +43,7 @@ struct FewKernel {
   static constexpr bool is_half = IsHalf;
   static constexpr int tokens = Tokens;
   static constexpr int warps = FewShape::warps(Tokens);
-  static constexpr int producers = FewShape::producers(Tokens);
+  static constexpr int producers = FewShape::producers;
   static constexpr int threads = 32 * (warps + producers);
   MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
@@ -59,6 +59,9 @@ struct FewKernel {
   // In half there is no room for scales.
   static constexpr bool scales_weights = !IsHalf && Tokens > 8;
   static constexpr int weight_exponent = Format::is_integer ? 0 : -32;
+
+  // Where a tile has many scales, they are widened while the tile before it is multiplied.
+  static constexpr bool widens_ahead = S::block == 16;
 };
 
 }  // namespace mxkern::kernels

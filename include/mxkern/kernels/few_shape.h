@@ -15,15 +15,9 @@ struct FewShape {
 
   // Warps that multiply, at most, for what registers allow; and warps that copy tokens.
   MXKERN_HOST_DEVICE static constexpr int warps(int tokens) {
-#ifdef W64
-    return tokens <= 16 ? 16 : tokens <= 32 ? 12 : W64;
-  }
-  MXKERN_HOST_DEVICE static constexpr int producers(int tokens) { return tokens <= 32 ? 4 : P64; }
-#else
     return tokens <= 16 ? 16 : tokens <= 32 ? 12 : 8;
   }
-  MXKERN_HOST_DEVICE static constexpr int producers(int) { return 4; }
-#endif
+  static constexpr int producers = 4;
 
   MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
   MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return layout().tile_bytes(); }

@@ -65,6 +65,7 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][K::tokens / 8][4]
           read_shared<uint2>(tile + block * K::layout.block_bytes() + words / 4 * 512 + lane * 8);
       word[words - 2] = v.x, word[words - 1] = v.y;
     }
+    if (block == 0) __syncwarp();  // the scales are there
     if (block == blocks - 1) meanwhile();
     std::uint32_t scale[block_scales][4];
 #pragma unroll
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(K::threads, 1)
     const int all_turns = (tiles + parts - 1) >> p.log2_parts;
     const std::uint8_t* next = from + p.stages * step;
     int stage = 0, parity = 0, x_stage = 0, x_parity = 0;
-    if (has_rows && turns > 0) {
+    if (K::widens_ahead && has_rows && turns > 0) {
       few::wait(full, 0);
       few::widen_scales<K>(ring, floats, lane);
     }
@@ -273,14 +274,19 @@ __global__ void __launch_bounds__(K::threads, 1)
                          policy);
         }
       }
-      __syncwarp();
-      const int now = stage;
+      const int now = stage, now_parity = parity;
       if (++stage == p.stages) stage = 0, parity ^= 1;
       if (has_rows && i < turns) {
         constexpr int scale_bytes = K::shape().scale_bytes();
-        few::multiply_tile<K>(sums, ring + now * K::tile_bytes, floats + (i & 1) * scale_bytes,
-                              x_part + x_stage * x_stage_bytes, x_stride, lane, [&] {
-                                if (i + 1 >= turns) return;
+        const std::uint32_t tile = ring + now * K::tile_bytes;
+        const std::uint32_t scales = floats + (i & 1) * scale_bytes;
+        if constexpr (!K::widens_ahead) {
+          few::wait(full + now * 8, now_parity);
+          few::widen_scales<K>(tile, scales, lane);
+        }
+        few::multiply_tile<K>(sums, tile, scales, x_part + x_stage * x_stage_bytes, x_stride, lane,
+                              [&] {
+                                if (!K::widens_ahead || i + 1 >= turns) return;
                                 few::wait(full + stage * 8, parity);
                                 few::widen_scales<K>(ring + stage * K::tile_bytes,
                                                      floats + (~i & 1) * scale_bytes, lane);
