@@ -145,8 +145,12 @@ __global__ void __launch_bounds__(reorder_threads) reorder_kernel(ReorderParamet
     }
     __syncthreads();
   }
-  // A product that starts early reads the weights before it waits for this kernel's end.
+  // A product that starts early reads the weights by bulk copies before it waits for this kernel's
+  // end.
   __threadfence();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
 }
 
 }  // namespace mxkern::kernels
