@@ -33,7 +33,10 @@ template <class T>
                                               const std::int32_t* right_shifts, const float* bias,
                                               T* out) {
   for (int j = 0; j < 2 * lane_count; j += lane_count) {
-    const IntLanes exponents = exponent - load_vector<IntLanes>(right_shifts + j);
+    // Unsigned, as lanes behind the last column hold anything, and wrap.
+    const BitLanes differences =
+        static_cast<std::uint32_t>(exponent) - load_vector<BitLanes>(right_shifts + j);
+    const auto exponents = reinterpret_cast<IntLanes>(differences);
     FloatLanes value = scale_sums(load_lanes(sums + j) * finish.factor, exponents);
     if (bias != nullptr) value += load_lanes(bias + j);
     if (finish.beta != 0.0f) value += finish.beta * load_lanes(out + j);
