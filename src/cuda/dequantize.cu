@@ -7,7 +7,7 @@ namespace mxkern::cuda {
 
 void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   constexpr const char* function = "dequantize";
-  const DeviceScope scope(q.device, function);
+  const DeviceScope scope(q.device, stream, function);
   check_device_pointer(function, "q.codes", q.codes, q.device);
   check_device_pointer(function, "q.scales", q.scales, q.device);
   check_device_pointer(function, "q.tensor_scale", q.tensor_scale, q.device);

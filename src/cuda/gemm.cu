@@ -227,7 +227,7 @@ void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
   const CudaGemmProblem problem(a, b, out, options.precision);
   const CudaGemmPlan plan = plan_gemm_cuda(problem, capabilities);
   check_gemm_workspace(workspace, plan.workspace_bytes, out.device);
-  const DeviceScope scope(out.device, function);
+  const DeviceScope scope(out.device, stream, function);
   check_pointers(problem, options, workspace);
   Product(problem, plan, options, workspace, stream).run();
 }

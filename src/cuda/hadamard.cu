@@ -8,7 +8,7 @@ namespace mxkern::cuda {
 void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamard, bool inverse,
                      Stream stream) {
   constexpr const char* function = "random_hadamard";
-  const DeviceScope scope(x.device, function);
+  const DeviceScope scope(x.device, stream, function);
   check_device_pointer(function, "x", x.data, x.device);
   check_device_pointer(function, "out", out.data, out.device);
   kernels::HadamardParameters p = {};

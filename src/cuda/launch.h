@@ -21,9 +21,38 @@ inline void check_cuda(cudaError_t error, const char* function, const char* what
                                 ", ", cudaGetErrorString(error)));
 }
 
+inline cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
+
+// Throws unless the stream is one of the device. Some drivers take a launch on a stream of another
+// device and run it there, out of reach of the arrays. Asks nothing where there is one device.
+inline void check_stream(const char* function, Stream stream, Device device) {
+#if CUDART_VERSION >= 12080
+  static const bool several = [] {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess && count > 1;
+  }();
+  const cudaStream_t handle = handle_of(stream);
+  if (!several || handle == nullptr || handle == cudaStreamLegacy ||
+      handle == cudaStreamPerThread) {
+    return;
+  }
+  int index = 0;
+  check_cuda(cudaStreamGetDevice(handle, &index), function, "look up a stream's device");
+  check(index == device.index, function, ": stream is one of cuda:", index,
+        " but the arrays lie on cuda:", device.index, "; expected a stream of the arrays' device");
+#else
+  static_cast<void>(function), static_cast<void>(stream), static_cast<void>(device);
+#endif
+}
+
 // Makes a device current for the scope, and the one before afterwards.
 class DeviceScope {
  public:
+  // For work on a stream that a user gave.
+  DeviceScope(Device device, Stream stream, const char* function) : DeviceScope(device, function) {
+    check_stream(function, stream, device);
+  }
+
   DeviceScope(Device device, const char* function) {
     check_cuda(cudaGetDevice(&before_), function, "find the current device");
     if (device.index != before_) {
@@ -41,8 +70,6 @@ class DeviceScope {
   int before_ = 0;
   bool changed_ = false;
 };
-
-inline cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
 // Thread blocks in each direction, as many as wanted or as there can be: kernels wrap around in y
 // and z.

@@ -22,7 +22,7 @@ void check_pointers(const PreparedOperand& out) {
 }  // namespace
 
 void prepare_operand(const PreparedOperand& out, Stream stream) {
-  const DeviceScope scope(out.source.device, function);
+  const DeviceScope scope(out.source.device, stream, function);
   check_pointers(out);
   if (out.source.shape.size() == 0) return;
   switch (out.form) {
@@ -38,7 +38,7 @@ void prepare_operand(const PreparedOperand& out, Stream stream) {
 }
 
 void quantize_prepared(const Buffer& x, const PreparedOperand& out, ScaleRule rule, Stream stream) {
-  const DeviceScope scope(x.device, function);
+  const DeviceScope scope(x.device, stream, function);
   check_pointers(out);
   check_device_pointer(function, "x", x.data, x.device);
   if (x.shape.size() == 0) return;

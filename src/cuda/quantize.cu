@@ -138,7 +138,7 @@ void write_empty(const char* function, const BlockScaled& out, const QuantizeOpt
 void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
               const QuantizeOptions& row_options, const BlockScaled* columns,
               const QuantizeOptions& column_options, Stream stream) {
-  const DeviceScope scope(x.device, function);
+  const DeviceScope scope(x.device, stream, function);
   check_device_pointer(function, "x", x.data, x.device);
   if (rows != nullptr) check_pointers(function, *rows, row_options);
   if (columns != nullptr) check_pointers(function, *columns, column_options);

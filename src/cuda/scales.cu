@@ -9,7 +9,7 @@ void convert_scales(const std::uint8_t* from, ScaleLayout from_layout, std::uint
                     ScaleLayout to_layout, std::int64_t batch, std::int64_t rows,
                     std::int64_t blocks, Device device, Stream stream) {
   const char* function = to_layout == ScaleLayout::swizzled ? "swizzle_scales" : "unswizzle_scales";
-  const DeviceScope scope(device, function);
+  const DeviceScope scope(device, stream, function);
   check_device_pointer(function, "the source", from, device);
   check_device_pointer(function, "the destination", to, device);
   const ScaleIndex from_index{rows, blocks, from_layout};

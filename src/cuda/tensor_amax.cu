@@ -80,7 +80,7 @@ void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadam
 }
 
 void tensor_amax(const Buffer& x, float* amax, Stream stream) {
-  const DeviceScope scope(x.device, "tensor_amax");
+  const DeviceScope scope(x.device, stream, "tensor_amax");
   check_device_pointer("tensor_amax", "x", x.data, x.device);
   check_device_pointer("tensor_amax", "amax", amax, x.device);
   tensor_amax("tensor_amax", x, amax, {}, false, stream);

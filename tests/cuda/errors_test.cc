@@ -163,8 +163,9 @@ TEST_F(CudaErrors, StreamOfAnotherDevice) {
   DeviceFloat amax(6.0f);
   QuantizeOptions options = options_;
   options.amax = amax.address();
-  expect_failure<Unsupported>(
-      "launch a kernel", [&] { quantize(x_->buffer(), out_->view(), options, Stream{other}); });
+  expect_failure<InvalidArgument>(
+      "quantize: stream is one of cuda:1 but the arrays lie on cuda:0",
+      [&] { quantize(x_->buffer(), out_->view(), options, Stream{other}); });
   check_cuda(cudaStreamDestroy(other));
 }
 

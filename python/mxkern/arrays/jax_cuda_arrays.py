@@ -44,11 +44,11 @@ class JaxCudaAdapter(TorchAdapter):
 
     def leave(self, array: Any, like: Any) -> Any:
         name = self.dtype_name(array)
-        if name in _BYTES:
-            return jax.lax.bitcast_convert_type(
-                jax.dlpack.from_dlpack(array.view(torch.uint8)), getattr(jnp, name)
-            )
-        return jax.dlpack.from_dlpack(array)
+        as_bytes = name in _BYTES
+        # PyTorch hands out memory of the current device only.
+        with torch.cuda.device(array.device):
+            given = jax.dlpack.from_dlpack(array.view(torch.uint8) if as_bytes else array)
+        return jax.lax.bitcast_convert_type(given, getattr(jnp, name)) if as_bytes else given
 
     def conversion(self, argument: str, dtype: str) -> str:
         return f"{argument}.astype(jax.numpy.{dtype})"
