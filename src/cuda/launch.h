@@ -24,7 +24,8 @@ inline void check_cuda(cudaError_t error, const char* function, const char* what
 inline cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
 // Throws unless the stream is one of the device. Some drivers take a launch on a stream of another
-// device and run it there, out of reach of the arrays. Asks nothing where there is one device.
+// device and run it there, out of reach of the arrays. Asks nothing where there is one device, nor
+// of a stream that is being captured, as the question would end the capture.
 inline void check_stream(const char* function, Stream stream, Device device) {
 #if CUDART_VERSION >= 12080
   static const bool several = [] {
@@ -36,6 +37,9 @@ inline void check_stream(const char* function, Stream stream, Device device) {
       handle == cudaStreamPerThread) {
     return;
   }
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(handle, &capture), function, "look up a stream");
+  if (capture != cudaStreamCaptureStatusNone) return;
   int index = 0;
   check_cuda(cudaStreamGetDevice(handle, &index), function, "look up a stream's device");
   check(index == device.index, function, ": stream is one of cuda:", index,
