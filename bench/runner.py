@@ -23,29 +23,35 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
 }
 
 
-def main() -> None:
-    """Runs the chosen parts; parts that are not chosen keep what the file holds."""
-    parser = argparse.ArgumentParser(prog="python -m bench.runner", description=main.__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--out", type=Path, help="the result file; by default named for the CPU")
+def measure(
+    module: str,
+    parts: dict[str, Callable[[], Iterable[dict[str, Any]]]],
+    device: str,
+    described: dict[str, Any],
+) -> dict[str, Any]:
+    """Runs the parts chosen on the command line; others keep what the device's file holds."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=measure.__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
+    parser.add_argument("--out", type=Path, help="the result file; by default named for the device")
     options = parser.parse_args()
-    unknown = set(options.parts) - PARTS.keys()
+    unknown = set(options.parts) - parts.keys()
     if unknown:
-        parser.error(f"no part {', '.join(sorted(unknown))}; expected {', '.join(PARTS)}")
+        parser.error(f"no part {', '.join(sorted(unknown))}; expected {', '.join(parts)}")
 
-    described = machine.describe()
-    path = options.out or RESULTS / f"cpu-{machine.slug(described['cpu'])}.json"
+    path = options.out or RESULTS / f"{machine.slug(device)}.json"
     results = json.loads(path.read_text()) if path.exists() and options.parts else {}
     results["machine"] = described
-    for name in options.parts or PARTS:
+    for name in options.parts or parts:
         started = time.perf_counter()
         print(f"{name} ...", flush=True)
-        results[name] = list(PARTS[name]())
+        results[name] = list(parts[name]())
         print(f"{name}: {len(results[name])} records, {time.perf_counter() - started:.0f} s")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1, default=float) + "\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(results, indent=1, default=float) + "\n")
     print(f"wrote {path}; python -m bench.report puts it into the documentation")
+    return results
 
 
 if __name__ == "__main__":
-    main()
+    on_cpu = machine.describe()
+    measure("bench.runner", PARTS, f"cpu-{on_cpu['cpu']}", on_cpu)

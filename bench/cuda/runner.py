@@ -1,18 +1,14 @@
 # bench/cuda/runner.py: measures on this GPU, writes bench/results; python -m bench.cuda.runner.
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from bench import machine
 from bench.cuda import few_tokens, gemm, gemm_errors, host, quantize, rivals, tables
-from bench.runner import RESULTS
+from bench.runner import measure
 
 PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "cuda_quantize": quantize.run,
@@ -27,32 +23,11 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
 
 
 def main() -> None:
-    """Runs the chosen parts; parts that are not chosen keep what the file holds."""
-    parser = argparse.ArgumentParser(prog="python -m bench.cuda.runner", description=main.__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--out", type=Path, help="the result file; by default named for the GPU")
-    options = parser.parse_args()
-    unknown = set(options.parts) - PARTS.keys()
-    if unknown:
-        parser.error(f"no part {', '.join(sorted(unknown))}; expected {', '.join(PARTS)}")
-
-    name = torch.cuda.get_device_name()
-    path = options.out or RESULTS / f"gpu-{machine.slug(name)}.json"
-    results = json.loads(path.read_text()) if path.exists() and options.parts else {}
-    results["machine"] = {
-        **machine.describe(),
-        "gpu": name,
-        "cuda": torch.version.cuda,
-        "driver": machine.driver_version(),
-    }
-    for part in options.parts or PARTS:
-        started = time.perf_counter()
-        results[part] = list(PARTS[part]())
-        print(f"{part}: {len(results[part])} records, {time.perf_counter() - started:.0f} s")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(results, indent=1, default=float) + "\n")
-    print(tables.all_tables(results))
-    print(f"wrote {path}; python -m bench.report puts it into the documentation")
+    """Runs the parts chosen on the command line and prints their tables."""
+    gpu = torch.cuda.get_device_name()
+    described = machine.describe()
+    described |= {"gpu": gpu, "cuda": torch.version.cuda, "driver": machine.driver_version()}
+    print(tables.all_tables(measure("bench.cuda.runner", PARTS, f"gpu-{gpu}", described)))
 
 
 if __name__ == "__main__":
