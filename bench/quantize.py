@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 import mxkern
+from bench.copy_shares import shares
 from bench.inputs import check_equal, random_matrix
-from bench.shapes import DTYPES, MEGABYTES, SCHEMES, copy_goal
-from mxkern.copy_speed import ParallelCopy, best_times
-
-SECONDS = 5.0  # of one group: memcpy with one and with all threads, and every scheme, in turn
+from bench.shapes import DTYPES, MEGABYTES, SCHEMES
 
 
 def run() -> Iterator[dict[str, Any]]:
@@ -26,24 +24,15 @@ def run() -> Iterator[dict[str, Any]]:
 
 def _group(dtype: str, megabytes: int, direction: str, layout: str) -> Iterator[dict[str, Any]]:
     x = random_matrix(dtype, megabytes)
-    copies = [ParallelCopy(x.nbytes, threads) for threads in (1, mxkern.info().threads)]
     cases = [_case(x, scheme, direction, layout) for scheme in SCHEMES]
-    times = best_times([*copies, *(call for call, _ in cases)], SECONDS)
-    one, all_ = (copy.bytes_moved / time for copy, time in zip(copies, times, strict=False))
-    for scheme, (_, moved), seconds in zip(SCHEMES, cases, times[len(copies) :], strict=True):
-        yield {
-            "scheme": scheme,
-            "dtype": dtype,
-            "megabytes": megabytes,
-            "direction": direction,
-            "scale_layout": layout,
-            "seconds": seconds,
-            "bytes": moved,
-            "memcpy_bytes_per_second": all_,
-            "memcpy_one_thread_bytes_per_second": one,
-            "share": moved / seconds / all_,
-            "goal": copy_goal(scheme),
-        }
+    yield from shares(
+        x.nbytes,
+        cases,
+        dtype=dtype,
+        megabytes=megabytes,
+        direction=direction,
+        scale_layout=layout,
+    )
 
 
 def _case(
