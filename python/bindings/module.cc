@@ -26,4 +26,5 @@ NB_MODULE(_core, module) {
   bindings::bind_scales(module);
   bindings::bind_gemm(module);
   bindings::bind_numpy_calls(module);
+  bindings::bind_torch_cuda_calls(module);
 }

@@ -19,36 +19,25 @@ using namespace nb::literals;
 namespace mxkern::bindings {
 namespace {
 
-using Objects = std::vector<nb::object>;
-
-int position_of(nb::handle item, const Objects& items) {
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (item.is(items[i])) return static_cast<int>(i);
-  }
-  return -1;
-}
-
-// The extents of the codes and of the scales of a tensor.
-Extents code_extents(Scheme scheme, Extents extents) {
-  extents.last() = code_row_bytes(scheme, extents.last());
-  return extents;
-}
-
-Extents scale_extents(const ScaleIndex& index, Extents extents) {
-  if (index.layout == ScaleLayout::row_major) {
-    extents.last() = index.blocks;
-  } else {
-    if (extents.dimensions > 1) --extents.dimensions;
-    extents.last() = index.size();
-  }
-  return extents;
-}
-
 // A BlockScaled of NumPy arrays while a call looks at it.
 struct Read {
   BlockScaled view;
   Extents extents;
   std::vector<NumpyArray> parts;
+};
+
+// A plain array, which its capsule keeps alive.
+struct Plain {
+  Buffer view;
+  Extents extents;
+  NumpyArray array;
+};
+
+// The parts of a BlockScaled that is being made.
+struct Made {
+  BlockScaled view;
+  nb::object codes, scales, tensor_scale;
+  nb::object shape;
 };
 
 class NumpyCalls {
@@ -67,47 +56,40 @@ class NumpyCalls {
         layout_names_(std::move(layout_names)),
         array_struct_(nb::str("__array_struct__")),
         dtype_(nb::str("dtype")),
-        no_extents_(nb::make_tuple()),
-        tuple_new_(nb::handle(reinterpret_cast<PyObject*>(&PyTuple_Type)).attr("__new__")) {}
+        no_extents_(nb::make_tuple()) {}
 
+  // With an amax or a tensor scale calls are not ordinary.
   nb::object quantize(nb::handle x, int scheme, int layout, const QuantizeOptions& options,
-                      bool columns) const {
-    if (x.type().ptr() != array_type_.ptr()) return nb::none();
-    const NumpyArray array(x, array_struct_);
-    const int dtype = position_of(nb::getattr(x, dtype_), plain_dtypes_);
-    if (dtype < 0 || !array.dense()) return nb::none();
-    Extents extents = array.extents();
-    if (extents.dimensions < (columns ? 2 : 1)) return nb::none();
-    const Buffer buffer = Buffer::dense(array.data<void>(), all_dtypes[dtype], extents.shape());
-    if (columns) std::swap(extents.last(), extents.items[extents.dimensions - 2]);
-
-    BlockScaled out;
-    out.scheme = all_schemes[scheme];
-    out.scale_layout = all_scale_layouts[layout];
-    out.shape = extents.shape();
-    const nb::object shape = extents.tuple();
-    const nb::object codes =
-        call_with(empty_, code_extents(out.scheme, extents).tuple(), code_dtypes_[scheme]);
-    const nb::object scales =
-        call_with(empty_, scale_extents(out.scale_index(), extents).tuple(), scale_dtypes_[scheme]);
-    const bool two_levels = facts_of(out.scheme).has_tensor_scale;
-    const nb::object tensor_scale =
-        two_levels ? call_with(empty_, no_extents_, plain_dtypes_[0]) : nb::none();
-    out.codes = NumpyArray(codes, array_struct_).data<std::uint8_t>();
-    out.scales = NumpyArray(scales, array_struct_).data<std::uint8_t>();
-    if (two_levels) out.tensor_scale = NumpyArray(tensor_scale, array_struct_).data<float>();
+                      bool columns, nb::handle amax, nb::handle tensor_scale) const {
+    const std::optional<Plain> read = plain(x, columns ? 2 : 1);
+    if (!read || !amax.is_none() || !tensor_scale.is_none()) return nb::none();
+    const Made out = make(read->extents, scheme, layout, columns);
     try {
-      call(buffer.shape.size(), [&] {
-        columns ? mxkern::quantize_columns(buffer, out, options)
-                : mxkern::quantize(buffer, out, options);
+      call(read->view.shape.size(), [&] {
+        columns ? mxkern::quantize_columns(read->view, out.view, options)
+                : mxkern::quantize(read->view, out.view, options);
       });
     } catch (const InvalidArgument&) {
       return nb::none();
     }
-    // tuple.__new__ takes half the time of the constructor of a NamedTuple.
-    return call_with(tuple_new_, block_scaled_,
-                     nb::make_tuple(codes, scales, tensor_scale, scheme_names_[scheme], shape,
-                                    layout_names_[layout]));
+    return result(out);
+  }
+
+  nb::object quantize_both(nb::handle x, int scheme, int layout, const QuantizeOptions& row_options,
+                           const QuantizeOptions& column_options, nb::handle amax,
+                           nb::handle tensor_scale) const {
+    const std::optional<Plain> read = plain(x, 2);
+    if (!read || !amax.is_none() || !tensor_scale.is_none()) return nb::none();
+    const Made rows = make(read->extents, scheme, layout, false);
+    const Made columns = make(read->extents, scheme, layout, true);
+    try {
+      call(read->view.shape.size(), [&] {
+        mxkern::quantize_both(read->view, rows.view, columns.view, row_options, column_options);
+      });
+    } catch (const InvalidArgument&) {
+      return nb::none();
+    }
+    return nb::make_tuple(result(rows), result(columns));
   }
 
   nb::object dequantize(nb::handle q, int dtype) const {
@@ -120,8 +102,10 @@ class NumpyCalls {
     return out;
   }
 
-  // Of two matrices.
-  nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha) const {
+  // Of two matrices, to a new one.
+  nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha, int precision,
+                  nb::handle given_out) const {
+    if (precision != 0 || !given_out.is_none()) return nb::none();
     const std::optional<Read> left = read(a);
     const std::optional<Read> right = read(b);
     if (!left || !right || left->extents.dimensions != 2 || right->extents.dimensions != 2 ||
@@ -138,11 +122,52 @@ class NumpyCalls {
   }
 
  private:
+  // A dense array of at least so many dimensions.
+  std::optional<Plain> plain(nb::handle x, int dimensions) const {
+    if (x.type().ptr() != array_type_.ptr()) return std::nullopt;
+    NumpyArray array(x, array_struct_);
+    const int dtype = position_of(nb::getattr(x, dtype_), plain_dtypes_);
+    if (dtype < 0 || !array.dense()) return std::nullopt;
+    const Extents extents = array.extents();
+    if (extents.dimensions < dimensions) return std::nullopt;
+    const Buffer view = Buffer::dense(array.data<void>(), all_dtypes[dtype], extents.shape());
+    return Plain{view, extents, std::move(array)};
+  }
+
+  Made make(Extents extents, int scheme, int layout, bool columns) const {
+    if (columns) std::swap(extents.last(), extents.items[extents.dimensions - 2]);
+    Made made;
+    made.view.scheme = all_schemes[scheme];
+    made.view.scale_layout = all_scale_layouts[layout];
+    made.view.shape = extents.shape();
+    made.shape = extents.tuple();
+    made.codes =
+        call_with(empty_, code_extents(made.view.scheme, extents).tuple(), code_dtypes_[scheme]);
+    made.scales = call_with(empty_, scale_extents(made.view.scale_index(), extents).tuple(),
+                            scale_dtypes_[scheme]);
+    made.view.codes = NumpyArray(made.codes, array_struct_).data<std::uint8_t>();
+    made.view.scales = NumpyArray(made.scales, array_struct_).data<std::uint8_t>();
+    made.tensor_scale = nb::none();
+    if (facts_of(made.view.scheme).has_tensor_scale) {
+      made.tensor_scale = call_with(empty_, no_extents_, plain_dtypes_[0]);
+      made.view.tensor_scale = NumpyArray(made.tensor_scale, array_struct_).data<float>();
+    }
+    return made;
+  }
+
+  nb::object result(const Made& made) const {
+    const auto scheme = static_cast<std::size_t>(made.view.scheme);
+    const auto layout = static_cast<std::size_t>(made.view.scale_layout);
+    return named_tuple(block_scaled_,
+                       nb::make_tuple(made.codes, made.scales, made.tensor_scale,
+                                      scheme_names_[scheme], made.shape, layout_names_[layout]));
+  }
+
   std::optional<Read> read(nb::handle q) const {
     if (q.type().ptr() != block_scaled_.ptr()) return std::nullopt;
     const auto item = [&q](int i) { return nb::handle(PyTuple_GetItem(q.ptr(), i)); };
-    const int scheme = position_of(item(3), scheme_names_);
-    const int layout = position_of(item(5), layout_names_);
+    const int scheme = position_of_name(item(3), scheme_names_);
+    const int layout = position_of_name(item(5), layout_names_);
     if (scheme < 0 || layout < 0) return std::nullopt;
 
     Read read;
@@ -180,23 +205,6 @@ class NumpyCalls {
     return read.parts.back().dense() && read.parts.back().extents() == extents;
   }
 
-  // A tuple of one extent or more, each small enough to calculate with.
-  static bool read_extents(nb::handle shape, Extents& extents) {
-    if (!PyTuple_CheckExact(shape.ptr())) return false;
-    const Py_ssize_t dimensions = PyTuple_Size(shape.ptr());
-    if (dimensions < 1 || dimensions > Extents::most) return false;
-    extents.dimensions = static_cast<int>(dimensions);
-    for (int i = 0; i < extents.dimensions; ++i) {
-      PyObject* extent = PyTuple_GetItem(shape.ptr(), i);
-      if (!PyLong_CheckExact(extent)) return false;
-      int overflow = 0;
-      extents.items[i] = PyLong_AsLongLongAndOverflow(extent, &overflow);
-      constexpr std::int64_t largest = std::int64_t{1} << 48;
-      if (overflow != 0 || extents.items[i] < 0 || extents.items[i] > largest) return false;
-    }
-    return true;
-  }
-
   nb::object array_type_;
   nb::object empty_;
   nb::object block_scaled_;
@@ -208,7 +216,6 @@ class NumpyCalls {
   nb::object array_struct_;
   nb::object dtype_;
   nb::object no_extents_;
-  nb::object tuple_new_;
 };
 
 }  // namespace
@@ -236,9 +243,12 @@ void bind_numpy_calls(nb::module_& module) {
            "array_type"_a, "empty"_a, "block_scaled"_a, "plain_dtypes"_a, "code_dtypes"_a,
            "scale_dtypes"_a, "scheme_names"_a, "layout_names"_a)
       .def("quantize", &NumpyCalls::quantize, "x"_a.none(), "scheme"_a, "layout"_a, "options"_a,
-           "columns"_a)
+           "columns"_a, "amax"_a.none(), "tensor_scale"_a.none())
+      .def("quantize_both", &NumpyCalls::quantize_both, "x"_a.none(), "scheme"_a, "layout"_a,
+           "row_options"_a, "column_options"_a, "amax"_a.none(), "tensor_scale"_a.none())
       .def("dequantize", &NumpyCalls::dequantize, "q"_a.none(), "dtype"_a)
-      .def("gemm", &NumpyCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a);
+      .def("gemm", &NumpyCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a,
+           "precision"_a, "out"_a.none());
 }
 
 }  // namespace mxkern::bindings

@@ -221,7 +221,80 @@ class NumpyCalls:
         layout_names: Sequence[object],
     ) -> None: ...
     def quantize(
-        self, x: object | None, scheme: int, layout: int, options: QuantizeOptions, columns: bool
+        self,
+        x: object | None,
+        scheme: int,
+        layout: int,
+        options: QuantizeOptions,
+        columns: bool,
+        amax: object | None,
+        tensor_scale: object | None,
+    ) -> object: ...
+    def quantize_both(
+        self,
+        x: object | None,
+        scheme: int,
+        layout: int,
+        row_options: QuantizeOptions,
+        column_options: QuantizeOptions,
+        amax: object | None,
+        tensor_scale: object | None,
     ) -> object: ...
     def dequantize(self, q: object | None, dtype: int) -> object: ...
-    def gemm(self, a: object | None, b: object | None, dtype: int, alpha: float) -> object: ...
+    def gemm(
+        self,
+        a: object | None,
+        b: object | None,
+        dtype: int,
+        alpha: float,
+        precision: int,
+        out: object | None,
+    ) -> object: ...
+
+class TorchCudaCalls:
+    def __init__(
+        self,
+        tensor_type: object,
+        empty: object,
+        current_device: object,
+        current_stream: object,
+        samples: Sequence[object],
+        block_scaled: object,
+        prepared_operand: object,
+        plain_elements: Sequence[int],
+        code_elements: Sequence[int],
+        scale_elements: Sequence[int],
+        scheme_names: Sequence[object],
+        layout_names: Sequence[object],
+        form_names: Sequence[object],
+    ) -> None: ...
+    def quantize(
+        self,
+        x: object | None,
+        scheme: int,
+        layout: int,
+        options: QuantizeOptions,
+        columns: bool,
+        amax: object | None,
+        tensor_scale: object | None,
+    ) -> object: ...
+    def quantize_both(
+        self,
+        x: object | None,
+        scheme: int,
+        layout: int,
+        row_options: QuantizeOptions,
+        column_options: QuantizeOptions,
+        amax: object | None,
+        tensor_scale: object | None,
+    ) -> object: ...
+    def dequantize(self, q: object | None, dtype: int) -> object: ...
+    def gemm(
+        self,
+        a: object | None,
+        b: object | None,
+        dtype: int,
+        alpha: float,
+        precision: int,
+        out: object | None,
+    ) -> object: ...

@@ -88,6 +88,20 @@ def test_without_source() -> None:
             mxkern.gemm(ready, b, dtype="bfloat16", precision=precision)
 
 
+@pytest.mark.parametrize("form", ["auto", "few_tokens"])
+def test_short_and_long_way_agree(form: str) -> None:
+    """A bias takes the general way."""
+    b = mxkern.prepare_operand(quantized("mxfp8", 96, 320, 2), form=form)
+    plain, zeros = values("normal", 9, 320, 4).bfloat16(), torch.zeros(96, device="cuda")
+    for a in (plain, mxkern.quantize(plain, "mxfp8"), mxkern.quantize(plain, "nvfp4")):
+        for dtype in DTYPES:
+            want = mxkern.gemm(a, b, dtype=dtype, alpha=0.5, bias=zeros)
+            assert torch.equal(mxkern.gemm(a, b, dtype=dtype, alpha=0.5), want)
+            out = torch.full((9, 96), float("nan"), device="cuda", dtype=want.dtype)
+            assert mxkern.gemm(a, b, alpha=0.5, out=out) is out
+            assert torch.equal(out, want)
+
+
 def test_deterministic() -> None:
     a, b = quantized("mxfp8", 1000, 2048, 1), quantized("mxfp4", 1500, 2048, 2)
     plain = values("normal", 24, 2048, 3).bfloat16()

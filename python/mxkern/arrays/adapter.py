@@ -86,12 +86,30 @@ class ShortWay(Protocol):
     """Whole operations for ordinary arguments; None for all others."""
 
     def quantize(
-        self, x: Any, scheme: int, layout: int, options: _core.QuantizeOptions, columns: bool
+        self,
+        x: Any,
+        scheme: int,
+        layout: int,
+        options: _core.QuantizeOptions,
+        columns: bool,
+        amax: Any,
+        tensor_scale: Any,
+    ) -> Any: ...
+
+    def quantize_both(
+        self,
+        x: Any,
+        scheme: int,
+        layout: int,
+        row_options: _core.QuantizeOptions,
+        column_options: _core.QuantizeOptions,
+        amax: Any,
+        tensor_scale: Any,
     ) -> Any: ...
 
     def dequantize(self, q: Any, dtype: int) -> Any: ...
 
-    def gemm(self, a: Any, b: Any, dtype: int, alpha: float) -> Any: ...
+    def gemm(self, a: Any, b: Any, dtype: int, alpha: float, precision: int, out: Any) -> Any: ...
 
 
 class Adapter(ABC):

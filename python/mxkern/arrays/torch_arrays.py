@@ -16,7 +16,7 @@ from mxkern.arrays.adapter import (
     built_with_cuda,
     check_device,
 )
-from mxkern.arrays.torch_cuda_calls import TorchCudaCalls, available, current_stream
+from mxkern.arrays.torch_cuda_calls import current_stream, torch_cuda_calls
 
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
 _current_stream = current_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
@@ -34,8 +34,8 @@ class TorchAdapter(Adapter):
         # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.
         names = (*PLAIN_DTYPES, *BYTE_DTYPES)
         super().__init__({name: getattr(torch, name, torch.uint8) for name in names})
-        if built_with_cuda and torch.cuda.is_available() and available():
-            self.short_way = TorchCudaCalls()
+        if built_with_cuda and torch.cuda.is_available():
+            self.short_way = torch_cuda_calls()
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of

@@ -68,18 +68,17 @@ def gemm(
     beta = _number(function, "beta", beta)
     wanted = 0 if precision == "auto" else position(function, "precision", precision, PRECISIONS)
     if (
-        out is None
-        and beta == 0.0
+        beta == 0.0
         and bias is None
         and stream is None
-        and wanted == 0
         and isinstance(b, (BlockScaled, PreparedOperand))
     ):
         codes = b.codes if isinstance(b, BlockScaled) else b.data
         short_way = None if codes is None else adapter_of(function, "b.codes", codes).short_way
-        product = None if short_way is None else short_way.gemm(a, b, result_dtype, alpha)
-        if product is not None:
-            return product
+        if short_way is not None:
+            product = short_way.gemm(a, b, result_dtype, alpha, wanted, out)
+            if product is not None:
+                return product
     right = right_operand(function, b)
     adapter, like = right.adapter, right.like
     with on_stream(function, stream, adapter, like):

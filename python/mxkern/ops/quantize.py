@@ -200,6 +200,13 @@ def quantize_both(
         )
     layout = position(function, "scale_layout", scale_layout, SCALE_LAYOUTS)
     adapter = adapter_of(function, "x", x)
+    short_way = adapter.short_way
+    if short_way is not None and out is None and stream is None:
+        pair: Any = short_way.quantize_both(
+            x, record.id, layout, row_options, column_options, amax, tensor_scale
+        )
+        if pair is not None:
+            return pair  # type: ignore[no-any-return]
     with on_stream(function, stream, adapter, x):
         plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
         like, device = plain.array, plain.buffer[2]
