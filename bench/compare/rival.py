@@ -15,6 +15,7 @@ RIVALS = Path(".cache/rivals")
 PACKAGES = {
     "torchao": ("torchao==0.18.0",),
     "torchmx": ("torchmx==0.1.0", "torchao==0.6.1"),
+    "humming": ("humming-kernels==0.1.19",),  # for GPUs: bench/cuda/few_token_rivals.py
 }
 MODULES = (
     "bench.compare.quantize.numpy_ml_dtypes",

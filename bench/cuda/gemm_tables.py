@@ -22,6 +22,7 @@ def sections(result: Record) -> list[str]:
         _layers([record for record in products if "tokens" in record["name"]]),
         _errors(result.get("cuda_gemm_errors", [])),
         _few_tokens(result.get("cuda_few_tokens", [])),
+        _few_token_rivals(result.get("cuda_few_token_rivals", [])),
         _curve(result.get("cuda_token_curve", [])),
     ]
 
@@ -182,6 +183,47 @@ def _few_tokens(records: list[Record]) -> str:
         "### gemm of few tokens: bfloat16 activations, weights reordered ahead and out of the "
         "cache; `bfloat16` is cuBLAS\n\n" + "\n\n".join(parts)
     )
+
+
+def _few_token_rivals(records: list[Record]) -> str:
+    measured = [record for record in records if "failed" not in record]
+    if not records:
+        return ""
+    tokens = sorted({record["tokens"] for record in measured})
+    rows = []
+    for shape, scheme in dict.fromkeys((tuple(r["shape"]), r["scheme"]) for r in measured):
+        own = [r for r in measured if tuple(r["shape"]) == shape and r["scheme"] == scheme]
+        line = {record["tokens"]: record for record in own}
+        rows.append(
+            [f"`{scheme}` [{shape[0]} x {shape[1]}]", *(_both(line.get(m)) for m in tokens)]
+        )
+    text = ""
+    if measured:
+        worst = max(record["rival_error"] for record in measured)
+        own_worst = max(record["error"] for record in measured)
+        text = (
+            f"### gemm of few tokens beside {measured[0]['rival']}\n\nIts time / mxkern's in us, "
+            "and how many times as fast mxkern is: bfloat16 activations and outputs, the same "
+            "codes and scales, weights out of the cache, both kernels with their own choice of "
+            f"tiles. Largest error: {worst:.1e} and {own_worst:.1e}.\n\n"
+        )
+        text += table(["weights", *(f"M = {m}" for m in tokens)], rows)
+    return text + not_measured(records)
+
+
+def _both(record: Record | None) -> str:
+    if record is None:
+        return ""
+    theirs, ours = record["rival_seconds"], record["seconds"]
+    return f"{theirs * 1e6:.1f} / {ours * 1e6:.1f} ({theirs / ours:.2f})"
+
+
+def not_measured(records: Iterable[Record]) -> str:
+    """What could not be run, and what it said."""
+    failed = [
+        f"- {record['rival']}: {record['failed']}" for record in records if "failed" in record
+    ]
+    return "\n\nNot measured:\n\n" + "\n".join(failed) if failed else ""
 
 
 def _microseconds(record: Record) -> str:

@@ -1,18 +1,39 @@
-# bench/cuda/rivals.py: a straightforward PyTorch implementation under torch.compile, beside ours.
+# bench/cuda/rivals.py: quantization beside others on the same GPU: PyTorch under torch.compile, and
+# torchao's, where it was downloaded (python -m bench.compare.rival).
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
+import os
+import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
 import mxkern
-from bench.cuda.timing import copy_bytes_per_second, median_seconds
+from bench.compare.rival import RIVALS
+from bench.cuda.timing import copies_needed, copy_bytes_per_second, median_seconds
 
-SHAPE = (16384, 8192)
+SHAPES = ((16384, 8192), (4096, 4096))
+MX_FORMATS = "torchao.prototype.mx_formats."
+SCHEMES = {"mxfp8_e4m3": torch.float8_e4m3fn, "mxfp4": torch.float4_e2m1fn_x2}
+
+Result = tuple[torch.Tensor, torch.Tensor]  # codes and scales
 
 
-def mxfp8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def find() -> None:
+    """Lets the rivals' packages be imported, from folders of MXKERN_RIVALS or where they were
+    downloaded. They come last: PyTorch is the environment's."""
+    usual = os.pathsep.join(str(RIVALS / name) for name in ("torchao", "humming"))
+    folders = os.environ.get("MXKERN_RIVALS", usual).split(os.pathsep)
+    sys.path.extend(folder for folder in folders if folder not in sys.path)
+    # torchao's compiled extensions take seconds to load and have nothing that is measured here.
+    os.environ.setdefault("TORCHAO_FORCE_SKIP_LOADING_SO_FILES", "1")
+
+
+def mxfp8(x: torch.Tensor) -> Result:
     """MXFP8 E4M3 with the scale rule of OCP, row-major scales."""
     blocks = x.float().reshape(x.shape[0], -1, 32)
     amax = blocks.abs().amax(-1)
@@ -23,7 +44,7 @@ def mxfp8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return codes.reshape(x.shape), scale.to(torch.uint8)
 
 
-def nvfp4(x: torch.Tensor, amax: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def nvfp4(x: torch.Tensor, amax: torch.Tensor) -> Result:
     """NVFP4 with an amax that is known, row-major scales."""
     blocks = x.float().reshape(x.shape[0], -1, 16)
     encode = 2688.0 / amax
@@ -46,42 +67,106 @@ def nvfp4(x: torch.Tensor, amax: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
 
 
 def run() -> Iterator[dict[str, Any]]:
-    """One record a scheme: results first, then the time of both."""
-    x = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
-    copy = copy_bytes_per_second()
-    amax = mxkern.tensor_amax(x)
-    q = mxkern.quantize(x, "mxfp8", scale_rule="floor")
-    ours: Callable[[], object] = lambda: mxkern.quantize(x, "mxfp8", scale_rule="floor", out=q)  # noqa: E731
-    compiled = torch.compile(mxfp8, fullgraph=True)
-    yield _record("mxfp8_e4m3", q, compiled(x), lambda: compiled(x), ours, copy)
+    """One record a case and shape, results first, then the time of both; and one a refusal."""
+    find()
+    for shape in SHAPES:
+        inputs = [
+            torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+            for _ in range(copies_needed(shape[0] * shape[1] * 2))
+        ]
+        side = _Side(inputs, copy_bytes_per_second(shape))
+        if shape == SHAPES[0]:
+            rival = f"torch.compile, PyTorch {torch.__version__}"
+            compiled = torch.compile(mxfp8, fullgraph=True)
+            yield side.record(rival, "mxfp8_e4m3", compiled, scale_rule="floor")
+            compiled_nvfp4 = torch.compile(nvfp4, fullgraph=True)
+            amax = mxkern.tensor_amax(inputs[0])
+            yield side.record(rival, "nvfp4", partial(_swapped, compiled_nvfp4, amax), amax=amax)
+        yield from _torchao(side)
+        torch.compiler.reset()
 
-    p = mxkern.quantize(x, "nvfp4", amax=amax)
-    ours = lambda: mxkern.quantize(x, "nvfp4", amax=amax, out=p)  # noqa: E731
-    compiled_nvfp4 = torch.compile(nvfp4, fullgraph=True)
-    yield _record("nvfp4", p, compiled_nvfp4(x, amax), lambda: compiled_nvfp4(x, amax), ours, copy)
 
-
-def _record(
-    scheme: str,
-    q: mxkern.BlockScaled,
-    theirs: tuple[torch.Tensor, torch.Tensor],
-    rival: Callable[[], object],
-    ours: Callable[[], object],
-    copy: float,
-) -> dict[str, Any]:
-    # A compiled division may round differently, which moves a code now and then.
-    different = max(
-        (a.view(torch.uint8) != b.view(torch.uint8)).float().mean().item()
-        for a, b in zip(theirs, q[:2], strict=True)
-    )
-    assert different < 1e-2, f"{scheme}: {different:.1%} of the rival's bytes differ"
-    return {
-        "scheme": scheme,
-        "rival": f"torch.compile, PyTorch {torch.__version__}",
-        "shape": list(SHAPE),
-        "rival_seconds": median_seconds([rival]),
-        "seconds": median_seconds([ours]),
-        "bytes": SHAPE[0] * SHAPE[1] * 2 + q.nbytes,
-        "different": different,
-        "copy_bytes_per_second": copy,
+def _torchao(side: _Side) -> Iterator[dict[str, Any]]:
+    try:
+        version = importlib.metadata.version("torchao")
+        mx = importlib.import_module(MX_FORMATS + "mx_tensor")
+        kernels = importlib.import_module(MX_FORMATS + "kernels")
+        nv = importlib.import_module(MX_FORMATS + "nvfp4_tensor")
+        modes = importlib.import_module(MX_FORMATS + "config").ScaleCalculationMode
+    except ImportError as error:
+        yield {"rival": "torchao", "failed": f"{type(error).__name__}: {error}"}
+        return
+    x = side.inputs[0]
+    refused: dict[str, Callable[[], object]] = {
+        "triton_to_mxfp8_dim0": lambda: kernels.triton_to_mxfp8_dim0(x),
+        "triton_to_mxfp8_dim1": lambda: kernels.triton_to_mxfp8_dim1(x),
+        "mxfp8_quantize_cuda": lambda: kernels.mxfp8_quantize_cuda(x),
+        "NVFP4Tensor.to_nvfp4(use_triton_kernel=True)": lambda: nv.NVFP4Tensor.to_nvfp4(
+            x, use_triton_kernel=True, is_swizzled_scales=True
+        ),
     }
+    for name, call in refused.items() if side.shape == SHAPES[0] else ():
+        try:
+            call()
+        except Exception as error:  # what a rival cannot do is a result as well
+            text = f"{type(error).__name__}: {error}"
+            yield {"rival": f"torchao {version}: {name}", "failed": text}
+    for scheme, element in SCHEMES.items():
+        for rule in ("floor", "rceil"):
+            compiled = torch.compile(partial(_to_mx, mx.to_mx, element, modes(rule)))
+            yield side.record(
+                f"torchao {version}: to_mx, compiled", scheme, compiled, scale_rule=rule
+            )
+    amax = mxkern.tensor_amax(x)
+    tensor_scale = nv.per_tensor_amax_to_scale(amax)
+    compiled = torch.compile(nv.nvfp4_quantize)
+    yield side.record(
+        f"torchao {version}: nvfp4_quantize, compiled",
+        "nvfp4",
+        lambda x: compiled(x, 16, tensor_scale)[::-1],
+        amax=amax,
+    )
+
+
+def _swapped(function: Any, second: Any, first: Any) -> Result:
+    result: Result = function(first, second)
+    return result
+
+
+def _to_mx(to_mx: Any, element: Any, mode: Any, x: torch.Tensor) -> Result:
+    scales, codes = to_mx(x, element, 32, mode)
+    return codes, scales
+
+
+class _Side:
+    """Both sides quantize the same tensors in turn, more of them than the cache holds."""
+
+    def __init__(self, inputs: list[torch.Tensor], copy: float) -> None:
+        self.inputs = inputs
+        self.shape = tuple(inputs[0].shape)
+        self.copy = copy
+
+    def record(
+        self, rival: str, scheme: str, call: Callable[[torch.Tensor], Result], **options: Any
+    ) -> dict[str, Any]:
+        x = self.inputs[0]
+        q = mxkern.quantize(x, scheme, **options)
+        # A division may round differently, which moves a code now and then.
+        different = max(
+            (a.view(torch.uint8) != b.view(torch.uint8)).float().mean().item()
+            for a, b in zip(call(x), q[:2], strict=True)
+        )
+        assert different < 1e-2, f"{rival}, {scheme}: {different:.1%} of its bytes differ"
+        return {
+            "scheme": scheme,
+            "rival": rival,
+            "scale_rule": options.get("scale_rule"),
+            "shape": list(self.shape),
+            "rival_seconds": median_seconds([partial(call, x) for x in self.inputs]),
+            "seconds": median_seconds(
+                [partial(mxkern.quantize, x, scheme, out=q, **options) for x in self.inputs]
+            ),
+            "bytes": x.nbytes + q.nbytes,
+            "different": different,
+            "copy_bytes_per_second": self.copy,
+        }

@@ -7,7 +7,16 @@ from typing import Any
 import torch
 
 from bench import machine
-from bench.cuda import few_tokens, gemm, gemm_errors, host, quantize, rivals, tables
+from bench.cuda import (
+    few_token_rivals,
+    few_tokens,
+    gemm,
+    gemm_errors,
+    host,
+    quantize,
+    rivals,
+    tables,
+)
 from bench.runner import measure
 
 PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
@@ -18,6 +27,7 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "cuda_gemm_errors": gemm_errors.run,
     "cuda_few_tokens": few_tokens.run,
     "cuda_token_curve": few_tokens.curve,
+    "cuda_few_token_rivals": few_token_rivals.run,
     "cuda_host": host.run,
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bench.cuda import gemm_tables
+from bench.cuda.gemm_tables import not_measured
 
 Record = dict[str, Any]
 
@@ -100,24 +101,28 @@ def _size(count: int) -> str:
 
 
 def _rivals(result: Record) -> str:
+    records = result.get("cuda_rivals", [])
     rows = [
         [
-            f"`{record['scheme']}`",
             record["rival"],
-            f"{record['rival_seconds'] * 1e6:.0f}",
-            f"{record['seconds'] * 1e6:.0f}",
+            f"`{record['scheme']}`",
+            record.get("scale_rule") or "",
+            "x".join(map(str, record["shape"])),
+            f"{record['rival_seconds'] * 1e6:.1f}",
+            f"{record['seconds'] * 1e6:.1f}",
             f"{record['rival_seconds'] / record['seconds']:.2f}",
-            f"{record['different']:.1e}",
+            f"{record['different']:.1e}" if record["different"] else "none",
         ]
-        for record in result.get("cuda_rivals", [])
+        for record in records
+        if "failed" not in record
     ]
-    if not rows:
+    if not records:
         return ""
-    headers = ["scheme", "rival", "rival, us", "mxkern, us", "times as fast", "bytes that differ"]
-    return (
-        "### Beside PyTorch, bfloat16 [16384 x 8192], row-major scales, NVFP4 with a given amax\n\n"
-        + _table(headers, rows)
-    )
+    headers = ["rival", "scheme", "rule", "shape", "us", "mxkern, us", "times as fast"]
+    headers.append("bytes that differ")
+    text = "### Quantization beside others: along rows, row-major scales, NVFP4 with a given amax"
+    text += "\n\n" + _table(headers, rows) if rows else ""
+    return text + not_measured(records)
 
 
 def _host(result: Record) -> str:
