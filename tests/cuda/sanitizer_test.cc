@@ -133,10 +133,15 @@ TEST_F(CudaSanitizer, RowScaledProducts) {
   int major = 0;
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
   if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
-  const RowScaledCase cases[] = {{.m = 130, .n = 136, .k = 300},
-                                 {.m = 70, .n = 33, .k = 33, .beta = 0.5f},
-                                 {.m = 8, .n = 264, .k = 1000, .dtype = DType::bfloat16},
-                                 {.m = 129, .n = 128 * 264, .k = 64, .dtype = DType::bfloat16}};
+  const RowScaledCase cases[] = {
+      {.m = 130, .n = 136, .k = 300},
+      {.m = 70, .n = 33, .k = 33, .beta = 0.5f},
+      {.m = 8, .n = 264, .k = 1000, .dtype = DType::bfloat16},
+      // Several tiles a thread block, of both sizes, to outputs of every kind.
+      {.m = 129, .n = 128 * 264, .k = 64, .dtype = DType::bfloat16},
+      {.m = 129, .n = 128 * 264, .k = 33, .beta = 0.5f},
+      {.m = 256, .n = 128 * 200, .k = 64, .dtype = DType::float16},
+      {.m = 256, .n = 128 * 200, .k = 64, .gap = 1}};
   for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
     for (RowScaledCase c : cases) {
       c.left = c.right = element;

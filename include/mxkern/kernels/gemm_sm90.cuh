@@ -78,8 +78,7 @@ struct GemmSm90 {
       ptx::mbarrier_wait(base + Config::factors_full_offset, parity);
       parity ^= 1;
       finish.tile(sums, factors(), warp * 16, corner.row, corner.column, corner.batch);
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(base + Config::factors_empty_offset);
+      ptx::mbarrier_arrive(base + Config::factors_empty_offset);
     });
     finish.wait();
   }
@@ -94,7 +93,7 @@ struct GemmSm90 {
       ptx::mbarrier_init(base + Config::empty_offset + stage * 8, warps * blocks);
     }
     ptx::mbarrier_init(base + Config::factors_full_offset, 32);
-    ptx::mbarrier_init(base + Config::factors_empty_offset, warps);
+    ptx::mbarrier_init(base + Config::factors_empty_offset, warps * 32);
     ptx::fence_mbarrier_init();
   }
 
