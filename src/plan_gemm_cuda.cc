@@ -8,6 +8,7 @@
 #include "cuda/multiply_few.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
+#include "cuda/relative_scales.h"
 #include "cuda/takes_blackwell.h"
 #include "gemm_operand.h"
 #include "mxkern/core/error.h"
@@ -119,8 +120,17 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
 
 std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, 256)); }
 
+// Whether the exact product of a path decodes the left operand's codes instead of expanding them.
+bool decodes_left(const CudaGemmProblem& problem, CudaGemmPath path,
+                  const CudaGemmCapabilities& capabilities) {
+  if (path != CudaGemmPath::exact && path != CudaGemmPath::folded_or_exact) return false;
+  const BlockScaled* q = quantized_of(problem.left);
+  return q != nullptr && form_of(problem.left) != PreparedForm::expanded &&
+         cuda::can_decode(*q, problem.out.shape, capabilities.processors);
+}
+
 // Memory for one side, from `begin` on; returns where it ends.
-std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t begin,
+std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t begin, bool decodes,
                   SidePlan& plan) {
   if (shape_of(operand).columns == 0) return begin;
   const PreparedForm form = form_of(operand);
@@ -129,11 +139,13 @@ std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t beg
   plan.is_prepared = (wants_folded && form == PreparedForm::folded) ||
                      (wants_expanded && form == PreparedForm::expanded);
   plan.folds = wants_folded && form != PreparedForm::folded;
-  plan.expands =
-      wants_expanded && form != PreparedForm::expanded && !cuda::is_expanded(as_source(operand));
+  plan.decodes = decodes;
+  plan.expands = wants_expanded && !decodes && form != PreparedForm::expanded &&
+                 !cuda::is_expanded(as_source(operand));
   plan.folded = plan.expanded = begin;
   std::size_t end = begin;
   if (plan.expands) end += aligned(cuda::expanded_layout(as_source(operand)).bytes);
+  if (plan.decodes) end += aligned(cuda::relative_scales_layout(shape_of(operand)).bytes);
   if (plan.folds) {
     // Where a product of folded rows was not to be, all that is still read of them are the spreads:
     // the rest may lie under the expanded rows.
@@ -167,7 +179,9 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
   if (side.is_prepared) text += ", " + prepared;
   if (side.folds) text += ", folded in the call";
   if (side.expands) text += std::string(", expanded to bfloat16 in the call") + only;
-  if (!side.is_prepared && !side.folds && !side.expands) text += ", read as it lies";
+  if (side.decodes) text += std::string(", decoded in registers") + only;
+  if (!side.is_prepared && !side.folds && !side.expands && !side.decodes)
+    text += ", read as it lies";
   return text;
 }
 
@@ -234,8 +248,9 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::exact:
     case CudaGemmPath::portable:
     case CudaGemmPath::folded_or_exact: {
-      const std::size_t middle = place(problem.left, plan.path, 0, plan.left);
-      plan.workspace_bytes = place(problem.right, plan.path, middle, plan.right);
+      const bool decodes = decodes_left(problem, plan.path, capabilities);
+      const std::size_t middle = place(problem.left, plan.path, 0, decodes, plan.left);
+      plan.workspace_bytes = place(problem.right, plan.path, middle, false, plan.right);
       return plan;
     }
     case CudaGemmPath::few_tokens:

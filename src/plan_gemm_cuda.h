@@ -63,9 +63,10 @@ constexpr const char* name_of(CudaGemmPath path) {
 struct SidePlan {
   bool folds = false;        // into the working memory
   bool expands = false;      // into the working memory
+  bool decodes = false;      // while it is multiplied; its scales go into the working memory
   bool is_prepared = false;  // what was prepared is multiplied
   std::size_t folded = 0;    // where in the working memory
-  std::size_t expanded = 0;  //
+  std::size_t expanded = 0;  // or the scales of codes that are decoded
 };
 
 struct CudaGemmPlan {

@@ -9,6 +9,7 @@
 #include "cuda/multiply_few.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
+#include "cuda/relative_scales.h"
 #include "gemm_operand.h"
 
 namespace mxkern::cuda {
@@ -134,7 +135,15 @@ class Product {
     if (first.operand != nullptr || second.operand != nullptr) {
       expand(function, first, second, gate, left_folded, right_folded, stream_);
     }
-    RowScaled a = expanded(problem_.left, plan_.left);
+    RowScaled a;
+    if (plan_.left.decodes) {
+      const BlockScaled& q = *quantized_of(problem_.left);
+      void* memory = memory_ + plan_.left.expanded;
+      relative_scales(function, q, memory, gate, left_folded, right_folded, stream_);
+      a = decoded_view(q, memory);
+    } else {
+      a = expanded(problem_.left, plan_.left);
+    }
     RowScaled b = expanded(problem_.right, plan_.right);
     if (left_folded != nullptr) a.spreads = left_folded->spreads;
     if (right_folded != nullptr) b.spreads = right_folded->spreads;

@@ -11,8 +11,11 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
                    const CoreFinish& finish, const CoreGate& gate, Stream stream) {
   const Shape& shape = finish.out.shape;
   if (shape.size() == 0) return;
-  check((a.element == CoreElement::bfloat16) == (b.element == CoreElement::bfloat16), function,
-        ": one operand is FP8 and the other bfloat16; expected both of one kind");
+  const bool decodes = a.multipliers != nullptr;
+  check((a.element == CoreElement::bfloat16 || decodes) == (b.element == CoreElement::bfloat16),
+        function, ": one operand is FP8 and the other bfloat16; expected both of one kind");
+  check(!decodes || (a.element == CoreElement::e4m3 && a.parts == 1 && a.columns > 0), function,
+        ": a has multipliers; expected E4M3 codes in one part, and at least one column");
   check(a.columns == b.columns, function, ": a has ", a.columns, " columns and b ", b.columns,
         "; expected as many in both");
   check(b.parts == 1, function, ": b has ", b.parts, " parts; expected 1: only a may have more");
@@ -34,7 +37,9 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
                             stream};
   const bool left_e4m3 = a.element == CoreElement::e4m3,
              right_e4m3 = b.element == CoreElement::e4m3;
-  if (a.element == CoreElement::bfloat16) {
+  if (decodes) {
+    launch_sm90<E4M3, bfloat16>(product);
+  } else if (a.element == CoreElement::bfloat16) {
     launch_sm90<bfloat16, bfloat16>(product);
   } else if (left_e4m3) {
     right_e4m3 ? launch_sm90<E4M3, E4M3>(product) : launch_sm90<E4M3, E5M2>(product);

@@ -20,23 +20,26 @@ struct TileSm90 {
 
 // The tile for a product of [batch, m, k] and [batch, n, k]: the one of two that keeps the
 // processors busier. Blocks side by side share loads where their number is even; those of the wide
-// bfloat16 tile lie one below the other.
-constexpr TileSm90 tile_sm90(CoreElement left, CoreElement, std::int64_t batch, std::int64_t m,
-                             std::int64_t n, std::int64_t, int processors) {
-  const bool wide = left == CoreElement::bfloat16;
+// bfloat16 tile lie one below the other. It is the only one where codes are decoded on the left of
+// a bfloat16 operand.
+constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t batch,
+                             std::int64_t m, std::int64_t n, std::int64_t, int processors) {
+  const bool wide = right == CoreElement::bfloat16;
   const TileSm90 large = wide ? TileSm90{128, 256, 64, 4, 1} : TileSm90{192, 128, 128, 5, 1};
   const TileSm90 small{128, 128, large.k, 6, 1};
   const auto time = [&](const TileSm90& tile) {
     return tile.turns(batch, m, n, processors) * tile.rows * tile.columns;
   };
-  TileSm90 tile = time(small) < time(large) ? small : large;
+  const bool decodes = wide && left != right;
+  TileSm90 tile = !decodes && time(small) < time(large) ? small : large;
   const std::int64_t neighbours =
       tile.columns > tile.rows ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
   if (neighbours % 2 == 0) tile.cluster = 2;
   return tile;
 }
 
-// out[b] = finish(a[b] . b[b]^T). Both operands are FP8, of either kind, or both are bfloat16. FP8
+// out[b] = finish(a[b] . b[b]^T). Both operands are FP8, of either kind, or both are bfloat16, or a
+// has E4M3 codes with multipliers and b is bfloat16: then the sums are those of bfloat16. FP8
 // products are summed with 14 bits over 128 elements of K and in float32 from there, bfloat16 ones
 // in float32. Compute capability 9.0 only.
 void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,

@@ -67,6 +67,7 @@ void launch_config(const ProductSm90& product) {
   p.right_batched = right.batch > 1;
   p.gate = gate_parameters(product);
   p.finish = finish_parameters(product);
+  p.left_scales = {left.multipliers, left.multiplier_row, left.rows};
   const auto tiles = std::int64_t{p.order.down} * p.order.right * out.shape.batch;
   check(tiles < std::int64_t{1} << 30, product.function, ": the output has ", tiles,
         " tiles; expected fewer than 2^30; split the batch");
@@ -86,7 +87,8 @@ void launch_config(const ProductSm90& product) {
   config.stream = handle_of(product.stream);
   config.attrs = &attribute;
   config.numAttrs = 1;
-  const CUtensorMap left_map = map_operand(product.function, left, Config::left_box);
+  const CUtensorMap left_map =
+      map_operand(product.function, left, Config::left_box, Config::left_row_bytes);
   const CUtensorMap right_map = map_operand(product.function, right, Config::right_box);
   const CUtensorMap out_map = p.finish.stores_boxes
                                   ? map_output(product.function, out, Config::Finisher::box_rows)

@@ -25,6 +25,11 @@ struct RowScaled {
   // a multiple of part_bytes, whose sum is the element; the right operand serves each of them.
   int parts = 1;
   std::int64_t part_bytes = 0;
+  // Not null: the elements are E4M3 codes, each to be multiplied as a bfloat16 2^120 times smaller
+  // by the bfloat16 factor of its 32 columns. Rows of `multiplier_row` factors, a multiple of 8,
+  // start on 16 bytes.
+  const std::uint16_t* multipliers = nullptr;
+  std::int64_t multiplier_row = 0;
 };
 
 // Lets a kernel return at once, decided on the device: it runs where "every spread is within its

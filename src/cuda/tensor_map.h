@@ -32,9 +32,10 @@ struct TensorMapShape {
   int box[2];               // of dimensions 0 and 1; 1 in the others
 };
 
-// Boxes have rows of 128 bytes and lie in shared memory with the 128-byte swizzle; what is outside
-// the tensor reads as zero.
-inline CUtensorMap encode_tensor_map(const char* function, const TensorMapShape& shape) {
+// Boxes have rows of 128 or of 64 bytes and lie in shared memory with the swizzle of that many;
+// what is outside the tensor reads as zero.
+inline CUtensorMap encode_tensor_map(const char* function, const TensorMapShape& shape,
+                                     int box_row_bytes = 128) {
   CUtensorMap map;
   cuuint64_t sizes[4], strides[3];
   cuuint32_t box[4] = {1, 1, 1, 1}, element_strides[4] = {1, 1, 1, 1};
@@ -45,8 +46,9 @@ inline CUtensorMap encode_tensor_map(const char* function, const TensorMapShape&
   }
   const CUresult result = tensor_map_encoder(function)(
       &map, shape.type, 4, const_cast<void*>(shape.data), sizes, strides, box, element_strides,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      CU_TENSOR_MAP_INTERLEAVE_NONE,
+      box_row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check<Unsupported>(result == CUDA_SUCCESS, function, ": cuTensorMapEncodeTiled failed with ",
                      static_cast<int>(result), " for ", shape.sizes[0], " x ", shape.sizes[1],
                      " x ", shape.sizes[2], " x ", shape.sizes[3],
@@ -54,15 +56,17 @@ inline CUtensorMap encode_tensor_map(const char* function, const TensorMapShape&
   return map;
 }
 
-// Boxes of `rows` rows and 128 bytes of K: dimensions K, row, part, matrix.
-inline CUtensorMap map_operand(const char* function, const RowScaled& x, int rows) {
+// Boxes of `rows` rows and 128 or 64 bytes of K: dimensions K, row, part, matrix.
+inline CUtensorMap map_operand(const char* function, const RowScaled& x, int rows,
+                               int box_row_bytes = 128) {
   const bool wide = x.element == CoreElement::bfloat16;
   return encode_tensor_map(function,
                            {wide ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8,
                             x.data,
                             {x.columns, x.rows, x.parts, x.batch},
                             {x.row_bytes, x.part_bytes, x.batch_bytes},
-                            {128 / bytes_of(x.element), rows}});
+                            {box_row_bytes / bytes_of(x.element), rows}},
+                           box_row_bytes);
 }
 
 // Boxes of `rows` rows and 128 bytes of an output.

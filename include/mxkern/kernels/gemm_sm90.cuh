@@ -19,6 +19,7 @@ struct GemmSm90Parameters {
   bool left_batched, right_batched;
   GateParameters gate;
   FinishParameters finish;
+  LeftScales left_scales;  // where the left operand is decoded
 };
 
 // A thread block: one warpgroup loads, the others multiply and finish. Each goes through the
@@ -71,10 +72,17 @@ struct GemmSm90 {
         p.finish, out_map, shared + Config::staging_offset + warp * Config::Finisher::staging_bytes,
         common_factor(p.finish), lane};
     SumSm90<Config> products(base, warpgroup, blocks);
+    [[maybe_unused]] DecodeSm90<Config> decoder(base, warpgroup);
     std::uint32_t parity = 0;
     for_each_tile([&](const TileCorner& corner) {
       typename SumSm90<Config>::Sums sums = {};
-      products.add_products(sums, p.parts * p.steps);
+      if constexpr (Config::decodes) {
+        decoder.begin(p.left_scales, corner.row, p.left_batched ? corner.batch : 0, warpgroup);
+        products.add_decoded(sums, p.steps, decoder);
+        decoder.spread_nan(sums);
+      } else {
+        products.add_products(sums, p.parts * p.steps);
+      }
       ptx::mbarrier_wait(base + Config::factors_full_offset, parity);
       parity ^= 1;
       finish.tile(sums, factors(), warp * 16, corner.row, corner.column, corner.batch);

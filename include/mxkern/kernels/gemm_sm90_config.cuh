@@ -23,9 +23,12 @@ struct GemmSm90Config {
   static constexpr bool shares_left = rows >= columns;  // blocks of a cluster lie side by side
   static constexpr int cluster = 2;                     // at most
   // The tensor cores add FP8 products with 14 bits; sums of 128 go on in float32.
-  static constexpr bool promotes = !std::is_same_v<Left, bfloat16>;
+  static constexpr bool promotes = !std::is_same_v<Right, bfloat16>;
+  // Codes of the left operand become bfloat16 on their way to the tensor cores.
+  static constexpr bool decodes = !promotes && !std::is_same_v<Left, bfloat16>;
   static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes
-  static constexpr int left_bytes = rows * 128, right_bytes = columns * 128;
+  static constexpr int left_row_bytes = decodes ? k : 128;
+  static constexpr int left_bytes = rows * left_row_bytes, right_bytes = columns * 128;
   static constexpr int stage_bytes = left_bytes + right_bytes;
   static constexpr int left_box = shares_left ? rows / cluster : rows;
   static constexpr int right_box = shares_left ? columns : columns / cluster;

@@ -35,10 +35,10 @@ struct LoadSm90 {
         phases.advance(stage);
         ptx::mbarrier_expect(full, Config::stage_bytes);
         const std::uint32_t to = base + stage * Config::stage_bytes;
-        rows<Config::rows, Config::left_box, Config::shares_left>(
+        rows<Config::rows, Config::left_box, Config::left_row_bytes, Config::shares_left>(
             to, left_map, full, step * Config::k, corner.row, part,
             left_batched ? corner.batch : 0);
-        rows<Config::columns, Config::right_box, !Config::shares_left>(
+        rows<Config::columns, Config::right_box, 128, !Config::shares_left>(
             to + Config::left_bytes, right_map, full, step * Config::k, corner.column, 0,
             right_batched ? corner.batch : 0);
         stage = stage + 1 == Config::stages ? 0 : stage + 1;
@@ -47,7 +47,7 @@ struct LoadSm90 {
   }
 
  private:
-  template <int Rows, int Box, bool Shared>
+  template <int Rows, int Box, int RowBytes, bool Shared>
   __device__ __forceinline__ void rows(std::uint32_t to, const CUtensorMap& map,
                                        std::uint32_t barrier, int k, int row, int part,
                                        int batch) const {
@@ -55,7 +55,7 @@ struct LoadSm90 {
 #pragma unroll
     for (int i = 0; i < Rows / Box; ++i) {
       if (Shared && blocks > 1 && i != rank) continue;
-      const std::uint32_t box = to + i * Box * 128;
+      const std::uint32_t box = to + i * Box * RowBytes;
       if (Shared && blocks > 1) {
         ptx::tma_load_multicast(box, map, barrier, both, k, row + i * Box, part, batch);
       } else {

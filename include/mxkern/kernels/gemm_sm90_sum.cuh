@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/gemm_sm90_config.cuh"
+#include "mxkern/kernels/gemm_sm90_decode.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/wgmma.cuh"
 
@@ -44,7 +45,58 @@ struct SumSm90 {
     }
   }
 
+  // The left operand is decoded in registers: the codes of a step while the products of the one
+  // before are under way. Four steps have one load of scales.
+  __device__ __forceinline__ void add_decoded(Sums& sums, int steps, DecodeSm90<Config>& decoder) {
+    static_assert(stages == 4, "the stage says which of four scales");
+    typename DecodeSm90<Config>::Left even, odd;
+    is_full = false;
+    decoder.take_scales(steps > 4);
+    wait_full(0);
+    decoder.template decode<0>(even);
+    for (int first = 0; first < steps; first += stages) {
+      const int left = steps - first;
+      if (!follow_decoded<0>(sums, even, odd, first > 0, left, decoder)) break;
+      if (!follow_decoded<1>(sums, odd, even, true, left, decoder)) break;
+      if (!follow_decoded<2>(sums, even, odd, true, left, decoder)) break;
+      if (!follow_decoded<3>(sums, odd, even, true, left, decoder)) break;
+    }
+    wait_for<0>(sums);
+    release((steps - 1) % stages);
+  }
+
  private:
+  __device__ __forceinline__ void wait_full(int stage) {
+    ptx::mbarrier_wait(full(stage), phases.of(stage));
+    phases.advance(stage);
+  }
+
+  // Starts the products of a stage, and decodes the next one's codes if `left` says that there is
+  // one.
+  template <int Stage>
+  __device__ __forceinline__ bool follow_decoded(Sums& sums,
+                                                 const typename DecodeSm90<Config>::Left& codes,
+                                                 typename DecodeSm90<Config>::Left& next,
+                                                 bool has_before, int left,
+                                                 DecodeSm90<Config>& decoder) {
+    ptx::wgmma_pin(sums);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int offset = (Stage * Config::stage_bytes + i * 32) / 16;
+      ptx::wgmma(codes + i * 4, sums, ptx::swizzled_descriptor(right + offset), 1);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_pin(sums);
+    wait_for<1>(sums);
+    if (has_before) release(before(Stage));
+    if (left == Stage + 1) return false;
+    if constexpr (Stage == 3) decoder.take_scales(left > 8);
+    wait_full(after(Stage));
+    decoder.template decode<(Stage + 1) % stages>(next);
+    return true;
+  }
+
   __device__ __forceinline__ std::uint32_t full(int stage) const {
     return base + Config::full_offset + stage * 8;
   }

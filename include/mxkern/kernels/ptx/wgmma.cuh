@@ -77,6 +77,17 @@ MXKERN_WGMMA_FP8(E5M2, E4M3, "e5m2.e4m3")
 MXKERN_WGMMA_FP8(E5M2, E5M2, "e5m2.e5m2")
 MXKERN_WGMMA(bfloat16, bfloat16, 64, "m64n128k16.f32.bf16.bf16", "64", "65", "66", ", 0, 0")
 MXKERN_WGMMA(bfloat16, bfloat16, 128, "m64n256k16.f32.bf16.bf16", "128", "129", "130", ", 0, 0")
+
+// The same with the left operand in registers.
+__device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[128],
+                                      std::uint64_t right, int accumulates) {
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %133, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" MXKERN_NAMES_128 "}, "
+               "{%128, %129, %130, %131}, %132, accumulate, 1, 1, 0;\n}\n"
+               : MXKERN_SUMS_128
+               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right),
+                 "r"(accumulates));
+}
 #undef MXKERN_WGMMA_FP8
 #undef MXKERN_WGMMA
 #undef MXKERN_NAMES_128

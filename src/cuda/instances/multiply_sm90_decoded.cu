@@ -1,0 +1,12 @@
+// cuda/instances/multiply_sm90_decoded.cu: the Hopper product of E4M3 codes under block scales, on
+// the left, with bfloat16.
+#include "cuda/multiply_sm90_instances.cuh"
+
+namespace mxkern::cuda {
+
+template <>
+void launch_sm90<E4M3, bfloat16>(const ProductSm90& product) {
+  launch_config<kernels::GemmSm90Config<E4M3, bfloat16, 2, 256>>(product);
+}
+
+}  // namespace mxkern::cuda

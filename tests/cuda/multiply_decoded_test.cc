@@ -1,0 +1,138 @@
+// tests/cuda/multiply_decoded_test.cc: products whose left codes are decoded while they are
+// multiplied give the bytes of those whose left operand was expanded.
+#include <vector>
+
+#include "cuda/gemm.h"
+#include "mxkern/gemm.h"
+#include "mxkern/prepare_operand.h"
+#include "tests/support/device_operand.h"
+#include "tests/support/random_bits.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+struct Case {
+  Shape shape;
+  std::int64_t n;
+  DType dtype = DType::bfloat16;
+  ScaleLayout layout = ScaleLayout::row_major;
+  int spread = 4;  // octaves of block scales
+  bool has_nan = false;
+  Scheme right = Scheme::mxfp8_e4m3;
+  float beta = 0.0f;
+};
+
+// Any codes, under any scales.
+QuantizedOperand random_operand(Scheme scheme, Shape shape, const Case& c, std::uint64_t seed) {
+  QuantizedOperand operand(scheme, shape, c.layout);
+  RandomBits random(seed);
+  const std::int64_t blocks = ceil_div(shape.columns, std::int64_t{facts_of(scheme).block});
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t r = 0; r < shape.rows; ++r) {
+      for (std::int64_t k = 0; k < shape.columns; ++k) {
+        auto code = static_cast<std::uint32_t>(random.between(0, 255));
+        if (code % 128 == 127) code -= 1;  // NaN
+        operand.set_code(b, r, k, code);
+      }
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        operand.scale(b, r, block) = static_cast<std::uint8_t>(120 - random.between(0, c.spread));
+      }
+    }
+  }
+  return operand;
+}
+
+class MultiplyDecoded : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    capabilities_ = cuda::gemm_capabilities(first_cuda_device);
+    if (capabilities_.major != 9 || !capabilities_.has_hopper_kernels) {
+      GTEST_SKIP() << "the device or the build has no Hopper kernels";
+    }
+  }
+
+  std::vector<std::uint8_t> product(const GemmOperand& left, const GemmRightOperand& right,
+                                    DevicePlainTensor& out, PlainTensor& host_out,
+                                    const GemmOptions& options) {
+    const std::size_t bytes = gemm_workspace_bytes(left, right, out.view(), options);
+    DeviceBytes memory(bytes);
+    gemm(left, right, out.view(), options, {memory.data(), bytes});
+    check_cuda(cudaDeviceSynchronize());
+    out.copy_to(host_out);
+    return host_out.bytes;
+  }
+
+  void expect_same(const Case& c, GemmPrecision precision = GemmPrecision::exact) {
+    const Shape& shape = c.shape;
+    QuantizedOperand host_a = random_operand(Scheme::mxfp8_e4m3, shape, c, 1);
+    QuantizedOperand host_b = random_operand(c.right, {shape.batch, c.n, shape.columns}, c, 2);
+    if (c.has_nan) {
+      host_a.set_code(0, shape.rows / 2, shape.columns - 1, 0x7F);
+      host_a.set_code(0, shape.rows - 1, 0, 0xFF);
+      host_a.scale(0, 1, 0) = 0xFF;
+    }
+    DeviceQuantizedOperand a(host_a), b(host_b);
+    const GemmOptions options{.beta = c.beta, .precision = precision};
+    const std::size_t size = prepared_bytes(PreparedForm::expanded, a.view().scheme, shape);
+    DeviceBytes data(size);
+    PreparedOperand expanded{PreparedForm::expanded, a.view(), data.data(), size};
+    prepare_operand(a.view(), expanded);
+    PlainTensor host_out(c.dtype, {shape.batch, shape.rows, c.n});
+    DevicePlainTensor out(host_out), other(host_out);
+    const CudaGemmPlan plan =
+        plan_gemm_cuda({a.view(), b.view(), out.view(), precision}, capabilities_);
+    ASSERT_TRUE(plan.left.decodes) << "the case does not reach the kernel";
+    const std::vector<std::uint8_t> got = product(a.view(), b.view(), out, host_out, options);
+    const std::vector<std::uint8_t> wanted = product(expanded, b.view(), other, host_out, options);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i], wanted[i]) << "byte " << i << " of [" << shape.batch << ", " << shape.rows
+                                   << ", " << shape.columns << "] x " << c.n;
+    }
+  }
+
+  // Columns that fill the device with the wide tile, and rows for one and a bit of them.
+  std::int64_t columns() const { return 256 * capabilities_.processors - 24; }
+
+  CudaGemmCapabilities capabilities_;
+};
+
+TEST_F(MultiplyDecoded, EveryNumberOfSteps) {
+  for (const std::int64_t k : {16, 32, 64, 80, 128, 208, 256, 272, 320, 512, 544}) {
+    expect_same({.shape = {1, 129, k}, .n = columns()});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(MultiplyDecoded, OutputsLayoutsAndSpreads) {
+  for (const DType dtype : all_dtypes) {
+    expect_same({.shape = {1, 130, 160}, .n = columns(), .dtype = dtype, .beta = 0.5f});
+    if (HasFatalFailure()) return;
+  }
+  expect_same({.shape = {1, 200, 1056}, .n = columns(), .layout = ScaleLayout::swizzled});
+  expect_same({.shape = {1, 129, 160}, .n = columns(), .right = Scheme::nvfp4});
+  for (const int spread : {0, 20, 115}) {
+    expect_same({.shape = {1, 129, 288}, .n = columns(), .spread = spread});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(MultiplyDecoded, Batches) {
+  expect_same({.shape = {3, 130, 96}, .n = columns(), .layout = ScaleLayout::swizzled});
+}
+
+TEST_F(MultiplyDecoded, NanStaysInItsRow) {
+  expect_same({.shape = {1, 140, 320}, .n = columns(), .has_nan = true});
+  expect_same({.shape = {1, 140, 320}, .n = columns(), .dtype = DType::float32, .has_nan = true});
+}
+
+// Rows too wide to be folded, so that the device chooses the exact product.
+TEST_F(MultiplyDecoded, BehindAGate) {
+  expect_same({.shape = {1, 129, 320}, .n = columns(), .spread = 40}, GemmPrecision::automatic);
+}
+
+}  // namespace
+}  // namespace mxkern
