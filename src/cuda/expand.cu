@@ -65,8 +65,8 @@ dim3 expand_grid(const char* function, const kernels::ExpandParameters& p) {
 
 void expand_one(const char* function, const kernels::ExpandParameters& p, Stream stream) {
   const auto launch_kind = [&]<class Kind>(TypeTag<Kind>) {
-    launch(function, kernels::expand_kernel<Kind, expanded_exponent>, expand_grid(function, p),
-           kernels::team_threads, 0, stream, p);
+    launch<Start::early>(function, kernels::expand_kernel<Kind, expanded_exponent>,
+                         expand_grid(function, p), kernels::team_threads, 0, stream, p);
   };
   const kernels::ExpandOperand& o = p.operand[0];
   if (o.groups == 0) return;
@@ -89,8 +89,8 @@ void expand(const char* function, const ExpandTask& first, const ExpandTask& sec
   p.operand[1] = kernel_operand(function, second);
   p.gate = spread_gate(gate, left, right);
   if (!gate.is_open && p.operand[0].groups > 0 && p.operand[1].groups > 0) {
-    launch(function, kernels::expand_both_kernel<expanded_exponent>, expand_grid(function, p),
-           kernels::team_threads, 0, stream, p);
+    launch<Start::early>(function, kernels::expand_both_kernel<expanded_exponent>,
+                         expand_grid(function, p), kernels::team_threads, 0, stream, p);
     return;
   }
   kernels::ExpandParameters other = p;

@@ -28,9 +28,9 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
     using S = decltype(scheme);
     if constexpr (can_fold<S>) {
       const int log2_rows = 8 - p.log2_team;
-      launch(function, kernels::fold_kernel<S>,
-             grid_of(ceil_div(p.batch * p.rows, std::int64_t{1} << log2_rows)),
-             kernels::team_threads, 0, stream, p);
+      launch<Start::early>(function, kernels::fold_kernel<S>,
+                           grid_of(ceil_div(p.batch * p.rows, std::int64_t{1} << log2_rows)),
+                           kernels::team_threads, 0, stream, p);
     } else {
       check(false, function, ": ", S::name,
             " cannot be folded: its elements do not fit into 8-bit floats; use precision exact");

@@ -84,8 +84,22 @@ inline dim3 grid_of(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1) {
               static_cast<unsigned>(std::min(z, largest)));
 }
 
+// Whether a kernel may start while the one ahead of it in the stream is still at work.
+enum class Start : std::uint8_t {
+  behind,  // no
+  early,   // yes, from compute capability 9.0 on: it calls wait_for_kernels_ahead before all else
+};
+
+inline bool can_start_early(const char* function) {
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), function, "find the current device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), function,
+             "read the device's compute capability");
+  return major >= 9;
+}
+
 // Launches kernel(arguments...).
-template <class... Parameters, class... Arguments>
+template <Start start = Start::behind, class... Parameters, class... Arguments>
 void launch(const char* function, void (*kernel)(Parameters...), dim3 grid, int threads,
             std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
@@ -100,6 +114,13 @@ void launch(const char* function, void (*kernel)(Parameters...), dim3 grid, int 
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = handle_of(stream);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  if (start == Start::early && can_start_early(function)) {
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
   check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch a kernel");
 }
 

@@ -77,16 +77,19 @@ void launch_config(const ProductSm90& product) {
                                   Config::shared_bytes),
              product.function, "reserve shared memory");
   const auto clusters = std::min<std::int64_t>(tiles, processor_count(product.function) / cluster);
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  // Thread blocks get ready while the last ones of the kernel ahead are still at work.
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
   config.blockDim = dim3(Config::threads);
   config.dynamicSmemBytes = Config::shared_bytes;
   config.stream = handle_of(product.stream);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
   const CUtensorMap left_map =
       map_operand(product.function, left, Config::left_box, Config::left_row_bytes);
   const CUtensorMap right_map = map_operand(product.function, right, Config::right_box);

@@ -23,9 +23,9 @@ void relative_scales(const char* function, const BlockScaled& q, void* memory, c
   p.exponents = const_cast<std::int32_t*>(view.exponents);
   p.gate = spread_gate(gate, left, right);
   constexpr int rows_at_a_time = kernels::team_threads / 32;
-  launch(function, kernels::relative_scales_kernel,
-         grid_of(ceil_div(p.batch * p.rows, std::int64_t{rows_at_a_time})), kernels::team_threads,
-         0, stream, p);
+  launch<Start::early>(function, kernels::relative_scales_kernel,
+                       grid_of(ceil_div(p.batch * p.rows, std::int64_t{rows_at_a_time})),
+                       kernels::team_threads, 0, stream, p);
 }
 
 }  // namespace mxkern::cuda

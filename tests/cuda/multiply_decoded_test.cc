@@ -34,7 +34,12 @@ QuantizedOperand random_operand(Scheme scheme, Shape shape, const Case& c, std::
       for (std::int64_t k = 0; k < shape.columns; ++k) {
         auto code = static_cast<std::uint32_t>(random.between(0, 255));
         if (code % 128 == 127) code -= 1;  // NaN
-        operand.set_code(b, r, k, code);
+        if (facts_of(scheme).bits == 8) {
+          operand.codes[static_cast<std::size_t>(operand.code_position(b, r, k) / 8)] =
+              static_cast<std::uint8_t>(code);
+        } else {
+          operand.set_code(b, r, k, code);
+        }
       }
       for (std::int64_t block = 0; block < blocks; ++block) {
         operand.scale(b, r, block) = static_cast<std::uint8_t>(120 - random.between(0, c.spread));

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/core_gate.cuh"
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/dequantize.cuh"
 #include "mxkern/kernels/row_team.cuh"
 #include "mxkern/numerics/visit.h"
@@ -305,6 +306,8 @@ template <class Kind, int Exponent>
 __global__ void __launch_bounds__(team_threads, expand_blocks)
     expand_kernel(const __grid_constant__ ExpandParameters p) {
   __shared__ unsigned slots[2][team_threads / 32];
+  wait_for_kernels_ahead();
+  let_dependents_start();
   if (!is_open(p.gate)) return;
   const ExpandOperand& o = p.operand[0];
   int turn = 0;
@@ -321,6 +324,8 @@ template <int Exponent>
 __global__ void __launch_bounds__(team_threads, expand_blocks)
     expand_both_kernel(const __grid_constant__ ExpandParameters p) {
   __shared__ unsigned slots[2][team_threads / 32];
+  wait_for_kernels_ahead();
+  let_dependents_start();
   if (!is_open(p.gate)) return;
   int turn = 0;
   const std::int64_t groups = p.operand[0].groups + p.operand[1].groups;

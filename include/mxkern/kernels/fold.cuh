@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/fold_codes.cuh"
 #include "mxkern/kernels/row_team.cuh"
 #include "mxkern/kernels/vector_io.cuh"
@@ -219,6 +220,8 @@ __global__ void __launch_bounds__(team_threads, fold_blocks<S>)
   using Format = typename S::Format;
   __shared__ FoldTable<Format> table;
   __shared__ unsigned slots[team_threads / 32];
+  wait_for_kernels_ahead();
+  let_dependents_start();
   table.fill();
   const RowTeam team(p.log2_team);
   const std::int64_t index =

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
 #include "mxkern/kernels/gemm_sm90_gate.cuh"
@@ -116,6 +117,9 @@ struct GemmSm90 {
   __device__ __forceinline__ void run() const {
     if (threadIdx.x == 0) init();
     sync();
+    // Until here nothing that another kernel may write has been read.
+    wait_for_kernels_ahead();
+    let_dependents_start();
     // From one lane for all, so that the compiler keeps what follows from it in uniform registers.
     const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 128), 0);
     if (warpgroup == Config::groups) {
@@ -140,7 +144,10 @@ __global__ void __launch_bounds__(Config::threads, 1)
               const __grid_constant__ GemmSm90Parameters parameters) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  if (!passes(parameters.gate)) return;
+  if (!parameters.gate.is_open) {
+    wait_for_kernels_ahead();
+    if (!passes(parameters.gate)) return;
+  }
   const GemmSm90<Config> block{parameters,
                                left,
                                right,

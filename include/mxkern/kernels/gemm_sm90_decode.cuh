@@ -47,7 +47,7 @@ struct DecodeSm90 {
       std::int64_t row = first_row + warpgroup * 64 + warp * 16 + lane / 4 + i * 8;
       row = (row < left.rows ? row : left.rows - 1) + batch * left.rows;
       scales[i] = reinterpret_cast<const uint4*>(left.multipliers + row * left.row_elements);
-      next[i] = __ldg(scales[i]);
+      next[i] = *scales[i];
       carries[i] = 0;
     }
   }
@@ -58,7 +58,7 @@ struct DecodeSm90 {
     for (int i = 0; i < 2; ++i) {
       now[i] = next[i];
       ++scales[i];
-      if (has_more) next[i] = __ldg(scales[i]);
+      if (has_more) next[i] = *scales[i];
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/core_gate.cuh"
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/row_team.cuh"
 #include "mxkern/numerics/scale_format.h"
 
@@ -28,6 +29,8 @@ inline constexpr int decoded_shift = 120, largest_multiplier = 127;
 // A row a warp.
 static __global__ void __launch_bounds__(team_threads)
     relative_scales_kernel(const __grid_constant__ RelativeScalesParameters p) {
+  wait_for_kernels_ahead();
+  let_dependents_start();
   if (!is_open(p.gate)) return;
   const std::int64_t index =
       static_cast<std::int64_t>(blockIdx.x) * (team_threads / 32) + threadIdx.x / 32;

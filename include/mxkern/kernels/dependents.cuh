@@ -1,0 +1,22 @@
+// mxkern/kernels/dependents.cuh: kernels of one stream that overlap. Nothing below sm_90.
+#pragma once
+
+namespace mxkern::kernels {
+
+// The kernel behind this one in the stream, if it is launched so, may start once all thread blocks
+// have called this or are over. Call it after wait_for_kernels_ahead: what a kernel behind reads
+// without waiting is then complete.
+__device__ __forceinline__ void let_dependents_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Waits until the kernels ahead are over, and what they wrote is there.
+__device__ __forceinline__ void wait_for_kernels_ahead() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+}  // namespace mxkern::kernels
