@@ -33,16 +33,18 @@ struct GemmSm90 {
   std::uint32_t base;  // its address
   int blocks, rank;    // of the cluster
 
-  // Calls work(corner) for the block's tiles.
+  // Calls work(index) for the block's tiles.
   template <class Work>
   __device__ __forceinline__ void for_each_tile(Work&& work) const {
     const int clusters = gridDim.x / blocks;
-    for (int index = blockIdx.x / blocks; index < p.order.count(); index += clusters) {
-      const TileOrder::Tile tile = p.order.at(index);
-      const int down = Config::shares_left ? tile.down : tile.down * blocks + rank;
-      const int right = Config::shares_left ? tile.right * blocks + rank : tile.right;
-      work(TileCorner{down * Config::rows, right * Config::columns, tile.batch});
-    }
+    for (int index = blockIdx.x / blocks; index < p.order.count(); index += clusters) work(index);
+  }
+
+  __device__ __forceinline__ TileCorner corner_of(int index) const {
+    const TileOrder::Tile tile = p.order.at(index);
+    const int down = Config::shares_left ? tile.down : tile.down * blocks + rank;
+    const int right = Config::shares_left ? tile.right * blocks + rank : tile.right;
+    return {down * Config::rows, right * Config::columns, tile.batch};
   }
 
   __device__ __forceinline__ typename Config::Finisher::Factors& factors() const {
@@ -52,16 +54,16 @@ struct GemmSm90 {
   __device__ __forceinline__ void load() const {
     LoadSm90<Config> load{left_map,       right_map,       base, blocks, rank,
                           p.left_batched, p.right_batched, {}};
-    for_each_tile([&](const TileCorner& corner) { load.tile(corner, p.parts, p.steps); });
+    for_each_tile([&](int index) { load.tile(corner_of(index), p.parts, p.steps); });
   }
 
   // One warp: fetches each tile's factors once the others are through with those before.
   __device__ __forceinline__ void load_factors() const {
     const RowFactor common = common_factor(p.finish);
     std::uint32_t parity = 1;
-    for_each_tile([&](const TileCorner& corner) {
+    for_each_tile([&](int index) {
       ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
-      factors().fetch(p.finish, common, corner.row, corner.column, corner.batch);
+      factors().fetch(p.finish, common, corner_of(index));
       ptx::mbarrier_arrive(base + Config::factors_full_offset);
       parity ^= 1;
     });
@@ -75,9 +77,10 @@ struct GemmSm90 {
     SumSm90<Config> products(base, warpgroup, blocks);
     [[maybe_unused]] DecodeSm90<Config> decoder(base, warpgroup);
     std::uint32_t parity = 0;
-    for_each_tile([&](const TileCorner& corner) {
+    for_each_tile([&]([[maybe_unused]] int index) {
       typename SumSm90<Config>::Sums sums = {};
       if constexpr (Config::decodes) {
+        const TileCorner corner = corner_of(index);
         decoder.begin(p.left_scales, corner.row, p.left_batched ? corner.batch : 0, warpgroup);
         products.add_decoded(sums, p.steps, decoder);
         decoder.spread_nan(sums);
@@ -86,7 +89,7 @@ struct GemmSm90 {
       }
       ptx::mbarrier_wait(base + Config::factors_full_offset, parity);
       parity ^= 1;
-      finish.tile(sums, factors(), warp * 16, corner.row, corner.column, corner.batch);
+      finish.tile(sums, factors(), warp * 16);
       ptx::mbarrier_arrive(base + Config::factors_empty_offset);
     });
     finish.wait();

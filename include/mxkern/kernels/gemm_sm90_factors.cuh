@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/core/dtype.h"
+#include "mxkern/kernels/gemm_sm90_order.cuh"
 
 namespace mxkern::kernels {
 
@@ -118,16 +119,19 @@ __device__ __forceinline__ int right_exponent(const FinishParameters& p, std::in
   return has ? p.right_exponents[batch * p.right_exponents_batch + column] : 0;
 }
 
-// The factors of a tile in shared memory. One warp fetches them while others multiply.
+// The factors of a tile in shared memory, and where it lies: the divisions for that take as long as
+// the products of a step. One warp fetches them while others multiply.
 template <int Rows, int Columns>
 struct TileFactors {
   float rows[Rows], columns[Columns];
   float bias[Columns];  // -0: none, which changes no sum, not even a zero's sign
   bool easy;            // whether all exponents are: then rows[i] * columns[j] is the factor
+  TileCorner corner;
 
   __device__ __forceinline__ void fetch(const FinishParameters& p, const RowFactor& common,
-                                        std::int64_t first_row, std::int64_t first_column,
-                                        int batch) {
+                                        const TileCorner& tile) {
+    const std::int64_t first_row = tile.row, first_column = tile.column;
+    const int batch = tile.batch;
     const int lane = threadIdx.x % 32;
     bool are_easy = true;
 #pragma unroll
@@ -146,7 +150,10 @@ struct TileFactors {
       bias[i] = has_bias ? load_as_float(p.bias, p.bias_dtype, first_column + i) : -0.0f;
     }
     are_easy = __all_sync(0xFFFFFFFFu, are_easy);
-    if (lane == 0) easy = are_easy;
+    if (lane == 0) {
+      easy = are_easy;
+      corner = tile;
+    }
   }
 };
 

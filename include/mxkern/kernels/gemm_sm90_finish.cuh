@@ -33,8 +33,9 @@ struct Finish {
 
   // The warp's sums of a tile. Its first row lies `row_in_tile` below the tile's.
   __device__ __forceinline__ void tile(const float (&sums)[Columns / 2], const Factors& factors,
-                                       int row_in_tile, std::int64_t first_row,
-                                       std::int64_t first_column, int batch) {
+                                       int row_in_tile) {
+    const std::int64_t first_row = factors.corner.row, first_column = factors.corner.column;
+    const int batch = factors.corner.batch;
     const float* own = factors.rows + row_in_tile + lane / 4;
     const float row_factors[2] = {own[0], own[8]};
     const bool is_plain = factors.easy && p.stores_boxes;

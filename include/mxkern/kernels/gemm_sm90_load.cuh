@@ -4,16 +4,11 @@
 #include <cstdint>
 
 #include "mxkern/kernels/gemm_sm90_config.cuh"
-#include "mxkern/kernels/gemm_sm90_factors.cuh"
+#include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
 namespace mxkern::kernels {
-
-// The first row and column of a tile of the output.
-struct TileCorner {
-  int row, column, batch;
-};
 
 // Loads steps of both operands into the stages. In a cluster each block loads its share of the rows
 // that all need, to all.

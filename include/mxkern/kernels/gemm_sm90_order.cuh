@@ -5,6 +5,11 @@
 
 namespace mxkern::kernels {
 
+// The first row and column of a tile of the output.
+struct TileCorner {
+  int row, column, batch;
+};
+
 // Tiles here are what a cluster computes at once. Those that are computed at the same time should
 // share rows of both operands in the cache: `band` tiles go down, then one to the right.
 struct TileOrder {
