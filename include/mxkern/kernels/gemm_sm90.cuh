@@ -78,14 +78,14 @@ struct GemmSm90 {
     [[maybe_unused]] DecodeSm90<Config> decoder(base, warpgroup);
     std::uint32_t parity = 0;
     for_each_tile([&]([[maybe_unused]] int index) {
-      typename SumSm90<Config>::Sums sums = {};
+      typename SumSm90<Config>::Sums sums;
       if constexpr (Config::decodes) {
         const TileCorner corner = corner_of(index);
         decoder.begin(p.left_scales, corner.row, p.left_batched ? corner.batch : 0, warpgroup);
-        products.add_decoded(sums, p.steps, decoder);
+        products.multiply_decoded(sums, p.steps, decoder);
         decoder.spread_nan(sums);
       } else {
-        products.add_products(sums, p.parts * p.steps);
+        products.multiply(sums, p.parts * p.steps);
       }
       ptx::mbarrier_wait(base + Config::factors_full_offset, parity);
       parity ^= 1;

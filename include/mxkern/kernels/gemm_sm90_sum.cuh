@@ -34,23 +34,31 @@ struct SumSm90 {
     told = ptx::address_in_block(base + Config::empty_offset, tells ? lane : 0);
   }
 
-  __device__ __forceinline__ void add_products(Sums& sums, int steps) {
+  __device__ __forceinline__ void multiply(Sums& sums, int steps) {
     is_full = false;
     if constexpr (!Config::promotes) {
-      directly(sums, steps);
+      if (steps == 0) {
+        clear(sums);
+      } else {
+        directly(sums, steps);
+      }
     } else if constexpr (Config::groups == 2) {
+      clear(sums);
       in_two_places(sums, steps);
     } else {
+      clear(sums);
       in_turns(sums, steps);
     }
   }
 
   // The left operand is decoded in registers: the codes of a step while the products of the one
   // before are under way. Four steps have one load of scales.
-  __device__ __forceinline__ void add_decoded(Sums& sums, int steps, DecodeSm90<Config>& decoder) {
+  __device__ __forceinline__ void multiply_decoded(Sums& sums, int steps,
+                                                   DecodeSm90<Config>& decoder) {
     static_assert(stages == 4, "the stage says which of four scales");
     typename DecodeSm90<Config>::Left even, odd;
     is_full = false;
+    clear(sums);  // without it the compiler spills
     decoder.take_scales(steps > 4);
     wait_full(0);
     decoder.template decode<0>(even);
@@ -134,6 +142,11 @@ struct SumSm90 {
     ptx::mbarrier_arrive_remote(told + stage * 8, tells);
   }
 
+  __device__ __forceinline__ static void clear(Sums& sums) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) sums[i] = 0.0f;
+  }
+
   __device__ __forceinline__ static void add(Sums& sums, const Sums& more) {
 #pragma unroll
     for (int i = 0; i < count; ++i) sums[i] += more[i];
@@ -148,7 +161,7 @@ struct SumSm90 {
 #pragma unroll
       for (int stage = 0; stage < stages; ++stage) {
         if (first + stage >= steps) break;
-        start(sums, stage, true);
+        start(sums, stage, first + stage > 0);
         look_at(after(stage));
         wait_for<1>(sums);
         if (first + stage > 0) release(before(stage));
