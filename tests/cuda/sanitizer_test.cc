@@ -4,9 +4,11 @@
 #include "cuda/fold.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
+#include "cuda/relative_scales.h"
 #include "mxkern/mxkern.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/cuda_memory.h"
+#include "tests/support/device_operand.h"
 #include "tests/support/row_scaled_product.h"
 
 namespace mxkern {
@@ -151,6 +153,30 @@ TEST_F(CudaSanitizer, RowScaledProducts) {
              const CoreGate& gate) { cuda::multiply_sm90("test", a, b, finish, gate, Stream{}); },
           {false, true, 8, 8}, 0);
     }
+  }
+}
+
+// Codes that are decoded while they are multiplied, in several tiles a thread block.
+TEST_F(CudaSanitizer, DecodedProducts) {
+  int major = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  for (const std::int64_t k : {48, 400}) {
+    const Shape shape{1, 129, k};
+    QuantizedOperand host(Scheme::mxfp8_e4m3, shape, all_scale_layouts[k == 48 ? 0 : 1]);
+    std::fill(host.codes.begin(), host.codes.end(), std::uint8_t{0x35});
+    std::fill(host.scales.begin(), host.scales.end(), std::uint8_t{120});
+    DeviceQuantizedOperand q(host);
+    DeviceBytes memory(static_cast<std::size_t>(cuda::relative_scales_layout(shape).bytes));
+    cuda::relative_scales("scales", q.view(), memory.data(), {}, nullptr, nullptr, {});
+    RowScaledOperand right(CoreElement::bfloat16, {1, 128 * 264, k}, 1);
+    Tensor out(DType::bfloat16, {1, shape.rows, 128 * 264});
+    DeviceTensor device_out(out);
+    CoreFinish finish;
+    finish.out = device_out.buffer();
+    cuda::multiply_sm90("test", cuda::decoded_view(q.view(), memory.data()), right.on_device(),
+                        finish, {}, Stream{});
+    check_cuda(cudaDeviceSynchronize());
   }
 }
 

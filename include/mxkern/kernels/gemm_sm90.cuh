@@ -76,14 +76,20 @@ struct GemmSm90 {
         common_factor(p.finish), lane};
     SumSm90<Config> products(base, warpgroup, blocks);
     [[maybe_unused]] DecodeSm90<Config> decoder(base, warpgroup);
+    // Scales of a tile are asked for before the one ahead of it is finished.
+    [[maybe_unused]] const auto begin = [&](int index) {
+      if (index >= p.order.count()) return;
+      const TileCorner corner = corner_of(index);
+      decoder.begin(p.left_scales, corner.row, p.left_batched ? corner.batch : 0, warpgroup);
+    };
+    if constexpr (Config::decodes) begin(blockIdx.x / blocks);
     std::uint32_t parity = 0;
     for_each_tile([&]([[maybe_unused]] int index) {
       typename SumSm90<Config>::Sums sums;
       if constexpr (Config::decodes) {
-        const TileCorner corner = corner_of(index);
-        decoder.begin(p.left_scales, corner.row, p.left_batched ? corner.batch : 0, warpgroup);
         products.multiply_decoded(sums, p.steps, decoder);
         decoder.spread_nan(sums);
+        begin(index + gridDim.x / blocks);
       } else {
         products.multiply(sums, p.parts * p.steps);
       }
