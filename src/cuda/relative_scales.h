@@ -19,9 +19,13 @@ constexpr RowScaledLayout relative_scales_layout(const Shape& shape) {
   return {row_bytes, row_bytes, shape.rows * row_bytes, exponents, bytes, bytes};
 }
 
-// Whether codes can be loaded by the copy engine, and their product has the tile that decodes them.
+// Whether codes can be loaded by the copy engine, their product has the tile that decodes them, and
+// that takes less time than expanding them: on an H200 decoding makes a product 2 to 3.6 % slower,
+// and expanding is 4 % of one with 8192 columns.
 inline bool can_decode(const BlockScaled& q, const Shape& out, int processors) {
-  if (q.scheme != Scheme::mxfp8_e4m3 || q.shape.columns == 0 || q.shape.columns % 16 != 0) {
+  constexpr std::int64_t most_columns = 10240;
+  if (q.scheme != Scheme::mxfp8_e4m3 || q.shape.columns == 0 || q.shape.columns % 16 != 0 ||
+      out.columns > most_columns) {
     return false;
   }
   const TileSm90 tile = tile_sm90(CoreElement::bfloat16, CoreElement::bfloat16, out.batch, out.rows,
