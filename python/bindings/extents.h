@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "mxkern/mxkern.h"
@@ -119,6 +120,38 @@ inline nanobind::object named_tuple(nanobind::handle type, nanobind::handle item
   if (!made.is_valid()) nanobind::raise_python_error();
   return made;
 }
+
+// Where bytes lie, as a number: comparing pointers into different objects is not defined.
+struct Span {
+  std::uintptr_t begin = 0, end = 0;
+
+  Span(const void* data, std::int64_t bytes)
+      : begin(reinterpret_cast<std::uintptr_t>(data)),
+        end(begin + static_cast<std::uintptr_t>(data == nullptr ? 0 : bytes)) {}
+};
+
+// Whether no two of them have a byte in common.
+inline bool apart(std::initializer_list<Span> spans) {
+  for (const Span* a = spans.begin(); a != spans.end(); ++a) {
+    for (const Span* b = spans.begin(); b != a; ++b) {
+      if (a->begin < b->end && b->begin < a->end) return false;
+    }
+  }
+  return true;
+}
+
+// Of a dense tensor, and of the parts of a BlockScaled.
+inline Span span_of(const Buffer& x) {
+  return {x.data, x.shape.size() * static_cast<std::int64_t>(size_of(x.dtype))};
+}
+
+inline BlockScaled::Sizes sizes_of(const BlockScaled& q) {
+  return BlockScaled::sizes(q.scheme, q.shape, q.scale_layout);
+}
+
+inline Span codes_span(const BlockScaled& q) { return {q.codes, sizes_of(q).codes}; }
+inline Span scales_span(const BlockScaled& q) { return {q.scales, sizes_of(q).scales}; }
+inline Span scalar_span(const float* scalar) { return {scalar, sizeof(float)}; }
 
 // function(first, second)
 inline nanobind::object call_with(nanobind::handle function, nanobind::handle first,

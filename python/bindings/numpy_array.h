@@ -26,6 +26,8 @@ class NumpyArray {
     return (fields_->flags & dense_flags) == dense_flags && fields_->dimensions <= Extents::most;
   }
 
+  bool writable() const { return (fields_->flags & 0x400) != 0; }
+
   Extents extents() const {
     Extents extents;
     extents.dimensions = fields_->dimensions;

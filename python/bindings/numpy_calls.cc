@@ -58,21 +58,26 @@ class NumpyCalls {
         dtype_(nb::str("dtype")),
         no_extents_(nb::make_tuple()) {}
 
-  // With an amax or a tensor scale calls are not ordinary.
+  // With an amax or a tensor scale calls are not ordinary. out: None, or a BlockScaled.
   nb::object quantize(nb::handle x, int scheme, int layout, const QuantizeOptions& options,
-                      bool columns, nb::handle amax, nb::handle tensor_scale) const {
+                      bool columns, nb::handle amax, nb::handle tensor_scale,
+                      nb::handle out) const {
     const std::optional<Plain> read = plain(x, columns ? 2 : 1);
     if (!read || !amax.is_none() || !tensor_scale.is_none()) return nb::none();
-    const Made out = make(read->extents, scheme, layout, columns);
+    const Extents extents = columns ? transposed(read->extents) : read->extents;
+    const std::optional<Made> made = out.is_none()
+                                         ? make(extents, scheme, layout)
+                                         : given(out, read->view, extents, scheme, layout);
+    if (!made) return nb::none();
     try {
       call(read->view.shape.size(), [&] {
-        columns ? mxkern::quantize_columns(read->view, out.view, options)
-                : mxkern::quantize(read->view, out.view, options);
+        columns ? mxkern::quantize_columns(read->view, made->view, options)
+                : mxkern::quantize(read->view, made->view, options);
       });
     } catch (const InvalidArgument&) {
       return nb::none();
     }
-    return result(out);
+    return out.is_none() ? result(*made) : nb::borrow(out);
   }
 
   nb::object quantize_both(nb::handle x, int scheme, int layout, const QuantizeOptions& row_options,
@@ -80,26 +85,38 @@ class NumpyCalls {
                            nb::handle tensor_scale) const {
     const std::optional<Plain> read = plain(x, 2);
     if (!read || !amax.is_none() || !tensor_scale.is_none()) return nb::none();
-    const Made rows = make(read->extents, scheme, layout, false);
-    const Made columns = make(read->extents, scheme, layout, true);
+    const auto rows = make(read->extents, scheme, layout);
+    const auto columns = make(transposed(read->extents), scheme, layout);
     try {
       call(read->view.shape.size(), [&] {
-        mxkern::quantize_both(read->view, rows.view, columns.view, row_options, column_options);
+        mxkern::quantize_both(read->view, rows->view, columns->view, row_options, column_options);
       });
     } catch (const InvalidArgument&) {
       return nb::none();
     }
-    return nb::make_tuple(result(rows), result(columns));
+    return nb::make_tuple(result(*rows), result(*columns));
   }
 
-  nb::object dequantize(nb::handle q, int dtype) const {
+  // out: None, or an array to write to.
+  nb::object dequantize(nb::handle q, int dtype, nb::handle out) const {
     const std::optional<Read> read = this->read(q);
     if (!read) return nb::none();
-    const nb::object out = call_with(empty_, read->extents.tuple(), plain_dtypes_[dtype]);
-    const Buffer buffer = Buffer::dense(NumpyArray(out, array_struct_).data<void>(),
-                                        all_dtypes[dtype], read->view.shape);
-    call(read->view.shape.size(), [&] { mxkern::dequantize(read->view, buffer); });
-    return out;
+    const BlockScaled& view = read->view;
+    std::optional<Plain> target;
+    nb::object made = nb::borrow(out);
+    if (out.is_none()) {
+      made = call_with(empty_, read->extents.tuple(), plain_dtypes_[dtype]);
+      target = plain(made, 1);
+    } else {
+      target = plain(out, 1);
+      if (!target || !(target->extents == read->extents) || !target->array.writable() ||
+          !apart({span_of(target->view), codes_span(view), scales_span(view),
+                  scalar_span(view.tensor_scale)})) {
+        return nb::none();
+      }
+    }
+    call(view.shape.size(), [&] { mxkern::dequantize(view, target->view); });
+    return made;
   }
 
   // Of two matrices, to a new one.
@@ -134,8 +151,31 @@ class NumpyCalls {
     return Plain{view, extents, std::move(array)};
   }
 
-  Made make(Extents extents, int scheme, int layout, bool columns) const {
-    if (columns) std::swap(extents.last(), extents.items[extents.dimensions - 2]);
+  static Extents transposed(Extents extents) {
+    std::swap(extents.last(), extents.items[extents.dimensions - 2]);
+    return extents;
+  }
+
+  // A BlockScaled of the caller's that fits, and has memory of its own.
+  std::optional<Made> given(nb::handle out, const Buffer& x, const Extents& extents, int scheme,
+                            int layout) const {
+    const std::optional<Read> read = this->read(out);
+    if (!read) return std::nullopt;
+    const BlockScaled& view = read->view;
+    if (view.scheme != all_schemes[scheme] || view.scale_layout != all_scale_layouts[layout] ||
+        !(read->extents == extents) ||
+        !apart({span_of(x), codes_span(view), scales_span(view), scalar_span(view.tensor_scale)})) {
+      return std::nullopt;
+    }
+    for (const NumpyArray& part : read->parts) {
+      if (!part.writable()) return std::nullopt;
+    }
+    Made made;
+    made.view = view;
+    return made;
+  }
+
+  std::optional<Made> make(const Extents& extents, int scheme, int layout) const {
     Made made;
     made.view.scheme = all_schemes[scheme];
     made.view.scale_layout = all_scale_layouts[layout];
@@ -243,10 +283,10 @@ void bind_numpy_calls(nb::module_& module) {
            "array_type"_a, "empty"_a, "block_scaled"_a, "plain_dtypes"_a, "code_dtypes"_a,
            "scale_dtypes"_a, "scheme_names"_a, "layout_names"_a)
       .def("quantize", &NumpyCalls::quantize, "x"_a.none(), "scheme"_a, "layout"_a, "options"_a,
-           "columns"_a, "amax"_a.none(), "tensor_scale"_a.none())
+           "columns"_a, "amax"_a.none(), "tensor_scale"_a.none(), "out"_a.none())
       .def("quantize_both", &NumpyCalls::quantize_both, "x"_a.none(), "scheme"_a, "layout"_a,
            "row_options"_a, "column_options"_a, "amax"_a.none(), "tensor_scale"_a.none())
-      .def("dequantize", &NumpyCalls::dequantize, "q"_a.none(), "dtype"_a)
+      .def("dequantize", &NumpyCalls::dequantize, "q"_a.none(), "dtype"_a, "out"_a.none())
       .def("gemm", &NumpyCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a,
            "precision"_a, "out"_a.none());
 }

@@ -229,6 +229,7 @@ class NumpyCalls:
         columns: bool,
         amax: object | None,
         tensor_scale: object | None,
+        out: object | None,
     ) -> object: ...
     def quantize_both(
         self,
@@ -240,7 +241,7 @@ class NumpyCalls:
         amax: object | None,
         tensor_scale: object | None,
     ) -> object: ...
-    def dequantize(self, q: object | None, dtype: int) -> object: ...
+    def dequantize(self, q: object | None, dtype: int, out: object | None) -> object: ...
     def gemm(
         self,
         a: object | None,
@@ -277,6 +278,7 @@ class TorchCudaCalls:
         columns: bool,
         amax: object | None,
         tensor_scale: object | None,
+        out: object | None,
     ) -> object: ...
     def quantize_both(
         self,
@@ -288,7 +290,7 @@ class TorchCudaCalls:
         amax: object | None,
         tensor_scale: object | None,
     ) -> object: ...
-    def dequantize(self, q: object | None, dtype: int) -> object: ...
+    def dequantize(self, q: object | None, dtype: int, out: object | None) -> object: ...
     def gemm(
         self,
         a: object | None,

@@ -94,6 +94,7 @@ class ShortWay(Protocol):
         columns: bool,
         amax: Any,
         tensor_scale: Any,
+        out: Any,
     ) -> Any: ...
 
     def quantize_both(
@@ -107,7 +108,7 @@ class ShortWay(Protocol):
         tensor_scale: Any,
     ) -> Any: ...
 
-    def dequantize(self, q: Any, dtype: int) -> Any: ...
+    def dequantize(self, q: Any, dtype: int, out: Any) -> Any: ...
 
     def gemm(self, a: Any, b: Any, dtype: int, alpha: float, precision: int, out: Any) -> Any: ...
 

@@ -37,9 +37,9 @@ def dequantize(
     """
     function = "dequantize"
     result_dtype = position(function, "dtype", dtype, DTYPES)
-    if out is None and stream is None and isinstance(q, BlockScaled):
+    if stream is None and isinstance(q, BlockScaled):
         short_way = adapter_of(function, "q.codes", q.codes).short_way
-        y = None if short_way is None else short_way.dequantize(q, result_dtype)
+        y = None if short_way is None else short_way.dequantize(q, result_dtype, out)
         if y is not None:
             return y
     if stream is not None:

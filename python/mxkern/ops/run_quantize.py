@@ -35,8 +35,8 @@ def quantized(
     adapter = adapter_of(function, "x", x)
     columns = operation is _core.quantize_columns
     short_way = adapter.short_way
-    if short_way is not None and out is None and stream is None:
-        q: Any = short_way.quantize(x, scheme.id, layout, options, columns, amax, tensor_scale)
+    if short_way is not None and stream is None:
+        q: Any = short_way.quantize(x, scheme.id, layout, options, columns, amax, tensor_scale, out)
         if q is not None:
             return q  # type: ignore[no-any-return]
     with on_stream(function, stream, adapter, x):

@@ -1,0 +1,153 @@
+// bindings/torch_operands.h: BlockScaled, PreparedOperand and plain tensors of PyTorch as the
+// library sees them. Nothing comes of what is not ordinary.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "torch_tensor.h"
+
+namespace mxkern::bindings {
+
+// A tensor of float32, float16 or bfloat16, or an operand of gemm, and what it is for the library.
+template <class View>
+struct Read {
+  View view;
+  Extents extents;
+};
+
+// Dtypes are positions among the samples of TorchTensors, in the order of all_dtypes and
+// all_schemes; names in that of all_schemes, all_scale_layouts and all_prepared_forms.
+struct TorchOperands {
+  TorchTensors tensors;
+  nanobind::object block_scaled;
+  nanobind::object prepared_operand;
+  std::vector<int> plain_elements;
+  std::vector<int> code_elements;
+  std::vector<int> scale_elements;
+  Objects scheme_names;
+  Objects layout_names;
+  Objects form_names;
+
+  int byte_element() const {  // of packed codes: uint8
+    return code_elements[static_cast<std::size_t>(Scheme::mxfp4)];
+  }
+
+  // A plain tensor where the results will be made.
+  std::optional<Read<Buffer>> plain(nanobind::handle x) const {
+    const auto tensor = tensors.read(x);
+    if (!tensor || tensor->extents.dimensions < 1 || tensors.negated(x) ||
+        !tensors.may_be_current(tensor->device)) {
+      return std::nullopt;
+    }
+    for (std::size_t i = 0; i < plain_elements.size(); ++i) {
+      if (tensor->element != plain_elements[i]) continue;
+      const Buffer view = Buffer::dense(tensor->data, all_dtypes[i], tensor->extents.shape(),
+                                        {DeviceType::cuda, tensor->device});
+      if (view.data == nullptr && view.shape.size() > 0) return std::nullopt;
+      return Read<Buffer>{view, tensor->extents};
+    }
+    return std::nullopt;
+  }
+
+  // One of the arrays of a BlockScaled, of exactly these extents.
+  template <class T>
+  bool part(nanobind::handle x, int element, const Extents& extents, Device device,
+            T*& memory) const {
+    const auto tensor = tensors.read(x);
+    if (!tensor || tensor->element != element || tensor->device != device.index ||
+        !(tensor->extents == extents)) {
+      return false;
+    }
+    memory = static_cast<T*>(tensor->data);
+    return true;
+  }
+
+  std::optional<Read<BlockScaled>> quantized(nanobind::handle q) const {
+    if (q.type().ptr() != block_scaled.ptr()) return std::nullopt;
+    const auto item = [&q](int i) { return nanobind::handle(PyTuple_GetItem(q.ptr(), i)); };
+    const int scheme = position_of_name(item(3), scheme_names);
+    const int layout = position_of_name(item(5), layout_names);
+    Read<BlockScaled> read;
+    if (scheme < 0 || layout < 0 || !read_extents(item(4), read.extents)) return std::nullopt;
+    BlockScaled& view = read.view;
+    view.scheme = all_schemes[scheme];
+    view.scale_layout = all_scale_layouts[layout];
+    const auto codes = tensors.read(item(0));
+    // Extents that some tensor has multiply without overflow; others might not.
+    if (!codes || codes->element != code_elements[scheme] ||
+        !(codes->extents == code_extents(view.scheme, read.extents))) {
+      return std::nullopt;
+    }
+    view.codes = static_cast<std::uint8_t*>(codes->data);
+    view.device = {DeviceType::cuda, codes->device};
+    view.shape = read.extents.shape();
+    if (!part(item(1), scale_elements[scheme], scale_extents(view.scale_index(), read.extents),
+              view.device, view.scales)) {
+      return std::nullopt;
+    }
+    if (facts_of(view.scheme).has_tensor_scale) {
+      if (!part(item(2), plain_elements[0], Extents{}, view.device, view.tensor_scale)) {
+        return std::nullopt;
+      }
+    } else if (!item(2).is_none()) {
+      return std::nullopt;
+    }
+    return read;
+  }
+
+  std::optional<Read<PreparedOperand>> prepared(nanobind::handle p) const {
+    const auto item = [&p](int i) { return nanobind::handle(PyTuple_GetItem(p.ptr(), i)); };
+    const int form = position_of_name(item(0), form_names);
+    const auto source = quantized(item(2));
+    if (form < 0 || !source || item(1).is_none()) return std::nullopt;
+    Extents shape;
+    if (position_of_name(item(3), scheme_names) != static_cast<int>(source->view.scheme) ||
+        !read_extents(item(4), shape) || !(shape == source->extents)) {
+      return std::nullopt;
+    }
+    Read<PreparedOperand> read;
+    read.extents = shape;
+    read.view.form = static_cast<PreparedForm>(form);
+    read.view.source = source->view;
+    read.view.bytes = prepared_bytes(read.view.form, source->view.scheme, source->view.shape);
+    Extents size;
+    size.dimensions = 1;
+    size.last() = static_cast<std::int64_t>(read.view.bytes);
+    if (!part(item(1), byte_element(), size, source->view.device, read.view.data)) {
+      return std::nullopt;
+    }
+    return read;
+  }
+
+  // As the variant of gemm's argument. None for what is not ordinary.
+  std::optional<Read<GemmRightOperand>> right_operand(nanobind::handle b) const {
+    if (b.type().ptr() == prepared_operand.ptr()) {
+      const auto read = prepared(b);
+      if (!read) return std::nullopt;
+      return Read<GemmRightOperand>{read->view, read->extents};
+    }
+    const auto read = quantized(b);
+    if (!read) return std::nullopt;
+    return Read<GemmRightOperand>{read->view, read->extents};
+  }
+
+  std::optional<Read<GemmOperand>> left_operand(nanobind::handle a) const {
+    if (a.type().ptr() == prepared_operand.ptr()) {
+      const auto read = prepared(a);
+      if (!read) return std::nullopt;
+      return Read<GemmOperand>{read->view, read->extents};
+    }
+    if (a.type().ptr() == block_scaled.ptr()) {
+      const auto read = quantized(a);
+      if (!read) return std::nullopt;
+      return Read<GemmOperand>{read->view, read->extents};
+    }
+    const auto read = plain(a);
+    if (!read) return std::nullopt;
+    return Read<GemmOperand>{read->view, read->extents};
+  }
+};
+
+}  // namespace mxkern::bindings

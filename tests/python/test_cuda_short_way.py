@@ -1,0 +1,131 @@
+# tests/python/test_cuda_short_way.py: dense PyTorch tensors on CUDA devices take a short way, which
+# gives what the general one does.
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import mxkern
+from mxkern import schemes
+from mxkern.arrays import adapter_of
+from mxkern.options import options_of
+from support import DTYPES, SCHEMES, array_of, assert_same, corner_values, raw
+
+pytestmark = pytest.mark.skipif(
+    not mxkern.info().devices, reason=f"no CUDA device can be used: {mxkern.info().cuda}"
+)
+
+
+@pytest.fixture
+def torch() -> Any:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch has no CUDA")
+    return torch
+
+
+def assert_same_tensors(got: mxkern.BlockScaled, want: mxkern.BlockScaled) -> None:
+    assert got[3:] == want[3:]
+    for name, a, b in zip(got._fields, got[:3], want[:3], strict=False):
+        if b is None:
+            assert a is None
+            continue
+        assert a.dtype == b.dtype and a.stride() == b.stride() and a.device == b.device, name
+        assert_same(raw(a.cpu()), raw(b.cpu()), f"{got.scheme} {name}")
+
+
+@pytest.mark.parametrize("shape", [(70, 96), (3, 33, 64)])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_short_and_long_way_agree(torch: Any, scheme: str, shape: tuple[int, ...]) -> None:
+    """Dense tensors take a short way; rows that lie apart take the general one."""
+    values = corner_values(shape[0] * (shape[1] if len(shape) > 2 else 1), shape[-1], "bfloat16")
+    x = array_of("torch", values).cuda().reshape(shape)
+    wide = torch.zeros((*shape[:-1], shape[-1] + 8), device="cuda", dtype=x.dtype)
+    wide[..., : shape[-1]] = x
+    apart = wide[..., : shape[-1]]
+    amaxes: list[dict[str, Any]] = [{}]
+    if scheme == "nvfp4":
+        amaxes += [{"amax": torch.full((), 5.0, device="cuda")}, {"amax": 5.0}]
+    for layout in ("row_major", "swizzled"):
+        for given in amaxes:
+            options = {"scale_layout": layout, **given}
+            for call in (mxkern.quantize, mxkern.quantize_columns):
+                short, long = call(x, scheme, **options), call(apart, scheme, **options)
+                assert_same_tensors(short, long)
+                for part in long[: 3 if scheme == "nvfp4" else 2]:
+                    part.reshape(-1).view(torch.uint8).fill_(0x5A)
+                assert call(x, scheme, out=long, **options) is long
+                assert_same_tensors(short, long)
+            both = mxkern.quantize_both(x, scheme, **options)
+            others = mxkern.quantize_both(apart, scheme, **options)
+            for a, b in zip(both, others, strict=True):
+                assert_same_tensors(a, b)
+    q = mxkern.quantize(x, scheme)
+    codes = torch.cat([q.codes, q.codes], -1)[..., : q.codes.shape[-1]]
+    for dtype in DTYPES:
+        got = mxkern.dequantize(q, dtype=dtype)
+        want = mxkern.dequantize(q._replace(codes=codes), dtype=dtype)
+        assert got.dtype == want.dtype
+        assert_same(raw(got.cpu()), raw(want.cpu()), scheme)
+        filled = torch.full_like(want, float("nan"))
+        assert mxkern.dequantize(q, out=filled) is filled
+        assert_same(raw(filled.cpu()), raw(want.cpu()), scheme)
+
+
+def test_what_takes_the_short_way(torch: Any) -> None:
+    """None is an answer that costs time alone, so nothing else would tell."""
+    x = torch.randn(64, 96, device="cuda", dtype=torch.bfloat16)
+    short = adapter_of("test", "x", x).short_way
+    if short is None:
+        pytest.skip("this PyTorch lacks what makes the way short")
+    options = options_of(
+        "test", schemes["nvfp4"], *["rceil", "nearest", None, 0], *[None] * 3, False
+    )
+    nvfp4, mxfp8 = schemes["nvfp4"].id, schemes["mxfp8"].id
+    amax = torch.ones((), device="cuda")
+    assert short.quantize(x, nvfp4, 0, options, False, amax, None, None) is not None
+    assert short.quantize_both(x, mxfp8, 1, options, options, None, None) is not None
+    q = mxkern.quantize(x, "mxfp8")
+    assert short.dequantize(q, 0, None) is not None
+    assert short.quantize(x, mxfp8, 0, options, False, None, None, q) is q
+    y = torch.empty(64, 96, device="cuda")
+    assert short.dequantize(q, 1, y) is y
+    few = mxkern.prepare_operand(q, form="few_tokens")
+    out = torch.empty(64, 64, device="cuda", dtype=torch.bfloat16)
+    assert short.gemm(x, few, 0, 1.0, 0, out) is out
+    assert short.gemm(q, q, 2, 1.0, 1, None).dtype == torch.bfloat16
+    assert short.gemm(mxkern.prepare_operand(q), q, 2, 1.0, 0, None) is not None
+    apart = mxkern.quantize(x.repeat(1, 2)[:, :96], "mxfp8", scale_layout="".join(["swiz", "zled"]))
+    assert short.dequantize(apart, 0, None) is not None, "what the long way made"
+
+    assert short.quantize(x.T, mxfp8, 0, options, False, None, None, None) is None
+    assert short.quantize(x.cpu(), mxfp8, 0, options, False, None, None, None) is None
+    assert short.quantize(x.int(), mxfp8, 0, options, False, None, None, None) is None
+    assert short.quantize(x, mxfp8, 0, options, False, amax, None, None) is None, (
+        "amax is for nvfp4"
+    )
+    assert short.quantize(x.to_sparse(), mxfp8, 0, options, False, None, None, None) is None
+    assert short.quantize(torch._neg_view(x), mxfp8, 0, options, False, None, None, None) is None
+    assert short.quantize(torch.nn.Parameter(x), mxfp8, 0, options, False, None, None, None) is None
+    assert short.dequantize(q._replace(scales=q.scales[:-1]), 0, None) is None
+    assert short.dequantize(q._replace(scheme="mxfp4"), 0, None) is None
+    wrong = [
+        q._replace(scheme="mxint8"),
+        q._replace(scale_layout="swizzled"),
+        q._replace(shape=(96, 64)),
+    ]
+    inside = torch.empty_like(q.codes).view(torch.uint8).flatten()
+    wrong.append(
+        q._replace(
+            scales=inside[:192].view(64, 3).view(torch.float8_e8m0fnu),
+            codes=inside.view(64, 96).view(torch.float8_e4m3fn),
+        )
+    )
+    for out in wrong:
+        assert short.quantize(x, mxfp8, 0, options, False, None, None, out) is None
+    overlapping = x.view(torch.uint8).flatten()[:6144].view(64, 96).view(torch.float8_e4m3fn)
+    out = q._replace(codes=overlapping)
+    assert short.quantize(x, mxfp8, 0, options, False, None, None, out) is None
+    assert short.dequantize(q, 0, y[:32]) is None
+    assert short.gemm(x, q._replace(codes=q.codes.cpu()), 0, 1.0, 0, None) is None
