@@ -65,8 +65,8 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
       p.rule = kernels::E8M0Rule::of<typename S::Format>(rule);
       visit(x.dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        launch(function, kernels::quantize_folded_kernel<S, T>, grid, kernels::team_threads,
-               shared_bytes, stream, p);
+        launch<Start::early>(function, kernels::quantize_folded_kernel<S, T>, grid,
+                             kernels::team_threads, shared_bytes, stream, p);
       });
     } else {
       check(false, function, ": ", S::name,

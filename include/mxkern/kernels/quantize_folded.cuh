@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/fold.cuh"
 #include "mxkern/kernels/ptx/copy_async.cuh"
 #include "mxkern/kernels/quantize_octet.cuh"
@@ -187,6 +188,8 @@ __global__ void __launch_bounds__(team_threads, 5)
   extern __shared__ __align__(16) unsigned char held[];
   __shared__ FoldTable<Format> table;
   __shared__ unsigned slots[2][team_threads / 32];
+  wait_for_kernels_ahead();
+  let_dependents_start();
   const RowTeam team(p.log2_team);
   const std::int64_t index =
       static_cast<std::int64_t>(blockIdx.x) * (team_threads >> p.log2_team) + team.row;
