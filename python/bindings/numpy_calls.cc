@@ -120,9 +120,11 @@ class NumpyCalls {
   }
 
   // Of two matrices, to a new one.
-  nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha, int precision,
-                  nb::handle given_out) const {
-    if (precision != 0 || !given_out.is_none()) return nb::none();
+  nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha, float beta, nb::handle bias,
+                  int precision, nb::handle given_out) const {
+    if (beta != 0.0f || !bias.is_none() || precision != 0 || !given_out.is_none()) {
+      return nb::none();
+    }
     const std::optional<Read> left = read(a);
     const std::optional<Read> right = read(b);
     if (!left || !right || left->extents.dimensions != 2 || right->extents.dimensions != 2 ||
@@ -287,8 +289,8 @@ void bind_numpy_calls(nb::module_& module) {
       .def("quantize_both", &NumpyCalls::quantize_both, "x"_a.none(), "scheme"_a, "layout"_a,
            "row_options"_a, "column_options"_a, "amax"_a.none(), "tensor_scale"_a.none())
       .def("dequantize", &NumpyCalls::dequantize, "q"_a.none(), "dtype"_a, "out"_a.none())
-      .def("gemm", &NumpyCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a,
-           "precision"_a, "out"_a.none());
+      .def("gemm", &NumpyCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a, "beta"_a,
+           "bias"_a.none(), "precision"_a, "out"_a.none());
 }
 
 }  // namespace mxkern::bindings

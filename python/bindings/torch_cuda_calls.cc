@@ -113,16 +113,15 @@ class TorchCudaCalls {
     });
   }
 
-  // Of matrices, and of rows and a matrix. out: None, or a dense tensor to write to.
-  nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha, int precision,
-                  nb::handle out) const {
+  // Of anything with one matrix. out: None, or a dense tensor to write to.
+  nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha, float beta, nb::handle bias,
+                  int precision, nb::handle out) const {
+    if (out.is_none() && beta != 0.0f) return nb::none();
     return if_ordinary([&]() -> nb::object {
       const auto left = operands_.left_operand(a);
       if (!left) return nb::none();
       const auto right = operands_.right_operand(b);
-      if (!right || left->extents.dimensions != 2 || right->extents.dimensions != 2) {
-        return nb::none();
-      }
+      if (!right || right->extents.dimensions != 2) return nb::none();
       const Device device = device_of(right->view);
       Extents extents = left->extents;
       extents.last() = right->extents.items[0];
@@ -143,9 +142,13 @@ class TorchCudaCalls {
           return nb::none();
         }
       }
-      GemmOptions options;
-      options.alpha = alpha;
-      options.precision = static_cast<GemmPrecision>(precision);
+      GemmOptions options{alpha, beta, nullptr, static_cast<GemmPrecision>(precision)};
+      std::optional<Read<Buffer>> offset;
+      if (!bias.is_none()) {
+        offset = operands_.plain(bias);
+        if (!offset || offset->extents.dimensions != 1) return nb::none();
+        options.bias = &offset->view;
+      }
       Extents size;
       size.dimensions = 1;
       size.last() = static_cast<std::int64_t>(
@@ -298,7 +301,7 @@ void bind_torch_cuda_calls(nb::module_& module) {
            "row_options"_a, "column_options"_a, "amax"_a.none(), "tensor_scale"_a.none())
       .def("dequantize", &TorchCudaCalls::dequantize, "q"_a.none(), "dtype"_a, "out"_a.none())
       .def("gemm", &TorchCudaCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a,
-           "precision"_a, "out"_a.none());
+           "beta"_a, "bias"_a.none(), "precision"_a, "out"_a.none());
 }
 
 }  // namespace mxkern::bindings

@@ -248,6 +248,8 @@ class NumpyCalls:
         b: object | None,
         dtype: int,
         alpha: float,
+        beta: float,
+        bias: object | None,
         precision: int,
         out: object | None,
     ) -> object: ...
@@ -297,6 +299,8 @@ class TorchCudaCalls:
         b: object | None,
         dtype: int,
         alpha: float,
+        beta: float,
+        bias: object | None,
         precision: int,
         out: object | None,
     ) -> object: ...

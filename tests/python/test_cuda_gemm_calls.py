@@ -90,16 +90,24 @@ def test_without_source() -> None:
 
 @pytest.mark.parametrize("form", ["auto", "few_tokens"])
 def test_short_and_long_way_agree(form: str) -> None:
-    """A bias takes the general way."""
+    """A stream that is named takes the general way; 1 is the default one."""
     b = mxkern.prepare_operand(quantized("mxfp8", 96, 320, 2), form=form)
-    plain, zeros = values("normal", 9, 320, 4).bfloat16(), torch.zeros(96, device="cuda")
+    plain, bias = values("normal", 9, 320, 4).bfloat16(), torch.randn(96, device="cuda")
+    before = torch.randn(9, 96, device="cuda")
     for a in (plain, mxkern.quantize(plain, "mxfp8"), mxkern.quantize(plain, "nvfp4")):
         for dtype in DTYPES:
-            want = mxkern.gemm(a, b, dtype=dtype, alpha=0.5, bias=zeros)
-            assert torch.equal(mxkern.gemm(a, b, dtype=dtype, alpha=0.5), want)
-            out = torch.full((9, 96), float("nan"), device="cuda", dtype=want.dtype)
-            assert mxkern.gemm(a, b, alpha=0.5, out=out) is out
-            assert torch.equal(out, want)
+            for given in ({}, {"bias": bias}, {"bias": bias.half(), "beta": 0.5}):
+                options = {"alpha": 0.5, **given}
+                want = before.to(getattr(torch, dtype))
+                mxkern.gemm(a, b, out=want, stream=1, **options)
+                out = before.to(want.dtype)
+                assert mxkern.gemm(a, b, out=out, **options) is out
+                assert torch.equal(out, want)
+                if "beta" not in given:
+                    assert torch.equal(mxkern.gemm(a, b, dtype=dtype, **options), want)
+    cube = plain[:8].reshape(2, 4, 320)
+    assert torch.equal(mxkern.gemm(cube, b).reshape(8, 96), mxkern.gemm(plain[:8], b))
+    assert torch.equal(mxkern.gemm(plain[0], b), mxkern.gemm(plain[:1], b)[0])
 
 
 def test_deterministic() -> None:

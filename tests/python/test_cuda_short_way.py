@@ -93,9 +93,15 @@ def test_what_takes_the_short_way(torch: Any) -> None:
     assert short.dequantize(q, 1, y) is y
     few = mxkern.prepare_operand(q, form="few_tokens")
     out = torch.empty(64, 64, device="cuda", dtype=torch.bfloat16)
-    assert short.gemm(x, few, 0, 1.0, 0, out) is out
-    assert short.gemm(q, q, 2, 1.0, 1, None).dtype == torch.bfloat16
-    assert short.gemm(mxkern.prepare_operand(q), q, 2, 1.0, 0, None) is not None
+    assert short.gemm(x, few, 0, 1.0, 0.0, None, 0, out) is out
+    assert short.gemm(q, q, 2, 1.0, 0.0, None, 1, None).dtype == torch.bfloat16
+    assert short.gemm(mxkern.prepare_operand(q), q, 2, 1.0, 0.0, None, 0, None) is not None
+    bias = torch.zeros(64, device="cuda")
+    cube = torch.stack([x, x])
+    assert short.gemm(cube, few, 2, 1.0, 0.0, bias, 0, None).shape == (2, 64, 64)
+    assert short.gemm(x[0], few, 2, 1.0, 0.5, None, 0, out[0]) is not None
+    assert short.gemm(x, few, 2, 1.0, 0.5, None, 0, None) is None, "beta needs out"
+    assert short.gemm(x, few, 2, 1.0, 0.0, bias[:-1], 0, None) is None
     apart = mxkern.quantize(x.repeat(1, 2)[:, :96], "mxfp8", scale_layout="".join(["swiz", "zled"]))
     assert short.dequantize(apart, 0, None) is not None, "what the long way made"
 
@@ -128,4 +134,4 @@ def test_what_takes_the_short_way(torch: Any) -> None:
     out = q._replace(codes=overlapping)
     assert short.quantize(x, mxfp8, 0, options, False, None, None, out) is None
     assert short.dequantize(q, 0, y[:32]) is None
-    assert short.gemm(x, q._replace(codes=q.codes.cpu()), 0, 1.0, 0, None) is None
+    assert short.gemm(x, q._replace(codes=q.codes.cpu()), 0, 1.0, 0.0, None, 0, None) is None

@@ -110,7 +110,17 @@ class ShortWay(Protocol):
 
     def dequantize(self, q: Any, dtype: int, out: Any) -> Any: ...
 
-    def gemm(self, a: Any, b: Any, dtype: int, alpha: float, precision: int, out: Any) -> Any: ...
+    def gemm(
+        self,
+        a: Any,
+        b: Any,
+        dtype: int,
+        alpha: float,
+        beta: float,
+        bias: Any,
+        precision: int,
+        out: Any,
+    ) -> Any: ...
 
 
 class Adapter(ABC):

@@ -67,16 +67,11 @@ def gemm(
     alpha = _number(function, "alpha", alpha)
     beta = _number(function, "beta", beta)
     wanted = 0 if precision == "auto" else position(function, "precision", precision, PRECISIONS)
-    if (
-        beta == 0.0
-        and bias is None
-        and stream is None
-        and isinstance(b, (BlockScaled, PreparedOperand))
-    ):
+    if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
         codes = b.codes if isinstance(b, BlockScaled) else b.data
         short_way = None if codes is None else adapter_of(function, "b.codes", codes).short_way
         if short_way is not None:
-            product = short_way.gemm(a, b, result_dtype, alpha, wanted, out)
+            product = short_way.gemm(a, b, result_dtype, alpha, beta, bias, wanted, out)
             if product is not None:
                 return product
     right = right_operand(function, b)
