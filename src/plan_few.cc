@@ -12,12 +12,6 @@ namespace {
 
 constexpr int log2_of_most_ranks = 2;
 
-// Thread blocks that run at a time: clusters lie in groups of multiprocessors that are not all of
-// one size, so that some of these stay idle. Of 132, 120 hold clusters of four.
-std::int64_t slots(int processors, int log2_ranks) {
-  return log2_ranks < 2 ? processors : processors - processors / 11;
-}
-
 struct Problem {
   DecodeLayout layout;
   std::int64_t groups_of_tokens;  // of all matrices: thread blocks for each group of rows
@@ -68,7 +62,7 @@ double cost(const Problem& problem, const FewPlan& plan) {
   // Where nothing else decides: many warps.
   const double idle = 1.0 - static_cast<double>(warps) / kernels::FewShape::warps(plan.tokens);
   return round * (1.0 + 0.03 * idle) *
-         static_cast<double>(ceil_div(blocks, slots(problem.processors, plan.log2_ranks)));
+         static_cast<double>(ceil_div(blocks, cluster_slots(problem.processors, plan.log2_ranks)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/core/dtype.h"
 #include "mxkern/numerics/scheme.h"
 
 namespace mxkern {
@@ -10,7 +11,7 @@ namespace mxkern {
 // Thread blocks take some tiles of rows each, and divide K among the thread blocks of a cluster and
 // then among their warps.
 struct FewPlan {
-  int tokens;      // of a thread block: 8, 16, 32 or 64
+  int tokens;      // of a thread block: 8, 16, 32 or 64; or one of FewSm90Shape
   int row_tiles;   // of a thread block
   int log2_parts;  // of K, of a thread block; row_tiles << log2_parts warps multiply
   int log2_ranks;  // of K, of a cluster
@@ -24,5 +25,31 @@ struct FewPlan {
 // Pure. For `batch` products of `tokens` rows with weights [rows, columns].
 FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                  std::int64_t columns, int processors);
+
+// For more tokens, on the tensor cores of Hopper's warpgroups: a thread block's warpgroups take 64
+// rows each or parts of K, a stage of tokens is 128 columns.
+FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
+                      std::int64_t columns, int processors);
+
+// Whether that is the faster way. It needs code for 9.0a on a device of 9.0. Small weights leave
+// too little to do for what surrounds it.
+constexpr bool prefers_few_sm90(DType x_dtype, std::int64_t tokens, std::int64_t rows,
+                                std::int64_t columns) {
+  return x_dtype == DType::bfloat16 && tokens > (rows * columns < 1 << 25 ? 64 : 16);
+}
+
+// The most tokens of a group, and the bytes of all tokens in the order of arrange_tokens, in groups
+// of so many or half as many; of a batch, as it is or as one matrix of `all_tokens`, if either is
+// computed that way.
+int few_sm90_group(std::int64_t tokens);
+std::int64_t arranged_bytes(std::int64_t batch, std::int64_t tokens, std::int64_t columns);
+std::int64_t arranged_for_few(DType x_dtype, std::int64_t batch, std::int64_t tokens,
+                              std::int64_t all_tokens, std::int64_t rows, std::int64_t columns);
+
+// Thread blocks that run at a time: clusters lie in groups of multiprocessors that are not all of
+// one size, so that some of these stay idle. Of 132, 120 hold clusters of four.
+constexpr std::int64_t cluster_slots(int processors, int log2_ranks) {
+  return log2_ranks < 2 ? processors : processors - processors / 11;
+}
 
 }  // namespace mxkern

@@ -62,6 +62,11 @@ bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capab
   if (x == nullptr || form_of(problem.right) != PreparedForm::few_tokens) return false;
   const bool shares = quantized_of(problem.right)->shape.batch == 1;
   const std::int64_t tokens = x->shape.rows * (shares ? x->shape.batch : 1);
+  const Shape& weights = quantized_of(problem.right)->shape;
+  if (is_hopper(capabilities) &&
+      prefers_few_sm90(x->dtype, tokens, weights.rows, weights.columns)) {
+    return tokens <= cuda::few_tokens_sm90;
+  }
   return cuda::takes_few(x->dtype, tokens, capabilities.major * 10 + capabilities.minor);
 }
 
@@ -199,21 +204,46 @@ std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int pr
                      tile.cluster, is_folded ? ", sums promoted every 128" : "");
 }
 
-// What the kernel for few tokens works in: rows that do not start on 16 bytes are copied, to whole
-// tiles of the weights.
-std::size_t few_bytes(const Buffer& x) {
-  const std::int64_t columns = round_up(x.shape.columns, DecodeLayout::tile_columns);
-  return starts_on_16(x) ? 0 : aligned(x.shape.batch * x.shape.rows * columns * 2);
+// Tokens and weights of a product of few tokens; a batch that shares its weights is one matrix.
+struct FewProblem {
+  const Buffer& x;
+  const BlockScaled& weights;
+  std::int64_t batch, tokens;
+
+  explicit FewProblem(const CudaGemmProblem& problem)
+      : x(std::get<Buffer>(problem.left)), weights(*quantized_of(problem.right)) {
+    const bool shares = weights.shape.batch == 1;
+    batch = shares ? 1 : x.shape.batch;
+    tokens = shares ? x.shape.batch * x.shape.rows : x.shape.rows;
+  }
+  bool on_sm90(const CudaGemmCapabilities& capabilities) const {
+    return is_hopper(capabilities) &&
+           prefers_few_sm90(x.dtype, tokens, weights.shape.rows, weights.shape.columns);
+  }
+};
+
+// What the kernels for few tokens work in: Hopper's tensor cores want another order of the tokens,
+// the others copy rows that do not start on 16 bytes, to whole tiles of the weights.
+std::size_t few_bytes(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  const FewProblem few(problem);
+  const Shape& x = few.x.shape;
+  const std::int64_t columns = round_up(x.columns, DecodeLayout::tile_columns);
+  std::size_t bytes = starts_on_16(few.x) ? 0 : aligned(x.batch * x.rows * columns * 2);
+  if (is_hopper(capabilities)) {
+    bytes = std::max(bytes, aligned(arranged_for_few(few.x.dtype, x.batch, x.rows, few.tokens,
+                                                     few.weights.shape.rows, x.columns)));
+  }
+  return bytes;
 }
 
-std::string describe_few(const CudaGemmProblem& problem, int processors) {
-  const BlockScaled& weights = *quantized_of(problem.right);
-  const Shape& x = std::get<Buffer>(problem.left).shape;
-  const bool shares = weights.shape.batch == 1;
-  const FewPlan plan =
-      plan_few(weights.scheme, shares ? 1 : x.batch, shares ? x.batch * x.rows : x.rows,
-               weights.shape.rows, weights.shape.columns, processors);
-  return concatenate("mma.sync, weights decoded in registers; a thread block takes ", plan.tokens,
+std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  const FewProblem few(problem);
+  const bool on_sm90 = few.on_sm90(capabilities);
+  const FewPlan plan = (on_sm90 ? plan_few_sm90 : plan_few)(
+      few.weights.scheme, few.batch, few.tokens, few.weights.shape.rows, few.weights.shape.columns,
+      capabilities.processors);
+  return concatenate(on_sm90 ? "wgmma" : "mma.sync",
+                     ", weights decoded in registers; a thread block takes ", plan.tokens,
                      " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
                      1 << plan.log2_parts, " parts of K, clusters of ", 1 << plan.log2_ranks);
 }
@@ -255,7 +285,7 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     }
     case CudaGemmPath::few_tokens:
       plan.right.is_prepared = true;
-      plan.workspace_bytes = few_bytes(std::get<Buffer>(problem.left));
+      plan.workspace_bytes = few_bytes(problem, capabilities);
       return plan;
     case CudaGemmPath::blackwell:
       plan.workspace_bytes =
@@ -292,9 +322,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     case CudaGemmPath::exact:
       text.kernel = describe_tile(problem, folds, capabilities.processors);
       break;
-    case CudaGemmPath::few_tokens:
-      text.kernel = describe_few(problem, capabilities.processors);
-      break;
+    case CudaGemmPath::few_tokens: text.kernel = describe_few(problem, capabilities); break;
     case CudaGemmPath::portable: {
       const Shape& out = problem.out.shape;
       const int tile =

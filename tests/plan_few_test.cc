@@ -5,6 +5,7 @@
 
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_shape.h"
+#include "mxkern/kernels/few_sm90_shape.h"
 #include "mxkern/numerics/visit.h"
 
 namespace mxkern {
@@ -61,6 +62,47 @@ TEST(PlanFew, FillsTheDevice) {
       EXPECT_GE(blocks, 100) << name_of(scheme) << " " << shape[0] << " x " << shape[1];
     }
   }
+}
+
+TEST(PlanFew, FitsHopper) {
+  using kernels::FewShape;
+  using Sm90 = kernels::FewSm90Shape;
+  for (const Scheme scheme : all_schemes) {
+    for (const auto& shape : shapes) {
+      for (const std::int64_t tokens :
+           {17, 32, 33, 64, 65, 96, 100, 128, 200, 256, 257, 300, 2048}) {
+        SCOPED_TRACE(::testing::Message()
+                     << name_of(scheme) << " " << tokens << " x " << shape[0] << " x " << shape[1]);
+        const SchemeFacts facts = facts_of(scheme);
+        const FewPlan plan = plan_few_sm90(scheme, 1, tokens, shape[0], shape[1], processors);
+        const FewShape few{facts.bits, facts.block, plan.tokens};
+        const int groups = Sm90::warpgroups(plan.tokens), parts = 1 << plan.log2_parts;
+        EXPECT_EQ(plan.row_tiles * parts, groups * Sm90::group_tiles);
+        EXPECT_GE(plan.stages, 2);
+        // A stage of tokens is always the same part's, and there is one more for it.
+        EXPECT_GE(plan.x_stages, 2 * parts);
+        EXPECT_EQ(plan.x_stages % parts, 0);
+        EXPECT_EQ(plan.shared_bytes,
+                  Sm90::bytes(few, plan.row_tiles, plan.log2_parts, plan.stages, plan.x_stages));
+        EXPECT_LE(plan.shared_bytes, Sm90::limit);
+        EXPECT_LE((2 * plan.stages + 4 * plan.x_stages) * 8, FewShape::barrier_bytes);
+        const int largest = few_sm90_group(tokens);
+        EXPECT_TRUE(tokens > 256 || largest >= tokens);
+        EXPECT_TRUE(plan.tokens == largest || plan.tokens * 2 == largest);
+        EXPECT_GE(arranged_bytes(3, tokens, shape[1]),
+                  3 * round_up(tokens, plan.tokens) * round_up(shape[1], 128) * 2);
+      }
+    }
+  }
+}
+
+TEST(PlanFew, MemoryForABatchIsEnoughEitherWay) {
+  // As one matrix of 72 tokens the batch is for Hopper's kernel, matrix by matrix it is not.
+  EXPECT_EQ(arranged_for_few(DType::bfloat16, 3, 24, 72, 1000, 128), 96 * 128 * 2);
+  EXPECT_EQ(arranged_for_few(DType::bfloat16, 3, 65, 195, 1000, 128), 3 * 96 * 128 * 2);
+  EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 64, 64, 1000, 128), 0);
+  EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 20, 20, 8192, 8192), 32 * 8192 * 2);
+  EXPECT_EQ(arranged_for_few(DType::float16, 1, 128, 128, 1000, 128), 0);
 }
 
 TEST(PlanFew, IsPure) {

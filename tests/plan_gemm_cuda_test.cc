@@ -253,9 +253,13 @@ TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
     const auto form = PreparedForm::few_tokens;
     EXPECT_EQ(path_with(1, dtype, form), CudaGemmPath::few_tokens);
     EXPECT_EQ(path_with(256, dtype, form), CudaGemmPath::few_tokens);
-    EXPECT_EQ(path_with(257, dtype, form), CudaGemmPath::exact);
+    const bool on_wgmma = dtype == DType::bfloat16;
+    EXPECT_EQ(path_with(257, dtype, form),
+              on_wgmma ? CudaGemmPath::few_tokens : CudaGemmPath::exact);
+    EXPECT_EQ(path_with(2049, dtype, form), CudaGemmPath::exact);
+    EXPECT_EQ(path_with(257, dtype, form, "sm_100"), CudaGemmPath::portable);
     EXPECT_EQ(path_with(64, dtype, form, "sm_90", 4), CudaGemmPath::few_tokens);
-    EXPECT_EQ(path_with(64, dtype, form, "sm_90", 5), CudaGemmPath::exact);
+    EXPECT_EQ(path_with(64, dtype, form, "sm_90", 33), CudaGemmPath::exact);
     EXPECT_EQ(path_with(1, dtype, form, "sm_80"), CudaGemmPath::portable);
     for (const PreparedForm other :
          {PreparedForm::source, PreparedForm::folded, PreparedForm::expanded}) {
@@ -279,6 +283,14 @@ TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
   const GemmExplanation text = explain(plan_gemm_cuda(problem, hopper), problem, hopper);
   EXPECT_NE(text.kernel.find("takes 8 tokens"), std::string::npos) << text.kernel;
   EXPECT_EQ(workspace(2), 8u * 1024u * 2u);
+  // Hopper's tensor cores read them in an order of their own, whole groups.
+  const CudaGemmProblem more{plain(DType::bfloat16, {1, 100, 1000}),
+                             prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1000}),
+                             plain(DType::bfloat16, {1, 100, 2048}), GemmPrecision::automatic};
+  const CudaGemmPlan plan = plan_gemm_cuda(more, hopper);
+  EXPECT_EQ(plan.workspace_bytes, 128u * 1024u * 2u);
+  const std::string kernel = explain(plan, more, hopper).kernel;
+  EXPECT_NE(kernel.find("wgmma"), std::string::npos) << kernel;
 }
 
 TEST(PlanGemmCudaTest, AlignedBfloat16IsReadAsItLies) {

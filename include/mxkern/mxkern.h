@@ -26,6 +26,7 @@
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
 #include "mxkern/kernels/few_shape.h"
+#include "mxkern/kernels/few_sm90_shape.h"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/tensor/prepared_operand.h"
 

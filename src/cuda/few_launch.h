@@ -18,6 +18,11 @@ template <class S>
 void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
                 const kernels::FewParameters& p, Stream stream);
 
+// The weights may be read while the kernel ahead of the one that arranges the tokens still runs.
+template <class S>
+void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
+                     const kernels::FewParameters& p, Stream stream);
+
 template <class S>
 void launch_reorder(const char* function, const kernels::ReorderParameters& p, dim3 grid,
                     Stream stream);

@@ -5,6 +5,7 @@
 
 #include "cuda/few_launch.h"
 #include "cuda/launch.h"
+#include "mxkern/kernels/arrange_tokens.cuh"
 #include "mxkern/kernels/copy_tokens.cuh"
 #include "mxkern/kernels/gemm_few.cuh"
 
@@ -30,9 +31,9 @@ std::int64_t padded_columns(const DecodeLayout& layout) {
 // The kernel copies 16 bytes at a time.
 bool needs_copy(const Buffer& x) { return !rows_are_aligned(x); }
 
-std::size_t copy_bytes(const Buffer& x, const DecodeLayout& layout) {
+std::int64_t copy_bytes(const Buffer& x, const DecodeLayout& layout) {
   const std::int64_t elements = x.shape.batch * x.shape.rows * padded_columns(layout);
-  return static_cast<std::size_t>(round_up(elements * 2, DecodeLayout::alignment));
+  return round_up(elements * 2, DecodeLayout::alignment);
 }
 
 // x as the kernel reads it, copied to `memory` where it must be.
@@ -54,6 +55,53 @@ Buffer readable(const char* function, const Buffer& x, const DecodeLayout& layou
          grid_of(ceil_div(columns, kernels::copy_tokens_threads * 8), x.shape.rows, x.shape.batch),
          kernels::copy_tokens_threads, 0, stream, p);
   return Buffer::dense(memory, x.dtype, {x.shape.batch, x.shape.rows, columns}, x.device);
+}
+
+// Whether the device has the tensor cores of Hopper's warpgroups, and this build the code for them.
+bool has_few_sm90([[maybe_unused]] const char* function, [[maybe_unused]] Device device) {
+#if defined(MXKERN_HAS_SM90)
+  int major = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index),
+             function, "read what the device can do");
+  return major == 9;
+#else
+  return false;
+#endif
+}
+
+// x in the order of gemm_few_sm90, in `memory`.
+void arrange(const char* function, const Buffer& x, const DecodeLayout& layout, int group,
+             std::uint8_t* memory, bool overlaps, Stream stream) {
+  const kernels::ArrangeTokensParameters p{
+      static_cast<const std::uint16_t*>(x.data),
+      x.shape.batch,
+      x.shape.rows,
+      x.shape.columns,
+      x.row_stride,
+      x.batch_stride,
+      rows_are_aligned(x),
+      layout.block,
+      group,
+      layout.tiles_across() * 2,
+      memory,
+  };
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  // Up to 64 tokens of 8192 columns one thread block a multiprocessor: all of them find room beside
+  // the kernel ahead, and wait there.
+  const std::int64_t across = ceil_div(padded_columns(layout), kernels::arrange_tokens_columns);
+  const std::int64_t enough = processor_count(function) / (across * x.shape.batch);
+  const std::int64_t down =
+      std::max(enough, ceil_div(x.shape.rows, kernels::arrange_tokens_together));
+  config.gridDim = grid_of(across, std::min(down, x.shape.rows), x.shape.batch);
+  config.blockDim = dim3(kernels::arrange_tokens_threads);
+  config.stream = handle_of(stream);
+  config.attrs = &attribute;
+  config.numAttrs = overlaps ? 1 : 0;
+  check_cuda(cudaLaunchKernelEx(&config, kernels::arrange_tokens_kernel, p), function,
+             "launch a kernel");
 }
 
 void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape& weights,
@@ -82,9 +130,17 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
   if (merges(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
   if (finish.out.shape.size() == 0) return;
-  x = readable(function, x, layout, memory, stream);
-  const FewPlan plan = plan_few(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
-                                layout.columns, processor_count(function));
+  const bool on_sm90 = prefers_few_sm90(x.dtype, x.shape.rows, layout.rows, layout.columns) &&
+                       has_few_sm90(function, weights.device);
+  const FewPlan plan =
+      (on_sm90 ? plan_few_sm90 : plan_few)(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
+                                           layout.columns, processor_count(function));
+  auto* arranged = static_cast<std::uint8_t*>(memory);
+  if (on_sm90) {
+    arrange(function, x, layout, plan.tokens, arranged, overlaps, stream);
+  } else {
+    x = readable(function, x, layout, memory, stream);
+  }
   kernels::FewParameters p{};
   p.layout = layout;
   p.tiles = static_cast<int>(layout.tiles_across());
@@ -116,12 +172,19 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   for (std::int64_t batch = 0; batch < x.shape.batch; batch += most) {
     p.weights = weights.data + batch * p.weight_batch_bytes;
     p.x = static_cast<const std::uint8_t*>(x.data) + batch * p.x_batch_bytes;
+    p.arranged =
+        arranged + batch * round_up(x.shape.rows, plan.tokens) * padded_columns(layout) * 2;
     p.out = static_cast<std::uint8_t*>(finish.out.data) + batch * out_bytes;
     const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
                     static_cast<unsigned>(groups),
                     static_cast<unsigned>(std::min(most, x.shape.batch - batch)));
     visit(weights.scheme, [&](auto scheme) {
-      launch_few<decltype(scheme)>(function, x.dtype, plan, overlaps, grid, p, stream);
+      using S = decltype(scheme);
+      if (on_sm90) {
+        launch_few_sm90<S>(function, plan, grid, p, stream);
+      } else {
+        launch_few<S>(function, x.dtype, plan, overlaps, grid, p, stream);
+      }
     });
   }
 }
@@ -131,7 +194,15 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
 std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights& weights) {
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
-  return needs_copy(x) ? copy_bytes(x, layout) : 0;
+  // Whether a batch becomes one matrix depends on the output too.
+  const Shape& shape = x.shape;
+  const std::int64_t all = weights.shape.batch == 1 ? shape.batch * shape.rows : shape.rows;
+  std::int64_t bytes = needs_copy(x) ? copy_bytes(x, layout) : 0;
+  if (has_few_sm90("multiply_few_workspace_bytes", weights.device)) {
+    bytes = std::max(bytes, arranged_for_few(x.dtype, shape.batch, shape.rows, all, layout.rows,
+                                             layout.columns));
+  }
+  return static_cast<std::size_t>(bytes);
 }
 
 std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mxkern/core/error.h"
@@ -153,9 +154,11 @@ void expect_agrees(Product& p) {
 }
 
 TEST_F(CudaMultiplyFew, EverySchemeAndShape) {
-  const Shape shapes[] = {{1, 1, 128},  {1, 7, 33},   {1, 8, 256},  {1, 9, 1000}, {1, 16, 640},
-                          {1, 17, 384}, {1, 33, 130}, {1, 64, 256}, {1, 65, 96},  {1, 130, 64}};
-  const int rows[] = {1, 32, 40, 31, 100, 129, 64, 96, 33, 200};
+  const Shape shapes[] = {{1, 1, 128},   {1, 7, 33},   {1, 8, 256},    {1, 9, 1000}, {1, 16, 640},
+                          {1, 17, 384},  {1, 33, 130}, {1, 64, 256},   {1, 65, 96},  {1, 130, 64},
+                          {1, 24, 4000}, {1, 96, 520}, {1, 100, 1024}, {1, 128, 99}, {1, 200, 264},
+                          {1, 256, 384}, {1, 300, 128}};
+  const int rows[] = {1, 32, 40, 31, 100, 129, 64, 96, 33, 200, 260, 64, 300, 97, 130, 128, 65};
   int turn = 0;
   for (const Scheme scheme : all_schemes) {
     for (const DType dtype : {DType::bfloat16, DType::float16}) {
@@ -169,9 +172,20 @@ TEST_F(CudaMultiplyFew, EverySchemeAndShape) {
   }
 }
 
+// Hopper's tensor cores take fewer tokens too where weights are large.
+TEST_F(CudaMultiplyFew, LargeWeights) {
+  const std::pair<Scheme, int> cases[] = {{Scheme::mxfp8_e4m3, 17}, {Scheme::nvfp4, 33}};
+  for (const auto& [scheme, tokens] : cases) {
+    Product p(DType::bfloat16, scheme, {1, tokens, 640}, 52429, 1, DType::bfloat16);
+    p.fill(19);
+    expect_agrees(p);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_F(CudaMultiplyFew, LongSums) {
   for (const Scheme scheme : all_schemes) {
-    for (const int tokens : {3, 16, 24, 50}) {
+    for (const int tokens : {3, 16, 24, 50, 128}) {
       Product p(DType::bfloat16, scheme, {1, tokens, 8192}, 96, 1, DType::float32);
       p.fill(17);
       expect_agrees(p);
@@ -183,24 +197,26 @@ TEST_F(CudaMultiplyFew, LongSums) {
 TEST_F(CudaMultiplyFew, BatchesStridesAndWhatIsAdded) {
   PlainTensor bias(DType::float16, {1, 1, 72});
   bias.fill(normal_values(3));
-  for (const std::int64_t batch : {1, 3}) {
-    for (const int gap : {0, 8, 3}) {
-      for (const int shift : {0, 1}) {
-        Product p(DType::bfloat16, Scheme::mxfp4, {3, 5, 320}, 72, batch, DType::bfloat16, gap,
-                  ScaleLayout::swizzled);
-        p.fill(static_cast<std::uint64_t>(batch + gap));
-        p.out.fill(normal_values(5));
-        p.alpha = -1.5f;
-        p.beta = 0.5f;
-        p.bias = &bias;
-        p.shift = shift;
-        const PlainTensor before = p.out;
-        expect_agrees(p);
-        if (HasFatalFailure()) return;
-        p.out = before;
-        p.prepared = false;
-        expect_agrees(p);
-        if (HasFatalFailure()) return;
+  for (const int tokens : {5, 30}) {
+    for (const std::int64_t batch : {1, 3}) {
+      for (const int gap : {0, 8, 3}) {
+        for (const int shift : {0, 1}) {
+          Product p(DType::bfloat16, Scheme::mxfp4, {3, tokens, 320}, 72, batch, DType::bfloat16,
+                    gap, ScaleLayout::swizzled);
+          p.fill(static_cast<std::uint64_t>(batch + gap));
+          p.out.fill(normal_values(5));
+          p.alpha = -1.5f;
+          p.beta = 0.5f;
+          p.bias = &bias;
+          p.shift = shift;
+          const PlainTensor before = p.out;
+          expect_agrees(p);
+          if (HasFatalFailure()) return;
+          p.out = before;
+          p.prepared = false;
+          expect_agrees(p);
+          if (HasFatalFailure()) return;
+        }
       }
     }
   }
@@ -211,7 +227,7 @@ TEST_F(CudaMultiplyFew, BatchesStridesAndWhatIsAdded) {
 TEST_F(CudaMultiplyFew, EveryCodeAndScale) {
   RandomBits random(23);
   for (const Scheme scheme : all_schemes) {
-    for (const int tokens : {2, 16, 40}) {
+    for (const int tokens : {2, 16, 40, 130}) {
       Product p(DType::bfloat16, scheme, {1, tokens, 96}, 64, 1, DType::float32);
       p.fill(29);
       p.weights.fill_with_random_bytes(random);
@@ -230,7 +246,7 @@ TEST_F(CudaMultiplyFew, EveryCodeAndScale) {
 
 TEST_F(CudaMultiplyFew, PoisonReachesItsRowAndItsToken) {
   for (const Scheme scheme : all_schemes) {
-    for (const int tokens : {4, 32}) {
+    for (const int tokens : {4, 32, 70}) {
       Product p(DType::bfloat16, scheme, {1, tokens, 256}, 70, 1, DType::float32);
       p.fill(31);
       p.weights.scale(0, 33, 1) = facts_of(scheme).nan_scale;
@@ -268,7 +284,7 @@ TEST_F(CudaMultiplyFew, HugeAndSmallTokens) {
 TEST_F(CudaMultiplyFew, WideSpreads) {
   for (const Scheme scheme : all_schemes) {
     if (facts_of(scheme).block == 16) continue;
-    for (const int tokens : {8, 20}) {
+    for (const int tokens : {8, 20, 70}) {
       Product p(DType::bfloat16, scheme, {1, tokens, 1024}, 64, 1, DType::float32);
       const Values left = normal_values(41), right = normal_values(42);
       const auto exponent = [](std::int64_t k) { return static_cast<int>(k / 32 * 7 % 41) - 20; };
@@ -285,7 +301,7 @@ TEST_F(CudaMultiplyFew, WideSpreads) {
 }
 
 TEST_F(CudaMultiplyFew, SameBytesEveryTimeAndInGraphs) {
-  for (const int tokens : {5, 16, 48}) {
+  for (const int tokens : {5, 16, 48, 200}) {
     for (const bool prepared : {true, false}) {
       Product p(DType::bfloat16, Scheme::mxfp8_e4m3, {1, tokens, 4096}, 512, 1, DType::float32);
       p.fill(43);

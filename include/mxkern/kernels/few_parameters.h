@@ -24,6 +24,7 @@ struct FewParameters {
   int stages;      // of a warp's ring
   int x_stages;    //
   int shared_bytes;
+  const std::uint8_t* arranged;  // tokens for gemm_few_sm90, by arrange_tokens
   // The end.
   float alpha, beta;
   const float* left_tensor_scale;

@@ -1,0 +1,41 @@
+// mxkern/kernels/few_sm90_shape.h: how a thread block of gemm_few_sm90 uses its shared memory.
+#pragma once
+
+#include "mxkern/kernels/few_shape.h"
+
+namespace mxkern::kernels {
+
+struct FewSm90Shape {
+  // Bytes, which leave room for a thread block of arrange_tokens.
+  static constexpr int limit = 216 * 1024;
+
+  static constexpr int group_rows = 64;  // of a warpgroup
+  static constexpr int group_tiles = group_rows / DecodeLayout::tile_rows;
+
+  // Of a thread block.
+  static constexpr int token_sizes[] = {32, 64, 96, 128, 192, 256};
+  static constexpr int most_tokens = 256;
+
+  // That multiply, for what registers allow.
+  MXKERN_HOST_DEVICE static constexpr int warpgroups(int tokens) { return tokens <= 64 ? 4 : 2; }
+
+  // Sums: a row of them for each token, padded so that no two lanes meet in a bank.
+  MXKERN_HOST_DEVICE static constexpr int sum_stride(int row_tiles) {
+    return (row_tiles * DecodeLayout::tile_rows + 4) * 4;
+  }
+  MXKERN_HOST_DEVICE static constexpr int sum_bytes(int tokens, int row_tiles) {
+    return tokens * sum_stride(row_tiles);
+  }
+
+  // Stages: of weights, for each of the thread block's rows of tiles one for each part of K; of
+  // tokens, 128 columns. Sums take the place of the rings.
+  MXKERN_HOST_DEVICE static constexpr int bytes(const FewShape& shape, int row_tiles,
+                                                int log2_parts, int stages, int x_stages) {
+    const int rings = stages * (row_tiles << log2_parts) * shape.tile_bytes() +
+                      x_stages * shape.tokens * DecodeLayout::tile_columns * 2;
+    return FewShape::barrier_bytes +
+           higher_of(rings, sum_bytes(shape.tokens, row_tiles) << log2_parts);
+  }
+};
+
+}  // namespace mxkern::kernels

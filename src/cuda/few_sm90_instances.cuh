@@ -1,0 +1,33 @@
+// cuda/few_sm90_instances.cuh: launches of Hopper's kernels for tens of tokens; each file of
+// cuda/instances/ compiles them for one scheme.
+#pragma once
+
+#include "cuda/few_launch.h"
+#include "cuda/launch_clusters.cuh"
+#include "mxkern/kernels/gemm_few_sm90.cuh"
+
+namespace mxkern::cuda {
+
+template <class S>
+void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
+                     const kernels::FewParameters& p, Stream stream) {
+  const auto run = [&]<int Tokens>() {
+    using K = kernels::FewSm90Kernel<S, Tokens>;
+    launch_clusters(function, kernels::gemm_few_sm90_kernel<K>, K::all_threads, plan, true, grid, p,
+                    stream);
+  };
+  switch (plan.tokens) {
+    case 32: return run.template operator()<32>();
+    case 64: return run.template operator()<64>();
+    case 96: return run.template operator()<96>();
+    case 128: return run.template operator()<128>();
+    case 192: return run.template operator()<192>();
+    default: return run.template operator()<256>();
+  }
+}
+
+#define MXKERN_INSTANTIATE_FEW_SM90(Type)                                \
+  template void launch_few_sm90<Type>(const char*, const FewPlan&, dim3, \
+                                      const kernels::FewParameters&, Stream);
+
+}  // namespace mxkern::cuda

@@ -1,0 +1,6 @@
+// cuda/instances/multiply_few_sm90_mxint8.cu: Hopper's products of tens of tokens, of one scheme.
+#include "cuda/few_sm90_instances.cuh"
+
+namespace mxkern::cuda {
+MXKERN_INSTANTIATE_FEW_SM90(MxInt8)
+}  // namespace mxkern::cuda

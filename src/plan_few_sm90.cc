@@ -1,0 +1,117 @@
+// plan_few_sm90.cc: how a product of tens of tokens is cut up for Hopper's tensor cores.
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+
+#include "mxkern/core/math.h"
+#include "mxkern/kernels/few_sm90_shape.h"
+#include "plan_few.h"
+
+namespace mxkern {
+namespace {
+
+using kernels::FewShape;
+using kernels::FewSm90Shape;
+
+constexpr int log2_of_most_ranks = 2;
+
+struct Problem {
+  DecodeLayout layout;
+  std::int64_t batch, tokens;
+  int processors;
+};
+
+// Stages as memory allows: first of tokens, twice as many as parts take turns with them, so that
+// each stage is always the same part's; then of weights.
+bool fill_stages(const Problem& problem, FewPlan& plan) {
+  constexpr int most_stages = 8, most_x_stages = 4;
+  const DecodeLayout& layout = problem.layout;
+  const FewShape shape{layout.bits, layout.block, plan.tokens};
+  const int parts = 1 << plan.log2_parts;
+  const auto fits = [&] {
+    plan.shared_bytes =
+        FewSm90Shape::bytes(shape, plan.row_tiles, plan.log2_parts, plan.stages, plan.x_stages);
+    return plan.shared_bytes <= FewSm90Shape::limit;
+  };
+  for (const int fewest : {4, 2}) {
+    for (plan.x_stages = std::max(most_x_stages, 2 * parts); plan.x_stages >= 2 * parts;
+         plan.x_stages -= parts) {
+      for (plan.stages = most_stages; plan.stages >= fewest; --plan.stages) {
+        if (fits()) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Clocks, roughly, as measured on an H200.
+double cost(const Problem& problem, const FewPlan& plan) {
+  const DecodeLayout& layout = problem.layout;
+  const std::int64_t blocks = ceil_div(layout.tiles_down(), plan.row_tiles) * problem.batch *
+                                  ceil_div(problem.tokens, plan.tokens)
+                              << plan.log2_ranks;
+  const std::int64_t tiles = ceil_div(layout.tiles_across(), std::int64_t{1} << plan.log2_ranks);
+  const auto turns = static_cast<double>(ceil_div(tiles, std::int64_t{1} << plan.log2_parts));
+  // Of a turn: decoding and tensor cores, which share the registers' ports, and what it takes to
+  // ask for copies, and tokens on their way through the L2 cache; or weights from memory.
+  const double work =
+      FewSm90Shape::warpgroups(plan.tokens) * (320.0 + 3.25 * plan.tokens) + 100.0 * plan.row_tiles;
+  const double weights = (plan.row_tiles << plan.log2_parts) * layout.tile_bytes();
+  const double tokens = (256 << plan.log2_parts) * plan.tokens;
+  const double turn = std::max(work + tokens / 60.0, weights / 18.0);
+  const double round = turns * turn + 4500.0 + 1000.0 * plan.log2_ranks;
+  return 4500.0 + round * static_cast<double>(
+                              ceil_div(blocks, cluster_slots(problem.processors, plan.log2_ranks)));
+}
+
+}  // namespace
+
+int few_sm90_group(std::int64_t tokens) {
+  const std::int64_t groups = ceil_div(tokens, FewSm90Shape::most_tokens);
+  const std::int64_t each = ceil_div(tokens, std::max<std::int64_t>(groups, 1));
+  for (const int size : FewSm90Shape::token_sizes) {
+    if (each <= size) return size;
+  }
+  return FewSm90Shape::most_tokens;
+}
+
+std::int64_t arranged_bytes(std::int64_t batch, std::int64_t tokens, std::int64_t columns) {
+  const int group = few_sm90_group(tokens);
+  return batch * round_up(tokens, group) * round_up(columns, DecodeLayout::tile_columns) * 2;
+}
+
+std::int64_t arranged_for_few(DType x_dtype, std::int64_t batch, std::int64_t tokens,
+                              std::int64_t all_tokens, std::int64_t rows, std::int64_t columns) {
+  std::int64_t bytes = 0;
+  if (prefers_few_sm90(x_dtype, tokens, rows, columns))
+    bytes = arranged_bytes(batch, tokens, columns);
+  if (prefers_few_sm90(x_dtype, all_tokens, rows, columns)) {
+    bytes = std::max(bytes, arranged_bytes(1, all_tokens, columns));
+  }
+  return bytes;
+}
+
+FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
+                      std::int64_t columns, int processors) {
+  const Problem problem{DecodeLayout::of(scheme, rows, columns), batch, tokens, processors};
+  FewPlan best{};
+  double least = std::numeric_limits<double>::infinity();
+  // In groups as large as can be, which read the weights least often, or half as large. The memory
+  // for arranged tokens is enough for both.
+  const int largest = few_sm90_group(tokens);
+  for (const int group : FewSm90Shape::token_sizes) {
+    if (group != largest && 2 * group != largest) continue;
+    const int warpgroups = FewSm90Shape::warpgroups(group);
+    for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
+      for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
+        const int row_tiles = (warpgroups >> log2_parts) * FewSm90Shape::group_tiles;
+        FewPlan plan{group, row_tiles, log2_parts, log2_ranks, 0, 0, 0};
+        const double clocks = cost(problem, plan);
+        if (clocks < least && fill_stages(problem, plan)) least = clocks, best = plan;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace mxkern
