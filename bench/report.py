@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import tables
-from bench.cuda import gemm_plot, gemm_tables
+from bench.cuda import gemm_plot
 from bench.cuda import tables as cuda_tables
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _summary(result: dict[str, Any]) -> str:
     on_gpu = "gpu" in result["machine"]
-    return gemm_tables.summary(result) if on_gpu else tables.summary(result)
+    return cuda_tables.summary(result) if on_gpu else tables.summary(result)
 
 
 def _tables(result: dict[str, Any]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from bench.markdown import table
+
 Record = dict[str, Any]
 
 
@@ -43,7 +45,7 @@ def summary(result: Record) -> str:
     return (
         f"Measured on {_machine_line(facts)}: 64 MB of bfloat16, bytes read and written, beside a "
         f"memcpy by as many threads; `gemm` beside NumPy's float32 product of operands that are "
-        f"dequantized already.{_caution(facts)}\n\n{_table(headers, rows)}"
+        f"dequantized already.{_caution(facts)}\n\n{table(headers, rows)}"
     )
 
 
@@ -113,7 +115,7 @@ def _speeds(records: Sequence[Record]) -> str:
         rows.append([name, "", *(f"{record[field] / 1e9:.1f}" for record in some)])
     headers = ["GB/s (share of memcpy)", "goal"]
     headers += [f"{dtype}, {size} MB" for dtype, size in columns]
-    return _table(headers, rows)
+    return table(headers, rows)
 
 
 def _gemm(result: Record) -> str:
@@ -133,7 +135,7 @@ def _gemm(result: Record) -> str:
         for record in records
     ]
     headers = ["operands", "M = N = K", "time", "GFLOP/s", "NumPy float32", "times as fast", "goal"]
-    return "### gemm, float32 output\n\n" + _table(headers, rows)
+    return "### gemm, float32 output\n\n" + table(headers, rows)
 
 
 def _memory(result: Record) -> str:
@@ -149,7 +151,7 @@ def _memory(result: Record) -> str:
         for record in result.get("gemm_memory", [])
     ]
     headers = ["scheme", "M = N = K", "both operands", "as float32", "peak growth during gemm"]
-    return "### Memory of gemm\n\n" + _table(headers, rows) if rows else ""
+    return "### Memory of gemm\n\n" + table(headers, rows) if rows else ""
 
 
 def _small_calls(result: Record) -> str:
@@ -165,7 +167,7 @@ def _small_calls(result: Record) -> str:
     if not rows:
         return ""
     headers = ["call, 32x32 float32", "us", "us beyond np.empty of the outputs", "goal"]
-    text = "### Small calls\n\n" + _table(headers, rows)
+    text = "### Small calls\n\n" + table(headers, rows)
     for record in result.get("import", []):
         text += (
             f"\n\n`import mxkern`: {record['seconds']:.3f} s (goal {record['goal_seconds']:.2f} s)."
@@ -192,7 +194,7 @@ def _rivals(result: Record) -> str:
         return ""
     headers = ["rival", "operation", "scheme", "size", "rival's time", "mxkern's", "times as fast"]
     text = "### Beside other libraries\n\nResults were checked against each other first.\n\n"
-    text += _table(headers, rows)
+    text += table(headers, rows)
     failed = [
         f"- {record['rival']}: {record['failed']}" for record in records if "failed" in record
     ]
@@ -213,8 +215,3 @@ def _by(records: Iterable[Record]) -> dict[tuple[str, str, int], Record]:
 
 def _gigabytes(record: Record) -> str:
     return f"{record['bytes'] / record['seconds'] / 1e9:.1f}"
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headers, ["---", *("---:" for _ in headers[1:])], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

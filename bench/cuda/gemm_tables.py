@@ -1,8 +1,10 @@
 # bench/cuda/gemm_tables.py: products on a GPU as Markdown, the goal beside each figure.
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
+
+from bench.markdown import table
 
 Record = dict[str, Any]
 BF16, ROWWISE = "cuBLAS bfloat16", "_scaled_mm rowwise"
@@ -238,8 +240,3 @@ def _curve(records: list[Record]) -> str:
         "### From one token to many\n\n"
         "![Time of a product with 8192 x 8192 weights over the number of tokens](gemm-tokens.svg)"
     )
-
-
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headers, ["---", *("---:" for _ in headers[1:])], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,11 +1,11 @@
 # bench/cuda/tables.py: a GPU's result as Markdown, the goal beside each figure.
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bench.cuda import gemm_tables
 from bench.cuda.gemm_tables import not_measured
+from bench.markdown import table
 
 Record = dict[str, Any]
 
@@ -25,6 +25,29 @@ def all_tables(result: Record) -> str:
     parts += [section(result) for section in (_quantize, _curve, _rivals)]
     parts += [*gemm_tables.sections(result), _host(result)]
     return "\n\n".join(part for part in parts if part)
+
+
+def summary(result: Record) -> str:
+    """A few lines of what one GPU reaches, for the README."""
+    columns = ("rows", "columns", "both", "dequantize")
+    shares: dict[str, dict[str, str]] = {}
+    for record in result.get("cuda_quantize", []):
+        if record["scheme"] and record["shape"] == [16384, 8192]:
+            own = shares.setdefault(record["scheme"], {})
+            own[record["operation"]] = f"{_share(record):.2f}"
+    text = gemm_tables.summary(result)
+    if not shares:
+        return text
+    rows = [[f"`{scheme}`", *(own.get(c, "") for c in columns)] for scheme, own in shares.items()]
+    return (
+        f"On one {result['machine']['gpu']}, bfloat16 [16384, 8192] out of the cache: bytes read "
+        "and written over the time, as a share of the same for a copy. NVFP4 with a given amax.\n\n"
+        + table(
+            ["scheme", "`quantize`", "`quantize_columns`", "`quantize_both`", "`dequantize`"], rows
+        )
+        + "\n\n"
+        + text
+    )
 
 
 def _machine(facts: Record) -> str:
@@ -61,7 +84,7 @@ def _quantize(result: Record) -> str:
         size = " x ".join(str(n) for n in shape)
         sections.append(
             f"### bfloat16 [{size}], swizzled scales; a copy of it moves {copy:.2f} "
-            f"TB/s\n\n" + _table(headers, rows)
+            f"TB/s\n\n" + table(headers, rows)
         )
     return "\n\n".join(sections)
 
@@ -88,7 +111,7 @@ def _curve(result: Record) -> str:
     return (
         f"### From small to large: along rows, bfloat16, the smallest kernel takes "
         f"{smallest * 1e6:.1f} us; goal up to 4 MB: 1.5 times it and the bytes\n\n"
-        + _table(headers, rows)
+        + table(headers, rows)
     )
 
 
@@ -121,7 +144,7 @@ def _rivals(result: Record) -> str:
     headers = ["rival", "scheme", "rule", "shape", "us", "mxkern, us", "times as fast"]
     headers.append("bytes that differ")
     text = "### Quantization beside others: along rows, row-major scales, NVFP4 with a given amax"
-    text += "\n\n" + _table(headers, rows) if rows else ""
+    text += "\n\n" + table(headers, rows) if rows else ""
     return text + not_measured(records)
 
 
@@ -136,9 +159,4 @@ def _host(result: Record) -> str:
     ]
     if not rows:
         return ""
-    return "### Time on the host\n\n" + _table(["call, bfloat16 [256 x 512]", "us", "goal"], rows)
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headers, ["---", *("---:" for _ in headers[1:])], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "### Time on the host\n\n" + table(["call, bfloat16 [256 x 512]", "us", "goal"], rows)
