@@ -20,7 +20,9 @@ TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 SCHEMES = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4", "nvfp4")
 ROTATED_BYTES = 200 << 20  # three times the L2 cache of an H200
 CURVE_SHAPE = (8192, 8192)
-CURVE_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192)
+CURVE_TOKENS = (
+    1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192,
+)  # fmt: skip
 BFLOAT16 = "bfloat16"
 
 
@@ -47,6 +49,7 @@ def curve() -> Iterator[dict[str, Any]]:
     """One shape from one token to many: what bfloat16 activations cost, and quantized ones."""
     for scheme in (BFLOAT16, "mxfp8_e4m3", "mxfp4"):
         yield from _measure(CURVE_SHAPE, scheme, CURVE_TOKENS, "few_tokens")
+    yield from _measure(CURVE_SHAPE, "mxfp8_e4m3", CURVE_TOKENS, "expanded")
     for scheme in ("mxfp8_e4m3", "mxfp4"):
         few = [tokens for tokens in CURVE_TOKENS if tokens >= 64]
         yield from _measure(CURVE_SHAPE, scheme, few, "folded")
@@ -87,7 +90,7 @@ def _measure(
             "tokens": m,
             "form": form,
             "seconds": median_seconds(calls),
-            "goal_seconds": None if form == "folded" else goal_seconds(scheme, m, shape),
+            "goal_seconds": goal_seconds(scheme, m, shape) if form == "few_tokens" else None,
             "weight_bytes": weights[0][1].nbytes,
         }
 

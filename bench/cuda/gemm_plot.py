@@ -8,6 +8,7 @@ LABELS = {
     ("bfloat16", "few_tokens"): "cuBLAS bfloat16",
     ("mxfp8_e4m3", "few_tokens"): "bfloat16 x MXFP8",
     ("mxfp4", "few_tokens"): "bfloat16 x MXFP4",
+    ("mxfp8_e4m3", "expanded"): "bfloat16 x MXFP8, expanded ahead",
     ("mxfp8_e4m3", "folded"): "quantized to MXFP8 and folded, x MXFP8",
     ("mxfp4", "folded"): "quantized to MXFP8 and folded, x MXFP4",
 }
@@ -31,7 +32,7 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
                 [record["seconds"] * 1e6 for record in line],
                 marker="o",
                 markersize=3,
-                linestyle="--" if form == "folded" else "-",
+                linestyle={"few_tokens": "-", "expanded": ":", "folded": "--"}[form],
                 label=label,
             )
     n, k = records[0]["shape"]
