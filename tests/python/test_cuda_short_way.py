@@ -135,3 +135,30 @@ def test_what_takes_the_short_way(torch: Any) -> None:
     assert short.quantize(x, mxfp8, 0, options, False, None, None, out) is None
     assert short.dequantize(q, 0, y[:32]) is None
     assert short.gemm(x, q._replace(codes=q.codes.cpu()), 0, 1.0, 0.0, None, 0, None) is None
+
+
+def test_without_the_table_of_dlpack(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch before 2.10: tensors are asked for their attributes."""
+    from mxkern.arrays.torch_cuda_calls import torch_cuda_calls
+
+    monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", None, raising=False)
+    short = torch_cuda_calls()
+    if short is None:
+        pytest.skip("this PyTorch lacks what makes the way short")
+    x = torch.randn(2, 33, 96, device="cuda", dtype=torch.bfloat16)
+    options = options_of(
+        "test", schemes["mxfp4"], *["rceil", "nearest", None, 0], *[None] * 3, False
+    )
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for scheme in schemes:
+            want = mxkern.quantize(x, scheme)
+            got = short.quantize(x, scheme.id, 0, options, False, None, None, None)
+            assert_same_tensors(got, want)
+            assert short.quantize(x, scheme.id, 0, options, False, None, None, got) is got
+            assert torch.equal(short.dequantize(got, 0, None), mxkern.dequantize(want))
+        w = mxkern.prepare_operand(mxkern.quantize(x[0], "mxfp4"), form="few_tokens")
+        product = short.gemm(x, w, 0, 1.0, 0.0, None, 0, None)
+        assert torch.equal(product, mxkern.gemm(x, w))
+    assert short.quantize(x.transpose(1, 2), 0, 0, options, False, None, None, None) is None
+    assert short.quantize(x.cpu(), 0, 0, options, False, None, None, None) is None
