@@ -1,6 +1,7 @@
 # bench/cuda/gemm.py: products of many rows, beside PyTorch's bfloat16 and FP8 of the same run.
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -26,8 +27,10 @@ PROJECTIONS = {
 }  # fmt: skip
 TOKENS = (2048, 8192, 16384)
 
-ROUNDS = 9
-MILLISECONDS = 6.0  # of one variant in one round
+# Many short turns in random order: power limits such products, so what ran in the milliseconds
+# before decides the clock, by up to 5 %.
+ROUNDS = 40
+MILLISECONDS = 1.0  # of one variant in one round
 CHECKED_ROWS = 96
 
 
@@ -141,14 +144,17 @@ def _times(
     errors = [_error(variant, x, w) for variant in variants]
     graphs = [_captured(variant.call) for variant in variants]
     rounds: list[list[float]] = [[] for _ in variants]
-    for _ in range(ROUNDS):
-        for times, (graph, turns) in zip(rounds, graphs, strict=True):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) / 1e3 / turns)
+    order = list(range(len(variants)))
+    for turn in range(ROUNDS):
+        random.Random(turn).shuffle(order)
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(order) + 1)]
+        marks[0].record()
+        for i, mark in zip(order, marks[1:], strict=True):
+            graphs[i][0].replay()
+            mark.record()
+        marks[-1].synchronize()
+        for i, begin, end in zip(order, marks, marks[1:], strict=False):
+            rounds[i].append(begin.elapsed_time(end) / 1e3 / graphs[i][1])
     return [statistics.median(times) for times in rounds], errors
 
 
@@ -160,7 +166,7 @@ def _captured(call: Call) -> tuple[torch.cuda.CUDAGraph, int]:
     call()
     end.record()
     end.synchronize()
-    turns = max(2, round(MILLISECONDS / begin.elapsed_time(end)))
+    turns = max(1, round(MILLISECONDS / begin.elapsed_time(end)))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(turns):
