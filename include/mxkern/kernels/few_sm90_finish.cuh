@@ -69,6 +69,7 @@ struct FinishSm90 {
   }
 
   // Each thread block of the cluster finishes a share of the tokens.
+  template <class Out>
   __device__ __forceinline__ void run() const {
     const int quad = thread & ((1 << log2_quads()) - 1), step = K::threads >> log2_quads();
     const std::int64_t row = first_row + quad * 4, count = p.layout.rows - row;
@@ -115,13 +116,14 @@ struct FinishSm90 {
 #pragma unroll
       for (int i = 0; i < together; ++i) {
         if (token + i * step < end) {
-          store(sum[i], first_token + token + i * step, row, count, factor, bias);
+          store<Out>(sum[i], first_token + token + i * step, row, count, factor, bias);
         }
       }
     }
   }
 
  private:
+  template <class Out>
   __device__ __forceinline__ void store(const float4& sum, std::int64_t token, std::int64_t row,
                                         std::int64_t count, float factor,
                                         const float (&bias)[4]) const {
@@ -147,17 +149,11 @@ struct FinishSm90 {
     for (int j = 0; j < 4; ++j) {
       value[j] *= factor;
       if (p.beta != 0.0f && j < count) {
-        value[j] += p.beta * load_as_float(p.out, p.out_dtype, at + j);
+        value[j] += p.beta * to_float(static_cast<const Out*>(p.out)[at + j]);
       }
       if (p.bias != nullptr) value[j] += bias[j];
     }
-    if (p.out_dtype == DType::float32) {
-      store_four<float>(p.out, at, value, count);
-    } else if (p.out_dtype == DType::float16) {
-      store_four<float16>(p.out, at, value, count);
-    } else {
-      store_four<bfloat16>(p.out, at, value, count);
-    }
+    store_four<Out>(p.out, at, value, count);
   }
 };
 

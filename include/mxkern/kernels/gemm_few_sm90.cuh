@@ -363,7 +363,13 @@ __global__ void __launch_bounds__(K::all_threads, 1)
   } else {
     few::sync_threads<K::threads>();
   }
-  finish.run();
+  if (p.out_dtype == DType::float32) {
+    finish.template run<float>();
+  } else if (p.out_dtype == DType::float16) {
+    finish.template run<float16>();
+  } else {
+    finish.template run<bfloat16>();
+  }
   // A block's memory stays until nobody in the cluster reads it any more.
   if (p.log2_ranks > 0) {
     few::cluster_arrive();
