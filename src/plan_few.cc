@@ -18,51 +18,69 @@ struct Problem {
   int processors;
 };
 
+kernels::FewShape shape_of(const Problem& problem, const FewPlan& plan) {
+  return {problem.layout.bits, problem.layout.block, plan.tokens};
+}
+
+std::int64_t blocks_of(const Problem& problem, const FewPlan& plan) {
+  return ceil_div(problem.layout.tiles_down(), plan.row_tiles) * problem.groups_of_tokens
+         << plan.log2_ranks;
+}
+
 // Stages of both rings, as memory allows: of weights, what keeps the memory busy, since tokens wait
 // behind what is more; of tokens, then, as many as there are turns.
 bool fill_stages(const Problem& problem, FewPlan& plan) {
   constexpr int under_way = 96 * 1024, most_x_stages = 8;
   const DecodeLayout& layout = problem.layout;
-  const kernels::FewShape shape{layout.bits, layout.block, plan.tokens};
-  const int turn_bytes = (plan.row_tiles << plan.log2_parts) * shape.tile_bytes();
+  const kernels::FewShape shape = shape_of(problem, plan);
+  const int turn_bytes = (plan.row_tiles << plan.log2_parts) * shape.tile_bytes() * shape.tenants();
   const auto turns = static_cast<int>(
       ceil_div(layout.tiles_across(), std::int64_t{1} << (plan.log2_parts + plan.log2_ranks)));
   for (plan.stages = std::clamp(under_way / turn_bytes, 2, 6); plan.stages >= 2; --plan.stages) {
-    const int fewest = plan.stages > 2 ? 3 : 2;
-    for (plan.x_stages = std::clamp(turns, fewest, most_x_stages); plan.x_stages >= fewest;
-         --plan.x_stages) {
+    const int fewest = shape.loads_tokens() ? 0 : plan.stages > 2 ? 3 : 2;
+    const int most = shape.loads_tokens() ? 0 : std::clamp(turns, fewest, most_x_stages);
+    for (plan.x_stages = most; plan.x_stages >= fewest; --plan.x_stages) {
       plan.shared_bytes =
           shape.bytes(plan.row_tiles, plan.log2_parts, plan.log2_ranks, plan.stages, plan.x_stages);
-      if (plan.shared_bytes > kernels::FewShape::limit) continue;
+      if (plan.shared_bytes > shape.room()) continue;
       return true;
     }
   }
   return false;
 }
 
-// Clocks, roughly: rounds of thread blocks, each with a time of its own before and behind it.
+// Clocks, roughly: rounds of thread blocks.
 double cost(const Problem& problem, const FewPlan& plan) {
   const DecodeLayout& layout = problem.layout;
-  const std::int64_t blocks =
-      ceil_div(layout.tiles_down(), plan.row_tiles) * problem.groups_of_tokens << plan.log2_ranks;
+  const kernels::FewShape shape = shape_of(problem, plan);
+  const bool shares = shape.tenants() == 2;  // multiprocessors with others
+  const std::int64_t blocks = blocks_of(problem, plan);
+  const std::int64_t slots = cluster_slots(problem.processors, plan.log2_ranks);
+  const std::int64_t together = shares && blocks > slots ? 2 : 1;  // on a multiprocessor
   const std::int64_t tiles = ceil_div(layout.tiles_across(), std::int64_t{1} << plan.log2_ranks);
   const std::int64_t turns = ceil_div(tiles, std::int64_t{1} << plan.log2_parts);
   const int warps = plan.row_tiles << plan.log2_parts;
   // Of a tile, on one scheduler: instructions, two in three clocks, or tensor cores; of a warp, at
   // least what it waits for itself.
-  const double instructions = 230.0 + 10.0 * layout.bits + 6.0 * plan.tokens;
+  const double instructions = shares ? 205.0 + 6.0 * plan.tokens + (layout.block == 16 ? 55.0 : 0.0)
+                                     : 230.0 + 10.0 * layout.bits + 6.0 * plan.tokens;
   const double tile = std::max(1.5 * instructions, 27.0 * plan.tokens);
-  const double turn = std::max(tile * warps / 4, 1300.0 + 18.0 * plan.tokens);
+  const double alone = shares ? 400.0 + 3.3 * instructions : 1300.0 + 18.0 * plan.tokens;
   // Bytes of a turn: weights from memory, tokens too through the L2 cache.
   const double weights = static_cast<double>(warps * layout.tile_bytes());
   const double tokens = static_cast<double>(plan.tokens * 256 << plan.log2_parts);
-  const double bytes = std::max(weights / 17, (weights + tokens) / 22);
-  const double round =
-      static_cast<double>(turns) * std::max(turn, bytes) + 4500.0 + 700.0 * plan.log2_ranks;
-  // Where nothing else decides: many warps.
-  const double idle = 1.0 - static_cast<double>(warps) / kernels::FewShape::warps(plan.tokens);
-  return round * (1.0 + 0.03 * idle) *
-         static_cast<double>(ceil_div(blocks, cluster_slots(problem.processors, plan.log2_ranks)));
+  const double bytes =
+      std::max(weights / 17, (weights + tokens) / (shape.loads_tokens() ? 30 : 22));
+  const double turn =
+      std::max(alone, std::max(tile * warps / 4, bytes) * static_cast<double>(together));
+  // What is before and behind the turns; less where another thread block works meanwhile.
+  double ends = 4500.0 + 700.0 * plan.log2_ranks;
+  if (shares) ends = together == 2 ? 6000.0 : 14000.0;
+  // Where nothing else decides: many warps, and no clusters of those that share.
+  const double idle = 1.0 - static_cast<double>(warps) / shape.warps();
+  return (static_cast<double>(turns) * turn + ends) * (1.0 + (shares ? 0.3 : 0.03) * idle) *
+         (1.0 + (shares ? 0.15 * plan.log2_ranks : 0.0)) *
+         static_cast<double>(ceil_div(blocks, slots * together));
 }
 
 }  // namespace
@@ -73,16 +91,24 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
   best.tokens = tokens <= 8 ? 8 : tokens <= 16 ? 16 : tokens <= 32 ? 32 : 64;
   const Problem problem{DecodeLayout::of(scheme, rows, columns),
                         batch * ceil_div(tokens, best.tokens), processors};
-  const int most_warps = kernels::FewShape::warps(best.tokens);
+  const kernels::FewShape shape = shape_of(problem, best);
   double least = std::numeric_limits<double>::infinity();
-  for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
-    for (int log2_parts = 0; 1 << log2_parts <= most_warps; ++log2_parts) {
-      for (int row_tiles = 1; row_tiles << log2_parts <= most_warps; ++row_tiles) {
-        FewPlan plan{best.tokens, row_tiles, log2_parts, log2_ranks, 0, 0, 0};
+  // Not all multiprocessors are in clusters of four, so that some would get two of a kernel's.
+  const int most_log2_ranks = shape.tenants() == 2 ? 1 : log2_of_most_ranks;
+  for (int log2_ranks = 0; log2_ranks <= most_log2_ranks; ++log2_ranks) {
+    for (int log2_parts = 0; 1 << log2_parts <= shape.warps(); ++log2_parts) {
+      for (int row_tiles = 1; row_tiles << log2_parts <= shape.warps(); ++row_tiles) {
+        FewPlan plan{best.tokens, row_tiles, log2_parts, log2_ranks, 0, 0, 0, 0};
         const double clocks = cost(problem, plan);
         if (clocks < least && fill_stages(problem, plan)) least = clocks, best = plan;
       }
     }
+  }
+  // Where all find room at once, one on each multiprocessor leaves one place on each to the next
+  // kernel, whose thread blocks are to be spread as evenly.
+  const std::int64_t across = problem.groups_of_tokens << best.log2_ranks;
+  if (shape.tenants() == 2 && blocks_of(problem, best) < processors && processors % across == 0) {
+    best.idle_groups = static_cast<int>((processors - blocks_of(problem, best)) / across);
   }
   return best;
 }

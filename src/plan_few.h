@@ -13,11 +13,14 @@ namespace mxkern {
 struct FewPlan {
   int tokens;      // of a thread block: 8, 16, 32 or 64; or one of FewSm90Shape
   int row_tiles;   // of a thread block
-  int log2_parts;  // of K, of a thread block; row_tiles << log2_parts warps multiply
+  int log2_parts;  // of K, of a thread block
   int log2_ranks;  // of K, of a cluster
   int stages;      // tiles of weights under way to a warp
   int x_stages;    // pieces of the tokens under way to a thread block
   int shared_bytes;
+  // Groups of rows that do not exist, where thread blocks of two kernels share a multiprocessor:
+  // with one thread block on each, the next kernel's can only spread as evenly.
+  int idle_groups;
 
   friend constexpr bool operator==(const FewPlan&, const FewPlan&) = default;
 };

@@ -36,16 +36,17 @@ TEST(PlanFew, FitsTheDevice) {
     const SchemeFacts facts = facts_of(scheme);
     const FewShape shape{facts.bits, facts.block, plan.tokens};
     EXPECT_GE(plan.row_tiles, 1);
-    EXPECT_LE(plan.row_tiles << plan.log2_parts, FewShape::warps(plan.tokens));
+    EXPECT_LE(plan.row_tiles << plan.log2_parts, shape.warps());
     EXPECT_GE(plan.stages, 2);
-    EXPECT_GE(plan.x_stages, 2);
+    EXPECT_GE(plan.x_stages, shape.loads_tokens() ? 0 : 2);
     EXPECT_LE(1 << plan.log2_ranks, 8);
     EXPECT_EQ(plan.shared_bytes, shape.bytes(plan.row_tiles, plan.log2_parts, plan.log2_ranks,
                                              plan.stages, plan.x_stages));
-    EXPECT_LE(plan.shared_bytes, FewShape::limit);
-    // Two barriers for each stage of tokens, one for each of a warp's stages.
+    EXPECT_LE(plan.shared_bytes, shape.room());
+    EXPECT_LE(shape.tenants() * (shape.room() + 1024), 228 * 1024);
+    // One barrier for each of a warp's stages, two for each stage of tokens, one for the cluster.
     const int warps = plan.row_tiles << plan.log2_parts;
-    EXPECT_LE((warps * plan.stages + 2 * plan.x_stages) * 8, FewShape::barrier_bytes);
+    EXPECT_LE((warps * plan.stages + 2 * plan.x_stages + 1) * 8, FewShape::barrier_bytes);
     EXPECT_TRUE(plan.tokens == 64 || plan.tokens >= tokens);
     EXPECT_TRUE(plan.tokens == 8 || plan.tokens / 2 < tokens);
   });
@@ -91,6 +92,25 @@ TEST(PlanFew, FitsHopper) {
         EXPECT_TRUE(plan.tokens == largest || plan.tokens * 2 == largest);
         EXPECT_GE(arranged_bytes(3, tokens, shape[1]),
                   3 * round_up(tokens, plan.tokens) * round_up(shape[1], 128) * 2);
+      }
+    }
+  }
+}
+
+// Where the next kernel's thread blocks start beside these, one is on every multiprocessor.
+TEST(PlanFew, LeavesAsMuchRoomEverywhere) {
+  for (const Scheme scheme : all_schemes) {
+    for (const auto& shape : shapes) {
+      for (const std::int64_t tokens : {1, 8, 16}) {
+        const FewPlan plan = plan_few(scheme, 1, tokens, shape[0], shape[1], processors);
+        const std::int64_t groups = ceil_div(ceil_div(shape[0], 32), plan.row_tiles);
+        const std::int64_t blocks = (groups + plan.idle_groups) << plan.log2_ranks;
+        EXPECT_GE(plan.idle_groups, 0);
+        if (facts_of(scheme).bits == 4) {
+          EXPECT_GE(blocks, processors) << name_of(scheme) << " " << shape[0] << " x " << shape[1];
+        } else {
+          EXPECT_EQ(plan.idle_groups, 0);
+        }
       }
     }
   }

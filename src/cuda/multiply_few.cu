@@ -176,7 +176,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
         arranged + batch * round_up(x.shape.rows, plan.tokens) * padded_columns(layout) * 2;
     p.out = static_cast<std::uint8_t*>(finish.out.data) + batch * out_bytes;
     const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
-                    static_cast<unsigned>(groups),
+                    static_cast<unsigned>(groups + plan.idle_groups),
                     static_cast<unsigned>(std::min(most, x.shape.batch - batch)));
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);

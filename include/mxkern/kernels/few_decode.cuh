@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_parameters.h"
@@ -39,6 +40,18 @@ __device__ __forceinline__ void write_shared(std::uint32_t address, const uint4&
                : "memory");
 }
 
+__device__ __forceinline__ void write_shared(std::uint32_t address, float v) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+}
+
+// The compiler is not to see through this: of the pairs that share it one would have a shift of its
+// own then.
+__device__ __forceinline__ std::uint32_t rotate_by_six(std::uint32_t word) {
+  std::uint32_t turned;
+  asm("shf.l.wrap.b32 %0, %1, %1, 6;" : "=r"(turned) : "r"(word));
+  return turned;
+}
+
 // A pair of codes as two floats of 16 bits: 2^(bias - 127) times the values, half 2^(bias - 15),
 // subnormal where they are. Integers: 64 times the values.
 template <class Format, bool IsHalf>
@@ -57,23 +70,23 @@ __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words,
       asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(value) : "r"(low), "r"(high));
     }
     return value;
+  } else if constexpr (!IsHalf) {
+    if constexpr (std::is_same_v<Format, E2M1>) {
+      if (pair >= 2) return turned_pair(rotate_by_six(words[0]), pair);
+    }
+    return get_pair<Format>(words, pair);
   } else {
     std::uint32_t bits = 0;
 #pragma unroll
     for (int i = 0; i < Bits::runs; ++i) {
       const BitRun run = Bits::run(pair, i);
-      if constexpr (IsHalf) {
-        // Exponent and mantissa three places higher, the sign where it is.
-        const std::uint32_t payload = (run.mask & 0x7FFFu) << 3, sign = run.mask & 0x8000u;
-        if (payload != 0) {
-          bits |= decode_layout::shifted(words[run.word], run.shift + 3) & payload * 0x10001u;
-        }
-        if (sign != 0) {
-          bits |= decode_layout::shifted(words[run.word], run.shift) & sign * 0x10001u;
-        }
-      } else if (run.mask != 0) {
-        bits |= decode_layout::shifted(words[run.word], run.shift) & run.mask * 0x10001u;
+      // Exponent and mantissa three places higher, the sign where it is.
+      const std::uint32_t word = decode_layout::crossed<Format>(words[run.word], pair);
+      const std::uint32_t payload = (run.mask & 0x7FFFu) << 3, sign = run.mask & 0x8000u;
+      if (payload != 0) {
+        bits |= decode_layout::shifted(word, run.shift + 3) & payload * 0x10001u;
       }
+      if (sign != 0) bits |= decode_layout::shifted(word, run.shift) & sign * 0x10001u;
     }
     return bits;
   }
@@ -83,25 +96,25 @@ __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words,
 template <class K>
 MXKERN_HOST_DEVICE constexpr float sum_factor() {
   using Format = typename K::Format;
+  constexpr float half = K::scales_weights || K::Scheme::has_tensor_scale ? 1.0f : 0.5f;
   if constexpr (Format::is_integer) {
-    return Format::min_subnormal;
+    return half * Format::min_subnormal;
   } else if constexpr (K::is_half) {
-    return float32::exp2(15 - Format::bias);
+    return half * float32::exp2(15 - Format::bias);
   } else {
-    return K::scales_x ? float32::exp2(127 - Format::bias - K::x_exponent)
+    return K::scales_x ? half * float32::exp2(127 - Format::bias - K::x_exponent)
                        : float32::exp2(-K::weight_exponent);
   }
 }
 
-// The scale in byte `i` of a word.
+// The scale in byte `i` of a word; E8M0: twice the scale, of which none is subnormal.
 template <class S>
 __device__ __forceinline__ float scale_of(std::uint32_t word, int i) {
   if constexpr (S::has_tensor_scale) {
     const std::uint32_t bits = decode_layout::shifted(word, 20 - 8 * i) & 0x07F00000u;
     return float_of(bits) * 0x1p120f;
   } else {
-    const std::uint32_t bits = decode_layout::shifted(word, 23 - 8 * i) & float32::exponent_mask;
-    return float_of(max(bits, bits_of(0x1p-127f)));
+    return float_of((__byte_perm(word, 0, 0x4440 + i) + 1) << 23);
   }
 }
 
@@ -125,6 +138,25 @@ __device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uin
   std::uint32_t product;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
+}
+
+// A tile's scales, or what they are multiplied as, to a word each in `floats`: those of a row are
+// needed by four lanes, each of which makes a fourth of them, for all.
+template <class K>
+__device__ __forceinline__ void widen_scales(std::uint32_t tile, std::uint32_t floats, int lane) {
+  using S = typename K::Scheme;
+  constexpr int block_scales = DecodeLayout::block_columns / S::block;
+#pragma unroll
+  for (int i = 0; i < block_scales; ++i) {
+    const std::uint32_t at = (lane * block_scales + i) * 4;
+    const std::uint32_t word = read_shared<std::uint32_t>(tile + K::layout.code_bytes() + at);
+    std::uint32_t made[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      made[j] = K::scales_weights ? multiplier_of<K>(word, j) : bits_of(scale_of<S>(word, j));
+    }
+    write_shared(floats + at * 4, uint4{made[0], made[1], made[2], made[3]});
+  }
 }
 
 }  // namespace mxkern::kernels::few

@@ -134,30 +134,33 @@ __device__ __forceinline__ void store_outputs(const FewParameters& p, const std:
   }
 }
 
-// Sends the other thread blocks of the cluster their shares, and finishes this one's. All threads.
+// Sends the other thread blocks of the cluster their shares, whose barriers `received` count bytes.
 template <class K>
-__device__ __forceinline__ void finish(const FewParameters& p, const std::uint8_t* weights,
-                                       std::uint32_t sums, std::uint32_t inbox, std::int64_t batch,
-                                       std::int64_t first_row, std::int64_t first_token, int rank) {
+__device__ __forceinline__ void send_shares(const FewParameters& p, std::uint32_t sums,
+                                            std::uint32_t inbox, std::uint32_t received, int quads,
+                                            int tokens, int rank) {
   const int ranks = 1 << p.log2_ranks, thread = static_cast<int>(threadIdx.x);
-  const int quads = p.row_tiles * (DecodeLayout::tile_rows / 4);  // of rows
-  const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
   const int slot_bytes = (K::tokens * quads >> p.log2_ranks) * 16;
-  if (ranks > 1) {
-    cluster_wait();  // the others have started, and their inboxes exist
-    for (int other = 0; other < ranks; ++other) {
-      if (other == rank) continue;
-      const Share share(p, tokens * quads, other);
-      const std::uint32_t slot = inbox + (rank < other ? rank : rank - 1) * slot_bytes;
-      for (int i = share.begin + thread; i < share.end; i += K::threads) {
-        write_cluster(slot + (i - share.begin) * 16, static_cast<std::uint32_t>(other),
-                      add_parts<K>(p, sums, i / quads, i % quads));
-      }
+  for (int other = 0; other < ranks; ++other) {
+    if (other == rank) continue;
+    const Share share(p, tokens * quads, other);
+    const std::uint32_t slot = inbox + (rank < other ? rank : rank - 1) * slot_bytes;
+    for (int i = share.begin + thread; i < share.end; i += K::threads) {
+      send_cluster(slot + (i - share.begin) * 16, received, static_cast<std::uint32_t>(other),
+                   add_parts<K>(p, sums, i / quads, i % quads));
     }
-    cluster_arrive();
-    cluster_wait();
   }
-  const Share share(p, tokens * quads, rank);
+}
+
+// Adds what came to this thread block's own sums, finishes and stores.
+template <class K>
+__device__ __forceinline__ void finish_share(const FewParameters& p, const std::uint8_t* weights,
+                                             std::uint32_t sums, std::uint32_t inbox,
+                                             std::int64_t batch, std::int64_t first_row,
+                                             std::int64_t first_token, int quads,
+                                             const Share& share, int rank) {
+  const int ranks = 1 << p.log2_ranks, thread = static_cast<int>(threadIdx.x);
+  const int slot_bytes = (K::tokens * quads >> p.log2_ranks) * 16;
   for (int i = share.begin + thread; i < share.end; i += K::threads) {
     const int token = i / quads, quad = i % quads;
     const std::int64_t row = first_row + quad * 4;

@@ -20,7 +20,7 @@ struct FewParameters {
   int tiles;       // of the weights' columns
   int log2_ranks;  // of the parts of K that the thread blocks of a cluster have
   int log2_parts;  // of the parts of K that the warps of a thread block have
-  int row_tiles;   // of a thread block; row_tiles << log2_parts warps multiply
+  int row_tiles;   // of a thread block
   int stages;      // of a warp's ring
   int x_stages;    //
   int shared_bytes;
@@ -43,10 +43,10 @@ struct FewKernel {
   using Format = typename S::Format;
   static constexpr bool is_half = IsHalf;
   static constexpr int tokens = Tokens;
-  static constexpr int warps = FewShape::warps(Tokens);
-  static constexpr int producers = FewShape::producers;
-  static constexpr int threads = 32 * (warps + producers);
   MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
+  static constexpr int warps = shape().warps(), producers = shape().producers();
+  static constexpr int threads = 32 * (warps + producers);
+  static constexpr bool loads_tokens = shape().loads_tokens();
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
 
@@ -60,9 +60,6 @@ struct FewKernel {
   // In half there is no room for scales.
   static constexpr bool scales_weights = !IsHalf && Tokens > 8;
   static constexpr int weight_exponent = Format::is_integer ? 0 : -32;
-
-  // Where a tile has many scales, they are widened while the tile before it is multiplied.
-  static constexpr bool widens_ahead = S::block == 16;
 };
 
 }  // namespace mxkern::kernels

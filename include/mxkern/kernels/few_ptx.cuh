@@ -99,16 +99,20 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// To the same place in the shared memory of a thread block of the cluster.
-__device__ __forceinline__ void write_cluster(std::uint32_t address, std::uint32_t rank,
-                                              const float4& v) {
+// To the same place in the shared memory of a thread block of the cluster, whose barrier hears that
+// 16 bytes have come. No fence is needed.
+__device__ __forceinline__ void send_cluster(std::uint32_t address, std::uint32_t barrier,
+                                             std::uint32_t rank, const float4& v) {
   asm volatile(
       "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "st.shared::cluster.v4.f32 [there], {%2, %3, %4, %5};\n"
+      ".reg .b32 there, its_barrier;\n"
+      "mapa.shared::cluster.u32 there, %0, %2;\n"
+      "mapa.shared::cluster.u32 its_barrier, %1, %2;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, "
+      "%6}, "
+      "[its_barrier];\n"
       "}\n" ::"r"(address),
-      "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+      "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
       : "memory");
 }
 

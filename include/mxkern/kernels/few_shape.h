@@ -13,16 +13,23 @@ struct FewShape {
   int block;   // columns that share a scale
   int tokens;  // of a thread block
 
-  // Warps that multiply, at most, for what registers allow; and warps that copy tokens.
-  MXKERN_HOST_DEVICE static constexpr int warps(int tokens) {
-    return tokens <= 16 ? 16 : tokens <= 32 ? 12 : 8;
+  // Thread blocks that a multiprocessor has room for: where there are two, they are at different
+  // points, and that of the next kernel fetches its first weights beside one of this kernel.
+  MXKERN_HOST_DEVICE constexpr int tenants() const { return bits == 4 && tokens <= 16 ? 2 : 1; }
+  MXKERN_HOST_DEVICE constexpr int room() const { return tenants() == 2 ? 113 * 1024 : limit; }
+  // Whether lanes load their tokens straight to registers: where these lie together. Otherwise some
+  // warps copy them to shared memory.
+  MXKERN_HOST_DEVICE constexpr bool loads_tokens() const { return tenants() == 2 && block == 32; }
+  MXKERN_HOST_DEVICE constexpr int producers() const { return loads_tokens() ? 0 : 4 / tenants(); }
+  // Warps that multiply, at most, for what registers allow.
+  MXKERN_HOST_DEVICE constexpr int warps() const {
+    return tokens <= 16 ? 16 / tenants() : tokens <= 32 ? 12 : 8;
   }
-  static constexpr int producers = 4;
 
   MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
   MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return layout().tile_bytes(); }
 
-  // A tile's scales as floats. A warp has room for those of two tiles.
+  // A tile's scales as floats. A warp has room for those that it is at.
   MXKERN_HOST_DEVICE constexpr int scale_bytes() const { return layout().scale_bytes() * 4; }
 
   // Tokens, a tile of columns for each part of K; rows apart such that no two lanes that read
@@ -47,8 +54,8 @@ struct FewShape {
   MXKERN_HOST_DEVICE constexpr int bytes(int row_tiles, int log2_parts, int log2_ranks, int stages,
                                          int x_stages) const {
     const int warps = row_tiles << log2_parts;
-    const int rings = warps * (stages * tile_bytes() + 2 * scale_bytes()) +
-                      x_stages * x_stage_bytes(1 << log2_parts);
+    const int rings =
+        warps * (stages * tile_bytes() + scale_bytes()) + x_stages * x_stage_bytes(1 << log2_parts);
     return barrier_bytes + higher_of(rings, warps * sum_bytes()) +
            inbox_bytes(row_tiles, log2_ranks);
   }

@@ -7,13 +7,15 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/numerics/visit.h"
 
 namespace mxkern {
 
 // Bits of a word that become bits of a 16-bit float: (word << shift) & mask in both of its halves;
-// shift < 0: to the right. Masks are such that no bit crosses from half to half.
+// shift < 0: to the right. Masks are such that no bit crosses from half to half, but for pairs that
+// cross as a whole.
 struct BitRun {
   int word;
   int shift;
@@ -35,10 +37,12 @@ struct DecodeBits<E2M1> {
         {{0, 0, 0x81C0}},
         {{0, 3, 0x81C0}},
         {{0, 6, 0x81C0}},
-        {{0, 1, 0x8000}, {0, -5, 0x0100}, {0, -4, 0x00C0}},
+        {{0, 2, 0x8000}, {0, -3, 0x0180}, {0, -8, 0x0040}},
     };
     return table[pair][i];
   }
+  // What the first three leave of a half is the other half's: see get_pair.
+  MXKERN_HOST_DEVICE static constexpr bool crosses(int pair) { return pair == 3; }
 };
 
 template <>
@@ -136,19 +140,44 @@ MXKERN_HOST_DEVICE constexpr std::uint32_t shifted(std::uint32_t word, int shift
   return shift < 0 ? word >> -shift : word << shift;
 }
 
+MXKERN_HOST_DEVICE constexpr std::uint32_t rotated(std::uint32_t word, int left) {
+  return word << left | word >> (32 - left);
+}
+
+template <class Format>
+MXKERN_HOST_DEVICE constexpr std::uint32_t crossed(std::uint32_t word, int pair) {
+  if constexpr (std::is_same_v<Format, E2M1>) {
+    if (DecodeBits<Format>::crosses(pair)) return rotated(word, 16);
+  }
+  return word;
+}
+
 }  // namespace decode_layout
+
+// The last two pairs of a word of E2M1, from the word rotated by 6 to the left. So there are eight
+// operations for four pairs, of which multiplications go another way than logic. That by three
+// powers of two makes three shifts of the last pair's bits, none of which meet.
+MXKERN_HOST_DEVICE constexpr std::uint32_t turned_pair(std::uint32_t turned, int pair) {
+  if (pair == 3) turned = (turned & 0x001B001Bu) * (1u << 2 | 1u << 7 | 1u << 12);
+  return turned & 0x81C081C0u;
+}
 
 // Adds the pair's bits, one element a half, to the words of its group, which start as zeros.
 template <class Format>
 MXKERN_HOST_DEVICE constexpr void put_pair(std::uint32_t* words, int pair, std::uint32_t bits) {
   for (int i = 0; i < DecodeBits<Format>::runs; ++i) {
     const BitRun run = DecodeBits<Format>::run(pair, i);
-    words[run.word] |= decode_layout::shifted(bits & run.mask * 0x10001u, -run.shift);
+    words[run.word] |= decode_layout::crossed<Format>(
+        decode_layout::shifted(bits & run.mask * 0x10001u, -run.shift), pair);
   }
 }
 
 template <class Format>
 MXKERN_HOST_DEVICE constexpr std::uint32_t get_pair(const std::uint32_t* words, int pair) {
+  if constexpr (std::is_same_v<Format, E2M1>) {
+    if (pair < 2) return (pair == 0 ? words[0] : words[0] * 8) & 0x81C081C0u;
+    return turned_pair(decode_layout::rotated(words[0], 6), pair);
+  }
   std::uint32_t bits = 0;
   for (int i = 0; i < DecodeBits<Format>::runs; ++i) {
     const BitRun run = DecodeBits<Format>::run(pair, i);
