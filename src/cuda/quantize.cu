@@ -13,8 +13,15 @@ kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& option
   const kernels::E8M0Rule rule = visit(scheme, [&](auto type) {
     return kernels::E8M0Rule::of<typename decltype(type)::Format>(options.scale_rule);
   });
-  return {rule, options.four_over_six, PhiloxKeys::of(options.seed), options.offset,
-          amax, options.tensor_scale,  options.hadamard.size,        options.hadamard.signs};
+  return {rule,
+          options.four_over_six,
+          PhiloxKeys::of(options.seed),
+          options.offset,
+          amax,
+          options.tensor_scale,
+          nullptr,
+          options.hadamard.size,
+          options.hadamard.signs};
 }
 
 bool needs_amax(const BlockScaled& out, const QuantizeOptions& options) {
@@ -32,12 +39,16 @@ void check_pointers(const char* function, const BlockScaled& out, const Quantize
   check_device_pointer(function, "found_amax", options.found_amax, out.device);
 }
 
-// Finds the amax that the quantizer will read: of x, or of what the transform makes of it.
-void find_amax(const char* function, const Buffer& x, const QuantizeOptions& options,
-               bool along_columns, Stream stream) {
+void check_found_amax(const char* function, const QuantizeOptions& options) {
   check(options.found_amax != nullptr, function,
         ": found_amax is null; on CUDA NVFP4 needs a float32 on the device to keep the amax that "
         "it finds; set options.found_amax, or give amax or tensor_scale");
+}
+
+// Finds the amax that the quantizer will read: of x, or of what the transform makes of it.
+void find_amax(const char* function, const Buffer& x, const QuantizeOptions& options,
+               bool along_columns, Stream stream) {
+  check_found_amax(function, options);
   tensor_amax(function, x, options.found_amax, options.hadamard, along_columns, stream);
 }
 
@@ -55,7 +66,8 @@ kernels::TileOutput tile_output(const BlockScaled* out, const QuantizeOptions& o
 
 void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* rows,
                     const QuantizeOptions& row_options, const BlockScaled* columns,
-                    const QuantizeOptions& column_options, bool backwards, Stream stream) {
+                    const QuantizeOptions& column_options, bool one_amax, bool backwards,
+                    Stream stream) {
   const BlockScaled& any = rows != nullptr ? *rows : *columns;
   const QuantizeOptions& options = rows != nullptr ? row_options : column_options;
   kernels::QuantizeTileParameters p = {};
@@ -67,6 +79,10 @@ void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* ro
   p.row_stride = x.row_stride;
   p.along_rows = tile_output(rows, row_options);
   p.along_columns = tile_output(columns, column_options);
+  if (one_amax) {
+    p.along_columns.options.amax = p.along_rows.options.amax;
+    p.along_columns.options.found = column_options.found_amax;
+  }
   p.square = options.block_shape == BlockShape::square;
   p.vector_loads = rows_are_aligned(x);
   p.backwards = backwards;
@@ -142,14 +158,17 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
   check_device_pointer(function, "x", x.data, x.device);
   if (rows != nullptr) check_pointers(function, *rows, row_options);
   if (columns != nullptr) check_pointers(function, *columns, column_options);
-  bool backwards = false;
-  if (rows != nullptr && needs_amax(*rows, row_options)) {
-    find_amax(function, x, row_options, false, stream);
-    backwards = true;
-  }
-  if (columns != nullptr && needs_amax(*columns, column_options)) {
+  const bool rows_find = rows != nullptr && needs_amax(*rows, row_options);
+  const bool columns_find = columns != nullptr && needs_amax(*columns, column_options);
+  const bool backwards = rows_find || columns_find;
+  // One pass over x for both directions, unless one of them looks at what a transform makes of it.
+  const bool one_amax = rows_find && columns_find && row_options.hadamard.size == 0 &&
+                        column_options.hadamard.size == 0 && x.shape.size() > 0;
+  if (rows_find) find_amax(function, x, row_options, false, stream);
+  if (one_amax) {
+    check_found_amax(function, column_options);
+  } else if (columns_find) {
     find_amax(function, x, column_options, true, stream);
-    backwards = true;
   }
   if (x.shape.size() == 0) {
     if (rows != nullptr) write_empty(function, *rows, row_options, stream);
@@ -160,7 +179,8 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
   if (columns == nullptr && !square) {
     quantize_rows(function, x, *rows, row_options, backwards, stream);
   } else {
-    quantize_tiles(function, x, rows, row_options, columns, column_options, backwards, stream);
+    quantize_tiles(function, x, rows, row_options, columns, column_options, one_amax, backwards,
+                   stream);
   }
 }
 

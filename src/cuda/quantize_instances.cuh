@@ -2,6 +2,7 @@
 // compiles them for one scheme.
 #pragma once
 
+#include <optional>
 #include <type_traits>
 
 #include "cuda/launch.h"
@@ -34,54 +35,125 @@ void launch_quantize_rows(const char* function, DType dtype, Rounding rounding,
   visit_input(dtype, rounding, kernels::is_plain(p.options), [&](auto type, auto r, auto plain) {
     using T = typename decltype(type)::type;
     const dim3 grid = kernels::rows_stay<S, r()>
-                          ? resident_grid(function, p.grid, kernels::rows_blocks<S, T>)
+                          ? resident_grid(function, p.grid, kernels::rows_blocks<S, T, r()>)
                           : grid_of(p.grid);
     launch(function, kernels::quantize_rows_kernel<S, T, r(), plain()>, grid, kernels::row_threads,
            0, stream, p);
   });
 }
 
-// Which of the tile kernels has what is asked for. Training in bfloat16 has its own.
+// What of a kernel for whole tiles, which has no code for rare options, is asked for, if any is.
 template <class S>
-kernels::TileWork tile_work(DType dtype, const kernels::QuantizeTileParameters& p) {
-  using kernels::TileWork;
-  const kernels::OctetOptions& rows = p.along_rows.options;
-  const kernels::OctetOptions& columns = p.along_columns.options;
-  if (!p.square && kernels::is_plain(rows) && kernels::is_plain(columns)) return TileWork::plain;
-  const bool choice = rows.four_over_six || columns.four_over_six;
-  if (dtype != DType::bfloat16 || choice || rows.hadamard_size != 0) return TileWork::any;
-  if (p.square) return TileWork::squares;
-  return columns.hadamard_size <= S::block ? TileWork::transform : TileWork::any;
+std::optional<kernels::PatchWork> patch_work(DType dtype, Rounding rounding,
+                                             const kernels::QuantizeTileParameters& p) {
+  using kernels::PatchWork;
+  const kernels::TileOutput &rows = p.along_rows, &columns = p.along_columns;
+  const kernels::OctetOptions &one = rows.options, &other = columns.options;
+  const bool with_rows = rows.codes != nullptr, with_columns = columns.codes != nullptr;
+  if (dtype != DType::bfloat16 || !p.vector_loads) return {};
+  if ((with_rows && !rows.vector_stores) || (with_columns && !columns.vector_stores)) return {};
+  if (one.four_over_six || other.four_over_six) return {};
+  if ((with_rows && one.hadamard_size != 0) || other.hadamard_size > S::block) return {};
+  const bool together = with_rows && with_columns;
+  if (rounding == Rounding::stochastic && together && other.hadamard_size == 0 &&
+      (one.keys != other.keys || one.offset != other.offset)) {
+    return {};
+  }
+  if (p.square) {
+    if (together && (one.rule != other.rule || !kernels::same_tensor_scale(one, other))) return {};
+    return PatchWork::squares;
+  }
+  if (other.hadamard_size != 0) return PatchWork::transform;
+  // What measured faster on an H200; with 8 bits there is little to compute, and columns alone are
+  // best exchanged through shared memory, but for codes of 6 bits.
+  constexpr int bits = S::Format::bits;
+  if (rounding == Rounding::nearest && (with_rows ? bits == 8 : bits != 6)) return {};
+  return with_rows ? PatchWork::both : PatchWork::columns;
+}
+
+// A plain tile kernel does with fewer registers than the one that knows all options.
+template <class S>
+void launch_tiles(const char* function, DType dtype, Rounding rounding,
+                  const kernels::QuantizeTileParameters& p, dim3 grid, Stream stream) {
+  const bool plain = !p.square && kernels::is_plain(p.along_rows.options) &&
+                     kernels::is_plain(p.along_columns.options);
+  const bool wide = p.along_columns.options.hadamard_size > kernels::tile_segment;
+  visit_input(dtype, rounding, plain, [&](auto type, auto r, auto is_plain) {
+    using T = typename decltype(type)::type;
+    constexpr auto work = is_plain() ? kernels::TileWork::plain : kernels::TileWork::any;
+    launch(function, kernels::quantize_tile_kernel<S, T, r(), work>, grid, kernels::tile_threads,
+           kernels::TileMemory<S, T>::bytes(wide), stream, p);
+  });
 }
 
 template <class S>
+void launch_patches(const char* function, kernels::PatchWork work, Rounding rounding,
+                    kernels::QuantizeTileParameters p, Stream stream) {
+  using kernels::PatchWork;
+  // A direction that is not wanted has the other's options, and nothing to store.
+  if (p.along_rows.codes == nullptr) {
+    p.along_rows = p.along_columns;
+    p.along_rows.codes = nullptr;
+  } else if (p.along_columns.codes == nullptr) {
+    p.along_columns = p.along_rows;
+    p.along_columns.codes = nullptr;
+  }
+  const std::int64_t across = p.columns / kernels::tile_extent;
+  const std::int64_t down = p.rows / kernels::tile_extent;
+  const auto start = [&](auto r, auto w) {
+    constexpr bool stays = kernels::patch_stays<S, r(), w()>;
+    std::int64_t blocks = across * down * p.batch;
+    if (stays) {
+      const int resident = processor_count(function) * kernels::patch_blocks<S, r(), w()>;
+      blocks = std::min<std::int64_t>(blocks, resident);
+    }
+    launch(function, kernels::quantize_patch_kernel<S, r(), w()>, grid_of(blocks),
+           kernels::patch_threads, sizeof(kernels::PatchMemory<S, stays>), stream, p,
+           kernels::PatchGrid::of(across, down, p.batch, blocks));
+  };
+  const auto with_rounding = [&](auto r) {
+    switch (work) {
+      case PatchWork::both: return start(r, std::integral_constant<PatchWork, PatchWork::both>{});
+      case PatchWork::columns:
+        return start(r, std::integral_constant<PatchWork, PatchWork::columns>{});
+      case PatchWork::squares:
+        return start(r, std::integral_constant<PatchWork, PatchWork::squares>{});
+      case PatchWork::transform:
+        return start(r, std::integral_constant<PatchWork, PatchWork::transform>{});
+    }
+  };
+  if (rounding == Rounding::nearest) {
+    with_rounding(std::integral_constant<Rounding, Rounding::nearest>{});
+  } else {
+    with_rounding(std::integral_constant<Rounding, Rounding::stochastic>{});
+  }
+}
+
+// Whole tiles are quantized in registers where that is possible, the others through shared memory:
+// those beside them, then those below.
+template <class S>
 void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
                           const kernels::QuantizeTileParameters& p, Stream stream) {
-  using kernels::TileWork;
-  const TileWork work = tile_work<S>(dtype, p);
-  const bool wide = p.along_columns.options.hadamard_size > kernels::tile_segment;
-  visit_input(dtype, rounding, work == TileWork::plain, [&](auto type, auto r, auto plain) {
-    using T = typename decltype(type)::type;
-    const auto start = [&](auto kernel) {
-      launch(function, kernel,
-             grid_of(ceil_div(p.columns, kernels::tile_extent),
-                     ceil_div(p.rows, kernels::tile_extent), p.batch),
-             kernels::tile_threads, kernels::TileMemory<S, T>::bytes(wide), stream, p);
-    };
-    if constexpr (plain()) {
-      start(kernels::quantize_tile_kernel<S, T, r(), TileWork::plain>);
-    } else {
-      if constexpr (std::is_same_v<T, bfloat16>) {
-        if (work == TileWork::squares) {
-          return start(kernels::quantize_tile_kernel<S, T, r(), TileWork::squares>);
-        }
-        if (work == TileWork::transform) {
-          return start(kernels::quantize_tile_kernel<S, T, r(), TileWork::transform>);
-        }
-      }
-      start(kernels::quantize_tile_kernel<S, T, r(), TileWork::any>);
-    }
-  });
+  constexpr std::int64_t extent = kernels::tile_extent, few = 128;
+  const std::int64_t across = ceil_div(p.columns, extent), down = ceil_div(p.rows, extent);
+  const std::int64_t whole_across = p.columns / extent, whole_down = p.rows / extent;
+  const std::int64_t whole = whole_across * whole_down, edges = across * down - whole;
+  const auto work = patch_work<S>(dtype, rounding, p);
+  // More launches are worth their time where most of the tiles gain by them.
+  if (!work || whole == 0 || (edges > 0 && whole * p.batch < few)) {
+    return launch_tiles<S>(function, dtype, rounding, p, grid_of(across, down, p.batch), stream);
+  }
+  launch_patches<S>(function, *work, rounding, p, stream);
+  kernels::QuantizeTileParameters edge = p;
+  if (across > whole_across) {
+    edge.first_across = whole_across;
+    launch_tiles<S>(function, dtype, rounding, edge, grid_of(1, down, p.batch), stream);
+  }
+  if (down > whole_down) {
+    edge.first_across = 0;
+    edge.first_down = whole_down;
+    launch_tiles<S>(function, dtype, rounding, edge, grid_of(whole_across, 1, p.batch), stream);
+  }
 }
 
 #define MXKERN_INSTANTIATE_QUANTIZE(Type)                                                   \

@@ -1,6 +1,7 @@
 // cuda/quantize_launch.h: the kernels that depend on the scheme, one set of functions a scheme.
 #pragma once
 
+#include "mxkern/kernels/quantize_patch.cuh"
 #include "mxkern/kernels/quantize_rows.cuh"
 #include "mxkern/kernels/quantize_tile_phases.cuh"
 #include "mxkern/quantize.h"

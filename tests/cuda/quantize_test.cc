@@ -120,6 +120,67 @@ TEST_F(CudaQuantize, EveryShape) {
   }
 }
 
+// What is quantized in registers: whole tiles of 16-bit elements, alone and with edges beside them.
+TEST_F(CudaQuantize, WholeTiles) {
+  const Shape shapes[] = {{1, 128, 128}, {2, 256, 384}, {1, 640, 256}, {1, 1448, 1600}};
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const Shape& shape : shapes) {
+      const bool large = shape.size() > 1 << 20;
+      for_each_option(scheme, [&](const QuantizeOptions& options) {
+        if (large && options.scale_rule != ScaleRule::rceil) return;
+        for (const std::int64_t size : {0, 16, 32}) {
+          if (size != 0 && options.block_shape == BlockShape::square) continue;
+          if (large && size == 32) continue;
+          Tensor x(DType::bfloat16, shape, turn % 5 == 0 ? 8 : 0);
+          fill_mixed(x, static_cast<std::uint64_t>(++turn), turn % 2 == 0);
+          QuantizeOptions columns = options;
+          columns.hadamard.size = static_cast<int>(size);
+          if (turn % 4 == 0 && options.block_shape == BlockShape::row) columns.seed = 7;
+          expect_cpu_bytes(x, {scheme, all_scale_layouts[turn % 2], options, columns});
+          if (HasFatalFailure()) return;
+        }
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// NVFP4: each direction may have a scale of the tensor of its own, given or found.
+TEST_F(CudaQuantize, TensorScalesOfDirections) {
+  Tensor x(DType::bfloat16, {1, 256, 128});
+  fill_mixed(x, 3, false);
+  DeviceTensor device_x(x);
+  DeviceFloat amaxes[] = {DeviceFloat(3.0f), DeviceFloat(0.4375f)};
+  const float values[] = {3.0f, 0.4375f};
+  for (const bool given : {false, true}) {
+    Quantized rows(Scheme::nvfp4, x.shape(), ScaleLayout::row_major);
+    Quantized columns(Scheme::nvfp4, x.shape().transposed(), ScaleLayout::row_major);
+    DeviceQuantized device_rows(rows), device_columns(columns);
+    QuantizeOptions on_cpu[2], on_device[2];
+    for (int i = 0; i < 2; ++i) {
+      on_cpu[i].amax = given ? &values[i] : nullptr;
+      on_device[i].amax = given ? amaxes[i].address() : nullptr;
+    }
+    on_device[0].found_amax = device_rows.found_amax();
+    on_device[1].found_amax = device_columns.found_amax();
+    quantize_both(x.buffer(), rows.out(), columns.out(), on_cpu[0], on_cpu[1]);
+    quantize_both(device_x.buffer(), device_rows.view(), device_columns.view(), on_device[0],
+                  on_device[1]);
+    EXPECT_TRUE(same_bytes(device_rows.on_host(), rows)) << "given " << given;
+    EXPECT_TRUE(same_bytes(device_columns.on_host(), columns)) << "given " << given;
+    if (given) continue;
+    float expected = 0.0f;
+    tensor_amax(x.buffer(), &expected);
+    for (int i = 0; i < 2; ++i) {
+      float found = -1.0f;
+      check_cuda(
+          cudaMemcpy(&found, on_device[i].found_amax, sizeof(float), cudaMemcpyDeviceToHost));
+      EXPECT_EQ(bits_of(found), bits_of(expected)) << "direction " << i;
+    }
+  }
+}
+
 TEST_F(CudaQuantize, HadamardTransforms) {
   const Shape shapes[] = {{1, 128, 128}, {2, 64, 256}, {1, 256, 48}, {1, 16, 384}, {1, 80, 32}};
   int turn = 0;

@@ -32,6 +32,7 @@ struct PhiloxKeys {
     }
     return keys;
   }
+  friend constexpr bool operator==(const PhiloxKeys&, const PhiloxKeys&) = default;
 };
 
 // Four 32-bit words for a 64-bit key and a 128-bit counter, given as its lower and upper half.

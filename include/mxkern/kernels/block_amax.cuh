@@ -27,6 +27,13 @@ struct PackedAmax {
     return {sizeof(T) == 4 ? max(bits, other.bits) : __vmaxu2(bits, other.bits)};
   }
 
+  // The magnitude of one half of a pair of 16-bit elements, as float32 bits.
+  __device__ __forceinline__ std::uint32_t half(int k) const {
+    const std::uint32_t own = k == 0 ? bits & 0xFFFFu : bits >> 16;
+    if constexpr (dtype_of<T>::value == DType::bfloat16) return own << 16;
+    return bits_of(__half2float(__ushort_as_half(static_cast<unsigned short>(own))));
+  }
+
   // As float32 bits.
   __device__ __forceinline__ std::uint32_t value() const {
     if constexpr (sizeof(T) == 4) {
@@ -67,11 +74,11 @@ __device__ __forceinline__ std::uint32_t octet_amax(const RawOctet<T>& raw) {
   return packed_amax(raw).value();
 }
 
-// The maximum over aligned groups of `Lanes` adjacent lanes; all of them get it.
-template <int LaneCount>
+// The maximum over aligned groups of `LaneCount` lanes, `Stride` lanes apart; all of them get it.
+template <int LaneCount, int Stride = 1>
 __device__ __forceinline__ std::uint32_t lanes_amax(std::uint32_t amax) {
 #pragma unroll
-  for (int step = 1; step < LaneCount; step *= 2) {
+  for (int step = Stride; step < LaneCount * Stride; step *= 2) {
     amax = max(amax, __shfl_xor_sync(full_warp, amax, step));
   }
   return amax;

@@ -23,6 +23,8 @@ struct E8M0Rule {
   std::int32_t exponent;
   bool saturates;  // elements can be beyond the format's largest value
 
+  friend constexpr bool operator==(const E8M0Rule&, const E8M0Rule&) = default;
+
   template <class Format>
   static constexpr E8M0Rule of(ScaleRule rule) {
     constexpr std::uint32_t any = float32::mantissa_mask;

@@ -141,7 +141,7 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
   constexpr int octets = S::block / 8;
   constexpr int blocks = tile_extent / S::block;
   const OctetOptions options = known_tile_options<W>(p.along_columns.options);
-  const bool in_squares = W == TileWork::squares || (W == TileWork::any && p.square);
+  const bool in_squares = W == TileWork::any && p.square;
   const int column = segment_column();
   RandomWords<R> random(p.along_columns.options.keys, options.offset);
 #pragma unroll(W == TileWork::plain && R == Rounding::nearest ? 2 : 1)

@@ -24,24 +24,24 @@ struct FourRows {
   std::int64_t index_step;
 };
 
-// From one amax an octet and row to one a block and row, shared out: of the four rows, the lane at
-// position l of a block's lanes gets l, l + Lanes, ...
-template <int LaneCount, class T>
+// From one amax a lane and row to one a block and row, shared out: of the four rows, the lane at
+// position l of a block's lanes, which lie `Stride` lanes apart, gets l, l + Lanes, ...
+template <int LaneCount, int Stride = 1, class T>
 __device__ __forceinline__ void share_amax(const PackedAmax<T> (&octets)[4],
-                                           std::uint32_t (&blocks)[4 / LaneCount]) {
+                                           PackedAmax<T> (&blocks)[4 / LaneCount]) {
   const auto shared = [](PackedAmax<T> first, PackedAmax<T> second, unsigned lane) {
     const bool upper = (threadIdx.x & lane) != 0;
     const std::uint32_t given = upper ? first.bits : second.bits;
     const PackedAmax<T> own = {upper ? second.bits : first.bits};
     return own.higher({__shfl_xor_sync(full_warp, given, lane)});
   };
-  const PackedAmax<T> low = shared(octets[0], octets[1], 1);
-  const PackedAmax<T> high = shared(octets[2], octets[3], 1);
+  const PackedAmax<T> low = shared(octets[0], octets[1], Stride);
+  const PackedAmax<T> high = shared(octets[2], octets[3], Stride);
   if constexpr (LaneCount == 2) {
-    blocks[0] = low.value();
-    blocks[1] = high.value();
+    blocks[0] = low;
+    blocks[1] = high;
   } else {
-    blocks[0] = shared(low, high, 2).value();
+    blocks[0] = shared(low, high, 2 * Stride);
   }
 }
 
@@ -58,9 +58,11 @@ struct SharedScales {
   template <class T>
   __device__ __forceinline__ SharedScales(const PackedAmax<T> (&octets)[rows_per_thread],
                                           const BlockScaler<S>& scaler) {
-    share_amax<lanes>(octets, amax);
+    PackedAmax<T> blocks[rows];
+    share_amax<lanes>(octets, blocks);
 #pragma unroll
     for (int k = 0; k < rows; ++k) {
+      amax[k] = blocks[k].value();
       const BlockScale scale = scaler(amax[k]);
       byte[k] = scale.byte;
       multiplier[k] = scale.multiplier;
@@ -149,14 +151,26 @@ __device__ __forceinline__ void quantize_four_whole_rows(const RawOctet<T> (&raw
     out.scales[k * lanes * out.scale_step] = scales.byte[k];
   }
   const bool saturate = scales.template saturate<R>(scaler);
-  std::uint8_t* to = out.codes;
+  const auto rows = [&](bool saturates, auto words_of) {
+    std::uint8_t* to = out.codes;
 #pragma unroll
-  for (int i = 0; i < rows_per_thread; ++i) {
-    std::uint32_t words[8] = {};
-    random.octet(out.index + i * out.index_step, 1, words);
-    const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturate, words);
-    store_whole_codes<S::Format::bits>(to, codes);
-    to += out.code_step;
+    for (int i = 0; i < rows_per_thread; ++i) {
+      std::uint32_t words[8] = {};
+      words_of(out.index + i * out.index_step, words);
+      const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturates, words);
+      store_whole_codes<S::Format::bits>(to, codes);
+      to += out.code_step;
+    }
+  };
+  if constexpr (R == Rounding::nearest) {
+    rows(saturate, [](std::uint64_t, auto&) {});
+  } else if (__all_sync(full_warp,
+                        !saturate && random.in_fours(out.index, out.index_step, rows_per_thread))) {
+    // No questions between the rows, so that the calls of all of them overlap.
+    random.begin(out.index);
+    rows(false, [&](std::uint64_t index, auto& words) { random.whole_octet(index, words); });
+  } else {
+    rows(true, [&](std::uint64_t index, auto& words) { random.octet(index, 1, words); });
   }
 }
 

@@ -20,6 +20,7 @@ struct OctetOptions {
   std::uint64_t offset;
   const float* amax;          // NVFP4: one of these two; the quantizers below read it
   const float* tensor_scale;  // NVFP4
+  float* found;               // NVFP4, second direction, if not null: where amax is left as well
   int hadamard_size;          // 0: no transform
   SignMask hadamard_signs;
 };
@@ -63,6 +64,10 @@ __device__ __forceinline__ BlockScaler<S> block_scaler(const OctetOptions& optio
   }
 }
 
+MXKERN_HOST_DEVICE bool same_tensor_scale(const OctetOptions& a, const OctetOptions& b) {
+  return a.amax == b.amax && a.tensor_scale == b.tensor_scale;
+}
+
 // The scaler of a second direction, which costs nothing where the tensor's scale is the same one.
 template <class S>
 __device__ __forceinline__ BlockScaler<S> other_block_scaler(const OctetOptions& options,
@@ -70,8 +75,11 @@ __device__ __forceinline__ BlockScaler<S> other_block_scaler(const OctetOptions&
                                                              const OctetOptions& first_options,
                                                              const BlockScaler<S>& first) {
   if constexpr (S::has_tensor_scale) {
-    if (options.amax == first_options.amax && options.tensor_scale == first_options.tensor_scale) {
-      if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *stored = first.tensor.stored;
+    if (same_tensor_scale(options, first_options)) {
+      if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) {
+        *stored = first.tensor.stored;
+        if (options.found != nullptr) *options.found = *options.amax;
+      }
       return first;
     }
   }

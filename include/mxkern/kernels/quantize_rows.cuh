@@ -153,11 +153,11 @@ struct QuantizeRows {
 };
 
 // Thread blocks a multiprocessor: what measured fastest on an H200. Fewer registers than the loads
-// of two series take would spill.
-template <class S, class T>
-inline constexpr int rows_blocks = sizeof(T) == 4         ? 2
-                                   : S::Format::bits == 8 ? 4
-                                                          : 3;
+// of two series take, or the words of four octets, would spill.
+template <class S, class T, Rounding R>
+inline constexpr int rows_blocks = sizeof(T) == 4 || R == Rounding::stochastic ? 2
+                                   : S::Format::bits == 8                      ? 4
+                                                                               : 3;
 
 // Whether a thread block stays for many series instead of one. Faster where there is more to
 // compute for a byte, so that few thread blocks fit and the last of many rounds would be missed.
@@ -166,7 +166,7 @@ inline constexpr bool rows_stay = S::Format::bits < 8 && R == Rounding::nearest;
 
 // Plain: no Hadamard transform and no 4over6.
 template <class S, class T, Rounding R, bool Plain>
-__global__ void __launch_bounds__(row_threads, (rows_blocks<S, T>))
+__global__ void __launch_bounds__(row_threads, (rows_blocks<S, T, R>))
     quantize_rows_kernel(const __grid_constant__ QuantizeRowsParameters p) {
   using Thread = QuantizeRows<S, T, R, Plain>;
   const BlockScaler<S> scaler = block_scaler<S>(p.options, p.tensor_scale);

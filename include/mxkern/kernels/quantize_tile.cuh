@@ -31,25 +31,23 @@ struct QuantizeTileParameters {
   bool square;
   bool vector_loads;
   bool backwards;
+  std::int64_t first_down, first_across;  // tiles before these are not the kernel's
   // What a Hadamard transform of 16 or 32 along the columns flips in the words of 32 rows.
   std::uint32_t column_signs[32];
 };
 
 // What a tile kernel is compiled for. The code of rare options costs registers, and the instruction
 // cache, even where it does not run.
-enum class TileWork {
-  plain,
-  squares,    // square blocks, nothing else
-  transform,  // a Hadamard transform within the blocks of the columns, nothing else
-  any
-};
+enum class TileWork { plain, any };
 
 // The options of one direction as a kernel for some work knows them.
 template <TileWork W>
 __device__ __forceinline__ OctetOptions known_tile_options(const OctetOptions& options) {
   OctetOptions known = options;
-  if constexpr (W != TileWork::any) known.four_over_six = false;
-  if constexpr (W == TileWork::plain || W == TileWork::squares) known.hadamard_size = 0;
+  if constexpr (W == TileWork::plain) {
+    known.four_over_six = false;
+    known.hadamard_size = 0;
+  }
   return known;
 }
 

@@ -161,9 +161,8 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
   constexpr int octet_bytes = S::Format::bits;
   constexpr int rows_at_once = tile_threads / tile_octets;
   const TileOutput& out = p.along_rows;
-  OctetOptions options = known_tile_options<W>(out.options);
-  if constexpr (W == TileWork::transform) options.hadamard_size = 0;
-  const bool square = W == TileWork::squares || (W == TileWork::any && p.square);
+  const OctetOptions options = known_tile_options<W>(out.options);
+  const bool square = W == TileWork::any && p.square;
   const bool swizzled = out.scale_index.layout == ScaleLayout::swizzled;
   const int octet = static_cast<int>(threadIdx.x % tile_octets);
   const int first = static_cast<int>(threadIdx.x / tile_octets);
@@ -260,9 +259,10 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
   const TileMemory<S, T> memory{shared};
   const bool rows_wanted = p.along_rows.codes != nullptr;
   const bool columns_wanted = p.along_columns.codes != nullptr;
-  const std::int64_t tiles_down = ceil_div(p.rows, tile_extent);
+  const std::int64_t tiles_down = ceil_div(p.rows, tile_extent) - p.first_down;
   const auto position = [&](std::int64_t batch, std::int64_t step) {
-    return TilePosition(p, batch, p.backwards ? tiles_down - 1 - step : step, blockIdx.x);
+    return TilePosition(p, batch, p.first_down + (p.backwards ? tiles_down - 1 - step : step),
+                        p.first_across + blockIdx.x);
   };
   begin_tile(p, position(blockIdx.z, blockIdx.y), memory.elements());
   // While the first tile comes. A direction that is not wanted has the other's options, with
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
   const BlockScaler<S> row_scaler = block_scaler<S>(rows.options, rows.tensor_scale);
   const BlockScaler<S> column_scaler =
       other_block_scaler<S>(columns.options, columns.tensor_scale, rows.options, row_scaler);
-  const bool square = W == TileWork::squares || (W == TileWork::any && p.square);
+  const bool square = W == TileWork::any && p.square;
   const bool choose = W == TileWork::any && S::has_tensor_scale &&
                       (rows.options.four_over_six || columns.options.four_over_six);
   // The columns find the scales of squares for both directions, unless 4over6 has to choose them.

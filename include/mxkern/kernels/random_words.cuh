@@ -14,6 +14,9 @@ template <Rounding R>
 class RandomWords {
  public:
   __device__ __forceinline__ RandomWords(const PhiloxKeys&, std::uint64_t) {}
+  __device__ static bool in_fours(std::uint64_t, std::uint64_t, std::uint64_t) { return true; }
+  __device__ __forceinline__ void begin(std::uint64_t) {}
+  __device__ __forceinline__ void whole_octet(std::uint64_t, std::uint32_t (&)[8]) {}
   __device__ __forceinline__ void octet(std::uint64_t, std::uint64_t, std::uint32_t (&)[8]) {}
   __device__ __forceinline__ void column_pair(std::uint64_t, std::uint64_t,
                                               std::uint32_t (&)[2][8]) {}
@@ -26,6 +29,29 @@ class RandomWords<Rounding::stochastic> {
   __device__ __forceinline__ RandomWords(const PhiloxKeys& keys, std::uint64_t offset)
       : keys_(keys), offset_(offset) {
     start(0);
+  }
+
+  // Whether whole_octet is for the octets of `count` rows, `step` elements apart, the first at
+  // `index`: elements share calls in fours, and all calls the upper half of the counter.
+  __device__ __forceinline__ static bool in_fours(std::uint64_t index, std::uint64_t step,
+                                                  std::uint64_t count) {
+    const std::uint64_t last = index + (count - 1) * step + 7;
+    return (index | step) % 4 == 0 && high_of(index / 4) == high_of(last / 4);
+  }
+
+  // Before whole_octet, with the index of the first octet.
+  __device__ __forceinline__ void begin(std::uint64_t index) {
+    if (high_of(index / 4) != high_) start(high_of(index / 4));
+  }
+
+  __device__ __forceinline__ void whole_octet(std::uint64_t index, std::uint32_t (&words)[8]) {
+    const auto counter = static_cast<std::uint32_t>(index / 4);
+#pragma unroll
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const Philox4 four = call_of_low(counter + i);
+#pragma unroll
+      for (int lane = 0; lane < 4; ++lane) words[4 * i + lane] = four.lane[lane];
+    }
   }
 
   // Of eight elements whose logical indices start at `index` and step by `stride`.
@@ -95,7 +121,11 @@ class RandomWords<Rounding::stochastic> {
   // philox4x32 of the counter.
   __device__ __forceinline__ Philox4 call(std::uint64_t counter) {
     if (high_of(counter) != high_) start(high_of(counter));
-    const std::uint64_t first = std::uint64_t{Philox::multiplier0} * low_of(counter);
+    return call_of_low(low_of(counter));
+  }
+
+  __device__ __forceinline__ Philox4 call_of_low(std::uint32_t counter) const {
+    const std::uint64_t first = std::uint64_t{Philox::multiplier0} * counter;
     const std::uint64_t second =
         std::uint64_t{Philox::multiplier1} * (high_of(first) ^ high_of(offset_) ^ keys_.key1[0]);
     std::uint32_t c0 = high_of(second) ^ first_, c1 = low_of(second);

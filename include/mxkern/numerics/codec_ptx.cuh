@@ -96,10 +96,16 @@ using Wider = std::conditional_t<Format::mantissa_bits == 3, E4M3, E5M2>;
 template <class Format>
 inline constexpr float to_wider = float32::exp2(Wider<Format>::min_exponent - Format::min_exponent);
 
+// Four codes, a byte each.
+template <class Format>
+__device__ __forceinline__ std::uint32_t encode_six_bytes(const float* v) {
+  const std::uint32_t bytes = convert_quad<Wider<Format>>(v);
+  return (bytes & 0x1F1F1F1Fu) | (bytes >> 2 & 0x20202020u);
+}
+
 template <class Format>
 __device__ __forceinline__ std::uint32_t encode_sixes(const float* v) {
-  const std::uint32_t bytes = convert_quad<Wider<Format>>(v);
-  return squeeze_sixes((bytes & 0x1F1F1F1Fu) | (bytes >> 2 & 0x20202020u));
+  return squeeze_sixes(encode_six_bytes<Format>(v));
 }
 
 // E2M1's codes 0..7 stand for 0, .5, 1, 1.5, 2, 3, 4, 6. The code as a function of the magnitude is
@@ -117,9 +123,10 @@ __device__ __forceinline__ std::uint32_t encode_e2m1(float value) {
 
 // Eight magnitudes, packed. The upper bits of every sum are those of 2^23; shifted into place they
 // add up to a constant.
+inline constexpr std::uint32_t e2m1_sum_start = 0u - bits_of(0x1p23f) * 0x11111111u;
+
 __device__ __forceinline__ std::uint32_t encode_e2m1_magnitudes(const float (&v)[8]) {
-  constexpr std::uint32_t upper = bits_of(0x1p23f) * 0x11111111u;
-  std::uint32_t magnitudes = 0u - upper;
+  std::uint32_t magnitudes = e2m1_sum_start;
 #pragma unroll
   for (int i = 0; i < 8; ++i) magnitudes += encode_e2m1(v[i]) << (4 * i);
   return magnitudes;

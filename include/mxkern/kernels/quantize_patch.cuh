@@ -1,0 +1,359 @@
+// mxkern/kernels/quantize_patch.cuh: whole tiles of bfloat16 in registers: both directions, the
+// columns alone, square blocks, and a Hadamard transform along the columns.
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include <cstdint>
+
+#include "mxkern/kernels/patch_elements.cuh"
+#include "mxkern/kernels/patch_scales.cuh"
+#include "mxkern/kernels/quantize_columns.cuh"
+
+namespace mxkern::kernels {
+
+// The patch of one lane.
+template <class S, Rounding R, PatchWork W>
+struct Patch : PatchElements {
+  using T = bfloat16;
+  using Format = typename S::Format;
+  static constexpr bool stays = patch_stays<S, R, W>;
+  using Memory = PatchMemory<S, stays>;
+  static constexpr int bits = Format::bits;
+  static constexpr int blocks = tile_extent / S::block;
+  static constexpr bool in_pairs = pairs_in_bfloat16<S, R, T>;
+  static constexpr bool in_lines =
+      bits == 4 && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && !in_pairs;
+  static constexpr float prescale = R == Rounding::nearest ? octet_scale<Format> : 1.0f;
+
+  const QuantizeTileParameters& p;
+  Memory& memory;
+  std::uint64_t index = 0;  // logical index of the first element
+
+  // Begins to copy the patch of a tile; finish waits for it.
+  __device__ __forceinline__ void begin(std::int64_t batch, std::int64_t row, std::int64_t column) {
+    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride +
+                    (row + patch_row()) * p.row_stride + column + patch_column();
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) {
+      if constexpr (stays) {
+        __pipeline_memcpy_async(&memory.ahead[i][threadIdx.x], from, 16);
+      } else {
+        raw[i] = load_octet(from);
+      }
+      from += p.row_stride;
+    }
+    if constexpr (stays) __pipeline_commit();
+  }
+
+  __device__ __forceinline__ void finish() {
+    if constexpr (!stays) return;
+    __pipeline_wait_prior(0);
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) {
+      const uint4 own = memory.ahead[i][threadIdx.x];
+      raw[i] = {{own.x, own.y, own.z, own.w}};
+    }
+  }
+
+  __device__ __forceinline__ void put_row(int i, const PatchCodes& codes) const {
+    using Lines = typename Memory::RowLines;
+    put_codes<bits>(
+        memory.rows + Lines::offset(patch_row(), patch_column() / 8 * bits) + i * Lines::line_bytes,
+        codes, patch_across() % 2 != 0);
+  }
+
+  __device__ __forceinline__ void put_column(int i, const PatchCodes& codes) const {
+    using Lines = typename Memory::ColumnLines;
+    put_codes<bits>(memory.columns + Lines::offset(patch_column(), patch_row() / 8 * bits) +
+                        i * Lines::line_bytes,
+                    codes, patch_down() % 2 != 0);
+  }
+
+  __device__ __forceinline__ void put_row_scale(int i, std::uint8_t byte) const {
+    memory.row_scales[(patch_row() + i) * blocks + patch_column() / S::block] = byte;
+  }
+
+  __device__ __forceinline__ void put_column_scale(int i, std::uint8_t byte) const {
+    memory.column_scales[(patch_column() + i) * blocks + patch_row() / S::block] = byte;
+  }
+
+  __device__ __forceinline__ bool words_are_rare() const {
+    return R == Rounding::stochastic && !RandomWords<R>::in_fours(index, p.columns, patch_extent);
+  }
+
+  template <bool Rare>
+  __device__ __forceinline__ void random_words(RandomWords<R>& random, int i,
+                                               std::uint32_t (&words)[8]) const {
+    if constexpr (Rare) {
+      random.octet(index + i * p.columns, 1, words);
+    } else {
+      random.whole_octet(index + i * p.columns, words);
+    }
+  }
+
+  __device__ __forceinline__ static PatchCodes poisoned() {
+    return unpacked<bits>(poison_octet<Format>);
+  }
+
+  // Codes of eight values under one multiplier.
+  template <bool Rare>
+  __device__ __forceinline__ static PatchCodes scaled_codes(const RawOctet<T>& octet,
+                                                            const float (&v)[8], float multiplier,
+                                                            const std::uint32_t (&words)[8]) {
+    const float factor = __fmul_rn(multiplier, prescale);
+    float scaled[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) scaled[k] = __fmul_rn(v[k], factor);
+    std::uint32_t signs = 0;
+    if constexpr (in_lines) signs = ptx::e2m1_signs(octet.word);
+    const PatchCodes codes = encode_patch_row<S, R>(scaled, Rare, signs, words);
+    return Rare && multiplier < 0.0f ? poisoned() : codes;
+  }
+
+  template <bool Rare>
+  __device__ __forceinline__ static PatchCodes row_codes(const RawOctet<T>& octet, float multiplier,
+                                                         const std::uint32_t (&words)[8]) {
+    if constexpr (in_pairs) {
+      const Octet codes = encode_bfloat16_octet<Rare>(octet.word, multiplier);
+      return Rare && multiplier < 0.0f ? poisoned() : unpacked<bits>(codes);
+    } else {
+      float v[8];
+      unpack(octet, v);
+      return scaled_codes<Rare>(octet, v, multiplier, words);
+    }
+  }
+
+  // One scale for all: the patches of a square exchange their amax.
+  __device__ __forceinline__ void quantize_squares(const PackedAmax<T> (&pairs)[4],
+                                                   const BlockScaler<S>& scaler) const {
+    constexpr int lanes = S::block / patch_extent;
+    std::uint32_t amax[1] = {pairs[0].higher(pairs[1]).higher(pairs[2].higher(pairs[3])).value()};
+    amax[0] = lanes_amax<lanes, 4>(lanes_amax<lanes>(amax[0]));
+    const BlockScale scale = scaler(amax[0]);
+    // Each of the lanes that share a square's rows, or columns, has some of its bytes.
+#pragma unroll
+    for (int k = 0; k < patch_extent; k += lanes) {
+      put_row_scale(patch_across() % lanes + k, scale.byte);
+      put_column_scale(patch_down() % lanes + k, scale.byte);
+    }
+    const float multiplier[1] = {scale.multiplier};
+    if (__any_sync(full_warp, words_are_rare() || is_rare<S, R>(amax, multiplier, scaler))) {
+      encode_squares<true>(scale.multiplier);
+    } else {
+      encode_squares<false>(scale.multiplier);
+    }
+  }
+
+  template <bool Rare>
+  __device__ __forceinline__ void encode_squares(float multiplier) const {
+    RandomWords<R> random(p.along_rows.options.keys, p.along_rows.options.offset);
+    if constexpr (!Rare) random.begin(index);
+    PatchCodes codes[patch_extent];
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) {
+      std::uint32_t words[8] = {};
+      random_words<Rare>(random, i, words);
+      codes[i] = row_codes<Rare>(raw[i], multiplier, words);
+      put_row(i, codes[i]);
+    }
+    turn_patch<bits>(codes);
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) put_column(i, codes[i]);
+  }
+
+  __device__ __forceinline__ void quantize(PackedAmax<T> (&rows)[2][4], PackedAmax<T> (&pairs)[4],
+                                           const BlockScaler<S>& row_scaler,
+                                           const BlockScaler<S>& column_scaler) {
+    if constexpr (W == PatchWork::columns) {
+      const PatchColumnScales<S> column_scales(pairs, column_scaler);
+      encode_columns(column_scales, column_scaler);
+    } else {
+      const SharedScales<S> row_scales[2] = {{rows[0], row_scaler}, {rows[1], row_scaler}};
+      constexpr int own = SharedScales<S>::rows;
+#pragma unroll
+      for (int k = 0; k < 2 * own; ++k) {
+        put_row_scale(k / own * 4 + SharedScales<S>::row(k % own),
+                      row_scales[k / own].byte[k % own]);
+      }
+      const bool rare_rows =
+          words_are_rare() ||
+          is_rare<S, R>(row_scales[0].amax, row_scales[0].multiplier, row_scaler) ||
+          is_rare<S, R>(row_scales[1].amax, row_scales[1].multiplier, row_scaler);
+      if constexpr (W == PatchWork::transform) {
+        if (p.along_rows.codes == nullptr) {
+        } else if (__any_sync(full_warp, rare_rows)) {
+          encode_rows<true>(row_scales);
+        } else {
+          encode_rows<false>(row_scales);
+        }
+        transform(p.along_columns.options.hadamard_size, S::block, p.column_signs);
+        find_amax(rows, pairs);
+        const PatchColumnScales<S> column_scales(pairs, column_scaler);
+        encode_columns(column_scales, column_scaler);
+      } else {
+        const PatchColumnScales<S> column_scales(pairs, column_scaler);
+        put_column_scales(column_scales);
+        const bool rare =
+            rare_rows || is_rare<S, R>(column_scales.amax, column_scales.multiplier, column_scaler);
+        if (__any_sync(full_warp, rare)) {
+          encode<true>(row_scales, column_scales);
+        } else {
+          encode<false>(row_scales, column_scales);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void put_column_scales(const PatchColumnScales<S>& scales) const {
+#pragma unroll
+    for (int k = 0; k < PatchColumnScales<S>::count; ++k) {
+      put_column_scale(PatchColumnScales<S>::column(k), scales.byte[k]);
+    }
+  }
+
+  __device__ __forceinline__ void encode_columns(const PatchColumnScales<S>& scales,
+                                                 const BlockScaler<S>& scaler) const {
+    put_column_scales(scales);
+    if (__any_sync(full_warp,
+                   words_are_rare() || is_rare<S, R>(scales.amax, scales.multiplier, scaler))) {
+      encode<true>(nullptr, scales);
+    } else {
+      encode<false>(nullptr, scales);
+    }
+  }
+
+  // The rows alone.
+  template <bool Rare>
+  __device__ __forceinline__ void encode_rows(const SharedScales<S>* scales) const {
+    RandomWords<R> random(p.along_rows.options.keys, p.along_rows.options.offset);
+    if constexpr (!Rare) random.begin(index);
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) {
+      std::uint32_t words[8] = {};
+      random_words<Rare>(random, i, words);
+      put_row(i, row_codes<Rare>(raw[i], scales[i / 4].of_row(i % 4), words));
+    }
+  }
+
+  // The columns, and the rows too if that is the work.
+  template <bool Rare>
+  __device__ __forceinline__ void encode(const SharedScales<S>* row_scales,
+                                         const PatchColumnScales<S>& column_scales) const {
+    constexpr bool with_rows = W == PatchWork::both;
+    PatchCodes codes[patch_extent];
+    float multipliers[patch_extent];
+    column_scales.of_all(multipliers);
+    if constexpr (in_pairs) {
+      if constexpr (with_rows) encode_rows<Rare>(row_scales);
+      columns_in_pairs<Rare>(multipliers, codes);
+    } else {
+      RandomWords<R> random(p.along_columns.options.keys, p.along_columns.options.offset);
+      if constexpr (!Rare) random.begin(index);
+      std::uint32_t sums[patch_extent];
+#pragma unroll
+      for (int k = 0; k < patch_extent; ++k) sums[k] = ptx::e2m1_sum_start;
+#pragma unroll
+      for (int i = 0; i < patch_extent; ++i) {
+        float v[8], scaled[8];
+        unpack(raw[i], v);
+        std::uint32_t words[8] = {};
+        random_words<Rare>(random, i, words);
+        if constexpr (with_rows) {
+          put_row(i, scaled_codes<Rare>(raw[i], v, row_scales[i / 4].of_row(i % 4), words));
+        }
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+          scaled[k] = __fmul_rn(v[k], __fmul_rn(multipliers[k], prescale));
+        }
+        if constexpr (in_lines) {
+          // Clamping also keeps the NaN of one column out of its neighbours.
+          if constexpr (Rare) saturate_octet<Format>(scaled);
+#pragma unroll
+          for (int k = 0; k < 8; ++k) sums[k] += ptx::encode_e2m1(scaled[k]) << (4 * i);
+        } else {
+          codes[i] = encode_patch_row<S, R>(scaled, Rare, 0, words);
+        }
+      }
+      if constexpr (in_lines) {
+#pragma unroll
+        for (int pair = 0; pair < 4; ++pair) {
+          std::uint32_t word[patch_extent], signs[2];
+#pragma unroll
+          for (int i = 0; i < patch_extent; ++i) word[i] = raw[i].word[pair];
+          column_signs(word, signs);
+          codes[2 * pair].word[0] = sums[2 * pair] | signs[0];
+          codes[2 * pair + 1].word[0] = sums[2 * pair + 1] | signs[1];
+        }
+      } else {
+        turn_patch<bits>(codes);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) {
+      put_column(i, Rare && multipliers[i] < 0.0f ? poisoned() : codes[i]);
+    }
+  }
+};
+
+// Quantizes the whole tiles of x, with vector loads and stores. Both directions share the options
+// of what they share: the words of stochastic rounding, the scales of squares. A direction that is
+// not wanted has the other's options.
+template <class S, Rounding R, PatchWork W>
+__global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
+    quantize_patch_kernel(const __grid_constant__ QuantizeTileParameters p,
+                          const __grid_constant__ PatchGrid grid) {
+  constexpr bool stays = patch_stays<S, R, W>;
+  using Memory = PatchMemory<S, stays>;
+  constexpr int bits = S::Format::bits;
+  extern __shared__ __align__(16) unsigned char shared[];
+  Memory& memory = *reinterpret_cast<Memory*>(shared);
+  Patch<S, R, W> patch{{}, p, memory};
+  const auto row_of = [&](const PatchTile& tile) {
+    return std::int64_t{p.backwards ? grid.down - 1 - tile.down : tile.down} * tile_extent;
+  };
+  const auto begin = [&](const PatchTile& tile) {
+    patch.begin(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
+  };
+  PatchTile tile = PatchTile::first(grid);
+  if (tile.batch >= grid.batch) return;
+  begin(tile);
+  // While the first tile comes.
+  const BlockScaler<S> row_scaler = patch_scaler<S>(p, memory.tensors, 0);
+  const BlockScaler<S> column_scaler = patch_scaler<S>(p, memory.tensors, 1);
+  while (true) {
+    const std::int64_t batch = tile.batch, row = row_of(tile);
+    const std::int64_t column = std::int64_t{tile.across} * tile_extent;
+    patch.finish();
+    if constexpr (R == Rounding::stochastic) {
+      patch.index = (batch * p.rows + row + patch_row()) * p.columns + column + patch_column();
+    }
+    PackedAmax<bfloat16> rows[2][4], pairs[4];
+    patch.find_amax(rows, pairs);
+    const PatchTile next = tile.next(grid);
+    const bool more = stays && next.batch < grid.batch;
+    if (more) begin(next);
+    if constexpr (W == PatchWork::squares) {
+      patch.quantize_squares(pairs, row_scaler);
+    } else {
+      patch.quantize(rows, pairs, row_scaler, column_scaler);
+    }
+    __syncthreads();
+    const int line_tile = static_cast<int>(row / tile_extent);
+    if (W != PatchWork::columns && p.along_rows.codes != nullptr) {
+      store_patch_lines<typename Memory::RowLines>(p.along_rows, batch * p.rows + row,
+                                                   column / 8 * bits, memory.rows);
+      store_patch_scales<S>(p.along_rows, batch, line_tile, tile.across, memory.row_scales);
+    }
+    if (p.along_columns.codes != nullptr) {
+      store_patch_lines<typename Memory::ColumnLines>(p.along_columns, batch * p.columns + column,
+                                                      row / 8 * bits, memory.columns);
+      store_patch_scales<S>(p.along_columns, batch, tile.across, line_tile, memory.column_scales);
+    }
+    if (!more) return;
+    __syncthreads();
+    tile = next;
+  }
+}
+
+}  // namespace mxkern::kernels
