@@ -51,23 +51,25 @@ std::optional<kernels::PatchWork> patch_work(DType dtype, Rounding rounding,
   const kernels::OctetOptions &one = rows.options, &other = columns.options;
   const bool with_rows = rows.codes != nullptr, with_columns = columns.codes != nullptr;
   if (dtype != DType::bfloat16 || !p.vector_loads) return {};
-  if ((with_rows && !rows.vector_stores) || (with_columns && !columns.vector_stores)) return {};
+  const auto vectors = [](const kernels::TileOutput& out) {
+    return out.codes == nullptr || (out.vector_stores && is_aligned(out.scales, 0, 4));
+  };
+  if (!vectors(rows) || !vectors(columns)) return {};
   if (one.four_over_six || other.four_over_six) return {};
   if ((with_rows && one.hadamard_size != 0) || other.hadamard_size > S::block) return {};
   const bool together = with_rows && with_columns;
-  if (rounding == Rounding::stochastic && together && other.hadamard_size == 0 &&
-      (one.keys != other.keys || one.offset != other.offset)) {
-    return {};
+  if (rounding == Rounding::stochastic) {
+    const bool same = one.keys == other.keys && one.offset == other.offset;
+    if (together && other.hadamard_size == 0 && !same) return {};
+    if (!kernels::words_are_whole(p.batch * p.rows * p.columns, p.columns)) return {};
   }
   if (p.square) {
-    if (together && (one.rule != other.rule || !kernels::same_tensor_scale(one, other))) return {};
+    const bool same_scale =
+        S::has_tensor_scale ? kernels::same_tensor_scale(one, other) : one.rule == other.rule;
+    if (together && !same_scale) return {};
     return PatchWork::squares;
   }
   if (other.hadamard_size != 0) return PatchWork::transform;
-  // What measured faster on an H200; with 8 bits there is little to compute, and columns alone are
-  // best exchanged through shared memory, but for codes of 6 bits.
-  constexpr int bits = S::Format::bits;
-  if (rounding == Rounding::nearest && (with_rows ? bits == 8 : bits != 6)) return {};
   return with_rows ? PatchWork::both : PatchWork::columns;
 }
 
@@ -86,10 +88,36 @@ void launch_tiles(const char* function, DType dtype, Rounding rounding,
   });
 }
 
-template <class S>
-void launch_patches(const char* function, kernels::PatchWork work, Rounding rounding,
-                    kernels::QuantizeTileParameters p, Stream stream) {
+// Calls body(integral_constant<Rounding, R>{}, integral_constant<PatchWork, W>{}) where patches pay
+// for these; whether they do.
+template <class S, class Body>
+bool visit_patches(Rounding rounding, kernels::PatchWork work, Body&& body) {
   using kernels::PatchWork;
+  const auto with_work = [&](auto r, auto w) {
+    if constexpr (kernels::patches_pay<S, r(), w()>) body(r, w);
+    return kernels::patches_pay<S, r(), w()>;
+  };
+  const auto with_rounding = [&](auto r) {
+    switch (work) {
+      case PatchWork::both:
+        return with_work(r, std::integral_constant<PatchWork, PatchWork::both>{});
+      case PatchWork::columns:
+        return with_work(r, std::integral_constant<PatchWork, PatchWork::columns>{});
+      case PatchWork::squares:
+        return with_work(r, std::integral_constant<PatchWork, PatchWork::squares>{});
+      case PatchWork::transform: break;
+    }
+    return with_work(r, std::integral_constant<PatchWork, PatchWork::transform>{});
+  };
+  return rounding == Rounding::nearest
+             ? with_rounding(std::integral_constant<Rounding, Rounding::nearest>{})
+             : with_rounding(std::integral_constant<Rounding, Rounding::stochastic>{});
+}
+
+// Quantizes the whole tiles of x, if patches pay for that; whether they do.
+template <class S>
+bool launch_patches(const char* function, kernels::PatchWork work, Rounding rounding,
+                    kernels::QuantizeTileParameters p, Stream stream) {
   // A direction that is not wanted has the other's options, and nothing to store.
   if (p.along_rows.codes == nullptr) {
     p.along_rows = p.along_columns;
@@ -100,7 +128,7 @@ void launch_patches(const char* function, kernels::PatchWork work, Rounding roun
   }
   const std::int64_t across = p.columns / kernels::tile_extent;
   const std::int64_t down = p.rows / kernels::tile_extent;
-  const auto start = [&](auto r, auto w) {
+  return visit_patches<S>(rounding, work, [&](auto r, auto w) {
     constexpr bool stays = kernels::patch_stays<S, r(), w()>;
     std::int64_t blocks = across * down * p.batch;
     if (stays) {
@@ -110,27 +138,11 @@ void launch_patches(const char* function, kernels::PatchWork work, Rounding roun
     launch(function, kernels::quantize_patch_kernel<S, r(), w()>, grid_of(blocks),
            kernels::patch_threads, sizeof(kernels::PatchMemory<S, stays>), stream, p,
            kernels::PatchGrid::of(across, down, p.batch, blocks));
-  };
-  const auto with_rounding = [&](auto r) {
-    switch (work) {
-      case PatchWork::both: return start(r, std::integral_constant<PatchWork, PatchWork::both>{});
-      case PatchWork::columns:
-        return start(r, std::integral_constant<PatchWork, PatchWork::columns>{});
-      case PatchWork::squares:
-        return start(r, std::integral_constant<PatchWork, PatchWork::squares>{});
-      case PatchWork::transform:
-        return start(r, std::integral_constant<PatchWork, PatchWork::transform>{});
-    }
-  };
-  if (rounding == Rounding::nearest) {
-    with_rounding(std::integral_constant<Rounding, Rounding::nearest>{});
-  } else {
-    with_rounding(std::integral_constant<Rounding, Rounding::stochastic>{});
-  }
+  });
 }
 
-// Whole tiles are quantized in registers where that is possible, the others through shared memory:
-// those beside them, then those below.
+// Whole tiles are quantized in registers where that pays, the others through shared memory: those
+// beside them, then those below.
 template <class S>
 void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
                           const kernels::QuantizeTileParameters& p, Stream stream) {
@@ -140,10 +152,10 @@ void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
   const std::int64_t whole = whole_across * whole_down, edges = across * down - whole;
   const auto work = patch_work<S>(dtype, rounding, p);
   // More launches are worth their time where most of the tiles gain by them.
-  if (!work || whole == 0 || (edges > 0 && whole * p.batch < few)) {
+  const bool worth = whole > 0 && (edges == 0 || whole * p.batch >= few);
+  if (!work || !worth || !launch_patches<S>(function, *work, rounding, p, stream)) {
     return launch_tiles<S>(function, dtype, rounding, p, grid_of(across, down, p.batch), stream);
   }
-  launch_patches<S>(function, *work, rounding, p, stream);
   kernels::QuantizeTileParameters edge = p;
   if (across > whole_across) {
     edge.first_across = whole_across;

@@ -78,6 +78,13 @@ __device__ __forceinline__ bool is_rare(const std::uint32_t (&amax)[Count],
   return any;
 }
 
+// Whether a warp takes the long way. With random words, whose code is long, there is only that one.
+template <Rounding R>
+__device__ __forceinline__ bool warp_is_rare(bool lane_is_rare) {
+  if constexpr (R == Rounding::stochastic) return true;
+  return __any_sync(full_warp, lane_is_rare);
+}
+
 // The scaler of one direction. Half of the threads work NVFP4's tensor scales and tables out for
 // all of them, when direction 0 is asked for.
 template <class S>

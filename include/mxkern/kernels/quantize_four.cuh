@@ -137,8 +137,8 @@ struct FourWholeRows {
   std::int64_t index_step;
 };
 
-// Quantizes and stores without a question asked. All lanes of a warp call it; adjacent lanes hold
-// adjacent octets.
+// Quantizes and stores without a question asked; random words are whole. All lanes of a warp call
+// it; adjacent lanes hold adjacent octets.
 template <class S, class T, Rounding R, class Scales>
 __device__ __forceinline__ void quantize_four_whole_rows(const RawOctet<T> (&raw)[rows_per_thread],
                                                          const Scales& scales,
@@ -150,27 +150,17 @@ __device__ __forceinline__ void quantize_four_whole_rows(const RawOctet<T> (&raw
   for (int k = 0; k < SharedScales<S>::rows; ++k) {
     out.scales[k * lanes * out.scale_step] = scales.byte[k];
   }
-  const bool saturate = scales.template saturate<R>(scaler);
-  const auto rows = [&](bool saturates, auto words_of) {
-    std::uint8_t* to = out.codes;
+  // With random words there is so much to compute that the question costs more than the answer.
+  const bool saturate =
+      R == Rounding::stochastic || scales.template saturate<Rounding::nearest>(scaler);
+  std::uint8_t* to = out.codes;
 #pragma unroll
-    for (int i = 0; i < rows_per_thread; ++i) {
-      std::uint32_t words[8] = {};
-      words_of(out.index + i * out.index_step, words);
-      const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturates, words);
-      store_whole_codes<S::Format::bits>(to, codes);
-      to += out.code_step;
-    }
-  };
-  if constexpr (R == Rounding::nearest) {
-    rows(saturate, [](std::uint64_t, auto&) {});
-  } else if (__all_sync(full_warp,
-                        !saturate && random.in_fours(out.index, out.index_step, rows_per_thread))) {
-    // No questions between the rows, so that the calls of all of them overlap.
-    random.begin(out.index);
-    rows(false, [&](std::uint64_t index, auto& words) { random.whole_octet(index, words); });
-  } else {
-    rows(true, [&](std::uint64_t index, auto& words) { random.octet(index, 1, words); });
+  for (int i = 0; i < rows_per_thread; ++i) {
+    std::uint32_t words[8] = {};
+    random.whole_octet(out.index + i * out.index_step, words);
+    const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturate, words);
+    store_whole_codes<S::Format::bits>(to, codes);
+    to += out.code_step;
   }
 }
 

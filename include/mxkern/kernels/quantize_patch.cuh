@@ -78,20 +78,6 @@ struct Patch : PatchElements {
     memory.column_scales[(patch_column() + i) * blocks + patch_row() / S::block] = byte;
   }
 
-  __device__ __forceinline__ bool words_are_rare() const {
-    return R == Rounding::stochastic && !RandomWords<R>::in_fours(index, p.columns, patch_extent);
-  }
-
-  template <bool Rare>
-  __device__ __forceinline__ void random_words(RandomWords<R>& random, int i,
-                                               std::uint32_t (&words)[8]) const {
-    if constexpr (Rare) {
-      random.octet(index + i * p.columns, 1, words);
-    } else {
-      random.whole_octet(index + i * p.columns, words);
-    }
-  }
-
   __device__ __forceinline__ static PatchCodes poisoned() {
     return unpacked<bits>(poison_octet<Format>);
   }
@@ -138,7 +124,7 @@ struct Patch : PatchElements {
       put_column_scale(patch_down() % lanes + k, scale.byte);
     }
     const float multiplier[1] = {scale.multiplier};
-    if (__any_sync(full_warp, words_are_rare() || is_rare<S, R>(amax, multiplier, scaler))) {
+    if (warp_is_rare<R>(is_rare<S, R>(amax, multiplier, scaler))) {
       encode_squares<true>(scale.multiplier);
     } else {
       encode_squares<false>(scale.multiplier);
@@ -148,12 +134,11 @@ struct Patch : PatchElements {
   template <bool Rare>
   __device__ __forceinline__ void encode_squares(float multiplier) const {
     RandomWords<R> random(p.along_rows.options.keys, p.along_rows.options.offset);
-    if constexpr (!Rare) random.begin(index);
     PatchCodes codes[patch_extent];
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
       std::uint32_t words[8] = {};
-      random_words<Rare>(random, i, words);
+      random.whole_octet(index + i * p.columns, words);
       codes[i] = row_codes<Rare>(raw[i], multiplier, words);
       put_row(i, codes[i]);
     }
@@ -177,12 +162,11 @@ struct Patch : PatchElements {
                       row_scales[k / own].byte[k % own]);
       }
       const bool rare_rows =
-          words_are_rare() ||
           is_rare<S, R>(row_scales[0].amax, row_scales[0].multiplier, row_scaler) ||
           is_rare<S, R>(row_scales[1].amax, row_scales[1].multiplier, row_scaler);
       if constexpr (W == PatchWork::transform) {
         if (p.along_rows.codes == nullptr) {
-        } else if (__any_sync(full_warp, rare_rows)) {
+        } else if (warp_is_rare<R>(rare_rows)) {
           encode_rows<true>(row_scales);
         } else {
           encode_rows<false>(row_scales);
@@ -196,7 +180,7 @@ struct Patch : PatchElements {
         put_column_scales(column_scales);
         const bool rare =
             rare_rows || is_rare<S, R>(column_scales.amax, column_scales.multiplier, column_scaler);
-        if (__any_sync(full_warp, rare)) {
+        if (warp_is_rare<R>(rare)) {
           encode<true>(row_scales, column_scales);
         } else {
           encode<false>(row_scales, column_scales);
@@ -215,8 +199,7 @@ struct Patch : PatchElements {
   __device__ __forceinline__ void encode_columns(const PatchColumnScales<S>& scales,
                                                  const BlockScaler<S>& scaler) const {
     put_column_scales(scales);
-    if (__any_sync(full_warp,
-                   words_are_rare() || is_rare<S, R>(scales.amax, scales.multiplier, scaler))) {
+    if (warp_is_rare<R>(is_rare<S, R>(scales.amax, scales.multiplier, scaler))) {
       encode<true>(nullptr, scales);
     } else {
       encode<false>(nullptr, scales);
@@ -227,11 +210,10 @@ struct Patch : PatchElements {
   template <bool Rare>
   __device__ __forceinline__ void encode_rows(const SharedScales<S>* scales) const {
     RandomWords<R> random(p.along_rows.options.keys, p.along_rows.options.offset);
-    if constexpr (!Rare) random.begin(index);
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
       std::uint32_t words[8] = {};
-      random_words<Rare>(random, i, words);
+      random.whole_octet(index + i * p.columns, words);
       put_row(i, row_codes<Rare>(raw[i], scales[i / 4].of_row(i % 4), words));
     }
   }
@@ -249,7 +231,6 @@ struct Patch : PatchElements {
       columns_in_pairs<Rare>(multipliers, codes);
     } else {
       RandomWords<R> random(p.along_columns.options.keys, p.along_columns.options.offset);
-      if constexpr (!Rare) random.begin(index);
       std::uint32_t sums[patch_extent];
 #pragma unroll
       for (int k = 0; k < patch_extent; ++k) sums[k] = ptx::e2m1_sum_start;
@@ -258,7 +239,7 @@ struct Patch : PatchElements {
         float v[8], scaled[8];
         unpack(raw[i], v);
         std::uint32_t words[8] = {};
-        random_words<Rare>(random, i, words);
+        random.whole_octet(index + i * p.columns, words);
         if constexpr (with_rows) {
           put_row(i, scaled_codes<Rare>(raw[i], v, row_scales[i / 4].of_row(i % 4), words));
         }

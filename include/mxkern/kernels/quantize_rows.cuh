@@ -178,7 +178,9 @@ __global__ void __launch_bounds__(row_threads, (rows_blocks<S, T, R>))
                                                   p.code_row_bytes, blockIdx.x, across);
   const bool whole_columns = p.vector_loads && whole_codes &&
                              (blockIdx.x + std::int64_t{1}) * across * 8 <= p.columns &&
-                             !p.options.four_over_six;
+                             !p.options.four_over_six &&
+                             (R == Rounding::nearest ||
+                              words_are_whole(p.grid.batch * p.grid.rows * p.columns, p.columns));
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
     if (whole_columns) thread.whole(batch);
     for (std::int64_t step = blockIdx.y; step < p.grid.series(); step += gridDim.y) {

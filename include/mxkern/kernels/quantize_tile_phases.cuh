@@ -174,7 +174,9 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
       octets_are_whole<octet_bytes>(out.code_row_bytes, at.column / tile_extent, tile_octets);
   const bool choose = S::has_tensor_scale && options.four_over_six && !square;
   RandomWords<R> random(out.options.keys, options.offset);
-  if (whole && at.columns_left == tile_extent && !choose) {
+  const bool whole_words =
+      R == Rounding::nearest || words_are_whole(p.batch * p.rows * p.columns, p.columns);
+  if (whole && at.columns_left == tile_extent && !choose && whole_words) {
     const std::int64_t row = at.row + first;
     FourWholeRows four;
     four.codes = out.codes + (at.batch * p.rows + row) * out.code_row_bytes +

@@ -9,13 +9,17 @@
 
 namespace mxkern::kernels {
 
+// Whether the elements of a tensor share calls in fours that lie in a row, and all calls the upper
+// half of the counter: then there is no question before a call, and many calls overlap.
+MXKERN_HOST_DEVICE bool words_are_whole(std::int64_t elements, std::int64_t columns) {
+  return columns % 4 == 0 && elements / 4 <= std::int64_t{1} << 32;
+}
+
 // The words of a thread's elements; nothing where elements are rounded to nearest.
 template <Rounding R>
 class RandomWords {
  public:
   __device__ __forceinline__ RandomWords(const PhiloxKeys&, std::uint64_t) {}
-  __device__ static bool in_fours(std::uint64_t, std::uint64_t, std::uint64_t) { return true; }
-  __device__ __forceinline__ void begin(std::uint64_t) {}
   __device__ __forceinline__ void whole_octet(std::uint64_t, std::uint32_t (&)[8]) {}
   __device__ __forceinline__ void octet(std::uint64_t, std::uint64_t, std::uint32_t (&)[8]) {}
   __device__ __forceinline__ void column_pair(std::uint64_t, std::uint64_t,
@@ -31,20 +35,9 @@ class RandomWords<Rounding::stochastic> {
     start(0);
   }
 
-  // Whether whole_octet is for the octets of `count` rows, `step` elements apart, the first at
-  // `index`: elements share calls in fours, and all calls the upper half of the counter.
-  __device__ __forceinline__ static bool in_fours(std::uint64_t index, std::uint64_t step,
-                                                  std::uint64_t count) {
-    const std::uint64_t last = index + (count - 1) * step + 7;
-    return (index | step) % 4 == 0 && high_of(index / 4) == high_of(last / 4);
-  }
-
-  // Before whole_octet, with the index of the first octet.
-  __device__ __forceinline__ void begin(std::uint64_t index) {
-    if (high_of(index / 4) != high_) start(high_of(index / 4));
-  }
-
-  __device__ __forceinline__ void whole_octet(std::uint64_t index, std::uint32_t (&words)[8]) {
+  // Of the eight adjacent elements from `index` on, where words_are_whole.
+  __device__ __forceinline__ void whole_octet(std::uint64_t index,
+                                              std::uint32_t (&words)[8]) const {
     const auto counter = static_cast<std::uint32_t>(index / 4);
 #pragma unroll
     for (std::uint32_t i = 0; i < 2; ++i) {
