@@ -33,11 +33,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _summary(result: dict[str, Any]) -> str:
+    if "cuda_counters" in result:
+        return ""
     on_gpu = "gpu" in result["machine"]
     return cuda_tables.summary(result) if on_gpu else tables.summary(result)
 
 
 def _tables(result: dict[str, Any]) -> str:
+    if "cuda_counters" in result:
+        return cuda_tables.counters(result)
     on_gpu = "gpu" in result["machine"]
     return cuda_tables.all_tables(result) if on_gpu else tables.all_tables(result)
 

@@ -50,6 +50,36 @@ def summary(result: Record) -> str:
     )
 
 
+def counters(result: Record) -> str:
+    """What the hardware counted: bench/cuda/counters.py."""
+    rows = [
+        [
+            f"`{record['scheme']}`" if record["scheme"] else "",
+            record["operation"],
+            f"`{record['kernel']}`",
+            f"{record['seconds'] * 1e6:.0f}",
+            f"{record['bytes'] / 1e6:.0f}",
+            *(f"{record[key] * 100:.0f}" for key in ("dram", "issue", "alu", "fma", "occupancy")),
+            f"{record['instructions'] / record['elements']:.1f}" if record["elements"] else "",
+            f"{record['registers']:.0f}",
+        ]
+        for record in result["cuda_counters"]
+    ]
+    headers = [
+        "scheme", "operation", "kernel", "us", "MB", "DRAM %", "issue slots %", "ALU %", "FMA %",
+        "warps %", "instructions", "registers",
+    ]  # fmt: skip
+    facts = result["machine"]
+    return (
+        f"### What the hardware counts: {facts['gpu']}, commit {facts['commit']}, {facts['date']}"
+        f"\n\n`python -m bench.cuda.counters` runs every call once under Nsight Compute, caches "
+        f"empty, clocks as they are: times are longer than those above. bfloat16 [16384 x 8192], "
+        f"products with weights [4096 x 4096]. MB went to and from DRAM; shares are of what the "
+        f"hardware can do at most; instructions are those of a thread for an element, uniform "
+        f"ones included.\n\n" + table(headers, rows)
+    )
+
+
 def _machine(facts: Record) -> str:
     return (
         f"## {facts['gpu']}\n\nCUDA {facts['cuda']}, driver {facts['driver']}, "
