@@ -45,7 +45,7 @@ def summary(result: Record) -> str:
     return (
         f"Measured on {_machine_line(facts)}: 64 MB of bfloat16, bytes read and written, beside a "
         f"memcpy by as many threads; `gemm` beside NumPy's float32 product of operands that are "
-        f"dequantized already.{_caution(facts)}\n\n{table(headers, rows)}"
+        f"dequantized already.{caution(facts)}\n\n{table(headers, rows)}"
     )
 
 
@@ -55,11 +55,11 @@ def machine(facts: Record) -> str:
     return (
         f"## {facts['cpu']}\n\n{_machine_line(facts)}. mxkern {facts['mxkern']} "
         f"({facts['build']}), commit {facts['commit']}. Python {facts['python']}, {packages}. "
-        f"CPU flags: {', '.join(facts['cpu_flags'])}.{_caution(facts)}"
+        f"CPU flags: {', '.join(facts['cpu_flags'])}.{caution(facts)}"
     )
 
 
-def _caution(facts: Record) -> str:
+def caution(facts: Record) -> str:
     """What a reader must know before trusting the figures."""
     return f" {facts['caution']}" if "caution" in facts else ""
 

@@ -97,7 +97,10 @@ if wanted cpp; then step "C++ tests" cpp; fi
 if wanted python; then step "Python tests" python; fi
 if wanted devices; then step "several GPUs" devices; fi
 if wanted sanitize; then sanitize; fi
-if wanted bench; then step "benchmarks" "$PYTHON" -m bench.cuda.runner; fi
+if wanted bench; then
+  step "benchmarks" "$PYTHON" -m bench.cuda.runner
+  step "what the hardware counts" "$PYTHON" -m bench.cuda.counters
+fi
 if ((${#failed[@]} > 0)); then
   echo "mxkern: failed: ${failed[*]}"
   exit 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench import tables
 from bench.cuda import gemm_tables
 from bench.cuda.gemm_tables import not_measured
 from bench.markdown import table
@@ -84,7 +85,7 @@ def _machine(facts: Record) -> str:
     return (
         f"## {facts['gpu']}\n\nCUDA {facts['cuda']}, driver {facts['driver']}, "
         f"mxkern {facts['mxkern']}, commit {facts['commit']}, {facts['date']}, PyTorch "
-        f"{facts['packages'].get('torch', 'missing')}. {METHOD}"
+        f"{facts['packages'].get('torch', 'missing')}. {METHOD}{tables.caution(facts)}"
     )
 
 
