@@ -30,14 +30,6 @@ FRAMEWORKS = [
 ]
 
 
-@pytest.fixture
-def torch() -> Any:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    if not torch.cuda.is_available():
-        pytest.skip("this PyTorch has no CUDA")
-    return torch
-
-
 def on_device(framework: str, x: np.ndarray) -> Any:
     """x, bit for bit, as an array of the framework on the first device."""
     if framework == "torch":

@@ -60,14 +60,6 @@ def test_arrays_of_the_second_device(scheme: str, framework: str) -> None:
     assert_same(on_host(turned), raw(mxkern.random_hadamard(x)), framework)
 
 
-@pytest.fixture
-def torch() -> Any:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    if not torch.cuda.is_available():
-        pytest.skip("this PyTorch has no CUDA")
-    return torch
-
-
 def test_the_current_device_stays(torch: Any) -> None:
     x = random_values((64, 128), "bfloat16")
     for current, other in ((0, 1), (1, 0)):

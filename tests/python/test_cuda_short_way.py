@@ -17,14 +17,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def torch() -> Any:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    if not torch.cuda.is_available():
-        pytest.skip("this PyTorch has no CUDA")
-    return torch
-
-
 def assert_same_tensors(got: mxkern.BlockScaled, want: mxkern.BlockScaled) -> None:
     assert got[3:] == want[3:]
     for name, a, b in zip(got._fields, got[:3], want[:3], strict=False):
