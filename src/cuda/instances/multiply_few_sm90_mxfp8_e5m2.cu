@@ -1,4 +1,4 @@
-// cuda/instances/multiply_few_sm90_mxfp8_e5m2.cu: Hopper's products of tens of tokens, of one scheme.
+// cuda/instances/multiply_few_sm90_mxfp8_e5m2.cu: tens of tokens on Hopper, of one scheme.
 #include "cuda/few_sm90_instances.cuh"
 
 namespace mxkern::cuda {
