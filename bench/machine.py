@@ -1,6 +1,7 @@
 # bench/machine.py: on what a result was measured.
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
@@ -65,8 +66,6 @@ def slug(name: str) -> str:
 
 
 def _usable_cores() -> set[int]:
-    import os
-
     return os.sched_getaffinity(0) if sys.platform == "linux" else set(range(os.cpu_count() or 1))
 
 
@@ -78,6 +77,10 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str:
+    """Of the sources; MXKERN_COMMIT says it where they are a copy without their history."""
+    if given := os.environ.get("MXKERN_COMMIT"):
+        return given
+
     def git(*arguments: str) -> str:
         return subprocess.run(
             ["git", *arguments], capture_output=True, text=True, check=False

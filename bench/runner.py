@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -33,22 +36,46 @@ def measure(
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=measure.__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
     parser.add_argument("--out", type=Path, help="the result file; by default named for the device")
+    parser.add_argument("--caution", help="what a reader of the result has to know")
     options = parser.parse_args()
     unknown = set(options.parts) - parts.keys()
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}; expected {', '.join(parts)}")
 
     path = options.out or RESULTS / f"{machine.slug(device)}.json"
-    results = json.loads(path.read_text()) if path.exists() and options.parts else {}
-    results["machine"] = described
+    if options.caution:
+        described = described | {"caution": options.caution}
+    results: dict[str, Any] = {}
+    failed = []
+    if not options.parts:
+        path.unlink(missing_ok=True)
     for name in options.parts or parts:
         started = time.perf_counter()
         print(f"{name} ...", flush=True)
-        results[name] = list(parts[name]())
-        print(f"{name}: {len(results[name])} records, {time.perf_counter() - started:.0f} s")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(results, indent=1, default=float) + "\n")
+        try:
+            records = list(parts[name]())
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
+            continue
+        print(f"{name}: {len(records)} records, {time.perf_counter() - started:.0f} s")
+        results = _store(path, {"machine": described, name: records})
+    if failed:
+        sys.exit(f"{module}: failed: {', '.join(failed)}")
     print(f"wrote {path}; python -m bench.report puts it into the documentation")
+    return results
+
+
+def _store(path: Path, records: dict[str, Any]) -> dict[str, Any]:
+    """Adds records to a file, which another process may be doing too; returns all of them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        results: dict[str, Any] = json.loads(file.read() or "{}") | records
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(results, indent=1, default=float) + "\n")
     return results
 
 

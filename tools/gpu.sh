@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tools/gpu.sh: builds for this machine's GPU, runs all tests there, checks memory, measures.
 # usage: gpu.sh [PART...] of build, cpp, python, sanitize, bench; all of them by default. `devices`
-# is what cpp and python have about several GPUs, alone. Needs
+# is what cpp and python have about several GPUs, alone. With two GPUs the second is checked for memory
+# errors and measures other libraries while the first measures mxkern. Needs
 # nvcc, CMake, Ninja, GoogleTest and a Python with NumPy, ml_dtypes, pytest, hypothesis and
 # nanobind; uses PyTorch, CuPy and JAX where they are. Needs no network.
 set -uo pipefail
@@ -15,13 +16,13 @@ parts=("$@")
 export PYTHONPATH=$PWD/$BUILD/python${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONUNBUFFERED=1 JAX_PLATFORMS=${JAX_PLATFORMS:-cuda,cpu} XLA_PYTHON_CLIENT_PREALLOCATE=false
 reports=$BUILD/reports
-failed=()
+failures=$reports/failures
 
 step() {
   local start=$SECONDS title=$1
   shift
   echo "== $title"
-  "$@" || failed+=("$title")
+  "$@" || echo "$title" >>"$failures"
   echo "== $title: $((SECONDS - start)) s"
 }
 
@@ -52,13 +53,14 @@ cpp() {
 
 # JAX's arrays are the CPU's in the general tests, and the GPU's in those of CUDA.
 python() {
-  local status=0 parallel=()
-  "$PYTHON" -c 'import xdist' 2>/dev/null && parallel=(-n "$((JOBS < 8 ? JOBS : 8))")
+  local status=0 parallel=() few=()
+  "$PYTHON" -c 'import xdist' 2>/dev/null && parallel=(-n "$((JOBS < 8 ? JOBS : 8))") few=(-n 4)
   JAX_PLATFORMS=cpu "$PYTHON" -m pytest -q -p no:cacheprovider tests/python \
     --ignore-glob "*test_cuda*" "${parallel[@]}" --junitxml="$reports/python.xml" 2>&1 |
     tail -n "${LINES_SHOWN:-40}" || status=1
-  "$PYTHON" -m pytest -q -p no:cacheprovider tests/python/test_cuda*.py \
-    --junitxml="$reports/python-cuda.xml" 2>&1 | tail -n "${LINES_SHOWN:-40}" || status=1
+  "$PYTHON" -m pytest -q -p no:cacheprovider "${few[@]}" \
+    tests/python/test_cuda*.py --junitxml="$reports/python-cuda.xml" 2>&1 |
+    tail -n "${LINES_SHOWN:-40}" || status=1
   return $status
 }
 
@@ -84,25 +86,58 @@ sanitize() {
   done
 }
 
+# The parts of the benchmarks that name other libraries, and those that do not.
+rivals=(cuda_few_token_rivals cuda_rivals)
+own=(cuda_host cuda_few_tokens cuda_token_curve cuda_gemm cuda_quantize cuda_gemm_errors cuda_curve)
+
+measure() { "$PYTHON" -m bench.cuda.runner "$@"; }
+
+counters() { step "what the hardware counts" "$PYTHON" -m bench.cuda.counters; }
+
+# All that a second GPU can do beside the first.
+beside() {
+  export CUDA_VISIBLE_DEVICES=1
+  if wanted sanitize; then sanitize; fi
+  step "other libraries" measure "${rivals[@]}" "$@"
+  counters
+}
+
+benchmarks_of_two() {
+  local caution="torchao, Humming and what stands beside them were measured on a second GPU of the \
+machine, while the first measured the rest." pid
+  # Alone, as it is the host that is measured.
+  step "time on the host" measure cuda_host --caution "$caution"
+  beside --caution "$caution" >"$reports/beside.log" 2>&1 &
+  pid=$!
+  step "benchmarks" measure "${own[@]:1}" --caution "$caution"
+  wait "$pid"
+  cat "$reports/beside.log"
+}
+
 if ! nvidia-smi -L; then
   echo "mxkern: there is no GPU here; tools/gpu.sh is for machines with one" >&2
   exit 1
 fi
 mkdir -p "$reports/cpp" "$(dirname "$BUILD")"
+rm -f "$failures"
 if wanted build; then
   step "build" build
-  if ((${#failed[@]})); then exit 1; fi
+  if [[ -e $failures ]]; then exit 1; fi
 fi
 if wanted cpp; then step "C++ tests" cpp; fi
 if wanted python; then step "Python tests" python; fi
 if wanted devices; then step "several GPUs" devices; fi
-if wanted sanitize; then sanitize; fi
-if wanted bench; then
-  step "benchmarks" "$PYTHON" -m bench.cuda.runner
-  step "what the hardware counts" "$PYTHON" -m bench.cuda.counters
+if wanted bench && (($(nvidia-smi -L | wc -l) > 1)); then
+  benchmarks_of_two
+else
+  if wanted sanitize; then sanitize; fi
+  if wanted bench; then
+    step "benchmarks" measure
+    counters
+  fi
 fi
-if ((${#failed[@]} > 0)); then
-  echo "mxkern: failed: ${failed[*]}"
+if [[ -e $failures ]]; then
+  echo "mxkern: failed: $(paste -sd ';' "$failures")"
   exit 1
 fi
 echo "mxkern: passed: ${parts[*]}"
