@@ -29,11 +29,12 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8), log2_depth);
   p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 2 : bits);
   p.vector_stores = rows_are_aligned(out);
+  p.fetching_blocks = processor_count(function) * 5;
   visit(q.scheme, [&](auto scheme) {
     visit(out.dtype, [&](auto type) {
       using T = typename decltype(type)::type;
-      launch(function, kernels::dequantize_kernel<decltype(scheme), T>, grid_of(p.grid),
-             kernels::row_threads, 0, stream, p);
+      launch<Start::early>(function, kernels::dequantize_kernel<decltype(scheme), T>,
+                           grid_of(p.grid), kernels::row_threads, 0, stream, p);
     });
   });
 }

@@ -26,8 +26,8 @@ void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamar
   p.vectors = rows_are_aligned(x) && rows_are_aligned(out);
   visit(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    launch(function, kernels::hadamard_kernel<T>, grid_of(p.grid), kernels::row_threads, 0, stream,
-           p);
+    launch<Start::early>(function, kernels::hadamard_kernel<T>, grid_of(p.grid),
+                         kernels::row_threads, 0, stream, p);
   });
 }
 

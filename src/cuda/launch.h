@@ -149,13 +149,19 @@ inline void check_device_pointer(const char* function, const char* name, const v
         "; expected all arguments on one device");
 }
 
-// The grid of a kernel along rows of `octets` octets: 16 to 256 of them across a thread block, and
-// up to 2^log2_depth groups of rows a thread block as long as the device stays full.
+// The grid of a kernel along rows of `octets` octets: 16 to 256 of them across a thread block, as
+// many as leave the fewest threads without one, and up to 2^log2_depth groups of rows a thread
+// block as long as the device stays full.
 inline kernels::RowGrid row_grid(std::int64_t batch, std::int64_t rows, std::int64_t octets,
                                  int log2_depth = 0) {
   constexpr std::int64_t enough_blocks = 1024;
   int log2 = 4;
   while (log2 < 8 && (std::int64_t{1} << log2) < octets) ++log2;
+  for (int fewer = log2 - 1; fewer >= 5; --fewer) {
+    if (round_up(octets, std::int64_t{1} << fewer) < round_up(octets, std::int64_t{1} << log2)) {
+      log2 = fewer;
+    }
+  }
   kernels::RowGrid grid{batch, rows, octets, log2};
   while (grid.log2_depth < log2_depth && grid.log2_depth < grid.log2_groups() &&
          grid.chunks() * grid.series() * batch >= 2 * enough_blocks) {

@@ -86,6 +86,7 @@ void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* ro
   p.square = options.block_shape == BlockShape::square;
   p.vector_loads = rows_are_aligned(x);
   p.backwards = backwards;
+  p.fetching_blocks = 3 * processor_count(function);
   const Hadamard& transform = column_options.hadamard;
   if (columns != nullptr && transform.size != 0) {
     for (int i = 0; i < 32; ++i) {

@@ -15,8 +15,8 @@ void convert_scales(const std::uint8_t* from, ScaleLayout from_layout, std::uint
   const ScaleIndex from_index{rows, blocks, from_layout};
   const ScaleIndex to_index{rows, blocks, to_layout};
   const std::int64_t tiles = ceil_div(to_index.size() * batch, kernels::swizzle_threads);
-  launch(function, kernels::convert_scales_kernel, grid_of(tiles), kernels::swizzle_threads, 0,
-         stream, from, from_index, to, to_index, batch);
+  launch<Start::early>(function, kernels::convert_scales_kernel, grid_of(tiles),
+                       kernels::swizzle_threads, 0, stream, from, from_index, to, to_index, batch);
 }
 
 }  // namespace mxkern::cuda

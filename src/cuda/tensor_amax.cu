@@ -36,9 +36,9 @@ void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hada
   const std::int64_t down = std::min(p.lines, ceil_div(filling, across));
   visit(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    launch(function, kernels::tensor_amax_kernel<T>,
-           grid_of(across, down, std::min(p.batch, ceil_div(filling, across * down))),
-           kernels::amax_threads, 0, stream, p);
+    launch<Start::early>(function, kernels::tensor_amax_kernel<T>,
+                         grid_of(across, down, std::min(p.batch, ceil_div(filling, across * down))),
+                         kernels::amax_threads, 0, stream, p);
   });
 }
 
@@ -58,10 +58,10 @@ void amax_of_transformed_columns(const char* function, const Buffer& x, float* a
     using T = typename decltype(type)::type;
     const std::size_t elements = kernels::tile_extent * kernels::tile_extent;
     const std::size_t floats = hadamard.size > kernels::tile_segment ? elements * 4 : 0;
-    launch(function, kernels::hadamard_columns_amax_kernel<T>,
-           grid_of(ceil_div(p.columns, kernels::tile_extent),
-                   ceil_div(p.rows, kernels::tile_extent), p.batch),
-           kernels::tile_threads, elements * sizeof(T) + floats, stream, p, amax);
+    launch<Start::early>(function, kernels::hadamard_columns_amax_kernel<T>,
+                         grid_of(ceil_div(p.columns, kernels::tile_extent),
+                                 ceil_div(p.rows, kernels::tile_extent), p.batch),
+                         kernels::tile_threads, elements * sizeof(T) + floats, stream, p, amax);
   });
 }
 
@@ -69,8 +69,7 @@ void amax_of_transformed_columns(const char* function, const Buffer& x, float* a
 
 void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
                  bool along_columns, Stream stream) {
-  check_cuda(cudaMemsetAsync(amax, 0, sizeof(float), handle_of(stream)), function,
-             "clear the amax");
+  launch<Start::early>(function, kernels::clear_amax_kernel, dim3(1), 1, 0, stream, amax);
   if (x.shape.size() == 0) return;
   if (along_columns && hadamard.size != 0) {
     amax_of_transformed_columns(function, x, amax, hadamard, stream);

@@ -85,6 +85,9 @@ struct BlockScaler {
     return {static_cast<std::uint8_t>(finite ? byte : E8M0::nan_byte),
             finite ? e8m0_multiplier(byte) : poisoned_multiplier};
   }
+
+  // The same where nothing is shared with other threads.
+  __device__ __forceinline__ BlockScale alone(std::uint32_t amax) const { return (*this)(amax); }
 };
 
 template <class S>
@@ -98,34 +101,47 @@ struct BlockScaler<S, true> {
     return multiplier_table(table).of_byte[byte];
   }
 
+  __device__ __forceinline__ float computed_multiplier(std::uint32_t byte) const {
+#if MXKERN_HAS_CVT_E4M3
+    const float scale = ptx::widen_pair<E4M3>(byte).x;
+#else
+    const float scale = UE4M3::decode(static_cast<std::uint8_t>(byte));
+#endif
+    const float multiplier = __frcp_rn(__fmul_rn(scale, tensor.decode));
+    return byte == UE4M3::nan_byte ? poisoned_multiplier : lower_of(multiplier, float32::largest());
+  }
+
   // All threads of a block call it once, and synchronize before they use the scaler.
   __device__ void fill() const {
     MultiplierTable& filled = multiplier_table(table);
     for (int i = threadIdx.x; i < MultiplierTable::size; i += blockDim.x) {
-#if MXKERN_HAS_CVT_E4M3
-      const float scale = ptx::widen_pair<E4M3>(static_cast<std::uint32_t>(i)).x;
-#else
-      const float scale = UE4M3::decode(static_cast<std::uint8_t>(i));
-#endif
-      const float multiplier = __frcp_rn(__fmul_rn(scale, tensor.decode));
-      filled.of_byte[i] =
-          i == UE4M3::nan_byte ? poisoned_multiplier : lower_of(multiplier, float32::largest());
+      filled.of_byte[i] = computed_multiplier(static_cast<std::uint32_t>(i));
     }
   }
 
-  __device__ __forceinline__ BlockScale operator()(std::uint32_t amax) const {
+  // The scale byte of a block whose largest magnitude has the float32 bits `amax`.
+  __device__ __forceinline__ std::uint32_t byte(std::uint32_t amax) const {
     const float magnitude = float_of(amax);
     const float ratio = __fmul_rn(magnitude, __fmul_rn(tensor.encode, 1.0f / E2M1::max_value));
 #if MXKERN_HAS_CVT_E4M3
     // Zero times what is not finite is a NaN, and a NaN becomes the NaN byte.
     const float poisoned = __fmaf_rn(magnitude, 0.0f, ratio);
-    const std::uint32_t byte = ptx::convert_pair<E4M3>(poisoned, 0.0f) & 0xFFu;
+    return ptx::convert_pair<E4M3>(poisoned, 0.0f) & 0xFFu;
 #else
-    const std::uint32_t byte = float32::is_finite(amax)
-                                   ? encode<E4M3>(lower_of(ratio, float32::largest()))
-                                   : UE4M3::nan_byte;
+    return float32::is_finite(amax) ? encode<E4M3>(lower_of(ratio, float32::largest()))
+                                    : UE4M3::nan_byte;
 #endif
-    return {static_cast<std::uint8_t>(byte), multiplier(byte)};
+  }
+
+  __device__ __forceinline__ BlockScale operator()(std::uint32_t amax) const {
+    const std::uint32_t own = byte(amax);
+    return {static_cast<std::uint8_t>(own), multiplier(own)};
+  }
+
+  // The same without the table.
+  __device__ __forceinline__ BlockScale alone(std::uint32_t amax) const {
+    const std::uint32_t own = byte(amax);
+    return {static_cast<std::uint8_t>(own), computed_multiplier(own)};
   }
 };
 

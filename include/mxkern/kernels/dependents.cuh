@@ -19,4 +19,12 @@ __device__ __forceinline__ void wait_for_kernels_ahead() {
 #endif
 }
 
+// Whether a thread block is among the first `count` of a grid: those that may start while the
+// kernel ahead still runs, and have time to fill the second-level cache with what they will read.
+// What that kernel has yet to write there is none the worse for it: all multiprocessors share the
+// cache.
+__device__ __forceinline__ bool is_one_of_the_first(int count) {
+  return blockIdx.z == 0 && blockIdx.y * gridDim.x + blockIdx.x < static_cast<unsigned>(count);
+}
+
 }  // namespace mxkern::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/row_grid.cuh"
 #include "mxkern/kernels/vector_io.cuh"
 #include "mxkern/numerics/block_scale.h"
@@ -21,8 +22,9 @@ struct DequantizeParameters {
   void* out;
   std::int64_t columns;
   std::int64_t batch_stride, row_stride;
-  bool vector_loads;   // every octet of codes starts on its own size (6 bits an element: on 2)
-  bool vector_stores;  // every octet of out starts on 16 bytes
+  int fetching_blocks;  // how many thread blocks ask for codes while the kernel ahead still runs
+  bool vector_loads;    // every octet of codes starts on its own size (6 bits an element: on 2)
+  bool vector_stores;   // every octet of out starts on 16 bytes
 };
 
 // The value of a scale byte.
@@ -119,6 +121,20 @@ struct Dequantize {
     }
   }
 
+  // Has the second-level cache read the first of what `whole` will.
+  __device__ void fetch(std::int64_t batch, const RowPosition& at) const {
+    const std::int64_t row = at.first_row();
+    const RowScales place(p.scale_index, at, octet_index * 8 / S::block);
+    const std::uint8_t* codes =
+        p.codes + (batch * p.grid.rows + row) * p.code_row_bytes + octet_index * octet_bytes;
+    const std::uint8_t* scales = p.scales + batch * p.scale_index.size() + place.offset;
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      fetch_octet(codes + i * row_spacing * p.code_row_bytes);
+      fetch_octet(scales + i * place.step);
+    }
+  }
+
   // Series of four rows that are all there, with vector loads and stores: addresses only move on.
   __device__ void whole(std::int64_t batch, const RowPosition& at) const {
     const int down = row_threads >> p.grid.log2_across;
@@ -173,16 +189,20 @@ struct Dequantize {
 };
 
 template <class S, class T>
-__global__ void __launch_bounds__(row_threads)
+__global__ void __launch_bounds__(row_threads, sizeof(T) == 4 ? 4 : 5)
     dequantize_kernel(const __grid_constant__ DequantizeParameters p) {
-  float tensor_scale = 1.0f;
-  if constexpr (S::has_tensor_scale) tensor_scale = *p.tensor_scale;
   const int across = 1 << p.grid.log2_across;
-  const Dequantize<S, T> thread{
-      p, tensor_scale,
-      static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))};
+  Dequantize<S, T> thread{
+      p, 1.0f, static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))};
   const bool whole_columns =
       p.vector_loads && p.vector_stores && (blockIdx.x + std::int64_t{1}) * across * 8 <= p.columns;
+  if (is_one_of_the_first(p.fetching_blocks) && whole_columns) {
+    const RowPosition at(p.grid, static_cast<std::int64_t>(blockIdx.y) << p.grid.log2_depth);
+    if (at.rows_left == ScaleIndex::tile_rows) thread.fetch(0, at);
+  }
+  wait_for_kernels_ahead();
+  let_dependents_start();
+  if constexpr (S::has_tensor_scale) thread.tensor_scale = *p.tensor_scale;
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
     for (std::int64_t step = blockIdx.y; step < p.grid.series(); step += gridDim.y) {
       const std::int64_t group = step << p.grid.log2_depth;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/quantize_octet.cuh"
 #include "mxkern/kernels/row_grid.cuh"
 
@@ -27,6 +28,8 @@ __global__ void __launch_bounds__(row_threads)
   const int across = 1 << p.grid.log2_across;
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))) * 8;
+  wait_for_kernels_ahead();
+  let_dependents_start();
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
     for (std::int64_t group = blockIdx.y; group < p.grid.groups(); group += gridDim.y) {
       const RowPosition at(p.grid, group);

@@ -15,7 +15,7 @@ struct FourRows {
   std::int64_t code_step;
   std::int64_t code_start;  // of the octet in its row
   std::int64_t code_row_bytes;
-  bool whole;  // all four rows exist, and the octet is stored with store_whole_codes
+  bool whole;  // octets are there or not, as a whole, and stored with store_whole_codes
   int rows;
   std::uint8_t* scales;  // of the octet's block in the first of the rows
   std::int64_t scale_step;
@@ -199,7 +199,10 @@ __device__ __forceinline__ void quantize_four_rows(const RawOctet<T> (&raw)[rows
     }
     std::uint8_t* row = out.codes + i * out.code_step;
     if (out.whole) {
-      store_whole_codes<octet_bytes>(row + whole_codes_start<octet_bytes>(out.code_start), codes);
+      const bool inside =
+          i * row_spacing < out.rows && out.code_start + octet_bytes <= out.code_row_bytes;
+      store_whole_codes<octet_bytes>(row + whole_codes_start<octet_bytes>(out.code_start), codes,
+                                     inside);
     } else if (i * row_spacing < out.rows) {
       store_codes<octet_bytes>(row, out.code_start, out.code_row_bytes, codes);
     }

@@ -48,20 +48,27 @@ __device__ __forceinline__ TensorScale read_tensor_scale(const OctetOptions& opt
   return TensorScale::from_amax(*options.amax);
 }
 
-// The scaler of a kernel, or of one of its directions. NVFP4: reads the tensor's scale, has the
-// first thread of the grid store it to `stored`, and fills a table; the caller synchronizes.
+// The scaler of a kernel, or of one of its directions. NVFP4: reads the tensor's scale, and has the
+// first thread of the grid store it to `stored`. Without a table.
 template <class S>
-__device__ __forceinline__ BlockScaler<S> block_scaler(const OctetOptions& options, float* stored,
-                                                       int table = 0) {
+__device__ __forceinline__ BlockScaler<S> lone_scaler(const OctetOptions& options, float* stored,
+                                                      int table = 0) {
   if constexpr (S::has_tensor_scale) {
     const TensorScale tensor = read_tensor_scale(options);
     if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *stored = tensor.stored;
-    const BlockScaler<S> scaler = {tensor, table};
-    scaler.fill();
-    return scaler;
+    return {tensor, table};
   } else {
     return {options.rule};
   }
+}
+
+// The same with a table, filled; the caller synchronizes.
+template <class S>
+__device__ __forceinline__ BlockScaler<S> block_scaler(const OctetOptions& options, float* stored,
+                                                       int table = 0) {
+  const BlockScaler<S> scaler = lone_scaler<S>(options, stored, table);
+  if constexpr (S::has_tensor_scale) scaler.fill();
+  return scaler;
 }
 
 MXKERN_HOST_DEVICE bool same_tensor_scale(const OctetOptions& a, const OctetOptions& b) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/patch_elements.cuh"
 #include "mxkern/kernels/patch_scales.cuh"
 #include "mxkern/kernels/quantize_columns.cuh"
@@ -44,6 +45,15 @@ struct Patch : PatchElements {
       from += p.row_stride;
     }
     if constexpr (stays) __pipeline_commit();
+  }
+
+  // Has the second-level cache read what begin will.
+  __device__ __forceinline__ void fetch(std::int64_t batch, std::int64_t row,
+                                        std::int64_t column) const {
+    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride +
+                    (row + patch_row()) * p.row_stride + column + patch_column();
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) fetch_octet(from + i * p.row_stride);
   }
 
   __device__ __forceinline__ void finish() {
@@ -297,6 +307,11 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
     patch.begin(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
   };
   PatchTile tile = PatchTile::first(grid);
+  if (is_one_of_the_first(p.fetching_blocks) && tile.batch < grid.batch) {
+    patch.fetch(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
+  }
+  wait_for_kernels_ahead();
+  let_dependents_start();
   if (tile.batch >= grid.batch) return;
   begin(tile);
   // While the first tile comes.

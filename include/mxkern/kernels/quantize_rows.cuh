@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/quantize_four.cuh"
 #include "mxkern/kernels/row_grid.cuh"
 
@@ -21,21 +22,30 @@ struct QuantizeRowsParameters {
   OctetOptions options;
   bool vector_loads;   // every octet of x starts on 16 bytes
   bool vector_stores;  // rows of codes start and end on 8 bytes (4 bits an element: on 4)
+  bool fetches;        // the first loads are asked for while the kernel ahead still runs
   bool backwards;      // last rows first: they are what the pass before left in the cache
 };
 
+// What a kernel along rows is compiled for. The code of what is rare costs registers, and the
+// instruction cache, even where it does not run.
+enum class RowsWork {
+  whole,  // plain, and all tiles are whole, with vector loads and stores
+  plain,  // no Hadamard transform and no 4over6
+  any
+};
+
 // One thread of the kernel: an octet of the columns, at the rows that it is told.
-template <class S, class T, Rounding R, bool Plain>
+template <class S, class T, Rounding R, RowsWork W>
 struct QuantizeRows {
   static constexpr int lanes = S::block / 8;
   static constexpr int octet_bytes = S::Format::bits;
 
   const QuantizeRowsParameters& p;
-  const BlockScaler<S>& scaler;
   std::int64_t octet_index;
 
   // Four rows, any of which may be missing or ragged.
-  __device__ void guarded(std::int64_t batch, const RowPosition& at, bool whole_codes) const {
+  __device__ void guarded(std::int64_t batch, const RowPosition& at, bool whole_codes,
+                          const BlockScaler<S>& scaler) const {
     const bool swizzled = p.scale_index.layout == ScaleLayout::swizzled;
     const std::int64_t column = octet_index * 8;
     const std::int64_t block = octet_index / lanes;
@@ -46,8 +56,8 @@ struct QuantizeRows {
     RawOctet<T> raw[rows_per_thread];
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {
-      raw[i] =
-          load_elements(x + i * row_spacing * p.row_stride, at.has_row(i) ? p.columns - column : 0);
+      raw[i] = load_guarded(x + i * row_spacing * p.row_stride,
+                            at.has_row(i) ? p.columns - column : 0, p.vector_loads);
     }
     const RowScales scales(p.scale_index, at, block);
     FourRows four;
@@ -55,14 +65,14 @@ struct QuantizeRows {
     four.code_step = row_spacing * p.code_row_bytes;
     four.code_start = octet_index * octet_bytes;
     four.code_row_bytes = p.code_row_bytes;
-    four.whole = whole_codes && at.rows_left == ScaleIndex::tile_rows;
+    four.whole = whole_codes;
     four.rows = at.rows_left - at.row_in_tile;
     four.scales = p.scales + batch * p.scale_index.size() + scales.offset;
     four.scale_step = scales.step;
     four.scale_rows = block >= blocks_end ? 0 : swizzled ? ScaleIndex::tile_rows : four.rows;
     four.index = (batch * p.grid.rows + row) * p.columns + column;
     four.index_step = row_spacing * p.columns;
-    const OctetOptions options = known_options<Plain>(p.options);
+    const OctetOptions options = known_options<W != RowsWork::any>(p.options);
     PackedAmax<T> octets[rows_per_thread];
     four_amax(raw, options, column < p.columns, octets);
     RandomWords<R> random(p.options.keys, p.options.offset);
@@ -105,6 +115,13 @@ struct QuantizeRows {
     place.out.index += down * p.columns;
   }
 
+  // Asks for what load will read. What a kernel ahead has yet to write there is none the worse: the
+  // cache that it comes to is that of all multiprocessors.
+  __device__ __forceinline__ void fetch(const Place& place) const {
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) fetch_octet(place.x + i * row_spacing * p.row_stride);
+  }
+
   __device__ __forceinline__ void load(const Place& place, RawOctet<T> (&raw)[4]) const {
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {
@@ -113,8 +130,11 @@ struct QuantizeRows {
   }
 
   // All series of whole tiles that this thread block has, the next loads ahead of the work.
-  __device__ __forceinline__ void whole(std::int64_t batch) const {
-    const OctetOptions options = known_options<Plain>(p.options);
+  // `begin` is called before the first loads, `scaler_once` while they are on their way.
+  template <class Begin, class Scaler>
+  __device__ __forceinline__ void whole(std::int64_t batch, const Begin& begin,
+                                        Scaler& scaler_once) const {
+    const OctetOptions options = known_options<W != RowsWork::any>(p.options);
     const std::int64_t end = p.grid.whole_series();
     std::int64_t step = blockIdx.y;
     while (p.backwards && step < p.grid.series() - end) step += gridDim.y;
@@ -126,7 +146,9 @@ struct QuantizeRows {
     RandomWords<R> random(p.options.keys, p.options.offset);
     Place place = place_of(batch, group_of(step));
     RawOctet<T> raw[rows_per_thread];
+    begin(place);
     load(place, raw);
+    const BlockScaler<S> scaler = scaler_once();
     int left = 1 << p.grid.log2_depth;
     bool more = true;
     while (more) {
@@ -154,41 +176,80 @@ struct QuantizeRows {
 
 // Thread blocks a multiprocessor: what measured fastest on an H200. Fewer registers than the loads
 // of two series take, or the words of four octets, would spill.
-template <class S, class T, Rounding R>
-inline constexpr int rows_blocks = sizeof(T) == 4 || R == Rounding::stochastic ? 2
-                                   : S::Format::bits == 8                      ? 4
-                                                                               : 3;
+template <class S, class T, Rounding R, RowsWork W>
+inline constexpr int rows_blocks = sizeof(T) == 4 || R == Rounding::stochastic    ? 2
+                                   : S::Format::bits == 8 || W == RowsWork::whole ? 4
+                                                                                  : 3;
 
 // Whether a thread block stays for many series instead of one. Faster where there is more to
 // compute for a byte, so that few thread blocks fit and the last of many rounds would be missed.
 template <class S, Rounding R>
 inline constexpr bool rows_stay = S::Format::bits < 8 && R == Rounding::nearest;
 
-// Plain: no Hadamard transform and no 4over6.
-template <class S, class T, Rounding R, bool Plain>
-__global__ void __launch_bounds__(row_threads, (rows_blocks<S, T, R>))
+// The scaler of a thread block, made when it is asked for first, by all threads together.
+template <class S>
+struct RowsScaler {
+  const QuantizeRowsParameters& p;
+  BlockScaler<S> made = {};
+  bool is_made = false;
+
+  __device__ __forceinline__ const BlockScaler<S>& operator()() {
+    if (!is_made) {
+      made = block_scaler<S>(p.options, p.tensor_scale);
+      __syncthreads();
+      is_made = true;
+    }
+    return made;
+  }
+};
+
+template <class S>
+requires(!S::has_tensor_scale) struct RowsScaler<S> {
+  const QuantizeRowsParameters& p;
+
+  __device__ __forceinline__ BlockScaler<S> operator()() const { return {p.options.rule}; }
+};
+
+template <class S, class T, Rounding R, RowsWork W>
+__global__ void __launch_bounds__(row_threads, (rows_blocks<S, T, R, W>))
     quantize_rows_kernel(const __grid_constant__ QuantizeRowsParameters p) {
-  using Thread = QuantizeRows<S, T, R, Plain>;
-  const BlockScaler<S> scaler = block_scaler<S>(p.options, p.tensor_scale);
-  if constexpr (S::has_tensor_scale) __syncthreads();
+  using Thread = QuantizeRows<S, T, R, W>;
   const int across = 1 << p.grid.log2_across;
   const Thread thread{
-      p, scaler, static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))};
-  const bool whole_codes = p.vector_stores && octets_are_whole<Thread::octet_bytes>(
-                                                  p.code_row_bytes, blockIdx.x, across);
+      p, static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))};
+  RowsScaler<S> scaler{p};
+  if constexpr (W == RowsWork::whole) {
+    for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
+      const auto begin = [&](const typename Thread::Place& first) {
+        if (batch != blockIdx.z) return;
+        if (p.fetches) thread.fetch(first);
+        wait_for_kernels_ahead();
+        let_dependents_start();
+      };
+      thread.whole(batch, begin, scaler);
+    }
+    return;
+  }
+  const bool whole_codes =
+      p.vector_stores && (p.columns % S::block == 0 || octets_are_whole<Thread::octet_bytes>(
+                                                           p.code_row_bytes, blockIdx.x, across));
   const bool whole_columns = p.vector_loads && whole_codes &&
                              (blockIdx.x + std::int64_t{1}) * across * 8 <= p.columns &&
                              !p.options.four_over_six &&
                              (R == Rounding::nearest ||
                               words_are_whole(p.grid.batch * p.grid.rows * p.columns, p.columns));
+  wait_for_kernels_ahead();
+  let_dependents_start();
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
-    if (whole_columns) thread.whole(batch);
+    if (whole_columns)
+      thread.whole(
+          batch, [](const auto&) {}, scaler);
     for (std::int64_t step = blockIdx.y; step < p.grid.series(); step += gridDim.y) {
       const std::int64_t series = p.backwards ? p.grid.series() - 1 - step : step;
       if (whole_columns && series < p.grid.whole_series()) continue;
       for (int i = 0; i < 1 << p.grid.log2_depth; ++i) {
         const std::int64_t group = (series << p.grid.log2_depth) + i;
-        thread.guarded(batch, RowPosition(p.grid, group), whole_codes);
+        thread.guarded(batch, RowPosition(p.grid, group), whole_codes, scaler());
       }
     }
   }

@@ -31,6 +31,8 @@ struct QuantizeTileParameters {
   bool square;
   bool vector_loads;
   bool backwards;
+  int fetching_blocks;  // how many thread blocks ask for their first tile while the kernel ahead
+                        // runs
   std::int64_t first_down, first_across;  // tiles before these are not the kernel's
   // What a Hadamard transform of 16 or 32 along the columns flips in the words of 32 rows.
   std::uint32_t column_signs[32];
@@ -151,6 +153,24 @@ struct TileMemory {
   __device__ std::uint8_t* lines() const { return base + elements_bytes + scales_bytes; }
   __device__ float* floats() const { return reinterpret_cast<float*>(lines()); }
 };
+
+// Has the second-level cache read a whole tile.
+template <class T>
+__device__ __forceinline__ void fetch_tile(const QuantizeTileParameters& p,
+                                           const TilePosition& at) {
+  constexpr int vector = 16 / sizeof(T);
+  constexpr int vectors = tile_extent / vector;
+  constexpr int rows_at_once = tile_threads / vectors;
+  if (!p.vector_loads || !at.is_whole()) return;
+  const T* from = static_cast<const T*>(p.x) + at.batch * p.batch_stride +
+                  (at.row + threadIdx.x / vectors) * p.row_stride + at.column +
+                  threadIdx.x % vectors * vector;
+#pragma unroll
+  for (int i = 0; i < tile_extent / rows_at_once; ++i) {
+    fetch_octet(from);
+    from += rows_at_once * p.row_stride;
+  }
+}
 
 // Begins to copy the tile in, zeros outside of x; finish_tile waits for it.
 template <class T>

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/quantize_columns.cuh"
 #include "mxkern/kernels/quantize_four.cuh"
 #include "mxkern/kernels/quantize_tile.cuh"
@@ -266,6 +267,11 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
     return TilePosition(p, batch, p.first_down + (p.backwards ? tiles_down - 1 - step : step),
                         p.first_across + blockIdx.x);
   };
+  if (is_one_of_the_first(p.fetching_blocks)) {
+    fetch_tile<T>(p, position(blockIdx.z, blockIdx.y));
+  }
+  wait_for_kernels_ahead();
+  let_dependents_start();
   begin_tile(p, position(blockIdx.z, blockIdx.y), memory.elements());
   // While the first tile comes. A direction that is not wanted has the other's options, with
   // nothing to store.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/tensor/scale_layout.h"
 
 namespace mxkern::kernels {
@@ -13,6 +14,8 @@ inline constexpr int swizzle_threads = 256;
 __global__ void __launch_bounds__(swizzle_threads)
     convert_scales_kernel(const std::uint8_t* from, ScaleIndex from_index, std::uint8_t* to,
                           ScaleIndex to_index, std::int64_t batch) {
+  wait_for_kernels_ahead();
+  let_dependents_start();
   const std::int64_t size = to_index.size();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * swizzle_threads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * swizzle_threads + threadIdx.x;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/block_amax.cuh"
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/quantize_octet.cuh"
 #include "mxkern/kernels/quantize_tile_phases.cuh"
 
@@ -51,12 +52,22 @@ __device__ __forceinline__ void merge_amax(std::uint32_t amax, float* to) {
   atomicMax(reinterpret_cast<unsigned*>(to), amax);
 }
 
+// What an amax kernel starts from. It lets that one start as soon as x is there.
+__global__ void clear_amax_kernel(float* amax) {
+  wait_for_kernels_ahead();
+  let_dependents_start();
+  *amax = 0.0f;
+}
+
 // The grid has thread blocks along a line (x), lines (y) and matrices (z); all of them wrap around.
+// The kernel ahead is clear_amax_kernel, so that x is complete before this one starts; the amax is
+// not.
 template <class T>
 __global__ void __launch_bounds__(amax_threads)
     tensor_amax_kernel(const __grid_constant__ TensorAmaxParameters p) {
   const std::int64_t octets = ceil_div(p.length, 8);
   std::uint32_t amax = 0;
+  bool waits = true;
   for (std::int64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z) {
     for (std::int64_t line = blockIdx.y; line < p.lines; line += gridDim.y) {
       const T* x = static_cast<const T*>(p.x) + batch * p.batch_stride + line * p.line_stride;
@@ -67,6 +78,11 @@ __global__ void __launch_bounds__(amax_threads)
         for (int i = 0; i < amax_depth; ++i) {
           const std::int64_t element = (start + i * amax_threads + threadIdx.x) * 8;
           raw[i] = load_guarded(x + element, p.length - element, p.vector_loads);
+        }
+        if (waits) {
+          wait_for_kernels_ahead();
+          let_dependents_start();
+          waits = false;
         }
 #pragma unroll
         for (int i = 0; i < amax_depth; ++i) {
@@ -81,6 +97,7 @@ __global__ void __launch_bounds__(amax_threads)
       }
     }
   }
+  if (waits) wait_for_kernels_ahead();
   merge_amax(amax, p.amax);
 }
 
@@ -89,6 +106,8 @@ template <class T>
 __global__ void __launch_bounds__(tile_threads)
     hadamard_columns_amax_kernel(const __grid_constant__ QuantizeTileParameters p, float* to) {
   extern __shared__ __align__(16) unsigned char shared[];
+  wait_for_kernels_ahead();
+  let_dependents_start();
   T* elements = reinterpret_cast<T*>(shared);
   float* floats = reinterpret_cast<float*>(elements + tile_extent * tile_extent);
   std::uint32_t amax = 0;

@@ -35,6 +35,12 @@ __device__ __forceinline__ RawOctet<T> load_octet(const T* p) {
   return raw;
 }
 
+// Has the second-level cache read an octet.
+template <class T>
+__device__ __forceinline__ void fetch_octet(const T* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
 template <class T>
 __device__ __forceinline__ void set_element(RawOctet<T>& raw, int i, T value) {
   if constexpr (sizeof(T) == 4) {
@@ -159,9 +165,10 @@ __device__ __forceinline__ std::int64_t whole_codes_start(std::int64_t start) {
 
 // Stores a whole octet of a row to whole_codes_start, where whole octets lie on multiples of their
 // size and the address is aligned to 8 (to 4 for 4 bits an element). All lanes of a warp call it,
-// adjacent octets of a row in adjacent lanes.
+// adjacent octets of a row in adjacent lanes; those of an octet that is not there do not store.
 template <int Bytes>
-__device__ __forceinline__ void store_whole_codes(std::uint8_t* to, Octet octet) {
+__device__ __forceinline__ void store_whole_codes(std::uint8_t* to, Octet octet,
+                                                  bool inside = true) {
   const auto low = static_cast<std::uint32_t>(octet);
   const auto high = static_cast<std::uint32_t>(octet >> 32);
   if constexpr (Bytes == 6) {
@@ -180,11 +187,11 @@ __device__ __forceinline__ void store_whole_codes(std::uint8_t* to, Octet octet)
                                              part == 0   ? 0x5410
                                              : part == 1 ? 0x7654
                                                          : 0x5432);
-    if (part < 3) *reinterpret_cast<uint2*>(to) = make_uint2(first, second);
+    if (inside && part < 3) *reinterpret_cast<uint2*>(to) = make_uint2(first, second);
   } else if constexpr (Bytes == 8) {
-    *reinterpret_cast<uint2*>(to) = make_uint2(low, high);
+    if (inside) *reinterpret_cast<uint2*>(to) = make_uint2(low, high);
   } else {
-    *reinterpret_cast<std::uint32_t*>(to) = low;
+    if (inside) *reinterpret_cast<std::uint32_t*>(to) = low;
   }
 }
 
