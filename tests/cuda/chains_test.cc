@@ -1,0 +1,242 @@
+// tests/cuda/chains_test.cc: kernels that start before those ahead of them are over, one after the
+// other on the same memory: what they give has to be what they give one at a time.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cuda/multiply_few.h"
+#include "mxkern/mxkern.h"
+#include "tests/support/compare_quantized.h"
+#include "tests/support/cuda_memory.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+using CudaChains = CudaTest;
+
+constexpr int rounds = 6;
+
+class OwnedStream {
+ public:
+  OwnedStream() { check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~OwnedStream() { cudaStreamDestroy(stream_); }
+  operator cudaStream_t() const { return stream_; }
+  operator Stream() const { return {stream_}; }
+
+ private:
+  cudaStream_t stream_;
+};
+
+// Called after each operation.
+using Between = std::function<void()>;
+
+// Rounds of operations that all use the same memory in between. A kernel that does not wait reads
+// what the round before left there, or writes over what that one still reads. Only `results` are
+// one for each round.
+class Chain {
+ public:
+  Chain(Scheme scheme, Shape shape, ScaleLayout layout)
+      : scheme_(scheme),
+        blank_(DType::bfloat16, shape),
+        blank_rows_(scheme, shape, layout),
+        blank_columns_(scheme, shape.transposed(), layout),
+        turned_(blank_),
+        decoded_(blank_),
+        rows_(blank_rows_),
+        columns_(blank_columns_),
+        other_rows_(blank_rows_) {
+    for (int round = 0; round < rounds; ++round) {
+      Tensor x(DType::bfloat16, shape);
+      fill_mixed(x, static_cast<std::uint64_t>(round + 1), false);
+      inputs_.push_back(std::make_unique<DeviceTensor>(x));
+      results_.push_back(std::make_unique<DeviceTensor>(blank_));
+    }
+  }
+
+  void run(
+      Stream stream, const Between& between = [] {}) {
+    const auto finding = [](DeviceQuantized& q) {
+      QuantizeOptions options;
+      options.found_amax = q.found_amax();
+      return options;
+    };
+    for (int round = 0; round < rounds; ++round) {
+      const Buffer& x = inputs_[static_cast<std::size_t>(round)]->buffer();
+      random_hadamard(x, turned_.buffer(), {16}, false, stream), between();
+      quantize(turned_.buffer(), rows_.view(), finding(rows_), stream), between();
+      dequantize(rows_.view(), decoded_.buffer(), stream), between();
+      quantize_columns(decoded_.buffer(), columns_.view(), finding(columns_), stream), between();
+      quantize_both(x, rows_.view(), columns_.view(), finding(rows_), finding(columns_), stream);
+      between();
+      dequantize(rows_.view(), decoded_.buffer(), stream), between();
+      tensor_amax(decoded_.buffer(), amax_.address(), stream), between();
+      QuantizeOptions given;
+      if (facts_of(scheme_).has_tensor_scale) given.amax = amax_.address();
+      quantize(decoded_.buffer(), other_rows_.view(), given, stream), between();
+      dequantize(other_rows_.view(), results_[static_cast<std::size_t>(round)]->buffer(), stream);
+      between();
+    }
+  }
+
+  // What one round left behind in memory that all of them use, and the results of all.
+  std::vector<std::uint8_t> bytes() {
+    std::vector<std::uint8_t> all;
+    const auto append = [&](const GuardedBytes& part) {
+      all.insert(all.end(), part.data(), part.data() + part.size());
+    };
+    append(rows_.on_host().codes), append(rows_.on_host().scales);
+    append(columns_.on_host().codes), append(columns_.on_host().scales);
+    append(other_rows_.on_host().codes), append(other_rows_.on_host().scales);
+    for (const auto& result : results_) {
+      Tensor host = blank_;
+      result->copy_to(host);
+      append(host.bytes());
+    }
+    return all;
+  }
+
+  // Results that no run leaves.
+  void forget() {
+    for (const auto& result : results_) {
+      const Shape& shape = blank_.shape();
+      check_cuda(cudaMemset(result->buffer().data, 0xA5,
+                            static_cast<std::size_t>(shape.size()) * sizeof(bfloat16)));
+    }
+    check_cuda(cudaDeviceSynchronize());
+  }
+
+ private:
+  Scheme scheme_;
+  Tensor blank_;
+  Quantized blank_rows_, blank_columns_;
+  std::vector<std::unique_ptr<DeviceTensor>> inputs_, results_;
+  DeviceTensor turned_, decoded_;
+  DeviceQuantized rows_, columns_, other_rows_;
+  DeviceFloat amax_;
+};
+
+void synchronize() { check_cuda(cudaDeviceSynchronize()); }
+
+// Ragged, few rows, whole tiles, and enough of them that kernels are long.
+const Shape shapes[] = {{1, 40, 80}, {1, 8, 4096}, {2, 129, 160}, {1, 256, 384}, {1, 384, 2048}};
+
+TEST_F(CudaChains, OneAfterTheOther) {
+  for (const Scheme scheme : all_schemes) {
+    for (const Shape& shape : shapes) {
+      Chain chain(scheme, shape, all_scale_layouts[shape.rows % 3 == 0]);
+      synchronize();
+      chain.run({}, synchronize);
+      const auto wanted = chain.bytes();
+      chain.forget();
+      OwnedStream stream;
+      chain.run(stream);
+      synchronize();
+      ASSERT_TRUE(chain.bytes() == wanted) << name_of(scheme) << ", " << shape.rows << " rows";
+    }
+  }
+}
+
+TEST_F(CudaChains, CapturedIntoAGraph) {
+  for (const Scheme scheme : {Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
+    for (const Shape& shape : shapes) {
+      Chain chain(scheme, shape, ScaleLayout::swizzled);
+      synchronize();
+      chain.run({}, synchronize);
+      const auto wanted = chain.bytes();
+      chain.forget();
+      OwnedStream stream;
+      cudaGraph_t graph;
+      cudaGraphExec_t executable;
+      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+      chain.run(stream);
+      check_cuda(cudaStreamEndCapture(stream, &graph));
+      check_cuda(cudaGraphInstantiate(&executable, graph, 0));
+      for (int replay = 0; replay < 2; ++replay) {
+        chain.forget();
+        check_cuda(cudaGraphLaunch(executable, stream));
+        check_cuda(cudaGraphLaunch(executable, stream));
+        synchronize();
+        ASSERT_TRUE(chain.bytes() == wanted) << name_of(scheme) << ", " << shape.rows << " rows";
+      }
+      check_cuda(cudaGraphExecDestroy(executable));
+      check_cuda(cudaGraphDestroy(graph));
+    }
+  }
+}
+
+TEST_F(CudaChains, OnSeveralStreams) {
+  std::vector<std::unique_ptr<Chain>> chains;
+  std::vector<std::vector<std::uint8_t>> wanted;
+  for (const Scheme scheme : all_schemes) {
+    chains.push_back(std::make_unique<Chain>(scheme, Shape{1, 384, 512}, ScaleLayout::row_major));
+    synchronize();
+    chains.back()->run({}, synchronize);
+    wanted.push_back(chains.back()->bytes());
+    chains.back()->forget();
+  }
+  std::vector<OwnedStream> streams(3);
+  for (std::size_t i = 0; i < chains.size(); ++i) chains[i]->run(streams[i % 3]);
+  synchronize();
+  for (std::size_t i = 0; i < chains.size(); ++i) ASSERT_TRUE(chains[i]->bytes() == wanted[i]) << i;
+}
+
+// A product of few tokens asks for its weights before it waits for the kernel ahead. Between the
+// one that writes them and the product there is a kernel that starts early itself.
+TEST_F(CudaChains, AFewTokenProductBehind) {
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device));
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  if (!cuda::takes_few(DType::bfloat16, 8, 10 * major)) GTEST_SKIP() << "no product of few tokens";
+  const Shape weights_shape{1, 2048, 1024}, tokens_shape{1, 8, 1024}, out_shape{1, 8, 2048};
+  Tensor blank_weights(DType::bfloat16, weights_shape), blank_tokens(DType::bfloat16, tokens_shape);
+  Tensor blank_out(DType::bfloat16, out_shape);
+  Quantized blank_q(Scheme::mxfp4, weights_shape, ScaleLayout::row_major);
+  Quantized blank_x(Scheme::mxfp8_e4m3, tokens_shape, ScaleLayout::row_major);
+  std::vector<std::unique_ptr<DeviceTensor>> weights, tokens, outs;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    fill_mixed(blank_weights, 2 * round + 1, false);
+    fill_mixed(blank_tokens, 2 * round + 2, false);
+    weights.push_back(std::make_unique<DeviceTensor>(blank_weights));
+    tokens.push_back(std::make_unique<DeviceTensor>(blank_tokens));
+    outs.push_back(std::make_unique<DeviceTensor>(blank_out));
+  }
+  DeviceQuantized q(blank_q), x(blank_x);
+  DeviceTensor decoded(blank_tokens);
+  DeviceBytes memory(static_cast<std::size_t>(cuda::reordered_bytes(Scheme::mxfp4, weights_shape)));
+  const cuda::ReorderedWeights reordered{Scheme::mxfp4, weights_shape, memory.data(),
+                                         first_cuda_device};
+  const std::size_t bytes = cuda::multiply_few_workspace_bytes(decoded.buffer(), reordered);
+  DeviceBytes work(bytes);
+  const auto run = [&](Stream stream, const Between& between) {
+    for (std::size_t round = 0; round < rounds; ++round) {
+      quantize(weights[round]->buffer(), q.view(), {}, stream), between();
+      cuda::reorder_weights("test", q.view(), memory.data(), stream), between();
+      quantize(tokens[round]->buffer(), x.view(), {}, stream), between();
+      dequantize(x.view(), decoded.buffer(), stream), between();
+      cuda::CoreFinish finish;
+      finish.out = outs[round]->buffer();
+      cuda::multiply_few("test", decoded.buffer(), reordered, finish, {work.data(), bytes}, stream);
+      between();
+    }
+    synchronize();
+    std::vector<std::uint8_t> all;
+    for (const auto& out : outs) {
+      out->copy_to(blank_out);
+      const GuardedBytes& host = blank_out.bytes();
+      all.insert(all.end(), host.data(), host.data() + host.size());
+      check_cuda(cudaMemset(out->buffer().data, 0xA5, static_cast<std::size_t>(host.size())));
+    }
+    synchronize();
+    return all;
+  };
+  const auto wanted = run({}, synchronize);
+  OwnedStream stream;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    ASSERT_TRUE(run(stream, [] {}) == wanted) << "repeat " << repeat;
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
