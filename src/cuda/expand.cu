@@ -97,6 +97,7 @@ void expand(const char* function, const ExpandTask& first, const ExpandTask& sec
   kernels::ExpandParameters other = p;
   other.operand[0] = p.operand[1];
   other.operand[1] = p.operand[1] = {};
+  if (p.operand[0].groups > 0) other.follows = kernels::Follows::beside;
   expand_one(function, p, stream);
   expand_one(function, other, stream);
 }

@@ -38,6 +38,7 @@ struct ExpandOperand {
 struct ExpandParameters {
   ExpandOperand operand[2];
   SpreadGate gate;
+  Follows follows;
 };
 
 // One row of an operand, or none, for a thread of the team that has it.
@@ -310,16 +311,17 @@ template <class Kind, int Exponent>
 __global__ void __launch_bounds__(team_threads, expand_blocks)
     expand_kernel(const __grid_constant__ ExpandParameters p) {
   __shared__ unsigned slots[2][team_threads / 32];
-  wait_for_kernels_ahead();
-  let_dependents_start();
-  if (!is_open(p.gate)) return;
-  const ExpandOperand& o = p.operand[0];
-  int turn = 0;
+  wait_at_start(p.follows);
+  if (is_open(p.gate)) {
+    const ExpandOperand& o = p.operand[0];
+    int turn = 0;
 #pragma unroll 1
-  for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {
-    turn ^= 1;  // the slots of the row before may still be read
-    expand_row<Kind, Exponent>(ExpandRow(o, i), slots[turn]);
+    for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {
+      turn ^= 1;  // the slots of the row before may still be read
+      expand_row<Kind, Exponent>(ExpandRow(o, i), slots[turn]);
+    }
   }
+  wait_at_end(p.follows);
 }
 
 // Two operands of any kinds. What this is for is to be asked in one launch whether to run: it is

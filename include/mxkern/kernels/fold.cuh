@@ -44,6 +44,7 @@ struct FoldParameters {
   int log2_team;
   bool scales_in_words;  // see largest_scale
   bool is_whole;         // units start on 16 bytes (6 bits an element: on 8), and end rows
+  Follows follows;
 };
 
 // The codes that a lane folds at a time: sixteen of 8 bits, or a block of fewer bits, so that it
@@ -256,8 +257,7 @@ __global__ void __launch_bounds__(team_threads, fold_blocks<S>)
   using Format = typename S::Format;
   __shared__ FoldTable<Format> table;
   __shared__ unsigned slots[team_threads / 32];
-  wait_for_kernels_ahead();
-  let_dependents_start();
+  wait_at_start(p.follows);
   table.fill();
   const RowTeam team(p.log2_team);
   const std::int64_t index =
@@ -276,6 +276,7 @@ __global__ void __launch_bounds__(team_threads, fold_blocks<S>)
   unsigned spread = p.is_whole ? row.fold_whole(largest) : row.fold_ragged(largest);
   spread = team.max_of(spread, slots);
   if (team.rank == 0 && exists) p.out.finish<Format>(index, largest, spread);
+  wait_at_end(p.follows);
 }
 
 }  // namespace mxkern::kernels
