@@ -25,14 +25,24 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   const SchemeFacts facts = facts_of(q.scheme);
   const int bits = facts.bits;
   // Series that measured fastest on an H200.
-  const int log2_depth = bits == 6 || facts.has_tensor_scale ? 1 : 0;
+  const bool many = q.shape.size() >= std::int64_t{1} << 26;
+  const int log2_depth = many && (bits == 6 || facts.has_tensor_scale) ? 1 : 0;
   p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8), log2_depth);
   p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 2 : bits);
   p.vector_stores = rows_are_aligned(out);
-  p.fetching_blocks = processor_count(function) * 5;
+  p.fetching_blocks = facts.has_tensor_scale ? 0 : 5 * processor_count(function);
+  const std::int64_t octets = q.shape.size() / 8;
+  const bool is_small =
+      p.vector_loads && p.vector_stores && p.columns % 8 == 0 && octets < (1 << 16);
   visit(q.scheme, [&](auto scheme) {
     visit(out.dtype, [&](auto type) {
       using T = typename decltype(type)::type;
+      if (is_small) {
+        constexpr int threads = kernels::small_dequantize_threads;
+        launch<Start::early>(function, kernels::dequantize_small_kernel<decltype(scheme), T>,
+                             grid_of(ceil_div(octets, threads)), threads, 0, stream, p);
+        return;
+      }
       launch<Start::early>(function, kernels::dequantize_kernel<decltype(scheme), T>,
                            grid_of(p.grid), kernels::row_threads, 0, stream, p);
     });

@@ -124,6 +124,26 @@ void launch(const char* function, void (*kernel)(Parameters...), dim3 grid, int 
   check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch a kernel");
 }
 
+// Launches kernel(arguments...) as one cluster of thread blocks, which may start early: on devices
+// of which can_start_early is true.
+template <class... Parameters, class... Arguments>
+void launch_cluster(const char* function, void (*kernel)(Parameters...), int blocks, int threads,
+                    Stream stream, const Arguments&... arguments) {
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(blocks);
+  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = handle_of(stream);
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch a cluster");
+}
+
 // The multiprocessors of the current device.
 inline int processor_count(const char* function) {
   int device = 0, count = 0;

@@ -218,4 +218,36 @@ __global__ void __launch_bounds__(row_threads, sizeof(T) == 4 ? 4 : 5)
   }
 }
 
+inline constexpr int small_dequantize_threads = 128;
+
+// The same of a small tensor, an octet a thread, all of them at once: with vector loads and stores,
+// and columns in whole octets.
+template <class S, class T>
+__global__ void __launch_bounds__(small_dequantize_threads)
+    dequantize_small_kernel(const __grid_constant__ DequantizeParameters p) {
+  const std::uint32_t thread = blockIdx.x * small_dequantize_threads + threadIdx.x;
+  const auto octets = static_cast<std::uint32_t>(p.columns / 8);
+  const auto rows = static_cast<std::uint32_t>(p.grid.rows);
+  const std::uint32_t line = thread / octets, octet = thread - line * octets;
+  const std::uint32_t batch = p.grid.batch == 1 ? 0u : line / rows, row = line - batch * rows;
+  const bool inside = line < p.grid.batch * p.grid.rows;
+  const std::uint8_t* codes =
+      p.codes + line * p.code_row_bytes + octet * std::int64_t{S::Format::bits};
+  const std::uint8_t* scale =
+      p.scales + batch * p.scale_index.size() + p.scale_index.offset(row, octet * 8 / S::block);
+  T* out = static_cast<T*>(p.out) + batch * p.batch_stride + row * p.row_stride +
+           octet * std::int64_t{8};
+  if (inside) {
+    fetch_octet(codes);
+    fetch_octet(scale);
+  }
+  wait_for_kernels_ahead();
+  let_dependents_start();
+  if (!inside) return;
+  float tensor_scale = 1.0f;
+  if constexpr (S::has_tensor_scale) tensor_scale = *p.tensor_scale;
+  store_octet(
+      out, dequantize_octet<S, T>(load_whole_codes<S::Format::bits>(codes), *scale, tensor_scale));
+}
+
 }  // namespace mxkern::kernels
