@@ -28,6 +28,7 @@
 #include "mxkern/kernels/few_shape.h"
 #include "mxkern/kernels/few_sm90_shape.h"
 #include "mxkern/kernels/few_parameters.h"
+#include "mxkern/kernels/follows.h"
 #include "mxkern/tensor/prepared_operand.h"
 
 #include "mxkern/info.h"

@@ -28,14 +28,15 @@ kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& ta
     check_device_pointer(function, "codes", q->codes, q->device);
     check_device_pointer(function, "scales", q->scales, q->device);
     const int bits = facts_of(q->scheme).bits;
-    unit = bits == 8 ? 8 : 16;
+    unit = 16;
     o.scheme = q->scheme;
     o.codes = q->codes;
     o.code_row_bytes = code_row_bytes(q->scheme, shape.columns);
     o.scales = q->scales;
     o.scale_index = q->scale_index();
     o.scales_in_words = scales_in_words(o.scales, o.scale_index);
-    o.is_whole = o.columns % unit == 0 && is_aligned(o.codes, o.code_row_bytes, bits == 6 ? 4 : 8);
+    o.is_whole =
+        o.columns % unit == 0 && is_aligned(o.codes, o.code_row_bytes, bits == 6 ? 4 : 2 * bits);
   } else {
     const Buffer& x = std::get<Buffer>(*task.operand);
     check_device_pointer(function, "x", x.data, x.device);
@@ -96,6 +97,7 @@ void expand(const char* function, const ExpandTask& first, const ExpandTask& sec
   kernels::ExpandParameters other = p;
   other.operand[0] = p.operand[1];
   other.operand[1] = p.operand[1] = {};
+  if (p.operand[0].groups > 0) other.follows = kernels::Follows::beside;
   expand_one(function, p, stream);
   expand_one(function, other, stream);
 }

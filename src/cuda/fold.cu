@@ -6,7 +6,8 @@
 #include "mxkern/kernels/fold.cuh"
 
 namespace mxkern::cuda {
-void fold(const char* function, const BlockScaled& q, void* memory, Stream stream) {
+void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
+          kernels::Follows follows) {
   const DeviceScope scope(q.device, function);
   check_device_pointer(function, "codes", q.codes, q.device);
   check_device_pointer(function, "scales", q.scales, q.device);
@@ -24,6 +25,7 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   p.log2_team = kernels::log2_team(ceil_div(p.columns, unit));
   p.is_whole = p.columns % unit == 0 && is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 8 : 16);
   p.scales_in_words = scales_in_words(p.scales, p.scale_index);
+  p.follows = follows;
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if constexpr (can_fold<S>) {

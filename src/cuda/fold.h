@@ -5,6 +5,7 @@
 
 #include "cuda/row_scaled.h"
 #include "mxkern/core/device.h"
+#include "mxkern/kernels/follows.h"
 #include "mxkern/numerics/fold.h"
 #include "mxkern/quantize.h"
 #include "mxkern/tensor/block_scaled.h"
@@ -78,7 +79,8 @@ inline RowScaled folded_view(Scheme scheme, const Shape& shape, void* memory) {
 // Folds q into `memory`. The exponent of a row is that of its largest scale less the base shift;
 // its spread says how far below it the smallest scale of a block lies that is not all zeros, 255
 // for 255 and more. A block with a NaN scale becomes NaN and does not count for either.
-void fold(const char* function, const BlockScaled& q, void* memory, Stream stream);
+void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
+          kernels::Follows follows = kernels::Follows::behind);
 
 // quantize (rounded to nearest) and fold in one reading of x: the same bytes as one after the
 // other. codes, where not null, is left what quantize leaves there.

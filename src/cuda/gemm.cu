@@ -70,6 +70,8 @@ CoreFinish finish_of(const CudaGemmProblem& problem, const GemmOptions& options)
   return finish;
 }
 
+using kernels::Follows;
+
 // One product in the making.
 class Product {
  public:
@@ -104,8 +106,9 @@ class Product {
     return folded_view(q.scheme, q.shape, folded_memory(operand, side));
   }
 
-  void fold_operand(const GemmOperand& operand, const SidePlan& side) const {
-    if (side.folds) fold(function, *quantized_of(operand), folded_memory(operand, side), stream_);
+  void fold_operand(const GemmOperand& operand, const SidePlan& side, Follows follows) const {
+    if (!side.folds) return;
+    fold(function, *quantized_of(operand), folded_memory(operand, side), stream_, follows);
   }
 
   RowScaled expanded(const GemmOperand& operand, const SidePlan& side) const {
@@ -120,8 +123,8 @@ class Product {
   }
 
   void multiply_folded(const CoreGate& gate) {
-    fold_operand(problem_.left, plan_.left);
-    fold_operand(problem_.right, plan_.right);
+    fold_operand(problem_.left, plan_.left, Follows::behind);
+    fold_operand(problem_.right, plan_.right, plan_.left.folds ? Follows::beside : Follows::behind);
     multiply(folded(problem_.left, plan_.left), folded(problem_.right, plan_.right), gate);
   }
 
@@ -139,7 +142,8 @@ class Product {
     if (plan_.left.decodes) {
       const BlockScaled& q = *quantized_of(problem_.left);
       void* memory = memory_ + plan_.left.expanded;
-      relative_scales(function, q, memory, gate, left_folded, right_folded, stream_);
+      relative_scales(function, q, memory, gate, left_folded, right_folded, stream_,
+                      plan_.right.expands ? Follows::beside : Follows::behind);
       a = decoded_view(q, memory);
     } else {
       a = expanded(problem_.left, plan_.left);

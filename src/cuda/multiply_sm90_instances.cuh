@@ -60,7 +60,9 @@ void launch_config(const ProductSm90& product) {
   p.order.right =
       static_cast<int>(ceil_div(right.rows, Config::columns * (Config::shares_left ? cluster : 1)));
   p.order.batch = static_cast<int>(out.shape.batch);
-  p.order.band = 8;
+  // An H200's 66 clusters of two compute 11 x 6 tiles at once. 8-bit elements take 0.7 % less time
+  // so; bfloat16 ones do not care.
+  p.order.band = 11;
   p.parts = left.parts;
   p.steps = static_cast<int>(ceil_div(left.columns, Config::k));
   p.left_batched = left.batch > 1;

@@ -46,9 +46,10 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
                  "clear scales");
     }
   }
-  // Eight octets a thread: long teams wait for one another, and short ones take so much shared
-  // memory that few of them run at once.
-  p.log2_team = kernels::log2_team(ceil_div(p.columns, 16));
+  // At most eight octets a thread: long teams wait for one another, and short ones take so much
+  // shared memory that few of them run at once.
+  p.log2_team = 5;
+  while (p.log2_team < 8 && (std::int64_t{64} << p.log2_team) < p.columns) ++p.log2_team;
   const int rows = kernels::team_threads >> p.log2_team;
   // Rows of up to about 50000 float32 and 100000 elements of 16 bits are held in shared memory;
   // longer ones, and ones at odd addresses, are read twice.

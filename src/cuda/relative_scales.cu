@@ -9,7 +9,8 @@
 namespace mxkern::cuda {
 
 void relative_scales(const char* function, const BlockScaled& q, void* memory, const CoreGate& gate,
-                     const RowScaled* left, const RowScaled* right, Stream stream) {
+                     const RowScaled* left, const RowScaled* right, Stream stream,
+                     kernels::Follows follows) {
   const DeviceScope scope(q.device, function);
   const RowScaled view = decoded_view(q, memory);
   kernels::RelativeScalesParameters p = {};
@@ -22,6 +23,7 @@ void relative_scales(const char* function, const BlockScaled& q, void* memory, c
   p.row_elements = view.multiplier_row;
   p.exponents = const_cast<std::int32_t*>(view.exponents);
   p.gate = spread_gate(gate, left, right);
+  p.follows = follows;
   constexpr int rows_at_a_time = kernels::team_threads / 32;
   launch<Start::early>(function, kernels::relative_scales_kernel,
                        grid_of(ceil_div(p.batch * p.rows, std::int64_t{rows_at_a_time})),

@@ -54,6 +54,7 @@ inline RowScaled decoded_view(const BlockScaled& q, void* memory) {
 // Fills the memory of relative_scales_layout(q.shape).bytes bytes. With a gate that asks, the
 // launch returns at once where it is not its turn: see expand.
 void relative_scales(const char* function, const BlockScaled& q, void* memory, const CoreGate& gate,
-                     const RowScaled* left, const RowScaled* right, Stream stream);
+                     const RowScaled* left, const RowScaled* right, Stream stream,
+                     kernels::Follows follows = kernels::Follows::behind);
 
 }  // namespace mxkern::cuda

@@ -1,6 +1,8 @@
 // mxkern/kernels/dependents.cuh: kernels of one stream that overlap. Nothing below sm_90.
 #pragma once
 
+#include "mxkern/kernels/follows.h"
+
 namespace mxkern::kernels {
 
 // The kernel behind this one in the stream, if it is launched so, may start once all thread blocks
@@ -25,6 +27,19 @@ __device__ __forceinline__ void wait_for_kernels_ahead() {
 // cache.
 __device__ __forceinline__ bool is_one_of_the_first(int count) {
   return blockIdx.z == 0 && blockIdx.y * gridDim.x + blockIdx.x < static_cast<unsigned>(count);
+}
+
+// Before all work. A kernel beside another one may start when that has called let_dependents_start,
+// when all kernels ahead of both are over.
+__device__ __forceinline__ void wait_at_start(Follows follows) {
+  if (follows == Follows::behind) wait_for_kernels_ahead();
+  let_dependents_start();
+}
+
+// After all work, by at least one thread of each thread block: whoever waits for this kernel then
+// has waited for the one beside it too.
+__device__ __forceinline__ void wait_at_end(Follows follows) {
+  if (follows == Follows::beside) wait_for_kernels_ahead();
 }
 
 }  // namespace mxkern::kernels

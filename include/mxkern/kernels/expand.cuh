@@ -29,8 +29,7 @@ struct ExpandOperand {
   DType dtype;
   const void* x;
   std::int64_t batch_stride, row_stride;
-  bool
-      is_whole;  // units start on 8 bytes (6 bits: on 4), of plain rows octets on 16; they end rows
+  bool is_whole;  // see kernel_operand: units start on 4 to 16 bytes and end rows
   ExpandedRows out;
   std::int64_t groups;  // of rows, one a thread block at a time
   int log2_team;
@@ -39,6 +38,7 @@ struct ExpandOperand {
 struct ExpandParameters {
   ExpandOperand operand[2];
   SpreadGate gate;
+  Follows follows;
 };
 
 // One row of an operand, or none, for a thread of the team that has it.
@@ -86,10 +86,11 @@ __device__ __forceinline__ float relative_scale(unsigned byte, int power_of_zero
   return power < -149 ? 0.0f : float32::exp2(power);
 }
 
-// The codes that a lane expands at a time: eight of 8 bits, or sixteen of fewer.
+// The codes that a lane expands at a time. Half as many of 8 bits would have twice as many threads
+// find the largest scale and where their row lies, which takes longer than expanding.
 template <class Format>
 struct ExpandUnit {
-  static constexpr int octets = Format::bits == 8 ? 1 : 2;
+  static constexpr int octets = 2;
   static constexpr int codes = 8 * octets;
   static constexpr int bytes = octets * Format::bits;
   std::uint32_t words[bytes / 4];
@@ -101,6 +102,12 @@ struct ExpandUnit {
       for (int i = 0; i < 3; ++i) {
         unit.words[i] = __ldg(reinterpret_cast<const std::uint32_t*>(p) + i);
       }
+    } else if constexpr (Format::bits == 8) {
+      const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
+      unit.words[0] = v.x;
+      unit.words[1] = v.y;
+      unit.words[2] = v.z;
+      unit.words[3] = v.w;
     } else {
       const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p));
       unit.words[0] = v.x;
@@ -111,7 +118,9 @@ struct ExpandUnit {
 
   __device__ __forceinline__ Octet octet(int i) const {
     if constexpr (Format::bits == 4) return words[i];
-    if (Format::bits == 8) return words[0] | static_cast<Octet>(words[1]) << 32;
+    if constexpr (Format::bits == 8) {
+      return words[2 * i] | static_cast<Octet>(words[2 * i + 1]) << 32;
+    }
     if (i == 0) return words[0] | static_cast<Octet>(words[1] & 0xFFFFu) << 32;
     return words[1] >> 16 | static_cast<Octet>(words[bytes / 4 - 1]) << 16;
   }
@@ -184,12 +193,8 @@ struct ExpandCodes {
         const int count = left - i * threads;
         if (count <= 0) break;
         const float power = relative_scale<S>(bytes[i], zero);
-        if constexpr (Unit::octets == 2) {
-          store_halves(to + i * out_step, piece(expand(loaded[i].octet(0), power)),
-                       piece(expand(loaded[i].octet(1), power)), count);
-        } else if (lane < count) {
-          store_octet(to + i * out_step + lane * 8, expand(loaded[i].octet(0), power));
-        }
+        store_halves(to + i * out_step, piece(expand(loaded[i].octet(0), power)),
+                     piece(expand(loaded[i].octet(1), power)), count);
       }
       from += team_loads * code_step;
       scale += team_loads * scale_step;
@@ -306,16 +311,17 @@ template <class Kind, int Exponent>
 __global__ void __launch_bounds__(team_threads, expand_blocks)
     expand_kernel(const __grid_constant__ ExpandParameters p) {
   __shared__ unsigned slots[2][team_threads / 32];
-  wait_for_kernels_ahead();
-  let_dependents_start();
-  if (!is_open(p.gate)) return;
-  const ExpandOperand& o = p.operand[0];
-  int turn = 0;
+  wait_at_start(p.follows);
+  if (is_open(p.gate)) {
+    const ExpandOperand& o = p.operand[0];
+    int turn = 0;
 #pragma unroll 1
-  for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {
-    turn ^= 1;  // the slots of the row before may still be read
-    expand_row<Kind, Exponent>(ExpandRow(o, i), slots[turn]);
+    for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {
+      turn ^= 1;  // the slots of the row before may still be read
+      expand_row<Kind, Exponent>(ExpandRow(o, i), slots[turn]);
+    }
   }
+  wait_at_end(p.follows);
 }
 
 // Two operands of any kinds. What this is for is to be asked in one launch whether to run: it is

@@ -44,6 +44,7 @@ struct FoldParameters {
   int log2_team;
   bool scales_in_words;  // see largest_scale
   bool is_whole;         // units start on 16 bytes (6 bits an element: on 8), and end rows
+  Follows follows;
 };
 
 // The codes that a lane folds at a time: sixteen of 8 bits, or a block of fewer bits, so that it
@@ -144,50 +145,86 @@ struct FoldRow {
     return largest_scale(scales, units > 0 ? p.scale_index.blocks : 0, p.scales_in_words);
   }
 
-  // Whole units at aligned addresses, all of which only move on. Returns the spread.
+  // Where a thread is in its row: addresses only move on.
+  struct Place {
+    const std::uint8_t* from;
+    const std::uint8_t* scale;
+    std::uint8_t* to;  // of the warp: its lanes store together
+    int left;          // units of the row from the warp's first one on
+    Unit loaded[team_loads];
+    unsigned bytes[team_loads];
+  };
+
+  // Asks for the next units. With Full, all lanes have as many as they can hold.
+  template <bool Full>
+  __device__ __forceinline__ void load(Place& at, int code_step, int scale_step) const {
+    const int lane = team.rank % 32;
+#pragma unroll
+    for (int i = 0; i < team_loads; ++i) {
+      if (!Full && i * team.threads() + lane >= at.left) continue;
+      at.loaded[i] = Unit::load(at.from + i * code_step);
+      at.bytes[i] = at.scale[i * scale_step];
+    }
+  }
+
+  // Folds what was loaded.
+  template <bool Full>
+  __device__ __forceinline__ void fold_loaded(const Place& at, int out_step, unsigned largest,
+                                              unsigned& spread) const {
+    const int lane = team.rank % 32;
+#pragma unroll
+    for (int i = 0; i < team_loads; ++i) {
+      const int count = Full ? 32 : at.left - i * team.threads();
+      if (count <= 0) break;
+      uint4 folded[Unit::octets / 2];
+      const unsigned distance = fold(at.loaded[i], at.bytes[i], largest, folded);
+      if (lane < count) spread = max(spread, distance);
+      if constexpr (Unit::codes == 32) {
+        store_halves(at.to + i * out_step, folded[0], folded[1], count);
+      } else if (lane < count) {
+        *reinterpret_cast<uint4*>(at.to + i * out_step + lane * Unit::codes) = folded[0];
+      }
+    }
+  }
+
+  // Whole units at aligned addresses. Returns the spread.
   __device__ __forceinline__ unsigned fold_whole(unsigned& largest) const {
     const int threads = team.threads();
     const int lane = team.rank % 32;
     const int code_step = threads * Unit::bytes, out_step = threads * Unit::codes;
     const auto scale_step = static_cast<int>(scales.offset(threads / units_in_block));
-    const std::uint8_t* from = codes + team.rank * Unit::bytes;
-    const std::uint8_t* scale = scales.address(team.rank / units_in_block);
-    std::uint8_t* to = out + (team.rank - lane) * Unit::codes;
-    Unit loaded[team_loads];
-    unsigned bytes[team_loads];
-    const auto load = [&](int left) {
-#pragma unroll
-      for (int i = 0; i < team_loads; ++i) {
-        if (i * threads + lane >= left) continue;
-        loaded[i] = Unit::load(from + i * code_step);
-        bytes[i] = scale[i * scale_step];
-      }
-    };
-    int left = units - (team.rank - lane);  // for the warp: its lanes store together
+    Place at;
+    at.from = codes + team.rank * Unit::bytes;
+    at.scale = scales.address(team.rank / units_in_block);
+    at.to = out + (team.rank - lane) * Unit::codes;
+    at.left = units - (team.rank - lane);
+    const int full = (team_loads - 1) * threads + 32;
     // The first loads are on their way while the largest scale is found.
-    load(left);
+    bool is_full = at.left >= full;
+    if (is_full) {
+      load<true>(at, code_step, scale_step);
+    } else {
+      load<false>(at, code_step, scale_step);
+    }
     largest = find_largest();
     unsigned spread = 0;
 #pragma unroll 1
-    while (left > 0) {
-#pragma unroll
-      for (int i = 0; i < team_loads; ++i) {
-        const int count = left - i * threads;
-        if (count <= 0) break;
-        uint4 folded[Unit::octets / 2];
-        const unsigned distance = fold(loaded[i], bytes[i], largest, folded);
-        if (lane < count) spread = max(spread, distance);
-        if constexpr (Unit::codes == 32) {
-          store_halves(to + i * out_step, folded[0], folded[1], count);
-        } else if (lane < count) {
-          *reinterpret_cast<uint4*>(to + i * out_step + lane * Unit::codes) = folded[0];
-        }
+    while (at.left > 0) {
+      if (is_full) {
+        fold_loaded<true>(at, out_step, largest, spread);
+      } else {
+        fold_loaded<false>(at, out_step, largest, spread);
       }
-      from += team_loads * code_step;
-      scale += team_loads * scale_step;
-      to += team_loads * out_step;
-      left -= team_loads * threads;
-      load(left);
+      at.from += team_loads * code_step;
+      at.scale += team_loads * scale_step;
+      at.to += team_loads * out_step;
+      at.left -= team_loads * threads;
+      is_full = at.left >= full;
+      if (is_full) {
+        load<true>(at, code_step, scale_step);
+      } else if (at.left > 0) {
+        load<false>(at, code_step, scale_step);
+      }
     }
     return spread;
   }
@@ -220,8 +257,7 @@ __global__ void __launch_bounds__(team_threads, fold_blocks<S>)
   using Format = typename S::Format;
   __shared__ FoldTable<Format> table;
   __shared__ unsigned slots[team_threads / 32];
-  wait_for_kernels_ahead();
-  let_dependents_start();
+  wait_at_start(p.follows);
   table.fill();
   const RowTeam team(p.log2_team);
   const std::int64_t index =
@@ -240,6 +276,7 @@ __global__ void __launch_bounds__(team_threads, fold_blocks<S>)
   unsigned spread = p.is_whole ? row.fold_whole(largest) : row.fold_ragged(largest);
   spread = team.max_of(spread, slots);
   if (team.rank == 0 && exists) p.out.finish<Format>(index, largest, spread);
+  wait_at_end(p.follows);
 }
 
 }  // namespace mxkern::kernels

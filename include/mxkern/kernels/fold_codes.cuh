@@ -33,20 +33,27 @@ struct FoldTable {
   }
 };
 
-// Two 8-bit floats as halves, exactly: for E5M2 they are the upper bytes.
+// Four 8-bit floats as halves, exactly: for E5M2 they are the upper bytes.
 template <class Target>
-__device__ __forceinline__ __half2 halves_of(std::uint32_t pair) {
-  std::uint32_t halves;
+__device__ __forceinline__ void halves_of(std::uint32_t codes, __half2 (&pairs)[2]) {
+  std::uint32_t low = 0, high = 0;
   if constexpr (Target::mantissa_bits == 3) {
 #if MXKERN_HAS_CVT_E4M3
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(pair)));
-#else
-    halves = 0;
+    asm("{\n"
+        ".reg .b16 low, high;\n"
+        "mov.b32 {low, high}, %2;\n"
+        "cvt.rn.f16x2.e4m3x2 %0, low;\n"
+        "cvt.rn.f16x2.e4m3x2 %1, high;\n"
+        "}\n"
+        : "=r"(low), "=r"(high)
+        : "r"(codes));
 #endif
   } else {
-    halves = __byte_perm(pair, 0, 0x1404);
+    low = __byte_perm(codes, 0, 0x1404);
+    high = __byte_perm(codes, 0, 0x3424);
   }
-  return *reinterpret_cast<const __half2*>(&halves);
+  pairs[0] = *reinterpret_cast<const __half2*>(&low);
+  pairs[1] = *reinterpret_cast<const __half2*>(&high);
 }
 
 // Two halves to two 8-bit floats, rounded to nearest, saturating; NaN to the positive NaN.
@@ -130,12 +137,13 @@ class BlockFold {
   }
 
   __device__ __forceinline__ std::uint32_t fold_quad(std::uint32_t codes) const {
+    __half2 halves[2];
+    halves_of<Target>(codes, halves);
     std::uint32_t pairs[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      __half2 halves = halves_of<Target>(codes >> (16 * i));
-      if constexpr (fixed_shift != 0) halves = __hmul2(halves, __float2half2_rn(0x1p15f));
-      pairs[i] = round_halves<Target>(__hmul2(halves, factor_));
+      if constexpr (fixed_shift != 0) halves[i] = __hmul2(halves[i], __float2half2_rn(0x1p15f));
+      pairs[i] = round_halves<Target>(__hmul2(halves[i], factor_));
     }
     return ptx::join_pair(pairs[0], pairs[1]);
   }

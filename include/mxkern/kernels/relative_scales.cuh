@@ -20,6 +20,7 @@ struct RelativeScalesParameters {
   std::int64_t row_elements;  // a multiple of 8; what lies behind the last block becomes 0
   std::int32_t* exponents;
   SpreadGate gate;
+  Follows follows;
 };
 
 // gemm_sm90_decode.cuh takes codes as bfloat16 2^120 times smaller, multiplies them by these, and
@@ -27,11 +28,7 @@ struct RelativeScalesParameters {
 inline constexpr int decoded_shift = 120, largest_multiplier = 127;
 
 // A row a warp.
-static __global__ void __launch_bounds__(team_threads)
-    relative_scales_kernel(const __grid_constant__ RelativeScalesParameters p) {
-  wait_for_kernels_ahead();
-  let_dependents_start();
-  if (!is_open(p.gate)) return;
+__device__ __forceinline__ void make_relative(const RelativeScalesParameters& p) {
   const std::int64_t index =
       static_cast<std::int64_t>(blockIdx.x) * (team_threads / 32) + threadIdx.x / 32;
   if (index >= p.batch * p.rows) return;
@@ -52,6 +49,13 @@ static __global__ void __launch_bounds__(team_threads)
   if (threadIdx.x % 32 == 0) {
     p.exponents[index] = largest - E8M0::bias + decoded_shift - largest_multiplier;
   }
+}
+
+static __global__ void __launch_bounds__(team_threads)
+    relative_scales_kernel(const __grid_constant__ RelativeScalesParameters p) {
+  wait_at_start(p.follows);
+  if (is_open(p.gate)) make_relative(p);
+  wait_at_end(p.follows);
 }
 
 }  // namespace mxkern::kernels
