@@ -1,0 +1,2 @@
+// tests/support/test_headers.cc: compiles GoogleTest's header ahead, once for all tests.
+#include <gtest/gtest.h>
