@@ -2,9 +2,9 @@
 # tools/cuda.sh: compiles the CUDA half on a machine that may have no GPU. usage: cuda.sh BUILD
 # Everything for sm_90a, with the tests, which are skipped where there is no device; for the other
 # architectures of a release, of what is compiled once a scheme, the scheme with most code paths. As
-# none of it runs, nvcc is told to optimize little: a sixth of the time, and the same errors. For
-# Blackwell also the products that CUTLASS makes, as a release has them: their machine code is looked
-# at.
+# none of it runs, compilers are told to optimize little: a sixth of the time, and the same errors.
+# For Blackwell also the products that CUTLASS makes, as a release has them: their machine code is
+# looked at.
 set -euo pipefail
 
 build=$1
@@ -14,13 +14,15 @@ if ! command -v nvcc >/dev/null; then
   exit 0
 fi
 
-quick=""
-if [[ $(nvcc --help) == *--Ofast-compile* ]]; then quick="-Ofc max"; fi
+fast=""
+if [[ $(nvcc --help) == *--Ofast-compile* ]]; then fast="-Ofc max"; fi
+quick=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_CUDA_FLAGS_DEBUG=
+  -DCMAKE_CUDA_FLAGS="$fast")
 
 configure() {
   local folder=$1
   shift
-  cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMXKERN_CUDA=ON "$@" >/dev/null
+  cmake -S . -B "$folder" -G Ninja -DMXKERN_CUDA=ON "$@" >/dev/null
 }
 
 compile() {
@@ -31,7 +33,7 @@ compile() {
 }
 
 configure "$build/sm90a" -DMXKERN_CUDA_ARCHITECTURES=90a-real -DMXKERN_TESTS=ON \
-  -DCMAKE_CUDA_FLAGS="$quick"
+  "${quick[@]}"
 tests=()
 for source in tests/cuda/*_test.c[cu]; do
   name=$(basename "$source")
@@ -46,11 +48,12 @@ for source in src/cuda/*.cu src/cuda/instances/*_nvfp4.cu src/cuda/instances/mul
   some+=("$objects/${source#src/cuda/}.o")
 done
 configure "$build/others" -DMXKERN_CUDA_ARCHITECTURES='80-real;100a-real;120a-real' \
-  -DMXKERN_CUTLASS=OFF -DCMAKE_CUDA_FLAGS="$quick"
+  -DMXKERN_CUTLASS=OFF "${quick[@]}"
 compile "$build/others" "${some[@]}"
 echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"
 
-configure "$build/blackwell" -DMXKERN_CUDA_ARCHITECTURES='100a-real;120a-real' -DMXKERN_TESTS=ON
+configure "$build/blackwell" -DCMAKE_BUILD_TYPE=Release -DMXKERN_TESTS=ON \
+  -DMXKERN_CUDA_ARCHITECTURES='100a-real;120a-real'
 products=structure.blackwell_kernels_test
 if [[ $(cmake --build "$build/blackwell" --target help) != *"$products:"* ]]; then
   echo "mxkern: CUTLASS was not found: Blackwell's products of codes and scales are not compiled"

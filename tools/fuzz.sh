@@ -18,15 +18,20 @@ fi
 
 cmake --preset fuzz -DCMAKE_CXX_COMPILER=$compiler >/dev/null
 cmake --build --preset fuzz -- --quiet
-for target in dequantize gemm; do
-  echo "== fuzz $target"
+declare -A runs
+for target in dequantize gemm; do  # one on each core
   mkdir -p "build/fuzz/corpus/$target"
-  if ! "build/fuzz/fuzz/fuzz_$target" -max_total_time="$seconds" -max_len=4096 \
-    -artifact_prefix=build/fuzz/ "build/fuzz/corpus/$target" >"$scratch/log" 2>&1; then
-    tail -n 60 "$scratch/log"
-    exit 1
-  fi
-  tail -n 1 "$scratch/log"
+  "build/fuzz/fuzz/fuzz_$target" -max_total_time="$seconds" -max_len=4096 \
+    -artifact_prefix=build/fuzz/ "build/fuzz/corpus/$target" >"$scratch/$target" 2>&1 &
+  runs[$target]=$!
 done
+failed=0
+for target in dequantize gemm; do
+  lines=1
+  wait "${runs[$target]}" || { failed=1; lines=60; }
+  echo "== fuzz $target"
+  tail -n $lines "$scratch/$target"
+done
+((failed == 0)) || exit 1
 echo "== fuzz safetensors"
 python fuzz/safetensors_fuzzer.py "$seconds"
