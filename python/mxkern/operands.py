@@ -11,7 +11,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.scheme import Scheme, Shape, scheme_of
 
-_FLOAT32_MAX = 3.4028234663852886e38
+FLOAT32_MAX = 3.4028234663852886e38
 _LARGEST_EXTENT = 2**48
 
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor
@@ -105,6 +105,11 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
             f"{function}: {argument} is None; expected the float32 that nvfp4 values are "
             "multiplied with"
         )
+    if isinstance(value, (bool, str, list, tuple)):
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(value)}; expected a number, or a float32 "
+            "array of one element"
+        )
     array = enter_part(function, argument, "", value, adapter)
     if array.dtype != adapter.dtypes["float32"]:
         adapter.refuse_dtype(function, argument, array, ("float32",))
@@ -119,7 +124,7 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
 
 def check_factor(function: str, argument: str, number: float) -> None:
     """An amax or a tensor scale that something is to be quantized with."""
-    if not 0.0 <= number <= _FLOAT32_MAX:
+    if not 0.0 <= number <= FLOAT32_MAX:
         raise ValueError(
             f"{function}: {argument} is {number}; expected a finite float32, 0 or larger"
         )

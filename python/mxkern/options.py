@@ -9,6 +9,7 @@ from mxkern.scheme import Scheme
 SCALE_RULES = {name: i for i, name in enumerate(_core.scale_rule_names())}
 ROUNDINGS = {name: i for i, name in enumerate(_core.rounding_names())}
 SCALE_LAYOUTS = {name: i for i, name in enumerate(_core.scale_layout_names())}
+DTYPES = {name: i for i, name in enumerate(_core.dtype_names())}
 
 _DEFAULT_RULE = "rceil"
 _DEFAULT_OPTIONS = _core.QuantizeOptions(
@@ -23,6 +24,18 @@ def position(function: str, argument: str, name: Any, names: dict[str, int]) -> 
         return names[name]
     except (KeyError, TypeError):
         raise errors.unknown_name(function, argument, name, names) from None
+
+
+def dtype_position(function: str, dtype: Any) -> int:
+    """Where a dtype stands in the library's list: its name, or what a framework calls it, as
+    torch.bfloat16 and numpy.float16."""
+    try:
+        return DTYPES[dtype]
+    except (KeyError, TypeError):
+        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+        if name is None and type(dtype).__module__ == "torch":
+            name = str(dtype).removeprefix("torch.")
+        return position(function, "dtype", dtype if name is None else name, DTYPES)
 
 
 def options_of(
@@ -101,12 +114,18 @@ def _make(
             "away"
         )
     size, low, high = hadamard_of(function, "hadamard", hadamard, sign_mask)
+    square = is_square(function, scheme, block)
+    if square and size:
+        raise ValueError(
+            f"{function}: block is {block!r} and hadamard is {size}; expected one of them, as a "
+            "transform along one axis leaves no square that both directions share; leave one away"
+        )
     return _core.QuantizeOptions(
         rule,
         way,
         seed or 0,
         offset,
-        is_square(function, scheme, block),
+        square,
         four_over_six,
         size,
         low,

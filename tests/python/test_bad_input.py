@@ -83,6 +83,8 @@ class TestX:
         tracked = torch.ones(4, 64, requires_grad=True)
         refused(ValueError, lambda: call(tracked), f"{function}: x requires grad", "x.detach()")
         refused(TypeError, lambda: call(x.to_sparse()), f"{function}: x has layout", "to_dense()")
+        nested = torch.nested.nested_tensor([x[0], x[1, :32]])
+        refused(TypeError, lambda: call(nested), f"{function}: x is a nested tensor", "padded")
         refused(TypeError, lambda: call(x.double()), f"{function}: x has dtype float64", "x.to(")
         refused(TypeError, lambda: call(x.int()), f"{function}: x has dtype int32", "torch.float32")
         gone = torch.ones(4, 64)
@@ -156,6 +158,7 @@ class TestX:
         ({"sign_mask": 3}, ValueError, ["sign_mask is given without hadamard"]),
         ({"hadamard": 16, "sign_mask": 1 << 16}, ValueError, ["sign_mask is 65536", "65535"]),
         ({"hadamard": 16, "sign_mask": -1}, ValueError, ["sign_mask is -1"]),
+        ({"hadamard": 16, "block": "32x32"}, ValueError, ["block is '32x32'", "leave one away"]),
         ({"four_over_six": True}, ValueError, ["four_over_six is for nvfp4", "mxfp8_e4m3"]),
         ({"four_over_six": 1, "scheme": "nvfp4"}, TypeError, ["four_over_six is 1"]),
         ({"amax": 1.0}, ValueError, ["amax is for nvfp4"]),
@@ -170,7 +173,7 @@ class TestX:
         ({"amax": np.ones(2, "f"), "scheme": "nvfp4"}, ValueError, ["amax has shape (2,)", "one"]),
         ({"amax": np.ones(1), "scheme": "nvfp4"}, TypeError, ["amax has dtype float64"]),
         ({"amax": "1", "scheme": "nvfp4"}, TypeError, ["amax is '1'"]),
-        ({"amax": True, "scheme": "nvfp4"}, TypeError, ["amax is True"]),
+        ({"amax": True, "scheme": "nvfp4"}, TypeError, ["amax is True", "a number"]),
         ({"stream": 0}, ValueError, ["stream is 0"]),
         ({"stream": "s"}, TypeError, ["stream is 's'"]),
     ],
@@ -310,10 +313,12 @@ class TestGemm:
             return mxkern.gemm(self.a, self.a, **options)
 
         refused(ValueError, lambda: call(dtype="float8"), "gemm: dtype is 'float8'", "float16")
-        refused(TypeError, lambda: call(dtype=np.float32), "gemm: dtype is", "expected a name")
+        refused(ValueError, lambda: call(dtype=np.float64), "dtype is 'float64'", "float16")
+        refused(TypeError, lambda: call(dtype=None), "gemm: dtype is None", "expected a name")
         refused(ValueError, lambda: call(beta=1.0), "gemm: beta is 1.0", "out")
         refused(TypeError, lambda: call(alpha="2"), "gemm: alpha is '2'", "a number")
         refused(TypeError, lambda: call(alpha=True), "gemm: alpha is True")
+        refused(ValueError, lambda: call(alpha=-1e39), "gemm: alpha is -1e+39", "float32")
         refused(ValueError, lambda: call(bias=np.zeros(5, "f")), "bias has shape (5,)", "(4,)")
         refused(TypeError, lambda: call(bias=np.zeros(4, "i4")), "gemm: bias has dtype int32")
 
@@ -340,7 +345,8 @@ def test_scales() -> None:
     swizzle, unswizzle = mxkern.swizzle_scales, mxkern.unswizzle_scales
     refused(TypeError, lambda: swizzle(scales.astype("f")), "swizzle_scales: scales has dtype")
     refused(ValueError, lambda: swizzle(np.zeros((), "u1")), "scales is 0-d")
-    refused(TypeError, lambda: swizzle(mxkern.quantize(X, "mxfp8")), "scales is", "BlockScaled")
+    refused(TypeError, lambda: swizzle(mxkern.quantize(X, "mxfp8")), "BlockScaled", "q.scales")
+    refused(TypeError, lambda: swizzle([1, 2]), "scales is a list", "numpy.uint8")
     refused(ValueError, lambda: unswizzle(scales, 4, 8), "scales has shape (4, 8)", "1024", "flat")
     refused(ValueError, lambda: unswizzle(scales, -4, 8), "rows is -4")
     refused(TypeError, lambda: unswizzle(scales, 4, 8.0), "blocks is 8.0")

@@ -62,6 +62,22 @@ def test_values_of_one_block_by_hand() -> None:
     np.testing.assert_array_equal(got, np.float32([2, -2, 896, 2 * 2**-9, np.nan]))
 
 
+def test_dtypes_of_frameworks() -> None:
+    q = mxkern.quantize(corner_values(3, 33, "float32"), "mxfp4")
+    for dtype, named in ((np.float16, "float16"), (np.dtype("f"), "float32")):
+        assert_same(mxkern.dequantize(q, dtype=dtype), expected(q, named), named)
+    bfloat16 = mxkern.dequantize(q, dtype=ml_dtypes.bfloat16)
+    assert_same(bfloat16, expected(q, "bfloat16"), "bfloat16")
+    assert mxkern.gemm(q, q, dtype=ml_dtypes.bfloat16).dtype == ml_dtypes.bfloat16
+
+
+def test_dtypes_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    q = mxkern.quantize(torch.ones(4, 64), "mxfp8")
+    assert mxkern.dequantize(q, dtype=torch.bfloat16).dtype is torch.bfloat16
+    assert mxkern.gemm(q, q, dtype=torch.float16).dtype is torch.float16
+
+
 def test_out_decides_the_dtype() -> None:
     x = corner_values(5, 70, "float32")
     for scheme in SCHEMES:

@@ -74,9 +74,12 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
         return _find_jax(function, argument, array)
     if hasattr(kind, "__dlpack_device__") and hasattr(kind, "__dlpack__"):
         return _known.setdefault(kind, _adapter("dlpack"))
+    # Codes and scales are bytes, which no conversion of numbers makes.
+    stored = argument.endswith(("codes", "scales", "data"))
+    dtype = "numpy.uint8" if stored else "numpy.float32"
     raise TypeError(
         f"{function}: {argument} is {errors.described(array)}; expected a NumPy or CuPy array, a "
-        f"PyTorch tensor or a JAX array; convert with numpy.asarray({argument}, numpy.float32)"
+        f"PyTorch tensor or a JAX array; convert with numpy.asarray({argument}, {dtype})"
     )
 
 

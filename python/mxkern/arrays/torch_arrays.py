@@ -52,6 +52,11 @@ class TorchAdapter(Adapter):
                 f"{function}: {argument} has layout {array.layout}; expected a strided tensor; "
                 f"convert with {argument}.to_dense()"
             )
+        if array.is_nested:
+            raise TypeError(
+                f"{function}: {argument} is a nested tensor; expected one shape for all; convert "
+                f"with torch.nested.to_padded_tensor({argument}, 0.0)"
+            )
         if not array.is_cpu and not array.is_meta:
             check_device(function, argument, array.device.type)
         if array.is_meta:

@@ -8,23 +8,22 @@ from mxkern.arrays import adapter_of, collapsed
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import operand_of
-from mxkern.options import position
+from mxkern.options import dtype_position
 from mxkern.outputs import checked_out, extents_of, on_stream
-
-DTYPES = {name: i for i, name in enumerate(PLAIN_DTYPES)}
 
 
 def dequantize(
     q: BlockScaled,
     *,
-    dtype: str = "float32",
+    dtype: Any = "float32",
     out: Any = None,
     stream: int | None = None,
 ) -> Any:
     """code * scale (* tensor scale) for each element, in float32, rounded once to dtype.
 
     q       a BlockScaled; any bytes are valid codes and scales. A NaN scale makes its block NaN.
-    dtype   "float32", "float16" or "bfloat16"; with out, that of out
+    dtype   "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
+            that of out
     out     an array of q's shape to write to; it is returned
     stream  CUDA: a stream handle, instead of the framework's current stream
 
@@ -36,7 +35,7 @@ def dequantize(
     array([1., 2., 3., 4.], dtype=float32)
     """
     function = "dequantize"
-    result_dtype = position(function, "dtype", dtype, DTYPES)
+    result_dtype = dtype_position(function, dtype)
     if stream is None and isinstance(q, BlockScaled):
         short_way = adapter_of(function, "q.codes", q.codes).short_way
         y = None if short_way is None else short_way.dequantize(q, result_dtype, out)
@@ -49,7 +48,7 @@ def dequantize(
     adapter, shape = operand.adapter, operand.shape
     like = operand.parts[0]
     if out is None:
-        array = adapter.empty(shape, dtype, like)
+        array = adapter.empty(shape, PLAIN_DTYPES[result_dtype], like)
     else:
         taken = extents_of(adapter, *operand.parts)
         array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)

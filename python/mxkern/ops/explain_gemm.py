@@ -12,8 +12,7 @@ from mxkern.gemm_operands import (
     product_shape,
     right_operand,
 )
-from mxkern.ops.dequantize import DTYPES
-from mxkern.options import position
+from mxkern.options import dtype_position, position
 from mxkern.prepared_operand import PreparedOperand
 
 
@@ -49,7 +48,7 @@ def explain_gemm(
     a: Any,
     b: BlockScaled | PreparedOperand,
     *,
-    dtype: str = "float32",
+    dtype: Any = "float32",
     precision: str = "auto",
     device: str | None = None,
 ) -> GemmExplanation:
@@ -67,7 +66,7 @@ def explain_gemm(
     folded or exact
     """
     function = "explain_gemm"
-    result_dtype = position(function, "dtype", dtype, DTYPES)
+    result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, PRECISIONS)
     if device is not None and not isinstance(device, str):
         raise TypeError(

@@ -1,6 +1,7 @@
 # mxkern/ops/gemm.py: the block-scaled matrix product.
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any
 
@@ -15,9 +16,8 @@ from mxkern.gemm_operands import (
     product_shape,
     right_operand,
 )
-from mxkern.operands import enter_part
-from mxkern.ops.dequantize import DTYPES
-from mxkern.options import position
+from mxkern.operands import FLOAT32_MAX, enter_part
+from mxkern.options import dtype_position, position
 from mxkern.outputs import checked_out, extents_of, on_stream
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape
@@ -27,7 +27,7 @@ def gemm(
     a: Any,
     b: BlockScaled | PreparedOperand,
     *,
-    dtype: str = "float32",
+    dtype: Any = "float32",
     out: Any = None,
     alpha: float = 1.0,
     beta: float = 0.0,
@@ -41,7 +41,8 @@ def gemm(
                bfloat16 array
     b          a BlockScaled or PreparedOperand [..., N, K]: of a's batch, or one matrix that
                serves all of a's. Any scheme goes with any scheme.
-    dtype      "float32", "float16" or "bfloat16"; with out, that of out
+    dtype      "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
+               that of out
     out        an array [..., M, N] to write to; it is returned
     alpha      a number
     beta       a number; other than 0 it adds beta * out, and out is needed
@@ -63,7 +64,7 @@ def gemm(
            [32., 32., 32.]], dtype=float32)
     """
     function = "gemm"
-    result_dtype = position(function, "dtype", dtype, DTYPES)
+    result_dtype = dtype_position(function, dtype)
     alpha = _number(function, "alpha", alpha)
     beta = _number(function, "beta", beta)
     wanted = 0 if precision == "auto" else position(function, "precision", precision, PRECISIONS)
@@ -86,7 +87,7 @@ def gemm(
                     f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave "
                     "beta away"
                 )
-            array = adapter.empty(shape, dtype, like)
+            array = adapter.empty(shape, PLAIN_DTYPES[result_dtype], like)
         else:
             taken = extents_of(adapter, *left.memory, *right.memory, offset and offset.array)
             array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
@@ -143,4 +144,9 @@ def _bias(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
 def _number(function: str, argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{function}: {argument} is {errors.described(value)}; expected a number")
-    return float(value)
+    number = float(value)
+    if FLOAT32_MAX < abs(number) < math.inf:
+        raise ValueError(
+            f"{function}: {argument} is {number}; expected a number that float32 holds"
+        )
+    return number

@@ -6,6 +6,7 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of
+from mxkern.block_scaled import BlockScaled
 from mxkern.outputs import checked_out, extents_of, on_stream
 from mxkern.scheme import Shape, schemes, swizzled_size
 
@@ -71,6 +72,11 @@ def unswizzle_scales(
 
 
 def _scales(function: str, scales: Any) -> tuple[Adapter, Any]:
+    if isinstance(scales, BlockScaled):
+        raise TypeError(
+            f"{function}: scales is a BlockScaled; expected its scales; pass q.scales, and put the "
+            "result into q._replace(scales=..., scale_layout=...)"
+        )
     adapter = adapter_of(function, "scales", scales)
     array = adapter.enter(function, "scales", scales)
     if adapter.dtype_name(array) not in _DTYPES:
