@@ -35,10 +35,12 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
                       std::int64_t columns, int processors);
 
 // Whether that is the faster way. It needs code for 9.0a on a device of 9.0. Small weights leave
-// too little to do for what surrounds it.
+// too little to do for what surrounds it; of few rows each multiprocessor has so few that it copies
+// more tokens than weights.
 constexpr bool prefers_few_sm90(DType x_dtype, std::int64_t tokens, std::int64_t rows,
                                 std::int64_t columns) {
-  return x_dtype == DType::bfloat16 && tokens > (rows * columns < 1 << 25 ? 64 : 16);
+  const bool is_small = rows * columns < 1 << 25 || rows <= 4096;
+  return x_dtype == DType::bfloat16 && tokens > (is_small ? 64 : 16);
 }
 
 // The most tokens of a group, and the bytes of all tokens in the order of arrange_tokens, in groups

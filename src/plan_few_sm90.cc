@@ -57,9 +57,11 @@ double cost(const Problem& problem, const FewPlan& plan) {
   const double work =
       FewSm90Shape::warpgroups(plan.tokens) * (320.0 + 3.25 * plan.tokens) + 100.0 * plan.row_tiles;
   const double weights = (plan.row_tiles << plan.log2_parts) * layout.tile_bytes();
-  const double tokens = (256 << plan.log2_parts) * plan.tokens;
-  const double turn = std::max(work + tokens / 60.0, weights / 18.0);
-  const double round = turns * turn + 4500.0 + 1000.0 * plan.log2_ranks;
+  // With 96 and 128 tokens warpgroups that take turns along K hardly wait for these.
+  const bool hides_tokens = plan.tokens == 96 || plan.tokens == 128;
+  const double tokens = (hides_tokens ? 213.0 : 4.25 * plan.tokens) * (1 << plan.log2_parts);
+  const double turn = std::max(work + tokens, weights / 18.0);
+  const double round = turns * turn + 6000.0 + 1000.0 * plan.log2_ranks;
   return 4500.0 + round * static_cast<double>(
                               ceil_div(blocks, cluster_slots(problem.processors, plan.log2_ranks)));
 }

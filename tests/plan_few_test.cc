@@ -125,6 +125,27 @@ TEST(PlanFew, MemoryForABatchIsEnoughEitherWay) {
   EXPECT_EQ(arranged_for_few(DType::float16, 1, 128, 128, 1000, 128), 0);
 }
 
+// Which kernel is faster is a measured thing: few rows and small weights are for the other one.
+TEST(PlanFew, PrefersHopperWhereItIsFaster) {
+  EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 17, 8192, 8192));
+  EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 17, 14336, 4096));
+  EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 16, 8192, 8192));
+  EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 64, 4096, 4096));
+  EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 64, 4096, 14336));
+  EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 65, 4096, 14336));
+  EXPECT_FALSE(prefers_few_sm90(DType::float16, 128, 8192, 8192));
+}
+
+// From 65 to 128 tokens parts of K in a thread block cost less than a cluster.
+TEST(PlanFew, DividesKInThreadBlocksWhereTokensAreHidden) {
+  for (const std::int64_t tokens : {65, 96, 128}) {
+    const FewPlan plan = plan_few_sm90(Scheme::mxfp4, 1, tokens, 8192, 8192, processors);
+    EXPECT_EQ(plan.log2_ranks, 0) << tokens;
+    EXPECT_EQ(plan.log2_parts, 1) << tokens;
+  }
+  EXPECT_EQ(plan_few_sm90(Scheme::mxfp4, 1, 64, 8192, 8192, processors).log2_ranks, 1);
+}
+
 TEST(PlanFew, IsPure) {
   const FewPlan plan = plan_few(Scheme::nvfp4, 2, 7, 1000, 3000, processors);
   EXPECT_EQ(plan, plan_few(Scheme::nvfp4, 2, 7, 1000, 3000, processors));
