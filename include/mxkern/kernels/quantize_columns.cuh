@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/four_over_six.cuh"
 #include "mxkern/kernels/quantize_tile.cuh"
 
 namespace mxkern::kernels {
@@ -20,10 +21,10 @@ template <class S, Rounding R, class T>
 __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block>& pair, int k,
                                                     RandomWords<R>& random, std::int64_t index,
                                                     std::int64_t columns, std::uint32_t amax,
-                                                    const TensorScale& tensor, BlockScale& scale,
+                                                    const BlockScaler<S>& scaler, BlockScale& scale,
                                                     Octet (&codes)[S::block / 8]) {
   if (!float32::is_finite(amax)) return;
-  const FourOverSix two = nvfp4_four_over_six(float_of(amax), tensor);
+  const FourOverSix two = four_over_six<S>(amax, scaler);
   float error_of_six = 0.0f, error_of_four = 0.0f;
   Octet four[S::block / 8];
 #pragma unroll
@@ -34,8 +35,8 @@ __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block
     pair.octet(8 * i, k, v);
     codes[i] = quantize_octet<S, nearest>(v, two.six.multiplier, true, no_words);
     four[i] = quantize_octet<S, nearest>(v, two.four.multiplier, true, no_words);
-    error_of_six = add_octet_errors(error_of_six, v, codes[i], two.six.byte, tensor);
-    error_of_four = add_octet_errors(error_of_four, v, four[i], two.four.byte, tensor);
+    error_of_six = add_octet_errors(error_of_six, v, codes[i], two.six.byte, scaler.tensor);
+    error_of_four = add_octet_errors(error_of_four, v, four[i], two.four.byte, scaler.tensor);
   }
   const bool take_four = error_of_four < error_of_six;
   scale = take_four ? two.four : two.six;
@@ -196,7 +197,7 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
     for (int k = 0; k < 2; ++k) {
       if constexpr (S::has_tensor_scale) {
         if (options.four_over_six && !in_squares) {
-          better_column_block<S, R>(pair, k, random, index + k, p.columns, amax[k], scaler.tensor,
+          better_column_block<S, R>(pair, k, random, index + k, p.columns, amax[k], scaler,
                                     scale[k], codes[k]);
         }
       }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/four_over_six.cuh"
 #include "mxkern/kernels/quantize_octet.cuh"
 #include "mxkern/kernels/row_grid.cuh"
 
@@ -182,16 +183,14 @@ __device__ __forceinline__ void quantize_four_rows(const RawOctet<T> (&raw)[rows
   }
 #pragma unroll
   for (int i = 0; i < rows_per_thread; ++i) {
-    const float multiplier = scales.of_row(i);
     std::uint32_t words[8] = {};
     random.octet(out.index + i * out.index_step, 1, words);
-    Octet codes = quantize_octet<S, R>(raw[i], multiplier, true, words);
+    Octet codes = 0;
+    if (!choose) codes = quantize_octet<S, R>(raw[i], scales.of_row(i), true, words);
     if constexpr (S::has_tensor_scale) {
       if (choose) {
-        float v[8];
-        unpack(raw[i], v);
-        const std::uint8_t byte = better_of_two<S, R>(v, lanes_amax<lanes>(octet_amax(raw[i])),
-                                                      scaler.tensor, words, codes);
+        const std::uint8_t byte = better_of_two<S, R>(raw[i], lanes_amax<lanes>(octet_amax(raw[i])),
+                                                      scaler, words, codes);
         if (SharedScales<S>::row(0) == 0 && i * row_spacing < out.scale_rows) {
           out.scales[i * out.scale_step] = byte;
         }

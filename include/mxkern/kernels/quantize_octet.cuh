@@ -152,50 +152,6 @@ __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float mu
   }
 }
 
-// Adds the squared errors of an octet, in order.
-__device__ __forceinline__ float add_octet_errors(float sum, const float (&v)[8], Octet octet,
-                                                  std::uint8_t scale, const TensorScale& tensor) {
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    sum = nvfp4_add_squared_error(sum, v[i], static_cast<std::uint8_t>(octet >> (4 * i) & 0xFu),
-                                  scale, tensor);
-  }
-  return sum;
-}
-
-// The error of a block of two octets in adjacent lanes, summed in order; both lanes get it.
-__device__ __forceinline__ float pair_error(const float (&v)[8], Octet octet, std::uint8_t scale,
-                                            const TensorScale& tensor) {
-  const float first = add_octet_errors(0.0f, v, octet, scale, tensor);
-  const float before = __shfl_xor_sync(full_warp, first, 1);
-  const float both = add_octet_errors(before, v, octet, scale, tensor);
-  return __shfl_sync(full_warp, both, static_cast<int>(threadIdx.x) | 1);
-}
-
-// 4over6 for a block of two octets in adjacent lanes: sets the codes of the better scale and
-// returns its byte. A poisoned block keeps its codes. Errors are those of rounding to nearest, also
-// where codes are rounded stochastically: a choice that saw the random bits would bias their mean.
-template <class S, Rounding R>
-__device__ __forceinline__ std::uint8_t better_of_two(const float (&v)[8], std::uint32_t amax,
-                                                      const TensorScale& tensor,
-                                                      const std::uint32_t (&words)[8],
-                                                      Octet& codes) {
-  const FourOverSix scales = nvfp4_four_over_six(float_of(amax), tensor);
-  constexpr Rounding nearest = Rounding::nearest;
-  const Octet six = quantize_octet<S, nearest>(v, scales.six.multiplier, true, words);
-  const Octet four = quantize_octet<S, nearest>(v, scales.four.multiplier, true, words);
-  const float error_of_six = pair_error(v, six, scales.six.byte, tensor);
-  const float error_of_four = pair_error(v, four, scales.four.byte, tensor);
-  if (!float32::is_finite(amax)) return S::ScaleFormat::nan_byte;
-  const bool take_four = error_of_four < error_of_six;
-  codes = take_four ? four : six;
-  if constexpr (R == Rounding::stochastic) {
-    const float multiplier = take_four ? scales.four.multiplier : scales.six.multiplier;
-    codes = quantize_octet<S, R>(v, multiplier, true, words);
-  }
-  return take_four ? scales.four.byte : scales.six.byte;
-}
-
 // x := (x * sign) H / sqrt(size) for groups that span size / 8 adjacent lanes, rounded to T.
 // `lane` is this octet's position in its row: groups are aligned to their size.
 template <class T>

@@ -91,13 +91,12 @@ __device__ __forceinline__ void square_scales(const T* elements, const BlockScal
 // rounding to nearest.
 template <class S, class T>
 __device__ __forceinline__ std::uint8_t square_four_over_six(const T* elements, int square,
-                                                             std::uint32_t amax_bits,
-                                                             const TensorScale& tensor) {
+                                                             std::uint32_t amax,
+                                                             const BlockScaler<S>& scaler) {
   constexpr int across = tile_extent / S::block;
   const int first_row = square / across * S::block;
   const int first_column = square % across * S::block;
-  const float amax = float_of(amax_bits);
-  const FourOverSix scales = nvfp4_four_over_six(amax, tensor);
+  const FourOverSix scales = four_over_six<S>(amax, scaler);
   float errors[2] = {0.0f, 0.0f};
   for (int i = 0; i < S::block * S::block / 8; ++i) {
     const int row = first_row + i / (S::block / 8);
@@ -108,8 +107,8 @@ __device__ __forceinline__ std::uint8_t square_four_over_six(const T* elements, 
     const std::uint32_t no_words[8] = {};
     const Octet six = quantize_octet<S, nearest>(v, scales.six.multiplier, true, no_words);
     const Octet four = quantize_octet<S, nearest>(v, scales.four.multiplier, true, no_words);
-    errors[0] = add_octet_errors(errors[0], v, six, scales.six.byte, tensor);
-    errors[1] = add_octet_errors(errors[1], v, four, scales.four.byte, tensor);
+    errors[0] = add_octet_errors(errors[0], v, six, scales.six.byte, scaler.tensor);
+    errors[1] = add_octet_errors(errors[1], v, four, scales.four.byte, scaler.tensor);
   }
   return errors[1] < errors[0] ? scales.four.byte : scales.six.byte;
 }
@@ -122,7 +121,7 @@ __device__ __forceinline__ void choose_square_scales(const T* elements,
   for (unsigned i = threadIdx.x; i < squares.count; i += tile_threads) {
     const std::uint32_t amax = squares.amax[i];
     if (!float32::is_finite(amax)) continue;
-    squares.byte[i] = square_four_over_six<S>(elements, i, amax, scaler.tensor);
+    squares.byte[i] = square_four_over_six<S>(elements, i, amax, scaler);
     squares.multiplier[i] = scaler.multiplier(squares.byte[i]);
   }
 }
@@ -257,7 +256,7 @@ inline constexpr int tile_blocks_at_once = W == TileWork::plain&& R == Rounding:
 template <class S, class T, Rounding R, TileWork W>
 __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>))
     quantize_tile_kernel(const __grid_constant__ QuantizeTileParameters p) {
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   __shared__ TileSquares<S> squares;
   const TileMemory<S, T> memory{shared};
   const bool rows_wanted = p.along_rows.codes != nullptr;
