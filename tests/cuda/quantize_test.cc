@@ -1,5 +1,6 @@
 // tests/cuda/quantize_test.cc: quantizing on the device against the CPU, byte for byte.
 #include <array>
+#include <cmath>
 
 #include "mxkern/mxkern.h"
 #include "tests/support/compare_quantized.h"
@@ -228,10 +229,34 @@ TEST_F(CudaQuantize, GapsAndMisalignedMemory) {
 
 TEST_F(CudaQuantize, GivenAmaxAndTensorScale) {
   for (const float value : {1e-40f, 0x1p-149f, 0.37f, 6.0f, 2688.0f, 1e5f, 3.4e38f}) {
-    Tensor x(DType::bfloat16, {1, 70, 90});
-    fill_mixed(x, bits_of(value));
-    expect_cpu_bytes(x, {Scheme::nvfp4}, {.amax = value});
-    expect_cpu_bytes(x, {Scheme::nvfp4}, {.tensor_scale = value});
+    for (const Shape& shape : {Shape{1, 70, 90}, Shape{1, 128, 256}}) {
+      Tensor x(DType::bfloat16, shape);
+      fill_mixed(x, bits_of(value));
+      expect_cpu_bytes(x, {Scheme::nvfp4}, {.amax = value});
+      expect_cpu_bytes(x, {Scheme::nvfp4}, {.tensor_scale = value});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// NVFP4 in half precision: tensors of many scales, with blocks that are not rare, which they are in
+// mixed ones.
+TEST_F(CudaQuantize, BlocksThatAreNotRare) {
+  for (int turn = 0; turn < 64; ++turn) {
+    Tensor x(DType::bfloat16, {1, 128, 256});
+    std::uint32_t state = 12345u + static_cast<std::uint32_t>(turn);
+    x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+      state = state * 1664525u + 1013904223u;
+      // A sign, four binades and all significands; below them some zeros.
+      const std::uint32_t bits =
+          (state >> 31) << 15 | ((123u + (state >> 28 & 3u)) << 7) | (state >> 16 & 0x7Fu);
+      x.set(b, r, c, state % 97 == 0 ? 0.0f : float_of(bits << 16));
+    });
+    const float amax = (128.0f + 2.0f * static_cast<float>(turn)) / 64.0f;
+    QuantizeOptions columns;
+    columns.hadamard.size = turn % 2 == 0 ? 16 : 0;
+    expect_cpu_bytes(x, {Scheme::nvfp4, all_scale_layouts[turn % 2], {}, columns},
+                     {.amax = std::ldexp(amax, turn % 7 - 1)});
     if (HasFatalFailure()) return;
   }
 }

@@ -13,6 +13,15 @@ struct PatchElements {
   using T = bfloat16;
   RawOctet<T> raw[patch_extent];
 
+  // Keeps the compiler from holding on to what it has made of the elements before this point.
+  __device__ __forceinline__ void stay() {
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) asm volatile("" : "+r"(raw[i].word[k]));
+    }
+  }
+
   // Of rows, and of pairs of columns.
   __device__ __forceinline__ void find_amax(PackedAmax<T> (&rows)[2][4],
                                             PackedAmax<T> (&pairs)[4]) const {

@@ -58,7 +58,7 @@ struct PatchColumnScales {
     }
   }
 
- private:
+  // The lane that has the scales of a pair.
   __device__ __forceinline__ static int lane_of(int pair) {
     return static_cast<int>(threadIdx.x % 32 & ~(4u * (lanes - 1))) | pair % lanes * 4;
   }

@@ -40,7 +40,10 @@ inline constexpr bool patch_stays = R == Rounding::stochastic ||
                                     (S::has_tensor_scale &&
                                      (W == PatchWork::both || W == PatchWork::transform));
 template <class S, Rounding R, PatchWork W>
-inline constexpr int patch_blocks = patch_stays<S, R, W> ? 2 : 3;  // a multiprocessor
+inline constexpr int patch_blocks = R == Rounding::stochastic ||
+                                            (S::has_tensor_scale && W == PatchWork::both)
+                                        ? 2
+                                        : 3;  // a multiprocessor
 
 __device__ __forceinline__ int patch_across() { return static_cast<int>(threadIdx.x % 4); }
 __device__ __forceinline__ int patch_down() { return static_cast<int>(threadIdx.x / 4 % 8); }
@@ -74,7 +77,7 @@ struct PatchMemory {
   using ColumnLines = PatchLines<bits, 8 * bits>;
   static constexpr int blocks = tile_extent / S::block;
   // The next patch of each lane.
-  alignas(16) uint4 ahead[Stays ? patch_extent : 1][Stays ? patch_threads : 1];
+  alignas(128) uint4 ahead[Stays ? patch_extent : 1][Stays ? patch_threads : 1];
   alignas(16) std::uint8_t rows[RowLines::bytes];
   alignas(16) std::uint8_t columns[ColumnLines::bytes];
   alignas(16) std::uint8_t row_scales[tile_extent * blocks];

@@ -2,12 +2,10 @@
 // columns alone, square blocks, and a Hadamard transform along the columns.
 #pragma once
 
-#include <cuda_pipeline_primitives.h>
-
 #include <cstdint>
 
 #include "mxkern/kernels/dependents.cuh"
-#include "mxkern/kernels/patch_elements.cuh"
+#include "mxkern/kernels/patch_in_halves.cuh"
 #include "mxkern/kernels/patch_scales.cuh"
 #include "mxkern/kernels/quantize_columns.cuh"
 
@@ -15,78 +13,15 @@ namespace mxkern::kernels {
 
 // The patch of one lane.
 template <class S, Rounding R, PatchWork W>
-struct Patch : PatchElements {
-  using T = bfloat16;
-  using Format = typename S::Format;
-  static constexpr bool stays = patch_stays<S, R, W>;
-  using Memory = PatchMemory<S, stays>;
-  static constexpr int bits = Format::bits;
-  static constexpr int blocks = tile_extent / S::block;
-  static constexpr bool in_pairs = pairs_in_bfloat16<S, R, T>;
-  static constexpr bool in_lines =
-      bits == 4 && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && !in_pairs;
+struct Patch : PatchInHalves<S, R, W> {
+  using Base = PatchInHalves<S, R, W>;
+  using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs;
+  using Base::both_in_halves, Base::rows_in_halves;
+  using Base::find_amax, Base::index, Base::p, Base::raw, Base::stay, Base::transform;
+  using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
+  using typename Base::Format;
+  using typename Base::T;
   static constexpr float prescale = R == Rounding::nearest ? octet_scale<Format> : 1.0f;
-
-  const QuantizeTileParameters& p;
-  Memory& memory;
-  std::uint64_t index = 0;  // logical index of the first element
-
-  // Begins to copy the patch of a tile; finish waits for it.
-  __device__ __forceinline__ void begin(std::int64_t batch, std::int64_t row, std::int64_t column) {
-    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride +
-                    (row + patch_row()) * p.row_stride + column + patch_column();
-#pragma unroll
-    for (int i = 0; i < patch_extent; ++i) {
-      if constexpr (stays) {
-        __pipeline_memcpy_async(&memory.ahead[i][threadIdx.x], from, 16);
-      } else {
-        raw[i] = load_octet(from);
-      }
-      from += p.row_stride;
-    }
-    if constexpr (stays) __pipeline_commit();
-  }
-
-  // Has the second-level cache read what begin will.
-  __device__ __forceinline__ void fetch(std::int64_t batch, std::int64_t row,
-                                        std::int64_t column) const {
-    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride +
-                    (row + patch_row()) * p.row_stride + column + patch_column();
-#pragma unroll
-    for (int i = 0; i < patch_extent; ++i) fetch_octet(from + i * p.row_stride);
-  }
-
-  __device__ __forceinline__ void finish() {
-    if constexpr (!stays) return;
-    __pipeline_wait_prior(0);
-#pragma unroll
-    for (int i = 0; i < patch_extent; ++i) {
-      const uint4 own = memory.ahead[i][threadIdx.x];
-      raw[i] = {{own.x, own.y, own.z, own.w}};
-    }
-  }
-
-  __device__ __forceinline__ void put_row(int i, const PatchCodes& codes) const {
-    using Lines = typename Memory::RowLines;
-    put_codes<bits>(
-        memory.rows + Lines::offset(patch_row(), patch_column() / 8 * bits) + i * Lines::line_bytes,
-        codes, patch_across() % 2 != 0);
-  }
-
-  __device__ __forceinline__ void put_column(int i, const PatchCodes& codes) const {
-    using Lines = typename Memory::ColumnLines;
-    put_codes<bits>(memory.columns + Lines::offset(patch_column(), patch_row() / 8 * bits) +
-                        i * Lines::line_bytes,
-                    codes, patch_down() % 2 != 0);
-  }
-
-  __device__ __forceinline__ void put_row_scale(int i, std::uint8_t byte) const {
-    memory.row_scales[(patch_row() + i) * blocks + patch_column() / S::block] = byte;
-  }
-
-  __device__ __forceinline__ void put_column_scale(int i, std::uint8_t byte) const {
-    memory.column_scales[(patch_column() + i) * blocks + patch_row() / S::block] = byte;
-  }
 
   __device__ __forceinline__ static PatchCodes poisoned() {
     return unpacked<bits>(poison_octet<Format>);
@@ -163,39 +98,56 @@ struct Patch : PatchElements {
     if constexpr (W == PatchWork::columns) {
       const PatchColumnScales<S> column_scales(pairs, column_scaler);
       encode_columns(column_scales, column_scaler);
+    } else if constexpr (W == PatchWork::transform) {
+      if (p.along_rows.codes != nullptr) quantize_rows(rows, row_scaler);
+      transform(p.along_columns.options.hadamard_size, S::block, p.column_signs);
+      find_amax(rows, pairs);
+      const PatchColumnScales<S> column_scales(pairs, column_scaler);
+      encode_columns(column_scales, column_scaler);
     } else {
+      if constexpr (in_halves) {
+        stay();
+        if (both_in_halves(rows, pairs, row_scaler, column_scaler.table)) return;
+      }
       const SharedScales<S> row_scales[2] = {{rows[0], row_scaler}, {rows[1], row_scaler}};
-      constexpr int own = SharedScales<S>::rows;
-#pragma unroll
-      for (int k = 0; k < 2 * own; ++k) {
-        put_row_scale(k / own * 4 + SharedScales<S>::row(k % own),
-                      row_scales[k / own].byte[k % own]);
-      }
-      const bool rare_rows =
-          is_rare<S, R>(row_scales[0].amax, row_scales[0].multiplier, row_scaler) ||
-          is_rare<S, R>(row_scales[1].amax, row_scales[1].multiplier, row_scaler);
-      if constexpr (W == PatchWork::transform) {
-        if (p.along_rows.codes == nullptr) {
-        } else if (warp_is_rare<R>(rare_rows)) {
-          encode_rows<true>(row_scales);
-        } else {
-          encode_rows<false>(row_scales);
-        }
-        transform(p.along_columns.options.hadamard_size, S::block, p.column_signs);
-        find_amax(rows, pairs);
-        const PatchColumnScales<S> column_scales(pairs, column_scaler);
-        encode_columns(column_scales, column_scaler);
+      put_row_scales(row_scales);
+      const PatchColumnScales<S> column_scales(pairs, column_scaler);
+      put_column_scales(column_scales);
+      const bool rare = rows_are_rare(row_scales, row_scaler) ||
+                        is_rare<S, R>(column_scales.amax, column_scales.multiplier, column_scaler);
+      if (in_halves || warp_is_rare<R>(rare)) {
+        encode<true>(row_scales, column_scales);
       } else {
-        const PatchColumnScales<S> column_scales(pairs, column_scaler);
-        put_column_scales(column_scales);
-        const bool rare =
-            rare_rows || is_rare<S, R>(column_scales.amax, column_scales.multiplier, column_scaler);
-        if (warp_is_rare<R>(rare)) {
-          encode<true>(row_scales, column_scales);
-        } else {
-          encode<false>(row_scales, column_scales);
-        }
+        encode<false>(row_scales, column_scales);
       }
+    }
+  }
+
+  __device__ __forceinline__ void quantize_rows(const PackedAmax<T> (&rows)[2][4],
+                                                const BlockScaler<S>& scaler) const {
+    if constexpr (in_halves) {
+      if (rows_in_halves(rows, scaler)) return;
+    }
+    const SharedScales<S> scales[2] = {{rows[0], scaler}, {rows[1], scaler}};
+    put_row_scales(scales);
+    if (in_halves || warp_is_rare<R>(rows_are_rare(scales, scaler))) {
+      encode_rows<true>(scales);
+    } else {
+      encode_rows<false>(scales);
+    }
+  }
+
+  __device__ __forceinline__ static bool rows_are_rare(const SharedScales<S> (&scales)[2],
+                                                       const BlockScaler<S>& scaler) {
+    return is_rare<S, R>(scales[0].amax, scales[0].multiplier, scaler) ||
+           is_rare<S, R>(scales[1].amax, scales[1].multiplier, scaler);
+  }
+
+  __device__ __forceinline__ void put_row_scales(const SharedScales<S> (&scales)[2]) const {
+    constexpr int own = SharedScales<S>::rows;
+#pragma unroll
+    for (int k = 0; k < 2 * own; ++k) {
+      put_row_scale(k / own * 4 + SharedScales<S>::row(k % own), scales[k / own].byte[k % own]);
     }
   }
 
@@ -209,7 +161,7 @@ struct Patch : PatchElements {
   __device__ __forceinline__ void encode_columns(const PatchColumnScales<S>& scales,
                                                  const BlockScaler<S>& scaler) const {
     put_column_scales(scales);
-    if (warp_is_rare<R>(is_rare<S, R>(scales.amax, scales.multiplier, scaler))) {
+    if (in_halves || warp_is_rare<R>(is_rare<S, R>(scales.amax, scales.multiplier, scaler))) {
       encode<true>(nullptr, scales);
     } else {
       encode<false>(nullptr, scales);
@@ -238,7 +190,7 @@ struct Patch : PatchElements {
     column_scales.of_all(multipliers);
     if constexpr (in_pairs) {
       if constexpr (with_rows) encode_rows<Rare>(row_scales);
-      columns_in_pairs<Rare>(multipliers, codes);
+      this->template columns_in_pairs<Rare>(multipliers, codes);
     } else {
       RandomWords<R> random(p.along_columns.options.keys, p.along_columns.options.offset);
       std::uint32_t sums[patch_extent];
@@ -297,9 +249,9 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
   constexpr bool stays = patch_stays<S, R, W>;
   using Memory = PatchMemory<S, stays>;
   constexpr int bits = S::Format::bits;
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   Memory& memory = *reinterpret_cast<Memory*>(shared);
-  Patch<S, R, W> patch{{}, p, memory};
+  Patch<S, R, W> patch(p, memory);
   const auto row_of = [&](const PatchTile& tile) {
     return std::int64_t{p.backwards ? grid.down - 1 - tile.down : tile.down} * tile_extent;
   };
@@ -317,6 +269,13 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
   // While the first tile comes.
   const BlockScaler<S> row_scaler = patch_scaler<S>(p, memory.tensors, 0);
   const BlockScaler<S> column_scaler = patch_scaler<S>(p, memory.tensors, 1);
+  if constexpr (Patch<S, R, W>::in_halves) {
+#pragma unroll 1
+    for (int i = 0; i <= column_scaler.table; ++i) {
+      fill_half_table({memory.tensors[i], i});
+    }
+    __syncthreads();
+  }
   while (true) {
     const std::int64_t batch = tile.batch, row = row_of(tile);
     const std::int64_t column = std::int64_t{tile.across} * tile_extent;
@@ -328,10 +287,21 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
     patch.find_amax(rows, pairs);
     const PatchTile next = tile.next(grid);
     const bool more = stays && next.batch < grid.batch;
-    if (more) begin(next);
-    if constexpr (W == PatchWork::squares) {
+    if constexpr (Patch<S, R, W>::is_tall) {
+      if (W == PatchWork::transform && p.along_rows.codes != nullptr) {
+        patch.quantize_rows(rows, row_scaler);
+      }
+      TallPatch tall;
+      tall.load(memory.ahead);
+      __syncwarp();
+      if (more) begin(next);
+      tall.stay();
+      patch.quantize_tall(tall, column_scaler);
+    } else if constexpr (W == PatchWork::squares) {
+      if (more) begin(next);
       patch.quantize_squares(pairs, row_scaler);
     } else {
+      if (more) begin(next);
       patch.quantize(rows, pairs, row_scaler, column_scaler);
     }
     __syncthreads();

@@ -145,6 +145,22 @@ __device__ __forceinline__ std::uint32_t e2m1_signs(const std::uint32_t (&word)[
   return place_e2m1_signs(__byte_perm(first, second, 0x5410), __byte_perm(first, second, 0x7632));
 }
 
+// Eight codes from magnitudes of pairs, as the lines of bfloat16 or of halves leave them, and the
+// words with the signs.
+__device__ __forceinline__ std::uint32_t pack_e2m1_pairs(const std::uint32_t (&pair)[4],
+                                                         const std::uint32_t (&word)[4]) {
+  std::uint32_t part[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    // A byte each: both even elements, both odd ones.
+    const std::uint32_t codes = __byte_perm(pair[2 * i], pair[2 * i + 1], 0x6240);
+    const std::uint32_t signs = __byte_perm(word[2 * i], word[2 * i + 1], 0x7351);
+    const std::uint32_t four = codes | (signs >> 4 & 0x08080808u);
+    part[i] = four + (four >> 12);
+  }
+  return __byte_perm(part[0], part[1], 0x5410);
+}
+
 __device__ __forceinline__ std::uint32_t encode_e2m1_octet(const float (&v)[8]) {
 #if MXKERN_HAS_CVT_E2M1
   std::uint32_t word;
@@ -270,11 +286,7 @@ __device__ __forceinline__ Octet encode_bfloat16_octet(const std::uint32_t (&wor
   std::uint32_t codes[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) codes[i] = encode_bfloat16_pair<Saturate>(word[i], scale);
-  // A byte a code, those of even and of odd elements; then two in a byte.
-  const std::uint32_t first = __byte_perm(codes[0], codes[1], 0x6240);
-  const std::uint32_t second = __byte_perm(codes[2], codes[3], 0x6240);
-  return (__byte_perm(first, second, 0x5410) + (__byte_perm(first, second, 0x7632) << 4)) |
-         ptx::e2m1_signs(word);
+  return ptx::pack_e2m1_pairs(codes, word);
 }
 
 // Clamps to the largest value. Few blocks saturate under most scale rules: one question a block, or
