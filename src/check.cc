@@ -1,6 +1,7 @@
 // check.cc: the argument checks that the operations share.
 #include "check.h"
 
+#include <cstdint>
 #include <limits>
 
 namespace mxkern {
@@ -18,12 +19,16 @@ std::ostream& operator<<(std::ostream& stream, Device device) {
 void check_shape(const char* function, const char* argument, const Shape& shape) {
   check(shape.batch >= 0 && shape.rows >= 0 && shape.columns >= 0, function, ": ", argument,
         " has shape ", shape, "; expected no negative extent");
-  // Eight bytes an element leave room for strides, padding and every element type.
+  // With the padding of scales; eight bytes an element leave room for strides and every element
+  // type. Zeros count too: the product of the other extents is a stride.
   constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 8;
+  const auto padded = [](std::int64_t n) { return n > limit ? n : round_up(n > 0 ? n : 1, 128); };
   std::int64_t size = 0;
-  const bool fits = !__builtin_mul_overflow(shape.batch, shape.rows, &size) &&
-                    !__builtin_mul_overflow(size, shape.columns, &size) && size <= limit;
-  check(fits, function, ": ", argument, " has shape ", shape, "; expected at most 2^60 elements");
+  const bool fits = !__builtin_mul_overflow(padded(shape.rows), padded(shape.columns), &size) &&
+                    !__builtin_mul_overflow(size, shape.batch > 0 ? shape.batch : 1, &size) &&
+                    size <= limit;
+  check(fits, function, ": ", argument, " has shape ", shape,
+        "; expected at most 2^60 elements, with rows and columns padded to 128 and 0 counted as 1");
 }
 
 void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
@@ -34,11 +39,21 @@ void check_buffer(const char* function, const char* argument, const Buffer& buff
   if (buffer.shape.size() == 0) return;
   check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
         " but a null pointer; expected memory that holds it");
+  check(reinterpret_cast<std::uintptr_t>(buffer.data) % size_of(buffer.dtype) == 0, function, ": ",
+        argument, " is at an odd address for ", name_of(buffer.dtype), "; expected a multiple of ",
+        size_of(buffer.dtype), " bytes");
   check(buffer.shape.rows == 1 || buffer.row_stride >= buffer.shape.columns, function, ": ",
         argument, " has a row stride of ", buffer.row_stride, " elements; expected at least its ",
         buffer.shape.columns, " columns");
   check(buffer.shape.batch == 1 || buffer.batch_stride >= 0, function, ": ", argument,
         " has a batch stride of ", buffer.batch_stride, " elements; expected none below zero");
+  constexpr std::int64_t reach = std::numeric_limits<std::int64_t>::max() / 16;
+  std::int64_t rows = 0, batches = 0;
+  check(!__builtin_mul_overflow(buffer.shape.rows - 1, buffer.row_stride, &rows) &&
+            !__builtin_mul_overflow(buffer.shape.batch - 1, buffer.batch_stride, &batches) &&
+            rows <= reach && batches <= reach,
+        function, ": ", argument, " has strides of ", buffer.row_stride, " and ",
+        buffer.batch_stride, " elements; expected less than 2^59 from its first row to its last");
 }
 
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q) {
@@ -55,6 +70,8 @@ void check_block_scaled(const char* function, const char* argument, const BlockS
         ".scales is null; expected memory for ", sizes.scales, " bytes");
   check(q.tensor_scale != nullptr || sizes.tensor_scale == 0, function, ": ", argument,
         ".tensor_scale is null; expected a float32, which ", name_of(q.scheme), " has");
+  check(reinterpret_cast<std::uintptr_t>(q.tensor_scale) % sizeof(float) == 0, function, ": ",
+        argument, ".tensor_scale is at an odd address; expected a multiple of 4 bytes");
 }
 
 void check_same_shape(const char* function, const char* argument, const Shape& shape,

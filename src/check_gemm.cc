@@ -8,48 +8,24 @@
 #include "check.h"
 #include "gemm_operand.h"
 #include "mxkern/prepare_operand.h"
+#include "overlap.h"
 
 namespace mxkern {
 namespace {
 
 constexpr const char* function = "gemm";
 
-// The bytes that something occupies, as numbers: comparing pointers into different objects is not
-// defined.
-struct Span {
-  std::uintptr_t begin = 0, end = 0;
-
-  Span(const void* data, std::size_t bytes)
-      : begin(reinterpret_cast<std::uintptr_t>(data)), end(begin + bytes) {}
-  explicit Span(const Buffer& x) : Span(x.data, 0) {
-    if (x.shape.size() == 0) return;
-    const std::int64_t last =
-        (x.shape.batch - 1) * x.batch_stride + (x.shape.rows - 1) * x.row_stride + x.shape.columns;
-    end = begin + static_cast<std::size_t>(last) * size_of(x.dtype);
-  }
-};
-
-void check_apart(const Span& out, const char* argument, const char* part, const Span& input) {
-  check(out.end <= input.begin || input.end <= out.begin, function, ": out overlaps ", argument,
-        part, "; expected memory of its own; multiply into another buffer and copy it");
+void check_apart(const Occupied& out, const char* argument, const Buffer& x) {
+  if (!has_gaps(x)) check_apart(function, out, {argument, x});
 }
 
-// Rows with gaps between them may lie in each other's gaps.
-bool has_gaps(const Buffer& x) { return x.shape.rows > 1 && x.row_stride > x.shape.columns; }
-
-void check_apart(const Span& out, const char* argument, const Buffer& x) {
-  if (!has_gaps(x)) check_apart(out, argument, "", Span(x));
+void check_apart(const Occupied& out, const char* argument, const BlockScaled& q) {
+  for (const Occupied& part : OccupiedParts(argument, q).part) check_apart(function, out, part);
 }
 
-void check_apart(const Span& out, const char* argument, const BlockScaled& q) {
-  const auto sizes = BlockScaled::sizes(q.scheme, q.shape, q.scale_layout);
-  check_apart(out, argument, ".codes", {q.codes, static_cast<std::size_t>(sizes.codes)});
-  check_apart(out, argument, ".scales", {q.scales, static_cast<std::size_t>(sizes.scales)});
-}
-
-void check_apart(const Span& out, const char* argument, const PreparedOperand& p) {
+void check_apart(const Occupied& out, const char* argument, const PreparedOperand& p) {
   if (p.has_source()) check_apart(out, argument, p.source);
-  check_apart(out, argument, ".data", {p.data, p.bytes});
+  check_apart(function, out, {argument, ".data", p.data, p.bytes});
 }
 
 void check_operand(const char* argument, const BlockScaled& q) {
@@ -113,10 +89,10 @@ void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& o
   }
   check_device(function, out.device);
   if (out.shape.size() == 0 || has_gaps(out)) return;
-  const Span span(out);
-  std::visit([&](const auto& left) { check_apart(span, "a", left); }, a);
-  std::visit([&](const auto& right) { check_apart(span, "b", right); }, b);
-  if (options.bias != nullptr) check_apart(span, "bias", *options.bias);
+  const Occupied written("out", out);
+  std::visit([&](const auto& left) { check_apart(written, "a", left); }, a);
+  std::visit([&](const auto& right) { check_apart(written, "b", right); }, b);
+  if (options.bias != nullptr) check_apart(written, "bias", *options.bias);
 }
 
 void check_gemm_workspace(Workspace workspace, std::size_t bytes, Device device) {

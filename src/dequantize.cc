@@ -6,6 +6,7 @@
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
 #endif
+#include "overlap.h"
 
 namespace mxkern {
 
@@ -16,6 +17,10 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   check_same_shape(function, "out", out.shape, q.shape);
   check_same_device(function, "out", out.device, q.device);
   check_device(function, q.device);
+  if (!has_gaps(out)) {
+    for (const Occupied& part : OccupiedParts("q", q).part)
+      check_apart(function, {"out", out}, part);
+  }
 #if defined(MXKERN_HAS_CUDA)
   if (q.device.type == DeviceType::cuda) return cuda::dequantize(q, out, stream);
 #endif

@@ -2,13 +2,16 @@
 #include "mxkern/quantize.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "check.h"
 #include "cpu/backend.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
 #endif
+#include "overlap.h"
 
 namespace mxkern {
 namespace {
@@ -86,6 +89,14 @@ void run(const char* function, const Buffer& x, const BlockScaled* rows,
           ": the block shapes of rows and columns differ; expected the same for both");
   }
   check_device(function, x.device);
+  std::array<Occupied, 6> outs;
+  std::size_t parts = 0;
+  for (const auto& [name, out] : {std::pair{columns == nullptr ? "out" : "rows", rows},
+                                  std::pair{rows == nullptr ? "out" : "columns", columns}}) {
+    if (out == nullptr) continue;
+    for (const Occupied& part : OccupiedParts(name, *out).part) outs[parts++] = part;
+  }
+  check_apart(function, {outs.data(), parts}, "x", x);
 #if defined(MXKERN_HAS_CUDA)
   if (x.device.type == DeviceType::cuda) {
     return cuda::quantize(function, x, rows, row_options, columns, column_options, stream);

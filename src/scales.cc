@@ -6,6 +6,7 @@
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
 #endif
+#include "overlap.h"
 
 namespace mxkern {
 namespace {
@@ -16,18 +17,19 @@ struct Scales {
   ScaleLayout layout;
 };
 
-void check_scales(const char* function, const Scales& scales, const Shape& shape) {
+Occupied check_scales(const char* function, const Scales& scales, const Shape& shape) {
   const ScaleIndex index{shape.rows, shape.columns, scales.layout};
   const std::int64_t size = shape.batch * index.size();
   check(scales.bytes != nullptr || size == 0, function, ": ", scales.argument,
         " is null; expected memory for ", size, " bytes");
+  return {scales.argument, "", scales.bytes, static_cast<std::size_t>(size)};
 }
 
 void convert(const char* function, const Scales& from, const Scales& to, std::uint8_t* target,
              const Shape& shape, Device device, Stream stream) {
   check_shape(function, "scales", shape);
-  check_scales(function, from, shape);
-  check_scales(function, to, shape);
+  const Occupied read = check_scales(function, from, shape);
+  check_apart(function, check_scales(function, to, shape), read);
   check_device(function, device);
 #if defined(MXKERN_HAS_CUDA)
   if (device.type == DeviceType::cuda) {

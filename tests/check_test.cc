@@ -1,0 +1,81 @@
+// tests/check_test.cc: shapes, strides and addresses that no operation takes.
+#include "check.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "tests/support/error_message.h"
+
+namespace mxkern {
+namespace {
+
+using test::error_message;
+
+const std::string nothing = "(nothing was thrown)";
+
+constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+
+bool shape_is_taken(const Shape& shape) {
+  const std::string message = error_message([&] { check_shape("f", "x", shape); });
+  EXPECT_TRUE(message == nothing || message.starts_with("f: x has shape [")) << message;
+  return message == nothing;
+}
+
+TEST(Check, ShapesWhoseBytesCanBeCounted) {
+  for (const Shape& shape :
+       {Shape{0, 0, 0}, Shape{1, 1, 1}, Shape{0, std::int64_t{1} << 40, 5},
+        Shape{std::int64_t{1} << 45, 1, 1}, Shape{1, 1, std::int64_t{1} << 52}}) {
+    ASSERT_TRUE(shape_is_taken(shape));
+    for (const ScaleLayout layout : all_scale_layouts) {
+      const auto sizes = BlockScaled::sizes(Scheme::nvfp4, shape, layout);
+      EXPECT_GE(sizes.codes, 0);
+      EXPECT_GE(sizes.scales, 0);
+    }
+  }
+  // The last two overflow in the padding of scales, and in a stride of an empty tensor.
+  for (const Shape& shape :
+       {Shape{-1, 1, 1}, Shape{1, -1, 1}, Shape{1, 1, -1}, Shape{1, 1, huge}, Shape{huge, huge, 1},
+        Shape{std::int64_t{1} << 55, 1, 1}, Shape{0, std::int64_t{1} << 40, huge}}) {
+    EXPECT_FALSE(shape_is_taken(shape));
+  }
+}
+
+TEST(Check, StridesThatReachBeyondMemory) {
+  alignas(8) float x[8] = {};
+  Buffer buffer = Buffer::dense(x, DType::float32, {2, 2, 2});
+  EXPECT_EQ(error_message([&] { check_buffer("f", "x", buffer); }), nothing);
+  buffer.row_stride = huge;
+  EXPECT_NE(error_message([&] { check_buffer("f", "x", buffer); }).find("f: x has strides of"),
+            std::string::npos);
+  buffer.row_stride = 2;
+  buffer.batch_stride = huge / 2;
+  EXPECT_NE(error_message([&] { check_buffer("f", "x", buffer); }).find("f: x has strides of"),
+            std::string::npos);
+  buffer.shape.batch = 1;  // then its stride says nothing
+  EXPECT_EQ(error_message([&] { check_buffer("f", "x", buffer); }), nothing);
+}
+
+TEST(Check, OddAddresses) {
+  alignas(8) std::uint8_t bytes[64] = {};
+  EXPECT_EQ(error_message([&] {
+              check_buffer("f", "x", Buffer::dense(bytes + 2, DType::float32, {1, 1, 4}));
+            }),
+            "f: x is at an odd address for float32; expected a multiple of 4 bytes");
+  EXPECT_EQ(error_message([&] {
+              check_buffer("f", "x", Buffer::dense(bytes + 2, DType::float16, {1, 1, 4}));
+            }),
+            nothing);
+  const BlockScaled q{.scheme = Scheme::nvfp4,
+                      .shape = {1, 1, 16},
+                      .codes = bytes,
+                      .scales = bytes + 8,
+                      .tensor_scale = reinterpret_cast<float*>(bytes + 9),
+                      .device = {}};
+  EXPECT_EQ(error_message([&] { check_block_scaled("f", "q", q); }),
+            "f: q.tensor_scale is at an odd address; expected a multiple of 4 bytes");
+}
+
+}  // namespace
+}  // namespace mxkern

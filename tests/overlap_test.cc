@@ -1,0 +1,70 @@
+// tests/overlap_test.cc: outputs that lie in the memory of an input or of another output.
+#include "overlap.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "mxkern/dequantize.h"
+#include "mxkern/quantize.h"
+#include "mxkern/scales.h"
+#include "tests/support/error_message.h"
+
+namespace mxkern {
+namespace {
+
+using test::error_message;
+
+const std::string nothing = "(nothing was thrown)";
+
+constexpr const char* way_out = "; expected memory of its own; write to another buffer and copy it";
+
+struct Memory {
+  alignas(64) std::uint8_t bytes[8192] = {};
+  Shape shape{1, 4, 64};
+  Buffer x = Buffer::dense(bytes, DType::float32, shape);  // 1024 bytes
+
+  BlockScaled at(std::int64_t codes, std::int64_t scales) {
+    return {.scheme = Scheme::mxfp8_e4m3,
+            .shape = shape,
+            .codes = bytes + codes,
+            .scales = bytes + scales,
+            .device = {}};
+  }
+};
+
+TEST(Overlap, OutputsOfQuantize) {
+  Memory m;
+  EXPECT_EQ(error_message([&] { quantize(m.x, m.at(1024, 1280)); }), nothing);
+  EXPECT_EQ(error_message([&] { quantize(m.x, m.at(1023, 2000)); }),
+            std::string("quantize: out.codes overlaps x") + way_out);
+  EXPECT_EQ(error_message([&] { quantize(m.x, m.at(1024, 100)); }),
+            std::string("quantize: out.scales overlaps x") + way_out);
+  EXPECT_EQ(error_message([&] { quantize(m.x, m.at(1024, 1279)); }),
+            std::string("quantize: out.scales overlaps out.codes") + way_out);
+  const BlockScaled rows = m.at(1024, 1280);
+  BlockScaled columns = m.at(4096, 1280);
+  columns.shape = m.shape.transposed();
+  EXPECT_EQ(error_message([&] { quantize_both(m.x, rows, columns); }),
+            std::string("quantize_both: columns.scales overlaps rows.scales") + way_out);
+}
+
+TEST(Overlap, NothingOverlapsWhatIsEmpty) {
+  Memory m;
+  m.shape = {1, 0, 64};
+  m.x.shape = m.shape;
+  EXPECT_EQ(error_message([&] { quantize(m.x, m.at(0, 0)); }), nothing);
+}
+
+TEST(Overlap, OutputsOfDequantizeAndScales) {
+  Memory m;
+  EXPECT_EQ(error_message([&] { dequantize(m.at(1024, 1280), m.x); }), nothing);
+  EXPECT_EQ(error_message([&] { dequantize(m.at(1024, 1016), m.x); }),
+            std::string("dequantize: out overlaps q.scales") + way_out);
+  EXPECT_EQ(error_message([&] { swizzle_scales(m.bytes, m.bytes + 8, 1, 2, 4); }), nothing);
+  EXPECT_EQ(error_message([&] { swizzle_scales(m.bytes, m.bytes + 7, 1, 2, 4); }),
+            std::string("swizzle_scales: swizzled overlaps row_major") + way_out);
+}
+
+}  // namespace
+}  // namespace mxkern
