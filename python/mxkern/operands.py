@@ -173,7 +173,7 @@ def _wrong_dtype(
     wanted = ("uint8",) if dtype == "uint8" else (dtype, "uint8")
     return TypeError(
         f"{function}: {argument} has dtype {adapter.dtype_name(array)}; expected "
-        f"{errors.listed(wanted)}; reinterpret bytes with {argument}.view(...)"
+        f"{errors.listed(wanted)}; reinterpret bytes with {argument}.view(uint8)"
     )
 
 
