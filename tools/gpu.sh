@@ -54,7 +54,7 @@ cpp() {
 # JAX's arrays are the CPU's in the general tests, and the GPU's in those of CUDA.
 python() {
   local status=0 parallel=() few=()
-  "$PYTHON" -c 'import xdist' 2>/dev/null && parallel=(-n "$((JOBS < 8 ? JOBS : 8))") few=(-n 4)
+  "$PYTHON" -c 'import xdist' 2>/dev/null && parallel=(-n "$((JOBS < 16 ? JOBS : 16))") few=(-n 4)
   JAX_PLATFORMS=cpu "$PYTHON" -m pytest -q -p no:cacheprovider tests/python \
     --ignore-glob "*test_cuda*" "${parallel[@]}" --junitxml="$reports/python.xml" 2>&1 |
     tail -n "${LINES_SHOWN:-40}" || status=1
