@@ -36,10 +36,10 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
 
 // Whether that is the faster way. It needs code for 9.0a on a device of 9.0. Small weights leave
 // too little to do for what surrounds it; of few rows each multiprocessor has so few that it copies
-// more tokens than weights.
+// four times as many bytes of 64 tokens as of weights.
 constexpr bool prefers_few_sm90(DType x_dtype, std::int64_t tokens, std::int64_t rows,
                                 std::int64_t columns) {
-  const bool is_small = rows * columns < 1 << 25 || rows <= 4096;
+  const bool is_small = rows * columns < 1 << 25 || (rows <= 4096 && tokens > 32);
   return x_dtype == DType::bfloat16 && tokens > (is_small ? 64 : 16);
 }
 

@@ -131,6 +131,8 @@ TEST(PlanFew, PrefersHopperWhereItIsFaster) {
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 17, 14336, 4096));
   EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 16, 8192, 8192));
   EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 64, 4096, 4096));
+  EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 32, 4096, 14336));
+  EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 33, 4096, 14336));
   EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 64, 4096, 14336));
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 65, 4096, 14336));
   EXPECT_FALSE(prefers_few_sm90(DType::float16, 128, 8192, 8192));
