@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <algorithm>
+#include <string>
 
 #include "cpu/instruction_set.h"
 #include "cpu/parallel.h"
@@ -15,8 +16,11 @@ namespace {
 TEST(Info, DescribesThisBuildAndMachine) {
   const Info found = info();
   EXPECT_EQ(found.version, MXKERN_VERSION);
-  EXPECT_TRUE(std::regex_match(found.build, std::regex("(gcc|clang) [0-9.]+, .+, (release|debug)")))
+  // As in "gcc 12.2, x86_64, release".
+  EXPECT_TRUE(found.build.starts_with("gcc ") || found.build.starts_with("clang ")) << found.build;
+  EXPECT_TRUE(found.build.ends_with(", release") || found.build.ends_with(", debug"))
       << found.build;
+  EXPECT_EQ(std::count(found.build.begin(), found.build.end(), ','), 2) << found.build;
   EXPECT_EQ(found.instruction_set, cpu::name_of(cpu::best_instruction_set()));
   EXPECT_TRUE(cpu::is_available(cpu::best_instruction_set()));
   EXPECT_EQ(found.threads, cpu::thread_count());
