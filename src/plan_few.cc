@@ -49,38 +49,59 @@ bool fill_stages(const Problem& problem, FewPlan& plan) {
   return false;
 }
 
-// Clocks, roughly: rounds of thread blocks.
-double cost(const Problem& problem, const FewPlan& plan) {
+struct Rounds {
+  double turns, count, tokens;  // tokens: bytes of a turn, of a thread block
+  bool is_pair;                 // two thread blocks of the kernel on a multiprocessor
+};
+
+// Clocks, roughly, as measured on an H200, where a multiprocessor has room for two thread blocks.
+double cost_in_pairs(const Problem& problem, const FewPlan& plan, const Rounds& rounds) {
+  // Of a tile, on a scheduler that has the warps of two thread blocks; of a lone one's, which have
+  // less to hide behind.
+  const double tile = 285.0 + 11.25 * plan.tokens + (problem.layout.block == 16 ? 60.0 : 0.0);
+  const double tiles = plan.warp_tiles == 2 ? 1.74 : 1.0;
+  // Tokens that warps do not share meet in the cache.
+  const double turn = rounds.is_pair
+                          ? 4.0 * tile * tiles + std::max(0.0, rounds.tokens - 16384) / 150
+                          : 2.7 * tile * tiles + rounds.tokens / 130;
+  // What is before and behind the turns; less where another kernel's thread block works meanwhile.
+  const double ends =
+      (rounds.is_pair ? 7600.0 : 4700.0) + (plan.warp_tiles - 1) * 1900.0 + 500.0 * plan.log2_ranks;
+  return rounds.count * (rounds.turns * turn + 1500.0) + ends;
+}
+
+// The same where there is room for one.
+double cost_alone(const Problem& problem, const FewPlan& plan, const Rounds& rounds) {
   const DecodeLayout& layout = problem.layout;
   const kernels::FewShape shape = shape_of(problem, plan);
-  const bool shares = shape.tenants() == 2;  // multiprocessors with others
-  const std::int64_t blocks = blocks_of(problem, plan);
-  const std::int64_t slots = cluster_slots(problem.processors, plan.log2_ranks);
-  const std::int64_t together = shares && blocks > slots ? 2 : 1;  // on a multiprocessor
-  const std::int64_t tiles = ceil_div(layout.tiles_across(), std::int64_t{1} << plan.log2_ranks);
-  const std::int64_t turns = ceil_div(tiles, std::int64_t{1} << plan.log2_parts);
   const int warps = plan.row_tiles << plan.log2_parts;
   // Of a tile, on one scheduler: instructions, two in three clocks, or tensor cores; of a warp, at
   // least what it waits for itself.
-  const double instructions = shares ? 205.0 + 6.0 * plan.tokens + (layout.block == 16 ? 55.0 : 0.0)
-                                     : 230.0 + 10.0 * layout.bits + 6.0 * plan.tokens;
+  const double instructions = 230.0 + 10.0 * layout.bits + 6.0 * plan.tokens;
   const double tile = std::max(1.5 * instructions, 27.0 * plan.tokens);
-  const double alone = shares ? 400.0 + 3.3 * instructions : 1300.0 + 18.0 * plan.tokens;
+  const double alone = 1300.0 + 18.0 * plan.tokens;
   // Bytes of a turn: weights from memory, tokens too through the L2 cache.
   const double weights = static_cast<double>(warps * layout.tile_bytes());
-  const double tokens = static_cast<double>(plan.tokens * 256 << plan.log2_parts);
   const double bytes =
-      std::max(weights / 17, (weights + tokens) / (shape.loads_tokens() ? 30 : 22));
-  const double turn =
-      std::max(alone, std::max(tile * warps / 4, bytes) * static_cast<double>(together));
-  // What is before and behind the turns; less where another thread block works meanwhile.
-  double ends = 4500.0 + 700.0 * plan.log2_ranks;
-  if (shares) ends = together == 2 ? 6000.0 : 14000.0;
-  // Where nothing else decides: many warps, and no clusters of those that share.
+      std::max(weights / 17, (weights + rounds.tokens) / (shape.loads_tokens() ? 30 : 22));
+  const double turn = std::max(alone, std::max(tile * warps / 4, bytes));
+  const double ends = 4500.0 + 700.0 * plan.log2_ranks;
+  // Where nothing else decides: many warps.
   const double idle = 1.0 - static_cast<double>(warps) / shape.warps();
-  return (static_cast<double>(turns) * turn + ends) * (1.0 + (shares ? 0.3 : 0.03) * idle) *
-         (1.0 + (shares ? 0.15 * plan.log2_ranks : 0.0)) *
-         static_cast<double>(ceil_div(blocks, slots * together));
+  return (rounds.turns * turn + ends) * (1.0 + 0.03 * idle) * rounds.count;
+}
+
+double cost(const Problem& problem, const FewPlan& plan) {
+  const bool shares = shape_of(problem, plan).tenants() == 2;  // multiprocessors with others
+  const std::int64_t blocks = blocks_of(problem, plan);
+  const std::int64_t slots = cluster_slots(problem.processors, plan.log2_ranks);
+  const std::int64_t together = shares && blocks > slots ? 2 : 1;  // on a multiprocessor
+  const std::int64_t tiles =
+      ceil_div(problem.layout.tiles_across(), std::int64_t{1} << plan.log2_ranks);
+  const Rounds rounds{static_cast<double>(ceil_div(tiles, std::int64_t{1} << plan.log2_parts)),
+                      static_cast<double>(ceil_div(blocks, slots * together)),
+                      static_cast<double>(plan.tokens * 256 << plan.log2_parts), together == 2};
+  return shares ? cost_in_pairs(problem, plan, rounds) : cost_alone(problem, plan, rounds);
 }
 
 }  // namespace
@@ -94,20 +115,23 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
   const kernels::FewShape shape = shape_of(problem, best);
   double least = std::numeric_limits<double>::infinity();
   // Not all multiprocessors are in clusters of four, so that some would get two of a kernel's.
-  const int most_log2_ranks = shape.tenants() == 2 ? 1 : log2_of_most_ranks;
-  for (int log2_ranks = 0; log2_ranks <= most_log2_ranks; ++log2_ranks) {
-    for (int log2_parts = 0; 1 << log2_parts <= shape.warps(); ++log2_parts) {
-      for (int row_tiles = 1; row_tiles << log2_parts <= shape.warps(); ++row_tiles) {
-        FewPlan plan{best.tokens, row_tiles, log2_parts, log2_ranks, 0, 0, 0, 0};
-        const double clocks = cost(problem, plan);
-        if (clocks < least && fill_stages(problem, plan)) least = clocks, best = plan;
+  const int most_log2_ranks = shape.tenants() > 1 ? 1 : log2_of_most_ranks;
+  for (int warp_tiles = 1; warp_tiles <= shape.most_warp_tiles(); ++warp_tiles) {
+    for (int log2_ranks = 0; log2_ranks <= most_log2_ranks; ++log2_ranks) {
+      for (int log2_parts = 0; 1 << log2_parts <= shape.warps(); ++log2_parts) {
+        for (int groups = 1; groups << log2_parts <= shape.warps(); ++groups) {
+          FewPlan plan{
+              best.tokens, groups * warp_tiles, warp_tiles, log2_parts, log2_ranks, 0, 0, 0, 0};
+          const double clocks = cost(problem, plan);
+          if (clocks < least && fill_stages(problem, plan)) least = clocks, best = plan;
+        }
       }
     }
   }
   // Where all find room at once, one on each multiprocessor leaves one place on each to the next
   // kernel, whose thread blocks are to be spread as evenly.
   const std::int64_t across = problem.groups_of_tokens << best.log2_ranks;
-  if (shape.tenants() == 2 && blocks_of(problem, best) < processors && processors % across == 0) {
+  if (shape.tenants() > 1 && blocks_of(problem, best) < processors && processors % across == 0) {
     best.idle_groups = static_cast<int>((processors - blocks_of(problem, best)) / across);
   }
   return best;

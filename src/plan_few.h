@@ -13,6 +13,7 @@ namespace mxkern {
 struct FewPlan {
   int tokens;      // of a thread block: 8, 16, 32 or 64; or one of FewSm90Shape
   int row_tiles;   // of a thread block
+  int warp_tiles;  // of rows, that a warp takes at a time
   int log2_parts;  // of K, of a thread block
   int log2_ranks;  // of K, of a cluster
   int stages;      // tiles of weights under way to a warp

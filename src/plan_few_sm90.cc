@@ -107,7 +107,7 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
     for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
       for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
         const int row_tiles = (warpgroups >> log2_parts) * FewSm90Shape::group_tiles;
-        FewPlan plan{group, row_tiles, log2_parts, log2_ranks, 0, 0, 0, 0};
+        FewPlan plan{group, row_tiles, 0, log2_parts, log2_ranks, 0, 0, 0, 0};
         const double clocks = cost(problem, plan);
         if (clocks < least && fill_stages(problem, plan)) least = clocks, best = plan;
       }

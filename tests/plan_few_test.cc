@@ -36,7 +36,11 @@ TEST(PlanFew, FitsTheDevice) {
     const SchemeFacts facts = facts_of(scheme);
     const FewShape shape{facts.bits, facts.block, plan.tokens};
     EXPECT_GE(plan.row_tiles, 1);
-    EXPECT_LE(plan.row_tiles << plan.log2_parts, shape.warps());
+    EXPECT_GE(plan.warp_tiles, 1);
+    EXPECT_LE(plan.warp_tiles, shape.most_warp_tiles());
+    EXPECT_EQ(plan.row_tiles % plan.warp_tiles, 0);
+    const int warps = plan.row_tiles / plan.warp_tiles << plan.log2_parts;
+    EXPECT_LE(warps, shape.warps());
     EXPECT_GE(plan.stages, 2);
     EXPECT_GE(plan.x_stages, shape.loads_tokens() ? 0 : 2);
     EXPECT_LE(1 << plan.log2_ranks, 8);
@@ -44,8 +48,10 @@ TEST(PlanFew, FitsTheDevice) {
                                              plan.stages, plan.x_stages));
     EXPECT_LE(plan.shared_bytes, shape.room());
     EXPECT_LE(shape.tenants() * (shape.room() + 1024), 228 * 1024);
+    if (shape.tenants() == 2) {
+      EXPECT_GT(3 * (plan.shared_bytes + 1024), 228 * 1024);
+    }
     // One barrier for each of a warp's stages, two for each stage of tokens, one for the cluster.
-    const int warps = plan.row_tiles << plan.log2_parts;
     EXPECT_LE((warps * plan.stages + 2 * plan.x_stages + 1) * 8, FewShape::barrier_bytes);
     EXPECT_TRUE(plan.tokens == 64 || plan.tokens >= tokens);
     EXPECT_TRUE(plan.tokens == 8 || plan.tokens / 2 < tokens);

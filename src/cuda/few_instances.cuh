@@ -18,9 +18,16 @@ void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool o
                 const kernels::FewParameters& p, Stream stream) {
   const auto with_tokens = [&](auto is_half) {
     const auto run = [&](auto tokens) {
-      using K = kernels::FewKernel<S, is_half(), tokens()>;
-      launch_clusters(function, kernels::gemm_few_kernel<K>, K::threads, plan, overlaps, grid, p,
-                      stream);
+      const auto run_tiles = [&](auto warp_tiles) {
+        using K = kernels::FewKernel<S, is_half(), tokens(), warp_tiles()>;
+        launch_clusters(function, kernels::gemm_few_kernel<K>, K::threads, plan, overlaps, grid, p,
+                        stream);
+      };
+      constexpr kernels::FewShape shape{S::Format::bits, S::block, tokens()};
+      if constexpr (shape.most_warp_tiles() == 2) {
+        if (plan.warp_tiles == 2) return run_tiles(std::integral_constant<int, 2>{});
+      }
+      run_tiles(std::integral_constant<int, 1>{});
     };
     switch (plan.tokens) {
       case 8: return run(std::integral_constant<int, 8>{});

@@ -80,28 +80,22 @@ void arrange(const char* function, const Buffer& x, const DecodeLayout& layout, 
       x.row_stride,
       x.batch_stride,
       rows_are_aligned(x),
-      layout.block,
       group,
       layout.tiles_across() * 2,
       memory,
   };
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
   // Up to 64 tokens of 8192 columns one thread block a multiprocessor: all of them find room beside
   // the kernel ahead, and wait there.
   const std::int64_t across = ceil_div(padded_columns(layout), kernels::arrange_tokens_columns);
   const std::int64_t enough = processor_count(function) / (across * x.shape.batch);
   const std::int64_t down =
       std::max(enough, ceil_div(x.shape.rows, kernels::arrange_tokens_together));
-  config.gridDim = grid_of(across, std::min(down, x.shape.rows), x.shape.batch);
-  config.blockDim = dim3(kernels::arrange_tokens_threads);
-  config.stream = handle_of(stream);
-  config.attrs = &attribute;
-  config.numAttrs = overlaps ? 1 : 0;
-  check_cuda(cudaLaunchKernelEx(&config, kernels::arrange_tokens_kernel, p), function,
-             "launch a kernel");
+  const dim3 grid = grid_of(across, std::min(down, x.shape.rows), x.shape.batch);
+  const auto go = [&]<Start start>() {
+    launch<start>(function, kernels::arrange_tokens_kernel, grid, kernels::arrange_tokens_threads,
+                  0, stream, p);
+  };
+  overlaps ? go.operator()<Start::early>() : go.operator()<Start::behind>();
 }
 
 void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape& weights,

@@ -2,6 +2,7 @@
 #include "cuda/multiply_few.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <utility>
@@ -227,8 +228,11 @@ TEST_F(CudaMultiplyFew, BatchesStridesAndWhatIsAdded) {
 TEST_F(CudaMultiplyFew, EveryCodeAndScale) {
   RandomBits random(23);
   for (const Scheme scheme : all_schemes) {
-    for (const int tokens : {2, 16, 40, 130}) {
-      Product p(DType::bfloat16, scheme, {1, tokens, 96}, 64, 1, DType::float32);
+    for (const int tokens : {2, 16, 40, 130, -2, -16}) {
+      // In float16 scales of E8M0 overflow; those of NVFP4 do not.
+      if (tokens < 0 && facts_of(scheme).block == 32) continue;
+      Product p(tokens < 0 ? DType::float16 : DType::bfloat16, scheme, {1, std::abs(tokens), 96},
+                64, 1, DType::float32);
       p.fill(29);
       p.weights.fill_with_random_bytes(random);
       if (facts_of(scheme).block == 32) {

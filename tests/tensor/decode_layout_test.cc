@@ -70,16 +70,27 @@ TYPED_TEST(DecodeLayoutOf, EveryElementHasOnePlace) {
   }
 }
 
-// What one step of m16n8k16 sums must have one scale, or one scale for both steps of 32 columns.
-TYPED_TEST(DecodeLayoutOf, StepsHaveOneScale) {
+// Which of the blocks of 32 columns is what a lane's number says.
+TYPED_TEST(DecodeLayoutOf, LanesHaveOneScaleForThirtyTwoColumns) {
   constexpr DecodeLayout layout = DecodeLayout::of(TypeParam::id, 32, 128);
   for (int column = 0; column < DecodeLayout::tile_columns; ++column) {
     const DecodePlace place = layout.place(0, column);
-    const int step = place.pair / 4 % 2;
-    if (TypeParam::block == 16) {
-      EXPECT_EQ(place.column_block * 2 + step, column / 16);
-    } else {
-      EXPECT_EQ(place.column_block, column / 32);
+    EXPECT_EQ(place.column_block * layout.block_scales() + place.lane % 4 * 8 / TypeParam::block,
+              column / TypeParam::block);
+  }
+}
+
+// The scales that a lane needs for a tile: four rows each of four blocks, 16 bytes together.
+TYPED_TEST(DecodeLayoutOf, ScalesOfALaneLieTogether) {
+  constexpr DecodeLayout layout = DecodeLayout::of(TypeParam::id, 32, 128);
+  for (int row = 0; row < 8; ++row) {
+    for (int first = 0; first < layout.block_scales(); ++first) {
+      const int begin = layout.scale_offset(row, first);
+      EXPECT_EQ(begin % 16, 0);
+      for (int i = 0; i < 16; ++i) {
+        const int block = first + i / 4 * layout.block_scales();
+        EXPECT_EQ(layout.scale_offset(row + i % 4 * 8, block), begin + i);
+      }
     }
   }
 }

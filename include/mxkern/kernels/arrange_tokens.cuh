@@ -24,7 +24,6 @@ struct ArrangeTokensParameters {
   std::int64_t batch, rows, columns;
   std::int64_t row_stride, batch_stride;  // in elements
   bool is_aligned;                        // every eighth column starts on 16 bytes
-  int block;                              // columns that share a scale of the weights
   int group;                              // tokens of a group
   std::int64_t boxes;                     // of a group; columns beyond K are zeros
   std::uint8_t* to;
@@ -46,8 +45,7 @@ __global__ void __launch_bounds__(arrange_tokens_threads, arrange_tokens_blocks)
   uint4(&rows)[together][32] = staged[threadIdx.x / 32];
   // A lane writes the pairs of one half of a step, of the four quads of lanes.
   const int half = lane % 2, step = lane / 2 % 2;
-  const int first = lane / 4 * 16 + (p.block == 16 ? step * 8 + half : step * 2 + half);
-  const int apart = p.block == 16 ? 2 : 4;
+  const int first = lane / 4 * 16 + step * 2 + half;
   const bool is_easy = p.is_aligned && column + 8 <= p.columns;
   few::wait_for_previous_kernel();
   const int row_step = static_cast<int>(gridDim.y);
@@ -89,8 +87,7 @@ __global__ void __launch_bounds__(arrange_tokens_threads, arrange_tokens_blocks)
         std::uint8_t* to = p.to +
                            ((batch * groups + at / p.group) * p.boxes + box) * (p.group * 128) +
                            in_group * 128 + ((lane % 8 ^ in_group % 8) * 16);
-        *reinterpret_cast<uint4*>(to) =
-            uint4{pair[0], pair[apart], pair[2 * apart], pair[3 * apart]};
+        *reinterpret_cast<uint4*>(to) = uint4{pair[0], pair[4], pair[8], pair[12]};
       }
     }
   }

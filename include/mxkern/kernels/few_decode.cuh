@@ -99,7 +99,7 @@ MXKERN_HOST_DEVICE constexpr float sum_factor() {
   constexpr float half = K::scales_weights || K::Scheme::has_tensor_scale ? 1.0f : 0.5f;
   if constexpr (Format::is_integer) {
     return half * Format::min_subnormal;
-  } else if constexpr (K::is_half) {
+  } else if constexpr (K::is_half && !K::scales_weights) {
     return half * float32::exp2(15 - Format::bias);
   } else {
     return K::scales_x ? half * float32::exp2(127 - Format::bias - K::x_exponent)
@@ -107,55 +107,80 @@ MXKERN_HOST_DEVICE constexpr float sum_factor() {
   }
 }
 
-// The scale in byte `i` of a word; E8M0: twice the scale, of which none is subnormal.
-template <class S>
+// Twice the E8M0 scale in byte `i` of a word: of these none is subnormal.
 __device__ __forceinline__ float scale_of(std::uint32_t word, int i) {
-  if constexpr (S::has_tensor_scale) {
-    const std::uint32_t bits = decode_layout::shifted(word, 20 - 8 * i) & 0x07F00000u;
-    return float_of(bits) * 0x1p120f;
-  } else {
-    return float_of((__byte_perm(word, 0, 0x4440 + i) + 1) << 23);
-  }
+  return float_of((__byte_perm(word, 0, 0x4440 + i) + 1) << 23);
 }
 
-// Twice what decoded bfloat16 weights are to be multiplied with, for the scale in byte `i`.
+template <bool IsHalf = false>
+__device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product;
+  if constexpr (IsHalf) {
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  } else {
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  }
+  return product;
+}
+
+// What pairs of decoded weights are to be multiplied with, for the four scales of a word; E8M0:
+// twice that.
 template <class K>
-__device__ __forceinline__ std::uint32_t multiplier_of(std::uint32_t word, int i) {
+__device__ __forceinline__ void multipliers_of(std::uint32_t (&made)[4], std::uint32_t word) {
   using Format = typename K::Format;
   if constexpr (K::Scheme::has_tensor_scale) {
-    const float scale = scale_of<typename K::Scheme>(word, i) *
-                        float32::exp2(127 - Format::bias + K::weight_exponent);
-    return __byte_perm(bits_of(scale), 0, 0x3232);
+    // Exponents and mantissas of 16-bit floats, two scales at a time: 2^(7 - bias) times these.
+    constexpr int places = K::is_half ? 7 : 4, bias = K::is_half ? 15 : 127;
+    constexpr std::uint32_t mask = 0x007F007Fu << places;
+    const std::uint32_t pairs[2] = {word << places & mask,
+                                    decode_layout::shifted(word, places - 8) & mask};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      std::uint32_t both;
+      if constexpr (K::is_half) {
+        constexpr int exponent = bias - 7 + bias - Format::bias + K::weight_exponent;
+        both = multiply_pair<true>(pairs[i],
+                                   static_cast<std::uint32_t>(exponent + bias) * 0x04000400u);
+      } else {
+        // In two steps, since one is beyond the exponents.
+        constexpr int exponent = bias - Format::bias + K::weight_exponent;
+        both = multiply_pair(
+            multiply_pair(pairs[i], static_cast<std::uint32_t>(bias - 7 + bias) * 0x00800080u),
+            static_cast<std::uint32_t>(exponent + bias) * 0x00800080u);
+      }
+      made[i] = __byte_perm(both, 0, 0x1010);
+      made[i + 2] = __byte_perm(both, 0, 0x3232);
+    }
   } else {
     // In exponent fields; a byte that would carry beyond is in a row that is not ordinary.
     int offset = 0;
     if constexpr (!Format::is_integer) offset = 127 - Format::bias + K::weight_exponent;
-    return ((word >> (8 * i) & 0xFFu) + static_cast<unsigned>(offset)) * 0x00800080u;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t both = __byte_perm(word, 0, 0x4040 + 0x101 * i);
+      made[i] = both * 128 + static_cast<std::uint32_t>(offset) * 0x00800080u;
+    }
   }
-}
-
-__device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t product;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-  return product;
 }
 
 // A tile's scales, or what they are multiplied as, to a word each in `floats`: those of a row are
 // needed by four lanes, each of which makes a fourth of them, for all.
 template <class K>
 __device__ __forceinline__ void widen_scales(std::uint32_t tile, std::uint32_t floats, int lane) {
-  using S = typename K::Scheme;
-  constexpr int block_scales = DecodeLayout::block_columns / S::block;
+  constexpr int row_words = DecodeLayout::tile_blocks * K::layout.block_scales();
 #pragma unroll
-  for (int i = 0; i < block_scales; ++i) {
-    const std::uint32_t at = (lane * block_scales + i) * 4;
-    const std::uint32_t word = read_shared<std::uint32_t>(tile + K::layout.code_bytes() + at);
+  for (int i = 0; i < K::layout.block_scales(); ++i) {
+    const int at = lane + 32 * i;
+    const auto word = read_shared<std::uint32_t>(tile + K::layout.code_bytes() + at * 4);
     std::uint32_t made[4];
+    if constexpr (K::scales_weights) {
+      multipliers_of<K>(made, word);
+    } else {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      made[j] = K::scales_weights ? multiplier_of<K>(word, j) : bits_of(scale_of<S>(word, j));
+      for (int j = 0; j < 4; ++j) made[j] = bits_of(scale_of(word, j));
     }
-    write_shared(floats + at * 4, uint4{made[0], made[1], made[2], made[3]});
+    write_shared(floats + at / row_words * K::shape().scale_stride() + at % row_words * 16,
+                 uint4{made[0], made[1], made[2], made[3]});
   }
 }
 

@@ -36,8 +36,9 @@ struct FewParameters {
   std::int64_t out_row_stride, out_batch_stride;
 };
 
-// IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8.
-template <class S, bool IsHalf, int Tokens>
+// IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8. WarpTiles:
+// of rows, that a warp takes at a time.
+template <class S, bool IsHalf, int Tokens, int WarpTiles = 1>
 struct FewKernel {
   using Scheme = S;
   using Format = typename S::Format;
@@ -47,19 +48,23 @@ struct FewKernel {
   static constexpr int warps = shape().warps(), producers = shape().producers();
   static constexpr int threads = 32 * (warps + producers);
   static constexpr bool loads_tokens = shape().loads_tokens();
+  static constexpr int warp_tiles = WarpTiles;
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
 
   // Decoded bfloat16 weights are 2^(bias - 127) times their values. For one tile of tokens it takes
   // least to multiply these by a power of two, and the sums of a block by its scale. Tokens from
   // 2^32 on become infinite thereby: what is not finite is computed again, element by element.
-  static constexpr bool scales_x = !IsHalf && !Format::is_integer && Tokens == 8;
+  static constexpr bool scales_x =
+      !IsHalf && !Format::is_integer && Tokens == 8 && S::block == DecodeLayout::block_columns;
   static constexpr int x_exponent = 96;
 
-  // For more, the weights get their scales, times 2^-32, whereby products below 2^-94 lose bits.
-  // In half there is no room for scales.
-  static constexpr bool scales_weights = !IsHalf && Tokens > 8;
-  static constexpr int weight_exponent = Format::is_integer ? 0 : -32;
+  // For more, and where products of two blocks are summed at once, the weights get their scales,
+  // times 2^-32, whereby products below 2^-94 lose bits. In half there is only room for scales of
+  // NVFP4, times 2^-8.
+  static constexpr bool scales_weights =
+      (!IsHalf && Tokens > 8) || S::block != DecodeLayout::block_columns;
+  static constexpr int weight_exponent = IsHalf ? -8 : Format::is_integer ? 0 : -32;
 };
 
 }  // namespace mxkern::kernels

@@ -8,6 +8,8 @@ namespace mxkern::kernels {
 struct FewShape {
   static constexpr int limit = 227 * 1024;  // bytes, of architectures 9.0 and 10.0
   static constexpr int barrier_bytes = 1024;
+  // So much that no third thread block finds room beside two.
+  static constexpr int fewest_bytes = 76 * 1024;
 
   int bits;    // of a code
   int block;   // columns that share a scale
@@ -17,10 +19,15 @@ struct FewShape {
   // points, and that of the next kernel fetches its first weights beside one of this kernel.
   MXKERN_HOST_DEVICE constexpr int tenants() const { return bits == 4 && tokens <= 16 ? 2 : 1; }
   MXKERN_HOST_DEVICE constexpr int room() const { return tenants() == 2 ? 113 * 1024 : limit; }
-  // Whether lanes load their tokens straight to registers: where these lie together. Otherwise some
-  // warps copy them to shared memory.
-  MXKERN_HOST_DEVICE constexpr bool loads_tokens() const { return tenants() == 2 && block == 32; }
-  MXKERN_HOST_DEVICE constexpr int producers() const { return loads_tokens() ? 0 : 4 / tenants(); }
+  // Whether lanes load their tokens straight to registers. More have no room there, and some warps
+  // copy them to shared memory.
+  MXKERN_HOST_DEVICE constexpr bool loads_tokens() const { return tokens <= 16; }
+  MXKERN_HOST_DEVICE constexpr int producers() const { return loads_tokens() ? 0 : 4; }
+  // Of rows, that a warp takes at a time, at most: two tiles, whose tokens it loads once, where
+  // registers allow.
+  MXKERN_HOST_DEVICE constexpr int most_warp_tiles() const {
+    return tenants() == 2 && (tokens == 16 || block == 16) ? 2 : 1;
+  }
   // Warps that multiply, at most, for what registers allow.
   MXKERN_HOST_DEVICE constexpr int warps() const {
     return tokens <= 16 ? 16 / tenants() : tokens <= 32 ? 12 : 8;
@@ -29,13 +36,14 @@ struct FewShape {
   MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
   MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return layout().tile_bytes(); }
 
-  // A tile's scales as floats. A warp has room for those that it is at.
-  MXKERN_HOST_DEVICE constexpr int scale_bytes() const { return layout().scale_bytes() * 4; }
+  // A tile's scales in four bytes each, in rows for every eighth row of weights; rows apart such
+  // that no two lanes that read together meet in a bank. A warp has room for those that it is at.
+  MXKERN_HOST_DEVICE constexpr int scale_stride() const { return block == 16 ? 144 : 64; }
+  MXKERN_HOST_DEVICE constexpr int scale_bytes() const { return 8 * scale_stride(); }
 
-  // Tokens, a tile of columns for each part of K; rows apart such that no two lanes that read
-  // together meet in a bank.
-  MXKERN_HOST_DEVICE constexpr int x_stride(int parts) const {
-    return parts * DecodeLayout::tile_columns * 2 + (block == 16 ? 32 : 64);
+  // Tokens, a tile of columns for each part of K; rows apart for the same reason.
+  MXKERN_HOST_DEVICE static constexpr int x_stride(int parts) {
+    return parts * DecodeLayout::tile_columns * 2 + 64;
   }
   MXKERN_HOST_DEVICE constexpr int x_stage_bytes(int parts) const {
     return tokens * x_stride(parts);
@@ -56,8 +64,9 @@ struct FewShape {
     const int warps = row_tiles << log2_parts;
     const int rings =
         warps * (stages * tile_bytes() + scale_bytes()) + x_stages * x_stage_bytes(1 << log2_parts);
-    return barrier_bytes + higher_of(rings, warps * sum_bytes()) +
-           inbox_bytes(row_tiles, log2_ranks);
+    const int used =
+        barrier_bytes + higher_of(rings, warps * sum_bytes()) + inbox_bytes(row_tiles, log2_ranks);
+    return tenants() == 1 ? used : higher_of(used, fewest_bytes);
   }
 };
 

@@ -1,12 +1,12 @@
 // mxkern/kernels/gemm_few.cuh: few tokens times reordered weights, at the speed of the weights.
 //
 // out[m, n] = x[m, :] . w[n, :]. Weights are the side of 16 of mma.m16n8k16, tokens that of 8. A
-// warp takes tiles of 32 rows x 128 columns of weights. The warps of a thread block share a few
-// tiles of rows and take turns along K; the thread blocks of a cluster have a part of K each. All
-// parts are added in a fixed order, through shared memory. Weights come in bulk copies into a ring
-// of each warp. Tokens are loaded to registers a turn ahead, or a few more warps copy them, for
-// all. Codes become bfloat16 or half in registers; block scales multiply the float32 sums of their
-// blocks, or the weights.
+// warp takes tiles of 32 rows x 128 columns of weights, one or two below each other. The warps of a
+// thread block share a few tiles of rows and take turns along K; the thread blocks of a cluster
+// have a part of K each. All parts are added in a fixed order, through shared memory. Weights come
+// in bulk copies into a ring of each warp. Tokens are loaded to registers a turn ahead, or a few
+// more warps copy them, for all. Codes become bfloat16 or half in registers; block scales multiply
+// the float32 sums of their blocks, or the weights.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,8 @@ __device__ __forceinline__ void read_tokens(std::uint32_t (&b)[K::tokens / 8][4]
                                             std::uint32_t from, int x_stride) {
 #pragma unroll
   for (int t = 0; t < K::tokens / 8; ++t) {
-    if constexpr (K::Scheme::block == 16) {
-      const uint2 low = read_shared<uint2>(from + t * 8 * x_stride);
-      const uint2 high = read_shared<uint2>(from + t * 8 * x_stride + 32);
-      b[t][0] = low.x, b[t][1] = low.y, b[t][2] = high.x, b[t][3] = high.y;
-    } else {
-      const uint4 v = read_shared<uint4>(from + t * 8 * x_stride);
-      b[t][0] = v.x, b[t][1] = v.y, b[t][2] = v.z, b[t][3] = v.w;
-    }
+    const uint4 v = read_shared<uint4>(from + t * 8 * x_stride);
+    b[t][0] = v.x, b[t][1] = v.y, b[t][2] = v.z, b[t][3] = v.w;
   }
 }
 
@@ -58,13 +52,8 @@ __device__ __forceinline__ void multiply_block(float (&sums)[2][K::tokens / 8][4
                                                std::uint32_t floats) {
   using Format = typename K::Format;
   using Bits = DecodeBits<Format>;
-  constexpr int block_scales = DecodeLayout::block_columns / K::Scheme::block;
-  std::uint32_t scale[block_scales][4];
-#pragma unroll
-  for (int i = 0; i < block_scales; ++i) {
-    const uint4 v = read_shared<uint4>(floats + i * 16);
-    scale[i][0] = v.x, scale[i][1] = v.y, scale[i][2] = v.z, scale[i][3] = v.w;
-  }
+  const uint4 scales = read_shared<uint4>(floats);
+  const std::uint32_t scale[4] = {scales.x, scales.y, scales.z, scales.w};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     std::uint32_t a[2][4];  // [step][register]
@@ -74,8 +63,7 @@ __device__ __forceinline__ void multiply_block(float (&sums)[2][K::tokens / 8][4
       a[j / 4][j % 4] = decode_pair<Format, K::is_half>(word + pair / Bits::pairs * Bits::words,
                                                         pair % Bits::pairs);
       if constexpr (K::scales_weights) {
-        a[j / 4][j % 4] =
-            multiply_pair(a[j / 4][j % 4], scale[j / 4 % block_scales][i * 2 + j % 2]);
+        a[j / 4][j % 4] = multiply_pair<K::is_half>(a[j / 4][j % 4], scale[i * 2 + j % 2]);
       }
     }
 #pragma unroll
@@ -85,19 +73,12 @@ __device__ __forceinline__ void multiply_block(float (&sums)[2][K::tokens / 8][4
         multiply<K::is_half>(sums[i][t], a[1], b[t][2], b[t][3], sums[i][t]);
       } else {
         constexpr float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        float first[4], second[4];
+        float first[4], both[4];
         multiply<K::is_half>(first, a[0], b[t][0], b[t][1], zero);
-        if constexpr (block_scales == 1) {
-          multiply<K::is_half>(second, a[1], b[t][2], b[t][3], first);
-        } else {
-          multiply<K::is_half>(second, a[1], b[t][2], b[t][3], zero);
-        }
+        multiply<K::is_half>(both, a[1], b[t][2], b[t][3], first);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const int row = 2 * i + j / 2;
-          float& sum = sums[i][t][j];
-          if constexpr (block_scales == 2) sum = fmaf(first[j], float_of(scale[0][row]), sum);
-          sum = fmaf(second[j], float_of(scale[block_scales - 1][row]), sum);
+          sums[i][t][j] = fmaf(both[j], float_of(scale[2 * i + j / 2]), sums[i][t][j]);
         }
       }
     }
@@ -136,7 +117,6 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int tile_bytes = K::tile_bytes, scale_bytes = K::shape().scale_bytes();
   constexpr int blocks = DecodeLayout::tile_blocks;
-  constexpr int row_scales = DecodeLayout::tile_columns / K::Scheme::block;
   extern __shared__ __align__(128) std::uint8_t shared[];
   const std::uint32_t base = few::shared_address(shared);
   // The same in all lanes, which the compiler shall know.
@@ -151,11 +131,14 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   // Of the thread block, along K: a tile for each part in turn.
   const int first = p.tiles * rank >> p.log2_ranks;
   const int tiles = (p.tiles * (rank + 1) >> p.log2_ranks) - first;
-  const int parts = 1 << p.log2_parts, active = p.row_tiles << p.log2_parts;
+  const int parts = 1 << p.log2_parts, active = p.row_tiles / K::warp_tiles << p.log2_parts;
   const int part = warp & (parts - 1);
-  const std::int64_t down = first_down + (warp >> p.log2_parts);
+  const int first_tile = (warp >> p.log2_parts) * K::warp_tiles;  // of the thread block's row tiles
+  const std::int64_t down = first_down + first_tile;
   const bool multiplies = warp < active;
   const bool has_rows = multiplies && down < p.layout.tiles_down();
+  const int own_tiles =
+      static_cast<int>(lower_of<std::int64_t>(p.layout.tiles_down() - down, K::warp_tiles));
   const int turns = has_rows ? (tiles - part + parts - 1) >> p.log2_parts : 0;
   const std::uint8_t* weights = p.weights + batch * p.weight_batch_bytes;
 
@@ -165,17 +148,28 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const std::uint32_t x_full = base + active * p.stages * 8, x_free = x_full + p.x_stages * 8;
   const std::uint32_t received = x_free + p.x_stages * 8;
   const std::uint32_t rings = base + FewShape::barrier_bytes;
-  const std::uint32_t ring = rings + warp * (p.stages * tile_bytes + scale_bytes);
-  const std::uint32_t floats = ring + p.stages * tile_bytes;
-  const std::uint32_t x_ring = rings + active * (p.stages * tile_bytes + scale_bytes);
+  const int ring_bytes = K::warp_tiles * (p.stages * tile_bytes + scale_bytes);
+  const std::uint32_t ring = rings + warp * ring_bytes;
+  const std::uint32_t floats = ring + p.stages * (K::warp_tiles * tile_bytes);
+  const std::uint32_t x_ring = rings + active * ring_bytes;
   const int step = parts * tile_bytes;
+  const std::int64_t row_bytes = static_cast<std::int64_t>(p.tiles) * tile_bytes;
   const std::uint8_t* from = weights + (down * p.tiles + first + part) * tile_bytes;
   const std::uint64_t policy = few::evict_first_policy();
   const auto fetch = [&](std::uint32_t to, std::uint32_t barrier) {
-    few::arrive_expecting(barrier, tile_bytes);
+    few::arrive_expecting(barrier, own_tiles * tile_bytes);
     few::copy_bulk(to, from, tile_bytes, barrier, policy);
+#pragma unroll
+    for (int i = 1; i < K::warp_tiles; ++i) {
+      if (i < own_tiles) {
+        few::copy_bulk(to + i * tile_bytes, from + i * row_bytes, tile_bytes, barrier, policy);
+      }
+    }
     from += step;
   };
+
+  // Tiles to be asked for ahead of the first tokens, which would wait for all of these.
+  const int early = K::loads_tokens ? 1 : p.stages;
 
   few::let_next_kernel_start();
   if (first_down >= p.layout.tiles_down()) {
@@ -201,7 +195,9 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     // are read last, so much now that they are in the L2 cache then.
     if (has_rows && part == 0) few::prefetch(weights + p.layout.kinds_offset() + down * 32);
 #pragma unroll 1
-    for (int i = 0; i < p.stages && i < turns; ++i) fetch(ring + i * tile_bytes, full + i * 8);
+    for (int i = 0; i < early && i < turns; ++i) {
+      fetch(ring + i * (K::warp_tiles * tile_bytes), full + i * 8);
+    }
   }
   __syncwarp();
   if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
@@ -215,7 +211,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
                              warp - K::warps, lane);
     }
   }
-  float sums[2][K::tokens / 8][4] = {};
+  float sums[K::warp_tiles][2][K::tokens / 8][4] = {};
   if (K::loads_tokens ? turns > 0 : multiplies) {
     const int x_stride = K::shape().x_stride(parts);
     const int x_stage_bytes = few::kept(K::shape().x_stage_bytes(parts));
@@ -225,19 +221,29 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     // fetched.
     int left = (tiles + parts - 1) >> p.log2_parts, own = few::kept(turns);
     int to_fetch = few::kept(turns - p.stages);
-    const std::uint32_t x_lane = lane / 4 * x_stride +
-                                 lane % 4 * (K::Scheme::block == 16 ? 8 : 16) +
-                                 part * (DecodeLayout::tile_columns * 2);
-    const std::uint32_t floats_lane = floats + lane / 4 * (row_scales * 16);
+    const std::uint32_t x_lane =
+        lane / 4 * x_stride + lane % 4 * 16 + part * (DecodeLayout::tile_columns * 2);
+    const std::uint32_t floats_lane =
+        floats + lane / 4 * K::shape().scale_stride() +
+        lane % 4 * 8 / K::Scheme::block * (DecodeLayout::tile_blocks * 16);
     std::uint32_t tile = ring, barrier = full, x = x_ring, x_barrier = x_full;
     int parity = 0, x_parity = 0;
     std::conditional_t<K::loads_tokens, few::LoadedTokens<K>, few::NoTokens> loaded(
         p, tokens_at, tokens, first + part, lane);
+    if (lane == 0) {
+#pragma unroll 1
+      for (int i = early; i < p.stages && i < turns; ++i) {
+        fetch(ring + i * (K::warp_tiles * tile_bytes), full + i * 8);
+      }
+    }
 #pragma unroll 1
     for (; left > 0; --left, --own, --to_fetch) {
       if (own > 0) {
         few::wait(barrier, parity);
-        few::widen_scales<K>(tile, floats, lane);
+#pragma unroll
+        for (int i = 0; i < K::warp_tiles; ++i) {
+          few::widen_scales<K>(tile + i * tile_bytes, floats + i * scale_bytes, lane);
+        }
         if constexpr (K::loads_tokens) {
           loaded.advance(parts, own > 1);
         } else {
@@ -245,17 +251,25 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
         }
 #pragma unroll
         for (int block = 0; block < blocks; ++block) {
-          std::uint32_t word[K::Format::bits], b[K::tokens / 8][4];
-          few::read_words<K>(word, tile + block * K::layout.block_bytes(), lane);
+          std::uint32_t word[K::warp_tiles][K::Format::bits], b[K::tokens / 8][4];
+#pragma unroll
+          for (int i = 0; i < K::warp_tiles; ++i) {
+            few::read_words<K>(word[i], tile + i * tile_bytes + block * K::layout.block_bytes(),
+                               lane);
+          }
           if constexpr (K::loads_tokens) {
             loaded.get(b, block);
-            loaded.load(block);
           } else {
             few::read_tokens<K>(b, x + x_lane + block * 64, x_stride);
           }
           if constexpr (K::scales_x) few::scale_tokens<K>(b);
           if (block == 0) __syncwarp();  // the scales are there
-          few::multiply_block<K>(sums, word, b, floats_lane + block * (row_scales / blocks * 16));
+#pragma unroll
+          for (int i = 0; i < K::warp_tiles; ++i) {
+            few::multiply_block<K>(sums[i], word[i], b, floats_lane + i * scale_bytes + block * 16);
+          }
+          // To the same registers, behind their last use.
+          if constexpr (K::loads_tokens) loaded.load(block);
         }
         if constexpr (K::loads_tokens) loaded.load_ragged();
       } else if constexpr (!K::loads_tokens) {
@@ -266,7 +280,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
         if constexpr (!K::loads_tokens) few::arrive(x_barrier + x_free_offset);
         if (to_fetch > 0) fetch(tile, barrier);
       }
-      tile += tile_bytes, barrier += 8;
+      tile += K::warp_tiles * tile_bytes, barrier += 8;
       if (tile == ring_end) tile = ring, barrier = full, parity ^= 1;
       if constexpr (!K::loads_tokens) {
         x += x_stage_bytes, x_barrier += 8;
@@ -278,15 +292,19 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   // The sums take the place of the rings, which are read to the end.
   __syncthreads();
   if (multiplies) {
-    const std::uint32_t to = rings + warp * K::shape().sum_bytes();
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int h = 0; h < K::warp_tiles; ++h) {
+      const std::uint32_t to =
+          rings + ((first_tile + h << p.log2_parts) + part) * K::shape().sum_bytes();
 #pragma unroll
-      for (int t = 0; t < K::tokens / 8; ++t) {
+      for (int i = 0; i < 2; ++i) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const int token = t * 8 + lane % 4 * 2 + j % 2, row = i * 16 + j / 2 * 8 + lane / 4;
-          few::write_shared(to + token * FewShape::sum_stride + row * 4, sums[i][t][j]);
+        for (int t = 0; t < K::tokens / 8; ++t) {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            const int token = t * 8 + lane % 4 * 2 + j % 2, row = i * 16 + j / 2 * 8 + lane / 4;
+            few::write_shared(to + token * FewShape::sum_stride + row * 4, sums[h][i][t][j]);
+          }
         }
       }
     }

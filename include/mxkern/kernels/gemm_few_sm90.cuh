@@ -180,13 +180,13 @@ template <class K>
 __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], const FewParameters& p,
                                               const RingsSm90& rings, int tiles, int part, int slab,
                                               int lane) {
-  using S = typename K::Scheme;
   using Format = typename K::Format;
   using Bits = DecodeBits<Format>;
-  constexpr int block_scales = DecodeLayout::block_columns / S::block;
   const int parts = 1 << p.log2_parts, upper = slab % 2;
   const std::uint32_t pick = upper == 0 ? 0x4140u : 0x4342u;
-  const std::uint32_t scales_at = K::layout.code_bytes() + lane / 4 * (16 * block_scales);
+  const std::uint32_t scales_at =
+      K::layout.code_bytes() +
+      (lane / 4 * K::layout.block_scales() + lane % 4 * 8 / K::Scheme::block) * 16;
   Turn weights{0}, x{part};
   std::uint32_t a[2][2][4] = {};  // [block][step][register]
   std::uint32_t x_before = 0;     // the barrier of the half of a stage that is read last
@@ -197,12 +197,8 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
     const std::uint32_t tile =
         rings.weights +
         (((weights.stage * p.row_tiles + slab / 2) << p.log2_parts) + part) * K::tile_bytes;
-    std::uint32_t scale[block_scales * 4];
-#pragma unroll
-    for (int j = 0; j < block_scales; ++j) {
-      const uint4 v = read_shared<uint4>(tile + scales_at + j * 16);
-      scale[4 * j] = v.x, scale[4 * j + 1] = v.y, scale[4 * j + 2] = v.z, scale[4 * j + 3] = v.w;
-    }
+    const uint4 scales = read_shared<uint4>(tile + scales_at);
+    const std::uint32_t scale[4] = {scales.x, scales.y, scales.z, scales.w};
     std::uint32_t word[2][Format::bits / 2];
     read_words<K>(word[0], tile, upper, lane);
     const std::uint32_t x_start = ptx::swizzled_start(rings.x + x.stage * (2 * K::half_bytes));
@@ -212,17 +208,13 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
       if (block + 1 < DecodeLayout::tile_blocks) {
         read_words<K>(word[1 - set], tile + (block + 1) * K::layout.block_bytes(), upper, lane);
       }
-      std::uint32_t multiplier[block_scales][2];
-#pragma unroll
-      for (int j = 0; j < block_scales; ++j) {
-        multipliers_of<K>(multiplier[j], scale[block * block_scales + j], pick);
-      }
+      std::uint32_t multiplier[2];
+      multipliers_of<K>(multiplier, scale[block], pick);
 #pragma unroll
       for (int pair = 0; pair < 8; ++pair) {
         const std::uint32_t bits = decode_pair<Format, false>(
             word[set] + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
-        a[set][pair / 4][pair % 4] =
-            multiply_pair(bits, multiplier[pair / 4 % block_scales][pair % 2]);
+        a[set][pair / 4][pair % 4] = multiply_pair(bits, multiplier[pair % 2]);
       }
       ptx::wgmma_pin(a[set][0]);
       ptx::wgmma_pin(a[set][1]);

@@ -225,8 +225,9 @@ struct DecodeLayout {
   MXKERN_HOST_DEVICE constexpr int words() const { return bits; }
   MXKERN_HOST_DEVICE constexpr int block_bytes() const { return words() * 4 * lanes; }
   MXKERN_HOST_DEVICE constexpr int code_bytes() const { return tile_blocks * block_bytes(); }
+  MXKERN_HOST_DEVICE constexpr int block_scales() const { return block_columns / block; }
   MXKERN_HOST_DEVICE constexpr int scale_bytes() const {
-    return tile_rows * (tile_columns / block);
+    return tile_rows * tile_blocks * block_scales();
   }
   MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return code_bytes() + scale_bytes(); }
 
@@ -251,19 +252,19 @@ struct DecodeLayout {
     return column_block * block_bytes() + plane * 16 * lanes + (lane * width + word % 4) * 4;
   }
 
-  // In a tile: the four scales that a lane needs, of rows 8 apart, lie together.
+  // In a tile: the four scales that a lane needs for 32 columns, of rows 8 apart, lie together, and
+  // those for all columns of the tile one after the other.
   MXKERN_HOST_DEVICE constexpr int scale_offset(int row, int scale_block) const {
-    return code_bytes() + (row % 8 * (tile_columns / block) + scale_block) * 4 + row / 8;
+    const int in_block = scale_block % block_scales();
+    const int word = (row % 8 * block_scales() + in_block) * tile_blocks;
+    return code_bytes() + (word + scale_block / block_scales()) * 4 + row / 8;
   }
 
-  // Two steps of the instruction take 32 columns. A lane has eight adjacent columns, or four and
-  // four where a step has a scale of its own.
+  // Two steps of the instruction take 32 columns, of which a lane has eight adjacent ones. They
+  // have one scale, but what a step sums has two where blocks are of 16.
   MXKERN_HOST_DEVICE constexpr DecodePlace place(int row, int column) const {
-    const int within = column % block_columns;
-    const int quad_lane = block == 16 ? within % 16 / 4 : within / 8;
-    const int step = block == 16 ? within / 16 : within / 4 % 2;
-    const int upper = row / 8 % 2;
-    return {column / block_columns, row % 8 * 4 + quad_lane,
+    const int within = column % block_columns, step = within / 4 % 2, upper = row / 8 % 2;
+    return {column / block_columns, row % 8 * 4 + within / 8,
             ((row / 16 * 2 + step) * 2 + within / 2 % 2) * 2 + upper, within % 2};
   }
 
@@ -272,9 +273,7 @@ struct DecodeLayout {
     return p.pair / 8 * 16 + p.pair % 2 * 8 + p.lane / 4;
   }
   MXKERN_HOST_DEVICE constexpr int column_of(const DecodePlace& p) const {
-    const int step = p.pair / 4 % 2, low = p.pair / 2 % 2 * 2 + p.half;
-    const int within =
-        block == 16 ? step * 16 + p.lane % 4 * 4 + low : p.lane % 4 * 8 + step * 4 + low;
+    const int within = p.lane % 4 * 8 + p.pair / 4 % 2 * 4 + p.pair / 2 % 2 * 2 + p.half;
     return p.column_block * block_columns + within;
   }
 };
