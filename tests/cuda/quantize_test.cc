@@ -134,7 +134,8 @@ TEST_F(CudaQuantize, WholeTiles) {
           if (size != 0 && options.block_shape == BlockShape::square) continue;
           if (large && size == 32) continue;
           Tensor x(DType::bfloat16, shape, turn % 5 == 0 ? 8 : 0);
-          fill_mixed(x, static_cast<std::uint64_t>(++turn), turn % 2 == 0);
+          ++turn;
+          fill_mixed(x, static_cast<std::uint64_t>(turn), turn % 2 == 0);
           QuantizeOptions columns = options;
           columns.hadamard.size = static_cast<int>(size);
           if (turn % 4 == 0 && options.block_shape == BlockShape::row) columns.seed = 7;

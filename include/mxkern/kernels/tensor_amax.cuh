@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(amax_threads, amax_blocks<T>)
 template <class T>
 __global__ void __launch_bounds__(tile_threads)
     hadamard_columns_amax_kernel(const __grid_constant__ QuantizeTileParameters p, float* to) {
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   wait_for_kernels_ahead();
   let_dependents_start();
   T* elements = reinterpret_cast<T*>(shared);
