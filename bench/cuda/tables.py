@@ -13,6 +13,8 @@ Record = dict[str, Any]
 METHOD = (
     "`tools/gpu.sh bench` measures: random normal data; a case gives the CPU's bytes before it is "
     "timed; calls take turns in a CUDA graph through enough buffers that the L2 is cold; medians. "
+    "They follow one another without a pause, and mxkern's kernels start while the last thread "
+    "blocks of the one ahead are at work, which a copy does not. "
     "A share is the bytes read and written over the time, divided by the same for a "
     "device-to-device copy of the input. Products are compared with double precision before they "
     "are timed; the ways to compute one take turns, those of few tokens with 200 MB of weights. "

@@ -9,6 +9,7 @@ import torch
 
 ROUNDS = 15
 MICROSECONDS = 4000.0  # of one round, so that the clock's steps do not show
+MOST_CALLS = 1024  # of one round
 L2_BYTES = 60 << 20
 
 
@@ -22,7 +23,7 @@ def median_seconds(calls: Sequence[Callable[[], object]]) -> float:
     for call in calls:
         call()
     torch.cuda.synchronize()
-    turns = 1
+    turns, most_turns = 1, max(1, MOST_CALLS // len(calls))
     while True:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -30,11 +31,10 @@ def median_seconds(calls: Sequence[Callable[[], object]]) -> float:
                 for call in calls:
                     call()
         seconds = _replays(graph, 2)[-1]
-        if seconds * 1e6 > MICROSECONDS or turns * len(calls) >= 1024:
+        if seconds * 1e6 > MICROSECONDS or turns == most_turns:
             break
-        turns = min(
-            max(turns * 2, int(turns * 1.3 * MICROSECONDS / (seconds * 1e6))), 1024 // len(calls)
-        )
+        wanted = int(turns * 1.3 * MICROSECONDS / (seconds * 1e6))
+        turns = min(max(turns * 2, wanted), most_turns)
     return statistics.median(_replays(graph, ROUNDS)) / (turns * len(calls))
 
 

@@ -272,7 +272,7 @@ def test_bad_input(torch: Any) -> None:
         mxkern.quantize(x.clone().requires_grad_(), "mxfp8")
     with pytest.raises(ValueError, match="multiple of hadamard=16"):
         mxkern.quantize(x[:, :50], "mxfp8", hadamard=16)
-    with pytest.raises(ValueError, match="square blocks"):
+    with pytest.raises(ValueError, match="block is '32x32' and hadamard is 16"):
         mxkern.quantize(x, "mxfp8", block="32x32", hadamard=16)
     with pytest.raises(ValueError, match="on another device"):
         mxkern.quantize(x, "nvfp4", amax=torch.ones(()))
