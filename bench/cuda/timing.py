@@ -23,19 +23,25 @@ def median_seconds(calls: Sequence[Callable[[], object]]) -> float:
     for call in calls:
         call()
     torch.cuda.synchronize()
-    turns, most_turns = 1, max(1, MOST_CALLS // len(calls))
-    while True:
+    turns, wanted = 0, 1
+    while turns < wanted:
+        turns = wanted
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(turns):
                 for call in calls:
                     call()
         seconds = _replays(graph, 2)[-1]
-        if seconds * 1e6 > MICROSECONDS or turns == most_turns:
-            break
-        wanted = int(turns * 1.3 * MICROSECONDS / (seconds * 1e6))
-        turns = min(max(turns * 2, wanted), most_turns)
+        wanted = turns_wanted(turns, len(calls), seconds)
     return statistics.median(_replays(graph, ROUNDS)) / (turns * len(calls))
+
+
+def turns_wanted(turns: int, calls: int, seconds: float) -> int:
+    """How many turns a round should have, where one of `turns` took so long; as many if they do."""
+    most = max(1, MOST_CALLS // calls)
+    if seconds * 1e6 > MICROSECONDS or turns >= most:
+        return turns
+    return min(max(turns * 2, int(turns * 1.3 * MICROSECONDS / (seconds * 1e6))), most)
 
 
 def _replays(graph: torch.cuda.CUDAGraph, rounds: int) -> list[float]:

@@ -1,0 +1,66 @@
+# tests/python/test_bench.py: the benchmarks' own machinery: rounds end, results are kept.
+import json
+import sys
+
+import pytest
+
+from bench import runner
+
+
+def test_rounds_end():
+    """However short a call is and however many there are, no round is asked for again for ever."""
+    timing = pytest.importorskip("bench.cuda.timing", reason="needs PyTorch")
+    for calls in [*range(1, 70), 1000, 1024, 1025, 5000]:
+        for of_one in (1e-7, 1e-6, 3.2e-6, 4e-6, 1e-3):
+            turns, wanted, rounds = 0, 1, 0
+            while turns < wanted:
+                turns = wanted
+                wanted = timing.turns_wanted(turns, calls, turns * calls * of_one)
+                rounds += 1
+            assert rounds <= 12
+            assert turns == 1 or turns * calls <= timing.MOST_CALLS
+            long_enough = turns * calls * of_one * 1e6 > timing.MICROSECONDS
+            assert long_enough or (turns + 1) * calls > timing.MOST_CALLS
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """Runs parts named on a command line into one file; returns what it holds then."""
+    path = tmp_path / "results.json"
+
+    def fails():
+        raise ValueError("on purpose")
+
+    parts = {"one": lambda: [{"n": 1}], "two": lambda: iter([{"n": 2}]), "bad": fails}
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["runner", "--out", str(path), *arguments])
+        try:
+            runner.measure("runner", parts, "device", {"cpu": "some"})
+        except SystemExit as stop:
+            return stop.code, json.loads(path.read_text())
+        return None, json.loads(path.read_text())
+
+    return run
+
+
+def test_parts_keep_one_another(measured):
+    measured("one")
+    stop, results = measured("two", "--caution", "old")
+    assert stop is None
+    assert results == {
+        "machine": {"cpu": "some", "caution": "old"},
+        "one": [{"n": 1}],
+        "two": [{"n": 2}],
+    }
+
+
+def test_a_part_that_fails_does_not_end_the_rest(measured, capsys):
+    stop, results = measured("bad", "one")
+    assert "failed: bad" in stop
+    assert results["one"] == [{"n": 1}]
+    assert "bad" not in results
+    assert "on purpose" in capsys.readouterr().err
+    stop, results = measured()
+    assert "failed: bad" in stop
+    assert set(results) == {"machine", "one", "two"}
