@@ -46,7 +46,8 @@ class BlockScaled(NamedTuple):
     ) -> BlockScaled:
         """A BlockScaled of codes and scales from elsewhere, checked. No copy is made.
 
-        codes, scales  arrays of one framework, of the dtypes that quantize gives or uint8
+        codes, scales  arrays of one framework, of the dtypes that quantize gives or uint8; 4-bit
+                       codes of PyTorch also float4_e2m1fn_x2
         tensor_scale   nvfp4: a float32 array of one element, or a float
         shape          of the tensor; by default what the codes hold, padding included
 

@@ -42,6 +42,8 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     adapter = adapter_of(function, f"{argument}.codes", codes)
 
     codes = enter_part(function, argument, "codes", codes, adapter)
+    if scheme.format == "e2m1":
+        codes = adapter.packed_e2m1_bytes(codes)
     if codes.dtype not in adapter.byte_dtypes[scheme.codes_dtype]:
         raise _wrong_dtype(function, f"{argument}.codes", codes, adapter, scheme.codes_dtype)
     if codes.shape != scheme.codes_shape(shape):

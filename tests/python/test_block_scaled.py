@@ -118,3 +118,26 @@ def test_table_of_schemes() -> None:
         table["mxpf4"]
     with pytest.raises(AttributeError, match="read-only"):
         table["mxfp4"].bits = 5
+
+
+@pytest.mark.parametrize("scheme", ["mxfp4", "nvfp4"])
+def test_packed_e2m1_of_pytorch(scheme: str) -> None:
+    """Two codes a byte under PyTorch's own name for it, transposed ones too."""
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        pytest.skip("this PyTorch has no float4_e2m1fn_x2")
+    x = random_values((6, 64), "float32")
+    q = mxkern.quantize(torch.from_numpy(x), scheme)
+    named = q.codes.view(torch.float4_e2m1fn_x2)
+    options = {"scheme": scheme, "tensor_scale": q.tensor_scale}
+    same = mxkern.BlockScaled.from_parts(named, q.scales, **options)
+    assert same.shape == (6, 64)
+    assert torch.equal(mxkern.dequantize(same), mxkern.dequantize(q))
+    assert torch.equal(mxkern.gemm(same, same), mxkern.gemm(q, q))
+    apart = q.codes.t().contiguous().t().view(torch.float4_e2m1fn_x2)
+    assert not apart.is_contiguous()
+    assert torch.equal(mxkern.dequantize(q._replace(codes=apart)), mxkern.dequantize(q))
+    assert "packed" in repr(same)
+    codes = torch.zeros(6, 48, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    with pytest.raises(TypeError, match="codes has dtype float4_e2m1fn_x2; expected uint8"):
+        mxkern.BlockScaled.from_parts(codes, q.scales[:, :2], scheme="mxfp6_e2m3")

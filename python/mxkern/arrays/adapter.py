@@ -147,6 +147,10 @@ class Adapter(ABC):
         """A result as an array of the framework, where `like` is."""
         return array
 
+    def packed_e2m1_bytes(self, array: Any) -> Any:
+        """E2M1 codes as uint8, where the framework has a dtype for two of them in a byte."""
+        return array
+
     @abstractmethod
     def dtype_name(self, array: Any) -> str: ...
 

@@ -21,6 +21,9 @@ from mxkern.arrays.torch_cuda_calls import current_stream, torch_cuda_calls
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
 _current_stream = current_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
+# Two codes a byte, low half first, as PyTorch from 2.8 on may call what everybody keeps as uint8.
+_PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
+
 
 def _scope(stream: Any) -> AbstractContextManager[Any]:
     scope: AbstractContextManager[Any] = torch.cuda.stream(stream)
@@ -85,6 +88,11 @@ class TorchAdapter(Adapter):
                 f"{tuple(array.shape)}; expected a tensor with values; materialize it with "
                 f"{argument}.clone()"
             )
+        return array
+
+    def packed_e2m1_bytes(self, array: Any) -> Any:
+        if _PACKED_E2M1 is not None and array.dtype == _PACKED_E2M1:
+            return array.view(torch.uint8)
         return array
 
     def dtype_name(self, array: Any) -> str:
