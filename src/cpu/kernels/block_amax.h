@@ -21,11 +21,14 @@ template <class T, int block>
       folded = higher_of<BitLanes>(folded, bits & float32::magnitude_mask);
     }
   } else if constexpr (block >= 2 * lane_count) {
+    // Without a sign: every instruction set has the maximum of these.
+    using Halves = std::int16_t __attribute__((vector_size(4 * lane_count)));
+    Halves largest = {};
     for (int i = 0; i < block; i += 2 * lane_count) {
-      const auto pairs = load_vector<BitLanes>(x + i);
-      folded = higher_of<BitLanes>(folded, pairs & 0x7FFF0000u);
-      folded = higher_of<BitLanes>(folded, pairs << 16 & 0x7FFF0000u);
+      largest = higher_of<Halves>(largest, load_vector<Halves>(x + i) & std::int16_t{0x7FFF});
     }
+    const auto pairs = BitLanes(largest);
+    folded = higher_of<BitLanes>(pairs & 0xFFFF0000u, pairs << 16);
   } else {
     const auto halves = load_vector<HalfLanes>(x);
     folded = __builtin_convertvector(halves, BitLanes) << 16 & 0x7FFF0000u;

@@ -8,6 +8,7 @@
 #include "cpu/kernels/block_amax.h"
 #include "cpu/kernels/block_scales.h"
 #include "cpu/kernels/code_lanes.h"
+#include "cpu/kernels/encode_halves.h"
 #include "cpu/kernels/four_over_six.h"
 #include "cpu/prefetch.h"
 #include "mxkern/numerics/rounding.h"
@@ -15,6 +16,21 @@
 
 namespace mxkern::cpu {
 namespace {
+
+// encode_lanes, where there is a shorter way to the same codes.
+template <class Format>
+[[gnu::always_inline]] inline BitLanes nearest_lanes(FloatLanes value) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  if constexpr (Format::is_integer) {
+    constexpr int largest = Format::max_code;
+    const __m256i code = _mm256_cvtps_epi32(__m256(value * (1.0f / Format::min_subnormal)));
+    const __m256i limited = _mm256_max_epi32(_mm256_min_epi32(code, _mm256_set1_epi32(largest)),
+                                             _mm256_set1_epi32(-largest));
+    return BitLanes(limited) & 0xFFu;
+  }
+#endif
+  return encode_lanes<Format>(value);
+}
 
 // Encodes step_elements elements, of which `x` is the first; multipliers: of its block and on.
 template <class S, class T, Rounding rounding>
@@ -26,7 +42,7 @@ template <class S, class T, Rounding rounding>
     const FloatLanes value =
         load_lanes(x + i * lane_count) * multipliers[i * lane_count / S::block];
     if constexpr (rounding == Rounding::nearest) {
-      lanes[i] = encode_lanes<Format>(value);
+      lanes[i] = nearest_lanes<Format>(value);
     } else {
       lanes[i] =
           encode_stochastic_lanes<Format>(value, load_vector<BitLanes>(random + i * lane_count));
@@ -46,8 +62,8 @@ template <class S>
   for (int i = 0; i < 2; ++i) {
     const FloatPairs values = load_pairs(x + i * half);
     const FloatLanes factors = pair_factors<S::block>(multipliers + i * half / S::block);
-    lanes[2 * i] = encode_lanes<Format>(values.even * factors);
-    lanes[2 * i + 1] = encode_lanes<Format>(values.odd * factors);
+    lanes[2 * i] = nearest_lanes<Format>(values.even * factors);
+    lanes[2 * i + 1] = nearest_lanes<Format>(values.odd * factors);
   }
   store_codes<Format::bits>(codes, narrow_pairs(lanes));
 }
@@ -56,6 +72,11 @@ template <class S, class T, Rounding rounding>
 requires(std::is_same_v<T, bfloat16>&& rounding == Rounding::nearest)
     [[gnu::always_inline]] inline void encode_step(const T* x, const float* multipliers,
                                                    const std::uint32_t*, std::uint8_t* codes) {
+#if !defined(__AVX512F__)
+  if constexpr (encodes_halves<S>) {
+    if (encode_halves<S>(x, *multipliers, codes)) return;
+  }
+#endif
   encode_pairs<S>(x, multipliers, codes);
 }
 #endif
