@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -99,6 +100,26 @@ def test_scales_around_every_power_of_two(scheme: str) -> None:
     for rule in reference.RULES:
         want = reference.quantize(x, scheme, scale_rule=rule)
         check_quantized(mxkern.quantize(x, scheme, scale_rule=rule), want, x.shape, rule)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES[:-1])
+def test_every_bfloat16_beside_every_exponent(scheme: str) -> None:
+    """Blocks of eight neighbours among the values of an exponent, under a largest element up to 24 octaves above,
+    in the middle of the exponents and at both ends: what kernels for bfloat16 may take apart."""
+    mantissas = np.tile(np.arange(128, dtype=np.uint16).reshape(16, 8), 4)
+    blocks = []
+    for top in (1, 2, 20, 62, 64, 66, 127, 190, 192, 254):
+        for below in range(25):
+            bits = mantissas | np.uint16(max(top - below, 0) << 7)
+            bits[::2] |= 0x8000
+            bits[:, 5] = top << 7 | 0x55
+            bits[:, 9] = 0x8000  # -0
+            blocks.append(bits)
+    x = np.concatenate(blocks).view(ml_dtypes.bfloat16)
+    for rule in reference.RULES:
+        want = reference.quantize(x, scheme, scale_rule=rule)
+        q = mxkern.quantize(x, scheme, scale_rule=rule)
+        check_quantized(q, want, x.shape, f"{scheme} {rule}")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
