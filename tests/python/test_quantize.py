@@ -104,8 +104,9 @@ def test_scales_around_every_power_of_two(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES[:-1])
 def test_every_bfloat16_beside_every_exponent(scheme: str) -> None:
-    """Blocks of eight neighbours among the values of an exponent, under a largest element up to 24 octaves above,
-    in the middle of the exponents and at both ends: what kernels for bfloat16 may take apart."""
+    """Blocks of eight neighbours among the values of an exponent, under a largest element up to 24
+    octaves above, in the middle of the exponents and at both ends: what kernels for bfloat16 may
+    take apart."""
     mantissas = np.tile(np.arange(128, dtype=np.uint16).reshape(16, 8), 4)
     blocks = []
     for top in (1, 2, 20, 62, 64, 66, 127, 190, 192, 254):
