@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+import mxkern
 from bench import runner
 
 
@@ -21,6 +22,30 @@ def test_rounds_end():
             assert turns == 1 or turns * calls <= timing.MOST_CALLS
             long_enough = turns * calls * of_one * 1e6 > timing.MICROSECONDS
             assert long_enough or (turns + 1) * calls > timing.MOST_CALLS
+
+
+def test_other_results_are_checked():
+    """Codes that round differently pass, wrong scales or codes do not."""
+    torch = pytest.importorskip("torch")
+    rivals = pytest.importorskip("bench.cuda.rivals", reason="needs PyTorch")
+    torch.manual_seed(0)
+    x = torch.randn(128, 256)
+    q = mxkern.quantize(x, "nvfp4", amax=6.0)
+    assert rivals.disagreement(x, q, q[:2], "it") == 0
+    scales = q.scales.clone()
+    scales.view(torch.uint8)[:, 3:4] ^= 1  # a sixteenth of the scales, by the last place
+    with pytest.raises(AssertionError, match="bytes differ"):
+        rivals.disagreement(x, q, (q.codes, scales), "it")
+    scales = q.scales.clone()
+    scales.view(torch.uint8)[:4, 3] ^= 1
+    assert 0 < rivals.disagreement(x, q, (q.codes, scales), "it") < 0.05
+    scales.view(torch.uint8)[:4, 3] ^= 16  # two octaves
+    with pytest.raises(AssertionError, match="its error is"):
+        rivals.disagreement(x, q, (q.codes, scales), "it")
+    codes = q.codes.clone()
+    codes.view(torch.uint8)[:, :4] ^= 0x88  # a few signs
+    with pytest.raises(AssertionError, match="its error is"):
+        rivals.disagreement(x, q, (codes, q.scales), "it")
 
 
 @pytest.fixture
