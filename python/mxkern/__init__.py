@@ -18,8 +18,10 @@ from mxkern.about import Info, cmake_dir, info
 from mxkern.block_scaled import BlockScaled
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.explain_gemm import GemmExplanation, explain_gemm
+from mxkern.ops.fake_quantize import fake_quantize
 from mxkern.ops.gemm import gemm
 from mxkern.ops.hadamard import random_hadamard
+from mxkern.ops.pack_codes import pack_codes, unpack_codes
 from mxkern.ops.prepare_operand import prepare_operand
 from mxkern.ops.quantize import quantize, quantize_both, quantize_columns, tensor_amax
 from mxkern.ops.quantize_schemes import (
@@ -49,8 +51,10 @@ __all__ = [
     "compare",
     "dequantize",
     "explain_gemm",
+    "fake_quantize",
     "gemm",
     "info",
+    "pack_codes",
     "prepare_operand",
     "quantize",
     "quantize_both",
@@ -64,6 +68,7 @@ __all__ = [
     "schemes",
     "swizzle_scales",
     "tensor_amax",
+    "unpack_codes",
     "unswizzle_scales",
 ]
 

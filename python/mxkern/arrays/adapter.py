@@ -130,6 +130,7 @@ class Adapter(ABC):
     takes_out = True  # whether its arrays can be written to
     converts = False  # whether results are made elsewhere and come home through leave()
     short_way: ShortWay | None = None  # for ordinary arguments
+    namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to
     dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list
     byte_dtypes: dict[str, tuple[Any, Any]]  # name -> what holds such codes or scales
@@ -203,6 +204,10 @@ class Adapter(ABC):
 
     def on_stream(self, handle: int, array: Any) -> AbstractContextManager[Any]:
         """A scope in which the stream of the handle is the current one of the array's device."""
+        return nullcontext()
+
+    def on_device(self, array: Any) -> AbstractContextManager[Any]:
+        """A scope in which the framework's own operations on the array may be called."""
         return nullcontext()
 
     def refuse_dtype(

@@ -44,6 +44,7 @@ def _held(name: str) -> Any:
 
 class CupyAdapter(Adapter):
     name = "CuPy"
+    namespace = cupy
 
     def __init__(self) -> None:
         super().__init__({name: _held(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)})
@@ -108,6 +109,9 @@ class CupyAdapter(Adapter):
 
     def stream(self, array: Any) -> int | None:
         return int(cupy.cuda.get_current_stream(array.data.device_id).ptr)
+
+    def on_device(self, array: Any) -> AbstractContextManager[Any]:
+        return array.device  # type: ignore[no-any-return]
 
     def on_stream(self, handle: int, array: Any) -> AbstractContextManager[Any]:
         if not isinstance(array, cupy.ndarray):

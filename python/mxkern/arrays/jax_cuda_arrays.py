@@ -17,6 +17,7 @@ _BYTES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
 
 class JaxCudaAdapter(TorchAdapter):
     name = "JAX"
+    namespace = jnp
     takes_out = False
     converts = True
 

@@ -19,6 +19,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 class NumpyAdapter(Adapter):
     name = "NumPy"
+    namespace = np
 
     def __init__(self) -> None:
         dtypes = {name: numpy_dtype(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)}

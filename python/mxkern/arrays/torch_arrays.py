@@ -32,6 +32,7 @@ def _scope(stream: Any) -> AbstractContextManager[Any]:
 
 class TorchAdapter(Adapter):
     name = "PyTorch"
+    namespace = torch
 
     def __init__(self) -> None:
         # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.

@@ -1,0 +1,52 @@
+# mxkern/ops/fake_quantize.py: quantize and dequantize in one call.
+from __future__ import annotations
+
+from typing import Any
+
+from mxkern import _core
+from mxkern.arrays import adapter_of
+from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.ops.dequantize import dequantize
+from mxkern.ops.run_quantize import quantized
+from mxkern.options import options_of
+from mxkern.scheme import Scheme, scheme_of
+
+
+def fake_quantize(
+    x: Any,
+    scheme: str | Scheme,
+    *,
+    scale_rule: str = "rceil",
+    rounding: str = "nearest",
+    seed: int | None = None,
+    offset: int = 0,
+    block: str | tuple[int, int] | None = None,
+    four_over_six: bool = False,
+    amax: Any = None,
+    tensor_scale: Any = None,
+    stream: int | None = None,
+) -> Any:
+    """dequantize(quantize(x, scheme, ...), dtype=x.dtype): x as a scheme would give it back.
+
+    x  [..., K], float32, float16 or bfloat16
+    The other arguments and errors as for mxkern.quantize.
+
+    Returns an array of x's shape, dtype and framework. It has no gradient; the function of this
+    name in mxkern.torch_ops has one.
+
+    >>> import mxkern, numpy as np
+    >>> mxkern.fake_quantize(np.float32([1, 2.1, 3, 4.4, 6]), "mxfp4")
+    array([1., 2., 3., 4., 6.], dtype=float32)
+    """
+    function = "fake_quantize"
+    record = scheme_of(function, scheme)
+    common = (scale_rule, rounding, seed, offset, block)
+    options = options_of(function, record, *common, None, None, four_over_six)
+    scalars = (amax, tensor_scale)
+    layout = "row_major"
+    q = quantized(function, _core.quantize, record, options, x, layout, *scalars, None, stream)
+    adapter = adapter_of(function, "x", x)
+    dtype = adapter.plain_dtypes.get(x.dtype) if hasattr(x, "dtype") else None
+    if dtype is None:  # of another byte order, or a framework that is read as another one
+        dtype = adapter.plain(function, "x", adapter.enter(function, "x", x)).buffer[1]
+    return dequantize(q, dtype=PLAIN_DTYPES[dtype], stream=stream)

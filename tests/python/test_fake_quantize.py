@@ -1,0 +1,76 @@
+# tests/python/test_fake_quantize.py: fake_quantize is quantize and dequantize, with every option.
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import (
+    DTYPES,
+    SCHEMES,
+    array_of,
+    assert_same,
+    corner_values,
+    framework_params,
+    random_values,
+    raw,
+    refused,
+)
+
+MX_OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"scale_rule": "floor"},
+    {"rounding": "stochastic", "seed": 2**64 - 1, "offset": 5},
+    {"block": "32x32"},
+]
+NVFP4_OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"four_over_six": True},
+    {"amax": 3.0},
+    {"tensor_scale": 0.01, "rounding": "stochastic", "seed": 1},
+    {"block": (16, 16)},
+]
+
+
+def options_of(scheme: str) -> list[dict[str, Any]]:
+    return NVFP4_OPTIONS if scheme == "nvfp4" else MX_OPTIONS
+
+
+@pytest.mark.parametrize("framework", framework_params())
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_it_is_quantize_and_dequantize(scheme: str, dtype: str, framework: str) -> None:
+    for x in (corner_values(3, 50, dtype), random_values((2, 40, 96), dtype)):
+        given = array_of(framework, x)
+        for options in options_of(scheme):
+            got = mxkern.fake_quantize(given, scheme, **options)
+            want = mxkern.dequantize(mxkern.quantize(x, scheme, **options), dtype=dtype)
+            assert type(got) is type(given) and got.dtype == given.dtype
+            assert_same(raw(got), raw(want), f"{framework} {dtype} {scheme} {options}")
+
+
+def test_it_changes_values_and_leaves_x_alone() -> None:
+    x = random_values((8, 64), "float32")
+    before = x.copy()
+    assert (mxkern.fake_quantize(x, "mxfp4") != x).any()
+    assert_same(x, before, "x")
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f2"])
+def test_the_other_byte_order(dtype: str) -> None:
+    x = random_values((5, 64), "float16").astype(dtype)
+    native = x.astype(x.dtype.newbyteorder("="))
+    got = mxkern.fake_quantize(x, "mxfp8")
+    assert_same(got, mxkern.fake_quantize(native, "mxfp8"), dtype)
+
+
+def test_errors_name_it() -> None:
+    x = np.ones((2, 64), np.float32)
+    call = mxkern.fake_quantize
+    refused(TypeError, lambda: call(x.astype(int), "mxfp8"), "fake_quantize: x has dtype int64")
+    refused(TypeError, lambda: call([1.0], "mxfp8"), "fake_quantize: x is a list")
+    refused(ValueError, lambda: call(x, "mxfp9"), "fake_quantize: scheme is 'mxfp9'")
+    refused(ValueError, lambda: call(x, "mxfp8", amax=1.0), "fake_quantize: amax is for nvfp4")
+    refused(ValueError, lambda: call(x, "mxfp8", rounding="stochastic"), "fake_quantize", "seed")
