@@ -7,18 +7,20 @@ import jax
 import numpy as np
 
 from mxkern.arrays.adapter import check_device
+from mxkern.arrays.jax_traced_calls import JaxTracedCalls
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 from mxkern.block_scaled import BlockScaled
 
 
 class JaxAdapter(NumpyAdapter):
     name = "JAX"
+    namespace = jax.numpy
     takes_out = False
     converts = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.short_way = None
+        self.short_way = JaxTracedCalls()
         # Arrays are what a transformation sees of a BlockScaled; the rest is static.
         jax.tree_util.register_pytree_node(
             BlockScaled,

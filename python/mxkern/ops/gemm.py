@@ -67,9 +67,13 @@ def gemm(
     result_dtype = dtype_position(function, dtype)
     alpha = _number(function, "alpha", alpha)
     beta = _number(function, "beta", beta)
+    if beta != 0.0 and out is None:
+        raise ValueError(
+            f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta away"
+        )
     wanted = 0 if precision == "auto" else position(function, "precision", precision, PRECISIONS)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
-        codes = b.codes if isinstance(b, BlockScaled) else b.data
+        codes = b.codes if isinstance(b, BlockScaled) else _array_of(b)
         short_way = None if codes is None else adapter_of(function, "b.codes", codes).short_way
         if short_way is not None:
             product = short_way.gemm(a, b, result_dtype, alpha, beta, bias, wanted, out)
@@ -80,13 +84,8 @@ def gemm(
     with on_stream(function, stream, adapter, like):
         left = left_operand(function, a, adapter)
         shape = product_shape(function, left.shape, right.shape)
-        offset = None if bias is None else _bias(function, bias, adapter, shape)
+        offset = None if bias is None else bias_of(function, bias, adapter, shape)
         if out is None:
-            if beta != 0.0:
-                raise ValueError(
-                    f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave "
-                    "beta away"
-                )
             array = adapter.empty(shape, PLAIN_DTYPES[result_dtype], like)
         else:
             taken = extents_of(adapter, *left.memory, *right.memory, offset and offset.array)
@@ -128,10 +127,11 @@ def gemm(
 
 def _array_of(b: PreparedOperand) -> Any:
     """An array of a prepared operand, as it came."""
-    return b.data if b.source is None else b.source.codes
+    return b.data if not isinstance(b.source, BlockScaled) else b.source.codes
 
 
-def _bias(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
+def bias_of(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
+    """bias, which fits a product of the shape."""
     plain = adapter.plain(function, "bias", enter_part(function, "bias", "", bias, adapter))
     if plain.shape != shape[-1:]:
         raise ValueError(

@@ -1,0 +1,160 @@
+# mxkern/arrays/jax_traced_calls.py: operations inside of jax.jit on the CPU, as calls back to here.
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from mxkern import _core
+from mxkern.arrays import adapter_of
+from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.arrays.numpy_arrays import numpy_dtype
+from mxkern.block_scaled import BlockScaled
+from mxkern.options import SCALE_LAYOUTS
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.scheme import Scheme, schemes
+
+_SCHEMES = tuple(schemes)
+_LAYOUTS = tuple(SCALE_LAYOUTS)
+
+
+class JaxTracedCalls:
+    """Takes arguments with tracers in them, and leaves all others, by None, to the usual way. What
+    can be checked without values is checked while tracing."""
+
+    def quantize(
+        self,
+        x: Any,
+        scheme: int,
+        layout: int,
+        options: _core.QuantizeOptions,
+        columns: bool,
+        amax: Any,
+        tensor_scale: Any,
+        out: Any,
+    ) -> Any:
+        if not _is_traced(x, amax, tensor_scale) or out is not None:
+            return None
+        from mxkern.ops.run_quantize import check_groups, quantized, scalars_of, transposed
+
+        function = "quantize_columns" if columns else "quantize"
+        operation = _core.quantize_columns if columns else _core.quantize
+        record, name = _SCHEMES[scheme], _LAYOUTS[layout]
+        stand_in = _stand_in(x)
+        adapter = adapter_of(function, "x", stand_in)
+        plain = adapter.plain(function, "x", stand_in)
+        shape = transposed(function, plain.shape) if columns else plain.shape
+        check_groups(function, options, shape[-1])
+        checked = [_stand_in(scalar) for scalar in (amax, tensor_scale)]
+        numbers = scalars_of(function, record, adapter, plain, *checked)
+        amax, tensor_scale = (
+            scalar if hasattr(scalar, "dtype") else number
+            for scalar, number in zip((amax, tensor_scale), numbers, strict=True)
+        )
+
+        def call(x: Any, amax: Any, tensor_scale: Any) -> BlockScaled:
+            scalars = (amax, tensor_scale, None, None)
+            return quantized(function, operation, record, options, x, name, *scalars)
+
+        return _call(call, _promised(record, shape, name), x, amax, tensor_scale)
+
+    def quantize_both(
+        self,
+        x: Any,
+        scheme: int,
+        layout: int,
+        row_options: _core.QuantizeOptions,
+        column_options: _core.QuantizeOptions,
+        amax: Any,
+        tensor_scale: Any,
+    ) -> Any:
+        """One pass over x for each direction."""
+        pairs = [v if isinstance(v, tuple) else (v, v) for v in (amax, tensor_scale)]
+        if not _is_traced(x, *pairs[0], *pairs[1]):
+            return None
+        (row_amax, column_amax), (row_scale, column_scale) = pairs
+        rows = self.quantize(x, scheme, layout, row_options, False, row_amax, row_scale, None)
+        return rows, self.quantize(
+            x, scheme, layout, column_options, True, column_amax, column_scale, None
+        )
+
+    def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
+        if not _is_traced(*q[:3]) or out is not None:
+            return None
+        from mxkern.operands import operand_of
+        from mxkern.ops.dequantize import dequantize
+
+        operand_of("dequantize", "q", jax.tree_util.tree_map(_stand_in, q))
+        name = PLAIN_DTYPES[dtype]
+        result = jax.ShapeDtypeStruct(q.shape, numpy_dtype(name))
+        return _call(lambda q: dequantize(q, dtype=name), result, q)
+
+    def gemm(
+        self,
+        a: Any,
+        b: Any,
+        dtype: int,
+        alpha: float,
+        beta: float,
+        bias: Any,
+        precision: int,
+        out: Any,
+    ) -> Any:
+        operands = [side.source if isinstance(side, PreparedOperand) else side for side in (a, b)]
+        if not _is_traced(*jax.tree_util.tree_leaves((operands, bias))) or out is not None:
+            return None
+        from mxkern.gemm_operands import PRECISIONS, left_operand, product_shape, right_operand
+        from mxkern.ops.gemm import bias_of, gemm
+
+        function = "gemm"
+        stand_ins = jax.tree_util.tree_map(_stand_in, (*operands, bias))
+        right = right_operand(function, stand_ins[1])
+        left = left_operand(function, stand_ins[0], right.adapter)
+        shape = product_shape(function, left.shape, right.shape)
+        if bias is not None:
+            bias_of(function, stand_ins[2], right.adapter, shape)
+        name = PLAIN_DTYPES[dtype]
+        how = next(word for word, i in PRECISIONS.items() if i == precision)
+
+        def call(a: Any, b: Any, bias: Any) -> Any:
+            return gemm(a, b, dtype=name, alpha=alpha, beta=beta, bias=bias, precision=how)
+
+        return _call(call, jax.ShapeDtypeStruct(shape, numpy_dtype(name)), *operands, bias)
+
+
+def _is_traced(*arrays: Any) -> bool:
+    # Elsewhere than on the CPU a call back would copy arrays to the host and home again.
+    return (
+        any(isinstance(array, jax.core.Tracer) for array in arrays)
+        and jax.default_backend() == "cpu"
+    )
+
+
+def _stand_in(array: Any) -> Any:
+    """An array of the shape and dtype, for checks. What NumPy fills with zeros takes memory only
+    where it is written to."""
+    return np.zeros(array.shape, array.dtype) if hasattr(array, "dtype") else array
+
+
+def _promised(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> BlockScaled:
+    """The shapes and dtypes of what is quantized."""
+    scales_shape = scheme.scales_shape(shape, scale_layout)
+    return BlockScaled(
+        jax.ShapeDtypeStruct(scheme.codes_shape(shape), numpy_dtype(scheme.codes_dtype)),
+        jax.ShapeDtypeStruct(scales_shape, numpy_dtype(scheme.scales_dtype)),
+        jax.ShapeDtypeStruct((), np.dtype(np.float32)) if scheme.has_tensor_scale else None,
+        scheme.name,
+        shape,
+        scale_layout,
+    )
+
+
+def _call(function: Any, result: Any, *arguments: Any) -> Any:
+    """function(*arguments) with NumPy arrays, when the compiled program runs. Under jax.vmap once
+    for each element, as a tensor scale belongs to one tensor."""
+
+    def call(*arrays: Any) -> Any:
+        return function(*jax.tree_util.tree_map(np.asarray, arrays))
+
+    return jax.pure_callback(call, result, *arguments, vmap_method="sequential")

@@ -1,0 +1,132 @@
+# tests/python/test_jax_jit.py: mxkern's functions under transformations of JAX, on the CPU.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import DTYPES, SCHEMES, array_of, available, random_values, refused
+
+if not available("jax"):
+    pytest.skip("jax is not installed", allow_module_level=True)
+
+import jax
+import jax.numpy as jnp
+
+if jax.default_backend() != "cpu":
+    pytest.skip("JAX runs on a GPU here", allow_module_level=True)
+
+
+def array(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
+    return array_of("jax", random_values(shape, dtype, seed))
+
+
+X = array(64, 96)
+W = mxkern.quantize(array(32, 96, seed=1), "mxfp4")
+N = mxkern.quantize(array(32, 96, seed=2), "nvfp4")
+BIAS = jnp.arange(32.0)
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "swizzled": lambda x: mxkern.quantize(x, "mxfp8", scale_rule="floor", scale_layout="swizzled"),
+    "computed x": lambda x: mxkern.quantize(x[:, ::2] * 2, "mxfp6"),
+    "amax": lambda x: mxkern.quantize(x, "nvfp4", amax=6.5),
+    "traced amax": lambda x: mxkern.quantize_nvfp4(x, amax=jnp.abs(x).max(), four_over_six=True),
+    "stochastic": lambda x: mxkern.quantize_mxfp4(x, rounding="stochastic", seed=2**64 - 1),
+    "columns": lambda x: mxkern.quantize_columns(x, "mxint8", block="32x32"),
+    "both": lambda x: mxkern.quantize_both(x, "nvfp4", hadamard=16, amax=(3.0, None)),
+    "dequantize": lambda x: mxkern.dequantize(mxkern.quantize(x, "nvfp4"), dtype="bfloat16"),
+    "fake_quantize": lambda x: mxkern.fake_quantize(x.astype("bfloat16"), "mxfp6") + 1,
+    "gemm": lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W, bias=BIAS, dtype="float16"),
+    "gemm of plain x": lambda x: mxkern.gemm(x, N, alpha=0.5, bias=x[0, :32]),
+    "prepared": lambda x: mxkern.gemm(x, mxkern.prepare_operand(W)),
+}
+
+
+def assert_same(got: Any, want: Any, what: str) -> None:
+    leaves, structure = jax.tree_util.tree_flatten(got)
+    expected, wanted = jax.tree_util.tree_flatten(want)
+    assert structure == wanted, what
+    for a, b in zip(leaves, expected, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), what
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), what
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_jit(name: str) -> None:
+    assert_same(jax.jit(FUNCTIONS[name])(X), FUNCTIONS[name](X), name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme(scheme: str, dtype: str) -> None:
+    x = array(3, 5, 50, dtype=dtype)
+    rows, columns = jax.jit(lambda x: mxkern.quantize_both(x, scheme))(x)
+    assert_same(rows, mxkern.quantize(x, scheme), scheme)
+    assert_same(columns, mxkern.quantize_columns(x, scheme), scheme)
+    decoded = jax.jit(lambda q: mxkern.dequantize(q, dtype=dtype))(rows)
+    assert_same(decoded, mxkern.dequantize(rows, dtype=dtype), scheme)
+    a, b = mxkern.quantize(x, scheme), mxkern.quantize(x[:, :4], scheme)
+    assert_same(jax.jit(mxkern.gemm)(a, b), mxkern.gemm(a, b), scheme)
+
+
+def test_vmap_gives_each_tensor_its_scale() -> None:
+    both = jnp.stack([X, X * 100])
+    q = jax.vmap(lambda x: mxkern.quantize(x, "nvfp4"))(both)
+    assert q.tensor_scale.shape == (2,)
+    for i in range(2):
+        one = mxkern.quantize(both[i], "nvfp4")
+        assert_same((q.codes[i], q.scales[i], q.tensor_scale[i]), one[:3], f"element {i}")
+
+
+def test_large_arrays() -> None:
+    """JAX's own threads wait for the call back, which uses those of mxkern."""
+    x = jnp.ones((2048, 2048))
+    w = mxkern.quantize(x, "mxfp8")
+    product = jax.jit(lambda x: mxkern.gemm(mxkern.quantize(x * 2, "mxfp8"), w))(x)
+    assert (product == 4096).all()
+
+
+def test_no_gradient() -> None:
+    with pytest.raises(ValueError, match="callbacks do not support JVP"):
+        jax.grad(lambda x: mxkern.fake_quantize(x, "mxfp8").sum())(X)
+
+
+def test_errors_come_while_tracing() -> None:
+    def traced(function: Callable[[Any], Any]) -> Callable[[], Any]:
+        return lambda: jax.make_jaxpr(function)(X)
+
+    refused(
+        ValueError,
+        traced(lambda x: mxkern.gemm(x[:, :5], W)),
+        "gemm: a has shape (64, 5) and b (32, 96)",
+    )
+    refused(
+        ValueError, traced(lambda x: mxkern.gemm(x, W, bias=x[0])), "gemm: bias has shape (96,)"
+    )
+    refused(ValueError, traced(lambda x: mxkern.gemm(x, W, beta=2.0)), "gemm: beta is 2.0")
+    refused(
+        ValueError, traced(lambda x: mxkern.quantize(x, "mxfp8", amax=1.0)), "amax is for nvfp4"
+    )
+    refused(
+        ValueError, traced(lambda x: mxkern.quantize(x[:, :40], "mxfp8", hadamard=16)), "hadamard"
+    )
+    refused(ValueError, traced(lambda x: mxkern.quantize_columns(x[0], "mxfp8")), "two dimensions")
+    short = W._replace(codes=W.codes[:, 1:])
+    refused(
+        ValueError,
+        traced(lambda x: mxkern.dequantize(short._replace(scales=W.scales + x[0, 0].astype("u1")))),
+        "dequantize: q",
+    )
+
+
+@pytest.mark.parametrize(
+    "function", [mxkern.tensor_amax, mxkern.random_hadamard], ids=lambda f: f.__name__
+)
+def test_the_others_name_the_way_out(function: Callable[[Any], Any]) -> None:
+    refused(TypeError, lambda: jax.jit(function)(X), "a JAX tracer", "jax.pure_callback")
+    result = jax.eval_shape(lambda x: x, function(X))
+    through = jax.jit(lambda x: jax.pure_callback(lambda x: function(np.asarray(x)), result, x))
+    assert_same(through(X), function(X), function.__name__)
