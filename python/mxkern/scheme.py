@@ -195,6 +195,7 @@ schemes = SchemeTable()
 # Every accepted name, and every record itself: one lookup on the way of each call.
 _RECORDS: dict[Any, Scheme] = {record.name: record for record in schemes}
 _RECORDS |= {alias: _RECORDS[name] for alias, name in _ALIASES.items()}
+NAMES = {name: record.name for name, record in _RECORDS.items()}  # with aliases
 _RECORDS |= {record: record for record in schemes}
 
 

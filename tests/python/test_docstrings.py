@@ -19,6 +19,9 @@ def modules() -> list[str]:
         "cupy_arrays",
         "jax_arrays",
         "jax_cuda_arrays",
+        "jax_traced_calls",
+        "torch_library",
+        "torch_ops",
     )
     left_out = ("__main__", "_core", *frameworks, "plot")
     return ["mxkern", *(m.name for m in found if not m.name.endswith(left_out))]

@@ -1,0 +1,321 @@
+# mxkern/torch_library.py: the operations as PyTorch's operators, torch.ops.mxkern, with what
+# tracing has to know of their results. mxkern/torch_ops.py is for users.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+import mxkern
+from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.block_scaled import BlockScaled
+from mxkern.gemm_operands import product_shape
+from mxkern.ops.run_quantize import transposed
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.scheme import Shape, scheme_of, swizzled_size
+
+# Integers of an operator have 64 bits and a sign: seeds are meant modulo 2**64, and the 128 bits of
+# a sign mask are written as a decimal string.
+_WORD = 2**64 - 1
+_ROUNDING = 'str scale_rule="rceil", str rounding="nearest", SymInt? seed=None, SymInt offset=0'
+_BLOCK = "str? block=None, bool four_over_six=False"
+_LAYOUT = 'str scale_layout="row_major"'
+_HADAMARD = "int? hadamard=None, str? sign_mask=None"
+_SCALARS = "Tensor? amax=None, Tensor? tensor_scale=None"
+_BOTH_SCALARS = (
+    "Tensor? row_amax=None, Tensor? column_amax=None, "
+    "Tensor? row_tensor_scale=None, Tensor? column_tensor_scale=None"
+)
+_OPTIONS = f"*, {_ROUNDING}, {_BLOCK}, {_LAYOUT}, {_HADAMARD}"
+_QUANTIZE = f"(Tensor x, str scheme, {_SCALARS}, {_OPTIONS}) -> Tensor[]"
+_QUANTIZE_BOTH = (
+    f"(Tensor x, str scheme, {_BOTH_SCALARS}, {_OPTIONS}, bool hadamard_rows=False) -> Tensor[]"
+)
+_FAKE_QUANTIZE = f"(Tensor x, str scheme, {_SCALARS}, *, {_ROUNDING}, {_BLOCK}) -> Tensor"
+_DEQUANTIZE = f'(Tensor[] parts, str scheme, SymInt[] shape, *, {_LAYOUT}, str dtype="float32")'
+_OPERANDS = "Tensor[] a, str a_kind, SymInt[] a_shape, Tensor[] b, str b_kind, SymInt[] b_shape"
+_PRODUCT = (
+    "Tensor? bias=None, Tensor? addend=None, *, float alpha=1.0, float beta=0.0, "
+    'str precision="auto", str dtype="float32"'
+)
+
+
+_library = torch.library.Library("mxkern", "DEF")
+_WITH_GRADIENT = ("fake_quantize",)
+
+
+def _define(
+    name: str, schema: str, traced: Callable[..., Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An operator of the function that does its work, on every device, and of one that gives its
+    results without values. torch.library.custom_op does the same, at 50 us a call instead of 12;
+    what it adds is a gradient that fails in the backward pass, which is late."""
+
+    def trace(*arguments: Any, **options: Any) -> Any:
+        if name not in _WITH_GRADIENT:
+            _refuse_gradient(name, (arguments, options))
+        return traced(*arguments, **options)
+
+    def define(work: Callable[..., Any]) -> Callable[..., Any]:
+        _library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
+        _library.impl(name, work, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"mxkern::{name}", trace, lib=_library)
+        return work
+
+    return define
+
+
+def _refuse_gradient(function: str, arguments: Any) -> None:
+    """As the functions do for tensors that have memory."""
+    leaves = tree_leaves(arguments) if torch.is_grad_enabled() else ()
+    if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
+        raise ValueError(
+            f"{function}: an argument requires grad, and the result would have none; expected "
+            "tensors without; pass x.detach(), or call under torch.no_grad()"
+        )
+
+
+def present(q: BlockScaled) -> list[Any]:
+    """The tensors of a BlockScaled."""
+    return [part for part in q[:3] if part is not None]
+
+
+def block_scaled(parts: list[Any], scheme: str, shape: Any, scale_layout: str) -> BlockScaled:
+    """The BlockScaled of its tensors."""
+    tensor_scale = parts[2] if len(parts) > 2 else None
+    return BlockScaled(parts[0], parts[1], tensor_scale, scheme, tuple(shape), scale_layout)
+
+
+def kind_of(operand: Any) -> tuple[list[Any], str, Shape]:
+    """The tensors of what gemm multiplies, its form, scheme and layout, and its shape."""
+    if isinstance(operand, BlockScaled):
+        kind = f"quantized {operand.scheme} {operand.scale_layout}"
+        return present(operand), kind, operand.shape
+    if isinstance(operand, PreparedOperand):
+        form, data, source, scheme, shape = operand
+        if data is None and source is not None:
+            return kind_of(source)
+        if source is None:
+            return [data], f"{form} {scheme} -", shape
+        return [data, *present(source)], f"{form} {scheme} {source.scale_layout}", shape
+    return [operand], "plain - -", tuple(operand.shape)
+
+
+def _operand_of(parts: list[Any], kind: str, shape: list[int]) -> Any:
+    """The inverse of kind_of."""
+    form, scheme, layout = kind.split(" ")
+    if form == "plain":
+        return parts[0]
+    if form == "quantized":
+        return block_scaled(parts, scheme, shape, layout)
+    source = None if layout == "-" else block_scaled(parts[1:], scheme, shape, layout)
+    return PreparedOperand(form, parts[0], source, scheme, tuple(shape))
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of mxkern's functions for those of an operator."""
+    for name in ("seed", "offset"):
+        if options.get(name) is not None:
+            options[name] &= _WORD
+    if options.get("sign_mask") is not None:
+        options["sign_mask"] = int(options["sign_mask"])
+    return options
+
+
+def _plain_shape(function: str, x: Any) -> Shape:
+    """The shape of a plain tensor; its extents may be symbols."""
+    name = str(x.dtype).removeprefix("torch.")
+    if name not in PLAIN_DTYPES:
+        raise TypeError(
+            f"{function}: x has dtype {name}; expected float32, float16 or bfloat16; convert with "
+            "x.to(torch.float32)"
+        )
+    if x.dim() == 0:
+        raise ValueError(f"{function}: x is 0-d; expected one dimension or more")
+    return tuple(x.shape)
+
+
+def _new_parts(function: str, x: Any, scheme: str, shape: Shape, layout: str) -> list[Any]:
+    """Codes, scales and, for nvfp4, the tensor scale, without values."""
+    record = scheme_of(function, scheme)
+    codes, scales = record.codes_shape(shape), record.scales_shape(shape, layout)
+    parts = [
+        x.new_empty(codes, dtype=getattr(torch, record.codes_dtype)),
+        x.new_empty(scales, dtype=getattr(torch, record.scales_dtype, torch.uint8)),
+    ]
+    return [*parts, x.new_empty((), dtype=torch.float32)] if record.has_tensor_scale else parts
+
+
+def _traced_rows(
+    x: Any, scheme: str, *scalars: Any, scale_layout: str = "row_major", **options: Any
+) -> list[Any]:
+    shape = _plain_shape("quantize", x)
+    return _new_parts("quantize", x, scheme, shape, scale_layout)
+
+
+def _traced_columns(
+    x: Any, scheme: str, *scalars: Any, scale_layout: str = "row_major", **options: Any
+) -> list[Any]:
+    function = "quantize_columns"
+    shape = transposed(function, _plain_shape(function, x))
+    return _new_parts(function, x, scheme, shape, scale_layout)
+
+
+def _traced_both(x: Any, scheme: str, *scalars: Any, **options: Any) -> list[Any]:
+    return [*_traced_rows(x, scheme, **options), *_traced_columns(x, scheme, **options)]
+
+
+@_define("quantize", _QUANTIZE, _traced_rows)
+def quantize(
+    x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
+) -> list[Any]:
+    q = mxkern.quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **_given(options))
+    return present(q)
+
+
+@_define("quantize_columns", _QUANTIZE, _traced_columns)
+def quantize_columns(
+    x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
+) -> list[Any]:
+    options = _given(options)
+    return present(
+        mxkern.quantize_columns(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
+    )
+
+
+@_define("quantize_both", _QUANTIZE_BOTH, _traced_both)
+def quantize_both(
+    x: Any,
+    scheme: str,
+    row_amax: Any = None,
+    column_amax: Any = None,
+    row_tensor_scale: Any = None,
+    column_tensor_scale: Any = None,
+    **options: Any,
+) -> list[Any]:
+    rows, columns = mxkern.quantize_both(
+        x,
+        scheme,
+        amax=(row_amax, column_amax),
+        tensor_scale=(row_tensor_scale, column_tensor_scale),
+        **_given(options),
+    )
+    return [*present(rows), *present(columns)]
+
+
+@_define(
+    "fake_quantize",
+    _FAKE_QUANTIZE,
+    lambda x, *rest, **options: x.new_empty(_plain_shape("fake_quantize", x)),
+)
+def fake_quantize(
+    x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
+) -> Any:
+    options = _given(options)
+    return mxkern.fake_quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
+
+
+def _count_inputs(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    ctx.inputs = len(inputs)
+
+
+# The gradient goes straight through, as that of the identity.
+torch.library.register_autograd(
+    "mxkern::fake_quantize",
+    lambda ctx, gradient: (gradient, *[None] * (ctx.inputs - 1)),
+    setup_context=_count_inputs,
+    lib=_library,
+)
+
+
+def _traced_dequantize(
+    parts: list[Any], scheme: str, shape: list[int], *, dtype: str = "float32", **options: Any
+) -> Any:
+    return parts[0].new_empty(tuple(shape), dtype=getattr(torch, dtype))
+
+
+@_define("dequantize", f"{_DEQUANTIZE} -> Tensor", _traced_dequantize)
+def dequantize(
+    parts: list[Any],
+    scheme: str,
+    shape: list[int],
+    *,
+    scale_layout: str = "row_major",
+    dtype: str = "float32",
+) -> Any:
+    return mxkern.dequantize(block_scaled(parts, scheme, shape, scale_layout), dtype=dtype)
+
+
+def _traced_gemm(
+    a: list[Any],
+    a_kind: str,
+    a_shape: list[int],
+    b: list[Any],
+    b_kind: str,
+    b_shape: list[int],
+    bias: Any = None,
+    addend: Any = None,
+    *,
+    dtype: str = "float32",
+    **options: Any,
+) -> Any:
+    shape = product_shape("gemm", tuple(a_shape), tuple(b_shape))
+    return b[0].new_empty(shape, dtype=getattr(torch, dtype))
+
+
+@_define("gemm", f"({_OPERANDS}, {_PRODUCT}) -> Tensor", _traced_gemm)
+def gemm(
+    a: list[Any],
+    a_kind: str,
+    a_shape: list[int],
+    b: list[Any],
+    b_kind: str,
+    b_shape: list[int],
+    bias: Any = None,
+    addend: Any = None,
+    **options: Any,
+) -> Any:
+    left, right = _operand_of(a, a_kind, a_shape), _operand_of(b, b_kind, b_shape)
+    # An operator that writes to its argument would be one more: what beta adds is copied instead.
+    out = None if addend is None else addend.clone(memory_format=torch.contiguous_format)
+    return mxkern.gemm(left, right, bias=bias, out=out, **options)
+
+
+def _traced_amax(x: Any) -> Any:
+    _plain_shape("tensor_amax", x)
+    return x.new_empty((), dtype=torch.float32)
+
+
+@_define("tensor_amax", "(Tensor x) -> Tensor", _traced_amax)
+def tensor_amax(x: Any) -> Any:
+    return mxkern.tensor_amax(x)
+
+
+@_define(
+    "random_hadamard",
+    "(Tensor x, int size=16, *, str? sign_mask=None, bool inverse=False) -> Tensor",
+    lambda x, *rest, **options: x.new_empty(_plain_shape("random_hadamard", x)),
+)
+def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
+    return mxkern.random_hadamard(x, size, **_given(options))
+
+
+def _traced_swizzle(scales: Any) -> Any:
+    rows = scales.shape[-2] if scales.dim() > 1 else 1
+    return scales.new_empty((*scales.shape[:-2], swizzled_size(rows, scales.shape[-1])))
+
+
+@_define("swizzle_scales", "(Tensor scales) -> Tensor", _traced_swizzle)
+def swizzle_scales(scales: Any) -> Any:
+    return mxkern.swizzle_scales(scales)
+
+
+@_define(
+    "unswizzle_scales",
+    "(Tensor scales, SymInt rows, SymInt blocks) -> Tensor",
+    lambda scales, rows, blocks: scales.new_empty((*scales.shape[:-1], rows, blocks)),
+)
+def unswizzle_scales(scales: Any, rows: int, blocks: int) -> Any:
+    return mxkern.unswizzle_scales(scales, rows, blocks)

@@ -1,0 +1,266 @@
+# mxkern/torch_ops.py: mxkern inside of torch.compile, and fake_quantize with a gradient.
+"""The functions of mxkern as operators of PyTorch.
+
+    import mxkern.torch_ops      # from here on torch.compile knows mxkern's functions
+
+    @torch.compile(fullgraph=True)
+    def layer(x, w):
+        return mxkern.gemm(mxkern.quantize(x, "mxfp8"), w, dtype=x.dtype) + 1
+
+Functions here have the names and arguments of mxkern's, and torch.compile takes them in the place
+of those. They run as the operators torch.ops.mxkern.*, which give the same bytes. out= is for gemm
+only, and stream= for none: compiled code has memory and a stream of its own.
+
+Operators have no gradient, and refuse tensors that require one. The exception is fake_quantize,
+whose gradient is that of the identity ("straight through").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import mxkern
+from mxkern.block_scaled import BlockScaled
+from mxkern.operands import check_factor
+from mxkern.ops.pack_codes import packed, unpacked
+from mxkern.ops.run_quantize import transposed
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.scheme import NAMES, Scheme, schemes
+from mxkern.torch_library import block_scaled, kind_of, present
+
+_ops = torch.ops.mxkern
+_PACKED = {scheme.name: (scheme.bits, scheme.block) for scheme in schemes if scheme.bits < 8}
+
+__all__ = [
+    "dequantize",
+    "fake_quantize",
+    "gemm",
+    "pack_codes",
+    "quantize",
+    "quantize_both",
+    "quantize_columns",
+    "quantize_mxfp4",
+    "quantize_mxfp6",
+    "quantize_mxfp8",
+    "quantize_mxint8",
+    "quantize_nvfp4",
+    "random_hadamard",
+    "swizzle_scales",
+    "tensor_amax",
+    "unpack_codes",
+    "unswizzle_scales",
+]
+
+
+def _dtype_name(dtype: Any) -> str:
+    return dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+
+
+def _scheme_name(scheme: str | Scheme) -> str:
+    name = scheme if isinstance(scheme, str) else scheme.name
+    return NAMES.get(name, name)  # an unknown one is the operator's to refuse
+
+
+def _int64(value: int | None) -> int | None:
+    """A number below 2**64 as the int of an operator that is equal modulo 2**64."""
+    return value - 2**64 if value is not None and value >= 2**63 else value
+
+
+def _scalar(function: str, argument: str, value: Any, x: Any) -> Any:
+    """amax or tensor_scale as a tensor, if it is a number."""
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    check_factor(function, argument, value)
+    return torch.full((), value, dtype=torch.float32, device=x.device)
+
+
+def _refuse(function: str, options: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if options.pop(name, None) is not None:
+            raise TypeError(
+                f"mxkern.torch_ops.{function}: {name} is given; expected none, as compiled code "
+                f"has memory and a stream of its own; leave {name} away"
+            )
+
+
+def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of mxkern's functions as an operator takes them."""
+    _refuse(function, options, "out", "stream")
+    if options.get("seed") is not None:
+        options["seed"] = _int64(options["seed"])
+    if options.get("offset") is not None:
+        options["offset"] = _int64(options["offset"])
+    if options.get("sign_mask") is not None:
+        options["sign_mask"] = str(options["sign_mask"])
+    if isinstance(options.get("block"), tuple):
+        rows, columns = options["block"]
+        options["block"] = f"{rows}x{columns}"
+    return options
+
+
+def _quantized(function: str, op: Any, x: Any, scheme: Any, options: dict[str, Any]) -> Any:
+    """Runs an operator that quantizes one way: its results."""
+    amax = _scalar(function, "amax", options.pop("amax", None), x)
+    tensor_scale = _scalar(function, "tensor_scale", options.pop("tensor_scale", None), x)
+    return op(x, _scheme_name(scheme), amax, tensor_scale, **_options(function, options))
+
+
+def quantize(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
+    """mxkern.quantize as an operator."""
+    layout = options.get("scale_layout", "row_major")
+    parts = _quantized("quantize", _ops.quantize, x, scheme, options)
+    return block_scaled(parts, _scheme_name(scheme), tuple(x.shape), layout)
+
+
+def quantize_columns(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
+    """mxkern.quantize_columns as an operator."""
+    layout = options.get("scale_layout", "row_major")
+    parts = _quantized("quantize_columns", _ops.quantize_columns, x, scheme, options)
+    shape = transposed("quantize_columns", tuple(x.shape))
+    return block_scaled(parts, _scheme_name(scheme), shape, layout)
+
+
+def quantize_both(x: Any, scheme: str | Scheme, **options: Any) -> tuple[BlockScaled, BlockScaled]:
+    """mxkern.quantize_both as an operator."""
+    function, name = "quantize_both", _scheme_name(scheme)
+    layout = options.get("scale_layout", "row_major")
+    scalars = []
+    for argument in ("amax", "tensor_scale"):
+        value = options.pop(argument, None)
+        pair = value if isinstance(value, tuple) else (value, value)
+        scalars += [_scalar(function, argument, side, x) for side in pair]
+    parts = _ops.quantize_both(x, name, *scalars, **_options(function, options))
+    shape, half = tuple(x.shape), len(parts) // 2
+    return (
+        block_scaled(parts[:half], name, shape, layout),
+        block_scaled(parts[half:], name, transposed(function, shape), layout),
+    )
+
+
+def quantize_mxfp8(x: Any, *, format: str = "e4m3", **options: Any) -> BlockScaled:
+    """mxkern.quantize_mxfp8 as an operator."""
+    return quantize(x, f"mxfp8_{format}", **options)
+
+
+def quantize_mxfp6(x: Any, *, format: str = "e2m3", **options: Any) -> BlockScaled:
+    """mxkern.quantize_mxfp6 as an operator."""
+    return quantize(x, f"mxfp6_{format}", **options)
+
+
+def quantize_mxfp4(x: Any, **options: Any) -> BlockScaled:
+    """mxkern.quantize_mxfp4 as an operator."""
+    return quantize(x, "mxfp4", **options)
+
+
+def quantize_mxint8(x: Any, **options: Any) -> BlockScaled:
+    """mxkern.quantize_mxint8 as an operator."""
+    return quantize(x, "mxint8", **options)
+
+
+def quantize_nvfp4(x: Any, **options: Any) -> BlockScaled:
+    """mxkern.quantize_nvfp4 as an operator."""
+    return quantize(x, "nvfp4", **options)
+
+
+def fake_quantize(x: Any, scheme: str | Scheme, **options: Any) -> Any:
+    """mxkern.fake_quantize as an operator, with the gradient of the identity."""
+    return _quantized("fake_quantize", _ops.fake_quantize, x, scheme, options)
+
+
+def dequantize(q: BlockScaled, *, dtype: Any = "float32", **options: Any) -> Any:
+    """mxkern.dequantize as an operator."""
+    _refuse("dequantize", options, "out", "stream")
+    return _ops.dequantize(
+        present(q),
+        q.scheme,
+        q.shape,
+        scale_layout=q.scale_layout,
+        dtype=_dtype_name(dtype),
+        **options,
+    )
+
+
+def gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    *,
+    dtype: Any = "float32",
+    out: Any = None,
+    beta: float = 0.0,
+    **options: Any,
+) -> Any:
+    """mxkern.gemm as an operator."""
+    _refuse("gemm", options, "stream")
+    operands = (*kind_of(a), *kind_of(b), options.pop("bias", None))
+    if out is None:
+        return _ops.gemm(*operands, beta=beta, dtype=_dtype_name(dtype), **options)
+    addend = out if beta != 0.0 else None
+    product = _ops.gemm(*operands, addend, beta=beta, dtype=_dtype_name(out.dtype), **options)
+    if out.shape != product.shape:
+        raise ValueError(
+            f"mxkern.torch_ops.gemm: out has shape {tuple(out.shape)}; expected "
+            f"{tuple(product.shape)}"
+        )
+    return out.copy_(product)
+
+
+def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
+    """mxkern.random_hadamard as an operator."""
+    return _ops.random_hadamard(x, size, **_options("random_hadamard", options))
+
+
+def tensor_amax(x: Any, **options: Any) -> Any:
+    """mxkern.tensor_amax as an operator."""
+    _refuse("tensor_amax", options, "out", "stream")
+    return _ops.tensor_amax(x, **options)
+
+
+def swizzle_scales(scales: Any, **options: Any) -> Any:
+    """mxkern.swizzle_scales as an operator."""
+    _refuse("swizzle_scales", options, "out", "stream")
+    return _ops.swizzle_scales(scales, **options)
+
+
+def unswizzle_scales(scales: Any, rows: int, blocks: int, **options: Any) -> Any:
+    """mxkern.unswizzle_scales as an operator."""
+    _refuse("unswizzle_scales", options, "out", "stream")
+    return _ops.unswizzle_scales(scales, rows, blocks, **options)
+
+
+def pack_codes(codes: Any, scheme: str | Scheme) -> Any:
+    """mxkern.pack_codes as PyTorch's own shifts, which compiled code can fuse."""
+    bits, block = _bits_and_block("pack_codes", codes, scheme)
+    return packed(torch, codes, bits, block)
+
+
+def unpack_codes(codes: Any, scheme: str | Scheme, columns: int | None = None) -> Any:
+    """mxkern.unpack_codes as PyTorch's own shifts, which compiled code can fuse."""
+    bits, _ = _bits_and_block("unpack_codes", codes, scheme)
+    unpacked_codes = unpacked(torch, codes, bits)
+    return unpacked_codes if columns is None else unpacked_codes[..., :columns].contiguous()
+
+
+def _bits_and_block(function: str, codes: Any, scheme: str | Scheme) -> tuple[int, int]:
+    name = _scheme_name(scheme)
+    if name not in _PACKED or codes.dtype != torch.uint8:
+        raise TypeError(
+            f"mxkern.torch_ops.{function}: codes of {name} have dtype {codes.dtype}; expected "
+            "uint8 codes of a scheme of 4 or 6 bits; reinterpret bytes with codes.view(torch.uint8)"
+        )
+    return _PACKED[name]
+
+
+def _teach_the_compiler() -> None:
+    """torch.compile takes the functions here in the place of mxkern's."""
+    for name in __all__:
+        function: Callable[..., Any] = globals()[name]
+        substitute = torch.compiler.substitute_in_graph(
+            getattr(mxkern, name), skip_signature_check=True
+        )
+        substitute(function)
+
+
+_teach_the_compiler()

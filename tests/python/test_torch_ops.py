@@ -1,0 +1,247 @@
+# tests/python/test_torch_ops.py: mxkern's functions under torch.compile, and their operators.
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mxkern
+from support import SCHEMES, array_of, random_values
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import torch.utils._pytree as pytree  # noqa: E402
+
+import mxkern.torch_ops as torch_ops  # noqa: E402
+from mxkern.torch_library import kind_of, present  # noqa: E402
+
+OPS = torch.ops.mxkern
+
+
+def tensor(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
+    return array_of("torch", random_values(shape, dtype, seed))
+
+
+W = mxkern.quantize(tensor(32, 96, seed=1), "mxfp4")
+N = mxkern.quantize(tensor(32, 96, seed=2), "nvfp4")
+
+# Each gives tensors, a BlockScaled or tuples of them.
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "quantize": lambda x: mxkern.quantize(x, "mxfp8"),
+    "record": lambda x: mxkern.quantize(x, mxkern.schemes["mxfp6"], scale_rule="floor"),
+    "computed x": lambda x: mxkern.quantize((x * 2).relu(), "mxfp6_e3m2"),
+    "swizzled": lambda x: mxkern.quantize(x, "nvfp4", scale_layout="swizzled", amax=7.0),
+    "amax of a tensor": lambda x: mxkern.quantize(x, "nvfp4", amax=mxkern.tensor_amax(x)),
+    "tensor_scale": lambda x: mxkern.quantize(x, "nvfp4", tensor_scale=0.5, four_over_six=True),
+    "square": lambda x: mxkern.quantize(x, "nvfp4", block=(16, 16)),
+    "stochastic": lambda x: mxkern.quantize(
+        x, "mxfp6", rounding="stochastic", seed=2**64 - 5, offset=2**63
+    ),
+    "hadamard": lambda x: mxkern.quantize(x, "mxfp4", hadamard=32, sign_mask=2**31 + 1),
+    "columns": lambda x: mxkern.quantize_columns(x, "mxint8", scale_rule="even"),
+    "both": lambda x: mxkern.quantize_both(x, "mxfp8_e5m2"),
+    "both of nvfp4": lambda x: mxkern.quantize_both(
+        x, "nvfp4", amax=(3.0, 4.0), hadamard=16, hadamard_rows=True
+    ),
+    "mxfp8": lambda x: mxkern.quantize_mxfp8(x, format="e5m2"),
+    "mxfp6": lambda x: mxkern.quantize_mxfp6(x, format="e3m2"),
+    "mxfp4": lambda x: mxkern.quantize_mxfp4(x, block="32x32"),
+    "mxint8": lambda x: mxkern.quantize_mxint8(x),
+    "nvfp4": lambda x: mxkern.quantize_nvfp4(x, tensor_scale=0.01),
+    "fake_quantize": lambda x: mxkern.fake_quantize(x.bfloat16(), "mxfp4") * 2,
+    "dequantize": lambda x: mxkern.dequantize(mxkern.quantize(x, "nvfp4"), dtype=torch.bfloat16),
+    "gemm": lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W, dtype="float16", alpha=0.5),
+    "gemm of plain x": lambda x: mxkern.gemm(x.half(), N, dtype=torch.float16).relu(),
+    "prepared": lambda x: mxkern.gemm(x, PREPARED, bias=x[0, :32].contiguous()),
+    "out": lambda x: mxkern.gemm(x, W, out=torch.empty(len(x), 32, dtype=torch.bfloat16)),
+    "beta": lambda x: mxkern.gemm(x, W, out=x[:, :32].clone(), beta=2.0),
+    "random_hadamard": lambda x: mxkern.random_hadamard(x, 32, sign_mask=2**31, inverse=True),
+    "scales": lambda x: mxkern.unswizzle_scales(
+        mxkern.swizzle_scales(mxkern.quantize(x, "mxfp8").scales), len(x), 3
+    ),
+    "codes": lambda x: mxkern.unpack_codes(mxkern.quantize(x, "mxfp6").codes, "mxfp6", 96),
+    "packed again": lambda x: mxkern.pack_codes(
+        mxkern.unpack_codes(mxkern.quantize(x, "mxfp4").codes, "mxfp4"), "mxfp4"
+    ),
+}
+PREPARED = mxkern.prepare_operand(N)
+
+
+def assert_same(got: Any, want: Any, what: str) -> None:
+    """Bytes, dtypes, shapes and structure."""
+    leaves, structure = pytree.tree_flatten(got)
+    expected, wanted = pytree.tree_flatten(want)
+    assert structure == wanted, what
+    for i, (a, b) in enumerate(zip(leaves, expected, strict=True)):
+        assert type(a) is type(b), f"{what}: leaf {i}"
+        if not isinstance(b, torch.Tensor):
+            assert a == b, f"{what}: leaf {i}"
+            continue
+        assert (a.dtype, a.shape, a.device) == (b.dtype, b.shape, b.device), f"{what}: leaf {i}"
+        assert a.is_contiguous()
+        same = a.reshape(-1).view(torch.uint8).equal(b.reshape(-1).view(torch.uint8))
+        assert same, f"{what}: leaf {i} has other bytes"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_compiled_yet() -> None:
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiled(name: str, dynamic: bool | None) -> None:
+    function, x = FUNCTIONS[name], tensor(64, 96)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    assert_same(compiled(x), function(x), name)
+
+
+def test_every_function_is_covered() -> None:
+    sources = "".join(inspect.getsource(f) for f in FUNCTIONS.values())
+    for name in torch_ops.__all__:
+        assert f"mxkern.{name}(" in sources, name
+    host = {"cmake_dir", "compare", "explain_gemm", "info", "prepare_operand"}
+    functions = {n for n in mxkern.__all__ if inspect.isfunction(getattr(mxkern, n))}
+    assert functions - host == set(torch_ops.__all__)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_called_without_a_compiler(scheme: str) -> None:
+    x = tensor(2, 40, 64, dtype="bfloat16")
+    assert_same(torch_ops.quantize(x, scheme), mxkern.quantize(x, scheme), scheme)
+    both = torch_ops.quantize_both(x, scheme, scale_layout="swizzled")
+    assert_same(both, mxkern.quantize_both(x, scheme, scale_layout="swizzled"), scheme)
+    q = mxkern.quantize(x, scheme)
+    assert_same(torch_ops.dequantize(q), mxkern.dequantize(q), scheme)
+    assert_same(torch_ops.gemm(q, q), mxkern.gemm(q, q), scheme)
+
+
+def test_new_shapes_and_seeds_compile_once_more() -> None:
+    """Extents and seeds that change become symbols."""
+    frames = torch._dynamo.testing.CompileCounter()
+
+    def function(x: Any, seed: int) -> Any:
+        q = mxkern.quantize(x, "mxfp4", rounding="stochastic", seed=seed)
+        return mxkern.dequantize(q), mxkern.gemm(x, q)
+
+    compiled = torch.compile(function, fullgraph=True, backend=frames)
+    for rows, seed in [(64, 1), (65, 2), (66, 3), (128, 12345)]:
+        x = tensor(rows, 96)
+        assert_same(compiled(x, seed), function(x, seed), f"{rows} rows, seed {seed}")
+    assert frames.frame_count == 2
+
+
+def test_arguments_of_a_compiled_function() -> None:
+    """A BlockScaled and a PreparedOperand go in and out."""
+
+    def function(x: Any, w: Any) -> Any:
+        return mxkern.gemm(x, w) + 1, w
+
+    for w in (W, N, PREPARED):
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        assert_same(compiled(tensor(8, 96), w), function(tensor(8, 96), w), str(w))
+
+
+def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    x = tensor(64, 96)
+    # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
+    a, b = (
+        q._replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
+        for q in (mxkern.quantize(x, "mxfp8"), N)
+    )
+    amax = torch.tensor(9.0)
+    stochastic = {"rounding": "stochastic", "seed": -5, "offset": 7}
+    scales = torch.ones(2, 512, dtype=torch.uint8)
+    cases: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
+        f"quantize {scheme}": (OPS.quantize, (x, scheme), {"scale_layout": "swizzled"})
+        for scheme in SCHEMES
+    }
+    return cases | {
+        "quantize amax": (OPS.quantize, (x, "nvfp4", amax), stochastic),
+        "quantize_columns": (OPS.quantize_columns, (x, "mxfp8_e5m2"), {"block": "32x32"}),
+        "quantize_both": (OPS.quantize_both, (x, "nvfp4", amax), {"hadamard": 16}),
+        "fake_quantize": (OPS.fake_quantize, (x.clone().requires_grad_(), "nvfp4", amax), {}),
+        "dequantize": (OPS.dequantize, (present(b), "nvfp4", (32, 96)), {"dtype": "float16"}),
+        "gemm": (OPS.gemm, (*kind_of(a), *kind_of(b), x[0, :32].clone()), {"alpha": 2.0}),
+        "gemm beta": (OPS.gemm, (*kind_of(x), *kind_of(b), None, x[:, :32]), {"beta": 2.0}),
+        "tensor_amax": (OPS.tensor_amax, (x,), {}),
+        "random_hadamard": (OPS.random_hadamard, (x, 32), {"sign_mask": "5"}),
+        "swizzle_scales": (OPS.swizzle_scales, (scales,), {}),
+        "unswizzle_scales": (OPS.unswizzle_scales, (scales, 100, 3), {}),
+    }
+
+
+@pytest.mark.parametrize("name", operators())
+def test_opcheck(name: str) -> None:
+    op, arguments, options = operators()[name]
+    torch.library.opcheck(op, arguments, options)
+
+
+def test_straight_through_gradient() -> None:
+    for function in (
+        torch_ops.fake_quantize,
+        torch.compile(mxkern.fake_quantize, fullgraph=True, backend="aot_eager"),
+    ):
+        x = tensor(8, 64, dtype="bfloat16").requires_grad_()
+        y = function(x, "mxfp4", scale_rule="floor")
+        assert y.requires_grad and (y != x).any()
+        upstream = tensor(8, 64, dtype="bfloat16", seed=3)
+        y.backward(upstream)
+        assert x.grad.equal(upstream)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "fake_quantize"])
+def test_no_other_gradient(name: str) -> None:
+    """Where a plain call refuses, so does compiled code; without grad both run."""
+    function, x = FUNCTIONS[name], tensor(64, 96).requires_grad_()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    with pytest.raises(ValueError, match="requires grad"):
+        function(x)
+    with pytest.raises(Exception, match="requires grad"):
+        compiled(x)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        assert_same(compiled(x), function(x), name)
+
+
+def test_training_step() -> None:
+    """Operators in a function with a gradient of its own."""
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, w: Any) -> Any:
+            rows, columns = mxkern.quantize_both(w, "mxfp8")
+            ctx.columns = columns
+            return mxkern.gemm(mxkern.quantize(x, "mxfp8"), rows)
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return mxkern.gemm(mxkern.quantize(upstream, "mxfp8"), ctx.columns), None
+
+    def gradient(function: Any) -> Any:
+        x = tensor(8, 64).requires_grad_()
+        (function(x, tensor(32, 64, seed=1)) * 2).sum().backward()
+        return x.grad
+
+    step = Product.apply
+    compiled = torch.compile(lambda x, w: step(x, w), fullgraph=True, backend="aot_eager")
+    assert gradient(compiled).equal(gradient(step))
+
+
+def test_errors_while_tracing() -> None:
+    def compiled(function: Callable[[Any], Any]) -> None:
+        torch._dynamo.reset()
+        torch.compile(function, fullgraph=True, backend="aot_eager")(tensor(4, 96))
+
+    for function, words in [
+        (lambda x: mxkern.quantize(x, "mxfp9"), "scheme is 'mxfp9'"),
+        (lambda x: mxkern.quantize(x.int(), "mxfp8"), "quantize: x has dtype int32"),
+        (lambda x: mxkern.gemm(x[:, :64], W), r"a has shape \(4, 64\) and b \(32, 96\)"),
+        (lambda x: mxkern.quantize(x, "mxfp4", stream=1), "stream is given"),
+        (lambda x: mxkern.quantize(x, "mxfp8", amax=1.0), "amax is for nvfp4"),
+        (lambda x: mxkern.pack_codes(x.byte(), "mxfp8"), "expected uint8 codes of a scheme of 4"),
+    ]:
+        with pytest.raises(Exception, match=words):
+            compiled(function)
