@@ -24,13 +24,17 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   p.row_stride = out.row_stride;
   const SchemeFacts facts = facts_of(q.scheme);
   const int bits = facts.bits;
-  // Series that measured fastest on an H200.
-  const bool many = q.shape.size() >= std::int64_t{1} << 26;
-  const int log2_depth = many && (bits == 6 || facts.has_tensor_scale) ? 1 : 0;
-  p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8), log2_depth);
-  p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 2 : bits);
+  p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8));
+  p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 4 : bits);
   p.vector_stores = rows_are_aligned(out);
-  p.fetching_blocks = facts.has_tensor_scale ? 0 : 5 * processor_count(function);
+  p.fetching_blocks = 4 * processor_count(function);
+  const dim3 grid = grid_of(p.grid);
+  constexpr std::int64_t most = 0x7FFFFFFF;
+  const bool is_whole =
+      p.vector_loads && p.vector_stores && q.shape.rows % ScaleIndex::tile_rows == 0 &&
+      q.shape.columns % (std::int64_t{8} << p.grid.log2_across) == 0 && grid.y == p.grid.series() &&
+      grid.z == q.shape.batch && q.shape.rows <= most && q.shape.columns * 8 <= most &&
+      p.row_stride >= 0 && p.row_stride <= most;
   const std::int64_t octets = q.shape.size() / 8;
   const bool is_small =
       p.vector_loads && p.vector_stores && p.columns % 8 == 0 && octets < (1 << 16);
@@ -43,8 +47,13 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
                              grid_of(ceil_div(octets, threads)), threads, 0, stream, p);
         return;
       }
-      launch<Start::early>(function, kernels::dequantize_kernel<decltype(scheme), T>,
-                           grid_of(p.grid), kernels::row_threads, 0, stream, p);
+      if (is_whole) {
+        return launch<Start::early>(function, kernels::dequantize_whole_kernel<decltype(scheme), T>,
+                                    grid, kernels::row_threads, 0, stream, p,
+                                    kernels::WholeTiles::of(p));
+      }
+      launch<Start::early>(function, kernels::dequantize_kernel<decltype(scheme), T>, grid,
+                           kernels::row_threads, 0, stream, p);
     });
   });
 }
