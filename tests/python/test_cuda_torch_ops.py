@@ -1,0 +1,140 @@
+# tests/python/test_cuda_torch_ops.py: on CUDA devices: torch.compile, graphs and streams over the
+# operators, and what is made of a framework's own functions.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import SCHEMES, array_of, available, random_values, raw
+from test_cuda import FRAMEWORKS, on_device, on_host
+
+pytestmark = pytest.mark.skipif(
+    not mxkern.info().devices, reason=f"no CUDA device can be used: {mxkern.info().cuda}"
+)
+
+
+def product(x: Any, w: Any) -> Any:
+    """Codes, scales, and a product of them."""
+    q = mxkern.quantize(x, "nvfp4", rounding="stochastic", seed=2**64 - 3)
+    return q, mxkern.gemm(mxkern.quantize(x, "mxfp8"), w, dtype="bfloat16").relu()
+
+
+def out_of_place(x: Any, w: Any) -> Any:
+    rows, columns = mxkern.quantize_both(x, "mxfp6")
+    start = mxkern.dequantize(rows)[:, : w.shape[0]].contiguous()
+    return columns, mxkern.gemm(x, w, out=start, beta=2.0)
+
+
+def round_trip(x: Any, w: Any) -> Any:
+    packed = mxkern.quantize(x, "mxfp4", scale_layout="swizzled").codes
+    return mxkern.fake_quantize(x, w.scheme), mxkern.unpack_codes(packed, "mxfp4", 90)
+
+
+def tensors(function: Callable[..., Any], torch: Any, *arguments: Any) -> list[Any]:
+    leaves: list[Any] = torch.utils._pytree.tree_leaves(function(*arguments))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def assert_same(got: list[Any], want: list[Any], what: str) -> None:
+    assert len(got) == len(want)
+    for i, (a, b) in enumerate(zip(got, want, strict=True)):
+        assert (a.dtype, a.shape, a.device) == (b.dtype, b.shape, b.device), f"{what}: {i}"
+        assert np.array_equal(raw(a.cpu()), raw(b.cpu())), f"{what}: leaf {i} has other bytes"
+
+
+def device_tensor(torch: Any, *shape: int, seed: int = 0) -> Any:
+    return array_of("torch", random_values(shape, "bfloat16", seed)).cuda()
+
+
+@pytest.mark.parametrize("function", [product, out_of_place, round_trip])
+def test_compiled(function: Callable[..., Any], torch: Any) -> None:
+    import mxkern.torch_ops
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    w = mxkern.quantize(device_tensor(torch, 64, 96, seed=1), "mxfp4")
+    ready = mxkern.prepare_operand(w)
+    for x in (device_tensor(torch, 40, 96), device_tensor(torch, 200, 96)):
+        for b in (w, ready):
+            got = tensors(compiled, torch, x, b)
+            assert_same(got, tensors(function, torch, x, b), f"{function.__name__} {x.shape}")
+
+
+def test_generated_code(torch: Any) -> None:
+    import mxkern.torch_ops
+
+    pytest.importorskip("triton", reason="Inductor needs triton")
+    torch._dynamo.reset()
+    compiled = torch.compile(product, fullgraph=True)
+    w = mxkern.quantize(device_tensor(torch, 64, 96, seed=1), "mxfp4")
+    x = device_tensor(torch, 40, 96)
+    assert_same(tensors(compiled, torch, x, w), tensors(product, torch, x, w), "inductor")
+
+
+def test_operators_are_captured_and_follow_the_stream(torch: Any) -> None:
+    import mxkern.torch_ops as torch_ops
+
+    x, w = device_tensor(torch, 40, 96), mxkern.quantize(device_tensor(torch, 64, 96), "mxfp8")
+
+    def work() -> Any:
+        q = torch_ops.quantize(x, "mxfp4")
+        return [q.codes, q.scales, torch_ops.gemm(q, w, dtype="bfloat16")]
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        warm = work()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = work()
+    graph.replay()
+    assert_same(captured, warm, "the same x")
+    x.copy_(device_tensor(torch, 40, 96, seed=5))
+    graph.replay()
+    assert_same(captured, work(), "another x")
+
+
+def test_opcheck(torch: Any) -> None:
+    import mxkern.torch_ops  # noqa: F401
+
+    ops, x = torch.ops.mxkern, device_tensor(torch, 40, 96).float()
+    torch.library.opcheck(ops.quantize, (x, "nvfp4"))
+    torch.library.opcheck(ops.fake_quantize, (x.requires_grad_(), "mxfp4"))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_fake_quantize(scheme: str, framework: str) -> None:
+    x = random_values((40, 96), "bfloat16" if framework != "cupy" else "float16")
+    given = on_device(framework, x)
+    got = mxkern.fake_quantize(given, scheme)
+    assert type(got) is type(given) and got.dtype == given.dtype
+    assert np.array_equal(on_host(got), raw(mxkern.fake_quantize(x, scheme)))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("scheme", ["mxfp4", "nvfp4", "mxfp6_e2m3"])
+def test_packing(scheme: str, framework: str) -> None:
+    for shape in [(5, 33), (3, 0), (2, 3, 96)]:
+        codes = np.random.default_rng(0).integers(0, 16, shape, np.uint8)
+        packed = mxkern.pack_codes(on_device(framework, codes), scheme)
+        assert np.array_equal(on_host(packed), mxkern.pack_codes(codes, scheme))
+        unpacked = mxkern.unpack_codes(packed, scheme, shape[-1])
+        assert type(unpacked) is type(packed)
+        assert np.array_equal(on_host(unpacked), codes)
+
+
+@pytest.mark.skipif(not available("jax"), reason="jax is not installed")
+def test_jit_of_jax_names_the_way_out() -> None:
+    import jax
+
+    x = on_device("jax", random_values((4, 64), "float32"))
+    with pytest.raises(TypeError, match=r"x is a JAX tracer.*jax.pure_callback"):
+        jax.jit(lambda x: mxkern.quantize(x, "mxfp8"))(x)
+    codes = on_device("jax", np.full((2, 32), 7, np.uint8))
+    assert (jax.jit(lambda c: mxkern.pack_codes(c, "mxfp4"))(codes) == 0x77).all()
