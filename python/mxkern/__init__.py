@@ -11,6 +11,7 @@ mxkern.schemes is the table of what there is, mxkern.info() says what this build
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from mxkern import _core
@@ -71,6 +72,15 @@ __all__ = [
     "unpack_codes",
     "unswizzle_scales",
 ]
+
+# What torch.compile looks for in a function before it looks inside. It then says this, and not
+# where inside it got stuck. The operators of mxkern.torch_ops come first.
+for _function in [f for f in map(globals().get, __all__) if isinstance(f, FunctionType)]:
+    _function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    _function._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+        "with `import mxkern.torch_ops` torch.compile takes mxkern's functions as operators; "
+        "prepare_operand, explain_gemm and info are to be called before"
+    )
 
 
 def __getattr__(name: str) -> Any:

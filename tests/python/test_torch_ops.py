@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -228,6 +230,27 @@ def test_training_step() -> None:
     step = Product.apply
     compiled = torch.compile(lambda x, w: step(x, w), fullgraph=True, backend="aot_eager")
     assert gradient(compiled).equal(gradient(step))
+
+
+WITHOUT_OPERATORS = """
+import torch, mxkern
+layer = lambda x: mxkern.dequantize(mxkern.quantize(x, "mxfp8")) + 1
+x = torch.ones(4, 32)
+assert torch.compile(layer, backend="aot_eager")(x).equal(x + 1)
+torch._dynamo.reset()
+torch.compile(layer, backend="aot_eager", fullgraph=True)(x)
+"""
+
+
+def test_without_the_import_the_way_out_is_named() -> None:
+    """Calls break the graph and are right; where they may not, the import is named."""
+    command = [sys.executable, "-c", WITHOUT_OPERATORS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0 and "with `import mxkern.torch_ops`" in done.stderr, done.stderr
+    assert "AssertionError" not in done.stderr
+    with pytest.raises(Exception, match="prepare_operand, explain_gemm and info are to be called"):
+        function = lambda x: mxkern.prepare_operand(x, "mxfp8")  # noqa: E731
+        torch.compile(function, fullgraph=True, backend="aot_eager")(tensor(4, 32))
 
 
 def test_errors_while_tracing() -> None:
