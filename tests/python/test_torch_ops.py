@@ -146,6 +146,34 @@ def test_arguments_of_a_compiled_function() -> None:
         assert_same(compiled(tensor(8, 96), w), function(tensor(8, 96), w), str(w))
 
 
+class Linear(torch.nn.Module):
+    def __init__(self, functions: Any) -> None:
+        super().__init__()
+        self.functions = functions
+        self.register_buffer("codes", N.codes)
+        self.register_buffer("scales", N.scales)
+        self.register_buffer("tensor_scale", N.tensor_scale)
+
+    def forward(self, x: Any) -> Any:
+        w = N._replace(codes=self.codes, scales=self.scales, tensor_scale=self.tensor_scale)
+        return self.functions.gemm(self.functions.quantize(x, "mxfp8"), w)
+
+
+@pytest.mark.parametrize(("functions", "strict"), [(torch_ops, False), (mxkern, True)])
+def test_export(functions: Any, strict: bool) -> None:
+    module, rows = Linear(functions), torch.export.Dim("rows", min=2)
+    exported = torch.export.export(
+        module, (tensor(8, 96),), strict=strict, dynamic_shapes=({0: rows},)
+    )
+    x = tensor(12, 96)
+    assert_same(exported.module()(x), module(x), "exported")
+
+
+def test_a_fake_tensor_is_sent_to_the_operators() -> None:
+    with pytest.raises(TypeError, match=r"quantize: x is .*FakeTensor.*mxkern\.torch_ops"):
+        torch.export.export(Linear(mxkern), (tensor(8, 96),), strict=False)
+
+
 def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     x = tensor(64, 96)
     # opcheck does arithmetic with its arguments, which 8-bit floats do not have.

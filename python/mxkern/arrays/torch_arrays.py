@@ -48,8 +48,8 @@ class TorchAdapter(Adapter):
         if kind is not torch.Tensor and kind is not torch.nn.Parameter:
             raise TypeError(
                 f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}, a subclass of "
-                f"torch.Tensor; expected a plain tensor; call outside of tracing, or take the "
-                f"tensor it wraps"
+                f"torch.Tensor; expected a plain tensor; call outside of tracing, trace the "
+                f"function of mxkern.torch_ops, or take the tensor it wraps"
             )
         if array.layout is not torch.strided:
             raise TypeError(
