@@ -25,6 +25,14 @@ struct ScaleCursor {
   std::int64_t block;
 };
 
+// Rows of memory that will be wanted soon.
+struct Ahead {
+  const void* start = nullptr;
+  std::int64_t stride = 0;  // bytes from row to row
+  std::int64_t rows = 0;
+  std::int64_t bytes = 0;
+};
+
 // Quantizes `lines` lines of `elements`; each starts on a block, and only the end of a row of the
 // result may be a short block. `square` joins `block` lines under one scale; the first line starts
 // such a group.
@@ -42,6 +50,34 @@ struct QuantizeTask {
   TensorScale tensor;
   bool square;
   bool four_over_six;
+};
+
+// Where lines that lie across memory are put together, on the stack.
+struct AcrossMemory {
+  static constexpr int most = 128;  // lines, and elements of a line, of a task
+  static constexpr int cache_line = 64;
+  static constexpr int code_stride = cache_line + most;
+
+  // x without gaps, `most` elements from row to row; what rows beyond the first 32 leave there
+  // stays only where `keeps_copy`.
+  alignas(cache_line) std::byte copy[most * most * sizeof(float)];
+  bool keeps_copy = false;
+  // Codes of each line: first those that the task before, of the elements before these, left here
+  // as they did not fill a line of the cache.
+  alignas(cache_line) std::uint8_t codes[most * code_stride];
+  int carried = 0;
+};
+
+// Quantizes lines that lie across memory: element e of line l is x[e * x_stride + l]. Rounds to
+// nearest; no element is in a square block.
+struct QuantizeAcrossTask {
+  QuantizeTask lines;
+  AcrossMemory& memory;
+  // Whether codes are more than caches hold: they are written past them, in whole lines of the
+  // cache, of which no other memory is read. `code_stride` is a multiple of those.
+  bool streams;
+  bool is_last;  // no task follows that goes on with these lines
+  Ahead ahead;   // asked for in the meantime
 };
 
 // Dequantizes lines; the counterpart of QuantizeTask.
@@ -66,6 +102,7 @@ struct HadamardSigns {
 
 struct KernelTable {
   using Quantize = void (*)(const QuantizeTask&);
+  using QuantizeAcross = void (*)(const QuantizeAcrossTask&);
   using Dequantize = void (*)(const DequantizeTask&);
   // Bits of the largest finite magnitude as float32.
   using FiniteAmax = std::uint32_t (*)(const void* x, std::int64_t count);
@@ -80,6 +117,7 @@ struct KernelTable {
                                std::int64_t count, std::uint32_t* words);
 
   Quantize quantize[std::size(all_schemes)][std::size(all_dtypes)][std::size(all_roundings)];
+  QuantizeAcross quantize_across[std::size(all_schemes)][std::size(all_dtypes)];
   Dequantize dequantize[std::size(all_schemes)][std::size(all_dtypes)];
   FiniteAmax finite_amax[std::size(all_dtypes)];
   HadamardLine hadamard[std::size(all_dtypes)];

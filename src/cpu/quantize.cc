@@ -25,6 +25,12 @@ struct Direction {
 
   // Lines that share their scales.
   std::int64_t group() const { return options.block_shape == BlockShape::square ? facts.block : 1; }
+
+  // Whether nothing is asked of columns that needs them as lines.
+  bool is_across() const {
+    return source.transposed && source.signs.size == 0 && !is_stochastic() && group() == 1 &&
+           !options.four_over_six;
+  }
 };
 
 Direction make_direction(const Buffer& x, bool transposed, const BlockScaled& out,
@@ -72,36 +78,44 @@ std::uint8_t* code_address(const Direction& direction, std::int64_t batch, std::
          element / direction.facts.block * direction.facts.block_bytes;
 }
 
-void quantize_part(const Direction& direction, const Tile& part) {
+// The task of a part of x whose lines are there.
+QuantizeTask task_of(const Direction& direction, const Tile& part, const Lines& lines) {
   const LineSource& source = direction.source;
   const QuantizeOptions& options = direction.options;
   const BlockScaled& out = direction.out;
-  Patch patch;
-  const Lines lines = patch.load(source, part);
-  const std::uint32_t* random = nullptr;
-  if (direction.is_stochastic()) {
-    random = patch.load_random(source, part, options.seed, options.offset);
-  }
   const std::int64_t line = source.transposed ? part.column : part.row;
   const std::int64_t element = source.transposed ? part.row : part.column;
-  const std::int64_t block = element / direction.facts.block;
   const ScaleIndex index = out.scale_index();
-  const KernelTable::Quantize kernel =
-      source.kernels.quantize[static_cast<int>(out.scheme)][static_cast<int>(source.x.dtype)]
-                             [static_cast<int>(options.rounding)];
-  kernel({.x = lines.data,
+  return {.x = lines.data,
           .x_stride = lines.stride,
-          .random = random,
+          .random = nullptr,
           .random_stride = lines.elements,
           .lines = lines.count,
           .elements = lines.elements,
           .codes = code_address(direction, part.batch, line, element),
           .code_stride = code_row_bytes(out.scheme, out.shape.columns),
-          .scales = {out.scales + part.batch * index.size(), index, line, block},
+          .scales = {out.scales + part.batch * index.size(), index, line,
+                     element / direction.facts.block},
           .rule = options.scale_rule,
           .tensor = direction.tensor,
           .square = options.block_shape == BlockShape::square,
-          .four_over_six = options.four_over_six});
+          .four_over_six = options.four_over_six};
+}
+
+void quantize(const Direction& direction, const QuantizeTask& task) {
+  const LineSource& source = direction.source;
+  source.kernels.quantize[static_cast<int>(direction.out.scheme)][static_cast<int>(source.x.dtype)]
+                         [static_cast<int>(direction.options.rounding)](task);
+}
+
+void quantize_part(const Direction& direction, const Tile& part) {
+  const QuantizeOptions& options = direction.options;
+  Patch patch;
+  QuantizeTask task = task_of(direction, part, patch.load(direction.source, part));
+  if (direction.is_stochastic()) {
+    task.random = patch.load_random(direction.source, part, options.seed, options.offset);
+  }
+  quantize(direction, task);
 }
 
 // Asks for one of `shares` equal shares of what this direction will touch in the next tile: rows of
@@ -138,6 +152,62 @@ void quantize_tile(const Direction& direction, const Tile& tile) {
   });
 }
 
+// What kernels want first after `part`: the rows below it, those right of its strip, or those of
+// the next tile.
+Ahead ahead_of(const Buffer& x, const Tile& tile, const Tile& part) {
+  Tile next = part;
+  next.row += part.rows;
+  if (next.row >= tile.row + tile.rows) {
+    next = tile;
+    next.column = part.column + part.columns;
+    if (next.column >= tile.column + tile.columns) next = next_tile(tile, x.shape);
+  }
+  constexpr std::int64_t first_rows = 32;
+  const std::int64_t columns = std::min(x.shape.columns - next.column, line_unit);
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  return {address(x, next.batch, next.row, next.column), x.row_stride * size,
+          std::min(next.rows, first_rows), columns * size};
+}
+
+// Whether codes are more than caches may hold, and whole lines of them can be written.
+bool streams(const BlockScaled& out) {
+  constexpr std::int64_t many_bytes = 8 << 20;
+  const std::int64_t row_bytes = code_row_bytes(out.scheme, out.shape.columns);
+  return row_bytes % AcrossMemory::cache_line == 0 &&
+         out.shape.batch * out.shape.rows * row_bytes >= many_bytes;
+}
+
+// The same for columns that are encoded as they lie, and for rows beside them.
+void quantize_across(std::span<const Direction> directions, const Tile& tile) {
+  const Direction& columns = directions.back();
+  const LineSource& source = columns.source;
+  const KernelTable::QuantizeAcross kernel =
+      source.kernels
+          .quantize_across[static_cast<int>(columns.out.scheme)][static_cast<int>(source.x.dtype)];
+  AcrossMemory memory;
+  memory.keeps_copy = directions.size() == 2 && directions.front().source.is_direct() &&
+                      !directions.front().is_stochastic();
+  const auto quantize_square = [&](const Tile& part) {
+    const std::byte* x = address(source.x, part.batch, part.row, part.column);
+    kernel({.lines = task_of(columns, part, {x, source.x.row_stride, part.columns, part.rows}),
+            .memory = memory,
+            .streams = streams(columns.out),
+            .is_last = part.row + part.rows == tile.row + tile.rows,
+            .ahead = ahead_of(source.x, tile, part)});
+    if (directions.size() == 1) return;
+    const Direction& rows = directions.front();
+    if (memory.keeps_copy) {
+      const Lines lines = {memory.copy, AcrossMemory::most, part.rows, part.columns};
+      return quantize(rows, task_of(rows, part, lines));
+    }
+    for_each_part(part, patch_shape(rows.source, part, rows.group()),
+                  [&](const Tile& piece) { quantize_part(rows, piece); });
+  };
+  for_each_part(tile, {tile.rows, line_unit}, [&](const Tile& strip) {
+    for_each_part(strip, {line_unit, line_unit}, quantize_square);
+  });
+}
+
 // Rows that swizzled scales are padded with. (Kernels write the padding behind the blocks of a
 // row.)
 void clear_padding_rows(const BlockScaled& out) {
@@ -165,9 +235,12 @@ void run(std::span<Direction> directions) {
   for (const Direction& direction : directions) clear_padding_rows(direction.out);
   // Rows alone are read in long stretches; columns need tiles of which whole lines can be made.
   const bool rows_alone = directions.size() == 1 && !first.source.transposed;
-  const TileShape tiles =
-      rows_alone ? line_tile(shape, first.group(), tile_elements) : panel_tile(shape);
+  const bool across = directions.back().is_across();
+  const TileShape tiles = rows_alone ? line_tile(shape, first.group(), tile_elements)
+                          : across   ? strip_tile(shape)
+                                     : panel_tile(shape);
   for_each_tile(shape, tiles, [&](const Tile& tile) {
+    if (across) return quantize_across(directions, tile);
     for (const Direction& direction : directions) quantize_tile(direction, tile);
   });
 }

@@ -50,6 +50,15 @@ constexpr TileShape panel_tile(const Shape& shape) {
   return {rows, std::min(shape.columns, ceil_div(units * line_unit, rows) * line_unit)};
 }
 
+// For work along the columns that is done in squares of one unit, one below the other: what two of
+// them write of a line of cache is still there. More to the right where there are few rows.
+constexpr TileShape strip_tile(const Shape& shape) {
+  constexpr std::int64_t units = 8;
+  const std::int64_t rows = std::min(shape.rows, units * line_unit);
+  return {rows, std::min(shape.columns,
+                         ceil_div(units * line_unit, round_up(rows, line_unit)) * line_unit)};
+}
+
 // The tile to the right, or the first one below it; without rows where there is none.
 constexpr Tile next_tile(const Tile& tile, const Shape& shape) {
   Tile next = tile;

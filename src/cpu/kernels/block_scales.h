@@ -16,31 +16,92 @@ struct ChunkScales {
   alignas(64) float multipliers[chunk_blocks<S>];
 };
 
-template <class S>
-[[gnu::always_inline]] inline void scale_blocks(ChunkScales<S>& chunk, int blocks, ScaleRule rule,
-                                                const TensorScale& tensor) {
-  for (int b = 0; b < blocks; ++b) {
-    const BlockScale scale = block_scale<S>(chunk.amax[b], rule, tensor);
-    chunk.bytes[b] = scale.byte;
-    chunk.multipliers[b] = scale.multiplier;
+struct BlockScaleLanes {
+  BitLanes bytes;
+  FloatLanes multipliers;
+};
+
+// block_scale of one block a lane, whose largest magnitudes are finite.
+template <class S, ScaleRule rule>
+[[gnu::always_inline]] inline BlockScaleLanes finite_block_scales(BitLanes amax,
+                                                                  const TensorScale& tensor) {
+  using Format = typename S::Format;
+  const FloatLanes largest = broadcast<FloatLanes>(float32::largest());
+  if constexpr (S::has_tensor_scale) {
+    const FloatLanes ratio =
+        float_of<BitLanes>(amax) * (tensor.encode * (1.0f / Format::max_value));
+    const BitLanes bytes = encode_lanes<E4M3>(lower_of<FloatLanes>(ratio, largest));
+    const FloatLanes factors = 1.0f / (decode_lanes<E4M3>(bytes) * tensor.decode);
+    return {bytes, lower_of<FloatLanes>(factors, largest)};
+  } else {
+    BitLanes bytes;
+    if constexpr (rule == ScaleRule::rceil) {
+      const BitLanes ratio = bits_of(float_of<BitLanes>(amax) * (1.0f / Format::max_value));
+      const BitLanes exponent = ratio >> float32::mantissa_bits;
+      const BitLanes exact = exponent == 0u ? broadcast<BitLanes>(0x00400000u) : BitLanes{};
+      bytes = exponent - BitLanes((ratio & float32::mantissa_mask) > exact);
+    } else {
+      constexpr std::uint32_t half = 1u << (float32::mantissa_bits - 1 - Format::mantissa_bits);
+      const BitLanes rounded = rule == ScaleRule::even ? amax + half : amax;
+      bytes = rounded >> float32::mantissa_bits;
+      if constexpr (rule == ScaleRule::ceil)
+        bytes -= BitLanes((amax & float32::mantissa_mask) != 0u);
+      bytes = higher_of<BitLanes>(bytes, broadcast<BitLanes>(std::uint32_t{Format::max_exponent})) -
+              std::uint32_t{Format::max_exponent};
+      bytes = rounded >= float32::infinity_bits ? broadcast<BitLanes>(std::uint32_t{E8M0::max_byte})
+                                                : bytes;
+    }
+    bytes = lower_of<BitLanes>(bytes, broadcast<BitLanes>(std::uint32_t{E8M0::max_byte}));
+    const BitLanes power = (254u - bytes) << float32::mantissa_bits;
+    const BitLanes subnormal = broadcast<BitLanes>(bits_of(E8M0::reciprocal(E8M0::max_byte)));
+    return {bytes, float_of<BitLanes>(higher_of<BitLanes>(power, subnormal))};
   }
 }
 
-// The scales of the first `blocks` blocks, a multiple of lane_count.
+template <class S, ScaleRule rule>
+[[gnu::always_inline]] inline void scale_blocks(ChunkScales<S>& chunk, int blocks,
+                                                const TensorScale& tensor) {
+  const BitLanes largest = broadcast<BitLanes>(float32::largest_bits);
+  const BitLanes poison = broadcast<BitLanes>(std::uint32_t{S::ScaleFormat::nan_byte});
+#pragma GCC unroll 1
+  for (int b = 0; b < blocks; b += lane_count) {
+    const auto amax = load_vector<BitLanes>(chunk.amax + b);
+    const auto finite = BitLanes(amax <= largest);
+    const BlockScaleLanes scales = finite_block_scales<S, rule>(amax & finite, tensor);
+    const BitLanes bytes = (scales.bytes & finite) | (poison & ~finite);
+    store_vector(chunk.bytes + b, __builtin_convertvector(bytes, ByteLanes));
+    store_vector(chunk.multipliers + b, bits_of(scales.multipliers) & finite);
+  }
+}
+
+// The scales of the first `blocks` blocks, a multiple of lane_count: block_scale in lanes.
 template <class S>
 [[gnu::noinline]] void block_scales(ChunkScales<S>& chunk, int blocks, ScaleRule rule,
                                     TensorScale tensor) {
   if constexpr (S::has_tensor_scale) {
-    scale_blocks<S>(chunk, blocks, rule, tensor);
+    scale_blocks<S, ScaleRule::rceil>(chunk, blocks, tensor);
   } else {
-    // The rule is a constant in each loop.
     switch (rule) {
-      case ScaleRule::rceil: return scale_blocks<S>(chunk, blocks, ScaleRule::rceil, tensor);
-      case ScaleRule::floor: return scale_blocks<S>(chunk, blocks, ScaleRule::floor, tensor);
-      case ScaleRule::ceil: return scale_blocks<S>(chunk, blocks, ScaleRule::ceil, tensor);
-      case ScaleRule::even: return scale_blocks<S>(chunk, blocks, ScaleRule::even, tensor);
+      case ScaleRule::rceil: return scale_blocks<S, ScaleRule::rceil>(chunk, blocks, tensor);
+      case ScaleRule::floor: return scale_blocks<S, ScaleRule::floor>(chunk, blocks, tensor);
+      case ScaleRule::ceil: return scale_blocks<S, ScaleRule::ceil>(chunk, blocks, tensor);
+      case ScaleRule::even: return scale_blocks<S, ScaleRule::even>(chunk, blocks, tensor);
     }
   }
+}
+
+// Whether no block of the first `blocks`, a multiple of lane_count, is poisoned.
+template <class S>
+[[gnu::always_inline]] inline bool all_finite(const ChunkScales<S>& chunk, int blocks) {
+  BitLanes largest = {};
+  for (int b = 0; b < blocks; b += lane_count) {
+    largest = higher_of<BitLanes>(largest, load_vector<BitLanes>(chunk.amax + b));
+  }
+  std::uint32_t lanes[lane_count];
+  store_vector(lanes, largest);
+  std::uint32_t amax = 0;
+  for (const std::uint32_t lane : lanes) amax = higher_of(amax, lane);
+  return float32::is_finite(amax);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ template <class T>
 
 [[gnu::always_inline]] inline FloatLanes load_lanes(const float16* source) {
 #if defined(__AVX512F__)
-  return FloatLanes(_mm512_cvtph_ps(load_vector<__m256i>(source)));
+  return FloatLanes(_mm512_maskz_cvtph_ps(0xFFFF, load_vector<__m256i>(source)));
 #elif defined(__AVX2__)
   return FloatLanes(_mm256_cvtph_ps(load_vector<__m128i>(source)));
 #else

@@ -6,6 +6,7 @@
 #include "cpu/kernels/finite_amax.h"
 #include "cpu/kernels/hadamard_lines.h"
 #include "cpu/kernel_table.h"
+#include "cpu/kernels/quantize_across.h"
 #include "cpu/kernels/quantize_lines.h"
 #include "cpu/kernels/random_words.h"
 #include "cpu/kernels/transpose.h"
@@ -21,6 +22,7 @@ constexpr void add_scheme(KernelTable& table) {
       quantize_lines<S, T, Rounding::nearest>;
   table.quantize[scheme][dtype][static_cast<int>(Rounding::stochastic)] =
       quantize_lines<S, T, Rounding::stochastic>;
+  table.quantize_across[scheme][dtype] = quantize_across<S, T>;
   table.dequantize[scheme][dtype] = dequantize_lines<S, T>;
 }
 

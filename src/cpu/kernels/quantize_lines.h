@@ -10,27 +10,13 @@
 #include "cpu/kernels/code_lanes.h"
 #include "cpu/kernels/encode_halves.h"
 #include "cpu/kernels/four_over_six.h"
+#include "cpu/kernels/nearest_lanes.h"
 #include "cpu/prefetch.h"
 #include "mxkern/numerics/rounding.h"
 #include "mxkern/tensor/packing.h"
 
 namespace mxkern::cpu {
 namespace {
-
-// encode_lanes, where there is a shorter way to the same codes.
-template <class Format>
-[[gnu::always_inline]] inline BitLanes nearest_lanes(FloatLanes value) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  if constexpr (Format::is_integer) {
-    constexpr int largest = Format::max_code;
-    const __m256i code = _mm256_cvtps_epi32(__m256(value * (1.0f / Format::min_subnormal)));
-    const __m256i limited = _mm256_max_epi32(_mm256_min_epi32(code, _mm256_set1_epi32(largest)),
-                                             _mm256_set1_epi32(-largest));
-    return BitLanes(limited) & 0xFFu;
-  }
-#endif
-  return encode_lanes<Format>(value);
-}
 
 // Encodes step_elements elements, of which `x` is the first; multipliers: of its block and on.
 template <class S, class T, Rounding rounding>
@@ -155,19 +141,6 @@ template <class S, class T>
   return blocks;
 }
 
-template <class S>
-[[gnu::always_inline]] inline bool all_finite(const ChunkScales<S>& chunk, int blocks) {
-  BitLanes largest = {};
-  for (int b = 0; b < blocks; b += lane_count) {
-    largest = higher_of<BitLanes>(largest, load_vector<BitLanes>(chunk.amax + b));
-  }
-  std::uint32_t lanes[lane_count];
-  store_vector(lanes, largest);
-  std::uint32_t amax = 0;
-  for (const std::uint32_t lane : lanes) amax = higher_of(amax, lane);
-  return float32::is_finite(amax);
-}
-
 template <class S, class T, Rounding rounding>
 void quantize_lines(const QuantizeTask& task) {
   ChunkShape shape = ChunkShape::of<S>(task.elements);
@@ -199,6 +172,11 @@ void quantize_lines(const QuantizeTask& task) {
         random = task.random + first * task.random_stride + start;
       }
       for (std::int64_t line = 0; line < lines; ++line) {
+        // Short stretches of many rows are not foreseen by the processor.
+        constexpr std::int64_t distance = 6;
+        if (line + distance < task.lines - first && lines > 1) {
+          prefetch_rows<1>(codes + distance * task.code_stride, 0, 1, code_row_bytes<S>(elements));
+        }
         const std::int64_t block = task.square ? 0 : line * shape.line_blocks;
         encode_line<S, T, rounding>(x + line * task.x_stride, elements, chunk.multipliers + block,
                                     random, codes);

@@ -1,0 +1,27 @@
+// cpu/kernels/nearest_lanes.h: the nearest codes of lanes of float32.
+// Only files in cpu/instances/ may include it.
+#pragma once
+
+#include "cpu/kernels/lanes_memory.h"
+#include "mxkern/numerics/codec.h"
+
+namespace mxkern::cpu {
+namespace {
+
+// encode_lanes, where there is a shorter way to the same codes.
+template <class Format>
+[[gnu::always_inline]] inline BitLanes nearest_lanes(FloatLanes value) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  if constexpr (Format::is_integer) {
+    constexpr int largest = Format::max_code;
+    const __m256i code = _mm256_cvtps_epi32(__m256(value * (1.0f / Format::min_subnormal)));
+    const __m256i limited = _mm256_max_epi32(_mm256_min_epi32(code, _mm256_set1_epi32(largest)),
+                                             _mm256_set1_epi32(-largest));
+    return BitLanes(limited) & 0xFFu;
+  }
+#endif
+  return encode_lanes<Format>(value);
+}
+
+}  // namespace
+}  // namespace mxkern::cpu

@@ -1,0 +1,108 @@
+// tests/cpu/quantize_across_test.cc: columns in squares, written past the caches or not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cpu/backend.h"
+#include "mxkern/core/error.h"
+#include "tests/support/compare_quantized.h"
+#include "tests/support/kernel_tables.h"
+#include "tests/support/reference_quantize.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+struct Output {
+  std::vector<std::uint8_t> codes;
+  std::vector<std::uint8_t> scales;
+  bool operator==(const Output&) const = default;
+};
+
+// Quantizes the columns of x in squares, one below the other; codes begin `offset` bytes behind a
+// line of the cache.
+Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool streams,
+                        const cpu::KernelTable& kernels) {
+  constexpr std::int64_t cache_line = cpu::AcrossMemory::cache_line;
+  constexpr std::int64_t most = cpu::AcrossMemory::most;
+  const std::int64_t lines = x.shape().columns;
+  const std::int64_t elements = x.shape().rows;
+  const SchemeFacts facts = facts_of(scheme);
+  const std::int64_t code_stride = round_up(code_row_bytes(scheme, elements) + 3, cache_line);
+  const ScaleIndex index{lines, ceil_div(elements, facts.block), ScaleLayout::row_major};
+  Output out{std::vector<std::uint8_t>(static_cast<std::size_t>((lines + 2) * code_stride), 0xCD),
+             std::vector<std::uint8_t>(static_cast<std::size_t>(index.size()), 0xCD)};
+  const auto address = reinterpret_cast<std::uintptr_t>(out.codes.data());
+  std::uint8_t* const codes = out.codes.data() + round_up(address, cache_line) - address + offset;
+  const Buffer buffer = x.buffer();
+  cpu::AcrossMemory memory;
+  for (std::int64_t e = 0; e < elements; e += most) {
+    const auto* first = static_cast<const std::byte*>(buffer.data) +
+                        e * buffer.row_stride * static_cast<std::int64_t>(size_of(x.dtype()));
+    kernels.quantize_across[static_cast<int>(scheme)][static_cast<int>(x.dtype())](
+        {.lines = {.x = first,
+                   .x_stride = buffer.row_stride,
+                   .random = nullptr,
+                   .random_stride = 0,
+                   .lines = lines,
+                   .elements = std::min(most, elements - e),
+                   .codes = codes + e / facts.block * facts.block_bytes,
+                   .code_stride = code_stride,
+                   .scales = {out.scales.data(), index, 0, e / facts.block},
+                   .rule = ScaleRule::rceil,
+                   .tensor = TensorScale::from_amax(3.0f),
+                   .square = false,
+                   .four_over_six = false},
+         .memory = memory,
+         .streams = streams,
+         .is_last = e + most >= elements,
+         .ahead = {}});
+  }
+  // Wherever the allocator put them: only what lies around the codes may differ, and it must not.
+  std::rotate(out.codes.begin(), out.codes.begin() + (codes - out.codes.data()), out.codes.end());
+  return out;
+}
+
+TEST(CpuQuantizeAcross, StreamedCodesAreTheSameBytes) {
+  for (const cpu::InstructionSet set : available_instruction_sets()) {
+    for (const Scheme scheme : all_schemes) {
+      for (const DType dtype : all_dtypes) {
+        for (const std::int64_t elements : {7, 40, 128, 296, 512}) {
+          Tensor x(dtype, {1, elements, elements == 128 ? 128 : 41}, 3);
+          fill_mixed(x, static_cast<std::uint64_t>(elements));
+          const Output wanted = quantize_squares(x, scheme, 0, false, cpu::kernels_for(set));
+          for (const std::int64_t offset : {0, 16, 47, 63}) {
+            for (const bool streams : {false, true}) {
+              ASSERT_EQ(quantize_squares(x, scheme, offset, streams, cpu::kernels_for(set)), wanted)
+                  << cpu::name_of(set) << ", " << name_of(scheme) << ", " << name_of(dtype) << ", "
+                  << elements << " elements, offset " << offset << (streams ? ", streamed" : "");
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Enough codes to be written past the caches, in both scale layouts, beside rows and alone.
+TEST(CpuQuantizeAcross, ManyCodesGiveTheBytesOfTheReference) {
+  Tensor x(DType::bfloat16, {1, 4096, 2085});
+  fill_mixed(x, 23);
+  for (const ScaleLayout layout : all_scale_layouts) {
+    const Scheme scheme = Scheme::mxfp8_e4m3;
+    const Quantized rows = reference_quantize(x, false, scheme, layout, {});
+    const Quantized columns = reference_quantize(x, true, scheme, layout, {});
+    Quantized alone(scheme, x.shape().transposed(), layout);
+    cpu::quantize(x.buffer(), nullptr, {}, &alone.out(), {});
+    EXPECT_TRUE(same_bytes(alone, columns)) << "columns";
+    Quantized both_rows(scheme, x.shape(), layout);
+    Quantized both_columns(scheme, x.shape().transposed(), layout);
+    cpu::quantize(x.buffer(), &both_rows.out(), {}, &both_columns.out(), {});
+    EXPECT_TRUE(same_bytes(both_rows, rows)) << "rows of both";
+    EXPECT_TRUE(same_bytes(both_columns, columns)) << "columns of both";
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
