@@ -7,6 +7,7 @@
 #include "cpu/kernels/code_lanes.h"
 #include "cpu/kernels/code_pairs.h"
 #include "cpu/kernels/decode_codes.h"
+#include "cpu/kernels/decode_halves.h"
 #include "mxkern/numerics/codec.h"
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/tensor/packing.h"
@@ -67,6 +68,13 @@ template <class S, bool exact>
 [[gnu::always_inline]] inline void decode_step(const std::uint8_t* codes, const float* first,
                                                const float* second, bfloat16* out) {
   using Format = typename S::Format;
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  if constexpr (S::block == step_elements / 2) {
+    return decode_two_blocks<Format>(codes, first, second, out);
+  } else if constexpr (exact && Format::bits == 8 && !Format::is_integer) {
+    if (decode_block<Format>(codes, *first, out)) return;
+  }
+#endif
   constexpr int half = step_elements / 2;
   for (int i = 0; i < 2; ++i) {
     const BitLanes pairs = load_code_pairs<Format::bits>(codes + i * half * Format::bits / 8);
