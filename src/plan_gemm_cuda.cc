@@ -134,10 +134,10 @@ bool decodes_left(const CudaGemmProblem& problem, CudaGemmPath path,
          cuda::can_decode(*q, problem.out.shape, capabilities.processors);
 }
 
-// Memory for one side, from `begin` on; returns where it ends.
-std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t begin, bool decodes,
-                  SidePlan& plan) {
-  if (shape_of(operand).columns == 0) return begin;
+// What happens to one side.
+SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path, bool decodes) {
+  SidePlan plan;
+  if (shape_of(operand).columns == 0) return plan;
   const PreparedForm form = form_of(operand);
   const bool wants_folded = path == CudaGemmPath::folded || path == CudaGemmPath::folded_or_exact;
   const bool wants_expanded = path != CudaGemmPath::folded;
@@ -147,6 +147,32 @@ std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t beg
   plan.decodes = decodes;
   plan.expands = wants_expanded && !decodes && form != PreparedForm::expanded &&
                  !cuda::is_expanded(as_source(operand));
+  return plan;
+}
+
+// Whether the product can expand rows of a side while it is under way.
+bool can_be_late(const GemmOperand& operand, CudaGemmPath path, const SidePlan& plan) {
+  const BlockScaled* q = quantized_of(operand);
+  return path == CudaGemmPath::exact && plan.expands && q != nullptr && cuda::can_be_late(*q);
+}
+
+// Whether the product expands rows itself, and which ones have to be ready before it starts.
+bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
+  constexpr cuda::CoreElement bfloat16 = cuda::CoreElement::bfloat16;
+  const Shape& out = problem.out.shape;
+  if (out.batch != 1) return false;
+  const cuda::TileSm90 tile = cuda::tile_sm90(bfloat16, bfloat16, out.batch, out.rows, out.columns,
+                                              shape_of(problem.right).columns, processors);
+  const cuda::FirstRowsSm90 first = cuda::first_rows_sm90(
+      tile, out.rows, out.columns, processors, can_be_late(problem.left, plan.path, plan.left),
+      can_be_late(problem.right, plan.path, plan.right));
+  plan.left.first_rows = first.left;
+  plan.right.first_rows = first.right;
+  return first.left > 0 || first.right > 0;
+}
+
+// Memory for one side, from `begin` on; returns where it ends.
+std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan) {
   plan.folded = plan.expanded = begin;
   std::size_t end = begin;
   if (plan.expands) end += aligned(cuda::expanded_layout(as_source(operand)).bytes);
@@ -158,6 +184,10 @@ std::size_t place(const GemmOperand& operand, CudaGemmPath path, std::size_t beg
     const auto spreads = static_cast<std::size_t>(layout.spreads);
     if (end - begin > spreads) plan.folded = end - spreads;
     end = std::max(end, plan.folded + aligned(layout.bytes));
+  }
+  plan.progress = end;
+  if (plan.first_rows > 0) {
+    end += aligned(cuda::FirstRows::counters(shape_of(operand).rows) * 4);
   }
   return end;
 }
@@ -187,6 +217,9 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
   if (side.decodes) text += std::string(", decoded in registers") + only;
   if (!side.is_prepared && !side.folds && !side.expands && !side.decodes)
     text += ", read as it lies";
+  if (side.first_rows > 0) {
+    text += concatenate(", from row ", side.first_rows, " on while the product is under way");
+  }
   return text;
 }
 
@@ -278,9 +311,14 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::exact:
     case CudaGemmPath::portable:
     case CudaGemmPath::folded_or_exact: {
-      const bool decodes = decodes_left(problem, plan.path, capabilities);
-      const std::size_t middle = place(problem.left, plan.path, 0, decodes, plan.left);
-      plan.workspace_bytes = place(problem.right, plan.path, middle, false, plan.right);
+      plan.left = plan_side(problem.left, plan.path, false);
+      plan.right = plan_side(problem.right, plan.path, false);
+      if (!plan_late_rows(problem, capabilities.processors, plan)) {
+        plan.left =
+            plan_side(problem.left, plan.path, decodes_left(problem, plan.path, capabilities));
+      }
+      const std::size_t middle = place(problem.left, 0, plan.left);
+      plan.workspace_bytes = place(problem.right, middle, plan.right);
       return plan;
     }
     case CudaGemmPath::few_tokens:

@@ -184,11 +184,11 @@ TEST(PlanGemmCudaTest, LeftCodesAreDecoded) {
   const auto plan_of = [](const Case& c, const char* architecture = "sm_90") {
     return plan_gemm_cuda(c.problem(), capabilities_of(architecture));
   };
-  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 8192, 4096}, .n = 8192};
+  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 8192, 2048}, .n = 8192};
   CudaGemmPlan plan = plan_of(wide);
   EXPECT_TRUE(plan.left.decodes && !plan.left.expands);
   EXPECT_TRUE(!plan.right.decodes && plan.right.expands);
-  EXPECT_LT(plan.right.expanded, std::size_t{8192} * 4096);
+  EXPECT_LT(plan.right.expanded, std::size_t{8192} * 2048);
   const GemmExplanation text = explain(plan, wide.problem(), hopper);
   EXPECT_NE(text.left.find("decoded in registers"), std::string::npos) << text.left;
   EXPECT_EQ(text.left.find("as it lies"), std::string::npos) << text.left;
@@ -334,6 +334,46 @@ TEST(PlanGemmCudaTest, WorkspaceRegions) {
               static_cast<std::size_t>(cuda::folded_layout({shape.batch, 77, shape.columns}).bytes),
           plan.workspace_bytes);
     }
+  }
+}
+
+// Rows of one operand that no first tile needs are expanded by the product, where no question has
+// to be asked about them first.
+TEST(PlanGemmCudaTest, RowsBehindTheFirstTilesAreLate) {
+  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 8192, 4096}, .n = 4096};
+  const auto plan_of = [](const Case& c) { return plan_gemm_cuda(c.problem(), hopper); };
+  const auto has_late_rows = [&](const Case& c) {
+    const CudaGemmPlan plan = plan_of(c);
+    return plan.left.first_rows > 0 || plan.right.first_rows > 0;
+  };
+  const CudaGemmPlan plan = plan_of(wide);
+  EXPECT_TRUE(plan.left.expands && plan.right.expands && !plan.left.decodes);
+  EXPECT_EQ(plan.left.first_rows, 6 * 256);  // 66 clusters: 4 x 16 tiles, and 2 x 1 below
+  EXPECT_EQ(plan.right.first_rows, 0);
+  EXPECT_GE(plan.left.progress, plan.left.expanded + std::size_t{8192} * 4096 * 2);
+  EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.expanded);
+  const CudaGemmProblem problem = wide.problem();
+  EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1536 on"), std::string::npos);
+  Case other = wide;
+  other.shape.rows = 2048;
+  other.n = 10240;
+  EXPECT_EQ(plan_of(other).right.first_rows, 9 * 256);  // 8 tiles down
+  EXPECT_EQ(plan_of(other).left.first_rows, 0);
+  other = wide;
+  other.left = Scheme::nvfp4;
+  EXPECT_TRUE(has_late_rows(other));  // the right one
+  other.right = Scheme::mxfp4;
+  EXPECT_FALSE(has_late_rows(other));
+  for (const GemmPrecision precision : {GemmPrecision::folded, GemmPrecision::automatic}) {
+    other = wide;
+    other.precision = precision;
+    EXPECT_FALSE(has_late_rows(other));
+  }
+  for (const Shape shape :
+       {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 2048, 4096}, {2, 8192, 4096}}) {
+    other = wide;
+    other.shape = shape;
+    EXPECT_FALSE(has_late_rows(other)) << shape.rows << " " << shape.columns;
   }
 }
 

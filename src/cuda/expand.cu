@@ -22,7 +22,7 @@ kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& ta
   int unit = 8;  // elements that a lane takes at a time
   const RowScaled view = expanded_view(*task.operand, task.memory);
   o.batch = shape.batch;
-  o.rows = shape.rows;
+  o.rows = task.first.rows > 0 ? task.first.rows : shape.rows;
   o.columns = shape.columns;
   if (const auto* q = std::get_if<BlockScaled>(task.operand)) {
     check_device_pointer(function, "codes", q->codes, q->device);
@@ -52,7 +52,8 @@ kernels::ExpandOperand kernel_operand(const char* function, const ExpandTask& ta
   o.out.batch_elements = view.batch_bytes / 2;
   o.out.exponents = const_cast<std::int32_t*>(view.exponents);
   o.log2_team = kernels::log2_team(ceil_div(shape.columns, unit));
-  o.groups = ceil_div(shape.batch * shape.rows, std::int64_t{1} << (8 - o.log2_team));
+  o.groups = ceil_div(shape.batch * o.rows, std::int64_t{1} << (8 - o.log2_team));
+  o.counters = zeroed_counters(task.first, shape.rows);
   return o;
 }
 

@@ -86,7 +86,19 @@ inline RowScaled expanded_view(const GemmOperand& operand, void* memory) {
 struct ExpandTask {
   const GemmOperand* operand = nullptr;  // null: none
   void* memory = nullptr;
+  FirstRows first = {};  // only so many rows of one matrix
 };
+
+// Whether a product can expand rows of q itself: from codes and scales in whole words, of rows that
+// are long beside what each of them takes.
+inline bool can_be_late(const BlockScaled& q) {
+  constexpr std::int64_t least_columns = 4096;
+  const auto starts_on = [](const void* address, std::uintptr_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+  };
+  return q.scheme == Scheme::mxfp8_e4m3 && q.shape.batch == 1 && q.shape.columns % 128 == 0 &&
+         q.shape.columns >= least_columns && starts_on(q.codes, 16) && starts_on(q.scales, 4);
+}
 
 // Expands up to two operands. With a gate that asks, `left` and `right` are the
 // folded operands whose spreads answer, and the launch returns at once where it is not its turn.

@@ -13,6 +13,10 @@ inline kernels::FoldedRows folded_rows(const Shape& shape, void* memory) {
           reinterpret_cast<std::int32_t*>(bytes + layout.exponents), bytes + layout.spreads};
 }
 
+inline kernels::ZeroedCounters zeroed_counters(const FirstRows& first, std::int64_t rows) {
+  return {first.progress, first.rows > 0 ? static_cast<int>(FirstRows::counters(rows)) : 0};
+}
+
 // Whether every fourth scale of a row starts on four bytes, so that they can be loaded at once.
 inline bool scales_in_words(const std::uint8_t* scales, const ScaleIndex& index) {
   return (index.layout == ScaleLayout::swizzled || index.blocks % 4 == 0) &&

@@ -106,6 +106,18 @@ class Product {
     return folded_view(q.scheme, q.shape, folded_memory(operand, side));
   }
 
+  // Rows of a side that are made ready ahead of the product, where those are not all.
+  FirstRows first_rows(const SidePlan& side) const {
+    return {side.first_rows, reinterpret_cast<std::uint32_t*>(memory_ + side.progress)};
+  }
+
+  // What the product makes the others of.
+  LateSource late_source(const GemmOperand& operand, const SidePlan& side) const {
+    if (side.first_rows == 0) return {};
+    const BlockScaled& q = *quantized_of(operand);
+    return {q.codes, q.scales, q.scale_index(), first_rows(side), expanded_exponent};
+  }
+
   void fold_operand(const GemmOperand& operand, const SidePlan& side, Follows follows) const {
     if (!side.folds) return;
     fold(function, *quantized_of(operand), folded_memory(operand, side), stream_, follows);
@@ -119,7 +131,9 @@ class Product {
     void* memory = side.expands       ? memory_ + side.expanded
                    : side.is_prepared ? prepared_of(operand)->data
                                       : nullptr;
-    return expanded_view(as_source(operand), memory);
+    RowScaled view = expanded_view(as_source(operand), memory);
+    view.late = late_source(operand, side);
+    return view;
   }
 
   void multiply_folded(const CoreGate& gate) {
@@ -133,8 +147,10 @@ class Product {
                       const RowScaled* right_folded) {
     const GemmOperand left = as_source(problem_.left), right = as_source(problem_.right);
     ExpandTask first, second;
-    if (plan_.left.expands) first = {&left, memory_ + plan_.left.expanded};
-    if (plan_.right.expands) second = {&right, memory_ + plan_.right.expanded};
+    if (plan_.left.expands) first = {&left, memory_ + plan_.left.expanded, first_rows(plan_.left)};
+    if (plan_.right.expands) {
+      second = {&right, memory_ + plan_.right.expanded, first_rows(plan_.right)};
+    }
     if (first.operand != nullptr || second.operand != nullptr) {
       expand(function, first, second, gate, left_folded, right_folded, stream_);
     }

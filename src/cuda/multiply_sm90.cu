@@ -26,15 +26,17 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
     left.data = right.data = reinterpret_cast<const void*>(nowhere);
     left.row_bytes = right.row_bytes = left.batch_bytes = right.batch_bytes = 16;
   }
+  const bool left_is_late = a.late.codes != nullptr, right_is_late = b.late.codes != nullptr;
+  for (const RowScaled* x : {&a, &b}) {
+    check(x->late.codes == nullptr || (x->batch == 1 && x->element == CoreElement::bfloat16),
+          function, ": late rows are of ", x->batch, " matrices; expected one, of bfloat16");
+  }
   const DeviceScope device(finish.out.device, function);
-  const ProductSm90 product{function,
-                            left,
-                            right,
-                            finish,
-                            gate,
-                            tile_sm90(a.element, b.element, shape.batch, shape.rows, shape.columns,
-                                      a.columns, processor_count(function)),
-                            stream};
+  const int processors = processor_count(function);
+  const TileSm90 tile = tile_sm90(a.element, b.element, shape.batch, shape.rows, shape.columns,
+                                  a.columns, processors);
+  const ProductSm90 product{
+      function, left, right, finish, gate, tile, band_sm90(left_is_late, right_is_late), stream};
   const bool left_e4m3 = a.element == CoreElement::e4m3,
              right_e4m3 = b.element == CoreElement::e4m3;
   if (decodes) {

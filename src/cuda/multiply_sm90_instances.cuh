@@ -46,6 +46,27 @@ inline kernels::GateParameters gate_parameters(const ProductSm90& product) {
           product.gate.is_open, product.gate.wants_narrow};
 }
 
+// `group`: rows of a tile.
+inline kernels::LateRows late_rows(const char* function, const RowScaled& x, int group) {
+  const LateSource& late = x.late;
+  kernels::LateRows p = {};
+  if (late.codes == nullptr) return p;
+  check(late.first.rows % group == 0 && group >= FirstRows::group, function, ": the first ",
+        late.first.rows, " rows of an operand are ready; expected a multiple of ", group);
+  p.codes = late.codes;
+  p.scales = late.scales;
+  p.out = static_cast<bfloat16*>(const_cast<void*>(x.data));
+  p.exponents = const_cast<std::int32_t*>(x.exponents);
+  p.progress = late.first.progress;
+  p.first = static_cast<int>(late.first.rows);
+  p.rows = static_cast<int>(x.rows);
+  p.columns = static_cast<int>(x.columns);
+  p.word_step = late.scale_index.layout == ScaleLayout::swizzled ? ScaleIndex::tile_bytes
+                                                                 : ScaleIndex::tile_blocks;
+  p.exponent = late.exponent;
+  return p;
+}
+
 template <class Config>
 void launch_config(const ProductSm90& product) {
   const RowScaled &left = product.left, &right = product.right;
@@ -60,9 +81,9 @@ void launch_config(const ProductSm90& product) {
   p.order.right =
       static_cast<int>(ceil_div(right.rows, Config::columns * (Config::shares_left ? cluster : 1)));
   p.order.batch = static_cast<int>(out.shape.batch);
-  // An H200's 66 clusters of two compute 11 x 6 tiles at once. 8-bit elements take 0.7 % less time
-  // so; bfloat16 ones do not care.
-  p.order.band = 11;
+  p.order.band = product.band;
+  p.late[0] = late_rows(product.function, left, Config::rows);
+  p.late[1] = late_rows(product.function, right, Config::columns);
   p.parts = left.parts;
   p.steps = static_cast<int>(ceil_div(left.columns, Config::k));
   p.left_batched = left.batch > 1;

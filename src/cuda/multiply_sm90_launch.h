@@ -15,6 +15,7 @@ struct ProductSm90 {
   const CoreFinish& finish;
   const CoreGate& gate;
   TileSm90 tile;
+  int band;  // of tiles
   Stream stream;
 };
 

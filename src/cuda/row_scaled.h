@@ -5,12 +5,33 @@
 
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/dtype.h"
+#include "mxkern/tensor/scale_layout.h"
 
 namespace mxkern::cuda {
 
 enum class CoreElement : std::uint8_t { e4m3, e5m2, bfloat16 };
 
 constexpr int bytes_of(CoreElement element) { return element == CoreElement::bfloat16 ? 2 : 1; }
+
+// The first rows of an operand in MXFP8 E4M3. The product expands the others itself, while it is
+// under way, and counts them in `progress`, which who expands the first ones sets to zeros.
+struct FirstRows {
+  static constexpr std::int64_t group = 64;  // the fewest rows that have a counter: a tile's
+
+  std::int64_t rows = 0;  // of whole tiles; 0: all rows are expanded ahead
+  std::uint32_t* progress = nullptr;
+
+  static constexpr std::int64_t counters(std::int64_t rows) { return 1 + ceil_div(rows, group); }
+};
+
+// What the other rows are expanded from.
+struct LateSource {
+  const std::uint8_t* codes = nullptr;  // null: all rows are ready
+  const std::uint8_t* scales = nullptr;
+  ScaleIndex scale_index = {};
+  FirstRows first;
+  int exponent = 0;  // of the largest elements of a row
+};
 
 // A view, K contiguous. data, row_bytes and batch_bytes are multiples of 16; what lies behind the
 // last column of a row is never read. An element's value is element * 2^exponents[row].
@@ -30,6 +51,7 @@ struct RowScaled {
   // start on 16 bytes.
   const std::uint16_t* multipliers = nullptr;
   std::int64_t multiplier_row = 0;
+  LateSource late = {};  // of one matrix of bfloat16 whose rows follow one another
 };
 
 // Lets a kernel return at once, decided on the device: it runs where "every spread is within its

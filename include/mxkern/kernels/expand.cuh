@@ -33,6 +33,7 @@ struct ExpandOperand {
   ExpandedRows out;
   std::int64_t groups;  // of rows, one a thread block at a time
   int log2_team;
+  ZeroedCounters counters;
 };
 
 struct ExpandParameters {
@@ -314,6 +315,7 @@ __global__ void __launch_bounds__(team_threads, expand_blocks)
   wait_at_start(p.follows);
   if (is_open(p.gate)) {
     const ExpandOperand& o = p.operand[0];
+    o.counters.clear();
     int turn = 0;
 #pragma unroll 1
     for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {

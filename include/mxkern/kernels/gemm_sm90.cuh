@@ -7,6 +7,7 @@
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
 #include "mxkern/kernels/gemm_sm90_gate.cuh"
+#include "mxkern/kernels/gemm_sm90_late.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/gemm_sm90_sum.cuh"
@@ -21,6 +22,7 @@ struct GemmSm90Parameters {
   GateParameters gate;
   FinishParameters finish;
   LeftScales left_scales;  // where the left operand is decoded
+  LateRows late[2];        // left and right
 };
 
 // A thread block: one warpgroup loads, the others multiply and finish. Each goes through the
@@ -54,16 +56,44 @@ struct GemmSm90 {
   __device__ __forceinline__ void load() const {
     LoadSm90<Config> load{left_map,       right_map,       base, blocks, rank,
                           p.left_batched, p.right_batched, {}};
-    for_each_tile([&](int index) { load.tile(corner_of(index), p.parts, p.steps); });
+    [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
+    for_each_tile([&](int index) {
+      const TileCorner corner = corner_of(index);
+      if constexpr (Config::has_late_rows) {
+        left_seen.wait(p.late[0], corner.row, Config::rows);
+        right_seen.wait(p.late[1], corner.column, Config::columns);
+      }
+      load.tile(corner, p.parts, p.steps);
+    });
+  }
+
+  // A warp: of one operand, then of the other.
+  __device__ __forceinline__ void make_late_rows(int first) const {
+    if constexpr (Config::has_late_rows) {
+#pragma unroll 1
+      for (int i = 0; i < 2; ++i) {
+        const int side = i ^ first;
+        if (!p.late[side].exist()) continue;
+        LateRowMaker{p.late[side], side == 0 ? Config::rows : Config::columns,
+                     static_cast<int>(threadIdx.x % 32)}
+            .run();
+      }
+    }
   }
 
   // One warp: fetches each tile's factors once the others are through with those before.
   __device__ __forceinline__ void load_factors() const {
     const RowFactor common = common_factor(p.finish);
     std::uint32_t parity = 1;
+    [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
     for_each_tile([&](int index) {
+      const TileCorner corner = corner_of(index);
       ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
-      factors().fetch(p.finish, common, corner_of(index));
+      if constexpr (Config::has_late_rows) {
+        left_seen.wait(p.late[0], corner.row, Config::rows);
+        right_seen.wait(p.late[1], corner.column, Config::columns);
+      }
+      factors().fetch(p.finish, common, corner);
       ptx::mbarrier_arrive(base + Config::factors_full_offset);
       parity ^= 1;
     });
@@ -136,6 +166,7 @@ struct GemmSm90 {
       const int thread = threadIdx.x % 128;
       if (thread == 0) load();
       if (thread / 32 == 1) load_factors();
+      if (thread / 32 > 1) make_late_rows(thread / 32 % 2);
       __syncwarp();
     } else {
       ptx::take_registers<Config::consumer_registers>();

@@ -6,6 +6,7 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
+#include "mxkern/numerics/format.h"
 
 namespace mxkern::kernels {
 
@@ -26,6 +27,9 @@ struct GemmSm90Config {
   static constexpr bool promotes = !std::is_same_v<Right, bfloat16>;
   // Codes of the left operand become bfloat16 on their way to the tensor cores.
   static constexpr bool decodes = !promotes && !std::is_same_v<Left, bfloat16>;
+  // Whether the product may make rows of its operands ready itself: see gemm_sm90_late.cuh. Sums of
+  // 8-bit elements leave no time for it.
+  static constexpr bool has_late_rows = !promotes;
   static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes
   static constexpr int left_row_bytes = decodes ? k : 128;
   static constexpr int left_bytes = rows * left_row_bytes, right_bytes = columns * 128;
@@ -51,6 +55,10 @@ struct GemmSm90Config {
   // Of 65536 registers: what a thread that multiplies has, and one that loads.
   static constexpr int consumer_registers = groups == 2 ? 232 : 160;
   static constexpr int producer_registers = groups == 2 ? 40 : 32;
+  static constexpr int launch_registers = 65536 / threads / 8 * 8;
+  static_assert(groups * (consumer_registers - launch_registers) <=
+                    launch_registers - producer_registers,
+                "threads that multiply would wait forever for registers that nobody gives");
 };
 
 // Which phase of the stages' barriers comes next: a bit for each. Every tile begins with stage 0.

@@ -49,6 +49,20 @@ struct RowTeam {
   }
 };
 
+// Counters that are to be zero when a kernel is over.
+struct ZeroedCounters {
+  std::uint32_t* counters;
+  int count;
+
+  // All threads of a grid along x call this.
+  __device__ __forceinline__ void clear() const {
+    for (auto i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < count;
+         i += static_cast<int>(gridDim.x * blockDim.x)) {
+      counters[i] = 0;
+    }
+  }
+};
+
 // Where the rows of a batch of matrices lie, counted through.
 struct TeamRow {
   std::int64_t batch = 0;

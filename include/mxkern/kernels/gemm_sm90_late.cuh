@@ -1,0 +1,210 @@
+// mxkern/kernels/gemm_sm90_late.cuh: rows of operands made ready while the product is under way.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/core/dtype.h"
+#include "mxkern/kernels/expand.cuh"
+
+namespace mxkern::kernels {
+
+// An operand in MXFP8 E4M3 with a multiple of 128 columns, of which the first rows are bfloat16
+// when the product starts. Warps that have nothing else to do expand the others, from the first to
+// the last, and the loads of a tile wait for its rows. Whichever thread blocks run make them all,
+// so none waits for one that has not started.
+struct LateRows {
+  const std::uint8_t* codes;   // null: no row is late
+  const std::uint8_t* scales;  // four of a row start on 4 bytes
+  bfloat16* out;               // rows follow one another
+  std::int32_t* exponents;
+  std::uint32_t* progress;  // how many rows are taken, and how many of each tile are ready
+  int first, rows, columns;
+  int word_step;  // bytes from four scales of a row to the next: more than 4 where swizzled
+  int exponent;   // of the largest elements of a row
+
+  __device__ __forceinline__ bool exist() const { return codes != nullptr; }
+  __device__ __forceinline__ std::int64_t scales_of(int row) const {
+    const std::int64_t blocks = columns / 32;
+    if (word_step == 4) return row * blocks;
+    return row / 128 * 128 * blocks + row % 32 * 16 + row % 128 / 32 * 4;
+  }
+};
+
+// A warp. There are few registers, so a lane has few codes on their way, and asks the second-level
+// cache for those of a later row.
+struct LateRowMaker {
+  static constexpr int unit = 8;           // codes of a lane: 16 bytes of elements
+  static constexpr int piece = 32 * unit;  // of the warp
+  static constexpr int depth = 4;          // pieces on their way
+  static constexpr int chunk = 4096;       // columns whose scales are a word a lane
+
+  const LateRows& p;
+  int group;  // rows of a tile
+  int lane;
+
+  __device__ __forceinline__ void run() const {
+    std::uint32_t taken = take();
+#pragma unroll 1
+    while (true) {
+      const int row = p.first + static_cast<int>(__shfl_sync(everyone, taken, 0));
+      if (row >= p.rows) return;
+      taken = take();  // the answer arrives while this row is made
+      make(row);
+      publish(row);
+    }
+  }
+
+ private:
+  static constexpr unsigned everyone = 0xFFFFFFFFu;
+
+  __device__ __forceinline__ std::uint32_t take() const {
+    return lane == 0 ? atomicAdd(p.progress, 1u) : 0u;
+  }
+
+  // The copy engine of any multiprocessor reads the row from now on.
+  __device__ __forceinline__ void publish(int row) const {
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    __syncwarp();
+    if (lane == 0) {
+      asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p.progress + 1 + row / group)
+                   : "memory");
+    }
+  }
+
+  // About as many rows ahead as there are warps that make them.
+  __device__ __forceinline__ void prefetch(int row) const {
+    if (row >= p.rows) return;
+    const std::uint8_t* line = p.codes + std::int64_t{row} * p.columns;
+#pragma unroll 1
+    for (int at = lane * 128; at < p.columns; at += chunk) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(line + at));
+    }
+  }
+
+  __device__ __forceinline__ void make(int row) const {
+    const int columns = p.columns;
+    const int own = lane * unit;  // the first of this lane's columns in a piece
+    const std::int64_t start = std::int64_t{row} * columns + own;
+    const std::uint8_t* from = p.codes + start;
+    bfloat16* to = p.out + start;
+    const std::uint8_t* scales = p.scales + p.scales_of(row) + lane * p.word_step;
+    // Four scales, where the row has them; else four that count as NaN.
+    const auto scale_word = [&](int at) {
+      if (at + lane * 128 >= columns) return ~0u;
+      return *reinterpret_cast<const std::uint32_t*>(scales + at / 128 * p.word_step);
+    };
+    uint2 loaded[depth];
+#pragma unroll
+    for (int i = 0; i < depth; ++i, from += piece) {
+      if (i * piece + own < columns) loaded[i] = __ldcs(reinterpret_cast<const uint2*>(from));
+    }
+    std::uint32_t word = scale_word(0);
+    std::uint32_t pairs = more_than(word);
+#pragma unroll 2
+    for (int at = chunk; at < columns; at += chunk)
+      pairs = __vmaxu2(pairs, more_than(scale_word(at)));
+    const unsigned found = __reduce_max_sync(everyone, max(pairs & 0xFFFFu, pairs >> 16));
+    const int largest = found == 0 ? 0 : static_cast<int>(found) - 1;
+    prefetch(row + static_cast<int>(2 * gridDim.x));
+    const int raised = p.exponent - E4M3::max_exponent;
+    if (lane == 0) p.exponents[row] = largest - E8M0::bias - raised;
+    // Of multiplications by powers of two the second one is by this.
+    const std::uint32_t second =
+        static_cast<std::uint32_t>(raised - first_raise + 127) * 0x00800080u;
+#pragma unroll 1
+    for (int at = 0; at < columns;) {
+      if (at % chunk == 0 && at > 0) word = scale_word(at);
+#pragma unroll
+      for (int i = 0; i < depth; ++i) {
+        if (at >= columns) break;
+        // The lane that has the word of four scales, and the scale's place in it.
+        const std::uint32_t four = __shfl_sync(everyone, word, at / 128 + own / 128);
+        const int distance = largest - static_cast<int>(four >> (own / 32 % 4 * 8) & 0xFFu);
+        if (at + own < columns) write(to, loaded[i], distance, largest, raised, second);
+        if (at + depth * piece + own < columns) {
+          loaded[i] = __ldcs(reinterpret_cast<const uint2*>(from));
+        }
+        from += piece;
+        to += piece;
+        at += piece;
+      }
+    }
+  }
+
+  // One more than each of four scales, the largest of two in each half; what is NaN is 0.
+  __device__ __forceinline__ static std::uint32_t more_than(std::uint32_t word) {
+    constexpr std::uint32_t ones = 0x00010001u, bytes = 0x00FF00FFu;
+    return __vmaxu2(((word & bytes) + ones) & bytes, ((word >> 8 & bytes) + ones) & bytes);
+  }
+
+  // The bits of an E4M3 code are those of a bfloat16 2^120 times smaller, subnormals included; see
+  // gemm_sm90_decode.cuh. 2^127 less the distance is the most that it can be multiplied by at once.
+  static constexpr int first_raise = 7;
+
+  // Eight elements as expand makes them, `distance` octaves below the row's largest scale.
+  __device__ __forceinline__ void write(bfloat16* to, const uint2& codes, int distance, int largest,
+                                        int raised, std::uint32_t second) const {
+    const std::uint32_t found =
+        ((codes.x & 0x7F7F7F7Fu) + 0x01010101u) | ((codes.y & 0x7F7F7F7Fu) + 0x01010101u);
+    uint4 elements;
+    // NaN codes, NaN scales, whose distance is negative, and what is small enough to lose bits.
+    if ((found & 0x80808080u) != 0 || static_cast<unsigned>(distance) > 120u) {
+      const unsigned byte = static_cast<unsigned>(largest - distance);
+      const float power = relative_scale<MxFp8E4M3>(byte, raised - largest);
+      using Expand = ExpandCodes<MxFp8E4M3>;
+      const Octet octet = codes.x | static_cast<Octet>(codes.y) << 32;
+      elements = Expand::piece(Expand::expand(octet, power));
+    } else {
+      const std::uint32_t first = static_cast<std::uint32_t>(254 - distance) * 0x00800080u;
+      const auto pair = [&](std::uint32_t with_signs) {
+        return times(times(with_signs << 4 & 0x87F087F0u, first), second);
+      };
+      elements =
+          make_uint4(pair(signs_beside<0x9180>(codes.x)), pair(signs_beside<0xB3A2>(codes.x)),
+                     pair(signs_beside<0x9180>(codes.y)), pair(signs_beside<0xB3A2>(codes.y)));
+    }
+    *reinterpret_cast<uint4*>(to) = elements;
+  }
+
+  // Two of four bytes, each with its sign in the byte above.
+  template <int Selector>
+  __device__ __forceinline__ static std::uint32_t signs_beside(std::uint32_t codes) {
+    std::uint32_t pair;
+    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(pair) : "r"(codes), "n"(Selector));
+    return pair;
+  }
+
+  __device__ __forceinline__ static std::uint32_t times(std::uint32_t a, std::uint32_t b) {
+    std::uint32_t product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+  }
+};
+
+// A thread that needs rows of an operand waits until they are ready: what it or the copy engine
+// loads then is what was written.
+struct LateRowsSeen {
+  int ready;  // rows up to here are
+
+  __device__ __forceinline__ explicit LateRowsSeen(const LateRows& p)
+      : ready(p.exist() ? p.first : 0x7FFFFFFF) {}
+
+  // The rows of a tile, `group` of them.
+  __device__ __forceinline__ void wait(const LateRows& p, int begin, int group) {
+    if (begin + group <= ready || begin >= p.rows) return;
+    const std::uint32_t* counter = p.progress + 1 + begin / group;
+    const auto wanted = static_cast<std::uint32_t>(min(group, p.rows - begin));
+    while (load_acquire(counter) != wanted) __nanosleep(64);
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    if (begin <= ready) ready = begin + group;
+  }
+
+ private:
+  __device__ __forceinline__ static std::uint32_t load_acquire(const std::uint32_t* from) {
+    std::uint32_t value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+  }
+};
+
+}  // namespace mxkern::kernels

@@ -1,0 +1,158 @@
+// tests/cuda/late_rows_test.cc: products that make rows of their operands ready while they are
+// under way give the bytes of those whose operands were prepared.
+#include <ostream>
+#include <vector>
+
+#include "cuda/gemm.h"
+#include "mxkern/gemm.h"
+#include "mxkern/prepare_operand.h"
+#include "tests/support/device_operand.h"
+#include "tests/support/random_bits.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+struct Case {
+  std::int64_t m, n, k;
+  ScaleLayout layout = ScaleLayout::row_major;
+  DType dtype = DType::bfloat16;
+  int spread = 4;  // octaves of block scales
+  bool has_nan = false;
+  bool left_is_late = true, right_is_late = true;
+  int times = 1;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << "[" << c.m << ", " << c.k << "] x [" << c.n << ", " << c.k << "] to "
+             << name_of(c.dtype) << ", " << name_of(c.layout) << ", spread " << c.spread
+             << ", late: " << (c.left_is_late ? "left " : "") << (c.right_is_late ? "right" : "");
+}
+
+// Any codes, under any scales, with rows and blocks of zeros.
+QuantizedOperand random_operand(std::int64_t rows, const Case& c, std::uint64_t seed) {
+  QuantizedOperand operand(Scheme::mxfp8_e4m3, {1, rows, c.k}, c.layout);
+  RandomBits random(seed);
+  for (auto& code : operand.codes) {
+    code = static_cast<std::uint8_t>(random.between(0, 255));
+    if (code % 128 == 127) code -= 1;  // NaN
+  }
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t block = 0; block < c.k / 32; ++block) {
+      operand.scale(0, row, block) = static_cast<std::uint8_t>(120 - random.between(0, c.spread));
+      if (row % 61 != 7 && (row + block) % 50 != 3) continue;
+      for (int i = 0; i < 32; ++i) operand.set_code(0, row, block * 32 + i, i % 2 * 0x80u);
+      operand.scale(0, row, block) = 0;
+    }
+  }
+  if (c.has_nan) {
+    operand.set_code(0, rows - 1, 0, 0x7F);
+    operand.set_code(0, rows / 2, c.k - 1, 0xFF);
+    operand.scale(0, rows - 3, 1) = 0xFF;
+    for (std::int64_t block = 0; block < c.k / 32; ++block)
+      operand.scale(0, rows - 5, block) = 0xFF;
+  }
+  return operand;
+}
+
+class LateRows : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    capabilities_ = cuda::gemm_capabilities(first_cuda_device);
+    if (capabilities_.major != 9 || !capabilities_.has_hopper_kernels) {
+      GTEST_SKIP() << "the device or the build has no Hopper kernels";
+    }
+  }
+
+  // With working memory and an output full of NaN.
+  std::vector<std::uint8_t> product(const GemmOperand& left, const GemmRightOperand& right,
+                                    PlainTensor& host_out, const GemmOptions& options) {
+    std::fill(host_out.bytes.begin(), host_out.bytes.end(), std::uint8_t{0xFF});
+    DevicePlainTensor out(host_out);
+    const std::size_t bytes = gemm_workspace_bytes(left, right, out.view(), options);
+    DeviceCopy memory(std::vector<std::uint8_t>(bytes + 1, 0xFF));
+    gemm(left, right, out.view(), options, {memory.data(), bytes});
+    check_cuda(cudaDeviceSynchronize());
+    out.copy_to(host_out);
+    return host_out.bytes;
+  }
+
+  void expect_same(const Case& c) {
+    QuantizedOperand host_a = random_operand(c.m, c, 1), host_b = random_operand(c.n, c, 2);
+    DeviceQuantizedOperand a(host_a), b(host_b);
+    const GemmOptions options{.precision = GemmPrecision::exact};
+    constexpr PreparedForm form = PreparedForm::expanded;
+    const auto bytes_of = [&](const BlockScaled& q) {
+      return prepared_bytes(form, q.scheme, q.shape);
+    };
+    DeviceBytes a_data(bytes_of(a.view())), b_data(bytes_of(b.view()));
+    PreparedOperand a_ready{form, a.view(), a_data.data(), bytes_of(a.view())};
+    PreparedOperand b_ready{form, b.view(), b_data.data(), bytes_of(b.view())};
+    prepare_operand(a.view(), a_ready);
+    prepare_operand(b.view(), b_ready);
+    PlainTensor host_out(c.dtype, {1, c.m, c.n});
+    const std::vector<std::uint8_t> wanted = product(a_ready, b_ready, host_out, options);
+
+    const GemmOperand left = c.left_is_late ? GemmOperand(a.view()) : GemmOperand(a_ready);
+    const GemmRightOperand right =
+        c.right_is_late ? GemmRightOperand(b.view()) : GemmRightOperand(b_ready);
+    DevicePlainTensor out(host_out);
+    const CudaGemmPlan plan =
+        plan_gemm_cuda({left, right, out.view(), GemmPrecision::exact}, capabilities_);
+    ASSERT_TRUE(plan.left.first_rows > 0 || plan.right.first_rows > 0) << c << ": nothing is late";
+    ASSERT_TRUE(plan.left.first_rows < c.m && plan.right.first_rows < c.n);
+    for (int turn = 0; turn < c.times; ++turn) {
+      const std::vector<std::uint8_t> got = product(left, right, host_out, options);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(got[i], wanted[i]) << "byte " << i << " of " << c << ", turn " << turn;
+      }
+    }
+  }
+
+  CudaGemmCapabilities capabilities_;
+};
+
+TEST_F(LateRows, EveryNumberOfColumns) {
+  for (const std::int64_t k : {4096, 4224, 4352, 4480, 8064, 8192}) {
+    expect_same({.m = 3000, .n = 4104, .k = k});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(LateRows, ShapesAndSides) {
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {
+      {9000, 1000}, {1000, 9000}, {3050, 4104}, {4096, 4095}};
+  for (const auto& [m, n] : shapes) {
+    for (const int sides : {1, 2, 3}) {
+      Case c{.m = m, .n = n, .k = 4096, .layout = all_scale_layouts[sides % 2]};
+      // Few rows are all needed at the start, so the other side is the late one.
+      c.left_is_late = sides % 2 == 1 || n <= 1000;
+      c.right_is_late = sides / 2 == 1 || m <= 1000;
+      expect_same(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(LateRows, OutputsSpreadsAndNan) {
+  for (const DType dtype : all_dtypes) {
+    for (const int spread : {0, 12, 115}) {
+      expect_same({.m = 3900,
+                   .n = 4000,
+                   .k = 4096,
+                   .layout = all_scale_layouts[spread == 12],
+                   .dtype = dtype,
+                   .spread = spread,
+                   .has_nan = spread != 0});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(LateRows, ManyTimes) { expect_same({.m = 4100, .n = 4096, .k = 4096, .times = 20}); }
+
+}  // namespace
+}  // namespace mxkern
