@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/few_decode.cuh"
@@ -50,22 +51,47 @@ __device__ __forceinline__ float load_as_float(const void* data, DType dtype, st
   return to_float(static_cast<const bfloat16*>(data)[i]);
 }
 
-// Four adjacent outputs, `count` of which exist.
+// Two outputs in 16 bits, the first one in the low half.
+template <class T>
+__device__ __forceinline__ std::uint32_t round_pair(float low, float high) {
+  std::uint32_t pair;
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+}
+
+// Four adjacent outputs, `count` of which exist. One store, where they are aligned, of which the
+// compiler would make two or four.
 template <class T>
 __device__ __forceinline__ void store_four(void* data, std::int64_t at, const float (&value)[4],
                                            std::int64_t count) {
-  struct alignas(4 * sizeof(T)) Four {
-    T v[4];
-  };
   T* out = static_cast<T*>(data) + at;
-  const Four four{from_float<T>(value[0]), from_float<T>(value[1]), from_float<T>(value[2]),
-                  from_float<T>(value[3])};
-  if (count >= 4 && reinterpret_cast<std::uintptr_t>(out) % sizeof(Four) == 0) {
-    *reinterpret_cast<Four*>(out) = four;
-  } else {
+  const bool is_whole = count >= 4 && reinterpret_cast<std::uintptr_t>(out) % (4 * sizeof(T)) == 0;
+  if constexpr (sizeof(T) == 4) {
+    if (is_whole) {
+      asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(out), "f"(value[0]),
+                   "f"(value[1]), "f"(value[2]), "f"(value[3])
+                   : "memory");
+    } else {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (j < count) out[j] = four.v[j];
+      for (int j = 0; j < 4; ++j) {
+        if (j < count) out[j] = value[j];
+      }
+    }
+  } else {
+    const uint2 pairs{round_pair<T>(value[0], value[1]), round_pair<T>(value[2], value[3])};
+    if (is_whole) {
+      asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(out), "r"(pairs.x), "r"(pairs.y)
+                   : "memory");
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const std::uint32_t pair = j < 2 ? pairs.x : pairs.y;
+        if (j < count) out[j] = {static_cast<std::uint16_t>(pair >> (16 * (j % 2)))};
+      }
     }
   }
 }
