@@ -22,6 +22,8 @@ struct FewPlan {
   // Groups of rows that do not exist, where thread blocks of two kernels share a multiprocessor:
   // with one thread block on each, the next kernel's can only spread as evenly.
   int idle_groups;
+  // For Hopper: a kernel of its own puts the tokens in order ahead.
+  bool arranges = false;
 
   friend constexpr bool operator==(const FewPlan&, const FewPlan&) = default;
 };
@@ -36,13 +38,15 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
                       std::int64_t columns, int processors);
 
 // Whether that is the faster way. It needs code for 9.0a on a device of 9.0. Small weights leave
-// too little to do for what surrounds it; of few rows each multiprocessor has so few that it copies
-// four times as many bytes of 64 tokens as of weights.
+// too little to do for what surrounds it.
 constexpr bool prefers_few_sm90(DType x_dtype, std::int64_t tokens, std::int64_t rows,
                                 std::int64_t columns) {
-  const bool is_small = rows * columns < 1 << 25 || (rows <= 4096 && tokens > 32);
+  const bool is_small = rows * columns < 1 << 25;
   return x_dtype == DType::bfloat16 && tokens > (is_small ? 64 : 16);
 }
+
+// Whether a kernel may put so many tokens in order ahead, for which there has to be memory.
+constexpr bool may_arrange_few_sm90(std::int64_t tokens) { return tokens > 32; }
 
 // The most tokens of a group, and the bytes of all tokens in the order of arrange_tokens, in groups
 // of so many or half as many; of a batch, as it is or as one matrix of `all_tokens`, if either is

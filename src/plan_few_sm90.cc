@@ -24,13 +24,15 @@ struct Problem {
 // Stages as memory allows: first of tokens, twice as many as parts take turns with them, so that
 // each stage is always the same part's; then of weights.
 bool fill_stages(const Problem& problem, FewPlan& plan) {
-  constexpr int most_stages = 8, most_x_stages = 4;
+  // The first tokens wait behind the weights that are under way.
+  const int most_stages = plan.tokens <= 64 ? 4 : 8;
+  constexpr int most_x_stages = 4;
   const DecodeLayout& layout = problem.layout;
   const FewShape shape{layout.bits, layout.block, plan.tokens};
   const int parts = 1 << plan.log2_parts;
   const auto fits = [&] {
-    plan.shared_bytes =
-        FewSm90Shape::bytes(shape, plan.row_tiles, plan.log2_parts, plan.stages, plan.x_stages);
+    plan.shared_bytes = FewSm90Shape::bytes(shape, plan.row_tiles, plan.log2_parts, plan.log2_ranks,
+                                            plan.stages, plan.x_stages);
     return plan.shared_bytes <= FewSm90Shape::limit;
   };
   for (const int fewest : {4, 2}) {
@@ -85,9 +87,10 @@ std::int64_t arranged_bytes(std::int64_t batch, std::int64_t tokens, std::int64_
 std::int64_t arranged_for_few(DType x_dtype, std::int64_t batch, std::int64_t tokens,
                               std::int64_t all_tokens, std::int64_t rows, std::int64_t columns) {
   std::int64_t bytes = 0;
-  if (prefers_few_sm90(x_dtype, tokens, rows, columns))
+  if (may_arrange_few_sm90(tokens) && prefers_few_sm90(x_dtype, tokens, rows, columns)) {
     bytes = arranged_bytes(batch, tokens, columns);
-  if (prefers_few_sm90(x_dtype, all_tokens, rows, columns)) {
+  }
+  if (may_arrange_few_sm90(all_tokens) && prefers_few_sm90(x_dtype, all_tokens, rows, columns)) {
     bytes = std::max(bytes, arranged_bytes(1, all_tokens, columns));
   }
   return bytes;
@@ -113,6 +116,12 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
       }
     }
   }
+  // Shared memory carries tokens three times where thread blocks put them in order themselves. That
+  // costs less than the wait for another kernel up to 32 tokens, and up to 64 where a thread block
+  // has few turns with two parts of them.
+  const std::int64_t turns = problem.layout.tiles_across() >> (best.log2_parts + best.log2_ranks);
+  const bool is_short = best.log2_parts == 1 && best.log2_ranks == 1 && turns <= 20;
+  best.arranges = tokens > 64 || (tokens > 32 && !is_short);
   return best;
 }
 

@@ -89,10 +89,13 @@ TEST(PlanFew, FitsHopper) {
         // A stage of tokens is always the same part's, and there is one more for it.
         EXPECT_GE(plan.x_stages, 2 * parts);
         EXPECT_EQ(plan.x_stages % parts, 0);
-        EXPECT_EQ(plan.shared_bytes,
-                  Sm90::bytes(few, plan.row_tiles, plan.log2_parts, plan.stages, plan.x_stages));
+        EXPECT_EQ(plan.shared_bytes, Sm90::bytes(few, plan.row_tiles, plan.log2_parts,
+                                                 plan.log2_ranks, plan.stages, plan.x_stages));
         EXPECT_LE(plan.shared_bytes, Sm90::limit);
-        EXPECT_LE((2 * plan.stages + 4 * plan.x_stages) * 8, FewShape::barrier_bytes);
+        EXPECT_LE((2 * plan.stages + 6 * plan.x_stages + 1) * 8, FewShape::barrier_bytes);
+        // A thread block puts at most 64 tokens in order, and there is memory where none does.
+        EXPECT_TRUE(plan.arranges || plan.tokens <= 64);
+        EXPECT_TRUE(may_arrange_few_sm90(tokens) || !plan.arranges);
         const int largest = few_sm90_group(tokens);
         EXPECT_TRUE(tokens > 256 || largest >= tokens);
         EXPECT_TRUE(plan.tokens == largest || plan.tokens * 2 == largest);
@@ -127,19 +130,19 @@ TEST(PlanFew, MemoryForABatchIsEnoughEitherWay) {
   EXPECT_EQ(arranged_for_few(DType::bfloat16, 3, 24, 72, 1000, 128), 96 * 128 * 2);
   EXPECT_EQ(arranged_for_few(DType::bfloat16, 3, 65, 195, 1000, 128), 3 * 96 * 128 * 2);
   EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 64, 64, 1000, 128), 0);
-  EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 20, 20, 8192, 8192), 32 * 8192 * 2);
+  EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 32, 32, 8192, 8192), 0);
+  EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 33, 33, 8192, 8192), 64 * 8192 * 2);
   EXPECT_EQ(arranged_for_few(DType::float16, 1, 128, 128, 1000, 128), 0);
 }
 
-// Which kernel is faster is a measured thing: few rows and small weights are for the other one.
+// Which kernel is faster is a measured thing: small weights are for the other one.
 TEST(PlanFew, PrefersHopperWhereItIsFaster) {
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 17, 8192, 8192));
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 17, 14336, 4096));
   EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 16, 8192, 8192));
   EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 64, 4096, 4096));
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 32, 4096, 14336));
-  EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 33, 4096, 14336));
-  EXPECT_FALSE(prefers_few_sm90(DType::bfloat16, 64, 4096, 14336));
+  EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 64, 4096, 14336));
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 65, 4096, 14336));
   EXPECT_FALSE(prefers_few_sm90(DType::float16, 128, 8192, 8192));
 }
@@ -152,6 +155,19 @@ TEST(PlanFew, DividesKInThreadBlocksWhereTokensAreHidden) {
     EXPECT_EQ(plan.log2_parts, 1) << tokens;
   }
   EXPECT_EQ(plan_few_sm90(Scheme::mxfp4, 1, 64, 8192, 8192, processors).log2_ranks, 1);
+}
+
+// Whether thread blocks put the tokens in order themselves is a measured thing too.
+TEST(PlanFew, ArrangesWhereThatIsFaster) {
+  const auto arranges = [](std::int64_t tokens, std::int64_t rows, std::int64_t columns) {
+    return plan_few_sm90(Scheme::mxfp4, 1, tokens, rows, columns, processors).arranges;
+  };
+  for (const auto& shape : shapes) EXPECT_FALSE(arranges(32, shape[0], shape[1]));
+  EXPECT_FALSE(arranges(64, 8192, 8192));
+  EXPECT_TRUE(arranges(64, 28672, 8192));
+  EXPECT_TRUE(arranges(64, 8192, 28672));
+  EXPECT_TRUE(arranges(64, 4096, 14336));
+  EXPECT_TRUE(arranges(65, 8192, 8192));
 }
 
 TEST(PlanFew, IsPure) {

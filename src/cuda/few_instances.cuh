@@ -20,8 +20,8 @@ void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool o
     const auto run = [&](auto tokens) {
       const auto run_tiles = [&](auto warp_tiles) {
         using K = kernels::FewKernel<S, is_half(), tokens(), warp_tiles()>;
-        launch_clusters(function, kernels::gemm_few_kernel<K>, K::threads, plan, overlaps, grid, p,
-                        stream);
+        launch_clusters(function, kernels::gemm_few_kernel<K>, K::threads, plan, overlaps, grid,
+                        stream, p);
       };
       constexpr kernels::FewShape shape{S::Format::bits, S::block, tokens()};
       if constexpr (shape.most_warp_tiles() == 2) {

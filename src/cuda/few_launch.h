@@ -1,6 +1,7 @@
 // cuda/few_launch.h: the few-token kernels' launches, declared; instances hold their bodies.
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include "mxkern/core/device.h"
@@ -18,10 +19,10 @@ template <class S>
 void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
                 const kernels::FewParameters& p, Stream stream);
 
-// The weights may be read while the kernel ahead of the one that arranges the tokens still runs.
+// `tokens`: boxes of p.box_rows rows and 128 bytes.
 template <class S>
-void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
-                     const kernels::FewParameters& p, Stream stream);
+void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, dim3 grid,
+                     const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
 
 template <class S>
 void launch_reorder(const char* function, const kernels::ReorderParameters& p, dim3 grid,

@@ -9,12 +9,12 @@
 namespace mxkern::cuda {
 
 template <class S>
-void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
-                     const kernels::FewParameters& p, Stream stream) {
+void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, dim3 grid,
+                     const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream) {
   const auto run = [&]<int Tokens>() {
     using K = kernels::FewSm90Kernel<S, Tokens>;
-    launch_clusters(function, kernels::gemm_few_sm90_kernel<K>, K::all_threads, plan, true, grid, p,
-                    stream);
+    launch_clusters(function, kernels::gemm_few_sm90_kernel<K>, K::all_threads, plan, overlaps,
+                    grid, stream, p, tokens);
   };
   switch (plan.tokens) {
     case 32: return run.template operator()<32>();
@@ -26,8 +26,8 @@ void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
   }
 }
 
-#define MXKERN_INSTANTIATE_FEW_SM90(Type)                                \
-  template void launch_few_sm90<Type>(const char*, const FewPlan&, dim3, \
-                                      const kernels::FewParameters&, Stream);
+#define MXKERN_INSTANTIATE_FEW_SM90(Type)                                      \
+  template void launch_few_sm90<Type>(const char*, const FewPlan&, bool, dim3, \
+                                      const kernels::FewParameters&, const CUtensorMap&, Stream);
 
 }  // namespace mxkern::cuda

@@ -2,16 +2,16 @@
 #pragma once
 
 #include "cuda/launch.h"
-#include "mxkern/kernels/few_parameters.h"
 #include "plan_few.h"
 
 namespace mxkern::cuda {
 
 // In clusters of the plan's ranks along x. With `overlaps`, it may start before the kernel ahead of
 // it in the stream is over, and waits for it where it must.
-inline void launch_clusters(const char* function, void (*kernel)(kernels::FewParameters),
-                            int threads, const FewPlan& plan, bool overlaps, dim3 grid,
-                            const kernels::FewParameters& p, Stream stream) {
+template <class... Parameters, class... Arguments>
+void launch_clusters(const char* function, void (*kernel)(Parameters...), int threads,
+                     const FewPlan& plan, bool overlaps, dim3 grid, Stream stream,
+                     const Arguments&... arguments) {
   check_cuda(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes),
       function, "reserve shared memory");
@@ -28,7 +28,7 @@ inline void launch_clusters(const char* function, void (*kernel)(kernels::FewPar
   config.stream = handle_of(stream);
   config.attrs = attributes;
   config.numAttrs = overlaps ? 2 : 1;
-  check_cuda(cudaLaunchKernelEx(&config, kernel, p), function, "launch a kernel");
+  check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch a kernel");
 }
 
 }  // namespace mxkern::cuda

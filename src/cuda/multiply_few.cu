@@ -5,6 +5,7 @@
 
 #include "cuda/few_launch.h"
 #include "cuda/launch.h"
+#include "cuda/tensor_map.h"
 #include "mxkern/kernels/arrange_tokens.cuh"
 #include "mxkern/kernels/copy_tokens.cuh"
 #include "mxkern/kernels/gemm_few.cuh"
@@ -28,7 +29,7 @@ std::int64_t padded_columns(const DecodeLayout& layout) {
   return layout.tiles_across() * DecodeLayout::tile_columns;
 }
 
-// The kernel copies 16 bytes at a time.
+// The kernels copy 16 bytes at a time.
 bool needs_copy(const Buffer& x) { return !rows_are_aligned(x); }
 
 std::int64_t copy_bytes(const Buffer& x, const DecodeLayout& layout) {
@@ -36,7 +37,7 @@ std::int64_t copy_bytes(const Buffer& x, const DecodeLayout& layout) {
   return round_up(elements * 2, DecodeLayout::alignment);
 }
 
-// x as the kernel reads it, copied to `memory` where it must be.
+// x as the kernels read it, copied to `memory` where it must be.
 Buffer readable(const char* function, const Buffer& x, const DecodeLayout& layout, void* memory,
                 Stream stream) {
   if (!needs_copy(x)) return x;
@@ -84,18 +85,30 @@ void arrange(const char* function, const Buffer& x, const DecodeLayout& layout, 
       layout.tiles_across() * 2,
       memory,
   };
-  // Up to 64 tokens of 8192 columns one thread block a multiprocessor: all of them find room beside
-  // the kernel ahead, and wait there.
+  // Where all thread blocks find room beside the kernel ahead they wait there, up to 64 tokens of
+  // 8192 columns. More would keep the product behind them from starting.
+  const int processors = processor_count(function);
   const std::int64_t across = ceil_div(padded_columns(layout), kernels::arrange_tokens_columns);
-  const std::int64_t enough = processor_count(function) / (across * x.shape.batch);
-  const std::int64_t down =
-      std::max(enough, ceil_div(x.shape.rows, kernels::arrange_tokens_together));
-  const dim3 grid = grid_of(across, std::min(down, x.shape.rows), x.shape.batch);
+  const std::int64_t enough = processors / (across * x.shape.batch);
+  const std::int64_t down = std::min(
+      x.shape.rows, std::max(enough, ceil_div(x.shape.rows, kernels::arrange_tokens_together)));
+  const dim3 grid = grid_of(across, down, x.shape.batch);
   const auto go = [&]<Start start>() {
     launch<start>(function, kernels::arrange_tokens_kernel, grid, kernels::arrange_tokens_threads,
                   0, stream, p);
   };
-  overlaps ? go.operator()<Start::early>() : go.operator()<Start::behind>();
+  const bool starts_early = overlaps && across * down * x.shape.batch <= processors;
+  starts_early ? go.operator()<Start::early>() : go.operator()<Start::behind>();
+}
+
+// Boxes of 64 columns of so many tokens. Matrices that are all the same one are one of the map.
+CUtensorMap map_tokens(const char* function, const Buffer& x, int rows) {
+  return encode_tensor_map(
+      function, {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                 x.data,
+                 {x.shape.columns, x.shape.rows, x.batch_stride == 0 ? 1 : x.shape.batch, 1},
+                 {x.row_stride * 2, x.batch_stride * 2, 16},
+                 {64, rows}});
 }
 
 void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape& weights,
@@ -129,8 +142,9 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   const FewPlan plan =
       (on_sm90 ? plan_few_sm90 : plan_few)(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
                                            layout.columns, processor_count(function));
-  auto* arranged = static_cast<std::uint8_t*>(memory);
-  if (on_sm90) {
+  std::uint8_t* arranged = nullptr;
+  if (on_sm90 && plan.arranges) {
+    arranged = static_cast<std::uint8_t*>(memory);
     arrange(function, x, layout, plan.tokens, arranged, overlaps, stream);
   } else {
     x = readable(function, x, layout, memory, stream);
@@ -148,6 +162,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.stages = plan.stages;
   p.x_stages = plan.x_stages;
   p.shared_bytes = plan.shared_bytes;
+  p.box_rows = static_cast<int>(std::min<std::int64_t>(plan.tokens, round_up(x.shape.rows, 8)));
   p.alpha = finish.alpha;
   p.beta = finish.beta;
   p.left_tensor_scale = finish.left_tensor_scale;
@@ -166,16 +181,23 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   for (std::int64_t batch = 0; batch < x.shape.batch; batch += most) {
     p.weights = weights.data + batch * p.weight_batch_bytes;
     p.x = static_cast<const std::uint8_t*>(x.data) + batch * p.x_batch_bytes;
-    p.arranged =
-        arranged + batch * round_up(x.shape.rows, plan.tokens) * padded_columns(layout) * 2;
+    if (arranged != nullptr) {
+      p.arranged =
+          arranged + batch * round_up(x.shape.rows, plan.tokens) * padded_columns(layout) * 2;
+    }
+    Buffer matrices = x;
+    matrices.data = const_cast<std::uint8_t*>(p.x);
+    matrices.shape.batch = std::min(most, x.shape.batch - batch);
     p.out = static_cast<std::uint8_t*>(finish.out.data) + batch * out_bytes;
     const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
                     static_cast<unsigned>(groups + plan.idle_groups),
-                    static_cast<unsigned>(std::min(most, x.shape.batch - batch)));
+                    static_cast<unsigned>(matrices.shape.batch));
+    CUtensorMap map{};
+    if (on_sm90 && arranged == nullptr) map = map_tokens(function, matrices, p.box_rows);
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);
       if (on_sm90) {
-        launch_few_sm90<S>(function, plan, grid, p, stream);
+        launch_few_sm90<S>(function, plan, overlaps || arranged != nullptr, grid, p, map, stream);
       } else {
         launch_few<S>(function, x.dtype, plan, overlaps, grid, p, stream);
       }

@@ -173,11 +173,19 @@ TEST_F(CudaMultiplyFew, EverySchemeAndShape) {
   }
 }
 
-// Hopper's tensor cores take fewer tokens too where weights are large.
+// Hopper's tensor cores take fewer tokens too where weights are large: rows that the copy engine
+// reads in boxes, ragged ones too, a gap between rows, and thread blocks that divide K.
 TEST_F(CudaMultiplyFew, LargeWeights) {
-  const std::pair<Scheme, int> cases[] = {{Scheme::mxfp8_e4m3, 17}, {Scheme::nvfp4, 33}};
-  for (const auto& [scheme, tokens] : cases) {
-    Product p(DType::bfloat16, scheme, {1, tokens, 640}, 52429, 1, DType::bfloat16);
+  struct Case {
+    Scheme scheme;
+    Shape x;
+    int rows, gap;
+  };
+  const Case cases[] = {{Scheme::mxfp8_e4m3, {1, 17, 640}, 52429, 0},
+                        {Scheme::mxfp4, {2, 20, 1000}, 33600, 8},
+                        {Scheme::nvfp4, {1, 36, 4104}, 8192, 0}};
+  for (const Case& c : cases) {
+    Product p(DType::bfloat16, c.scheme, c.x, c.rows, 1, DType::bfloat16, c.gap);
     p.fill(19);
     expect_agrees(p);
     if (HasFatalFailure()) return;

@@ -22,9 +22,10 @@ struct FewParameters {
   int log2_parts;  // of the parts of K that the warps of a thread block have
   int row_tiles;   // of a thread block
   int stages;      // of a warp's ring
-  int x_stages;    //
+  int x_stages;
   int shared_bytes;
-  const std::uint8_t* arranged;  // tokens for gemm_few_sm90, by arrange_tokens
+  const std::uint8_t* arranged;  // tokens by arrange_tokens, for gemm_few_sm90; or nullptr
+  int box_rows;                  // of the tensor map of gemm_few_sm90
   // The end.
   float alpha, beta;
   const float* left_tensor_scale;

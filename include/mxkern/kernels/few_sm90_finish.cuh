@@ -14,44 +14,73 @@ __device__ __forceinline__ void sync_threads() {
   asm volatile("bar.sync 1, %0;" ::"n"(Threads) : "memory");
 }
 
-__device__ __forceinline__ float4 read_cluster(std::uint32_t address, std::uint32_t rank) {
+__device__ __forceinline__ float4 read_sums(std::uint32_t address) {
   float4 v;
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %4, %5;\n"
-      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
-      "}\n"
-      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-      : "r"(address), "r"(rank));
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address));
   return v;
 }
 
 // Sums lie in shared memory, parts of K one after the other, a row of them for each token. A thread
-// finishes four rows of the weights, always the same, of every so many tokens.
+// finishes four rows of the weights, always the same, of every so many tokens. Each thread block of
+// a cluster finishes a share of the tokens; the others send it their sums of these.
 template <class K>
 struct FinishSm90 {
   const FewParameters& p;
   const std::uint8_t* weights;
-  std::uint32_t sums;  // of part 0
+  std::uint32_t sums;     // of part 0
+  std::uint32_t barrier;  // of what the others send
   std::int64_t batch, first_row, first_token;
   int rank;
   int thread;
   std::uint32_t kinds;  // of the four rows
+  float factor, bias[4];
+
+  static constexpr int together = K::tokens <= 32 ? 2 : 4;  // tokens, for what registers allow
 
   __device__ __forceinline__ int log2_quads() const { return 31 - __clz(p.row_tiles * 8); }
+  __device__ __forceinline__ int quad() const { return thread & ((1 << log2_quads()) - 1); }
   __device__ __forceinline__ std::uint32_t part_bytes() const {
     return FewSm90Shape::sum_bytes(K::tokens, p.row_tiles);
+  }
+  // Of a thread block of the cluster.
+  __device__ __forceinline__ int first_of(int rank_of) const {
+    const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
+    return tokens * rank_of >> p.log2_ranks;
+  }
+  __device__ __forceinline__ std::uint32_t inbox(int index) const {
+    return sums + (part_bytes() << p.log2_parts) +
+           index * ((K::tokens >> p.log2_ranks) * p.row_tiles * 128) + quad() * 16;
   }
 
   // Before the sums are there: what takes time to read.
   __device__ __forceinline__ void prepare() {
-    const int quad = thread & ((1 << log2_quads()) - 1);
-    const std::int64_t row = first_row + quad * 4;
+    const std::int64_t row = first_row + quad() * 4;
     kinds = 0;
     if (row < p.layout.rows) {
       kinds = *reinterpret_cast<const std::uint32_t*>(weights + p.layout.kinds_offset() + row);
     }
+  }
+
+  // Once the kernel ahead is over: what it may have written.
+  __device__ __forceinline__ void prepare_more() {
+    factor = p.alpha;
+    if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
+    if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
+    const std::int64_t row = first_row + quad() * 4;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      bias[j] = p.bias != nullptr && row + j < p.layout.rows
+                    ? load_as_float(p.bias, p.bias_dtype, row + j)
+                    : 0.0f;
+    }
+  }
+
+  // One thread, before this thread block is done with its rings.
+  __device__ __forceinline__ void expect() const {
+    const int tokens = first_of(rank + 1) - first_of(rank);
+    arrive_expecting(barrier, ((1 << p.log2_ranks) - 1) * tokens * p.row_tiles * 128);
   }
 
   __device__ __forceinline__ void put(const float (&values)[K::tokens / 2], int part, int slab,
@@ -68,92 +97,152 @@ struct FinishSm90 {
     }
   }
 
-  // Each thread block of the cluster finishes a share of the tokens.
-  template <class Out>
-  __device__ __forceinline__ void run() const {
-    const int quad = thread & ((1 << log2_quads()) - 1), step = K::threads >> log2_quads();
-    const std::int64_t row = first_row + quad * 4, count = p.layout.rows - row;
-    const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
-    const int begin = tokens * rank >> p.log2_ranks, end = tokens * (rank + 1) >> p.log2_ranks;
-    if (count <= 0) return;
-    float factor = p.alpha, bias[4] = {};
-    if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
-    if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (p.bias != nullptr && j < count) bias[j] = load_as_float(p.bias, p.bias_dtype, row + j);
-    }
-    const std::uint32_t stride = FewSm90Shape::sum_stride(p.row_tiles);
-    constexpr int together = K::tokens <= 64 ? 2 : 4;  // for what registers allow
+  // To the others of the cluster, once these are done with their rings.
+  __device__ __forceinline__ void send() const {
+    const Walk walk(*this);
+    const int ranks = 1 << p.log2_ranks, row_bytes = p.row_tiles * 128;
 #pragma unroll 1
-    for (int token = begin + (thread >> log2_quads()); token < end; token += together * step) {
-      float4 sum[together] = {};
+    for (int other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
+      const int begin = first_of(other), end = first_of(other + 1);
+      const std::uint32_t to = inbox(rank - (rank > other ? 1 : 0)) - begin * row_bytes;
 #pragma unroll 1
-      for (int r = 0; r < 1 << p.log2_ranks; ++r) {
-        float4 of_rank[together] = {};
-#pragma unroll 1
-        for (int part = 0; part < 1 << p.log2_parts; ++part) {
-          const std::uint32_t from = sums + part * part_bytes() + token * stride + quad * 16;
-          float4 v[together];
-#pragma unroll
-          for (int i = 0; i < together; ++i) {
-            // Of tokens that there are not, what lies there.
-            const int at = token + i * step < end ? i * step : 0;
-            v[i] = read_cluster(from + at * stride, static_cast<std::uint32_t>(r));
-          }
-#pragma unroll
-          for (int i = 0; i < together; ++i) {
-            of_rank[i].x += v[i].x, of_rank[i].y += v[i].y;
-            of_rank[i].z += v[i].z, of_rank[i].w += v[i].w;
-          }
-        }
+      for (int token = begin + walk.first; token < end; token += together * walk.step) {
+        float4 sum[together];
+        add_parts(sum, walk, token, end);
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-          sum[i].x += of_rank[i].x, sum[i].y += of_rank[i].y;
-          sum[i].z += of_rank[i].z, sum[i].w += of_rank[i].w;
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < together; ++i) {
-        if (token + i * step < end) {
-          store<Out>(sum[i], first_token + token + i * step, row, count, factor, bias);
+          const int at = token + i * walk.step;
+          if (at < end) send_cluster(to + at * row_bytes, barrier, other, sum[i]);
         }
       }
     }
   }
 
- private:
   template <class Out>
-  __device__ __forceinline__ void store(const float4& sum, std::int64_t token, std::int64_t row,
-                                        std::int64_t count, float factor,
-                                        const float (&bias)[4]) const {
-    float value[4] = {sum.x, sum.y, sum.z, sum.w};
-    const std::int64_t at = batch * p.out_batch_stride + token * p.out_row_stride + row;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) value[j] *= sum_factor<K>();
-    if (kinds != 0) {
+  __device__ __forceinline__ void run() const {
+    if (p.log2_ranks > 0) wait(barrier, 0);
+    if (kinds == 0 && p.beta == 0.0f) {
+      store_all<Out, together, true>();
+    } else {
+      store_all<Out, 1, false>();
+    }
+  }
+
+ private:
+  template <class Out, int Together, bool IsPlain>
+  __device__ __forceinline__ void store_all() const {
+    const Walk walk(*this);
+    const int begin = first_of(rank), end = first_of(rank + 1);
+    const int ranks = 1 << p.log2_ranks, row_bytes = p.row_tiles * 128, own = rank;
+    const std::int64_t row = first_row + quad() * 4, count = p.layout.rows - row;
+    const std::int64_t out_stride = p.out_row_stride;
+    const std::int64_t out = batch * p.out_batch_stride + first_token * out_stride + row;
+    const std::uint32_t received = inbox(0) - begin * row_bytes, sender = inbox(1) - inbox(0);
+    const bool has_bias = p.bias != nullptr;
+    void* const data = p.out;
+    if (count <= 0) return;
 #pragma unroll 1
-      for (int j = 0; j < 4; ++j) {
-        const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
-        if (kind == RowKind::ordinary || j >= count) continue;
-        float other = float_of(float32::nan_bits);
-        if (kind == RowKind::special) {
-          other = multiply_special<K>(
-              p, weights, p.x + batch * p.x_batch_bytes + token * p.x_row_bytes, row + j);
+    for (int token = begin + walk.first; token < end; token += Together * walk.step) {
+      float4 sum[Together] = {}, part[Together];
+#pragma unroll 1
+      for (int r = 0; r < ranks; ++r) {
+        if (r == own) {
+          add_parts(part, walk, token, end);
+        } else {
+          const std::uint32_t from = received + (r - (r > own ? 1 : 0)) * sender;
+#pragma unroll
+          for (int i = 0; i < Together; ++i) {
+            const int at = token + i * walk.step;
+            part[i] = read_sums(from + (at < end ? at : token) * row_bytes);
+          }
         }
 #pragma unroll
-        for (int k = 0; k < 4; ++k) value[k] = k == j ? other : value[k];
+        for (int i = 0; i < Together; ++i) add(sum[i], part[i]);
       }
-    }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      value[j] *= factor;
-      if (p.beta != 0.0f && j < count) {
-        value[j] += p.beta * to_float(static_cast<const Out*>(p.out)[at + j]);
+      for (int i = 0; i < Together; ++i) {
+        const int at = token + i * walk.step;
+        if (at >= end) break;
+        float value[4] = {sum[i].x, sum[i].y, sum[i].z, sum[i].w};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) value[j] *= sum_factor<K>();
+        if constexpr (!IsPlain) {
+          replace_special(value, at, row, count);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            value[j] *= factor;
+            if (p.beta != 0.0f && j < count) {
+              value[j] +=
+                  p.beta * to_float(static_cast<const Out*>(data)[out + at * out_stride + j]);
+            }
+          }
+        } else {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) value[j] *= factor;
+        }
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          if (has_bias) value[j] += bias[j];
+        }
+        store_four<Out>(data, out + at * out_stride, value, count);
       }
-      if (p.bias != nullptr) value[j] += bias[j];
     }
-    store_four<Out>(p.out, at, value, count);
+  }
+
+  // How a thread goes through the tokens. What the loops need is here, since the compiler would
+  // read it from the parameters again after each access to shared memory.
+  struct Walk {
+    int first, step, parts;
+    std::uint32_t sums, stride, part_bytes;
+
+    __device__ __forceinline__ explicit Walk(const FinishSm90& f)
+        : first(f.thread >> f.log2_quads()),
+          step(K::threads >> f.log2_quads()),
+          parts(1 << f.p.log2_parts),
+          sums(f.sums + f.quad() * 16),
+          stride(FewSm90Shape::sum_stride(f.p.row_tiles)),
+          part_bytes(f.part_bytes()) {}
+  };
+
+  __device__ __forceinline__ static void add(float4& sum, const float4& v) {
+    sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+  }
+
+  // This thread block's sums of tokens a step apart; of those from `end` on the first one's.
+  template <int Together>
+  __device__ __forceinline__ static void add_parts(float4 (&sum)[Together], const Walk& walk,
+                                                   int token, int end) {
+    std::uint32_t from[Together];
+#pragma unroll
+    for (int i = 0; i < Together; ++i) {
+      const int at = token + i * walk.step;
+      from[i] = walk.sums + (at < end ? at : token) * walk.stride;
+      sum[i] = read_sums(from[i]);
+    }
+#pragma unroll 1
+    for (int part = 1; part < walk.parts; ++part) {
+#pragma unroll
+      for (int i = 0; i < Together; ++i) add(sum[i], read_sums(from[i] += walk.part_bytes));
+    }
+  }
+
+  // Rows that are not ordinary.
+  __device__ __forceinline__ void replace_special(float (&value)[4], int token, std::int64_t row,
+                                                  std::int64_t count) const {
+#pragma unroll 1
+    for (int j = 0; j < 4; ++j) {
+      const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
+      if (kind == RowKind::ordinary || j >= count) continue;
+      float other = float_of(float32::nan_bits);
+      if (kind == RowKind::special) {
+        other = multiply_special<K>(
+            p, weights, p.x + batch * p.x_batch_bytes + (first_token + token) * p.x_row_bytes,
+            row + j);
+      }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) value[k] = k == j ? other : value[k];
+    }
   }
 };
 

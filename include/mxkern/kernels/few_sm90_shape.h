@@ -28,13 +28,17 @@ struct FewSm90Shape {
   }
 
   // Stages: of weights, for each of the thread block's rows of tiles one for each part of K; of
-  // tokens, 128 columns. Sums take the place of the rings.
+  // tokens, 128 columns. Sums take the place of the rings, and behind them lies what the other
+  // thread blocks of a cluster send.
   MXKERN_HOST_DEVICE static constexpr int bytes(const FewShape& shape, int row_tiles,
-                                                int log2_parts, int stages, int x_stages) {
+                                                int log2_parts, int log2_ranks, int stages,
+                                                int x_stages) {
     const int rings = stages * (row_tiles << log2_parts) * shape.tile_bytes() +
                       x_stages * shape.tokens * DecodeLayout::tile_columns * 2;
+    const int share = (shape.tokens >> log2_ranks) * row_tiles * DecodeLayout::tile_rows * 4;
+    const int inbox = ((1 << log2_ranks) - 1) * share;
     return FewShape::barrier_bytes +
-           higher_of(rings, sum_bytes(shape.tokens, row_tiles) << log2_parts);
+           higher_of(rings, (sum_bytes(shape.tokens, row_tiles) << log2_parts) + inbox);
   }
 };
 

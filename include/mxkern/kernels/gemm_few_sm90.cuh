@@ -15,6 +15,7 @@
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_sm90_finish.cuh"
 #include "mxkern/kernels/few_sm90_shape.h"
+#include "mxkern/kernels/few_sm90_tokens.cuh"
 #include "mxkern/kernels/ptx/cluster.cuh"
 #include "mxkern/kernels/ptx/wgmma.cuh"
 #include "mxkern/kernels/ptx/wgmma_registers.cuh"
@@ -30,7 +31,10 @@ struct FewSm90Kernel {
   static constexpr int tokens = Tokens;
   static constexpr int warpgroups = Shape::warpgroups(Tokens);
   static constexpr int warps = 4 * warpgroups;
-  static constexpr int producers = 4;  // warps: one copies weights, one tokens; a whole warpgroup
+  // Warps: one copies weights, one tokens, and some put up to 64 tokens in order; a whole
+  // warpgroup, where its registers move.
+  static constexpr int arrangers = Tokens <= 64 ? 4 : 0;
+  static constexpr int producers = arrangers > 0 ? 2 + arrangers : 4;
   static constexpr int threads = 32 * warps;  // that finish
   static constexpr int all_threads = threads + 32 * producers;
   // Of 65536 registers: what a thread that multiplies has, and one that copies.
@@ -48,21 +52,6 @@ struct FewSm90Kernel {
 
 namespace few {
 
-// Where a stage's barriers are, and its memory.
-struct RingsSm90 {
-  std::uint32_t full, free;      // of tiles of weights
-  std::uint32_t x_full, x_free;  // of 64 columns of tokens, two a stage
-  std::uint32_t x, weights;
-
-  __device__ RingsSm90(std::uint32_t base, const FewParameters& p, int half_bytes)
-      : full(base),
-        free(full + p.stages * 8),
-        x_full(free + p.stages * 8),
-        x_free(x_full + p.x_stages * 16),
-        x(base + FewShape::barrier_bytes),
-        weights(x + p.x_stages * 2 * half_bytes) {}
-};
-
 // A place in a ring, and the parity of the phase that ends when it is full.
 struct Turn {
   int stage, parity = 0;
@@ -72,15 +61,6 @@ struct Turn {
     if (stage >= stages) stage -= stages, parity ^= 1;
   }
 };
-
-__device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, std::uint32_t bytes,
-                                          std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier)
-      : "memory");
-}
 
 // One lane: of each of the thread block's rows of tiles one for each part, all at one barrier.
 template <class K>
@@ -115,23 +95,6 @@ struct WeightsSm90 {
   }
 };
 
-// One lane of another warp: the tokens, in boxes of 64 columns. `count`: how many there are.
-template <class K>
-__device__ __forceinline__ void produce_tokens_sm90(const FewParameters& p, const RingsSm90& rings,
-                                                    const std::uint8_t* from, int count,
-                                                    int boxes) {
-  const std::uint32_t bytes = ceil_div(count, 8) * 1024;
-  int stage = 0, parity = 1;
-#pragma unroll 1
-  for (int box = 0; box < boxes; ++box) {
-    if (box >= 2 * p.x_stages) wait(rings.x_free + stage * 8, parity);
-    arrive_expecting(rings.x_full + stage * 8, bytes);
-    copy_bulk(rings.x + stage * K::half_bytes, from, bytes, rings.x_full + stage * 8);
-    from += K::half_bytes;
-    if (++stage == 2 * p.x_stages) stage = 0, parity ^= 1;
-  }
-}
-
 // The words of 16 rows x 32 columns, of the lower or the upper half of a tile's rows.
 template <class K>
 __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits / 2],
@@ -153,25 +116,40 @@ __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits
   }
 }
 
-// Bits of a pair of multipliers of decoded weights, for two rows; `pick` selects their scales.
+// Multipliers of decoded weights, of two rows; `pick` selects their scales.
 template <class K>
-__device__ __forceinline__ void multipliers_of(std::uint32_t (&pairs)[2], std::uint32_t word,
-                                               std::uint32_t pick) {
+__device__ __forceinline__ std::uint32_t multipliers_of(std::uint32_t word, std::uint32_t pick) {
   using Format = typename K::Format;
   const std::uint32_t both = __byte_perm(word, 0, pick);  // a byte in each half
   if constexpr (K::Scheme::has_tensor_scale) {
     // As exponent and mantissa of bfloat16 they are 2^-120 times the scales.
     constexpr int exponent = 127 - Format::bias + K::weight_exponent;
-    const std::uint32_t scales =
-        multiply_pair(multiply_pair((both << 4) & 0x07F007F0u, (120 + 127) * 0x00800080u),
-                      static_cast<std::uint32_t>(exponent + 127) * 0x00800080u);
-    pairs[0] = __byte_perm(scales, 0, 0x1010), pairs[1] = __byte_perm(scales, 0, 0x3232);
+    return multiply_pair(multiply_pair((both << 4) & 0x07F007F0u, (120 + 127) * 0x00800080u),
+                         static_cast<std::uint32_t>(exponent + 127) * 0x00800080u);
   } else {
     int offset = 0;
     if constexpr (!Format::is_integer) offset = 127 - Format::bias + K::weight_exponent;
-    const std::uint32_t bits = both * 128 + static_cast<std::uint32_t>(offset) * 0x00800080u;
-    pairs[0] = __byte_perm(bits, 0, 0x1010), pairs[1] = __byte_perm(bits, 0, 0x3232);
+    return both * 128 + static_cast<std::uint32_t>(offset) * 0x00800080u;
   }
+}
+
+// A pair times one of two factors, which an instruction picks by itself.
+template <int Half>
+__device__ __forceinline__ std::uint32_t multiply_by_half(std::uint32_t pair,
+                                                          std::uint32_t factors) {
+  std::uint32_t product;
+  if constexpr (Half == 0) {
+    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
+        "mov.b32 both, {low, low};\nmul.rn.bf16x2 %0, %1, both;\n}\n"
+        : "=r"(product)
+        : "r"(pair), "r"(factors));
+  } else {
+    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
+        "mov.b32 both, {high, high};\nmul.rn.bf16x2 %0, %1, both;\n}\n"
+        : "=r"(product)
+        : "r"(pair), "r"(factors));
+  }
+  return product;
 }
 
 // A warpgroup's sums: its tiles of the thread block's part of K. `slab`: which 16 rows this warp
@@ -208,13 +186,13 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
       if (block + 1 < DecodeLayout::tile_blocks) {
         read_words<K>(word[1 - set], tile + (block + 1) * K::layout.block_bytes(), upper, lane);
       }
-      std::uint32_t multiplier[2];
-      multipliers_of<K>(multiplier, scale[block], pick);
+      const std::uint32_t multipliers = multipliers_of<K>(scale[block], pick);
 #pragma unroll
       for (int pair = 0; pair < 8; ++pair) {
         const std::uint32_t bits = decode_pair<Format, false>(
             word[set] + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
-        a[set][pair / 4][pair % 4] = multiply_pair(bits, multiplier[pair % 2]);
+        a[set][pair / 4][pair % 4] = pair % 2 == 0 ? multiply_by_half<0>(bits, multipliers)
+                                                   : multiply_by_half<1>(bits, multipliers);
       }
       ptx::wgmma_pin(a[set][0]);
       ptx::wgmma_pin(a[set][1]);
@@ -260,9 +238,11 @@ __device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm
   }
 #pragma unroll 1
   for (int i = lane; i < 2 * p.x_stages; i += 32) {
+    init_barrier(rings.x_here + i * 8, 1);
     init_barrier(rings.x_full + i * 8, 1);
     init_barrier(rings.x_free + i * 8, arrivals);
   }
+  if (lane == 0) init_barrier(rings.full - 8 + FewShape::barrier_bytes, 1);
   fence_barrier_init();
   __syncwarp();
 }
@@ -272,7 +252,8 @@ __device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm
 // Grid: ranks of the cluster and token tiles along x, groups of row tiles along y, batch along z.
 template <class K>
 __global__ void __launch_bounds__(K::all_threads, 1)
-    gemm_few_sm90_kernel(const __grid_constant__ FewParameters p) {
+    gemm_few_sm90_kernel(const __grid_constant__ FewParameters p,
+                         const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::uint8_t shared[];
   const std::uint32_t base = __shfl_sync(0xFFFFFFFFu, few::shared_address(shared), 0);
@@ -312,17 +293,23 @@ __global__ void __launch_bounds__(K::all_threads, 1)
       producer.produce(min(turns, 1), turns);
     } else if (warp == K::warps + 1 && lane == 0) {
       few::wait_for_previous_kernel();
-      const std::int64_t group = batch * (gridDim.x >> p.log2_ranks) + token_tile;
-      const std::uint8_t* x = p.arranged + (group * p.tiles + first) * (2 * K::half_bytes);
+      if (K::arrangers > 0 && p.arranged == nullptr) {
+        few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles,
+                                    static_cast<int>(first_token),
+                                    p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));
+      } else {
+        const std::int64_t group = batch * (gridDim.x >> p.log2_ranks) + token_tile;
+        few::produce_arranged_sm90<K>(
+            p, rings, p.arranged + (group * p.tiles + first) * (2 * K::half_bytes), 2 * tiles);
+      }
+    } else if (K::arrangers > 0 && warp > K::warps + 1 && p.arranged == nullptr) {
       const int tokens =
           static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
-      few::produce_tokens_sm90<K>(p, rings, x, tokens, 2 * tiles);
+      few::arrange_tokens_sm90<K>(p, rings, tokens, 2 * tiles, warp - K::warps - 2, lane);
     }
     __syncwarp();
     if (p.log2_ranks > 0) {
-      few::cluster_arrive();
-      few::cluster_wait();
-      few::cluster_arrive();
+      few::cluster_arrive_relaxed();
       few::cluster_wait();
     }
     return;
@@ -333,27 +320,32 @@ __global__ void __launch_bounds__(K::all_threads, 1)
   few::FinishSm90<K> finish{p,
                             weights,
                             base + FewShape::barrier_bytes,
+                            base + FewShape::barrier_bytes - 8,
                             batch,
                             first_down * DecodeLayout::tile_rows,
                             first_token,
                             rank,
-                            static_cast<int>(threadIdx.x),
-                            0};
+                            static_cast<int>(threadIdx.x)};
   finish.prepare();
   __syncthreads();
   if constexpr (K::moves_registers) ptx::take_registers<K::consumer_registers>();
   float sums[K::tokens / 2] = {};
   few::multiply_sm90<K>(sums, p, rings, tiles, part, slab, lane);
+  if (p.log2_ranks > 0) {
+    if (threadIdx.x == 0) finish.expect();
+    few::cluster_arrive_relaxed();
+  }
   few::wait_for_previous_kernel();
+  finish.prepare_more();
 
   // The sums take the place of the rings, which are read to the end.
   few::sync_threads<K::threads>();
   finish.put(sums, part, slab, lane);
+  few::sync_threads<K::threads>();
   if (p.log2_ranks > 0) {
-    few::cluster_arrive();
+    // The others are done with their rings.
     few::cluster_wait();
-  } else {
-    few::sync_threads<K::threads>();
+    finish.send();
   }
   if (p.out_dtype == DType::float32) {
     finish.template run<float>();
@@ -361,11 +353,6 @@ __global__ void __launch_bounds__(K::all_threads, 1)
     finish.template run<float16>();
   } else {
     finish.template run<bfloat16>();
-  }
-  // A block's memory stays until nobody in the cluster reads it any more.
-  if (p.log2_ranks > 0) {
-    few::cluster_arrive();
-    few::cluster_wait();
   }
 #elif defined(__CUDA_ARCH__)
   __trap();  // compiled for the list of architectures, and never chosen elsewhere
