@@ -364,6 +364,10 @@ TEST(PlanGemmCudaTest, RowsBehindTheFirstTilesAreLate) {
   EXPECT_TRUE(has_late_rows(other));  // the right one
   other.right = Scheme::mxfp4;
   EXPECT_FALSE(has_late_rows(other));
+  other = wide;
+  other.shape.rows = 32768;
+  other.n = 2048;  // rows of the left operand would be needed faster than they are made
+  EXPECT_FALSE(has_late_rows(other));
   for (const GemmPrecision precision : {GemmPrecision::folded, GemmPrecision::automatic}) {
     other = wide;
     other.precision = precision;

@@ -55,13 +55,15 @@ struct FirstRowsSm90 {
   std::int64_t left = 0, right = 0;
 };
 
-// Given which operands have rows that can be expanded so. It is done to the one with more rows: the
-// warps that do it keep up with one. In the first two turns of tiles all rows are needed too soon.
+// Given which operands have rows that can be expanded so. It is done to the one with more rows, if
+// the other one has enough that there is time for it: the bands of the right one use its rows
+// longer. In two turns of tiles rows are needed too soon.
 constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
                                         int processors, bool left, bool right) {
-  constexpr std::int64_t least_turns = 3;
+  constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096;
   if ((!left && !right) || tile.turns(1, m, n, processors) < least_turns) return {};
   const bool takes_left = left && (!right || m >= n);
+  if (takes_left ? n < least_right : m < least_left) return {};
   const bool below = tile.columns > tile.rows;  // where the second block of a cluster lies
   const std::int64_t rows = tile.rows * (below ? tile.cluster : 1);
   const std::int64_t columns = tile.columns * (below ? 1 : tile.cluster);
