@@ -182,17 +182,24 @@ bool launch_patches(const char* function, kernels::PatchWork work, Rounding roun
   }
   const std::int64_t across = p.columns / kernels::tile_extent;
   const std::int64_t down = p.rows / kernels::tile_extent;
-  return visit_patches<S>(rounding, work, [&](auto r, auto w) {
+  bool fits = true;
+  const bool pays = visit_patches<S>(rounding, work, [&](auto r, auto w) {
     constexpr bool stays = kernels::patch_stays<S, r(), w()>;
     std::int64_t blocks = across * down * p.batch;
+    dim3 grid = grid_of(across, down, p.batch);
     if (stays) {
       const int resident = processor_count(function) * kernels::patch_blocks<S, r(), w()>;
       blocks = std::min<std::int64_t>(blocks, resident);
+      grid = grid_of(blocks);
+    } else if (grid.y != down || grid.z != p.batch) {
+      fits = false;
+      return;
     }
-    launch<Start::early>(function, kernels::quantize_patch_kernel<S, r(), w()>, grid_of(blocks),
+    launch<Start::early>(function, kernels::quantize_patch_kernel<S, r(), w()>, grid,
                          kernels::patch_threads, sizeof(kernels::PatchMemory<S, stays>), stream, p,
                          kernels::PatchGrid::of(across, down, p.batch, blocks));
   });
+  return pays && fits;
 }
 
 // Whole tiles are quantized in registers where that pays, the others through shared memory: those

@@ -42,7 +42,8 @@ struct PatchElements {
 
   // x := (x * sign) H / sqrt(size) down the columns, which two or four lanes share. Between lanes,
   // a + b and a - b are fused multiply-adds with factors of one.
-  // `signs` are the words that flip rows.
+  // `signs` are the words that flip rows. `Whole`: without the factor 1 / sqrt(size).
+  template <bool Whole>
   __device__ __forceinline__ void transform(int size, int block, const std::uint32_t* signs) {
     const int position = patch_down() % (size / patch_extent);
     const float norm = hadamard_norm(size);
@@ -57,12 +58,20 @@ struct PatchElements {
     for (int k = 0; k < 4; ++k) {
       float v[2][patch_extent];
 #pragma unroll
-      for (int i = 0; i < patch_extent; ++i) {
-        v[0][i] = __fmul_rn(float_of(raw[i].word[k] << 16), sign[i]);
-        v[1][i] = __fmul_rn(float_of(raw[i].word[k] & 0xFFFF0000u), sign[i]);
+      for (int i = 0; i < patch_extent; i += 2) {
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+          const auto element = [&](int row) {
+            const std::uint32_t word = raw[row].word[k];
+            return float_of(side == 0 ? word << 16 : word & 0xFFFF0000u);
+          };
+          const float upper = __fmul_rn(element(i), sign[i]), lower = element(i + 1);
+          v[side][i] = __fmaf_rn(lower, sign[i + 1], upper);
+          v[side][i + 1] = __fmaf_rn(lower, -sign[i + 1], upper);
+        }
       }
-      hadamard_butterflies(v[0]);
-      hadamard_butterflies(v[1]);
+      hadamard_butterflies<2>(v[0]);
+      hadamard_butterflies<2>(v[1]);
 #pragma unroll
       for (int i = 0; i < patch_extent; ++i) {
 #pragma unroll
@@ -72,7 +81,7 @@ struct PatchElements {
           if (block == 32 && size == 32) {
             own = __fmaf_rn(own, second_side, __shfl_xor_sync(full_warp, own, 8));
           }
-          own = __fmul_rn(own, norm);
+          if (!Whole) own = __fmul_rn(own, norm);
         }
         raw[i].word[k] = pack_pair<T>(v[0][i], v[1][i]);
       }

@@ -18,18 +18,31 @@ struct PatchColumnScales {
   float multiplier[count];
   std::uint32_t amax[count];
 
+  // `factor`: what elements are yet to be multiplied with, a power of two.
   template <class T>
   __device__ __forceinline__ PatchColumnScales(const PackedAmax<T> (&pairs)[4],
-                                               const BlockScaler<S>& scaler) {
+                                               const BlockScaler<S>& scaler, float factor = 1.0f) {
     PackedAmax<T> own[4 / lanes];
     share_amax<lanes, 4>(pairs, own);
 #pragma unroll
     for (int k = 0; k < count; ++k) {
       amax[k] = own[k / 2].half(k % 2);
-      const BlockScale scale = scaler(amax[k]);
+      const BlockScale scale = scaler(bits_of(__fmul_rn(float_of(amax[k]), factor)));
       byte[k] = scale.byte;
-      multiplier[k] = scale.multiplier;
+      multiplier[k] = __fmul_rn(scale.multiplier, factor);
     }
+  }
+
+  // Whether a power of two that is left out of elements can make no difference: what it would make
+  // subnormal has the code zero, and nothing became infinite without it.
+  __device__ __forceinline__ bool spares_factor() const {
+    bool all = true;
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      constexpr std::uint32_t lowest = bits_of(0x1p-80f), highest = bits_of(0x1p125f);
+      all = all && (amax[k] == 0 || amax[k] - lowest <= highest - lowest);
+    }
+    return all;
   }
 
   // Which of the eight columns this lane's scale k belongs to.

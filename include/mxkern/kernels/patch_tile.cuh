@@ -33,12 +33,12 @@ inline constexpr bool patches_pay =
     : W == PatchWork::columns ? R == Rounding::nearest&& S::Format::bits == 6
                               : true;
 
-// Whether a thread block stays for many tiles and copies the next one while it works: faster where
-// there is much to compute. Otherwise it has one tile, in fewer registers.
+// Whether a thread block stays for many tiles and copies the next one while it works: for NVFP4,
+// whose thread blocks begin with a table. Others have one tile each, and start faster.
 template <class S, Rounding R, PatchWork W>
-inline constexpr bool patch_stays = R == Rounding::stochastic ||
-                                    (S::has_tensor_scale &&
-                                     (W == PatchWork::both || W == PatchWork::transform));
+inline constexpr bool patch_stays = S::has_tensor_scale &&
+                                    (R == Rounding::stochastic || W == PatchWork::both ||
+                                     W == PatchWork::transform);
 template <class S, Rounding R, PatchWork W>
 inline constexpr int patch_blocks = R == Rounding::stochastic ||
                                             (S::has_tensor_scale && W == PatchWork::both)
@@ -123,7 +123,14 @@ struct PatchGrid {
 struct PatchTile {
   int across, down, batch;
 
+  // Thread blocks that stay are numbered; others have a grid like that of the tiles, as divisions
+  // would take longer than a part of the work.
+  template <bool Stays>
   __device__ __forceinline__ static PatchTile first(const PatchGrid& grid) {
+    if constexpr (!Stays) {
+      return {static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
+              static_cast<int>(blockIdx.z)};
+    }
     const unsigned line = blockIdx.x / grid.across;
     return {static_cast<int>(blockIdx.x % grid.across), static_cast<int>(line % grid.down),
             static_cast<int>(line / grid.down)};
@@ -177,9 +184,11 @@ __device__ __forceinline__ void store_patch_scales(const TileOutput& out, std::i
   if (threadIdx.x >= words) return;
   const unsigned line = threadIdx.x % 4 * 32 + threadIdx.x % tile_extent / 4;
   const unsigned group = threadIdx.x / tile_extent;
-  const std::int64_t across = (index.blocks + 3) >> 2;
-  std::uint8_t* to = out.scales + batch * index.size() +
-                     (line_tile * across + block_tile * (blocks / 4)) * ScaleIndex::tile_bytes;
+  const std::uint32_t across = (static_cast<std::uint32_t>(index.blocks) + 3) >> 2;
+  const std::uint64_t tile = std::uint64_t{static_cast<std::uint32_t>(line_tile)} * across +
+                             static_cast<std::uint32_t>(block_tile) * (blocks / 4);
+  std::uint8_t* to = out.scales + tile * ScaleIndex::tile_bytes;
+  if (batch != 0) to += batch * index.size();
   reinterpret_cast<std::uint32_t*>(to)[threadIdx.x] =
       *reinterpret_cast<const std::uint32_t*>(scales + line * blocks + group * 4);
 }

@@ -17,7 +17,7 @@ struct Patch : PatchInHalves<S, R, W> {
   using Base = PatchInHalves<S, R, W>;
   using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs;
   using Base::both_in_halves, Base::rows_in_halves;
-  using Base::find_amax, Base::index, Base::p, Base::raw, Base::stay, Base::transform;
+  using Base::find_amax, Base::index, Base::p, Base::raw, Base::stay, Base::stays;
   using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
   using typename Base::Format;
   using typename Base::T;
@@ -42,12 +42,38 @@ struct Patch : PatchInHalves<S, R, W> {
     return Rare && multiplier < 0.0f ? poisoned() : codes;
   }
 
+  // Whether elements times the multiplier of their block, a power of two, are exact in bfloat16 up
+  // to what has the code zero: then two at a time.
+  static constexpr bool pairs_are_exact =
+      bits == 8 && !S::has_tensor_scale && R == Rounding::nearest;
+
+  // Codes of eight values under multipliers of pairs.
+  template <bool Rare>
+  __device__ __forceinline__ static PatchCodes codes_of_pairs(const RawOctet<T>& octet,
+                                                              const std::uint32_t (&pairs)[4]) {
+    RawOctet<T> product;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const __nv_bfloat162 two = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&octet.word[k]),
+                                         *reinterpret_cast<const __nv_bfloat162*>(&pairs[k]));
+      product.word[k] = *reinterpret_cast<const std::uint32_t*>(&two);
+    }
+    float scaled[8];
+    unpack(product, scaled);
+    const std::uint32_t no_words[8] = {};
+    return encode_patch_row<S, R>(scaled, Rare, 0, no_words);
+  }
+
   template <bool Rare>
   __device__ __forceinline__ static PatchCodes row_codes(const RawOctet<T>& octet, float multiplier,
                                                          const std::uint32_t (&words)[8]) {
     if constexpr (in_pairs) {
       const Octet codes = encode_bfloat16_octet<Rare>(octet.word, multiplier);
       return Rare && multiplier < 0.0f ? poisoned() : unpacked<bits>(codes);
+    } else if constexpr (pairs_are_exact) {
+      const std::uint32_t pair = __byte_perm(bits_of(multiplier), 0u, 0x3232);
+      const PatchCodes codes = codes_of_pairs<Rare>(octet, {pair, pair, pair, pair});
+      return Rare && multiplier < 0.0f ? poisoned() : codes;
     } else {
       float v[8];
       unpack(octet, v);
@@ -92,15 +118,32 @@ struct Patch : PatchInHalves<S, R, W> {
     for (int i = 0; i < patch_extent; ++i) put_column(i, codes[i]);
   }
 
+  // `again` reads the elements again.
+  template <class Again>
   __device__ __forceinline__ void quantize(PackedAmax<T> (&rows)[2][4], PackedAmax<T> (&pairs)[4],
                                            const BlockScaler<S>& row_scaler,
-                                           const BlockScaler<S>& column_scaler) {
+                                           const BlockScaler<S>& column_scaler,
+                                           const Again& again) {
     if constexpr (W == PatchWork::columns) {
       const PatchColumnScales<S> column_scales(pairs, column_scaler);
       encode_columns(column_scales, column_scaler);
     } else if constexpr (W == PatchWork::transform) {
       if (p.along_rows.codes != nullptr) quantize_rows(rows, row_scaler);
-      transform(p.along_columns.options.hadamard_size, S::block, p.column_signs);
+      const int size = p.along_columns.options.hadamard_size;
+      if constexpr (!stays && R == Rounding::nearest && !S::has_tensor_scale) {
+        // The factor of groups of 16 is a power of two, which the multipliers of blocks can have.
+        if (size == 16) {
+          this->template transform<true>(size, S::block, p.column_signs);
+          find_amax(rows, pairs);
+          const PatchColumnScales<S> column_scales(pairs, column_scaler, hadamard_norm(16));
+          if (__all_sync(full_warp, column_scales.spares_factor())) {
+            encode_columns(column_scales, column_scaler);
+            return;
+          }
+          again();
+        }
+      }
+      this->template transform<false>(size, S::block, p.column_signs);
       find_amax(rows, pairs);
       const PatchColumnScales<S> column_scales(pairs, column_scaler);
       encode_columns(column_scales, column_scaler);
@@ -191,6 +234,14 @@ struct Patch : PatchInHalves<S, R, W> {
     if constexpr (in_pairs) {
       if constexpr (with_rows) encode_rows<Rare>(row_scales);
       this->template columns_in_pairs<Rare>(multipliers, codes);
+    } else if constexpr (pairs_are_exact) {
+      if constexpr (with_rows) encode_rows<Rare>(row_scales);
+      std::uint32_t pairs[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) pairs[k] = column_scales.of_pair(k);
+#pragma unroll
+      for (int i = 0; i < patch_extent; ++i) codes[i] = codes_of_pairs<Rare>(raw[i], pairs);
+      turn_patch<bits>(codes);
     } else {
       RandomWords<R> random(p.along_columns.options.keys, p.along_columns.options.offset);
       std::uint32_t sums[patch_extent];
@@ -258,7 +309,7 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
   const auto begin = [&](const PatchTile& tile) {
     patch.begin(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
   };
-  PatchTile tile = PatchTile::first(grid);
+  PatchTile tile = PatchTile::first<stays>(grid);
   if (is_one_of_the_first(p.fetching_blocks) && tile.batch < grid.batch) {
     patch.fetch(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
   }
@@ -302,7 +353,12 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
       patch.quantize_squares(pairs, row_scaler);
     } else {
       if (more) begin(next);
-      patch.quantize(rows, pairs, row_scaler, column_scaler);
+      patch.quantize(rows, pairs, row_scaler, column_scaler, [&] {
+        PatchTile same = tile;
+        // Not from addresses that would be kept for it, in registers that fewer bits need.
+        if (bits < 8) asm volatile("" : "+r"(same.across), "+r"(same.down), "+r"(same.batch));
+        begin(same);
+      });
     }
     __syncthreads();
     const int line_tile = static_cast<int>(row / tile_extent);

@@ -33,10 +33,10 @@ MXKERN_HOST_DEVICE constexpr float flip_sign(float value, std::uint32_t negate) 
 }
 
 // x := x H, H[r][c] = (-1)^popcount(r & c), by butterflies of growing stride: float32 sums in this
-// order are part of the rule.
-template <int N, class Float>
+// order are part of the rule. Those of strides below `First` are there already.
+template <int First = 1, int N, class Float>
 MXKERN_HOST_DEVICE constexpr void hadamard_butterflies(Float (&x)[N]) {
-  for (int stride = 1; stride < N; stride *= 2) {
+  for (int stride = First; stride < N; stride *= 2) {
     for (int i = 0; i < N; ++i) {
       if ((i & stride) == 0) {
         const Float a = x[i];
