@@ -209,6 +209,27 @@ TEST_F(CudaQuantize, HadamardTransforms) {
   }
 }
 
+// Transforms whose sums overflow, are subnormal, or just are not: whose factor the scales of MX
+// blocks cannot have.
+TEST_F(CudaQuantize, TransformsAtTheEndsOfTheRange) {
+  for (const Scheme scheme : all_schemes) {
+    if (facts_of(scheme).has_tensor_scale) continue;
+    for (const int highest : {-123, -110, -82, -79, -76, 118, 121, 123, 126}) {
+      for (const float factor : {1.0f, 0x1p-8f}) {
+        Tensor x(DType::bfloat16, {1, 128, 256});
+        RandomBits random(static_cast<std::uint64_t>(highest + 200));
+        x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+          x.set(b, r, c, float_of(random.float_bits(highest - 3, highest)) * factor);
+        });
+        QuantizeOptions columns;
+        columns.hadamard.size = 16;
+        expect_cpu_bytes(x, {scheme, ScaleLayout::swizzled, {}, columns});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 TEST_F(CudaQuantize, GapsAndMisalignedMemory) {
   int turn = 0;
   for (const Scheme scheme : all_schemes) {
