@@ -58,10 +58,8 @@ struct AcrossMemory {
   static constexpr int cache_line = 64;
   static constexpr int code_stride = cache_line + most;
 
-  // x without gaps, `most` elements from row to row; what rows beyond the first 32 leave there
-  // stays only where `keeps_copy`.
-  alignas(cache_line) std::byte copy[most * most * sizeof(float)];
-  bool keeps_copy = false;
+  // Rows of x without gaps, `most` elements from row to row.
+  alignas(cache_line) std::byte copy[32 * most * sizeof(float)];
   // Codes of each line: first those that the task before, of the elements before these, left here
   // as they did not fill a line of the cache.
   alignas(cache_line) std::uint8_t codes[most * code_stride];

@@ -177,34 +177,22 @@ bool streams(const BlockScaled& out) {
          out.shape.batch * out.shape.rows * row_bytes >= many_bytes;
 }
 
-// The same for columns that are encoded as they lie, and for rows beside them.
-void quantize_across(std::span<const Direction> directions, const Tile& tile) {
-  const Direction& columns = directions.back();
+// The same for columns that are encoded as they lie.
+void quantize_across(const Direction& columns, const Tile& tile) {
   const LineSource& source = columns.source;
   const KernelTable::QuantizeAcross kernel =
       source.kernels
           .quantize_across[static_cast<int>(columns.out.scheme)][static_cast<int>(source.x.dtype)];
   AcrossMemory memory;
-  memory.keeps_copy = directions.size() == 2 && directions.front().source.is_direct() &&
-                      !directions.front().is_stochastic();
-  const auto quantize_square = [&](const Tile& part) {
-    const std::byte* x = address(source.x, part.batch, part.row, part.column);
-    kernel({.lines = task_of(columns, part, {x, source.x.row_stride, part.columns, part.rows}),
-            .memory = memory,
-            .streams = streams(columns.out),
-            .is_last = part.row + part.rows == tile.row + tile.rows,
-            .ahead = ahead_of(source.x, tile, part)});
-    if (directions.size() == 1) return;
-    const Direction& rows = directions.front();
-    if (memory.keeps_copy) {
-      const Lines lines = {memory.copy, AcrossMemory::most, part.rows, part.columns};
-      return quantize(rows, task_of(rows, part, lines));
-    }
-    for_each_part(part, patch_shape(rows.source, part, rows.group()),
-                  [&](const Tile& piece) { quantize_part(rows, piece); });
-  };
   for_each_part(tile, {tile.rows, line_unit}, [&](const Tile& strip) {
-    for_each_part(strip, {line_unit, line_unit}, quantize_square);
+    for_each_part(strip, {line_unit, line_unit}, [&](const Tile& part) {
+      const std::byte* x = address(source.x, part.batch, part.row, part.column);
+      kernel({.lines = task_of(columns, part, {x, source.x.row_stride, part.columns, part.rows}),
+              .memory = memory,
+              .streams = streams(columns.out),
+              .is_last = part.row + part.rows == tile.row + tile.rows,
+              .ahead = ahead_of(source.x, tile, part)});
+    });
   });
 }
 
@@ -234,14 +222,21 @@ void run(std::span<Direction> directions) {
   if (shape.size() == 0) return;
   for (const Direction& direction : directions) clear_padding_rows(direction.out);
   // Rows alone are read in long stretches; columns need tiles of which whole lines can be made.
+  // Both read such a tile one after the other, so that each goes through memory in its own way.
   const bool rows_alone = directions.size() == 1 && !first.source.transposed;
   const bool across = directions.back().is_across();
-  const TileShape tiles = rows_alone ? line_tile(shape, first.group(), tile_elements)
-                          : across   ? strip_tile(shape)
-                                     : panel_tile(shape);
+  const TileShape tiles = rows_alone               ? line_tile(shape, first.group(), tile_elements)
+                          : !across                ? panel_tile(shape)
+                          : directions.size() == 1 ? strip_tile(shape)
+                                                   : band_tile(shape, thread_count());
   for_each_tile(shape, tiles, [&](const Tile& tile) {
-    if (across) return quantize_across(directions, tile);
-    for (const Direction& direction : directions) quantize_tile(direction, tile);
+    for (const Direction& direction : directions) {
+      if (direction.is_across()) {
+        quantize_across(direction, tile);
+      } else {
+        quantize_tile(direction, tile);
+      }
+    }
   });
 }
 

@@ -231,7 +231,7 @@ void quantize_across(const QuantizeAcrossTask& across) {
   const QuantizeTask& task = across.lines;
   const std::int64_t steps = ceil_div(task.lines, across_lines) * (across_lines / lane_count);
   const T* x = static_cast<const T*>(task.x);
-  T* copy = reinterpret_cast<T*>(across.memory.copy);
+  T* const copy = reinterpret_cast<T*>(across.memory.copy);
   std::uint8_t* codes = across.memory.codes + across.memory.carried;
   std::uint8_t scales[most_across][most_across / S::block] = {};
   ChunkScales<S> chunk;
@@ -253,7 +253,6 @@ void quantize_across(const QuantizeAcrossTask& across) {
       }
     }
     x += across_elements * task.x_stride;
-    if (across.memory.keeps_copy) copy += across_elements * most_across;
   }
   const std::int64_t code_bytes = code_row_bytes<S>(task.elements);
   ScaleCursor cursor = task.scales;
