@@ -50,10 +50,11 @@ def gemm(
     precision  "auto", "exact" or "folded", for Hopper GPUs; elsewhere products are exact
     stream     CUDA: a stream handle, instead of the framework's current stream
 
-    Error before the last rounding, as relative L2 to the product of the decoded operands: "exact"
-    <= 2e-5, from the float32 sum alone. "folded" multiplies FP8 elements that hold their block
-    scales, with <= 5e-4 where the scales of a row are not too far apart (docs/gemm.md). "auto" is
-    folded for a 16-bit dtype where they are not, which the device finds out, and else exact.
+    Error before the last rounding, as relative L2 to the product of the decoded operands, elements
+    of both signs: "exact" <= 2e-5, from the float32 sum alone, for K up to 65536. "folded"
+    multiplies FP8 elements that hold their block scales, with <= 5e-4 where the scales of a row are
+    not too far apart (docs/gemm.md, as what sums of one sign lose). "auto" is folded for a 16-bit
+    dtype where they are not, which the device finds out, and else exact.
     Returns an array [..., M, N] of b's framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
