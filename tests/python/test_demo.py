@@ -2,6 +2,7 @@
 import json
 import struct
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,3 +130,19 @@ def test_best_times_takes_turns():
     calls = []
     times = copy_speed.best_times([lambda: calls.append(0), lambda: calls.append(1)], 0.0, least=3)
     assert calls == [0, 1] * 3 and len(times) == 2 and all(time > 0 for time in times)
+
+
+@pytest.mark.parametrize(("busy", "waited"), [(0.0, 0.01), (0.11, 0.12), (9.0, 0.5)])
+def test_what_is_timed_waits_for_busy_threads_of_the_process(monkeypatch, busy, waited):
+    now = 0.0
+
+    def sleep(seconds):
+        nonlocal now
+        now += seconds
+
+    clock = SimpleNamespace(
+        perf_counter=lambda: now, process_time=lambda: min(now, busy), sleep=sleep
+    )
+    monkeypatch.setattr(copy_speed, "time", clock)
+    copy_speed.wait_until_idle()
+    assert waited - 0.005 < now < waited + 0.015

@@ -35,6 +35,7 @@ def run() -> Iterator[dict[str, Any]]:
             ],
             SECONDS,
             ROUNDS,
+            idle_before=True,
         )
         rival = f"PyTorch {version}, dequantized to {name} ahead"
         yield record("gemm", rival, SCHEME, (SIZE, SIZE, SIZE), name, times)

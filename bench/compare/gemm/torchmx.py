@@ -37,6 +37,7 @@ def run() -> Iterator[dict[str, Any]]:
             ],
             SECONDS,
             ROUNDS,
+            idle_before=True,
         )
         shape = (SIZE, SIZE, SIZE)
         yield record("gemm", f"TorchMX {version}", scheme, shape, "bfloat16", times)
