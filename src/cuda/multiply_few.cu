@@ -163,12 +163,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.x_stages = plan.x_stages;
   p.shared_bytes = plan.shared_bytes;
   p.box_rows = static_cast<int>(std::min<std::int64_t>(plan.tokens, round_up(x.shape.rows, 8)));
-  p.alpha = finish.alpha;
-  p.beta = finish.beta;
-  p.left_tensor_scale = finish.left_tensor_scale;
-  p.right_tensor_scale = finish.right_tensor_scale;
-  p.bias = finish.bias;
-  p.bias_dtype = finish.bias_dtype;
+  put_finish(finish, p);
   p.out_dtype = finish.out.dtype;
   p.out_row_stride = finish.out.row_stride;
   p.out_batch_stride = finish.out.batch_stride;

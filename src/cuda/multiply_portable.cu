@@ -46,12 +46,7 @@ void multiply_portable(const char* function, const RowScaled& a, const RowScaled
   p.right = kernel_operand(function, "b", b, p.batch);
   p.columns = a.columns;
   p.parts = a.parts;
-  p.alpha = finish.alpha;
-  p.beta = finish.beta;
-  p.left_tensor_scale = finish.left_tensor_scale;
-  p.right_tensor_scale = finish.right_tensor_scale;
-  p.bias = finish.bias;
-  p.bias_dtype = finish.bias_dtype;
+  put_finish(finish, p);
   p.out = finish.out.data;
   p.out_dtype = finish.out.dtype;
   p.row_stride = finish.out.row_stride;

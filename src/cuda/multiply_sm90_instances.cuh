@@ -15,16 +15,11 @@ inline kernels::FinishParameters finish_parameters(const ProductSm90& product) {
   const Buffer& out = finish.out;
   const auto size = static_cast<std::int64_t>(size_of(out.dtype));
   kernels::FinishParameters p = {};
-  p.alpha = finish.alpha;
-  p.beta = finish.beta;
-  p.left_tensor_scale = finish.left_tensor_scale;
-  p.right_tensor_scale = finish.right_tensor_scale;
+  put_finish(finish, p);
   p.left_exponents = product.left.exponents;
   p.right_exponents = product.right.exponents;
   p.left_exponents_batch = product.left.batch > 1 ? product.left.rows : 0;
   p.right_exponents_batch = product.right.batch > 1 ? product.right.rows : 0;
-  p.bias = finish.bias;
-  p.bias_dtype = finish.bias_dtype;
   p.out = out.data;
   p.dtype = out.dtype;
   p.rows = out.shape.rows;

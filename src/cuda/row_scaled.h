@@ -74,4 +74,15 @@ struct CoreFinish {
   Buffer out;  // [batch, M, N]
 };
 
+// All of it but the output, for the parameters of a kernel, which have it by the same names.
+template <class Parameters>
+void put_finish(const CoreFinish& finish, Parameters& p) {
+  p.alpha = finish.alpha;
+  p.beta = finish.beta;
+  p.left_tensor_scale = finish.left_tensor_scale;
+  p.right_tensor_scale = finish.right_tensor_scale;
+  p.bias = finish.bias;
+  p.bias_dtype = finish.bias_dtype;
+}
+
 }  // namespace mxkern::cuda

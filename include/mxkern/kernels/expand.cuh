@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/code_unit.cuh"
 #include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/dequantize.cuh"
@@ -90,42 +91,7 @@ __device__ __forceinline__ float relative_scale(unsigned byte, int power_of_zero
 // The codes that a lane expands at a time. Half as many of 8 bits would have twice as many threads
 // find the largest scale and where their row lies, which takes longer than expanding.
 template <class Format>
-struct ExpandUnit {
-  static constexpr int octets = 2;
-  static constexpr int codes = 8 * octets;
-  static constexpr int bytes = octets * Format::bits;
-  std::uint32_t words[bytes / 4];
-
-  __device__ __forceinline__ static ExpandUnit load(const std::uint8_t* p) {
-    ExpandUnit unit;
-    if constexpr (Format::bits == 6) {
-#pragma unroll
-      for (int i = 0; i < 3; ++i) {
-        unit.words[i] = __ldg(reinterpret_cast<const std::uint32_t*>(p) + i);
-      }
-    } else if constexpr (Format::bits == 8) {
-      const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
-      unit.words[0] = v.x;
-      unit.words[1] = v.y;
-      unit.words[2] = v.z;
-      unit.words[3] = v.w;
-    } else {
-      const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p));
-      unit.words[0] = v.x;
-      unit.words[1] = v.y;
-    }
-    return unit;
-  }
-
-  __device__ __forceinline__ Octet octet(int i) const {
-    if constexpr (Format::bits == 4) return words[i];
-    if constexpr (Format::bits == 8) {
-      return words[2 * i] | static_cast<Octet>(words[2 * i + 1]) << 32;
-    }
-    if (i == 0) return words[0] | static_cast<Octet>(words[1] & 0xFFFFu) << 32;
-    return words[1] >> 16 | static_cast<Octet>(words[bytes / 4 - 1]) << 16;
-  }
-};
+using ExpandUnit = CodeUnit<Format, 2>;
 
 // Codes under block scales. Power-of-two scales are taken relative to the largest of the row.
 template <class S>

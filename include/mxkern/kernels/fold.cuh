@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/code_unit.cuh"
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/fold_codes.cuh"
 #include "mxkern/kernels/row_team.cuh"
@@ -50,67 +51,15 @@ struct FoldParameters {
 // The codes that a lane folds at a time: sixteen of 8 bits, or a block of fewer bits, so that it
 // loads 16 or 24 bytes.
 template <class Format>
-struct FoldUnit {
-  static constexpr int octets = Format::bits == 8 ? 2 : 4;
-  static constexpr int codes = 8 * octets;
-  static constexpr int bytes = octets * Format::bits;
-  std::uint32_t words[bytes / 4];
+using FoldUnit = CodeUnit<Format, Format::bits == 8 ? 2 : 4>;
 
-  __device__ __forceinline__ static FoldUnit load(const std::uint8_t* p) {
-    FoldUnit unit;
-    if constexpr (Format::bits == 6) {
+template <class Format>
+__device__ __forceinline__ bool is_zero(const FoldUnit<Format>& unit) {
+  Octet any = 0;
 #pragma unroll
-      for (int i = 0; i < 3; ++i) {
-        const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p) + i);
-        unit.words[2 * i] = v.x;
-        unit.words[2 * i + 1] = v.y;
-      }
-    } else {
-      const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
-      unit.words[0] = v.x;
-      unit.words[1] = v.y;
-      unit.words[2] = v.z;
-      unit.words[3] = v.w;
-    }
-    return unit;
-  }
-
-  // The first `count` codes from any address, zeros behind them.
-  __device__ static FoldUnit load_some(const std::uint8_t* p, std::int64_t count) {
-    FoldUnit unit;
-#pragma unroll
-    for (int i = 0; i < bytes / 4; ++i) {
-      unit.words[i] = 0;
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const std::int64_t bits = count * Format::bits - (4 * i + k) * 8;
-        if (bits <= 0) continue;
-        const std::uint32_t kept = bits >= 8 ? 0xFFu : (1u << static_cast<int>(bits)) - 1;
-        unit.words[i] |= (p[4 * i + k] & kept) << (8 * k);
-      }
-    }
-    return unit;
-  }
-
-  __device__ __forceinline__ Octet octet(int i) const {
-    if constexpr (Format::bits == 8) {
-      return words[2 * i] | static_cast<Octet>(words[2 * i + 1]) << 32;
-    } else if constexpr (Format::bits == 4) {
-      return words[i];
-    } else {
-      const int first = i / 2 * 3;
-      if (i % 2 == 0) return words[first] | static_cast<Octet>(words[first + 1] & 0xFFFFu) << 32;
-      return words[first + 1] >> 16 | static_cast<Octet>(words[first + 2]) << 16;
-    }
-  }
-
-  __device__ __forceinline__ bool is_zero() const {
-    Octet any = 0;
-#pragma unroll
-    for (int i = 0; i < octets; ++i) any |= octet(i);
-    return octet_is_zero<Format>(any);
-  }
-};
+  for (int i = 0; i < FoldUnit<Format>::octets; ++i) any |= unit.octet(i);
+  return octet_is_zero<Format>(any);
+}
 
 // A row, or none, for a thread of the team that has it.
 template <class S>
@@ -138,7 +87,7 @@ struct FoldRow {
       const uint2 low = block(unit.octet(2 * i)), high = block(unit.octet(2 * i + 1));
       folded[i] = make_uint4(low.x, low.y, high.x, high.y);
     }
-    return is_poisoned || unit.is_zero() ? 0u : distance;
+    return is_poisoned || is_zero<Format>(unit) ? 0u : distance;
   }
 
   __device__ __forceinline__ unsigned find_largest() const {
