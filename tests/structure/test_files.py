@@ -38,3 +38,14 @@ def test_no_leftovers() -> None:
     leftover = re.compile(r"\b(TO" + "DO|FIX" + "ME|XX" + r"X)\b")
     found = [str(path) for path, text in SOURCES.items() if leftover.search(text)]
     assert not found, "finish it, or open an issue for it"
+
+
+def test_macros_are_ours_by_name() -> None:
+    wrong = [
+        f"{path}: {name}"
+        for path, text in SOURCES.items()
+        if path.suffix != ".py"
+        for name in re.findall(r"^\s*#\s*define\s+(\w+)", text, re.MULTILINE)
+        if not name.startswith("MXKERN_")
+    ]
+    assert not wrong, "macros begin with MXKERN_"

@@ -1,0 +1,52 @@
+"""tests/structure/test_documents.py: the README leads to all pages, which name what is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sources import ROOT, tracked
+
+DOCUMENTS = tracked("*.md")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+FOLDERS = sorted({path.parts[0] for path in tracked() if len(path.parts) > 1})
+# A file or a folder of the project, in full: not `gemm_sm90.cuh`, and no pattern.
+NAMED = re.compile(rf"`((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*)`")
+
+
+def anchors(document: Path) -> set[str]:
+    """What links can point to inside of a document: its headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.+)$", (ROOT / document).read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_readme_leads_to_every_document() -> None:
+    linked = {target for target, _ in LINK.findall((ROOT / "README.md").read_text())}
+    missing = {str(path) for path in DOCUMENTS if path.is_relative_to("docs")} - linked
+    assert not missing, "README.md links to every page of docs/"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_links_lead_somewhere(document: Path) -> None:
+    for name, anchor in LINK.findall((ROOT / document).read_text()):
+        target = (ROOT / document.parent / name).resolve() if name else ROOT / document
+        assert target.exists(), name
+        if anchor:
+            assert anchor in anchors(target.relative_to(ROOT)), f"{name}#{anchor}"
+
+
+# A change log names what was there.
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.name != "CHANGELOG.md"], ids=str)
+def test_files_that_are_named_exist(document: Path) -> None:
+    named = set(NAMED.findall((ROOT / document).read_text()))
+    missing = sorted(name for name in named if not (ROOT / name).exists())
+    assert not missing
+
+
+def test_contributing_names_every_option_of_the_build() -> None:
+    options = re.findall(
+        r"^(?:option\(|set\()(MXKERN_\w+)", (ROOT / "cmake/options.cmake").read_text(), re.MULTILINE
+    )
+    assert len(options) > 5
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert not [name for name in options if f"`{name}" not in text]
