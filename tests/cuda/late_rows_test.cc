@@ -3,10 +3,8 @@
 #include <ostream>
 #include <vector>
 
-#include "cuda/gemm.h"
-#include "mxkern/gemm.h"
 #include "mxkern/prepare_operand.h"
-#include "tests/support/device_operand.h"
+#include "tests/support/hopper_test.h"
 #include "tests/support/random_bits.h"
 
 namespace mxkern {
@@ -56,30 +54,8 @@ QuantizedOperand random_operand(std::int64_t rows, const Case& c, std::uint64_t 
   return operand;
 }
 
-class LateRows : public CudaTest {
+class LateRows : public HopperTest {
  protected:
-  void SetUp() override {
-    CudaTest::SetUp();
-    if (IsSkipped()) return;
-    capabilities_ = cuda::gemm_capabilities(first_cuda_device);
-    if (capabilities_.major != 9 || !capabilities_.has_hopper_kernels) {
-      GTEST_SKIP() << "the device or the build has no Hopper kernels";
-    }
-  }
-
-  // With working memory and an output full of NaN.
-  std::vector<std::uint8_t> product(const GemmOperand& left, const GemmRightOperand& right,
-                                    PlainTensor& host_out, const GemmOptions& options) {
-    std::fill(host_out.bytes.begin(), host_out.bytes.end(), std::uint8_t{0xFF});
-    DevicePlainTensor out(host_out);
-    const std::size_t bytes = gemm_workspace_bytes(left, right, out.view(), options);
-    DeviceCopy memory(std::vector<std::uint8_t>(bytes + 1, 0xFF));
-    gemm(left, right, out.view(), options, {memory.data(), bytes});
-    check_cuda(cudaDeviceSynchronize());
-    out.copy_to(host_out);
-    return host_out.bytes;
-  }
-
   void expect_same(const Case& c) {
     QuantizedOperand host_a = random_operand(c.m, c, 1), host_b = random_operand(c.n, c, 2);
     DeviceQuantizedOperand a(host_a), b(host_b);
@@ -111,8 +87,6 @@ class LateRows : public CudaTest {
       }
     }
   }
-
-  CudaGemmCapabilities capabilities_;
 };
 
 TEST_F(LateRows, EveryNumberOfColumns) {

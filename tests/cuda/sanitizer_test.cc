@@ -18,6 +18,12 @@ using namespace test;
 
 using CudaSanitizer = CudaTest;
 
+bool is_hopper() {
+  int major = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  return major == 9;
+}
+
 const Shape shapes[] = {{1, 1, 1}, {2, 33, 48}, {1, 129, 160}, {1, 128, 128}};
 
 // Rows, columns and both with options that are the same for both.
@@ -132,9 +138,7 @@ TEST_F(CudaSanitizer, OperandsOfProducts) {
 
 // Both kernels of both kinds of elements, with plain and with rare finishes, and a gate.
 TEST_F(CudaSanitizer, RowScaledProducts) {
-  int major = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
   const RowScaledCase cases[] = {
       {.m = 130, .n = 136, .k = 300},
       {.m = 70, .n = 33, .k = 33, .beta = 0.5f},
@@ -158,9 +162,7 @@ TEST_F(CudaSanitizer, RowScaledProducts) {
 
 // Codes that are decoded while they are multiplied, in several tiles a thread block.
 TEST_F(CudaSanitizer, DecodedProducts) {
-  int major = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
   for (const std::int64_t k : {48, 400}) {
     const Shape shape{1, 129, k};
     QuantizedOperand host(Scheme::mxfp8_e4m3, shape, all_scale_layouts[k == 48 ? 0 : 1]);
@@ -177,6 +179,78 @@ TEST_F(CudaSanitizer, DecodedProducts) {
     cuda::multiply_sm90("test", cuda::decoded_view(q.view(), memory.data()), right.on_device(),
                         finish, {}, Stream{});
     check_cuda(cudaDeviceSynchronize());
+  }
+}
+
+// Rows of one operand that the product itself expands, behind the first ones.
+struct LateCase {
+  std::int64_t m, n, k;
+  bool left_is_late;
+  std::int64_t first_rows;
+  ScaleLayout layout;
+};
+
+struct LateProduct {
+  LateCase c;
+  QuantizedOperand host_a, host_b;
+  DeviceQuantizedOperand a, b;
+
+  explicit LateProduct(const LateCase& chosen)
+      : c(chosen), host_a(operand(c.m, 1)), host_b(operand(c.n, 2)), a(host_a), b(host_b) {}
+
+  QuantizedOperand operand(std::int64_t rows, std::uint64_t seed) const {
+    QuantizedOperand made(Scheme::mxfp8_e4m3, {1, rows, c.k}, c.layout);
+    RandomBits random(seed);
+    for (auto& code : made.codes) code = static_cast<std::uint8_t>(random.between(0, 0x7E));
+    for (auto& scale : made.scales) scale = static_cast<std::uint8_t>(random.between(110, 120));
+    return made;
+  }
+
+  std::vector<std::uint8_t> bytes(bool has_late_rows) {
+    const BlockScaled* sources[] = {&a.view(), &b.view()};
+    const GemmOperand operands[] = {a.view(), b.view()};
+    const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+    // Full of NaN, or rows from an earlier product may pass for ones that were made.
+    const auto poisoned = [&](const GemmOperand& x) {
+      return DeviceCopy(
+          std::vector<std::uint8_t>(size(cuda::expanded_layout(x).bytes), std::uint8_t{0xFF}));
+    };
+    DeviceCopy memory[] = {poisoned(operands[0]), poisoned(operands[1])};
+    const int late = c.left_is_late ? 0 : 1;
+    DeviceBytes progress(size(cuda::FirstRows::counters(sources[late]->shape.rows) * 4));
+    cuda::ExpandTask tasks[] = {{&operands[0], memory[0].data()}, {&operands[1], memory[1].data()}};
+    cuda::RowScaled views[] = {cuda::expanded_view(operands[0], memory[0].data()),
+                               cuda::expanded_view(operands[1], memory[1].data())};
+    if (has_late_rows) {
+      const BlockScaled& q = *sources[late];
+      tasks[late].first = {c.first_rows, reinterpret_cast<std::uint32_t*>(progress.data())};
+      views[late].late = {q.codes, q.scales, q.scale_index(), tasks[late].first,
+                          cuda::expanded_exponent};
+    }
+    cuda::expand("expand", tasks[0], tasks[1], {}, nullptr, nullptr, {});
+    PlainTensor out(DType::bfloat16, {1, c.m, c.n});
+    DevicePlainTensor device_out(out);
+    CoreFinish finish;
+    finish.out = device_out.view();
+    cuda::multiply_sm90("test", views[0], views[1], finish, {}, Stream{});
+    check_cuda(cudaDeviceSynchronize());
+    device_out.copy_to(out);
+    return out.bytes;
+  }
+};
+
+// In one tile a thread block and in several, and with more columns than a warp has scales at a
+// time. gemm does it from K = 4096 on, in products that are too large for a checker.
+TEST_F(CudaSanitizer, LateRows) {
+  if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  const LateCase cases[] = {{400, 250, 128, true, 128, ScaleLayout::row_major},
+                            {136, 400, 256, false, 256, ScaleLayout::swizzled},
+                            {270, 130, 4224, true, 128, ScaleLayout::swizzled},
+                            {129, 128 * 264, 128, false, 512, ScaleLayout::row_major}};
+  for (const LateCase& c : cases) {
+    LateProduct product(c);
+    EXPECT_TRUE(product.bytes(true) == product.bytes(false))
+        << "[" << c.m << ", " << c.k << "] x [" << c.n << ", " << c.k << "]";
   }
 }
 
