@@ -138,12 +138,8 @@ def select_cases(
     rules: str | Iterable[str] | None,
 ) -> list[Case]:
     """Every chosen scheme with every chosen rule, each once, in the order given."""
-    if schemes is None:
-        chosen = list(all_schemes)
-    else:
-        named = [schemes] if isinstance(schemes, (str, Scheme)) else list(schemes)
-        chosen = [scheme_of(function, scheme) for scheme in named]
-    names = [rules] if isinstance(rules, str) else list(SCALE_RULES if rules is None else rules)
+    chosen = [scheme_of(function, scheme) for scheme in _several(schemes, all_schemes)]
+    names = _several(rules, SCALE_RULES)
     for name in names:
         if name not in SCALE_RULES:
             raise errors.unknown_name(function, "rules", name, SCALE_RULES)
@@ -158,6 +154,13 @@ def select_cases(
             "rules= away for all of them"
         )
     return list(dict.fromkeys(cases))
+
+
+def _several(given: Any, every: Iterable[Any]) -> list[Any]:
+    """One thing or several as a list, and every one for None."""
+    if given is None:
+        return list(every)
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def measure(

@@ -45,9 +45,24 @@ def integer(function: str, argument: str, value: Any, low: int, high: int) -> in
         raise TypeError(f"{function}: {argument} is {described(value)}; expected an int")
     number = int(value.__index__())
     if not low <= number <= high:
-        bound = f"{low} <= {argument} <= {high if high < 2**32 else f'2**{high.bit_length()} - 1'}"
-        raise ValueError(f"{function}: {argument} is {number}; expected {bound}")
+        raise out_of_range(function, argument, number, low, high)
     return number
+
+
+def out_of_range(function: str, argument: str, number: int, low: int, high: int) -> ValueError:
+    """The error for an int that is not in [low, high]."""
+    bound = f"{low} <= {argument} <= {high if high < 2**32 else f'2**{high.bit_length()} - 1'}"
+    return ValueError(f"{function}: {argument} is {number}; expected {bound}")
+
+
+def real(function: str, argument: str, value: Any) -> float:
+    """value, a real number, as a float."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(
+            f"{function}: {argument} is an integer beyond float64; expected a finite float32"
+        ) from None
 
 
 def flag(function: str, argument: str, value: Any) -> bool:

@@ -100,8 +100,9 @@ def enter_part(function: str, argument: str, part: str, array: Any, adapter: Ada
 def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, like: Any) -> Any:
     """A float32 array of one element for a number or such an array."""
     if not isinstance(value, bool) and isinstance(value, numbers.Real):
-        check_factor(function, argument, float(value))
-        return adapter.scalar(float(value), like)
+        number = errors.real(function, argument, value)
+        check_factor(function, argument, number)
+        return adapter.scalar(number, like)
     if value is None:
         raise ValueError(
             f"{function}: {argument} is None; expected the float32 that nvfp4 values are "

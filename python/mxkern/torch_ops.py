@@ -24,15 +24,25 @@ import torch
 
 import mxkern
 from mxkern.block_scaled import BlockScaled
-from mxkern.operands import check_factor
-from mxkern.ops.pack_codes import packed, unpacked
+from mxkern.ops.pack_codes import codes_held, packed, unpacked
 from mxkern.ops.run_quantize import transposed
 from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import NAMES, Scheme, schemes
+from mxkern.scheme import Scheme, schemes
+from mxkern.torch_checks import (
+    check_operand,
+    check_quantized,
+    check_tensor,
+    checked_integer,
+    checked_pair,
+    dtype_name,
+    float32_tensor,
+    scheme_name,
+)
 from mxkern.torch_library import block_scaled, kind_of, present
 
 _ops = torch.ops.mxkern
 _PACKED = {scheme.name: (scheme.bits, scheme.block) for scheme in schemes if scheme.bits < 8}
+_PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", torch.uint8)  # absent from older PyTorch
 
 __all__ = [
     "dequantize",
@@ -55,26 +65,10 @@ __all__ = [
 ]
 
 
-def _dtype_name(dtype: Any) -> str:
-    return dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
-
-
-def _scheme_name(scheme: str | Scheme) -> str:
-    name = scheme if isinstance(scheme, str) else scheme.name
-    return NAMES.get(name, name)  # an unknown one is the operator's to refuse
-
-
-def _int64(value: int | None) -> int | None:
+def _int64(function: str, argument: str, value: int) -> int:
     """A number below 2**64 as the int of an operator that is equal modulo 2**64."""
-    return value - 2**64 if value is not None and value >= 2**63 else value
-
-
-def _scalar(function: str, argument: str, value: Any, x: Any) -> Any:
-    """amax or tensor_scale as a tensor, if it is a number."""
-    if value is None or isinstance(value, torch.Tensor):
-        return value
-    check_factor(function, argument, value)
-    return torch.full((), value, dtype=torch.float32, device=x.device)
+    number: int = checked_integer(function, argument, value, 2**64 - 1)
+    return number - 2**64 if number >= 2**63 else number
 
 
 def _refuse(function: str, options: dict[str, Any], *names: str) -> None:
@@ -89,49 +83,51 @@ def _refuse(function: str, options: dict[str, Any], *names: str) -> None:
 def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of mxkern's functions as an operator takes them."""
     _refuse(function, options, "out", "stream")
-    if options.get("seed") is not None:
-        options["seed"] = _int64(options["seed"])
-    if options.get("offset") is not None:
-        options["offset"] = _int64(options["offset"])
+    for name in ("seed", "offset"):
+        if options.get(name) is not None:
+            options[name] = _int64(function, name, options[name])
     if options.get("sign_mask") is not None:
-        options["sign_mask"] = str(options["sign_mask"])
+        mask = checked_integer(function, "sign_mask", options["sign_mask"], 2**128 - 1)
+        options["sign_mask"] = str(mask)
     if isinstance(options.get("block"), tuple):
-        rows, columns = options["block"]
-        options["block"] = f"{rows}x{columns}"
+        options["block"] = "x".join(str(extent) for extent in options["block"])
     return options
 
 
 def _quantized(function: str, op: Any, x: Any, scheme: Any, options: dict[str, Any]) -> Any:
     """Runs an operator that quantizes one way: its results."""
-    amax = _scalar(function, "amax", options.pop("amax", None), x)
-    tensor_scale = _scalar(function, "tensor_scale", options.pop("tensor_scale", None), x)
-    return op(x, _scheme_name(scheme), amax, tensor_scale, **_options(function, options))
+    check_tensor(function, "x", x)
+    amax = float32_tensor(function, "amax", options.pop("amax", None), x)
+    tensor_scale = float32_tensor(function, "tensor_scale", options.pop("tensor_scale", None), x)
+    return op(x, scheme_name(function, scheme), amax, tensor_scale, **_options(function, options))
 
 
 def quantize(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
     """mxkern.quantize as an operator."""
     layout = options.get("scale_layout", "row_major")
     parts = _quantized("quantize", _ops.quantize, x, scheme, options)
-    return block_scaled(parts, _scheme_name(scheme), tuple(x.shape), layout)
+    return block_scaled(parts, scheme_name("quantize", scheme), tuple(x.shape), layout)
 
 
 def quantize_columns(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
     """mxkern.quantize_columns as an operator."""
+    function = "quantize_columns"
     layout = options.get("scale_layout", "row_major")
-    parts = _quantized("quantize_columns", _ops.quantize_columns, x, scheme, options)
-    shape = transposed("quantize_columns", tuple(x.shape))
-    return block_scaled(parts, _scheme_name(scheme), shape, layout)
+    parts = _quantized(function, _ops.quantize_columns, x, scheme, options)
+    shape = transposed(function, tuple(x.shape))
+    return block_scaled(parts, scheme_name(function, scheme), shape, layout)
 
 
 def quantize_both(x: Any, scheme: str | Scheme, **options: Any) -> tuple[BlockScaled, BlockScaled]:
     """mxkern.quantize_both as an operator."""
-    function, name = "quantize_both", _scheme_name(scheme)
+    function = "quantize_both"
+    check_tensor(function, "x", x)
+    name = scheme_name(function, scheme)
     layout = options.get("scale_layout", "row_major")
     scalars = []
     for argument in ("amax", "tensor_scale"):
-        value = options.pop(argument, None)
-        pair = value if isinstance(value, tuple) else (value, value)
-        scalars += [_scalar(function, argument, side, x) for side in pair]
+        pair = checked_pair(function, argument, options.pop(argument, None))
+        scalars += [float32_tensor(function, argument, side, x) for side in pair]
     parts = _ops.quantize_both(x, name, *scalars, **_options(function, options))
     shape, half = tuple(x.shape), len(parts) // 2
     return (
@@ -173,12 +169,13 @@ def fake_quantize(x: Any, scheme: str | Scheme, **options: Any) -> Any:
 def dequantize(q: BlockScaled, *, dtype: Any = "float32", **options: Any) -> Any:
     """mxkern.dequantize as an operator."""
     _refuse("dequantize", options, "out", "stream")
+    check_quantized("dequantize", "q", q)
     return _ops.dequantize(
         present(q),
         q.scheme,
         q.shape,
         scale_layout=q.scale_layout,
-        dtype=_dtype_name(dtype),
+        dtype=dtype_name(dtype),
         **options,
     )
 
@@ -194,11 +191,14 @@ def gemm(
 ) -> Any:
     """mxkern.gemm as an operator."""
     _refuse("gemm", options, "stream")
+    check_operand("gemm", "a", a)
+    check_operand("gemm", "b", b)
     operands = (*kind_of(a), *kind_of(b), options.pop("bias", None))
     if out is None:
-        return _ops.gemm(*operands, beta=beta, dtype=_dtype_name(dtype), **options)
+        return _ops.gemm(*operands, beta=beta, dtype=dtype_name(dtype), **options)
+    check_tensor("gemm", "out", out)
     addend = out if beta != 0.0 else None
-    product = _ops.gemm(*operands, addend, beta=beta, dtype=_dtype_name(out.dtype), **options)
+    product = _ops.gemm(*operands, addend, beta=beta, dtype=dtype_name(out.dtype), **options)
     if out.shape != product.shape:
         raise ValueError(
             f"mxkern.torch_ops.gemm: out has shape {tuple(out.shape)}; expected "
@@ -209,48 +209,65 @@ def gemm(
 
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
     """mxkern.random_hadamard as an operator."""
+    check_tensor("random_hadamard", "x", x)
     return _ops.random_hadamard(x, size, **_options("random_hadamard", options))
 
 
 def tensor_amax(x: Any, **options: Any) -> Any:
     """mxkern.tensor_amax as an operator."""
     _refuse("tensor_amax", options, "out", "stream")
+    check_tensor("tensor_amax", "x", x)
     return _ops.tensor_amax(x, **options)
 
 
 def swizzle_scales(scales: Any, **options: Any) -> Any:
     """mxkern.swizzle_scales as an operator."""
     _refuse("swizzle_scales", options, "out", "stream")
+    check_tensor("swizzle_scales", "scales", scales)
     return _ops.swizzle_scales(scales, **options)
 
 
 def unswizzle_scales(scales: Any, rows: int, blocks: int, **options: Any) -> Any:
     """mxkern.unswizzle_scales as an operator."""
     _refuse("unswizzle_scales", options, "out", "stream")
+    check_tensor("unswizzle_scales", "scales", scales)
     return _ops.unswizzle_scales(scales, rows, blocks, **options)
 
 
 def pack_codes(codes: Any, scheme: str | Scheme) -> Any:
     """mxkern.pack_codes as PyTorch's own shifts, which compiled code can fuse."""
-    bits, block = _bits_and_block("pack_codes", codes, scheme)
-    return packed(torch, codes, bits, block)
+    array, bits, block = _entered("pack_codes", codes, scheme)
+    return packed(torch, array, bits, block)
 
 
 def unpack_codes(codes: Any, scheme: str | Scheme, columns: int | None = None) -> Any:
     """mxkern.unpack_codes as PyTorch's own shifts, which compiled code can fuse."""
-    bits, _ = _bits_and_block("unpack_codes", codes, scheme)
-    unpacked_codes = unpacked(torch, codes, bits)
+    function = "unpack_codes"
+    array, bits, _ = _entered(function, codes, scheme)
+    held = codes_held(function, scheme_name(function, scheme), tuple(array.shape), bits)
+    if columns is not None:
+        columns = checked_integer(function, "columns", columns, held)
+    unpacked_codes = unpacked(torch, array, bits)
     return unpacked_codes if columns is None else unpacked_codes[..., :columns].contiguous()
 
 
-def _bits_and_block(function: str, codes: Any, scheme: str | Scheme) -> tuple[int, int]:
-    name = _scheme_name(scheme)
+def _entered(function: str, codes: Any, scheme: str | Scheme) -> tuple[Any, int, int]:
+    """The codes as uint8, their bits and the block they fill up."""
+    check_tensor(function, "codes", codes)
+    name = scheme_name(function, scheme)
+    if name in _PACKED and _PACKED[name][0] == 4 and codes.dtype == _PACKED_E2M1:
+        codes = codes.view(torch.uint8)
     if name not in _PACKED or codes.dtype != torch.uint8:
         raise TypeError(
             f"mxkern.torch_ops.{function}: codes of {name} have dtype {codes.dtype}; expected "
             "uint8 codes of a scheme of 4 or 6 bits; reinterpret bytes with codes.view(torch.uint8)"
         )
-    return _PACKED[name]
+    if codes.dim() == 0:
+        raise ValueError(
+            f"mxkern.torch_ops.{function}: codes is 0-d; expected one dimension or more"
+        )
+    bits, block = _PACKED[name]
+    return codes, bits, block
 
 
 def _teach_the_compiler() -> None:

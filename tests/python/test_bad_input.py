@@ -172,6 +172,7 @@ class TestX:
         ({"amax": float("nan"), "scheme": "nvfp4"}, ValueError, ["amax is nan", "finite"]),
         ({"amax": -1, "scheme": "nvfp4"}, ValueError, ["amax is -1.0", "0 or larger"]),
         ({"amax": 1e39, "scheme": "nvfp4"}, ValueError, ["amax is 1e+39", "float32"]),
+        ({"amax": 10**400, "scheme": "nvfp4"}, ValueError, ["amax is an integer beyond"]),
         ({"tensor_scale": np.inf, "scheme": "nvfp4"}, ValueError, ["tensor_scale is inf"]),
         ({"amax": np.float32([np.nan]), "scheme": "nvfp4"}, ValueError, ["amax is nan"]),
         ({"amax": np.float32([-2]), "scheme": "nvfp4"}, ValueError, ["amax is -2.0"]),
@@ -324,6 +325,7 @@ class TestGemm:
         refused(TypeError, lambda: call(alpha="2"), "gemm: alpha is '2'", "a number")
         refused(TypeError, lambda: call(alpha=True), "gemm: alpha is True")
         refused(ValueError, lambda: call(alpha=-1e39), "gemm: alpha is -1e+39", "float32")
+        refused(ValueError, lambda: call(alpha=10**400), "gemm: alpha is an integer", "float32")
         refused(ValueError, lambda: call(bias=np.zeros(5, "f")), "bias has shape (5,)", "(4,)")
         refused(TypeError, lambda: call(bias=np.zeros(4, "i4")), "gemm: bias has dtype int32")
 

@@ -191,6 +191,8 @@ def test_the_result_is_easy_to_use():
         ((np.ones(32, np.float32), None, "flor"), ValueError, r"rules is 'flor'.*mean 'floor'"),
         ((np.ones(32, np.float32), [], None), ValueError, r"nothing to compare"),
         ((np.ones(32, np.float32), "mxfp4", []), ValueError, r"nothing to compare"),
+        ((np.ones(32, np.float32), 3), TypeError, r"compare: scheme is 3; expected a name"),
+        ((np.ones(32, np.float32), None, 3), TypeError, r"compare: rules is 3; expected a name"),
     ],
 )
 def test_bad_arguments(arguments, error, message):

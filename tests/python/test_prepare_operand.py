@@ -60,6 +60,9 @@ def test_bad_arguments() -> None:
     refused(TypeError, lambda: call(W), "scheme is None", "BlockScaled")
     refused(TypeError, lambda: call(q, keep_source=1), "keep_source is 1")
     refused(TypeError, lambda: call(3, "mxfp8"), "prepare_operand: x is 3")
+    refused(TypeError, lambda: call(W.astype("i4"), "mxfp8"), "prepare_operand: x has dtype int32")
+    call_with_rule = lambda: call(W, "mxfp8", scale_rule="flor")  # noqa: E731
+    refused(ValueError, call_with_rule, "prepare_operand: scale_rule is 'flor'", "'floor'")
     refused(ValueError, lambda: call(W, "mxfp9"), "scheme is 'mxfp9'")
     for scheme in ("nvfp4", "mxint8"):
         bad = mxkern.quantize(W, scheme)

@@ -145,7 +145,7 @@ def bias_of(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
 def _number(function: str, argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{function}: {argument} is {errors.described(value)}; expected a number")
-    number = float(value)
+    number = errors.real(function, argument, value)
     if FLOAT32_MAX < abs(number) < math.inf:
         raise ValueError(
             f"{function}: {argument} is {number}; expected a number that float32 holds"

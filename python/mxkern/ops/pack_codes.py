@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import errors
 from mxkern.arrays import Adapter, adapter_of
 from mxkern.block_scaled import BlockScaled
-from mxkern.scheme import Scheme, scheme_of
+from mxkern.scheme import Scheme, Shape, scheme_of
 
 # Codes and bytes of a group that ends on a byte, by the bits of a code.
 _GROUPS = {4: (2, 1), 6: (4, 3)}
@@ -51,13 +51,7 @@ def unpack_codes(codes: Any, scheme: str | Scheme, columns: int | None = None) -
     """
     function = "unpack_codes"
     record, adapter, array = _entered(function, codes, scheme)
-    count, size = _GROUPS[record.bits]
-    if array.shape[-1] % size:
-        raise ValueError(
-            f"{function}: codes has shape {tuple(array.shape)}; expected a last axis of whole "
-            f"groups of {size} bytes for {record.name}"
-        )
-    held = array.shape[-1] // size * count
+    held = codes_held(function, record.name, tuple(array.shape), record.bits)
     if columns is not None:
         columns = errors.integer(function, "columns", columns, 0, held)
     with adapter.on_device(array):
@@ -66,6 +60,17 @@ def unpack_codes(codes: Any, scheme: str | Scheme, columns: int | None = None) -
             return result
         result = result[..., :columns]
         return result if adapter.converts else adapter.dense(result)
+
+
+def codes_held(function: str, scheme: str, shape: Shape, bits: int) -> int:
+    """Codes in a row of packed bytes, which are whole groups."""
+    count, size = _GROUPS[bits]
+    if shape[-1] % size:
+        raise ValueError(
+            f"{function}: codes has shape {shape}; expected a last axis of whole groups of {size} "
+            f"bytes for {scheme}"
+        )
+    return shape[-1] // size * count
 
 
 def packed(namespace: Any, codes: Any, bits: int, block: int) -> Any:

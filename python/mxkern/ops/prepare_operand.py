@@ -8,8 +8,7 @@ from mxkern.arrays import Adapter, adapter_of, collapsed
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import FORMS
 from mxkern.operands import operand_of
-from mxkern.ops.quantize import quantize
-from mxkern.ops.run_quantize import new_parts, result, view_of
+from mxkern.ops.run_quantize import new_parts, quantized, result, view_of
 from mxkern.options import SCALE_LAYOUTS, options_of, position
 from mxkern.outputs import on_stream
 from mxkern.prepared_operand import PreparedOperand
@@ -74,7 +73,12 @@ def prepare_operand(
         device = adapter.device(adapter.enter(function, "x", x))
         if _core.prepared_form(wanted, record.id, device) == FORMS["folded"]:
             return _quantized(function, adapter, x, record, scale_rule, keep_source)
-        q = quantize(x, record, scale_rule=scale_rule)
+        options = options_of(
+            function, record, scale_rule, "nearest", None, 0, None, None, None, False
+        )
+        q = quantized(
+            function, _core.quantize, record, options, x, "row_major", None, None, None, None
+        )
         return _prepared(function, q, wanted, keep_source, None)
 
 

@@ -1,0 +1,89 @@
+# mxkern/torch_checks.py: what the functions of mxkern.torch_ops check ahead of an operator, whose
+# own refusal names the argument but no way out.
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import torch
+
+from mxkern import errors
+from mxkern.block_scaled import BlockScaled
+from mxkern.operands import check_factor
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.scheme import NAMES, Scheme, schemes
+
+# While PyTorch traces, numbers may be symbols.
+_INTEGERS = (int, torch.SymInt)
+_NUMBERS = (*_INTEGERS, torch.SymFloat, numbers.Real)
+
+
+def check_tensor(function: str, argument: str, value: Any) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(value)}; expected a torch.Tensor; "
+            f"convert an array with torch.from_numpy, or call mxkern.{function}"
+        )
+
+
+def check_quantized(function: str, argument: str, q: Any) -> None:
+    if not isinstance(q, BlockScaled):
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(q)}; expected a BlockScaled; make one "
+            "with mxkern.quantize or mxkern.BlockScaled.from_parts"
+        )
+    check_tensor(function, f"{argument}.codes", q.codes)
+    check_tensor(function, f"{argument}.scales", q.scales)
+
+
+def check_operand(function: str, argument: str, operand: Any) -> None:
+    if isinstance(operand, BlockScaled):
+        check_quantized(function, argument, operand)
+    elif not isinstance(operand, PreparedOperand):
+        check_tensor(function, argument, operand)
+
+
+def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:
+    """value, an int or a symbol in [0, high]."""
+    if isinstance(value, bool) or not isinstance(value, _INTEGERS):
+        return errors.integer(function, argument, value, 0, high)  # NumPy's are fine, others not
+    if value < 0 or value > high:
+        raise errors.out_of_range(function, argument, int(value), 0, high)
+    return value
+
+
+def checked_pair(function: str, argument: str, value: Any) -> tuple[Any, Any]:
+    """A value for both directions, or a pair of values."""
+    if not isinstance(value, tuple):
+        return value, value
+    if len(value) != 2:
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(value)}; expected a pair (rows, columns)"
+        )
+    return value
+
+
+def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
+    """amax or tensor_scale as a tensor, if it is a number."""
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(value)}; expected a number, or a float32 "
+            "tensor of one element"
+        )
+    check_factor(function, argument, errors.real(function, argument, value))
+    return torch.full((), value, dtype=torch.float32, device=like.device)
+
+
+def dtype_name(dtype: Any) -> str:
+    return dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+
+
+def scheme_name(function: str, scheme: Any) -> str:
+    """The name without aliases; an unknown one is the operator's to refuse."""
+    if isinstance(scheme, Scheme):
+        return scheme.name
+    if not isinstance(scheme, str):
+        raise errors.unknown_name(function, "scheme", scheme, schemes.names)
+    return NAMES.get(scheme, scheme)

@@ -1,0 +1,136 @@
+# tests/python/test_torch_checks.py: wrong arguments of mxkern.torch_ops give errors that name the
+# function, the argument and the way out, with and without a compiler.
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import array_of, random_values, refused
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import mxkern.torch_ops as ops  # noqa: E402
+
+X = array_of("torch", random_values((4, 96), "float32"))
+Q = mxkern.quantize(X, "mxfp6")
+N = mxkern.quantize(X, "nvfp4")
+STOCHASTIC = {"scheme": "mxfp4", "rounding": "stochastic"}
+
+
+@pytest.mark.parametrize("name", ops.__all__)
+def test_no_tensor(name: str) -> None:
+    function = getattr(ops, name)
+    # What goes after the tensor in a call that is right otherwise.
+    rest: dict[str, tuple[Any, ...]] = {
+        **dict.fromkeys(["quantize", "quantize_columns", "quantize_both"], ("mxfp4",)),
+        **dict.fromkeys(["fake_quantize", "pack_codes", "unpack_codes"], ("mxfp4",)),
+        "gemm": (N,),
+        "unswizzle_scales": (4, 3),
+    }
+    for value in (None, 3, [1.0], random_values((4, 96), "float32")):
+        called = name if name in rest or "quantize_" not in name else "quantize"
+        wanted = "BlockScaled" if name == "dequantize" else "torch.Tensor"
+        call = lambda v=value: function(v, *rest.get(name, ()))  # noqa: E731
+        refused(TypeError, call, f"{called}: ", " is ", f"expected a {wanted}")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "parts"),
+    [
+        ({"scheme": None}, TypeError, ["scheme is None", "mxfp8_e4m3"]),
+        ({"scheme": 3}, TypeError, ["scheme is 3", "mxfp8_e4m3"]),
+        ({**STOCHASTIC, "seed": -1}, ValueError, ["seed is -1", "0 <= seed <= 2**64 - 1"]),
+        ({**STOCHASTIC, "seed": 2**64}, ValueError, ["seed is 18446744073709551616"]),
+        ({**STOCHASTIC, "seed": 1.5}, TypeError, ["seed is 1.5", "an int"]),
+        ({**STOCHASTIC, "seed": True}, TypeError, ["seed is True", "an int"]),
+        ({**STOCHASTIC, "seed": 1, "offset": -3}, ValueError, ["offset is -3"]),
+        ({"hadamard": 16, "sign_mask": 1.5}, TypeError, ["sign_mask is 1.5", "an int"]),
+        ({"block": (32,)}, ValueError, ["block is '32'", "'32x32'"]),
+        ({"scheme": "nvfp4", "amax": "1"}, TypeError, ["amax is '1'", "a number"]),
+        ({"scheme": "nvfp4", "amax": True}, TypeError, ["amax is True", "a number"]),
+        ({"scheme": "nvfp4", "amax": [1.0, 2.0]}, TypeError, ["amax is a list", "a number"]),
+        ({"scheme": "nvfp4", "amax": -1.0}, ValueError, ["amax is -1.0"]),
+        ({"scheme": "nvfp4", "tensor_scale": 10**400}, ValueError, ["tensor_scale is an integer"]),
+    ],
+    ids=str,
+)
+def test_options(options: dict[str, Any], kind: type[Exception], parts: list[str]) -> None:
+    given: dict[str, Any] = {"scheme": "mxfp8", **options}
+    scheme = given.pop("scheme")
+    for function in (ops.quantize, ops.quantize_columns, ops.quantize_both):
+        call = lambda f=function: f(X, scheme, **given)  # noqa: E731
+        refused(kind, call, f"{function.__name__}: ", *parts)
+
+
+def test_pairs() -> None:
+    for pair in ((1.0,), (1.0, 2.0, 3.0)):
+        call = lambda p=pair: ops.quantize_both(X, "nvfp4", amax=p)  # noqa: E731
+        refused(TypeError, call, "quantize_both: amax is (1.0,", "a pair (rows, columns)")
+
+
+def test_seeds_of_numpy() -> None:
+    seeds = (np.int64(5), np.uint64(2**64 - 1))
+    for seed in seeds:
+        got, want = (
+            function(X, "mxfp4", rounding="stochastic", seed=number).codes
+            for function, number in ((ops.quantize, seed), (mxkern.quantize, int(seed)))
+        )
+        assert got.equal(want)
+
+
+def test_operands() -> None:
+    numpy = mxkern.quantize(random_values((4, 96), "float32"), "mxfp6")
+    refused(TypeError, lambda: ops.dequantize(numpy), "dequantize: q.codes is a numpy.ndarray")
+    refused(TypeError, lambda: ops.gemm(X, numpy), "gemm: b.codes is a numpy.ndarray")
+    out = np.zeros((4, 4), np.float32)
+    refused(TypeError, lambda: ops.gemm(X, Q, out=out), "gemm: out is a numpy.ndarray")
+
+
+CODES = {
+    "too many columns": (lambda c: mxkern.unpack_codes(c, "mxfp6", 97), "columns is 97"),
+    "negative columns": (lambda c: mxkern.unpack_codes(c, "mxfp6", -1), "columns is -1"),
+    "no integer": (lambda c: mxkern.unpack_codes(c, "mxfp6", 1.5), "columns is 1.5"),
+    "part of a group": (lambda c: mxkern.unpack_codes(c[:, :5], "mxfp6"), "groups of 3 bytes"),
+    "no dimension": (lambda c: mxkern.pack_codes(c[0, 0], "mxfp6"), "codes is 0-d"),
+    "no scheme": (lambda c: mxkern.pack_codes(c, None), "scheme is None"),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_codes(name: str) -> None:
+    """What mxkern.unpack_codes refuses, compiled code does not cut to size."""
+    function, words = CODES[name]
+    with pytest.raises((TypeError, ValueError), match=words):
+        function(Q.codes)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=words):
+        torch.compile(function, fullgraph=True, backend="aot_eager")(Q.codes)
+
+
+def test_codes_without_a_compiler() -> None:
+    refused(ValueError, lambda: ops.unpack_codes(Q.codes, "mxfp6", 97), "columns is 97", "<= 96")
+    refused(ValueError, lambda: ops.unpack_codes(Q.codes, "mxfp6", -1), "columns is -1")
+    refused(ValueError, lambda: ops.unpack_codes(Q.codes[:, :5], "mxfp6"), "groups of 3 bytes")
+    refused(ValueError, lambda: ops.pack_codes(Q.codes[0, 0], "mxfp6"), "codes is 0-d")
+
+
+def test_packed_floats_of_pytorch() -> None:
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        pytest.skip("this PyTorch has no float4_e2m1fn_x2")
+    codes = N.codes.view(torch.float4_e2m1fn_x2)
+    want = mxkern.unpack_codes(N.codes, "nvfp4")
+    assert mxkern.unpack_codes(codes, "nvfp4").equal(want)
+    assert ops.unpack_codes(codes, "nvfp4").equal(want)
+
+
+def test_a_seed_that_is_a_symbol() -> None:
+    def function(x: Any, seed: int) -> Any:
+        return mxkern.quantize(x, "mxfp4", rounding="stochastic", seed=seed).codes
+
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=True)
+    assert compiled(X, 7).equal(function(X, 7))
+    with pytest.raises(Exception, match="seed is -4; expected 0 <= seed"):
+        compiled(X, -4)
