@@ -15,17 +15,11 @@ namespace {
 GemmExplanation explain_cpu(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                             const GemmOptions& options) {
   check_precision_of_cpu(options.precision);
-  const auto kind = [](const auto& operand) {
-    if constexpr (requires { operand.dtype; })
-      return std::string(name_of(operand.dtype));
-    else
-      return std::string(name_of(operand.scheme));
-  };
   GemmExplanation text;
   text.device = "cpu";
   text.path = "exact";
-  text.left = visit_source(a, kind) + ", read as it lies";
-  text.right = kind(source_of(b)) + ", read as it lies";
+  text.left = std::string(kind_of(a)) + ", read as it lies";
+  text.right = std::string(name_of(source_of(b).scheme)) + ", read as it lies";
   text.error = "that of a float32 sum";
   if (out.shape.size() == 0) {
     text.path = "nothing";

@@ -6,10 +6,10 @@
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/multiply_few.h"
-#include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
 #include "cuda/relative_scales.h"
 #include "cuda/takes_blackwell.h"
+#include "few_problem.h"
 #include "gemm_operand.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
@@ -20,23 +20,9 @@ namespace {
 
 constexpr const char* folded_way_out = "; pass precision auto or exact";
 
-bool is_hopper(const CudaGemmCapabilities& capabilities) {
-  return capabilities.major == 9 && capabilities.has_hopper_kernels;
-}
-
-PreparedForm form_of(const GemmOperand& operand) {
-  const PreparedOperand* prepared = prepared_of(operand);
-  return prepared == nullptr ? PreparedForm::source : prepared->form;
-}
-
 bool can_fold(const GemmOperand& operand) {
   const BlockScaled* q = quantized_of(operand);
   return q != nullptr && cuda::fold_facts(q->scheme).can_fold;
-}
-
-const char* kind_of(const GemmOperand& operand) {
-  const BlockScaled* q = quantized_of(operand);
-  return q != nullptr ? name_of(q->scheme) : name_of(std::get<Buffer>(operand).dtype);
 }
 
 void check_can_fold(const char* argument, const GemmOperand& operand) {
@@ -58,16 +44,11 @@ void check_has_source(const char* argument, const GemmOperand& operand) {
 // call takes longer than expanding them: 132 us against 50 for MXFP8 weights [8192, 8192] on an
 // H200.
 bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  const auto* x = std::get_if<Buffer>(&problem.left);
-  if (x == nullptr || form_of(problem.right) != PreparedForm::few_tokens) return false;
-  const bool shares = quantized_of(problem.right)->shape.batch == 1;
-  const std::int64_t tokens = x->shape.rows * (shares ? x->shape.batch : 1);
-  const Shape& weights = quantized_of(problem.right)->shape;
-  if (is_hopper(capabilities) &&
-      prefers_few_sm90(x->dtype, tokens, weights.rows, weights.columns)) {
-    return tokens <= cuda::few_tokens_sm90;
-  }
-  return cuda::takes_few(x->dtype, tokens, capabilities.major * 10 + capabilities.minor);
+  const bool has_form = form_of(problem.right) == PreparedForm::few_tokens;
+  if (!has_form || !std::holds_alternative<Buffer>(problem.left)) return false;
+  const FewProblem few(problem);
+  if (few.on_sm90(capabilities)) return few.tokens <= cuda::few_tokens_sm90;
+  return cuda::takes_few(few.x.dtype, few.tokens, capabilities.major * 10 + capabilities.minor);
 }
 
 // Codes and scales that the block-scaled tensor cores of Blackwell take as they are. How exact
@@ -85,7 +66,7 @@ struct Choice {
 };
 
 Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  const bool hopper = is_hopper(capabilities);
+  const bool hopper = capabilities.is_hopper();
   if (problem.precision == GemmPrecision::folded) {
     check_can_fold("a", problem.left);
     check_can_fold("b", problem.right);
@@ -192,69 +173,6 @@ std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan)
   return end;
 }
 
-}  // namespace
-
-namespace {
-
-std::string describe_side(const GemmOperand& operand, const SidePlan& side, CudaGemmPath path) {
-  const std::string kind = kind_of(operand);
-  switch (path) {
-    case CudaGemmPath::nothing: return kind;
-    case CudaGemmPath::few_tokens:
-      return kind + (side.is_prepared ? ", prepared as few_tokens" : ", read as it lies");
-    case CudaGemmPath::blackwell: return kind + ", read as it lies";
-    case CudaGemmPath::folded:
-    case CudaGemmPath::exact:
-    case CudaGemmPath::portable:
-    case CudaGemmPath::folded_or_exact: break;
-  }
-  const char* only = path == CudaGemmPath::folded_or_exact ? " if rows are too wide" : "";
-  const std::string prepared = std::string("prepared as ") + name_of(form_of(operand));
-  std::string text = kind;
-  if (side.is_prepared) text += ", " + prepared;
-  if (side.folds) text += ", folded in the call";
-  if (side.expands) text += std::string(", expanded to bfloat16 in the call") + only;
-  if (side.decodes) text += std::string(", decoded in registers") + only;
-  if (!side.is_prepared && !side.folds && !side.expands && !side.decodes)
-    text += ", read as it lies";
-  if (side.first_rows > 0) {
-    text += concatenate(", from row ", side.first_rows, " on while the product is under way");
-  }
-  return text;
-}
-
-std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int processors) {
-  const Shape& out = problem.out.shape;
-  const auto element = [&](const GemmOperand& operand) {
-    return is_folded ? cuda::fold_facts(quantized_of(operand)->scheme).element
-                     : cuda::CoreElement::bfloat16;
-  };
-  const cuda::TileSm90 tile =
-      cuda::tile_sm90(element(problem.left), element(problem.right), out.batch, out.rows,
-                      out.columns, shape_of(problem.right).columns, processors);
-  return concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", tile.rows, "x",
-                     tile.columns, "x", tile.k, ", ", tile.stages, " stages, clusters of ",
-                     tile.cluster, is_folded ? ", sums promoted every 128" : "");
-}
-
-// Tokens and weights of a product of few tokens; a batch that shares its weights is one matrix.
-struct FewProblem {
-  const Buffer& x;
-  const BlockScaled& weights;
-  std::int64_t batch, tokens;
-
-  explicit FewProblem(const CudaGemmProblem& problem)
-      : x(std::get<Buffer>(problem.left)), weights(*quantized_of(problem.right)) {
-    const bool shares = weights.shape.batch == 1;
-    batch = shares ? 1 : x.shape.batch;
-    tokens = shares ? x.shape.batch * x.shape.rows : x.shape.rows;
-  }
-  bool on_sm90(const CudaGemmCapabilities& capabilities) const {
-    return is_hopper(capabilities) &&
-           prefers_few_sm90(x.dtype, tokens, weights.shape.rows, weights.shape.columns);
-  }
-};
-
 // What the kernels for few tokens work in: Hopper's tensor cores want another order of the tokens,
 // the others copy rows that do not start on 16 bytes, to whole tiles of the weights.
 std::size_t few_bytes(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
@@ -262,23 +180,11 @@ std::size_t few_bytes(const CudaGemmProblem& problem, const CudaGemmCapabilities
   const Shape& x = few.x.shape;
   const std::int64_t columns = round_up(x.columns, DecodeLayout::tile_columns);
   std::size_t bytes = starts_on_16(few.x) ? 0 : aligned(x.batch * x.rows * columns * 2);
-  if (is_hopper(capabilities)) {
+  if (capabilities.is_hopper()) {
     bytes = std::max(bytes, aligned(arranged_for_few(few.x.dtype, x.batch, x.rows, few.tokens,
                                                      few.weights.shape.rows, x.columns)));
   }
   return bytes;
-}
-
-std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  const FewProblem few(problem);
-  const bool on_sm90 = few.on_sm90(capabilities);
-  const FewPlan plan = (on_sm90 ? plan_few_sm90 : plan_few)(
-      few.weights.scheme, few.batch, few.tokens, few.weights.shape.rows, few.weights.shape.columns,
-      capabilities.processors);
-  return concatenate(on_sm90 ? "wgmma" : "mma.sync",
-                     ", weights decoded in registers; a thread block takes ", plan.tokens,
-                     " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
-                     1 << plan.log2_parts, " parts of K, clusters of ", 1 << plan.log2_ranks);
 }
 
 }  // namespace
@@ -293,7 +199,7 @@ CudaGemmProblem::CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b
 bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities) {
   switch (form) {
     case PreparedForm::source: return true;
-    case PreparedForm::folded: return is_hopper(capabilities);
+    case PreparedForm::folded: return capabilities.is_hopper();
     case PreparedForm::expanded: return capabilities.major >= 8;
     case PreparedForm::few_tokens: return capabilities.major >= 9;
   }
@@ -333,45 +239,6 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::nothing: break;
   }
   return plan;
-}
-
-GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
-                        const CudaGemmCapabilities& capabilities) {
-  GemmExplanation text;
-  text.device = concatenate("sm_", capabilities.major, capabilities.minor);
-  text.path = name_of(plan.path);
-  text.reason = plan.reason;
-  text.left = describe_side(problem.left, plan.left, plan.path);
-  text.right = describe_side(problem.right, plan.right, plan.path);
-  text.workspace_bytes = plan.workspace_bytes;
-  const bool folds = plan.path == CudaGemmPath::folded;
-  switch (plan.path) {
-    case CudaGemmPath::nothing: text.error = "none"; return text;
-    case CudaGemmPath::folded_or_exact:
-      text.kernel = describe_tile(problem, true, capabilities.processors) + "; or " +
-                    describe_tile(problem, false, capabilities.processors);
-      text.error = "relative L2 <= 5e-4 folded, <= 2e-5 exact, for elements of both signs";
-      return text;
-    case CudaGemmPath::blackwell:
-      text.kernel = "block-scaled tensor cores through CUTLASS: compiled, never executed";
-      text.error = "never measured";
-      return text;
-    case CudaGemmPath::folded:
-    case CudaGemmPath::exact:
-      text.kernel = describe_tile(problem, folds, capabilities.processors);
-      break;
-    case CudaGemmPath::few_tokens: text.kernel = describe_few(problem, capabilities); break;
-    case CudaGemmPath::portable: {
-      const Shape& out = problem.out.shape;
-      const int tile =
-          cuda::portable_tile(out.batch, out.rows, out.columns, capabilities.processors);
-      text.kernel = concatenate("bfloat16 mma.sync, tiles of ", tile, "x", tile);
-      break;
-    }
-  }
-  text.error = folds ? "relative L2 <= 5e-4 where rows are narrow enough" : "relative L2 <= 2e-5";
-  text.error += ", for elements of both signs";
-  return text;
 }
 
 CudaGemmCapabilities capabilities_of(const std::string& architecture) {

@@ -27,6 +27,8 @@ struct CudaGemmCapabilities {
   int processors = 132;
   bool has_hopper_kernels = true;      // in this build; without them Hopper is like the others
   bool has_blackwell_kernels = false;  // in this build, for the device
+
+  constexpr bool is_hopper() const { return major == 9 && has_hopper_kernels; }
 };
 
 // A device by the name of its architecture, "sm_90", with as many multiprocessors as its largest

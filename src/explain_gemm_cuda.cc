@@ -1,0 +1,111 @@
+// explain_gemm_cuda.cc: the plan of a product on a CUDA device, in words.
+#include <string>
+
+#include "cuda/fold.h"
+#include "cuda/multiply_portable.h"
+#include "cuda/multiply_sm90.h"
+#include "few_problem.h"
+#include "gemm_operand.h"
+#include "mxkern/core/error.h"
+#include "mxkern/tensor/decode_layout.h"
+#include "plan_few.h"
+#include "plan_gemm_cuda.h"
+
+namespace mxkern {
+namespace {
+
+std::string describe_side(const GemmOperand& operand, const SidePlan& side, CudaGemmPath path) {
+  const std::string kind = kind_of(operand);
+  switch (path) {
+    case CudaGemmPath::nothing: return kind;
+    case CudaGemmPath::few_tokens:
+      return kind + (side.is_prepared ? ", prepared as few_tokens" : ", read as it lies");
+    case CudaGemmPath::blackwell: return kind + ", read as it lies";
+    case CudaGemmPath::folded:
+    case CudaGemmPath::exact:
+    case CudaGemmPath::portable:
+    case CudaGemmPath::folded_or_exact: break;
+  }
+  const char* only = path == CudaGemmPath::folded_or_exact ? " if rows are too wide" : "";
+  const std::string prepared = std::string("prepared as ") + name_of(form_of(operand));
+  std::string text = kind;
+  if (side.is_prepared) text += ", " + prepared;
+  if (side.folds) text += ", folded in the call";
+  if (side.expands) text += std::string(", expanded to bfloat16 in the call") + only;
+  if (side.decodes) text += std::string(", decoded in registers") + only;
+  if (!side.is_prepared && !side.folds && !side.expands && !side.decodes)
+    text += ", read as it lies";
+  if (side.first_rows > 0) {
+    text += concatenate(", from row ", side.first_rows, " on while the product is under way");
+  }
+  return text;
+}
+
+std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int processors) {
+  const Shape& out = problem.out.shape;
+  const auto element = [&](const GemmOperand& operand) {
+    return is_folded ? cuda::fold_facts(quantized_of(operand)->scheme).element
+                     : cuda::CoreElement::bfloat16;
+  };
+  const cuda::TileSm90 tile =
+      cuda::tile_sm90(element(problem.left), element(problem.right), out.batch, out.rows,
+                      out.columns, shape_of(problem.right).columns, processors);
+  return concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", tile.rows, "x",
+                     tile.columns, "x", tile.k, ", ", tile.stages, " stages, clusters of ",
+                     tile.cluster, is_folded ? ", sums promoted every 128" : "");
+}
+
+std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  const FewProblem few(problem);
+  const bool on_sm90 = few.on_sm90(capabilities);
+  const FewPlan plan = (on_sm90 ? plan_few_sm90 : plan_few)(
+      few.weights.scheme, few.batch, few.tokens, few.weights.shape.rows, few.weights.shape.columns,
+      capabilities.processors);
+  return concatenate(on_sm90 ? "wgmma" : "mma.sync",
+                     ", weights decoded in registers; a thread block takes ", plan.tokens,
+                     " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
+                     1 << plan.log2_parts, " parts of K, clusters of ", 1 << plan.log2_ranks);
+}
+
+}  // namespace
+
+GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
+                        const CudaGemmCapabilities& capabilities) {
+  GemmExplanation text;
+  text.device = concatenate("sm_", capabilities.major, capabilities.minor);
+  text.path = name_of(plan.path);
+  text.reason = plan.reason;
+  text.left = describe_side(problem.left, plan.left, plan.path);
+  text.right = describe_side(problem.right, plan.right, plan.path);
+  text.workspace_bytes = plan.workspace_bytes;
+  const bool folds = plan.path == CudaGemmPath::folded;
+  switch (plan.path) {
+    case CudaGemmPath::nothing: text.error = "none"; return text;
+    case CudaGemmPath::folded_or_exact:
+      text.kernel = describe_tile(problem, true, capabilities.processors) + "; or " +
+                    describe_tile(problem, false, capabilities.processors);
+      text.error = "relative L2 <= 5e-4 folded, <= 2e-5 exact, for elements of both signs";
+      return text;
+    case CudaGemmPath::blackwell:
+      text.kernel = "block-scaled tensor cores through CUTLASS: compiled, never executed";
+      text.error = "never measured";
+      return text;
+    case CudaGemmPath::folded:
+    case CudaGemmPath::exact:
+      text.kernel = describe_tile(problem, folds, capabilities.processors);
+      break;
+    case CudaGemmPath::few_tokens: text.kernel = describe_few(problem, capabilities); break;
+    case CudaGemmPath::portable: {
+      const Shape& out = problem.out.shape;
+      const int tile =
+          cuda::portable_tile(out.batch, out.rows, out.columns, capabilities.processors);
+      text.kernel = concatenate("bfloat16 mma.sync, tiles of ", tile, "x", tile);
+      break;
+    }
+  }
+  text.error = folds ? "relative L2 <= 5e-4 where rows are narrow enough" : "relative L2 <= 2e-5";
+  text.error += ", for elements of both signs";
+  return text;
+}
+
+}  // namespace mxkern

@@ -1,0 +1,31 @@
+// few_problem.h: the tokens and the weights of a product of few tokens.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "gemm_operand.h"
+#include "plan_few.h"
+#include "plan_gemm_cuda.h"
+
+namespace mxkern {
+
+// A batch that shares its weights is one matrix of tokens.
+struct FewProblem {
+  const Buffer& x;
+  const BlockScaled& weights;
+  std::int64_t batch, tokens;
+
+  explicit FewProblem(const CudaGemmProblem& problem)
+      : x(std::get<Buffer>(problem.left)), weights(*quantized_of(problem.right)) {
+    const bool shares = weights.shape.batch == 1;
+    batch = shares ? 1 : x.shape.batch;
+    tokens = shares ? x.shape.batch * x.shape.rows : x.shape.rows;
+  }
+  bool on_sm90(const CudaGemmCapabilities& capabilities) const {
+    return capabilities.is_hopper() &&
+           prefers_few_sm90(x.dtype, tokens, weights.shape.rows, weights.shape.columns);
+  }
+};
+
+}  // namespace mxkern
