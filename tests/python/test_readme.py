@@ -16,7 +16,7 @@ import mxkern
 from support import available
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = ["README.md", "docs/python.md", "docs/numerics.md", "docs/gemm.md"]
+PAGES = ["README.md"] + [f"docs/{name}.md" for name in ("python", "migrating", "numerics", "gemm")]
 
 
 def blocks(page, language):

@@ -85,3 +85,13 @@ def test_fork_after_the_workers_have_started() -> None:
     # In a process of its own: other libraries that are loaded here may not survive a fork.
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["True", "True", "0"], done.stderr
+
+
+@pytest.mark.parametrize(("said", "threads"), [("1", 1), ("0", None), ("none", None)])
+def test_fewer_threads(said: str, threads: int | None) -> None:
+    """MXKERN_NUM_THREADS, and what is no number of threads."""
+    command = [sys.executable, "-c", "import mxkern; print(mxkern.info().threads)"]
+    environment = {k: v for k, v in os.environ.items() if k != "MXKERN_NUM_THREADS"}
+    every = int(subprocess.check_output(command, env=environment))
+    environment["MXKERN_NUM_THREADS"] = said
+    assert int(subprocess.check_output(command, env=environment)) == (threads or every)
