@@ -7,8 +7,9 @@ set -uo pipefail
 python=$1
 torch=torch==2.13.0+cpu
 
+# Python compiles what is imported; of the rest there is half a minute.
 try() {
-  "$python" -m pip install -q --disable-pip-version-check "$@" >/dev/null 2>&1
+  "$python" -m pip install -q --no-compile --disable-pip-version-check "$@" >/dev/null 2>&1
 }
 
 # The CPU build: on an ordinary index it lies under another address than the rest.

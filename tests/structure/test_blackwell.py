@@ -59,12 +59,19 @@ def cubin(source: Path, architecture: str, folder: Path, *options: str) -> Path:
     return output
 
 
-def kernels(name: str) -> list[str]:
-    """The machine code of each product in an object file of tools/cuda.sh."""
-    found = list(Path(OBJECTS or "").rglob(f"{name}.cu.o"))
-    assert len(found) == 1, f"{name}: {found}"
-    functions = machine_code(found[0]).split("Function : ")[1:]
-    return [text for text in functions if "GemmUniversal" in text.split("\n", 1)[0]]
+def kernels(architecture: str) -> tuple[list[str], bool]:
+    """The machine code of the products that tools/cuda.sh compiled for an architecture, and whether
+    they are a release's: five to each output dtype. Else one of float32, of MXFP8, beside five."""
+    objects = {path.name: path for path in Path(OBJECTS or "").rglob("*.cu.o")}
+    fewer = [f"blackwell_products_{architecture}.cu.o"]
+    whole = [f"multiply_{architecture}_{out}.cu.o" for out in ("bfloat16", "float32")]
+    is_whole = fewer[0] not in objects
+    functions = [
+        text
+        for name in (whole if is_whole else fewer)
+        for text in machine_code(objects[name]).split("Function : ")[1:]
+    ]
+    return [text for text in functions if "GemmUniversal" in text.split("\n", 1)[0]], is_whole
 
 
 def multiplies_block_scaled(text: str) -> bool:
@@ -84,13 +91,15 @@ def test_conversion_instruction(tmp_path: Path) -> None:
 
 @needs_tools
 @needs_objects
-@pytest.mark.parametrize("out", ["bfloat16", "float32"])
-def test_products_of_sm100(out: str) -> None:
-    texts = kernels(f"multiply_sm100_{out}")
+def test_products_of_sm100() -> None:
+    texts, is_whole = kernels("sm100")
     assert all(multiplies_block_scaled(text) for text in texts)
     # Three pairs of 8 bits with 8, 6 and 4; MXFP4 and NVFP4, whose rate is twice as high.
-    assert sorted(UMMA.findall(text)[0][0] for text in texts) == ["O", "O", "Q", "Q", "Q"]
-    assert sum(bool(re.search(r"UTCOMMA\.\w+\.4X ", text)) for text in texts) == 1, "NVFP4 alone"
+    of_a_dtype = ["O", "O", "Q", "Q", "Q"]
+    found = sorted(UMMA.findall(text)[0][0] for text in texts)
+    assert found == sorted(of_a_dtype + (of_a_dtype if is_whole else ["Q"]))
+    nvfp4 = sum(bool(re.search(r"UTCOMMA\.\w+\.4X ", text)) for text in texts)
+    assert nvfp4 == (2 if is_whole else 1), "NVFP4 alone"
 
 
 @needs_tools
@@ -106,15 +115,16 @@ def test_plain_products_of_sm100_are_told_apart(tmp_path: Path) -> None:
 
 @needs_tools
 @needs_objects
-@pytest.mark.parametrize("out", ["bfloat16", "float32"])
-def test_products_of_sm120(out: str) -> None:
-    found = [
-        set(re.findall(r"\b[A-Z]*MMA\.[.\w]+", text)) for text in kernels(f"multiply_sm120_{out}")
+def test_products_of_sm120() -> None:
+    texts, is_whole = kernels("sm120")
+    of_a_dtype = [
+        "OMMA.SF.16864.F32.E2M1.E2M1.E8",
+        "OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X",
+        "QMMA.SF.16832.F32.E4M3.E2M1.E8",
+        "QMMA.SF.16832.F32.E4M3.E3M2.E8",
+        "QMMA.SF.16832.F32.E4M3.E4M3.E8",
     ]
-    assert sorted(map(sorted, found)) == [
-        ["OMMA.SF.16864.F32.E2M1.E2M1.E8"],
-        ["OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X"],
-        ["QMMA.SF.16832.F32.E4M3.E2M1.E8"],
-        ["QMMA.SF.16832.F32.E4M3.E3M2.E8"],
-        ["QMMA.SF.16832.F32.E4M3.E4M3.E8"],
-    ]
+    found = [set(re.findall(r"\b[A-Z]*MMA\.[.\w]+", text)) for text in texts]
+    assert all(len(instructions) == 1 for instructions in found)
+    wanted = of_a_dtype + (of_a_dtype if is_whole else of_a_dtype[-1:])
+    assert sorted(min(instructions) for instructions in found) == sorted(wanted)
