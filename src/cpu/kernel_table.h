@@ -61,9 +61,25 @@ struct AcrossMemory {
   // Rows of x without gaps, `most` elements from row to row.
   alignas(cache_line) std::byte copy[32 * most * sizeof(float)];
   // Codes of each line: first those that the task before, of the elements before these, left here
-  // as they did not fill a line of the cache.
-  alignas(cache_line) std::uint8_t codes[most * code_stride];
+  // as they did not fill a line of the cache. Tasks take turns, as the codes of the one before are
+  // written while the next one computes.
+  alignas(cache_line) std::uint8_t codes[2][most * code_stride];
+  int turn = 0;
   int carried = 0;
+
+  // Codes on their way past the caches: whole lines of the cache from `begin` to `end`, and what is
+  // before and, of the last task, behind these.
+  struct Stream {
+    std::uint8_t* target;
+    std::int64_t stride;
+    const std::uint8_t* codes;
+    std::uint8_t* rest;  // where the next task has its codes
+    std::int64_t lines = 0;
+    std::int64_t begin;
+    std::int64_t end;
+    std::int64_t bytes;
+    bool is_last;
+  } stream;
 };
 
 // Quantizes lines that lie across memory: element e of line l is x[e * x_stride + l]. Rounds to
@@ -75,6 +91,7 @@ struct QuantizeAcrossTask {
   // cache, of which no other memory is read. `code_stride` is a multiple of those.
   bool streams;
   bool is_last;  // no task follows that goes on with these lines
+  bool is_end;   // no task follows with this memory
   Ahead ahead;   // asked for in the meantime
 };
 

@@ -191,6 +191,8 @@ void quantize_across(const Direction& columns, const Tile& tile) {
               .memory = memory,
               .streams = streams(columns.out),
               .is_last = part.row + part.rows == tile.row + tile.rows,
+              .is_end = part.row + part.rows == tile.row + tile.rows &&
+                        part.column + part.columns == tile.column + tile.columns,
               .ahead = ahead_of(source.x, tile, part)});
     });
   });

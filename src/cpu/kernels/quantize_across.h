@@ -47,43 +47,58 @@ template <class T>
   return load_lanes(x + group * lane_count);
 }
 
-// Copies rows of a chunk; what there is not becomes zero.
-template <class T>
-[[gnu::always_inline]] inline void copy_chunk(const T* x, std::int64_t stride, std::int64_t rows,
-                                              std::int64_t columns, T* copy) {
-  const bool whole = rows >= across_elements && columns >= across_lines;
-  for (int row = 0; row < across_elements; ++row, x += stride, copy += most_across) {
-    if (whole) {
-      copy_elements(copy, x, across_lines);
-    } else {
-      std::memset(copy, 0, across_lines * sizeof(T));
-      if (row < rows) copy_elements(copy, x, lower_of<std::int64_t>(columns, across_lines));
-    }
-  }
-}
-
-// The largest magnitudes of all blocks of a chunk.
+// The largest magnitudes of blocks of lines, in lines' order.
 template <class S, class T>
-[[gnu::always_inline]] inline void across_amax(const T* x, std::uint32_t* amax) {
+using AcrossAmax = T[across_blocks<S>][most_across];
+
+// Copies the rows of `lines` lines and finds their largest magnitudes in passing.
+template <int lines, class S, class T>
+[[gnu::always_inline]] inline void copy_lines(const T* x, std::int64_t stride, T* copy,
+                                              AcrossAmax<S, T>& amax, std::int64_t line) {
   using Words = std::int32_t __attribute__((vector_size(4 * lane_count)));
   using Halves = std::int16_t __attribute__((vector_size(4 * lane_count)));
   using Magnitudes = std::conditional_t<sizeof(T) == 4, Words, Halves>;
   constexpr int width = sizeof(Magnitudes) / sizeof(T);
+  constexpr int registers = lower_of(lines / width, 8);
   const auto sign =
       Magnitudes(sizeof(T) == 4 ? Words{} - 0x7FFFFFFF - 1 : Words(Halves{} - 0x7FFF - 1));
-  for (int block = 0; block < across_blocks<S>; ++block, x += S::block * most_across) {
-    Magnitudes largest[across_lines / width] = {};
-    for (int e = 0; e < S::block; ++e) {
-      for (int i = 0; i < across_lines / width; ++i) {
-        const auto magnitude = load_vector<Magnitudes>(x + e * most_across + i * width) & ~sign;
-        largest[i] = higher_of<Magnitudes>(largest[i], magnitude);
+  for (int first = 0; first < lines; first += registers * width) {
+    for (int block = 0; block < across_blocks<S>; ++block) {
+      const T* source = x + block * S::block * stride + line + first;
+      T* target = copy + block * S::block * most_across + line + first;
+      Magnitudes largest[registers] = {};
+      for (int e = 0; e < S::block; ++e, source += stride, target += most_across) {
+        for (int i = 0; i < registers; ++i) {
+          const auto bits = load_vector<Magnitudes>(source + i * width);
+          store_vector(target + i * width, bits);
+          largest[i] = higher_of<Magnitudes>(largest[i], bits & ~sign);
+        }
       }
+      std::memcpy(amax[block] + line + first, largest, sizeof(largest));
     }
-    T lines[across_lines];
-    std::memcpy(lines, largest, sizeof(lines));
-    for (int i = 0; i < across_lines; i += lane_count) {
-      store_vector(amax + block * across_lines + i, bits_of(load_lanes(lines + i)));
+  }
+}
+
+// The same for a task's lines; what there is not becomes zero.
+template <class S, class T>
+[[gnu::always_inline]] inline void copy_rows(const T* x, std::int64_t stride, std::int64_t rows,
+                                             std::int64_t lines, T* copy, AcrossAmax<S, T>& amax) {
+  if (rows >= across_elements && lines == most_across) [[likely]] {
+    return copy_lines<most_across, S>(x, stride, copy, amax, 0);
+  }
+  for (std::int64_t line = 0; line < lines; line += across_lines) {
+    if (rows >= across_elements && lines - line >= across_lines) {
+      copy_lines<across_lines, S>(x, stride, copy, amax, line);
+      continue;
     }
+    T* target = copy + line;
+    for (int row = 0; row < across_elements; ++row, target += most_across) {
+      std::memset(target, 0, across_lines * sizeof(T));
+      if (row >= rows) continue;
+      copy_elements(target, x + row * stride + line,
+                    lower_of<std::int64_t>(lines - line, across_lines));
+    }
+    copy_lines<across_lines, S, T>(copy, most_across, copy, amax, line);
   }
 }
 
@@ -127,40 +142,108 @@ template <class S, class T>
   store_lines(words, order, codes, AcrossMemory::code_stride);
 }
 
-// Asks for memory in shares.
-class Prefetcher {
+// Writes a line of the cache past the cache.
+[[gnu::always_inline]] inline void stream_line(std::uint8_t* target, const std::uint8_t* source) {
+#if defined(__SSE2__)
+  for (int i = 0; i < AcrossMemory::cache_line; i += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(target + i), load_vector<__m128i>(source + i));
+  }
+#else
+  std::memcpy(target, source, AcrossMemory::cache_line);
+#endif
+}
+
+// Writes the codes of some lines that are on their way.
+[[gnu::always_inline]] inline void stream_lines(AcrossMemory::Stream& stream, std::int64_t lines) {
+  constexpr int cache_line = AcrossMemory::cache_line;
+  constexpr int lines_ahead = 16;
+  lines = lower_of(lines, stream.lines);
+  stream.lines -= lines;
+  for (; lines > 0; --lines) {
+    // Lines of the cache that are not written as a whole are read before.
+    const std::uint8_t* ahead = stream.target + lines_ahead * stream.stride;
+    if (stream.begin != 0) {
+      __builtin_prefetch(ahead, 1);
+      copy_elements(stream.target, stream.codes, stream.begin);
+    }
+    for (std::int64_t i = stream.begin; i < stream.end; i += cache_line) {
+      stream_line(stream.target + i, stream.codes + i);
+    }
+    const std::uint8_t* rest = stream.codes + stream.end;
+    if (stream.is_last) {
+      __builtin_prefetch(ahead + stream.bytes - 1, 1);
+      copy_elements(stream.target + stream.end, rest, stream.bytes - stream.end);
+    } else {
+      copy_elements(stream.rest, rest, stream.bytes - stream.end);
+    }
+    stream.target += stream.stride;
+    stream.codes += AcrossMemory::code_stride;
+    stream.rest += AcrossMemory::code_stride;
+  }
+}
+
+// Has codes written in whole lines of the cache, and what is no whole line only where lines begin
+// or end.
+inline void start_stream(const QuantizeAcrossTask& across, std::int64_t code_bytes) {
+  constexpr int cache_line = AcrossMemory::cache_line;
+  AcrossMemory& memory = across.memory;
+  AcrossMemory::Stream& stream = memory.stream;
+  stream.target = across.lines.codes - memory.carried;
+  stream.stride = across.lines.code_stride;
+  stream.codes = memory.codes[memory.turn];
+  stream.rest = memory.codes[1 - memory.turn];
+  stream.lines = across.lines.lines;
+  stream.bytes = memory.carried + code_bytes;
+  const auto offset =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(stream.target)) % cache_line;
+  stream.begin = lower_of(offset == 0 ? 0 : cache_line - offset, stream.bytes);
+  stream.end = stream.begin + (stream.bytes - stream.begin) / cache_line * cache_line;
+  stream.is_last = across.is_last;
+  memory.carried = across.is_last ? 0 : static_cast<int>(stream.bytes - stream.end);
+  memory.turn = 1 - memory.turn;
+}
+
+// What goes on while chunks are computed, in shares: memory is asked for, and codes are written. A
+// burst of writes past the caches would be waited for.
+class Background {
  public:
-  Prefetcher(const Ahead& ahead, std::int64_t shares)
+  Background(const Ahead& ahead, std::int64_t shares, AcrossMemory::Stream& stream)
       : start_(static_cast<const std::byte*>(ahead.start)),
         stride_(ahead.stride),
         left_(ahead.rows),
         // The last byte may be in one line more.
         bytes_(ahead.bytes +
                reinterpret_cast<std::uintptr_t>(ahead.start) % AcrossMemory::cache_line),
-        share_(ceil_div(ahead.rows, shares)) {}
+        share_(ceil_div(ahead.rows, shares)),
+        stream_(stream) {}
 
   [[gnu::always_inline]] void step() {
     const std::int64_t rows = lower_of(share_, left_);
     prefetch_rows(start_, stride_, rows, bytes_);
     start_ += rows * stride_;
     left_ -= rows;
+    stream_lines(stream_, streamed_lines);
   }
 
  private:
+  static constexpr int steps = most_across / across_elements * most_across / lane_count;
+  static constexpr std::int64_t streamed_lines = ceil_div(most_across, steps);
+
   const std::byte* start_;
   std::int64_t stride_;
   std::int64_t left_;
   std::int64_t bytes_;
   std::int64_t share_;
+  AcrossMemory::Stream& stream_;
 };
 
-// Encodes a chunk. Memory is asked for in the meantime.
+// Encodes a chunk.
 template <class S, class T>
 [[gnu::noinline]] void encode_across(const T* x, const ChunkScales<S>& chunk, std::uint8_t* codes,
-                                     Prefetcher& prefetcher) {
+                                     Background& background) {
   constexpr std::int64_t code_stride = AcrossMemory::code_stride;
   for (int i = 0; i < across_lines / lane_count; ++i) {
-    prefetcher.step();
+    background.step();
 #if defined(__AVX2__) && !defined(__AVX512F__)
     if constexpr (std::is_same_v<T, bfloat16> && encodes_halves<S>) {
       const int line = i * lane_count;
@@ -168,7 +251,7 @@ template <class S, class T>
                                                 chunk.multipliers + line,
                                                 codes + line * code_stride, code_stride)) {
         ++i;
-        prefetcher.step();
+        background.step();
         continue;
       }
     }
@@ -183,48 +266,6 @@ template <class S, class T>
   }
 }
 
-// Writes a line of the cache past the cache.
-[[gnu::always_inline]] inline void stream_line(std::uint8_t* target, const std::uint8_t* source) {
-#if defined(__SSE2__)
-  for (int i = 0; i < AcrossMemory::cache_line; i += 16) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(target + i), load_vector<__m128i>(source + i));
-  }
-#else
-  std::memcpy(target, source, AcrossMemory::cache_line);
-#endif
-}
-
-// Writes codes in whole lines of the cache, and what is no whole line only where lines begin or
-// end.
-inline void stream_codes(const QuantizeAcrossTask& across, std::int64_t code_bytes) {
-  constexpr int cache_line = AcrossMemory::cache_line;
-  AcrossMemory& memory = across.memory;
-  const std::int64_t bytes = memory.carried + code_bytes;
-  std::uint8_t* target = across.lines.codes - memory.carried;
-  const auto offset =
-      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(target)) % cache_line;
-  const std::int64_t begin = lower_of(offset == 0 ? 0 : cache_line - offset, bytes);
-  const std::int64_t end = begin + (bytes - begin) / cache_line * cache_line;
-  std::uint8_t* codes = memory.codes;
-  for (std::int64_t line = 0; line < across.lines.lines; ++line) {
-    if (begin != 0) copy_elements(target, codes, begin);
-    for (std::int64_t i = begin; i < end; i += cache_line) stream_line(target + i, codes + i);
-    if (across.is_last) {
-      copy_elements(target + end, codes + end, bytes - end);
-    } else {
-      std::uint8_t rest[cache_line];
-      std::memcpy(rest, codes + end, sizeof(rest));
-      std::memcpy(codes, rest, sizeof(rest));
-    }
-    target += across.lines.code_stride;
-    codes += AcrossMemory::code_stride;
-  }
-  memory.carried = across.is_last ? 0 : static_cast<int>(bytes - end);
-#if defined(__SSE2__)
-  if (across.is_last) _mm_sfence();
-#endif
-}
-
 template <class S, class T>
 void quantize_across(const QuantizeAcrossTask& across) {
   constexpr int bits = S::Format::bits;
@@ -232,7 +273,7 @@ void quantize_across(const QuantizeAcrossTask& across) {
   const std::int64_t steps = ceil_div(task.lines, across_lines) * (across_lines / lane_count);
   const T* x = static_cast<const T*>(task.x);
   T* const copy = reinterpret_cast<T*>(across.memory.copy);
-  std::uint8_t* codes = across.memory.codes + across.memory.carried;
+  std::uint8_t* codes = across.memory.codes[across.memory.turn] + across.memory.carried;
   std::uint8_t scales[most_across][most_across / S::block] = {};
   ChunkScales<S> chunk;
   for (std::int64_t e = 0; e < task.elements; e += across_elements) {
@@ -241,13 +282,17 @@ void quantize_across(const QuantizeAcrossTask& across) {
     const Ahead next = {
         x + across_elements * task.x_stride, task.x_stride * std::int64_t{sizeof(T)},
         lower_of<std::int64_t>(rest, across_elements), task.lines * std::int64_t{sizeof(T)}};
-    Prefetcher prefetcher(rest > 0 ? next : across.ahead, steps);
+    Background background(rest > 0 ? next : across.ahead, steps, across.memory.stream);
+    AcrossAmax<S, T> amax;
+    copy_rows<S>(x, task.x_stride, task.elements - e, task.lines, copy, amax);
     for (std::int64_t line = 0; line < task.lines; line += across_lines) {
-      copy_chunk(x + line, task.x_stride, task.elements - e, task.lines - line, copy + line);
-      across_amax<S>(copy + line, chunk.amax);
+      for (int b = 0; b < chunk_blocks<S>; b += lane_count) {
+        const T* magnitudes = amax[b / across_lines] + line + b % across_lines;
+        store_vector(chunk.amax + b, bits_of(load_lanes(magnitudes)));
+      }
       block_scales<S>(chunk, chunk_blocks<S>, task.rule, task.tensor);
       encode_across<S>(copy + line, chunk, codes + line * AcrossMemory::code_stride + e * bits / 8,
-                       prefetcher);
+                       background);
       for (int b = 0; b < chunk_blocks<S>; ++b) {
         scales[line + b % across_lines][e / S::block + b / across_lines] = chunk.bytes[b];
       }
@@ -259,7 +304,17 @@ void quantize_across(const QuantizeAcrossTask& across) {
   for (std::int64_t line = 0; line < task.lines; ++line, ++cursor.row) {
     store_scales(scales[line], ceil_div(task.elements, S::block), cursor);
   }
-  if (across.streams) return stream_codes(across, code_bytes);
+  if (across.streams) {
+    stream_lines(across.memory.stream, across.memory.stream.lines);
+    start_stream(across, code_bytes);
+    if (across.is_end) {
+      stream_lines(across.memory.stream, across.memory.stream.lines);
+#if defined(__SSE2__)
+      _mm_sfence();
+#endif
+    }
+    return;
+  }
   std::uint8_t* target = task.codes;
   for (std::int64_t line = 0; line < task.lines; ++line, target += task.code_stride) {
     constexpr std::int64_t all_bytes = most_across * bits / 8;
