@@ -1,0 +1,46 @@
+"""tests/structure/test_operations.py: an operation has all its files, and allocates nothing."""
+
+import re
+
+import pytest
+
+from sources import ROOT, cpp_sources
+
+OPERATIONS = sorted(
+    path.stem for path in (ROOT / "include/mxkern").glob("*.h") if path.stem != "mxkern"
+)
+
+# What starts threads, once a process, and what describes the machine.
+MAY_ALLOCATE = {
+    "include/mxkern/info.h",
+    "src/cpu/parallel.cc",
+    "src/cuda/backend.h",
+    "src/cuda/devices.cu",
+}
+ALLOCATES = re.compile(
+    r"\b(?:m|c|re|aligned_)alloc\(|\bcudaMalloc\w*\(|\bnew\s+(?!\()[A-Za-z:]|\bstd::vector\b"
+    r"|\bstd::(?:deque|map|unordered_map|make_unique|make_shared)\b"
+)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_files_of_an_operation(operation: str) -> None:
+    assert (ROOT / f"src/{operation}.cc").exists()
+    assert (ROOT / f"tests/{operation}_test.cc").exists()
+    assert (ROOT / f"tests/python/test_{operation}.py").exists()
+
+
+def test_nothing_allocates() -> None:
+    found = [
+        f"{path}:{number}"
+        for path in cpp_sources()
+        if path.is_relative_to("src") or path.is_relative_to("include")
+        for number, line in enumerate((ROOT / path).read_text().splitlines(), 1)
+        if str(path) not in MAY_ALLOCATE and ALLOCATES.search(line.split("//")[0])
+    ]
+    assert not found, "memory belongs to the caller: outputs are views, workspace is an argument"
+
+
+def test_who_may_allocate_does() -> None:
+    idle = [name for name in MAY_ALLOCATE if not ALLOCATES.search((ROOT / name).read_text())]
+    assert not idle, "leave them out of MAY_ALLOCATE"
