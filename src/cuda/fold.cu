@@ -6,6 +6,7 @@
 #include "mxkern/kernels/fold.cuh"
 
 namespace mxkern::cuda {
+
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
           kernels::Follows follows) {
   const DeviceScope scope(q.device, function);
@@ -20,19 +21,19 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   p.scales = q.scales;
   p.scale_index = q.scale_index();
   p.out = folded_rows(q.shape, memory);
-  const int bits = facts_of(q.scheme).bits;
-  const int unit = bits == 8 ? 16 : 32;
-  p.log2_team = kernels::log2_team(ceil_div(p.columns, unit));
-  p.is_whole = p.columns % unit == 0 && is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 8 : 16);
   p.scales_in_words = scales_in_words(p.scales, p.scale_index);
   p.follows = follows;
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if constexpr (can_fold<S>) {
-      const int log2_rows = 8 - p.log2_team;
+      using Unit = kernels::FoldUnit<typename S::Format>;
+      p.log2_team = kernels::log2_team(ceil_div(p.columns, Unit::codes));
+      p.is_whole =
+          p.columns % Unit::codes == 0 && is_aligned(p.codes, p.code_row_bytes, Unit::alignment);
+      const int rows = kernels::team_threads >> p.log2_team;
       launch<Start::early>(function, kernels::fold_kernel<S>,
-                           grid_of(ceil_div(p.batch * p.rows, std::int64_t{1} << log2_rows)),
-                           kernels::team_threads, 0, stream, p);
+                           grid_of(ceil_div(p.batch * p.rows, rows)), kernels::team_threads, 0,
+                           stream, p);
     } else {
       check(false, function, ": ", S::name,
             " cannot be folded: its elements do not fit into 8-bit floats; use precision exact");

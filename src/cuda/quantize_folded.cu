@@ -7,12 +7,28 @@
 namespace mxkern::cuda {
 namespace {
 
-void check_codes(const char* function, const Buffer& x, Scheme scheme, const BlockScaled& codes) {
+// Where x's codes and scales go beside the folded rows.
+void put_codes(const char* function, const Buffer& x, Scheme scheme, const BlockScaled& codes,
+               kernels::QuantizeFoldedParameters& p, Stream stream) {
   check(codes.scheme == scheme && codes.shape == x.shape, function,
         ": codes is of another scheme or shape than what is folded; expected ", name_of(scheme),
         " of [", x.shape.batch, ", ", x.shape.rows, ", ", x.shape.columns, "]");
   check_device_pointer(function, "codes.codes", codes.codes, x.device);
   check_device_pointer(function, "codes.scales", codes.scales, x.device);
+  const SchemeFacts facts = facts_of(scheme);
+  p.codes = codes.codes;
+  p.code_row_bytes = code_row_bytes(scheme, p.columns);
+  p.scales = codes.scales;
+  p.scale_index = codes.scale_index();
+  // Packed rows are padded to whole blocks; those of 8-bit codes end where their columns do.
+  p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 6 ? 4 : 2 * facts.bits) &&
+                    (facts.bits < 8 || p.columns % facts.block == 0);
+  const auto sizes = BlockScaled::sizes(scheme, x.shape, codes.scale_layout);
+  const bool is_padded = sizes.scales != p.batch * p.rows * p.scale_index.blocks;
+  if (is_padded && sizes.scales > 0) {
+    check_cuda(cudaMemsetAsync(codes.scales, 0, sizes.scales, handle_of(stream)), function,
+               "clear scales");
+  }
 }
 
 }  // namespace
@@ -29,23 +45,7 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   p.batch_stride = x.batch_stride;
   p.row_stride = x.row_stride;
   p.out = folded_rows(x.shape, memory);
-  const SchemeFacts facts = facts_of(scheme);
-  if (codes != nullptr) {
-    check_codes(function, x, scheme, *codes);
-    p.codes = codes->codes;
-    p.code_row_bytes = code_row_bytes(scheme, p.columns);
-    p.scales = codes->scales;
-    p.scale_index = codes->scale_index();
-    // Packed rows are padded to whole blocks; those of 8-bit codes end where their columns do.
-    p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 6 ? 4 : 2 * facts.bits) &&
-                      (facts.bits < 8 || p.columns % facts.block == 0);
-    const auto sizes = BlockScaled::sizes(scheme, x.shape, codes->scale_layout);
-    const bool is_padded = sizes.scales != p.batch * p.rows * p.scale_index.blocks;
-    if (is_padded && sizes.scales > 0) {
-      check_cuda(cudaMemsetAsync(codes->scales, 0, sizes.scales, handle_of(stream)), function,
-                 "clear scales");
-    }
-  }
+  if (codes != nullptr) put_codes(function, x, scheme, *codes, p, stream);
   // At most eight octets a thread: long teams wait for one another, and short ones take so much
   // shared memory that few of them run at once.
   p.log2_team = 5;
@@ -54,10 +54,11 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   // Rows of up to about 50000 float32 and 100000 elements of 16 bits are held in shared memory;
   // longer ones, and ones at odd addresses, are read twice.
   constexpr std::int64_t most_held = 200 * 1024;
+  const int block = facts_of(scheme).block;
   const std::int64_t row_bytes = p.columns * static_cast<std::int64_t>(size_of(x.dtype));
-  p.is_held = rows_are_aligned(x) && p.columns % facts.block == 0 && row_bytes <= most_held;
+  p.is_held = rows_are_aligned(x) && p.columns % block == 0 && row_bytes <= most_held;
   p.row_bytes = p.is_held ? static_cast<int>(row_bytes) : 0;
-  const int block_bytes = facts.block * static_cast<int>(size_of(x.dtype));
+  const int block_bytes = block * static_cast<int>(size_of(x.dtype));
   const int shared_bytes = p.is_held ? rows * kernels::held_row_bytes(p.row_bytes, block_bytes) : 0;
   const dim3 grid = grid_of(ceil_div(p.batch * p.rows, rows));
   visit(scheme, [&](auto type) {

@@ -12,12 +12,12 @@ struct CodeUnit {
   static constexpr int octets = Octets;
   static constexpr int codes = 8 * octets;
   static constexpr int bytes = octets * Format::bits;
+  static constexpr int alignment = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4;  // of a load
   std::uint32_t words[bytes / 4];
 
-  // From addresses that are multiples of the largest of 16, 8 and 4 that divides `bytes`.
   __device__ __forceinline__ static CodeUnit load(const std::uint8_t* p) {
     CodeUnit unit;
-    if constexpr (bytes % 16 == 0) {
+    if constexpr (alignment == 16) {
 #pragma unroll
       for (int i = 0; i < bytes / 16; ++i) {
         const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p) + i);
@@ -26,7 +26,7 @@ struct CodeUnit {
         unit.words[4 * i + 2] = v.z;
         unit.words[4 * i + 3] = v.w;
       }
-    } else if constexpr (bytes % 8 == 0) {
+    } else if constexpr (alignment == 8) {
 #pragma unroll
       for (int i = 0; i < bytes / 8; ++i) {
         const uint2 v = __ldcs(reinterpret_cast<const uint2*>(p) + i);

@@ -30,7 +30,7 @@ struct ExpandOperand {
   DType dtype;
   const void* x;
   std::int64_t batch_stride, row_stride;
-  bool is_whole;  // see kernel_operand: units start on 4 to 16 bytes and end rows
+  bool is_whole;  // units are aligned and end rows; x starts on 16 bytes
   ExpandedRows out;
   std::int64_t groups;  // of rows, one a thread block at a time
   int log2_team;

@@ -44,7 +44,7 @@ struct FoldParameters {
   FoldedRows out;
   int log2_team;
   bool scales_in_words;  // see largest_scale
-  bool is_whole;         // units start on 16 bytes (6 bits an element: on 8), and end rows
+  bool is_whole;         // units are aligned, and end rows
   Follows follows;
 };
 
