@@ -6,7 +6,8 @@ namespace mxkern::cuda {
 
 MXKERN_INSTANTIATE_SM120(MxFp8E4M3, MxFp8E4M3, float)
 
-// Nothing to launch: device code would take as long again.
+// Nothing to launch: device code would take as long again, and even looking for it takes time.
+#if !defined(__CUDA_ARCH__)
 #define MXKERN_ASK(Left, Right)                                   \
   template <>                                                     \
   kernels::BlockScaledKernel sm120_kernel<Left, Right, float>() { \
@@ -18,5 +19,6 @@ MXKERN_ASK(MxFp8E4M3, MxFp6E3M2)
 MXKERN_ASK(MxFp8E4M3, MxFp4)
 MXKERN_ASK(MxFp4, MxFp4)
 MXKERN_ASK(NvFp4, NvFp4)
+#endif
 
 }  // namespace mxkern::cuda
