@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from mxkern import errors
+from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import check_factor
 from mxkern.prepared_operand import PreparedOperand
@@ -26,6 +27,17 @@ def check_tensor(function: str, argument: str, value: Any) -> None:
         )
 
 
+def check_plain(function: str, argument: str, value: Any, *, gradient: bool = False) -> None:
+    """A tensor whose gradient is not lost. torch.func hides from operators that there is one."""
+    check_tensor(function, argument, value)
+    if not gradient and torch.is_grad_enabled() and value.requires_grad:
+        raise ValueError(
+            f"{function}: {argument} requires grad, and the result would have none; expected a "
+            f"tensor without; pass {argument}.detach(), or call under torch.no_grad()"
+        )
+    check_no_tangent(function, argument, value)
+
+
 def check_quantized(function: str, argument: str, q: Any) -> None:
     if not isinstance(q, BlockScaled):
         raise TypeError(
@@ -40,7 +52,7 @@ def check_operand(function: str, argument: str, operand: Any) -> None:
     if isinstance(operand, BlockScaled):
         check_quantized(function, argument, operand)
     elif not isinstance(operand, PreparedOperand):
-        check_tensor(function, argument, operand)
+        check_plain(function, argument, operand)
 
 
 def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:

@@ -30,6 +30,7 @@ from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 from mxkern.torch_checks import (
     check_operand,
+    check_plain,
     check_quantized,
     check_tensor,
     checked_integer,
@@ -96,7 +97,7 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
 
 def _quantized(function: str, op: Any, x: Any, scheme: Any, options: dict[str, Any]) -> Any:
     """Runs an operator that quantizes one way: its results."""
-    check_tensor(function, "x", x)
+    check_plain(function, "x", x, gradient=function == "fake_quantize")
     amax = float32_tensor(function, "amax", options.pop("amax", None), x)
     tensor_scale = float32_tensor(function, "tensor_scale", options.pop("tensor_scale", None), x)
     return op(x, scheme_name(function, scheme), amax, tensor_scale, **_options(function, options))
@@ -121,7 +122,7 @@ def quantize_columns(x: Any, scheme: str | Scheme, **options: Any) -> BlockScale
 def quantize_both(x: Any, scheme: str | Scheme, **options: Any) -> tuple[BlockScaled, BlockScaled]:
     """mxkern.quantize_both as an operator."""
     function = "quantize_both"
-    check_tensor(function, "x", x)
+    check_plain(function, "x", x)
     name = scheme_name(function, scheme)
     layout = options.get("scale_layout", "row_major")
     scalars = []
@@ -193,7 +194,10 @@ def gemm(
     _refuse("gemm", options, "stream")
     check_operand("gemm", "a", a)
     check_operand("gemm", "b", b)
-    operands = (*kind_of(a), *kind_of(b), options.pop("bias", None))
+    bias = options.pop("bias", None)
+    if bias is not None:
+        check_plain("gemm", "bias", bias)
+    operands = (*kind_of(a), *kind_of(b), bias)
     if out is None:
         return _ops.gemm(*operands, beta=beta, dtype=dtype_name(dtype), **options)
     check_tensor("gemm", "out", out)
@@ -209,14 +213,14 @@ def gemm(
 
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
     """mxkern.random_hadamard as an operator."""
-    check_tensor("random_hadamard", "x", x)
+    check_plain("random_hadamard", "x", x)
     return _ops.random_hadamard(x, size, **_options("random_hadamard", options))
 
 
 def tensor_amax(x: Any, **options: Any) -> Any:
     """mxkern.tensor_amax as an operator."""
     _refuse("tensor_amax", options, "out", "stream")
-    check_tensor("tensor_amax", "x", x)
+    check_plain("tensor_amax", "x", x)
     return _ops.tensor_amax(x, **options)
 
 

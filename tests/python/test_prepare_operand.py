@@ -61,6 +61,9 @@ def test_bad_arguments() -> None:
     refused(TypeError, lambda: call(q, keep_source=1), "keep_source is 1")
     refused(TypeError, lambda: call(3, "mxfp8"), "prepare_operand: x is 3")
     refused(TypeError, lambda: call(W.astype("i4"), "mxfp8"), "prepare_operand: x has dtype int32")
+    q = mxkern.quantize(W, "mxfp8")
+    late_rule = lambda: call(q, scale_rule="floor")  # noqa: E731
+    refused(ValueError, late_rule, "scale_rule is 'floor', but x is quantized already")
     call_with_rule = lambda: call(W, "mxfp8", scale_rule="flor")  # noqa: E731
     refused(ValueError, call_with_rule, "prepare_operand: scale_rule is 'flor'", "'floor'")
     refused(ValueError, lambda: call(W, "mxfp9"), "scheme is 'mxfp9'")

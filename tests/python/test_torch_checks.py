@@ -134,3 +134,42 @@ def test_a_seed_that_is_a_symbol() -> None:
     assert compiled(X, 7).equal(function(X, 7))
     with pytest.raises(Exception, match="seed is -4; expected 0 <= seed"):
         compiled(X, -4)
+
+
+LOSING: dict[str, Any] = {
+    "quantize": lambda m, x: m.quantize(x, "mxfp4").scales.float(),
+    "quantize_columns": lambda m, x: m.quantize_columns(x, "mxfp4").scales.float(),
+    "quantize_both": lambda m, x: m.quantize_both(x, "mxfp4")[0].scales.float(),
+    "gemm": lambda m, x: m.gemm(x, Q),
+    "gemm of bias": lambda m, x: m.gemm(X, Q, bias=x[:, 0]),
+    "random_hadamard": lambda m, x: m.random_hadamard(x),
+    "tensor_amax": lambda m, x: m.tensor_amax(x),
+}
+
+
+@pytest.mark.parametrize("module", [mxkern, ops], ids=["functions", "operators"])
+@pytest.mark.parametrize("name", LOSING)
+def test_no_derivative_is_lost(name: str, module: Any) -> None:
+    """Neither backward nor forward, with torch.func or without: it would read as 0."""
+
+    def function(x: Any) -> Any:
+        return LOSING[name](module, x).sum()
+
+    argument = "bias" if name.endswith("bias") else "[xa]"
+    with pytest.raises(ValueError, match=f"{argument} requires grad"):
+        torch.func.grad(function)(X)
+    with pytest.raises(ValueError, match=f"{argument} requires grad"):
+        function(X.clone().requires_grad_())
+    with pytest.raises(ValueError, match=f"{argument} has a tangent.*torch.func.jvp"):
+        torch.func.jvp(function, (X,), (torch.ones_like(X),))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(X, torch.ones_like(X))
+        with pytest.raises(ValueError, match=f"{argument} has a tangent"):
+            function(dual)
+        function(X)
+
+
+@pytest.mark.parametrize("module", [mxkern, ops], ids=["functions", "operators"])
+def test_fake_quantize_forward(module: Any) -> None:
+    with pytest.raises(ValueError, match="fake_quantize: x has a tangent"):
+        torch.func.jvp(lambda x: module.fake_quantize(x, "mxfp4"), (X,), (torch.ones_like(X),))

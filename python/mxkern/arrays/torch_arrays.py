@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from mxkern.arrays.adapter import (
     BYTE_DTYPES,
@@ -28,6 +29,17 @@ _PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
 def _scope(stream: Any) -> AbstractContextManager[Any]:
     scope: AbstractContextManager[Any] = torch.cuda.stream(stream)
     return scope
+
+
+def check_no_tangent(function: str, argument: str, array: Any) -> None:
+    """Forward-mode differentiation: results would have no tangent, which reads as 0."""
+    if forward_ad._current_level < 0:
+        return
+    if forward_ad.unpack_dual(array).tangent is not None:
+        raise ValueError(
+            f"{function}: {argument} has a tangent, and the result would have none; expected a "
+            f"tensor without; pass {argument}.detach(), or call outside of torch.func.jvp"
+        )
 
 
 class TorchAdapter(Adapter):
@@ -73,6 +85,7 @@ class TorchAdapter(Adapter):
                 f"{function}: {argument} requires grad, and the result would have none; expected "
                 f"a tensor without; pass {argument}.detach(), or call under torch.no_grad()"
             )
+        check_no_tangent(function, argument, array)
         if array.is_neg():
             array = array.resolve_neg()
         try:

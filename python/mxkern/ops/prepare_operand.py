@@ -61,6 +61,11 @@ def prepare_operand(
                 f"{function}: scheme is {errors.described(scheme)}, but x is quantized already; "
                 "leave scheme away"
             )
+        if scale_rule != "rceil":
+            raise ValueError(
+                f"{function}: scale_rule is {errors.described(scale_rule)}, but x is quantized "
+                "already; leave scale_rule away"
+            )
         return _prepared(function, x, wanted, keep_source, stream)
     if scheme is None:
         raise TypeError(

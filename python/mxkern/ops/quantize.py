@@ -54,7 +54,8 @@ def quantize(
                   in x, and on nothing else.
     scale_layout  "row_major", or "swizzled": 128x4 tiles, as cuBLAS and CUTLASS read them
     block         "1x32" (nvfp4: "1x16"), or "32x32" ("16x16") for one scale a square tile
-    hadamard      16, 32, 64 or 128: a random Hadamard transform of groups along K first
+    hadamard      16, 32, 64 or 128: a random Hadamard transform of groups along K first; not with
+                  square tiles
     sign_mask     of the transform: bit i set negates element i of a group
     four_over_six nvfp4: the better of two scales for each block
     amax          nvfp4: the largest magnitude of the tensor, if known; a float or a float32 array
