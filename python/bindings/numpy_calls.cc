@@ -58,12 +58,17 @@ class NumpyCalls {
         dtype_(nb::str("dtype")),
         no_extents_(nb::make_tuple()) {}
 
-  // With an amax or a tensor scale calls are not ordinary. out: None, or a BlockScaled.
+  // amax and tensor_scale: None, or one of them a float. out: None, or a BlockScaled.
   nb::object quantize(nb::handle x, int scheme, int layout, const QuantizeOptions& options,
                       bool columns, nb::handle amax, nb::handle tensor_scale,
                       nb::handle out) const {
     const std::optional<Plain> read = plain(x, columns ? 2 : 1);
-    if (!read || !amax.is_none() || !tensor_scale.is_none()) return nb::none();
+    if (!read || (!amax.is_none() && !tensor_scale.is_none())) return nb::none();
+    QuantizeOptions chosen = options;
+    float scalar = 0.0f;
+    if (!amax.is_none()) chosen.amax = &scalar;
+    if (!tensor_scale.is_none()) chosen.tensor_scale = &scalar;
+    if (!read_factor(amax.is_none() ? tensor_scale : amax, scalar)) return nb::none();
     const Extents extents = columns ? transposed(read->extents) : read->extents;
     const std::optional<Made> made = out.is_none()
                                          ? make(extents, scheme, layout)
@@ -71,8 +76,8 @@ class NumpyCalls {
     if (!made) return nb::none();
     try {
       call(read->view.shape.size(), [&] {
-        columns ? mxkern::quantize_columns(read->view, made->view, options)
-                : mxkern::quantize(read->view, made->view, options);
+        columns ? mxkern::quantize_columns(read->view, made->view, chosen)
+                : mxkern::quantize(read->view, made->view, chosen);
       });
     } catch (const InvalidArgument&) {
       return nb::none();
@@ -80,6 +85,7 @@ class NumpyCalls {
     return out.is_none() ? result(*made) : nb::borrow(out);
   }
 
+  // With an amax or a tensor scale this call is not ordinary.
   nb::object quantize_both(nb::handle x, int scheme, int layout, const QuantizeOptions& row_options,
                            const QuantizeOptions& column_options, nb::handle amax,
                            nb::handle tensor_scale) const {
@@ -110,8 +116,7 @@ class NumpyCalls {
     } else {
       target = plain(out, 1);
       if (!target || !(target->extents == read->extents) || !target->array.writable() ||
-          !apart({span_of(target->view), codes_span(view), scales_span(view),
-                  scalar_span(view.tensor_scale)})) {
+          !apart_from(target->view, view)) {
         return nb::none();
       }
     }
@@ -119,12 +124,10 @@ class NumpyCalls {
     return made;
   }
 
-  // Of two matrices, to a new one.
+  // Of two matrices. out: None, or an array to write to; beta is 0 where there is none.
   nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha, float beta, nb::handle bias,
                   int precision, nb::handle given_out) const {
-    if (beta != 0.0f || !bias.is_none() || precision != 0 || !given_out.is_none()) {
-      return nb::none();
-    }
+    if (!bias.is_none() || precision != 0) return nb::none();
     const std::optional<Read> left = read(a);
     const std::optional<Read> right = read(b);
     if (!left || !right || left->extents.dimensions != 2 || right->extents.dimensions != 2 ||
@@ -133,10 +136,15 @@ class NumpyCalls {
     }
     Extents extents = left->extents;
     extents.last() = right->view.shape.rows;
-    const nb::object out = call_with(empty_, extents.tuple(), plain_dtypes_[dtype]);
-    const Buffer buffer = Buffer::dense(NumpyArray(out, array_struct_).data<void>(),
-                                        all_dtypes[dtype], extents.shape());
-    gemm_with_workspace(left->view, right->view, buffer, GemmOptions{.alpha = alpha});
+    nb::object out = nb::borrow(given_out);
+    if (out.is_none()) out = call_with(empty_, extents.tuple(), plain_dtypes_[dtype]);
+    const std::optional<Plain> target = plain(out, 2);
+    if (!target || !(target->extents == extents) || !target->array.writable() ||
+        !apart_from(target->view, left->view) || !apart_from(target->view, right->view)) {
+      return nb::none();
+    }
+    gemm_with_workspace(left->view, right->view, target->view,
+                        GemmOptions{.alpha = alpha, .beta = beta});
     return out;
   }
 
@@ -153,6 +161,21 @@ class NumpyCalls {
     return Plain{view, extents, std::move(array)};
   }
 
+  // Whether value is None, or a float that a tensor may be quantized with.
+  static bool read_factor(nb::handle value, float& factor) {
+    if (value.is_none()) return true;
+    if (!PyFloat_CheckExact(value.ptr())) return false;
+    const double number = PyFloat_AsDouble(value.ptr());
+    const bool fits = number >= 0.0 && number <= static_cast<double>(float32::largest());
+    if (fits) factor = static_cast<float>(number);
+    return fits;
+  }
+
+  // Whether x and the parts of q have no byte in common.
+  static bool apart_from(const Buffer& x, const BlockScaled& q) {
+    return apart({span_of(x), codes_span(q), scales_span(q), scalar_span(q.tensor_scale)});
+  }
+
   static Extents transposed(Extents extents) {
     std::swap(extents.last(), extents.items[extents.dimensions - 2]);
     return extents;
@@ -165,8 +188,7 @@ class NumpyCalls {
     if (!read) return std::nullopt;
     const BlockScaled& view = read->view;
     if (view.scheme != all_schemes[scheme] || view.scale_layout != all_scale_layouts[layout] ||
-        !(read->extents == extents) ||
-        !apart({span_of(x), codes_span(view), scales_span(view), scalar_span(view.tensor_scale)})) {
+        !(read->extents == extents) || !apart_from(x, view)) {
       return std::nullopt;
     }
     for (const NumpyArray& part : read->parts) {

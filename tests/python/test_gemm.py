@@ -80,6 +80,28 @@ def test_alpha_beta_bias_out(dtype: str) -> None:
         check_product(out, exact(a) * 0.5, b, dtype, f"{dtype} {bias_dtype}", added)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_out_takes_the_bytes_of_a_new_product(dtype: str) -> None:
+    generator = np.random.default_rng(1)
+    a = mxkern.quantize(generator.standard_normal((7, 64), np.float32), "mxfp6")
+    b = mxkern.quantize(generator.standard_normal((10, 64), np.float32), "nvfp4")
+    start = generator.standard_normal((7, 10)).astype(NUMPY_DTYPES[dtype])
+    new = mxkern.gemm(a, b, dtype=dtype, alpha=0.5)
+    out = start.copy()
+    # The dtype is that of out, whatever dtype says.
+    assert mxkern.gemm(a, b, dtype="float32", out=out, alpha=0.5) is out
+    assert out.tobytes() == new.tobytes()
+    out = start.copy()
+    assert mxkern.gemm(a, b, out=out, alpha=0.5, beta=-2.0) is out
+    check_product(out, exact(a) * 0.5, b, dtype, dtype, -2.0 * start.astype(np.float64))
+    # A bias of zeros takes another way through the package, to the same bytes.
+    again = start.copy()
+    mxkern.gemm(a, b, out=again, alpha=0.5, beta=-2.0, bias=np.zeros(10, np.float32))
+    assert out.tobytes() == again.tobytes()
+    square = np.ones((7, 7), NUMPY_DTYPES[dtype])
+    assert (mxkern.gemm(a, a, out=square) == mxkern.gemm(a, a, dtype=dtype)).all()
+
+
 def test_beta_zero_does_not_read_out() -> None:
     a = mxkern.quantize(np.ones((3, 32), np.float32), "mxfp4")
     out = np.full((3, 3), np.nan, np.float32)

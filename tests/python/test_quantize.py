@@ -180,6 +180,8 @@ def test_given_amax(amax: float) -> None:
     check_quantized(rows, want, x.shape, f"amax {amax}, rows")
     want = reference.quantize(x, "nvfp4", amax=2.0, columns=True)
     check_quantized(columns, want, (50, 20), f"amax {amax}, columns")
+    columns = mxkern.quantize_columns(x, "nvfp4", amax=2.0)
+    check_quantized(columns, want, (50, 20), f"amax {amax}, columns alone")
 
 
 @pytest.mark.parametrize("tensor_scale", [1e-38, 0.01, 1.0, 300.0])
