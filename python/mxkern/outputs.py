@@ -47,9 +47,15 @@ def checked_out(
             f"{argument}.copy()"
         )
     if not adapter.is_dense(array):
+        unaligned = getattr(getattr(array, "flags", None), "c_contiguous", False)
+        got, wanted = (
+            ("starts between two elements", "an address that is a multiple of an element's size")
+            if unaligned
+            else ("is not contiguous", "a row-major array without gaps")
+        )
         raise ValueError(
-            f"{function}: {argument} is not contiguous; expected a row-major array without gaps; "
-            f"leave {argument} away and copy the result"
+            f"{function}: {argument} {got}; expected {wanted}; leave {argument} away and copy the "
+            "result"
         )
     begin, end = adapter.extent(array)
     for first, last in taken:

@@ -130,6 +130,9 @@ class TestPlainOut:
         if shape:
             apart = np.zeros((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
             refused(ValueError, lambda: call(apart), f"{name}: out is not contiguous")
+        if shape and np.dtype(dtype).itemsize > 1:
+            odd = np.zeros(locked.nbytes + 1, np.uint8)[1:].view(dtype).reshape(shape)
+            refused(ValueError, lambda: call(odd), f"{name}: out starts between two elements")
 
     def test_overlap(self) -> None:
         memory = np.zeros(4 * 64 * 4, np.uint8)
