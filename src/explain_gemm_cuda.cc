@@ -61,10 +61,12 @@ std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilit
   const FewPlan plan = (on_sm90 ? plan_few_sm90 : plan_few)(
       few.weights.scheme, few.batch, few.tokens, few.weights.shape.rows, few.weights.shape.columns,
       capabilities.processors);
-  return concatenate(on_sm90 ? "wgmma" : "mma.sync",
-                     ", weights decoded in registers; a thread block takes ", plan.tokens,
-                     " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
-                     1 << plan.log2_parts, " parts of K, clusters of ", 1 << plan.log2_ranks);
+  return concatenate(
+      on_sm90 ? "wgmma" : "mma.sync",
+      plan.is_staged ? ", weights decoded in shared memory" : ", weights decoded in registers",
+      "; a thread block takes ", plan.tokens, " tokens and ",
+      plan.row_tiles * DecodeLayout::tile_rows, " rows in ", 1 << plan.log2_parts,
+      " parts of K, clusters of ", 1 << plan.log2_ranks);
 }
 
 }  // namespace

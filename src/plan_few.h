@@ -24,6 +24,9 @@ struct FewPlan {
   int idle_groups;
   // For Hopper: a kernel of its own puts the tokens in order ahead.
   bool arranges = false;
+  // For Hopper: some warps decode the weights for the others, into shared memory; see
+  // StagedSm90Shape.
+  bool is_staged = false;
 
   friend constexpr bool operator==(const FewPlan&, const FewPlan&) = default;
 };
@@ -37,8 +40,12 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
 FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                       std::int64_t columns, int processors);
 
-// Whether that is the faster way. It needs code for 9.0a on a device of 9.0. Small weights leave
-// too little to do for what surrounds it.
+// The way of these that decodes weights into shared memory, where a thread block takes so many
+// tiles of rows.
+FewPlan staged_plan(Scheme scheme, int row_tiles, int log2_ranks);
+
+// Whether Hopper's tensor cores are the faster way. It needs code for 9.0a on a device of 9.0.
+// Small weights leave too little to do for what surrounds it.
 constexpr bool prefers_few_sm90(DType x_dtype, std::int64_t tokens, std::int64_t rows,
                                 std::int64_t columns) {
   const bool is_small = rows * columns < 1 << 25;

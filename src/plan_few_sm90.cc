@@ -5,6 +5,7 @@
 
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_sm90_shape.h"
+#include "mxkern/kernels/staged_sm90_shape.h"
 #include "plan_few.h"
 
 namespace mxkern {
@@ -12,6 +13,7 @@ namespace {
 
 using kernels::FewShape;
 using kernels::FewSm90Shape;
+using kernels::StagedSm90Shape;
 
 constexpr int log2_of_most_ranks = 2;
 
@@ -68,7 +70,56 @@ double cost(const Problem& problem, const FewPlan& plan) {
                               ceil_div(blocks, cluster_slots(problem.processors, plan.log2_ranks)));
 }
 
+// In the same unit. A step takes as long whatever part of its tokens exists, and hardly less with
+// fewer rows; scales of NVFP4 take more instructions.
+double staged_cost(const Problem& problem, const FewPlan& plan) {
+  const DecodeLayout& layout = problem.layout;
+  const std::int64_t blocks = ceil_div(layout.tiles_down(), plan.row_tiles) * problem.batch
+                              << plan.log2_ranks;
+  const std::int64_t steps =
+      2 * ceil_div(layout.tiles_across(), std::int64_t{1} << plan.log2_ranks);
+  const double step = 1780.0 + 3.0 * plan.row_tiles + (layout.block == 16 ? 200.0 : 0.0);
+  const double round = step * static_cast<double>(steps) + 9000.0;
+  return 5600.0 + 3700.0 * plan.log2_ranks +
+         round * static_cast<double>(
+                     ceil_div(blocks, cluster_slots(problem.processors, plan.log2_ranks)));
+}
+
+// Where it is faster than `best`, which costs `least`: with as many tokens as a thread block takes,
+// and codes of 4 bits. More bits leave shared memory less time.
+FewPlan staged_or(Scheme scheme, const Problem& problem, FewPlan best, double least) {
+  constexpr int tokens = StagedSm90Shape::tokens;
+  if (problem.layout.bits != 4 || problem.tokens <= tokens / 2 || problem.tokens > tokens) {
+    return best;
+  }
+  for (const int row_tiles : StagedSm90Shape::row_sizes) {
+    for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
+      const FewPlan plan = staged_plan(scheme, row_tiles, log2_ranks);
+      const double clocks = staged_cost(problem, plan);
+      if (clocks < least) least = clocks, best = plan;
+    }
+  }
+  return best;
+}
+
 }  // namespace
+
+FewPlan staged_plan(Scheme scheme, int row_tiles, int log2_ranks) {
+  const DecodeLayout layout = DecodeLayout::of(scheme, 0, 0);
+  const FewShape shape{layout.bits, layout.block, StagedSm90Shape::tokens};
+  const int stages = StagedSm90Shape::stages(shape, row_tiles);
+  FewPlan plan{shape.tokens,
+               row_tiles,
+               0,
+               0,
+               log2_ranks,
+               stages,
+               StagedSm90Shape::x_stages,
+               StagedSm90Shape::bytes(shape, row_tiles, stages),
+               0};
+  plan.is_staged = true;
+  return plan;
+}
 
 int few_sm90_group(std::int64_t tokens) {
   const std::int64_t groups = ceil_div(tokens, FewSm90Shape::most_tokens);
@@ -122,7 +173,7 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
   const std::int64_t turns = problem.layout.tiles_across() >> (best.log2_parts + best.log2_ranks);
   const bool is_short = best.log2_parts == 1 && best.log2_ranks == 1 && turns <= 20;
   best.arranges = tokens > 64 || (tokens > 32 && !is_short);
-  return best;
+  return staged_or(scheme, problem, best, least);
 }
 
 }  // namespace mxkern

@@ -6,6 +6,7 @@
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_shape.h"
 #include "mxkern/kernels/few_sm90_shape.h"
+#include "mxkern/kernels/staged_sm90_shape.h"
 #include "mxkern/numerics/visit.h"
 
 namespace mxkern {
@@ -83,6 +84,15 @@ TEST(PlanFew, FitsHopper) {
         const SchemeFacts facts = facts_of(scheme);
         const FewPlan plan = plan_few_sm90(scheme, 1, tokens, shape[0], shape[1], processors);
         const FewShape few{facts.bits, facts.block, plan.tokens};
+        if (plan.is_staged) {
+          using Staged = kernels::StagedSm90Shape;
+          EXPECT_FALSE(plan.arranges);
+          EXPECT_GE(plan.stages, 2);
+          EXPECT_LE(plan.stages, Staged::most_stages);
+          EXPECT_EQ(plan.shared_bytes, Staged::bytes(few, plan.row_tiles, plan.stages));
+          EXPECT_LE(plan.shared_bytes, Staged::limit);
+          continue;
+        }
         const int groups = Sm90::warpgroups(plan.tokens), parts = 1 << plan.log2_parts;
         EXPECT_EQ(plan.row_tiles * parts, groups * Sm90::group_tiles);
         EXPECT_GE(plan.stages, 2);
@@ -168,6 +178,34 @@ TEST(PlanFew, ArrangesWhereThatIsFaster) {
   EXPECT_TRUE(arranges(64, 8192, 28672));
   EXPECT_TRUE(arranges(64, 4096, 14336));
   EXPECT_TRUE(arranges(65, 8192, 8192));
+}
+
+// Where weights of 4 bits are decoded into shared memory is a measured thing as well: where thread
+// blocks of 224 rows are one round and those of 128 rows two.
+TEST(PlanFew, DecodesIntoSharedMemoryWhereThatIsFaster) {
+  const auto plan = [](Scheme scheme, std::int64_t tokens, std::int64_t rows,
+                       std::int64_t columns) {
+    return plan_few_sm90(scheme, 1, tokens, rows, columns, processors);
+  };
+  for (const std::int64_t tokens : {65, 96, 128}) {
+    const FewPlan large = plan(Scheme::mxfp4, tokens, 28672, 8192);
+    EXPECT_TRUE(large.is_staged) << tokens;
+    EXPECT_EQ(large.row_tiles, 7);
+    EXPECT_EQ(large.log2_ranks, 0);
+    EXPECT_EQ(plan(Scheme::nvfp4, tokens, 28672, 8192).is_staged, tokens == 128);
+    EXPECT_FALSE(plan(Scheme::mxfp4, tokens, 8192, 8192).is_staged) << tokens;
+    EXPECT_FALSE(plan(Scheme::mxfp4, tokens, 24576, 8192).is_staged) << tokens;
+    EXPECT_EQ(plan(Scheme::mxfp4, tokens, 14336, 4096).is_staged, tokens == 128);
+  }
+  EXPECT_EQ(plan(Scheme::mxfp4, 128, 16384, 8192).row_tiles, 8);
+  EXPECT_EQ(plan(Scheme::mxfp4, 128, 16384, 8192).log2_ranks, 1);
+  EXPECT_FALSE(plan(Scheme::nvfp4, 128, 16384, 8192).is_staged);
+  for (const std::int64_t tokens : {64, 129, 256}) {
+    EXPECT_FALSE(plan(Scheme::mxfp4, tokens, 28672, 8192).is_staged) << tokens;
+  }
+  for (const Scheme scheme : all_schemes) {
+    EXPECT_EQ(plan(scheme, 128, 28672, 8192).is_staged, facts_of(scheme).bits == 4);
+  }
 }
 
 // Where a round of thread blocks more, or multiprocessors that stay idle, took 20 to 50 % longer.

@@ -5,6 +5,7 @@
 #include "cuda/few_launch.h"
 #include "cuda/launch_clusters.cuh"
 #include "mxkern/kernels/gemm_few_sm90.cuh"
+#include "mxkern/kernels/gemm_staged_sm90.cuh"
 
 namespace mxkern::cuda {
 
@@ -16,6 +17,19 @@ void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, d
     launch_clusters(function, kernels::gemm_few_sm90_kernel<K>, K::all_threads, plan, overlaps,
                     grid, stream, p, tokens);
   };
+  // Plans say so for 4 bits alone.
+  if constexpr (S::Format::bits == 4) {
+    const auto run_staged = [&]<int RowTiles>() {
+      using K = kernels::StagedSm90Kernel<S, RowTiles>;
+      launch_clusters(function, kernels::gemm_staged_sm90_kernel<K>, K::all_threads, plan, overlaps,
+                      grid, stream, p, tokens);
+    };
+    if (plan.is_staged) {
+      plan.row_tiles == 7 ? run_staged.template operator()<7>()
+                          : run_staged.template operator()<8>();
+      return;
+    }
+  }
   switch (plan.tokens) {
     case 32: return run.template operator()<32>();
     case 64: return run.template operator()<64>();

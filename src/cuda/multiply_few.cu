@@ -131,17 +131,21 @@ void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape
 }
 
 // With `overlaps`, the weights may be read while the kernel ahead in the stream still runs.
+// `wanted`: a plan for Hopper's tensor cores, or nullptr.
 void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFinish finish,
-         void* memory, bool overlaps, Stream stream) {
+         void* memory, bool overlaps, Stream stream, const FewPlan* wanted = nullptr) {
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
   if (merges(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
   if (finish.out.shape.size() == 0) return;
-  const bool on_sm90 = prefers_few_sm90(x.dtype, x.shape.rows, layout.rows, layout.columns) &&
-                       has_few_sm90(function, weights.device);
-  const FewPlan plan =
-      (on_sm90 ? plan_few_sm90 : plan_few)(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
-                                           layout.columns, processor_count(function));
+  const bool on_sm90 =
+      wanted != nullptr || (prefers_few_sm90(x.dtype, x.shape.rows, layout.rows, layout.columns) &&
+                            has_few_sm90(function, weights.device));
+  const FewPlan plan = wanted != nullptr
+                           ? *wanted
+                           : (on_sm90 ? plan_few_sm90 : plan_few)(
+                                 weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
+                                 layout.columns, processor_count(function));
   std::uint8_t* arranged = nullptr;
   if (on_sm90 && plan.arranges) {
     arranged = static_cast<std::uint8_t*>(memory);
@@ -228,6 +232,17 @@ void multiply_few(const char* function, const Buffer& x, const ReorderedWeights&
             multiply_few_workspace_bytes(x, weights));
   const DeviceScope scope(weights.device, function);
   run(function, x, weights, finish, workspace.data, true, stream);
+}
+
+void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
+                     const ReorderedWeights& weights, const CoreFinish& finish, Workspace workspace,
+                     Stream stream) {
+  check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
+            multiply_few_workspace_bytes(x, weights));
+  check<Unsupported>(has_few_sm90(function, weights.device), function,
+                     ": the plan is for compute capability 9.0; leave the choice to multiply_few");
+  const DeviceScope scope(weights.device, function);
+  run(function, x, weights, finish, workspace.data, true, stream, &plan);
 }
 
 void multiply_few(const char* function, const Buffer& x, const BlockScaled& weights,

@@ -10,6 +10,10 @@
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
 
+namespace mxkern {
+struct FewPlan;
+}
+
 namespace mxkern::cuda {
 
 // Weights [batch, N, K] in DecodeLayout, matrix after matrix; data is aligned to 128 bytes.
@@ -49,6 +53,11 @@ void reorder_weights(const char* function, const BlockScaled& weights, std::uint
 // still runs: they are to be complete before that one is launched, or come from reorder_weights.
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream);
+
+// The same by a plan for Hopper's tensor cores that is not the one which would be chosen.
+void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
+                     const ReorderedWeights& weights, const CoreFinish& finish, Workspace workspace,
+                     Stream stream);
 
 // The same for weights as they are: they are reordered in the workspace first.
 void multiply_few(const char* function, const Buffer& x, const BlockScaled& weights,

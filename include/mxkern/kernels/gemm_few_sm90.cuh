@@ -13,6 +13,7 @@
 
 #include "mxkern/kernels/few_decode.cuh"
 #include "mxkern/kernels/few_parameters.h"
+#include "mxkern/kernels/few_sm90_decode.cuh"
 #include "mxkern/kernels/few_sm90_finish.cuh"
 #include "mxkern/kernels/few_sm90_shape.h"
 #include "mxkern/kernels/few_sm90_tokens.cuh"
@@ -114,42 +115,6 @@ __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits
     word[1] = upper != 0 ? v.x : v.y;
     word[2] = upper != 0 ? v.y : w;
   }
-}
-
-// Multipliers of decoded weights, of two rows; `pick` selects their scales.
-template <class K>
-__device__ __forceinline__ std::uint32_t multipliers_of(std::uint32_t word, std::uint32_t pick) {
-  using Format = typename K::Format;
-  const std::uint32_t both = __byte_perm(word, 0, pick);  // a byte in each half
-  if constexpr (K::Scheme::has_tensor_scale) {
-    // As exponent and mantissa of bfloat16 they are 2^-120 times the scales.
-    constexpr int exponent = 127 - Format::bias + K::weight_exponent;
-    return multiply_pair(multiply_pair((both << 4) & 0x07F007F0u, (120 + 127) * 0x00800080u),
-                         static_cast<std::uint32_t>(exponent + 127) * 0x00800080u);
-  } else {
-    int offset = 0;
-    if constexpr (!Format::is_integer) offset = 127 - Format::bias + K::weight_exponent;
-    return both * 128 + static_cast<std::uint32_t>(offset) * 0x00800080u;
-  }
-}
-
-// A pair times one of two factors, which an instruction picks by itself.
-template <int Half>
-__device__ __forceinline__ std::uint32_t multiply_by_half(std::uint32_t pair,
-                                                          std::uint32_t factors) {
-  std::uint32_t product;
-  if constexpr (Half == 0) {
-    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
-        "mov.b32 both, {low, low};\nmul.rn.bf16x2 %0, %1, both;\n}\n"
-        : "=r"(product)
-        : "r"(pair), "r"(factors));
-  } else {
-    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
-        "mov.b32 both, {high, high};\nmul.rn.bf16x2 %0, %1, both;\n}\n"
-        : "=r"(product)
-        : "r"(pair), "r"(factors));
-  }
-  return product;
 }
 
 // A warpgroup's sums: its tiles of the thread block's part of K. `slab`: which 16 rows this warp

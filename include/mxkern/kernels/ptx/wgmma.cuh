@@ -47,16 +47,18 @@ __device__ __forceinline__ void wgmma_pin(float (&sums)[Count]) {
 #define MXKERN_SUMS_32(i) MXKERN_SUMS_8(i), MXKERN_SUMS_8(i + 8), MXKERN_SUMS_8(i + 16), \
   MXKERN_SUMS_8(i + 24)
 #define MXKERN_SUMS_64 MXKERN_SUMS_32(0), MXKERN_SUMS_32(32)
+#define MXKERN_SUMS_112 MXKERN_SUMS_64, MXKERN_SUMS_32(64), MXKERN_SUMS_8(96), MXKERN_SUMS_8(104)
 #define MXKERN_SUMS_128 MXKERN_SUMS_64, MXKERN_SUMS_32(64), MXKERN_SUMS_32(96)
 #define MXKERN_NAMES_64 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define MXKERN_NAMES_128 MXKERN_NAMES_64 ", " \
+#define MXKERN_NAMES_112 MXKERN_NAMES_64 ", " \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
   "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
-  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define MXKERN_NAMES_128 MXKERN_NAMES_112 ", " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // sums (+)= left . right^T over 32 bytes of K, for operands of these types.
@@ -76,6 +78,7 @@ MXKERN_WGMMA_FP8(E4M3, E5M2, "e4m3.e5m2")
 MXKERN_WGMMA_FP8(E5M2, E4M3, "e5m2.e4m3")
 MXKERN_WGMMA_FP8(E5M2, E5M2, "e5m2.e5m2")
 MXKERN_WGMMA(bfloat16, bfloat16, 64, "m64n128k16.f32.bf16.bf16", "64", "65", "66", ", 0, 0")
+MXKERN_WGMMA(bfloat16, bfloat16, 112, "m64n224k16.f32.bf16.bf16", "112", "113", "114", ", 0, 0")
 MXKERN_WGMMA(bfloat16, bfloat16, 128, "m64n256k16.f32.bf16.bf16", "128", "129", "130", ", 0, 0")
 
 // The same with the left operand in registers.
@@ -91,8 +94,10 @@ __device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[1
 #undef MXKERN_WGMMA_FP8
 #undef MXKERN_WGMMA
 #undef MXKERN_NAMES_128
+#undef MXKERN_NAMES_112
 #undef MXKERN_NAMES_64
 #undef MXKERN_SUMS_128
+#undef MXKERN_SUMS_112
 #undef MXKERN_SUMS_64
 #undef MXKERN_SUMS_32
 #undef MXKERN_SUMS_8
