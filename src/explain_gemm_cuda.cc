@@ -1,15 +1,14 @@
 // explain_gemm_cuda.cc: the plan of a product on a CUDA device, in words.
 #include <string>
 
-#include "cuda/fold.h"
 #include "cuda/multiply_portable.h"
-#include "cuda/multiply_sm90.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
 #include "mxkern/core/error.h"
 #include "mxkern/tensor/decode_layout.h"
 #include "plan_few.h"
 #include "plan_gemm_cuda.h"
+#include "plan_tiles_sm90.h"
 
 namespace mxkern {
 namespace {
@@ -42,17 +41,16 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
 }
 
 std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int processors) {
-  const Shape& out = problem.out.shape;
-  const auto element = [&](const GemmOperand& operand) {
-    return is_folded ? cuda::fold_facts(quantized_of(operand)->scheme).element
-                     : cuda::CoreElement::bfloat16;
-  };
-  const cuda::TileSm90 tile =
-      cuda::tile_sm90(element(problem.left), element(problem.right), out.batch, out.rows,
-                      out.columns, shape_of(problem.right).columns, processors);
-  return concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", tile.rows, "x",
-                     tile.columns, "x", tile.k, ", ", tile.stages, " stages, clusters of ",
-                     tile.cluster, is_folded ? ", sums promoted every 128" : "");
+  const auto [tile, work] = tiling_sm90(problem, problem.out.shape, is_folded, processors);
+  std::string text =
+      concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", tile.rows, "x", tile.columns,
+                  "x", tile.k, ", ", tile.stages, " stages, clusters of ", tile.cluster,
+                  is_folded ? ", sums promoted every 128" : "");
+  if (work.divided() > 0) {
+    text += concatenate(", the last ", work.divided() * tile.cluster, " of ",
+                        work.tiles * tile.cluster, " tiles divided along K");
+  }
+  return text;
 }
 
 std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {

@@ -14,6 +14,7 @@
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
 #include "plan_few.h"
+#include "plan_tiles_sm90.h"
 
 namespace mxkern {
 namespace {
@@ -225,6 +226,7 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
       }
       const std::size_t middle = place(problem.left, 0, plan.left);
       plan.workspace_bytes = place(problem.right, middle, plan.right);
+      place_parts_sm90(problem, capabilities.processors, plan);
       return plan;
     }
     case CudaGemmPath::few_tokens:

@@ -78,6 +78,10 @@ struct CudaGemmPlan {
   CudaGemmPath path = CudaGemmPath::nothing;
   const char* reason = "";
   SidePlan left, right;
+  // Where in the working memory tiles of a product on Hopper that are divided along K are added up.
+  std::size_t part_sums = 0;
+  std::int64_t part_bytes = 0;     // 0: no tile is divided
+  std::int64_t part_counters = 0;  // words that the kernels ahead of it set to zeros
   std::size_t workspace_bytes = 0;
 };
 

@@ -79,7 +79,8 @@ sanitize() {
   for tool in memcheck racecheck initcheck; do
     for test in 'cuda.sanitizer_test *' 'cuda.gemm_test CudaGemm.EveryPair*:CudaGemm.Prepared*' \
       'cuda.multiply_few_test *EverySchemeAndShape:*BatchesStrides*' \
-      'cuda.multiply_sm90_test *OutputsOfEveryKind:*PartsOf*:*Gate'; do
+      'cuda.multiply_sm90_test *OutputsOfEveryKind:*PartsOf*:*Gate' \
+      'cuda.divided_tiles_test *Nan*:*Gate'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
     done

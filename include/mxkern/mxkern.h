@@ -29,6 +29,7 @@
 #include "mxkern/kernels/few_sm90_shape.h"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/follows.h"
+#include "mxkern/kernels/gemm_sm90_work.h"
 #include "mxkern/kernels/staged_sm90_shape.h"
 #include "mxkern/tensor/prepared_operand.h"
 

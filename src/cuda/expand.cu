@@ -89,7 +89,8 @@ void expand_one(const char* function, const kernels::ExpandParameters& p, Stream
 }  // namespace
 
 void expand(const char* function, const ExpandTask& first, const ExpandTask& second,
-            const CoreGate& gate, const RowScaled* left, const RowScaled* right, Stream stream) {
+            const CoreGate& gate, const RowScaled* left, const RowScaled* right, Stream stream,
+            const ZeroedWords& zeroed) {
   const GemmOperand* any = first.operand != nullptr ? first.operand : second.operand;
   if (any == nullptr) return;
   const DeviceScope scope(device_of(*any), function);
@@ -103,6 +104,7 @@ void expand(const char* function, const ExpandTask& first, const ExpandTask& sec
     return;
   }
   kernels::ExpandParameters other = p;
+  (p.operand[0].groups > 0 ? p : other).counters = {zeroed.data, zeroed.count};
   other.operand[0] = p.operand[1];
   other.operand[1] = p.operand[1] = {};
   if (p.operand[0].groups > 0) other.follows = kernels::Follows::beside;

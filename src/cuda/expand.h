@@ -101,8 +101,10 @@ inline bool can_be_late(const BlockScaled& q) {
 }
 
 // Expands up to two operands. With a gate that asks, `left` and `right` are the
-// folded operands whose spreads answer, and the launch returns at once where it is not its turn.
+// folded operands whose spreads answer, and the launch returns at once where it is not its turn;
+// then nothing is set to zeros.
 void expand(const char* function, const ExpandTask& first, const ExpandTask& second,
-            const CoreGate& gate, const RowScaled* left, const RowScaled* right, Stream stream);
+            const CoreGate& gate, const RowScaled* left, const RowScaled* right, Stream stream,
+            const ZeroedWords& zeroed = {});
 
 }  // namespace mxkern::cuda

@@ -8,7 +8,7 @@
 namespace mxkern::cuda {
 
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
-          kernels::Follows follows) {
+          kernels::Follows follows, const ZeroedWords& zeroed) {
   const DeviceScope scope(q.device, function);
   check_device_pointer(function, "codes", q.codes, q.device);
   check_device_pointer(function, "scales", q.scales, q.device);
@@ -23,6 +23,7 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   p.out = folded_rows(q.shape, memory);
   p.scales_in_words = scales_in_words(p.scales, p.scale_index);
   p.follows = follows;
+  p.counters = {zeroed.data, zeroed.count};
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if constexpr (can_fold<S>) {

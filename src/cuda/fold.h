@@ -80,7 +80,7 @@ inline RowScaled folded_view(Scheme scheme, const Shape& shape, void* memory) {
 // its spread says how far below it the smallest scale of a block lies that is not all zeros, 255
 // for 255 and more. A block with a NaN scale becomes NaN and does not count for either.
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
-          kernels::Follows follows = kernels::Follows::behind);
+          kernels::Follows follows = kernels::Follows::behind, const ZeroedWords& zeroed = {});
 
 // quantize (rounded to nearest) and fold in one reading of x: the same bytes as one after the
 // other. codes, where not null, is left what quantize leaves there.

@@ -10,6 +10,7 @@
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
 #include "cuda/relative_scales.h"
+#include "cuda/zero_words.h"
 #include "gemm_operand.h"
 
 namespace mxkern::cuda {
@@ -118,9 +119,21 @@ class Product {
     return {q.codes, q.scales, q.scale_index(), first_rows(side), expanded_exponent};
   }
 
-  void fold_operand(const GemmOperand& operand, const SidePlan& side, Follows follows) const {
+  void fold_operand(const GemmOperand& operand, const SidePlan& side, Follows follows,
+                    const ZeroedWords& zeroed) const {
     if (!side.folds) return;
-    fold(function, *quantized_of(operand), folded_memory(operand, side), stream_, follows);
+    fold(function, *quantized_of(operand), folded_memory(operand, side), stream_, follows, zeroed);
+  }
+
+  // Where the product adds up tiles that are divided along K. The first kernel that makes an
+  // operand ready sets the counters to zeros.
+  PartMemory part_memory() const {
+    if (plan_.part_bytes == 0) return {};
+    return {memory_ + plan_.part_sums, plan_.part_bytes, plan_.part_counters};
+  }
+  ZeroedWords zeroed() const {
+    const PartMemory memory = part_memory();
+    return {static_cast<std::uint32_t*>(memory.data), static_cast<int>(memory.counters)};
   }
 
   RowScaled expanded(const GemmOperand& operand, const SidePlan& side) const {
@@ -137,8 +150,11 @@ class Product {
   }
 
   void multiply_folded(const CoreGate& gate) {
-    fold_operand(problem_.left, plan_.left, Follows::behind);
-    fold_operand(problem_.right, plan_.right, plan_.left.folds ? Follows::beside : Follows::behind);
+    if (!plan_.left.folds && !plan_.right.folds) zero_words(function, zeroed(), stream_);
+    const bool both = plan_.left.folds && plan_.right.folds;
+    fold_operand(problem_.left, plan_.left, Follows::behind, zeroed());
+    fold_operand(problem_.right, plan_.right, both ? Follows::beside : Follows::behind,
+                 both ? ZeroedWords{} : zeroed());
     multiply(folded(problem_.left, plan_.left), folded(problem_.right, plan_.right), gate);
   }
 
@@ -151,15 +167,20 @@ class Product {
     if (plan_.right.expands) {
       second = {&right, memory_ + plan_.right.expanded, first_rows(plan_.right)};
     }
+    // Behind a gate folding has done so.
+    ZeroedWords counters = gate.is_open ? zeroed() : ZeroedWords{};
     if (first.operand != nullptr || second.operand != nullptr) {
-      expand(function, first, second, gate, left_folded, right_folded, stream_);
+      expand(function, first, second, gate, left_folded, right_folded, stream_, counters);
+      counters = {};
+    } else if (!plan_.left.decodes) {
+      zero_words(function, counters, stream_);
     }
     RowScaled a;
     if (plan_.left.decodes) {
       const BlockScaled& q = *quantized_of(problem_.left);
       void* memory = memory_ + plan_.left.expanded;
       relative_scales(function, q, memory, gate, left_folded, right_folded, stream_,
-                      plan_.right.expands ? Follows::beside : Follows::behind);
+                      plan_.right.expands ? Follows::beside : Follows::behind, counters);
       a = decoded_view(q, memory);
     } else {
       a = expanded(problem_.left, plan_.left);
@@ -218,7 +239,7 @@ class Product {
     if (plan_.path == CudaGemmPath::portable) {
       multiply_portable(function, left, right, finish, gate, stream_);
     } else {
-      multiply_sm90(function, left, right, finish, gate, stream_);
+      multiply_sm90(function, left, right, finish, gate, stream_, part_memory());
     }
   }
 

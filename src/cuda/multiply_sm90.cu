@@ -6,9 +6,27 @@
 #include "mxkern/numerics/format.h"
 
 namespace mxkern::cuda {
+namespace {
+
+// Tiles are divided where there is memory for it.
+kernels::WorkOrder work_of(const TileSm90& tile, const RowScaled& left, CoreElement right,
+                           const Shape& out, int processors, const PartMemory& memory) {
+  const std::int64_t k = left.columns;
+  if (memory.data != nullptr && memory.work != nullptr) return *memory.work;
+  const kernels::WorkOrder work =
+      work_sm90(tile, right, left.parts, out.batch, out.rows, out.columns, k, processors);
+  const bool fits = memory.data != nullptr && part_bytes(tile, work) <= memory.bytes &&
+                    part_counters(tile, work) <= memory.counters;
+  return fits ? work
+              : whole_work(tile, step_unit_sm90(right), out.batch, out.rows, out.columns, k,
+                           processors);
+}
+
+}  // namespace
 
 void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
-                   const CoreFinish& finish, const CoreGate& gate, Stream stream) {
+                   const CoreFinish& finish, const CoreGate& gate, Stream stream,
+                   const PartMemory& part_memory) {
   const Shape& shape = finish.out.shape;
   if (shape.size() == 0) return;
   const bool decodes = a.multipliers != nullptr;
@@ -35,8 +53,20 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   const int processors = processor_count(function);
   const TileSm90 tile = tile_sm90(a.element, b.element, shape.batch, shape.rows, shape.columns,
                                   a.columns, processors);
-  const ProductSm90 product{
-      function, left, right, finish, gate, tile, band_sm90(left_is_late, right_is_late), stream};
+  const std::int64_t tiles =
+      shape.batch * ceil_div(shape.rows, tile.rows) * ceil_div(shape.columns, tile.columns);
+  check(tiles < std::int64_t{1} << 30, function, ": the output has ", tiles,
+        " tiles; expected fewer than 2^30; split the batch");
+  const ProductSm90 product{function,
+                            left,
+                            right,
+                            finish,
+                            gate,
+                            tile,
+                            band_sm90(left_is_late, right_is_late),
+                            work_of(tile, a, b.element, shape, processors, part_memory),
+                            part_memory.data,
+                            stream};
   const bool left_e4m3 = a.element == CoreElement::e4m3,
              right_e4m3 = b.element == CoreElement::e4m3;
   if (decodes) {

@@ -1,26 +1,14 @@
 // cuda/multiply_sm90.h: products of row-scaled matrices on Hopper: FP8 and bfloat16 tensor cores.
 #pragma once
 
+#include "cuda/divide_sm90.h"
 #include "cuda/row_scaled.h"
 #include "mxkern/core/math.h"
 
 namespace mxkern::cuda {
 
-// How a product is cut: a thread block computes `rows` x `columns` of the output, `k` elements of
-// the sums at a time with `stages` of them under way; `cluster` blocks share loads.
-struct TileSm90 {
-  int rows, columns, k, stages, cluster;
-
-  // Tiles that one multiprocessor computes, one after the other.
-  constexpr std::int64_t turns(std::int64_t batch, std::int64_t m, std::int64_t n,
-                               int processors) const {
-    return ceil_div(batch * ceil_div(m, rows) * ceil_div(n, columns), processors);
-  }
-};
-
 // The tile for a product of [batch, m, k] and [batch, n, k]: the one of two that keeps the
-// processors busier. Blocks side by side share loads where their number is even; those of the wide
-// bfloat16 tile lie one below the other. It is the only one where codes are decoded on the left of
+// processors busier. The wide bfloat16 tile is the only one where codes are decoded on the left of
 // a bfloat16 operand.
 constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t batch,
                              std::int64_t m, std::int64_t n, std::int64_t, int processors) {
@@ -34,11 +22,7 @@ constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t b
     return tile.turns(batch, m, n, processors) * tile.rows * tile.columns * percent;
   };
   const bool decodes = wide && left != right;
-  TileSm90 tile = !decodes && time(small) < time(large) ? small : large;
-  const std::int64_t neighbours =
-      tile.columns > tile.rows ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
-  if (neighbours % 2 == 0) tile.cluster = 2;
-  return tile;
+  return with_cluster(!decodes && time(small) < time(large) ? small : large, m, n);
 }
 
 // Tiles come in bands of clusters that lie one below the other. An H200's 66 clusters of two
@@ -81,11 +65,21 @@ constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, st
   return {0, first < n ? first : 0};
 }
 
+// Working memory in which thread blocks add up tiles that are divided along K. The first `counters`
+// words of 32 bits are 0 when the product starts.
+struct PartMemory {
+  void* data = nullptr;  // null: no tile is divided
+  std::int64_t bytes = 0;
+  std::int64_t counters = 0;
+  const kernels::WorkOrder* work = nullptr;  // null: divided_work
+};
+
 // out[b] = finish(a[b] . b[b]^T). Both operands are FP8, of either kind, or both are bfloat16, or a
 // has E4M3 codes with multipliers and b is bfloat16: then the sums are those of bfloat16. FP8
 // products are summed with 14 bits over 128 elements of K and in float32 from there, bfloat16 ones
 // in float32. Compute capability 9.0 only.
 void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
-                   const CoreFinish& finish, const CoreGate& gate, Stream stream);
+                   const CoreFinish& finish, const CoreGate& gate, Stream stream,
+                   const PartMemory& part_memory = {});
 
 }  // namespace mxkern::cuda

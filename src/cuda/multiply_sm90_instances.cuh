@@ -1,8 +1,7 @@
 // cuda/multiply_sm90_instances.cuh: what an instance file of the Hopper product instantiates.
 #pragma once
 
-#include <algorithm>
-
+#include "cuda/divide_sm90.h"
 #include "cuda/launch.h"
 #include "cuda/multiply_sm90_launch.h"
 #include "cuda/tensor_map.h"
@@ -68,7 +67,7 @@ void launch_config(const ProductSm90& product) {
   const Buffer& out = product.finish.out;
   const int cluster = product.tile.cluster;
   check(product.tile.rows == Config::rows && product.tile.columns == Config::columns &&
-            product.tile.stages == Config::stages,
+            product.tile.stages == Config::stages && product.work.unit == Config::step_unit,
         product.function, ": the plan's tile is not the kernel's");
   kernels::GemmSm90Parameters p = {};
   p.order.down =
@@ -80,21 +79,22 @@ void launch_config(const ProductSm90& product) {
   p.late[0] = late_rows(product.function, left, Config::rows);
   p.late[1] = late_rows(product.function, right, Config::columns);
   p.parts = left.parts;
-  p.steps = static_cast<int>(ceil_div(left.columns, Config::k));
+  p.work = product.work;
+  if (p.work.divided() > 0) {
+    auto* memory = static_cast<std::uint8_t*>(product.part_memory);
+    p.part_sums.counters = reinterpret_cast<std::uint32_t*>(memory);
+    p.part_sums.sums =
+        reinterpret_cast<float4*>(memory + part_sums_offset(product.tile, product.work));
+  }
   p.left_batched = left.batch > 1;
   p.right_batched = right.batch > 1;
   p.gate = gate_parameters(product);
   p.finish = finish_parameters(product);
   p.left_scales = {left.multipliers, left.multiplier_row, left.rows};
-  const auto tiles = std::int64_t{p.order.down} * p.order.right * out.shape.batch;
-  check(tiles < std::int64_t{1} << 30, product.function, ": the output has ", tiles,
-        " tiles; expected fewer than 2^30; split the batch");
-
   const auto kernel = kernels::gemm_sm90<Config>;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   Config::shared_bytes),
              product.function, "reserve shared memory");
-  const auto clusters = std::min<std::int64_t>(tiles, processor_count(product.function) / cluster);
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeClusterDimension;
   attributes[0].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
@@ -102,7 +102,7 @@ void launch_config(const ProductSm90& product) {
   attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
+  config.gridDim = dim3(static_cast<unsigned>(p.work.clusters * cluster));
   config.blockDim = dim3(Config::threads);
   config.dynamicSmemBytes = Config::shared_bytes;
   config.stream = handle_of(product.stream);

@@ -16,6 +16,8 @@ struct ProductSm90 {
   const CoreGate& gate;
   TileSm90 tile;
   int band;  // of tiles
+  kernels::WorkOrder work;
+  void* part_memory;  // null where no tile is divided
   Stream stream;
 };
 

@@ -10,7 +10,7 @@ namespace mxkern::cuda {
 
 void relative_scales(const char* function, const BlockScaled& q, void* memory, const CoreGate& gate,
                      const RowScaled* left, const RowScaled* right, Stream stream,
-                     kernels::Follows follows) {
+                     kernels::Follows follows, const ZeroedWords& zeroed) {
   const DeviceScope scope(q.device, function);
   const RowScaled view = decoded_view(q, memory);
   kernels::RelativeScalesParameters p = {};
@@ -24,6 +24,7 @@ void relative_scales(const char* function, const BlockScaled& q, void* memory, c
   p.exponents = const_cast<std::int32_t*>(view.exponents);
   p.gate = spread_gate(gate, left, right);
   p.follows = follows;
+  p.counters = {zeroed.data, zeroed.count};
   constexpr int rows_at_a_time = kernels::team_threads / 32;
   launch<Start::early>(function, kernels::relative_scales_kernel,
                        grid_of(ceil_div(p.batch * p.rows, std::int64_t{rows_at_a_time})),

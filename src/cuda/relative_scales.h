@@ -55,6 +55,7 @@ inline RowScaled decoded_view(const BlockScaled& q, void* memory) {
 // launch returns at once where it is not its turn: see expand.
 void relative_scales(const char* function, const BlockScaled& q, void* memory, const CoreGate& gate,
                      const RowScaled* left, const RowScaled* right, Stream stream,
-                     kernels::Follows follows = kernels::Follows::behind);
+                     kernels::Follows follows = kernels::Follows::behind,
+                     const ZeroedWords& zeroed = {});
 
 }  // namespace mxkern::cuda

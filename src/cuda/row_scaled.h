@@ -13,6 +13,12 @@ enum class CoreElement : std::uint8_t { e4m3, e5m2, bfloat16 };
 
 constexpr int bytes_of(CoreElement element) { return element == CoreElement::bfloat16 ? 2 : 1; }
 
+// Words of working memory that a kernel ahead of a product sets to zeros.
+struct ZeroedWords {
+  std::uint32_t* data = nullptr;
+  int count = 0;
+};
+
 // The first rows of an operand in MXFP8 E4M3. The product expands the others itself, while it is
 // under way, and counts them in `progress`, which who expands the first ones sets to zeros.
 struct FirstRows {

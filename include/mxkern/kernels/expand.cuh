@@ -41,6 +41,7 @@ struct ExpandParameters {
   ExpandOperand operand[2];
   SpreadGate gate;
   Follows follows;
+  ZeroedCounters counters;
 };
 
 // One row of an operand, or none, for a thread of the team that has it.
@@ -282,6 +283,7 @@ __global__ void __launch_bounds__(team_threads, expand_blocks)
   if (is_open(p.gate)) {
     const ExpandOperand& o = p.operand[0];
     o.counters.clear();
+    p.counters.clear();
     int turn = 0;
 #pragma unroll 1
     for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {

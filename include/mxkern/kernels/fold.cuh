@@ -46,6 +46,7 @@ struct FoldParameters {
   bool scales_in_words;  // see largest_scale
   bool is_whole;         // units are aligned, and end rows
   Follows follows;
+  ZeroedCounters counters;
 };
 
 // The codes that a lane folds at a time: sixteen of 8 bits, or a block of fewer bits, so that it
@@ -207,6 +208,7 @@ __global__ void __launch_bounds__(team_threads, fold_blocks<S>)
   __shared__ FoldTable<Format> table;
   __shared__ unsigned slots[team_threads / 32];
   wait_at_start(p.follows);
+  p.counters.clear();
   table.fill();
   const RowTeam team(p.log2_team);
   const std::int64_t index =

@@ -7,17 +7,21 @@
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
 #include "mxkern/kernels/gemm_sm90_gate.cuh"
+#include "mxkern/kernels/gemm_sm90_join.cuh"
 #include "mxkern/kernels/gemm_sm90_late.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/gemm_sm90_sum.cuh"
+#include "mxkern/kernels/gemm_sm90_work.h"
 #include "mxkern/kernels/ptx/cluster.cuh"
 
 namespace mxkern::kernels {
 
 struct GemmSm90Parameters {
   TileOrder order;
-  int parts, steps;  // steps of K for each part
+  WorkOrder work;  // of tiles in that order
+  PartSums part_sums;
+  int parts;  // of the left operand, each multiplied by all steps of K
   bool left_batched, right_batched;
   GateParameters gate;
   FinishParameters finish;
@@ -29,17 +33,34 @@ struct GemmSm90Parameters {
 // block's tiles on its own; barriers in shared memory keep them together.
 template <class Config>
 struct GemmSm90 {
+  static_assert(Config::cluster == 2, "a thread block's number less its last bit is its cluster's");
+  using Joiner = PartJoiner<Config::columns / 2>;
+
   const GemmSm90Parameters& p;
   const CUtensorMap &left_map, &right_map, &out_map;
   unsigned char* shared;
   std::uint32_t base;  // its address
   int blocks, rank;    // of the cluster
 
-  // Calls work(index) for the block's tiles.
-  template <class Work>
-  __device__ __forceinline__ void for_each_tile(Work&& work) const {
-    const int clusters = gridDim.x / blocks;
-    for (int index = blockIdx.x / blocks; index < p.order.count(); index += clusters) work(index);
+  __device__ __forceinline__ int cluster() const { return blockIdx.x >> (blocks - 1); }
+  __device__ __forceinline__ PartTable& parts() const {
+    return *reinterpret_cast<PartTable*>(shared + Config::parts_offset);
+  }
+  __device__ __forceinline__ TileWork tile(int index) const {
+    if (index < p.work.whole) return {index, 0, p.work.steps};
+    return p.work.divided() > 0 ? parts().first() : TileWork{-1, 0, 0};
+  }
+  __device__ __forceinline__ TileWork first() const { return tile(cluster()); }
+  __device__ __forceinline__ TileWork after(const TileWork& work) const {
+    return work.index < p.work.whole ? tile(work.index + p.work.clusters) : parts().after(work);
+  }
+
+  // Calls compute(work) for the block's tiles and parts of tiles.
+  template <class Compute>
+  __device__ __forceinline__ void for_each_tile(Compute&& compute) const {
+    for (TileWork work = first(); work.index >= 0; work = after(work)) {
+      compute(work);
+    }
   }
 
   __device__ __forceinline__ TileCorner corner_of(int index) const {
@@ -57,13 +78,13 @@ struct GemmSm90 {
     LoadSm90<Config> load{left_map,       right_map,       base, blocks, rank,
                           p.left_batched, p.right_batched, {}};
     [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
-    for_each_tile([&](int index) {
-      const TileCorner corner = corner_of(index);
+    for_each_tile([&](const TileWork& work) {
+      const TileCorner corner = corner_of(work.index);
       if constexpr (Config::has_late_rows) {
         left_seen.wait(p.late[0], corner.row, Config::rows);
         right_seen.wait(p.late[1], corner.column, Config::columns);
       }
-      load.tile(corner, p.parts, p.steps);
+      load.tile(corner, p.parts, work);
     });
   }
 
@@ -86,8 +107,8 @@ struct GemmSm90 {
     const RowFactor common = common_factor(p.finish);
     std::uint32_t parity = 1;
     [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
-    for_each_tile([&](int index) {
-      const TileCorner corner = corner_of(index);
+    for_each_tile([&](const TileWork& work) {
+      const TileCorner corner = corner_of(work.index);
       ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
       if constexpr (Config::has_late_rows) {
         left_seen.wait(p.late[0], corner.row, Config::rows);
@@ -107,25 +128,28 @@ struct GemmSm90 {
     SumSm90<Config> products(base, warpgroup, blocks);
     [[maybe_unused]] DecodeSm90<Config> decoder(base, warpgroup);
     // Scales of a tile are asked for before the one ahead of it is finished.
-    [[maybe_unused]] const auto begin = [&](int index) {
-      if (index >= p.order.count()) return;
-      const TileCorner corner = corner_of(index);
-      decoder.begin(p.left_scales, corner.row, p.left_batched ? corner.batch : 0, warpgroup);
+    [[maybe_unused]] const auto begin = [&](const TileWork& work) {
+      if (work.index < 0) return;
+      const TileCorner corner = corner_of(work.index);
+      decoder.begin(p.left_scales, corner.row, p.left_batched ? corner.batch : 0, work.first,
+                    warpgroup);
     };
-    if constexpr (Config::decodes) begin(blockIdx.x / blocks);
+    if constexpr (Config::decodes) begin(first());
     std::uint32_t parity = 0;
-    for_each_tile([&]([[maybe_unused]] int index) {
+    for_each_tile([&](const TileWork& work) {
       typename SumSm90<Config>::Sums sums;
       if constexpr (Config::decodes) {
-        products.multiply_decoded(sums, p.steps, decoder);
+        products.multiply_decoded(sums, work.count, decoder);
         decoder.spread_nan(sums);
-        begin(index + gridDim.x / blocks);
+        begin(after(work));
       } else {
-        products.multiply(sums, p.parts * p.steps);
+        products.multiply(sums, p.parts * work.count);
       }
       ptx::mbarrier_wait(base + Config::factors_full_offset, parity);
       parity ^= 1;
-      finish.tile(sums, factors(), warp * 16);
+      if (work.index < p.work.whole || Joiner{parts().of(work), warp, lane}.join(sums)) {
+        finish.tile(sums, factors(), warp * 16);
+      }
       ptx::mbarrier_arrive(base + Config::factors_empty_offset);
     });
     finish.wait();
@@ -136,6 +160,9 @@ struct GemmSm90 {
     ptx::prefetch_tensor_map(right_map);
     if (p.finish.stores_boxes) ptx::prefetch_tensor_map(out_map);
     constexpr int warps = 4 * Config::groups;
+    if (p.work.divided() > 0) {
+      parts().fill(p.work, p.part_sums, cluster(), rank, blocks, warps, Joiner::size);
+    }
     for (int stage = 0; stage < Config::stages; ++stage) {
       ptx::mbarrier_init(base + Config::full_offset + stage * 8, 1);
       ptx::mbarrier_init(base + Config::empty_offset + stage * 8, warps * blocks);

@@ -6,6 +6,7 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
+#include "mxkern/kernels/gemm_sm90_join.cuh"
 #include "mxkern/numerics/format.h"
 
 namespace mxkern::kernels {
@@ -31,6 +32,8 @@ struct GemmSm90Config {
   // 8-bit elements leave no time for it.
   static constexpr bool has_late_rows = !promotes;
   static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes
+  // A tile's parts start at multiples of so many steps: scales of decoded codes come for four.
+  static constexpr int step_unit = promotes ? 1 : 4;
   static constexpr int left_row_bytes = decodes ? k : 128;
   static constexpr int left_bytes = rows * left_row_bytes, right_bytes = columns * 128;
   static constexpr int stage_bytes = left_bytes + right_bytes;
@@ -40,7 +43,8 @@ struct GemmSm90Config {
   static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
   static constexpr int barrier_bytes = 128;
-  static constexpr int other_bytes = staging_bytes + factor_bytes + barrier_bytes;
+  static constexpr int part_bytes = sizeof(PartTable);
+  static constexpr int other_bytes = staging_bytes + factor_bytes + part_bytes + barrier_bytes;
   static constexpr int stages = (227 * 1024 - other_bytes) / stage_bytes;
   static constexpr int shared_bytes = stages * stage_bytes + other_bytes;
   // Where things lie behind the stages.
@@ -49,7 +53,8 @@ struct GemmSm90Config {
   static constexpr int empty_offset = full_offset + stages * 8;
   static constexpr int factors_full_offset = empty_offset + stages * 8;
   static constexpr int factors_empty_offset = factors_full_offset + 8;
-  static constexpr int factors_offset = full_offset + barrier_bytes;
+  static constexpr int parts_offset = full_offset + barrier_bytes;
+  static constexpr int factors_offset = parts_offset + part_bytes;
   static_assert((2 * stages + 2) * 8 <= barrier_bytes, "room for all barriers");
   static constexpr int threads = 128 * (groups + 1);
   // Of 65536 registers: what a thread that multiplies has, and one that loads.

@@ -38,15 +38,17 @@ struct DecodeSm90 {
     }
   }
 
-  // The rows of another tile. Rows behind the last one are decoded as it is, and never stored.
+  // The rows of another tile, from a step of K on, a multiple of four. Rows behind the last one are
+  // decoded as it is, and never stored.
   __device__ __forceinline__ void begin(const LeftScales& left, std::int64_t first_row, int batch,
-                                        int warpgroup) {
+                                        int first_step, int warpgroup) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       std::int64_t row = first_row + warpgroup * 64 + warp * 16 + lane / 4 + i * 8;
       row = (row < left.rows ? row : left.rows - 1) + batch * left.rows;
-      scales[i] = reinterpret_cast<const uint4*>(left.multipliers + row * left.row_elements);
+      scales[i] = reinterpret_cast<const uint4*>(left.multipliers + row * left.row_elements) +
+                  first_step / 4;
       next[i] = *scales[i];
       carries[i] = 0;
     }

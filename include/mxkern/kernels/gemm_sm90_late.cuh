@@ -5,6 +5,7 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/expand.cuh"
+#include "mxkern/kernels/ptx/progress.cuh"
 
 namespace mxkern::kernels {
 
@@ -65,10 +66,7 @@ struct LateRowMaker {
   __device__ __forceinline__ void publish(int row) const {
     asm volatile("fence.proxy.async.global;" ::: "memory");
     __syncwarp();
-    if (lane == 0) {
-      asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p.progress + 1 + row / group)
-                   : "memory");
-    }
+    if (lane == 0) ptx::add_release(p.progress + 1 + row / group);
   }
 
   // About as many rows ahead as there are warps that make them.
@@ -194,16 +192,9 @@ struct LateRowsSeen {
     if (begin + group <= ready || begin >= p.rows) return;
     const std::uint32_t* counter = p.progress + 1 + begin / group;
     const auto wanted = static_cast<std::uint32_t>(min(group, p.rows - begin));
-    while (load_acquire(counter) != wanted) __nanosleep(64);
+    while (ptx::load_acquire(counter) != wanted) __nanosleep(64);
     asm volatile("fence.proxy.async.global;" ::: "memory");
     if (begin <= ready) ready = begin + group;
-  }
-
- private:
-  __device__ __forceinline__ static std::uint32_t load_acquire(const std::uint32_t* from) {
-    std::uint32_t value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-    return value;
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
+#include "mxkern/kernels/gemm_sm90_work.h"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
@@ -20,11 +21,11 @@ struct LoadSm90 {
   bool left_batched, right_batched;
   RingPhases phases;
 
-  // One thread: the steps of a tile, as stages become free.
-  __device__ __forceinline__ void tile(const TileCorner& corner, int parts, int steps) {
+  // One thread: steps of a tile, of each part of the left operand, as stages become free.
+  __device__ __forceinline__ void tile(const TileCorner& corner, int parts, const TileWork& work) {
     int stage = 0;
     for (int part = 0; part < parts; ++part) {
-      for (int step = 0; step < steps; ++step) {
+      for (int step = work.first; step < work.first + work.count; ++step) {
         const std::uint32_t full = base + Config::full_offset + stage * 8;
         ptx::mbarrier_wait(base + Config::empty_offset + stage * 8, phases.of(stage) ^ 1);
         phases.advance(stage);

@@ -21,6 +21,7 @@ struct RelativeScalesParameters {
   std::int32_t* exponents;
   SpreadGate gate;
   Follows follows;
+  ZeroedCounters counters;
 };
 
 // gemm_sm90_decode.cuh takes codes as bfloat16 2^120 times smaller, multiplies them by these, and
@@ -54,6 +55,7 @@ __device__ __forceinline__ void make_relative(const RelativeScalesParameters& p)
 static __global__ void __launch_bounds__(team_threads)
     relative_scales_kernel(const __grid_constant__ RelativeScalesParameters p) {
   wait_at_start(p.follows);
+  p.counters.clear();
   if (is_open(p.gate)) make_relative(p);
   wait_at_end(p.follows);
 }

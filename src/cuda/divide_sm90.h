@@ -1,0 +1,105 @@
+// cuda/divide_sm90.h: tiles of a product on Hopper, and which of them are divided along K.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/row_scaled.h"
+#include "mxkern/core/math.h"
+#include "mxkern/kernels/gemm_sm90_work.h"
+
+namespace mxkern::cuda {
+
+// How a product is cut: a thread block computes `rows` x `columns` of the output, `k` elements of
+// the sums at a time with `stages` of them under way; `cluster` blocks share loads.
+struct TileSm90 {
+  int rows, columns, k, stages, cluster;
+
+  constexpr std::int64_t step_clocks() const { return rows * columns / 32; }  // of tensor cores
+
+  // Tiles that one multiprocessor computes, one after the other.
+  constexpr std::int64_t turns(std::int64_t batch, std::int64_t m, std::int64_t n,
+                               int processors) const {
+    return ceil_div(batch * ceil_div(m, rows) * ceil_div(n, columns), processors);
+  }
+};
+
+// Blocks side by side share loads where their number is even; those of a tile that is wider than
+// high lie one below the other.
+constexpr TileSm90 with_cluster(TileSm90 tile, std::int64_t m, std::int64_t n) {
+  const std::int64_t neighbours =
+      tile.columns > tile.rows ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
+  tile.cluster = neighbours % 2 == 0 ? 2 : 1;
+  return tile;
+}
+
+// A part starts at a multiple of so many steps of K: elements that become bfloat16 may have scales
+// for four steps at a time, see gemm_sm90_decode.cuh. Whether they have must not change the sums.
+constexpr int step_unit_sm90(CoreElement right) { return right == CoreElement::bfloat16 ? 4 : 1; }
+
+// The tiles of [batch, m, k] x [batch, n, k], none of them divided.
+constexpr kernels::WorkOrder whole_work(const TileSm90& tile, int unit, std::int64_t batch,
+                                        std::int64_t m, std::int64_t n, std::int64_t k,
+                                        int processors) {
+  const auto tiles =
+      static_cast<int>(batch * ceil_div(m, tile.rows) * ceil_div(n, tile.columns) / tile.cluster);
+  const int clusters = lower_of(tiles, processors / tile.cluster);
+  return {tiles, tiles, clusters, static_cast<int>(ceil_div(k, tile.k)), unit};
+}
+
+// The same with the tiles of the last turn divided where that pays. What an H200 gains is less than
+// what the tensor cores save: where multiprocessors idle the others run faster, as power limits the
+// chip. Leaving and adding the sums of 96 KB takes about 2000 clocks a part, and 12000 where
+// stretches end inside tiles.
+constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::int64_t batch,
+                                          std::int64_t m, std::int64_t n, std::int64_t k,
+                                          int processors) {
+  constexpr int most_parts = 6, most_units = 1 << 16;
+  // A kernel that sets counters to zeros takes so long, where no other one is there to do it.
+  constexpr std::int64_t least_gained = 4500;
+  kernels::WorkOrder best = whole_work(tile, unit, batch, m, n, k, processors);
+  const int clusters = processors / tile.cluster;
+  const int rest = best.tiles % clusters;
+  const auto units = static_cast<int>(ceil_div(best.steps, unit));
+  if (rest == 0 || units > most_units) return best;
+  std::int64_t most_gained = least_gained;
+  const auto consider = [&](int shared, int sharing, std::int64_t clocks) {
+    const std::int64_t steps = ceil_div(std::int64_t{shared} * units, sharing) * unit;
+    const std::int64_t saved = (best.steps - steps) * tile.step_clocks();
+    const std::int64_t gained = saved * 7 / 10 - clocks * tile.rows * tile.columns / (192 * 128);
+    if (gained <= most_gained) return;
+    most_gained = gained;
+    best.whole = best.tiles - rest;
+    best.clusters = clusters;
+    best.shared_tiles = shared;
+    best.sharing_clusters = sharing;
+  };
+  for (int parts = 2; parts <= most_parts && parts * rest <= clusters && parts <= units; ++parts) {
+    consider(1, parts, 2000 * parts);
+  }
+  if (clusters <= rest * units) consider(rest, clusters, 12000);  // all of them by all
+  return best;
+}
+
+// What is done where there is working memory. Elements in `parts` parts of K are not divided again.
+constexpr kernels::WorkOrder work_sm90(const TileSm90& tile, CoreElement right, int parts,
+                                       std::int64_t batch, std::int64_t m, std::int64_t n,
+                                       std::int64_t k, int processors) {
+  const int unit = step_unit_sm90(right);
+  return parts > 1 ? whole_work(tile, unit, batch, m, n, k, processors)
+                   : divided_work(tile, unit, batch, m, n, k, processors);
+}
+
+// Working memory for the sums of parts: counters, and then the sums. A warp has 16 rows of a tile.
+constexpr std::int64_t part_counters(const TileSm90& tile, const kernels::WorkOrder& work) {
+  return std::int64_t{work.divided()} * tile.cluster * tile.rows / 16;
+}
+constexpr std::int64_t part_sums_offset(const TileSm90& tile, const kernels::WorkOrder& work) {
+  return round_up(part_counters(tile, work) * 4, 256);
+}
+constexpr std::int64_t part_bytes(const TileSm90& tile, const kernels::WorkOrder& work) {
+  if (work.divided() == 0) return 0;
+  return part_sums_offset(tile, work) +
+         std::int64_t{work.slots()} * tile.cluster * tile.rows * tile.columns * 4;
+}
+
+}  // namespace mxkern::cuda

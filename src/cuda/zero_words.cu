@@ -1,0 +1,16 @@
+// cuda/zero_words.cu: the launch of the kernel that sets words to zeros.
+#include "cuda/zero_words.h"
+
+#include "cuda/launch.h"
+#include "mxkern/kernels/zero_words.cuh"
+
+namespace mxkern::cuda {
+
+void zero_words(const char* function, const ZeroedWords& words, Stream stream) {
+  if (words.count == 0) return;
+  constexpr int threads = 1024;
+  launch<Start::early>(function, kernels::zero_words_kernel, grid_of(1), threads, 0, stream,
+                       kernels::ZeroedCounters{words.data, words.count});
+}
+
+}  // namespace mxkern::cuda

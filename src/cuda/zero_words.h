@@ -1,0 +1,13 @@
+// cuda/zero_words.h: sets words of working memory to zeros.
+#pragma once
+
+#include "cuda/row_scaled.h"
+#include "mxkern/core/buffer.h"
+
+namespace mxkern::cuda {
+
+// On the current device, for a product that is launched behind it. A copy of zeros would keep its
+// thread blocks from getting ready meanwhile.
+void zero_words(const char* function, const ZeroedWords& words, Stream stream);
+
+}  // namespace mxkern::cuda

@@ -1,0 +1,45 @@
+// plan_tiles_sm90.cc: tiles of a product on Hopper, and memory for those that are divided.
+#include "plan_tiles_sm90.h"
+
+#include <algorithm>
+
+#include "cuda/divide_sm90.h"
+#include "cuda/expand.h"
+#include "cuda/fold.h"
+#include "gemm_operand.h"
+#include "mxkern/core/math.h"
+
+namespace mxkern {
+
+TilingSm90 tiling_sm90(const CudaGemmProblem& problem, const Shape& out, bool is_folded,
+                       int processors) {
+  const auto element = [&](const GemmOperand& operand) {
+    return is_folded ? cuda::fold_facts(quantized_of(operand)->scheme).element
+                     : cuda::CoreElement::bfloat16;
+  };
+  const cuda::CoreElement left = element(problem.left), right = element(problem.right);
+  const std::int64_t k = shape_of(problem.right).columns;
+  const cuda::TileSm90 tile =
+      cuda::tile_sm90(left, right, out.batch, out.rows, out.columns, k, processors);
+  const int parts = is_folded ? 1 : cuda::parts_of(as_source(problem.left));
+  return {tile,
+          cuda::work_sm90(tile, right, parts, out.batch, out.rows, out.columns, k, processors)};
+}
+
+void place_parts_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
+  if (plan.path == CudaGemmPath::portable) return;
+  plan.part_sums = plan.workspace_bytes;
+  const Shape& out = problem.out.shape;
+  const Shape as_one{1, out.batch * out.rows, out.columns};  // if all share the right operand
+  for (const bool is_folded : {true, false}) {
+    if (plan.path == (is_folded ? CudaGemmPath::exact : CudaGemmPath::folded)) continue;
+    for (const Shape& shape : {out, as_one}) {
+      const auto [tile, work] = tiling_sm90(problem, shape, is_folded, processors);
+      plan.part_bytes = std::max(plan.part_bytes, cuda::part_bytes(tile, work));
+      plan.part_counters = std::max(plan.part_counters, cuda::part_counters(tile, work));
+    }
+  }
+  plan.workspace_bytes += static_cast<std::size_t>(round_up(plan.part_bytes, 256));
+}
+
+}  // namespace mxkern

@@ -1,0 +1,22 @@
+// plan_tiles_sm90.h: how a product on Hopper goes through the tiles of its output.
+#pragma once
+
+#include "cuda/multiply_sm90.h"
+#include "plan_gemm_cuda.h"
+
+namespace mxkern {
+
+struct TilingSm90 {
+  cuda::TileSm90 tile;
+  kernels::WorkOrder work;
+};
+
+// Of an output of this shape, for the folded or the exact product. It does not depend on what was
+// prepared, so that neither do the bytes of the result.
+TilingSm90 tiling_sm90(const CudaGemmProblem& problem, const Shape& out, bool is_folded,
+                       int processors);
+
+// Adds memory for tiles that are divided along K to a plan that has all other memory.
+void place_parts_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan);
+
+}  // namespace mxkern
