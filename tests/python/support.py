@@ -167,6 +167,20 @@ def _with_close_calls(
     )
 
 
+def capture(work: Callable[[], Any]) -> tuple[Any, Any]:
+    """A CUDA graph of work() on the current device, and what it writes to.
+
+    The stream is a new one: PyTorch's own for captures is of the device that was current when the
+    process captured first, and with several devices that depends on the order of tests.
+    """
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        result = work()
+    return graph, result
+
+
 def refused(kind: type[Exception], call: Callable[[], Any], *parts: str) -> None:
     """call raises kind (no subclass), with a message that holds all the parts."""
     with pytest.raises(kind) as caught:

@@ -15,6 +15,7 @@ from support import (
     array_of,
     assert_same,
     available,
+    capture,
     corner_values,
     random_values,
     raw,
@@ -175,9 +176,7 @@ def test_graph_capture(torch: Any) -> None:
         return (*rows[:3], *columns[:3], *q[:2], *given[:3], mxkern.dequantize(q))
 
     work()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = work()
+    graph, captured = capture(work)
     for seed in (1, 2):
         torch.manual_seed(seed)
         x.copy_(torch.randn(256, 512, device="cuda"))

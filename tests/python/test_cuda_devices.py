@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import array_of, assert_same, random_values, raw
+from support import array_of, assert_same, capture, random_values, raw
 from test_cuda import FRAMEWORKS, assert_same_parts, on_host
 
 pytestmark = pytest.mark.skipif(
@@ -99,9 +99,7 @@ def test_graph_of_the_second_device(torch: Any) -> None:
     with torch.cuda.device(1):
         x = torch.randn(256, 512, device="cuda:1", dtype=torch.bfloat16)
         mxkern.quantize_both(x, "nvfp4", hadamard=16)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = mxkern.quantize_both(x, "nvfp4", hadamard=16)
+        graph, captured = capture(lambda: mxkern.quantize_both(x, "nvfp4", hadamard=16))
         x.copy_(torch.randn(256, 512, device="cuda:1"))
         graph.replay()
         for got, want in zip(captured, mxkern.quantize_both(x, "nvfp4", hadamard=16), strict=True):

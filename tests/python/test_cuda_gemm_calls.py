@@ -18,7 +18,7 @@ from cuda_gemm_support import (
     relative,
     values,
 )
-from support import DTYPES, SCHEMES, available, random_values
+from support import DTYPES, SCHEMES, available, capture, random_values
 
 pytestmark = pytest.mark.skipif(
     not mxkern.info().devices, reason=f"no CUDA device can be used: {mxkern.info().cuda}"
@@ -135,9 +135,7 @@ def test_graph_capture() -> None:
         ]
 
     work()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = work()
+    graph, captured = capture(work)
     for seed in (5, 6):
         x.copy_(values("normal" if seed == 5 else "lognormal", 256, 512, seed))
         graph.replay()

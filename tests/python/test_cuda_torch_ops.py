@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import SCHEMES, array_of, available, random_values, raw
+from support import SCHEMES, array_of, available, capture, random_values, raw
 from test_cuda import FRAMEWORKS, on_device, on_host
 
 pytestmark = pytest.mark.skipif(
@@ -89,9 +89,7 @@ def test_operators_are_captured_and_follow_the_stream(torch: Any) -> None:
     with torch.cuda.stream(stream):
         warm = work()
     torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = work()
+    graph, captured = capture(work)
     graph.replay()
     assert_same(captured, warm, "the same x")
     x.copy_(device_tensor(torch, 40, 96, seed=5))
