@@ -76,7 +76,8 @@ constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::i
   for (int parts = 2; parts <= most_parts && parts * rest <= clusters && parts <= units; ++parts) {
     consider(1, parts, 2000 * parts);
   }
-  if (clusters <= rest * units) consider(rest, clusters, 12000);  // all of them by all
+  // All of them by all. Turns that are fuller took longer so, whatever the clocks say.
+  if (clusters <= rest * units && rest * 5 <= clusters * 3) consider(rest, clusters, 12000);
   return best;
 }
 
