@@ -73,11 +73,16 @@ constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::i
     best.shared_tiles = shared;
     best.sharing_clusters = sharing;
   };
-  for (int parts = 2; parts <= most_parts && parts * rest <= clusters && parts <= units; ++parts) {
+  // Half a turn of 8-bit elements and nothing else waits for memory, not for tensor cores.
+  const int fewest_parts = best.tiles < clusters && unit == 1 ? 3 : 2;
+  for (int parts = fewest_parts; parts <= most_parts && parts * rest <= clusters && parts <= units;
+       ++parts) {
     consider(1, parts, 2000 * parts);
   }
   // All of them by all. Turns that are fuller took longer so, whatever the clocks say.
-  if (clusters <= rest * units && rest * 5 <= clusters * 3) consider(rest, clusters, 12000);
+  if (fewest_parts == 2 && clusters <= rest * units && rest * 5 <= clusters * 3) {
+    consider(rest, clusters, 12000);
+  }
   return best;
 }
 
