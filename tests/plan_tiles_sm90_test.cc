@@ -111,6 +111,7 @@ TEST(PlanTilesSm90, TheLastTurnIsDividedWhereThatPays) {
   EXPECT_EQ(divided(e4m3, 2112, 3072, 4096).divided(), 0) << "a full turn";
   EXPECT_EQ(divided(e4m3, 2048, 8192, 28672).divided(), 0) << "a turn that is three quarters full";
   EXPECT_EQ(divided(e4m3, 128, 8192, 8192).divided(), 0) << "half a turn waits for memory";
+  EXPECT_EQ(divided(bfloat16, 384, 8192, 8192).divided(), 0) << "so do three quarters of one";
   EXPECT_GT(divided(e4m3, 128, 4096, 14336).sharing_clusters, 2) << "a quarter does not";
   for (const std::int64_t m : {1, 128, 1000, 2048, 8192}) {
     for (const std::int64_t n : {8, 256, 4096, 14336}) {

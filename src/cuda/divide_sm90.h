@@ -74,13 +74,14 @@ constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::i
     best.sharing_clusters = sharing;
   };
   // Half a turn of 8-bit elements and nothing else waits for memory, not for tensor cores.
-  const int fewest_parts = best.tiles < clusters && unit == 1 ? 3 : 2;
+  const bool has_whole_turns = best.tiles > clusters;
+  const int fewest_parts = has_whole_turns || unit > 1 ? 2 : 3;
   for (int parts = fewest_parts; parts <= most_parts && parts * rest <= clusters && parts <= units;
        ++parts) {
     consider(1, parts, 2000 * parts);
   }
-  // All of them by all. Turns that are fuller took longer so, whatever the clocks say.
-  if (fewest_parts == 2 && clusters <= rest * units && rest * 5 <= clusters * 3) {
+  // All of them by all, behind whole turns. Fuller ones took longer so, whatever the clocks say.
+  if (has_whole_turns && clusters <= rest * units && rest * 5 <= clusters * 3) {
     consider(rest, clusters, 12000);
   }
   return best;
