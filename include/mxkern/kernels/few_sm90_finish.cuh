@@ -3,39 +3,24 @@
 
 #include <cstdint>
 
-#include "mxkern/kernels/few_finish.cuh"
+#include "mxkern/kernels/few_sm90_rows.cuh"
 #include "mxkern/kernels/few_sm90_shape.h"
 
 namespace mxkern::kernels::few {
-
-// Of the threads that finish: others of the thread block have nothing to do here.
-template <int Threads>
-__device__ __forceinline__ void sync_threads() {
-  asm volatile("bar.sync 1, %0;" ::"n"(Threads) : "memory");
-}
-
-__device__ __forceinline__ float4 read_sums(std::uint32_t address) {
-  float4 v;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(address));
-  return v;
-}
 
 // Sums lie in shared memory, parts of K one after the other, a row of them for each token. A thread
 // finishes four rows of the weights, always the same, of every so many tokens. Each thread block of
 // a cluster finishes a share of the tokens; the others send it their sums of these.
 template <class K>
-struct FinishSm90 {
-  const FewParameters& p;
-  const std::uint8_t* weights;
+struct FinishSm90 : FourRows<K> {
   std::uint32_t sums;     // of part 0
   std::uint32_t barrier;  // of what the others send
-  std::int64_t batch, first_row, first_token;
   int rank;
   int thread;
-  std::uint32_t kinds;  // of the four rows
-  float factor, bias[4];
+
+  using Rows = FourRows<K>;
+  using Rows::kinds, Rows::factor, Rows::bias;
+  using Rows::p, Rows::weights, Rows::batch, Rows::first_row, Rows::first_token;
 
   static constexpr int together = K::tokens <= 32 ? 2 : 4;  // tokens, for what registers allow
 
@@ -168,7 +153,7 @@ struct FinishSm90 {
 #pragma unroll
         for (int j = 0; j < 4; ++j) value[j] *= sum_factor<K>();
         if constexpr (!IsPlain) {
-          replace_special(value, at, row, count);
+          this->replace_special(value, at, row, count);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             value[j] *= factor;
@@ -224,24 +209,6 @@ struct FinishSm90 {
     for (int part = 1; part < walk.parts; ++part) {
 #pragma unroll
       for (int i = 0; i < Together; ++i) add(sum[i], read_sums(from[i] += walk.part_bytes));
-    }
-  }
-
-  // Rows that are not ordinary.
-  __device__ __forceinline__ void replace_special(float (&value)[4], int token, std::int64_t row,
-                                                  std::int64_t count) const {
-#pragma unroll 1
-    for (int j = 0; j < 4; ++j) {
-      const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
-      if (kind == RowKind::ordinary || j >= count) continue;
-      float other = float_of(float32::nan_bits);
-      if (kind == RowKind::special) {
-        other = multiply_special<K>(
-            p, weights, p.x + batch * p.x_batch_bytes + (first_token + token) * p.x_row_bytes,
-            row + j);
-      }
-#pragma unroll
-      for (int k = 0; k < 4; ++k) value[k] = k == j ? other : value[k];
     }
   }
 };

@@ -282,13 +282,9 @@ __global__ void __launch_bounds__(K::all_threads, 1)
   // Warpgroups of other rows, then those of other parts of K.
   const int warpgroup = warp / 4, part = warpgroup / row_groups;
   const int slab = warpgroup % row_groups * 4 + warp % 4;
-  few::FinishSm90<K> finish{p,
-                            weights,
+  few::FinishSm90<K> finish{{p, weights, batch, first_down * DecodeLayout::tile_rows, first_token},
                             base + FewShape::barrier_bytes,
                             base + FewShape::barrier_bytes - 8,
-                            batch,
-                            first_down * DecodeLayout::tile_rows,
-                            first_token,
                             rank,
                             static_cast<int>(threadIdx.x)};
   finish.prepare();

@@ -83,7 +83,7 @@ struct Multiplier {
         if (warp == 0 && i - 2 + K::x_stages < steps) {
           few::wait(rings.free(before == 0 ? K::Shape::decoded_stages - 1 : before - 1),
                     room_parity);
-          if (elect()) tokens.load(i - 2 + K::x_stages, x_room);
+          if (few::elect()) tokens.load(i - 2 + K::x_stages, x_room);
           __syncwarp();
         }
         if (before == 0) room_parity ^= 1;
@@ -151,12 +151,8 @@ __global__ void __launch_bounds__(K::all_threads, 1)
     }
     return;
   }
-  staged::Finish<K> finish{p,
+  staged::Finish<K> finish{{p, weights, batch, first_down * DecodeLayout::tile_rows, first_token},
                            rings,
-                           weights,
-                           batch,
-                           first_down * DecodeLayout::tile_rows,
-                           first_token,
                            rank,
                            static_cast<int>(threadIdx.x)};
   finish.prepare();

@@ -49,7 +49,7 @@ struct Decoder {
       read(odd, stage, 1);
       make(even, scales, 0, at, to, 2 * i);
       // All lanes have read this tile: the fence there waited for it.
-      if (i + rings.stages < tiles && elect()) {
+      if (i + rings.stages < tiles && few::elect()) {
         const std::uint8_t* from =
             codes + static_cast<std::int64_t>(i + rings.stages) * K::tile_bytes;
 #pragma unroll

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "mxkern/kernels/few_finish.cuh"
-#include "mxkern/kernels/few_sm90_finish.cuh"
+#include "mxkern/kernels/few_sm90_rows.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/staged_sm90_rings.cuh"
 
@@ -15,15 +14,14 @@ namespace mxkern::kernels::staged {
 // where a token has a row. A thread finishes four rows of the weights, always the same, of some of
 // the tokens.
 template <class K>
-struct Finish {
-  const FewParameters& p;
+struct Finish : few::FourRows<K> {
   const Rings<K>& rings;
-  const std::uint8_t* weights;
-  std::int64_t batch, first_row, first_token;
   int rank;
   int thread;
-  std::uint32_t kinds;  // of the four rows
-  float factor, bias[4];
+
+  using Rows = few::FourRows<K>;
+  using Rows::kinds, Rows::factor, Rows::bias;
+  using Rows::p, Rows::weights, Rows::batch, Rows::first_row, Rows::first_token;
 
   static constexpr int stride = K::Shape::sum_stride(K::row_tiles);
   static constexpr int quads = K::row_tiles * 8, lanes = 64;  // of threads, along the rows
@@ -157,7 +155,7 @@ struct Finish {
         float value[4] = {sum[k].x, sum[k].y, sum[k].z, sum[k].w};
 #pragma unroll
         for (int j = 0; j < 4; ++j) value[j] *= few::sum_factor<K>();
-        if constexpr (!IsPlain) replace_special(value, at, row, left);
+        if constexpr (!IsPlain) this->replace_special(value, at, row, left);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           value[j] *= factor;
@@ -171,24 +169,6 @@ struct Finish {
         }
         few::store_four<Out>(data, out + at * out_stride, value, left);
       }
-    }
-  }
-
-  // Rows that are not ordinary.
-  __device__ __forceinline__ void replace_special(float (&value)[4], int token, std::int64_t row,
-                                                  std::int64_t left) const {
-#pragma unroll 1
-    for (int j = 0; j < 4; ++j) {
-      const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
-      if (kind == RowKind::ordinary || j >= left) continue;
-      float other = float_of(float32::nan_bits);
-      if (kind == RowKind::special) {
-        other = few::multiply_special<K>(
-            p, weights, p.x + batch * p.x_batch_bytes + (first_token + token) * p.x_row_bytes,
-            row + j);
-      }
-#pragma unroll
-      for (int k = 0; k < 4; ++k) value[k] = k == j ? other : value[k];
     }
   }
 };
