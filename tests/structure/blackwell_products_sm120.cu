@@ -1,24 +1,12 @@
 // tests/structure/blackwell_products_sm120.cu: bfloat16 products of sm_120a as a release has them;
 // of float32 ones one kernel whole, and of the others what the host asks of them.
+#include "tests/structure/blackwell_products.h"
+
 #include "cuda/instances/multiply_sm120_bfloat16.cu"
 
 namespace mxkern::cuda {
 
 MXKERN_INSTANTIATE_SM120(MxFp8E4M3, MxFp8E4M3, float)
-
-// Nothing to launch: device code would take as long again, and even looking for it takes time.
-#if !defined(__CUDA_ARCH__)
-#define MXKERN_ASK(Left, Right)                                   \
-  template <>                                                     \
-  kernels::BlockScaledKernel sm120_kernel<Left, Right, float>() { \
-    using Gemm = kernels::GemmSm120<Left, Right, float>;          \
-    return {Gemm::can_implement, Gemm::workspace_bytes, nullptr}; \
-  }
-
-MXKERN_ASK(MxFp8E4M3, MxFp6E3M2)
-MXKERN_ASK(MxFp8E4M3, MxFp4)
-MXKERN_ASK(MxFp4, MxFp4)
-MXKERN_ASK(NvFp4, NvFp4)
-#endif
+MXKERN_ASK_PRODUCTS(sm120_kernel, GemmSm120)
 
 }  // namespace mxkern::cuda

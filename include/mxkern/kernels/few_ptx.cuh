@@ -6,6 +6,9 @@
 
 #include <cstdint>
 
+#include "mxkern/core/math.h"
+#include "mxkern/kernels/ptx/mbarrier.cuh"
+
 namespace mxkern::kernels::few {
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
@@ -109,21 +112,22 @@ __device__ __forceinline__ bool elect() {
   return is_elected != 0;
 }
 
-// To the same place in the shared memory of a thread block of the cluster, whose barrier hears that
-// 16 bytes have come. No fence is needed.
+// To the shared memory of a thread block of the cluster, whose barrier hears that 16 bytes have
+// come: both are addresses there. No fence is needed.
+__device__ __forceinline__ void send(std::uint32_t there, std::uint32_t its_barrier,
+                                     const uint4& v) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(there),
+      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(its_barrier)
+      : "memory");
+}
+
+// To the same place in the shared memory of another thread block.
 __device__ __forceinline__ void send_cluster(std::uint32_t address, std::uint32_t barrier,
                                              std::uint32_t rank, const float4& v) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there, its_barrier;\n"
-      "mapa.shared::cluster.u32 there, %0, %2;\n"
-      "mapa.shared::cluster.u32 its_barrier, %1, %2;\n"
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, "
-      "%6}, "
-      "[its_barrier];\n"
-      "}\n" ::"r"(address),
-      "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
-      : "memory");
+  send(ptx::address_in_block(address, rank), ptx::address_in_block(barrier, rank),
+       uint4{bits_of(v.x), bits_of(v.y), bits_of(v.z), bits_of(v.w)});
 }
 
 template <bool IsHalf>

@@ -91,7 +91,8 @@ struct Finish : few::FourRows<K> {
         const std::uint32_t there = ptx::address_in_block(to, owner);
         const std::uint32_t barrier = ptx::address_in_block(rings.received(), owner);
 #pragma unroll
-        for (int i = 0; i < K::sums / 8; ++i) send(there + i * 64, barrier, four(sums, i, half));
+        for (int i = 0; i < K::sums / 8; ++i)
+          few::send(there + i * 64, barrier, four(sums, i, half));
       }
     }
     __syncwarp();
@@ -112,15 +113,6 @@ struct Finish : few::FourRows<K> {
   __device__ __forceinline__ static uint4 four(const float (&sums)[K::sums], int i, int half) {
     const float* v = sums + i * 8 + half * 2;
     return {bits_of(v[0]), bits_of(v[1]), bits_of(v[4]), bits_of(v[5])};
-  }
-
-  __device__ __forceinline__ static void send(std::uint32_t there, std::uint32_t barrier,
-                                              const uint4& v) {
-    asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
-        "[%5];" ::"r"(there),
-        "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier)
-        : "memory");
   }
 
   // What the loops need is in variables here, since the compiler would read it from the parameters
