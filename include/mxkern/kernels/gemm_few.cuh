@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     int parity = 0, x_parity = 0;
     std::conditional_t<K::loads_tokens, few::LoadedTokens<K>, few::NoTokens> loaded(
         p, tokens_at, tokens, first + part, lane);
-    if (lane == 0) {
+    if (few::elect()) {
 #pragma unroll 1
       for (int i = early; i < p.stages && i < turns; ++i) {
         fetch(ring + i * (K::warp_tiles * tile_bytes), full + i * 8);
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
         few::wait(x_barrier, x_parity);
       }
       __syncwarp();
-      if (lane == 0) {
+      if (few::elect()) {
         if constexpr (!K::loads_tokens) few::arrive(x_barrier + x_free_offset);
         if (to_fetch > 0) fetch(tile, barrier);
       }

@@ -248,15 +248,15 @@ __global__ void __launch_bounds__(K::all_threads, 1)
       few::init_rings<K>(p, rings, 4 * row_groups, lane);
       // Weights do not depend on what the kernel before this one computes. The first turn alone,
       // since that kernel's reads and the first tokens would wait behind more.
-      if (lane == 0) producer.produce(0, min(turns, 1));
+      if (few::elect()) producer.produce(0, min(turns, 1));
       __syncwarp();
     }
     __syncthreads();
     if constexpr (K::moves_registers) ptx::give_registers<K::producer_registers>();
-    if (warp == K::warps && lane == 0) {
+    if (warp == K::warps && few::elect()) {
       few::wait_for_previous_kernel();
       producer.produce(min(turns, 1), turns);
-    } else if (warp == K::warps + 1 && lane == 0) {
+    } else if (warp == K::warps + 1 && few::elect()) {
       few::wait_for_previous_kernel();
       if (K::arrangers > 0 && p.arranged == nullptr) {
         few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles,
