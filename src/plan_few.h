@@ -38,18 +38,19 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
 // For more tokens, on the tensor cores of Hopper's warpgroups: a thread block's warpgroups take 64
 // rows each or parts of K, a stage of tokens is 128 columns.
 FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
-                      std::int64_t columns, int processors);
+                      std::int64_t columns, int processors, DType x_dtype = DType::bfloat16);
 
-// The way of these that decodes weights into shared memory, where a thread block takes so many
-// tiles of rows.
+// The way of these that decodes weights into shared memory, for bfloat16, where a thread block
+// takes so many tiles of rows.
 FewPlan staged_plan(Scheme scheme, int row_tiles, int log2_ranks);
 
 // Whether Hopper's tensor cores are the faster way. It needs code for 9.0a on a device of 9.0.
-// Small weights leave too little to do for what surrounds it.
+// Small weights leave too little to do for what surrounds it, where the other way is as fast as it
+// is with bfloat16.
 constexpr bool prefers_few_sm90(DType x_dtype, std::int64_t tokens, std::int64_t rows,
                                 std::int64_t columns) {
-  const bool is_small = rows * columns < 1 << 25;
-  return x_dtype == DType::bfloat16 && tokens > (is_small ? 64 : 16);
+  const bool is_small = x_dtype == DType::bfloat16 && rows * columns < 1 << 25;
+  return x_dtype != DType::float32 && tokens > (is_small ? 64 : 16);
 }
 
 // Whether a kernel may put so many tokens in order ahead, for which there has to be memory.

@@ -148,7 +148,7 @@ std::int64_t arranged_for_few(DType x_dtype, std::int64_t batch, std::int64_t to
 }
 
 FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
-                      std::int64_t columns, int processors) {
+                      std::int64_t columns, int processors, DType x_dtype) {
   const Problem problem{DecodeLayout::of(scheme, rows, columns), batch, tokens, processors};
   FewPlan best{};
   double least = std::numeric_limits<double>::infinity();
@@ -173,7 +173,8 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
   const std::int64_t turns = problem.layout.tiles_across() >> (best.log2_parts + best.log2_ranks);
   const bool is_short = best.log2_parts == 1 && best.log2_ranks == 1 && turns <= 20;
   best.arranges = tokens > 64 || (tokens > 32 && !is_short);
-  return staged_or(scheme, problem, best, least);
+  // Halves take more instructions to decode than those few warps have time for.
+  return x_dtype == DType::float16 ? best : staged_or(scheme, problem, best, least);
 }
 
 }  // namespace mxkern

@@ -142,7 +142,8 @@ TEST(PlanFew, MemoryForABatchIsEnoughEitherWay) {
   EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 64, 64, 1000, 128), 0);
   EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 32, 32, 8192, 8192), 0);
   EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 33, 33, 8192, 8192), 64 * 8192 * 2);
-  EXPECT_EQ(arranged_for_few(DType::float16, 1, 128, 128, 1000, 128), 0);
+  EXPECT_EQ(arranged_for_few(DType::float16, 1, 128, 128, 1000, 128), 128 * 128 * 2);
+  EXPECT_EQ(arranged_for_few(DType::float32, 1, 128, 128, 1000, 128), 0);
 }
 
 // Which kernel is faster is a measured thing: small weights are for the other one.
@@ -154,7 +155,10 @@ TEST(PlanFew, PrefersHopperWhereItIsFaster) {
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 32, 4096, 14336));
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 64, 4096, 14336));
   EXPECT_TRUE(prefers_few_sm90(DType::bfloat16, 65, 4096, 14336));
-  EXPECT_FALSE(prefers_few_sm90(DType::float16, 128, 8192, 8192));
+  EXPECT_TRUE(prefers_few_sm90(DType::float16, 17, 8192, 8192));
+  EXPECT_TRUE(prefers_few_sm90(DType::float16, 17, 4096, 4096));
+  EXPECT_FALSE(prefers_few_sm90(DType::float16, 16, 4096, 4096));
+  EXPECT_FALSE(prefers_few_sm90(DType::float32, 128, 8192, 8192));
 }
 
 // From 65 to 128 tokens parts of K in a thread block cost less than a cluster.
@@ -205,6 +209,7 @@ TEST(PlanFew, DecodesIntoSharedMemoryWhereThatIsFaster) {
   }
   for (const Scheme scheme : all_schemes) {
     EXPECT_EQ(plan(scheme, 128, 28672, 8192).is_staged, facts_of(scheme).bits == 4);
+    EXPECT_FALSE(plan_few_sm90(scheme, 1, 128, 28672, 8192, processors, DType::float16).is_staged);
   }
 }
 

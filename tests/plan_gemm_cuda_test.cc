@@ -253,9 +253,8 @@ TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
     const auto form = PreparedForm::few_tokens;
     EXPECT_EQ(path_with(1, dtype, form), CudaGemmPath::few_tokens);
     EXPECT_EQ(path_with(256, dtype, form), CudaGemmPath::few_tokens);
-    const bool on_wgmma = dtype == DType::bfloat16;
-    EXPECT_EQ(path_with(257, dtype, form),
-              on_wgmma ? CudaGemmPath::few_tokens : CudaGemmPath::exact);
+    EXPECT_EQ(path_with(257, dtype, form), CudaGemmPath::few_tokens);
+    EXPECT_EQ(path_with(2048, dtype, form), CudaGemmPath::few_tokens);
     EXPECT_EQ(path_with(2049, dtype, form), CudaGemmPath::exact);
     EXPECT_EQ(path_with(257, dtype, form, "sm_100"), CudaGemmPath::portable);
     EXPECT_EQ(path_with(64, dtype, form, "sm_90", 4), CudaGemmPath::few_tokens);

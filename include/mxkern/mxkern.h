@@ -25,6 +25,7 @@
 #include "mxkern/tensor/scale_layout.h"
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
+#include "mxkern/tensor/half_scales.h"
 #include "mxkern/kernels/few_shape.h"
 #include "mxkern/kernels/few_sm90_shape.h"
 #include "mxkern/kernels/few_parameters.h"

@@ -19,8 +19,8 @@ template <class S>
 void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
                 const kernels::FewParameters& p, Stream stream);
 
-// `tokens`: boxes of p.box_rows rows and 128 bytes.
-template <class S>
+// IsHalf: float16 tokens. `tokens`: boxes of p.box_rows rows and 128 bytes.
+template <class S, bool IsHalf>
 void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, dim3 grid,
                      const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
 

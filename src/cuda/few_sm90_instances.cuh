@@ -1,5 +1,5 @@
 // cuda/few_sm90_instances.cuh: launches of Hopper's kernels for tens of tokens; each file of
-// cuda/instances/ compiles them for one scheme.
+// cuda/instances/ compiles them for one scheme and type of tokens.
 #pragma once
 
 #include "cuda/few_launch.h"
@@ -9,16 +9,16 @@
 
 namespace mxkern::cuda {
 
-template <class S>
+template <class S, bool IsHalf>
 void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, dim3 grid,
                      const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream) {
   const auto run = [&]<int Tokens>() {
-    using K = kernels::FewSm90Kernel<S, Tokens>;
+    using K = kernels::FewSm90Kernel<S, IsHalf, Tokens>;
     launch_clusters(function, kernels::gemm_few_sm90_kernel<K>, K::all_threads, plan, overlaps,
                     grid, stream, p, tokens);
   };
-  // Plans say so for 4 bits alone.
-  if constexpr (S::Format::bits == 4) {
+  // Plans say so for bfloat16 and 4 bits alone.
+  if constexpr (!IsHalf && S::Format::bits == 4) {
     const auto run_staged = [&]<int RowTiles>() {
       using K = kernels::StagedSm90Kernel<S, RowTiles>;
       launch_clusters(function, kernels::gemm_staged_sm90_kernel<K>, K::all_threads, plan, overlaps,
@@ -40,8 +40,9 @@ void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, d
   }
 }
 
-#define MXKERN_INSTANTIATE_FEW_SM90(Type)                                      \
-  template void launch_few_sm90<Type>(const char*, const FewPlan&, bool, dim3, \
-                                      const kernels::FewParameters&, const CUtensorMap&, Stream);
+#define MXKERN_INSTANTIATE_FEW_SM90(Type, is_half)                                                \
+  template void launch_few_sm90<Type, is_half>(const char*, const FewPlan&, bool, dim3,           \
+                                               const kernels::FewParameters&, const CUtensorMap&, \
+                                               Stream);
 
 }  // namespace mxkern::cuda

@@ -104,7 +104,8 @@ void arrange(const char* function, const Buffer& x, const DecodeLayout& layout, 
 // Boxes of 64 columns of so many tokens. Matrices that are all the same one are one of the map.
 CUtensorMap map_tokens(const char* function, const Buffer& x, int rows) {
   return encode_tensor_map(
-      function, {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      function, {x.dtype == DType::float16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                           : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
                  x.data,
                  {x.shape.columns, x.shape.rows, x.batch_stride == 0 ? 1 : x.shape.batch, 1},
                  {x.row_stride * 2, x.batch_stride * 2, 16},
@@ -141,11 +142,12 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   const bool on_sm90 =
       wanted != nullptr || (prefers_few_sm90(x.dtype, x.shape.rows, layout.rows, layout.columns) &&
                             has_few_sm90(function, weights.device));
-  const FewPlan plan = wanted != nullptr
-                           ? *wanted
-                           : (on_sm90 ? plan_few_sm90 : plan_few)(
-                                 weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
-                                 layout.columns, processor_count(function));
+  const FewPlan plan = wanted != nullptr ? *wanted
+                       : on_sm90
+                           ? plan_few_sm90(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
+                                           layout.columns, processor_count(function), x.dtype)
+                           : plan_few(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
+                                      layout.columns, processor_count(function));
   std::uint8_t* arranged = nullptr;
   if (on_sm90 && plan.arranges) {
     arranged = static_cast<std::uint8_t*>(memory);
@@ -196,7 +198,12 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);
       if (on_sm90) {
-        launch_few_sm90<S>(function, plan, overlaps || arranged != nullptr, grid, p, map, stream);
+        const bool starts_early = overlaps || arranged != nullptr;
+        if (x.dtype == DType::float16) {
+          launch_few_sm90<S, true>(function, plan, starts_early, grid, p, map, stream);
+        } else {
+          launch_few_sm90<S, false>(function, plan, starts_early, grid, p, map, stream);
+        }
       } else {
         launch_few<S>(function, x.dtype, plan, overlaps, grid, p, stream);
       }
@@ -241,6 +248,8 @@ void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
             multiply_few_workspace_bytes(x, weights));
   check<Unsupported>(has_few_sm90(function, weights.device), function,
                      ": the plan is for compute capability 9.0; leave the choice to multiply_few");
+  check<Unsupported>(!plan.is_staged || x.dtype == DType::bfloat16, function,
+                     ": the plan is for bfloat16 tokens; leave the choice to multiply_few");
   const DeviceScope scope(weights.device, function);
   run(function, x, weights, finish, workspace.data, true, stream, &plan);
 }

@@ -52,6 +52,21 @@ __device__ __forceinline__ std::uint32_t rotate_by_six(std::uint32_t word) {
   return turned;
 }
 
+// Bits of `a` where the mask has ones, else of `b`. As logic the compiler would take it apart.
+__device__ __forceinline__ std::uint32_t pick_bits(std::uint32_t a, std::uint32_t b,
+                                                   std::uint32_t mask) {
+  std::uint32_t picked;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(picked) : "r"(a), "r"(b), "r"(mask));
+  return picked;
+}
+
+__device__ __forceinline__ std::uint32_t bits_of_either(std::uint32_t a, std::uint32_t b,
+                                                        std::uint32_t mask) {
+  std::uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0xA8;" : "=r"(bits) : "r"(a), "r"(b), "r"(mask));
+  return bits;
+}
+
 // A pair of codes as two floats of 16 bits: 2^(bias - 127) times the values, half 2^(bias - 15),
 // subnormal where they are. Integers: 64 times the values.
 template <class Format, bool IsHalf>
@@ -75,6 +90,21 @@ __device__ __forceinline__ std::uint32_t decode_pair(const std::uint32_t* words,
       if (pair >= 2) return turned_pair(rotate_by_six(words[0]), pair);
     }
     return get_pair<Format>(words, pair);
+  } else if constexpr (std::is_same_v<Format, E2M1>) {
+    // Exponent and mantissa three places higher than for bfloat16, the sign where it is: for two
+    // pairs at once; for the last one by three powers of two, of which one has to be by itself,
+    // where nothing is that the others have. Shifts that are multiplications go another way than
+    // logic.
+    constexpr std::uint32_t code = 0x8E008E00u, magnitude = 0x0E000E00u;
+    const std::uint32_t higher = words[0] * 8;
+    if (pair == 0) return pick_bits(higher, words[0], magnitude) & code;
+    const std::uint32_t turned = rotate_by_six(words[0]);
+    if (pair < 3) {
+      const std::uint32_t both = pick_bits(turned, higher, 0x0FC00FC0u);
+      return (pair == 1 ? both : both * 8) & code;
+    }
+    const std::uint32_t last = bits_of_either(turned, turned, 0x001B001Bu);
+    return bits_of_either(last * (1u << 5 | 1u << 10), last * (1u << 12), code);
   } else {
     std::uint32_t bits = 0;
 #pragma unroll

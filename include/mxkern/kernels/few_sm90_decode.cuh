@@ -4,15 +4,48 @@
 #include <cstdint>
 
 #include "mxkern/kernels/few_decode.cuh"
+#include "mxkern/tensor/half_scales.h"
 
 namespace mxkern::kernels::few {
 
+// Whether scales are relative to their row's top: halves have no room for E8M0.
+template <class K>
+inline constexpr bool has_tops = K::is_half && !K::Scheme::has_tensor_scale;
+
+// What is added to the scales of two rows, a half of the word each, to make exponent fields of
+// halves of them. `row`: the first of these rows, 8 before the other one.
+template <class K>
+__device__ __forceinline__ std::uint32_t scale_offsets(const FewParameters& p,
+                                                       const std::uint8_t* weights,
+                                                       std::int64_t row) {
+  std::uint32_t offsets = 0;
+  if constexpr (has_tops<K>) {
+    const DecodeLayout layout{p.layout.rows, p.layout.columns, K::layout.bits, K::layout.block};
+    if (row < layout.tiles_down() * DecodeLayout::tile_rows) {
+      const std::uint8_t* tops = weights + layout.tops_offset() + row;
+      constexpr int field = HalfScales<typename K::Format>::top_field;
+      offsets = static_cast<std::uint16_t>(field - tops[0]) |
+                static_cast<std::uint32_t>(field - tops[8]) << 16;
+    }
+  }
+  return offsets;
+}
+
 // Multipliers of decoded weights, of two rows; `pick` selects their scales.
 template <class K>
-__device__ __forceinline__ std::uint32_t multipliers_of(std::uint32_t word, std::uint32_t pick) {
+__device__ __forceinline__ std::uint32_t multipliers_of(
+    std::uint32_t word, std::uint32_t pick, [[maybe_unused]] std::uint32_t offsets = 0) {
   using Format = typename K::Format;
   const std::uint32_t both = __byte_perm(word, 0, pick);  // a byte in each half
-  if constexpr (K::Scheme::has_tensor_scale) {
+  if constexpr (has_tops<K>) {
+    // Zeros have a scale of zero, far below: no exponent field may wrap.
+    return __viaddmax_s16x2(both, offsets, 0) * 1024;
+  } else if constexpr (K::is_half) {
+    // As exponent and mantissa of half they are 2^-8 times the scales.
+    constexpr int exponent = 8 + 15 - Format::bias + K::weight_exponent;
+    return multiply_pair<true>((both << 7) & 0x3F803F80u,
+                               static_cast<std::uint32_t>(exponent + 15) * 0x04000400u);
+  } else if constexpr (K::Scheme::has_tensor_scale) {
     // As exponent and mantissa of bfloat16 they are 2^-120 times the scales.
     constexpr int exponent = 127 - Format::bias + K::weight_exponent;
     return multiply_pair(multiply_pair((both << 4) & 0x07F007F0u, (120 + 127) * 0x00800080u),
@@ -25,11 +58,21 @@ __device__ __forceinline__ std::uint32_t multipliers_of(std::uint32_t word, std:
 }
 
 // A pair times one of two factors, which an instruction picks by itself.
-template <int Half>
+template <int Half, bool IsHalf = false>
 __device__ __forceinline__ std::uint32_t multiply_by_half(std::uint32_t pair,
                                                           std::uint32_t factors) {
   std::uint32_t product;
-  if constexpr (Half == 0) {
+  if constexpr (IsHalf && Half == 0) {
+    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
+        "mov.b32 both, {low, low};\nmul.rn.f16x2 %0, %1, both;\n}\n"
+        : "=r"(product)
+        : "r"(pair), "r"(factors));
+  } else if constexpr (IsHalf) {
+    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
+        "mov.b32 both, {high, high};\nmul.rn.f16x2 %0, %1, both;\n}\n"
+        : "=r"(product)
+        : "r"(pair), "r"(factors));
+  } else if constexpr (Half == 0) {
     asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
         "mov.b32 both, {low, low};\nmul.rn.bf16x2 %0, %1, both;\n}\n"
         : "=r"(product)

@@ -54,6 +54,7 @@ struct FinishSm90 : FourRows<K> {
     if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
     if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
     const std::int64_t row = first_row + quad() * 4;
+    this->take_tops(row);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       bias[j] = p.bias != nullptr && row + j < p.layout.rows
@@ -151,7 +152,7 @@ struct FinishSm90 : FourRows<K> {
         if (at >= end) break;
         float value[4] = {sum[i].x, sum[i].y, sum[i].z, sum[i].w};
 #pragma unroll
-        for (int j = 0; j < 4; ++j) value[j] *= sum_factor<K>();
+        for (int j = 0; j < 4; ++j) value[j] *= this->sum_factor_of(j);
         if constexpr (!IsPlain) {
           this->replace_special(value, at, row, count);
 #pragma unroll

@@ -6,6 +6,7 @@
 
 #include "mxkern/kernels/few_finish.cuh"
 #include "mxkern/kernels/few_parameters.h"
+#include "mxkern/kernels/few_sm90_decode.cuh"
 
 namespace mxkern::kernels::few {
 
@@ -31,6 +32,37 @@ struct FourRows {
   std::int64_t batch, first_row, first_token;
   std::uint32_t kinds;  // a byte each
   float factor, bias[4];
+  float row_factor[4];  // where rows have tops
+
+  // Of the rows from `row` on, from their tops. Rows whose scales are too far apart for halves are
+  // special.
+  __device__ __forceinline__ void take_tops(std::int64_t row) {
+    if constexpr (has_tops<K>) {
+      using Scales = HalfScales<typename K::Format>;
+      if (row >= p.layout.rows) return;
+      const std::uint32_t tops =
+          *reinterpret_cast<const std::uint32_t*>(weights + p.layout.tops_offset() + row);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int top = static_cast<int>(tops >> (8 * j) & 0xFFu);
+        if (top == Scales::wide && (kinds >> (8 * j) & 0xFFu) == 0) {
+          kinds |= static_cast<std::uint32_t>(RowKind::special) << (8 * j);
+        }
+        // A power of two, which may be subnormal.
+        const int exponent = top + Scales::sum_exponent;
+        row_factor[j] = float_of(exponent > -127 ? static_cast<std::uint32_t>(exponent + 127) << 23
+                                                 : 1u << (exponent + 149));
+      }
+    }
+  }
+  // What the sums of the j-th row lack.
+  __device__ __forceinline__ float sum_factor_of(int j) const {
+    if constexpr (has_tops<K>) {
+      return row_factor[j];
+    } else {
+      return sum_factor<K>();
+    }
+  }
 
   // The sums of a token that belong to rows which are not ordinary; `left` rows exist.
   __device__ __forceinline__ void replace_special(float (&value)[4], int token, std::int64_t row,

@@ -1,15 +1,16 @@
 // mxkern/kernels/gemm_few_sm90.cuh: tens and hundreds of tokens times reordered weights, on wgmma.
 //
-// out[m, n] = x[m, :] . w[n, :]. Weights are the left operand, decoded to bfloat16 in registers:
-// what a warp of wgmma.m64nNk16 holds of it is what mma.m16n8k16 holds, so that the layout is the
-// same as that of fewer tokens. Tokens are the right operand, in shared memory, their columns in
-// the order in which the layout has those of the weights. A warpgroup takes 64 rows of weights and
-// all tokens of the thread block; while the products of 32 columns are under way it decodes the
-// next 32. Warpgroups of a thread block have other rows, or take turns along K; the thread blocks
-// of a cluster have a part of K each. All parts are added in a fixed order.
+// out[m, n] = x[m, :] . w[n, :]. Weights are the left operand, decoded to the tokens' type in
+// registers: what a warp of wgmma.m64nNk16 holds of it is what mma.m16n8k16 holds, so that the
+// layout is the same as that of fewer tokens. Tokens are the right operand, in shared memory, their
+// columns in the order in which the layout has those of the weights. A warpgroup takes 64 rows of
+// weights and all tokens of the thread block; while the products of 32 columns are under way it
+// decodes the next 32. Warpgroups of a thread block have other rows, or take turns along K; the
+// thread blocks of a cluster have a part of K each. All parts are added in a fixed order.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/kernels/few_decode.cuh"
 #include "mxkern/kernels/few_parameters.h"
@@ -23,8 +24,8 @@
 
 namespace mxkern::kernels {
 
-// Tokens: of a thread block, a multiple of 32.
-template <class S, int Tokens>
+// IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 32.
+template <class S, bool IsHalf, int Tokens>
 struct FewSm90Kernel {
   using Scheme = S;
   using Format = typename S::Format;
@@ -46,9 +47,10 @@ struct FewSm90Kernel {
   static constexpr int tile_bytes = layout.tile_bytes();
   static constexpr int half_bytes = Tokens * 128;  // of the tokens, 64 columns
   // As in FewKernel.
-  static constexpr bool is_half = false, scales_x = false, scales_weights = true;
+  using Element = std::conditional_t<IsHalf, float16, bfloat16>;
+  static constexpr bool is_half = IsHalf, scales_x = false, scales_weights = true;
   static constexpr int x_exponent = 0;
-  static constexpr int weight_exponent = Format::is_integer ? 0 : -32;
+  static constexpr int weight_exponent = IsHalf ? -8 : Format::is_integer ? 0 : -32;
 };
 
 namespace few {
@@ -118,11 +120,11 @@ __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits
 }
 
 // A warpgroup's sums: its tiles of the thread block's part of K. `slab`: which 16 rows this warp
-// has.
+// has; `offsets`: of their scales.
 template <class K>
 __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], const FewParameters& p,
                                               const RingsSm90& rings, int tiles, int part, int slab,
-                                              int lane) {
+                                              int lane, std::uint32_t offsets) {
   using Format = typename K::Format;
   using Bits = DecodeBits<Format>;
   const int parts = 1 << p.log2_parts, upper = slab % 2;
@@ -151,13 +153,14 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
       if (block + 1 < DecodeLayout::tile_blocks) {
         read_words<K>(word[1 - set], tile + (block + 1) * K::layout.block_bytes(), upper, lane);
       }
-      const std::uint32_t multipliers = multipliers_of<K>(scale[block], pick);
+      const std::uint32_t multipliers = multipliers_of<K>(scale[block], pick, offsets);
 #pragma unroll
       for (int pair = 0; pair < 8; ++pair) {
-        const std::uint32_t bits = decode_pair<Format, false>(
+        const std::uint32_t bits = decode_pair<Format, K::is_half>(
             word[set] + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
-        a[set][pair / 4][pair % 4] = pair % 2 == 0 ? multiply_by_half<0>(bits, multipliers)
-                                                   : multiply_by_half<1>(bits, multipliers);
+        a[set][pair / 4][pair % 4] = pair % 2 == 0
+                                         ? multiply_by_half<0, K::is_half>(bits, multipliers)
+                                         : multiply_by_half<1, K::is_half>(bits, multipliers);
       }
       ptx::wgmma_pin(a[set][0]);
       ptx::wgmma_pin(a[set][1]);
@@ -171,7 +174,7 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
       ptx::wgmma_fence();
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
-        ptx::wgmma(sums, a[set][step],
+        ptx::wgmma(typename K::Element{}, sums, a[set][step],
                    ptx::swizzled_descriptor(
                        x_start + (block / 2 * K::half_bytes + set * 64 + step * 32) / 16));
       }
@@ -288,10 +291,12 @@ __global__ void __launch_bounds__(K::all_threads, 1)
                             rank,
                             static_cast<int>(threadIdx.x)};
   finish.prepare();
+  const std::uint32_t offsets = few::scale_offsets<K>(
+      p, weights, first_down * DecodeLayout::tile_rows + slab * 16 + lane / 4);
   __syncthreads();
   if constexpr (K::moves_registers) ptx::take_registers<K::consumer_registers>();
   float sums[K::tokens / 2] = {};
-  few::multiply_sm90<K>(sums, p, rings, tiles, part, slab, lane);
+  few::multiply_sm90<K>(sums, p, rings, tiles, part, slab, lane, offsets);
   if (p.log2_ranks > 0) {
     if (threadIdx.x == 0) finish.expect();
     few::cluster_arrive_relaxed();

@@ -6,6 +6,7 @@
 
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
+#include "mxkern/tensor/half_scales.h"
 
 namespace mxkern::kernels {
 
@@ -53,18 +54,34 @@ __device__ __forceinline__ RowKind kind_of_code(std::uint32_t code) {
   return infinite ? RowKind::special : RowKind::poisoned;
 }
 
-// Thirty-two columns of the thread block's 32 rows, by one warp. Adds to the masks of rows that are
-// not ordinary.
+// What a warp finds out about 32 rows: masks, and of the row of each lane, over blocks whose codes
+// are not all zeros, the largest scale, the lowest one and the lowest sum of HalfScales::place.
+struct RowsFacts {
+  std::uint32_t poisoned = 0, special = 0;
+  int top = 0, lowest_scale = 1 << 16, lowest_place = 1 << 16;
+};
+
+// Of four bytes, each of which four adjacent lanes have one of, the lowest: of the row of this
+// lane, which is byte lane / 8 of lanes lane % 8 * 4 and so on.
+__device__ __forceinline__ int lowest_of_row(std::uint32_t bytes, int lane) {
+  bytes = __vminu4(bytes, __shfl_xor_sync(0xFFFFFFFFu, bytes, 1));
+  bytes = __vminu4(bytes, __shfl_xor_sync(0xFFFFFFFFu, bytes, 2));
+  return static_cast<int>(__shfl_sync(0xFFFFFFFFu, bytes, lane % 8 * 4) >> (lane / 8 * 8) & 0xFFu);
+}
+
+// Thirty-two columns of the thread block's 32 rows, by one warp. Adds to what is known of them.
 template <class S>
 __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const std::uint8_t* codes,
                                               const std::uint8_t* scales, std::uint8_t* tile,
                                               std::int64_t down, std::int64_t block, int lane,
-                                              std::uint32_t& poisoned, std::uint32_t& special) {
+                                              RowsFacts& facts) {
   using Format = typename S::Format;
   using Bits = DecodeBits<Format>;
   constexpr int bits = Format::bits;
   const int column_block = static_cast<int>(block % DecodeLayout::tile_blocks);
+  constexpr std::uint32_t all_zeros = 0xFFu;
   std::uint32_t words[bits] = {};
+  std::uint32_t places[4] = {all_zeros, all_zeros, all_zeros, all_zeros};  // of rows 8 apart
   // Two pairs, the halves of one step, are four adjacent codes.
 #pragma unroll
   for (int pair = 0; pair < 16; ++pair) {
@@ -80,8 +97,16 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
       for (int i = 0; i < 2; ++i) {
         const std::uint32_t code = four >> (bits * (2 * half + i)) & ((1u << bits) - 1);
         const RowKind kind = kind_of_code<Format>(code);
-        if (kind == RowKind::poisoned) poisoned |= 1u << row;
-        if (kind == RowKind::special) special |= 1u << row;
+        if (kind == RowKind::poisoned) facts.poisoned |= 1u << row;
+        if (kind == RowKind::special) facts.special |= 1u << row;
+        if constexpr (!S::has_tensor_scale) {
+          const std::uint32_t magnitude =
+              Format::is_integer ? code : code & ((1u << (bits - 1)) - 1);
+          if (magnitude != 0) {
+            std::uint32_t& place = places[pair / 8 * 2 + pair % 2];
+            place = min(place, static_cast<std::uint32_t>(HalfScales<Format>::place(magnitude)));
+          }
+        }
         spread |= spread_code<Format>(code) << (16 * i);
       }
       const int other = pair + 2 * half;
@@ -93,6 +118,10 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
     *reinterpret_cast<std::uint32_t*>(tile + p.layout.word_offset(column_block, lane, word)) =
         words[word];
   }
+  int place = 0;
+  if constexpr (!S::has_tensor_scale) {
+    place = lowest_of_row(places[0] | places[1] << 8 | places[2] << 16 | places[3] << 24, lane);
+  }
   // A lane a row.
   constexpr int scales_a_block = DecodeLayout::block_columns / S::block;
   for (int i = 0; i < scales_a_block; ++i) {
@@ -101,8 +130,16 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
     if (row < p.layout.rows && scale_block < p.scale_index.blocks) {
       scale = scales[p.scale_index.offset(row, scale_block)];
       if constexpr (S::has_tensor_scale) scale &= S::ScaleFormat::nan_byte;
-      if (scale == S::ScaleFormat::nan_byte) poisoned |= 1u << lane;
-      if (!S::has_tensor_scale && scale > DecodeLayout::largest_scale) special |= 1u << lane;
+      if (scale == S::ScaleFormat::nan_byte) facts.poisoned |= 1u << lane;
+      if constexpr (!S::has_tensor_scale) {
+        if (place == all_zeros) scale = 0;
+        if (scale > DecodeLayout::largest_scale) facts.special |= 1u << lane;
+        if (place != all_zeros) {
+          facts.top = max(facts.top, static_cast<int>(scale));
+          facts.lowest_scale = min(facts.lowest_scale, static_cast<int>(scale));
+          facts.lowest_place = min(facts.lowest_place, scale + place);
+        }
+      }
     }
     tile[p.layout.scale_offset(lane, column_block * scales_a_block + i)] = scale;
   }
@@ -112,36 +149,48 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
 template <class S>
 __global__ void __launch_bounds__(reorder_threads) reorder_kernel(ReorderParameters p) {
   __shared__ std::uint32_t all_poisoned, all_special;
+  __shared__ int tops[32], lowest_scales[32], lowest_places[32];
   const DecodeLayout& layout = p.layout;
   const std::int64_t down = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x);
   for (std::int64_t batch = blockIdx.y; batch < p.batch; batch += gridDim.y) {
     if (thread == 0) all_poisoned = all_special = 0;
+    if (thread < 32) tops[thread] = 0, lowest_scales[thread] = lowest_places[thread] = 1 << 16;
     __syncthreads();
     const std::uint8_t* codes = p.codes + batch * layout.rows * p.code_row_bytes;
     const std::uint8_t* scales = p.scales + batch * p.scale_index.size();
     std::uint8_t* to = p.to + batch * layout.size();
     const std::int64_t blocks = layout.tiles_across() * DecodeLayout::tile_blocks;
-    std::uint32_t poisoned = 0, special = 0;
+    RowsFacts facts;
     for (std::int64_t block = thread / 32; block < blocks; block += reorder_threads / 32) {
       reorder_block<S>(p, codes, scales,
                        to + layout.tile_offset(down, block / DecodeLayout::tile_blocks), down,
-                       block, thread % 32, poisoned, special);
+                       block, thread % 32, facts);
     }
-    if (poisoned != 0) atomicOr(&all_poisoned, poisoned);
-    if (special != 0) atomicOr(&all_special, special);
+    if (facts.poisoned != 0) atomicOr(&all_poisoned, facts.poisoned);
+    if (facts.special != 0) atomicOr(&all_special, facts.special);
+    if constexpr (!S::has_tensor_scale) {
+      atomicMax(&tops[thread % 32], facts.top);
+      atomicMin(&lowest_scales[thread % 32], facts.lowest_scale);
+      atomicMin(&lowest_places[thread % 32], facts.lowest_place);
+    }
     __syncthreads();
-    // Kinds, and what pads them.
+    // Kinds and tops, and what pads them.
     std::uint8_t* kinds = to + layout.kinds_offset();
+    std::uint8_t* row_tops = to + layout.tops_offset();
     if (thread < 32) {
       RowKind kind = RowKind::ordinary;
       if ((all_special >> thread & 1u) != 0) kind = RowKind::special;
       if ((all_poisoned >> thread & 1u) != 0) kind = RowKind::poisoned;
       kinds[down * 32 + thread] = static_cast<std::uint8_t>(kind);
+      const bool is_narrow = HalfScales<typename S::Format>::are_exact(
+          tops[thread], lowest_scales[thread], lowest_places[thread]);
+      row_tops[down * 32 + thread] = is_narrow ? static_cast<std::uint8_t>(tops[thread])
+                                               : HalfScales<typename S::Format>::wide;
     }
     const std::int64_t behind = layout.tiles_down() * 32 + thread;
-    if (down + 1 == layout.tiles_down() && behind < layout.size() - layout.kinds_offset()) {
-      kinds[behind] = 0;
+    if (down + 1 == layout.tiles_down() && behind < layout.tops_offset() - layout.kinds_offset()) {
+      kinds[behind] = row_tops[behind] = 0;
     }
     __syncthreads();
   }

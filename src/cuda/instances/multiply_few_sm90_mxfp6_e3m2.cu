@@ -2,5 +2,5 @@
 #include "cuda/few_sm90_instances.cuh"
 
 namespace mxkern::cuda {
-MXKERN_INSTANTIATE_FEW_SM90(MxFp6E3M2)
+MXKERN_INSTANTIATE_FEW_SM90(MxFp6E3M2, false)
 }  // namespace mxkern::cuda

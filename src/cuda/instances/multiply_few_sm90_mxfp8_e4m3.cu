@@ -2,5 +2,5 @@
 #include "cuda/few_sm90_instances.cuh"
 
 namespace mxkern::cuda {
-MXKERN_INSTANTIATE_FEW_SM90(MxFp8E4M3)
+MXKERN_INSTANTIATE_FEW_SM90(MxFp8E4M3, false)
 }  // namespace mxkern::cuda

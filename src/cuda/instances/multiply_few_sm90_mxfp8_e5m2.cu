@@ -2,5 +2,5 @@
 #include "cuda/few_sm90_instances.cuh"
 
 namespace mxkern::cuda {
-MXKERN_INSTANTIATE_FEW_SM90(MxFp8E5M2)
+MXKERN_INSTANTIATE_FEW_SM90(MxFp8E5M2, false)
 }  // namespace mxkern::cuda

@@ -2,5 +2,5 @@
 #include "cuda/few_sm90_instances.cuh"
 
 namespace mxkern::cuda {
-MXKERN_INSTANTIATE_FEW_SM90(MxInt8)
+MXKERN_INSTANTIATE_FEW_SM90(MxInt8, false)
 }  // namespace mxkern::cuda

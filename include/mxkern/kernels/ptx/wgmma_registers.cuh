@@ -1,8 +1,10 @@
 // mxkern/kernels/ptx/wgmma_registers.cuh: products of a warpgroup whose left operand is in
-// registers: 64 rows, 16 columns of bfloat16.
+// registers: 64 rows, 16 columns of bfloat16 or float16.
 #pragma once
 
 #include <cstdint>
+
+#include "mxkern/core/dtype.h"
 
 namespace mxkern::kernels::ptx {
 
@@ -39,22 +41,26 @@ __device__ __forceinline__ void wgmma_pin(std::uint32_t (&words)[Count]) {
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // sums += left . right^T: two sums for each of `columns` rows of the right operand, which is in
-// shared memory, 32 bytes of K.
-#define MXKERN_WGMMA_REGISTERS(columns, count, a0, a1, a2, a3, b)                              \
-  __device__ __forceinline__ void wgmma(float(&sums)[count], const std::uint32_t(&left)[4],    \
-                                        std::uint64_t right) {                                 \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {"            \
+// shared memory, 32 bytes of K; both operands are of this type.
+#define MXKERN_WGMMA_REGISTERS(Type, types, columns, count, a0, a1, a2, a3, b)                 \
+  __device__ __forceinline__ void wgmma(Type, float(&sums)[count],                             \
+                                        const std::uint32_t(&left)[4], std::uint64_t right) {  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." types " {"            \
                  MXKERN_NAMES_##count "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b      \
                  ", 1, 1, 1, 0;\n"                                                             \
                  : MXKERN_ALL_##count                                                          \
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));        \
   }
-MXKERN_WGMMA_REGISTERS(32, 16, 16, 17, 18, 19, 20)
-MXKERN_WGMMA_REGISTERS(64, 32, 32, 33, 34, 35, 36)
-MXKERN_WGMMA_REGISTERS(96, 48, 48, 49, 50, 51, 52)
-MXKERN_WGMMA_REGISTERS(128, 64, 64, 65, 66, 67, 68)
-MXKERN_WGMMA_REGISTERS(192, 96, 96, 97, 98, 99, 100)
-MXKERN_WGMMA_REGISTERS(256, 128, 128, 129, 130, 131, 132)
+#define MXKERN_WGMMA_OF_BOTH(...)                           \
+  MXKERN_WGMMA_REGISTERS(bfloat16, "bf16.bf16", __VA_ARGS__) \
+  MXKERN_WGMMA_REGISTERS(float16, "f16.f16", __VA_ARGS__)
+MXKERN_WGMMA_OF_BOTH(32, 16, 16, 17, 18, 19, 20)
+MXKERN_WGMMA_OF_BOTH(64, 32, 32, 33, 34, 35, 36)
+MXKERN_WGMMA_OF_BOTH(96, 48, 48, 49, 50, 51, 52)
+MXKERN_WGMMA_OF_BOTH(128, 64, 64, 65, 66, 67, 68)
+MXKERN_WGMMA_OF_BOTH(192, 96, 96, 97, 98, 99, 100)
+MXKERN_WGMMA_OF_BOTH(256, 128, 128, 129, 130, 131, 132)
+#undef MXKERN_WGMMA_OF_BOTH
 #undef MXKERN_WGMMA_REGISTERS
 #undef MXKERN_NAMES_128
 #undef MXKERN_NAMES_96
