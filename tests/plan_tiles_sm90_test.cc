@@ -5,9 +5,11 @@
 
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "cuda/divide_sm90.h"
+#include "mxkern/kernels/gemm_sm90_order.cuh"
 
 namespace mxkern {
 namespace {
@@ -186,6 +188,32 @@ TEST(PlanTilesSm90, PreparedOperandsAreMultipliedTheSameWay) {
       problem_of(Buffer::dense(reinterpret_cast<void*>(0x10000), DType::float16, shape, device),
                  GemmPrecision::exact);
   EXPECT_EQ(plan_gemm_cuda(two_parts, hopper).part_bytes, 0);
+}
+
+// Each tile has one place in either order, and the divided ones have the same.
+TEST(TileOrderTest, TheLastTilesDoNotDependOnWhatIsLate) {
+  for (const int down : {1, 3, 11, 21, 43}) {
+    for (const int right : {1, 5, 16, 33}) {
+      const int tiles = down * right;
+      for (const int late_band : {4, 16}) {
+        for (const int last : {0, 1, 7, 34, 65}) {
+          if (last > tiles) continue;
+          const kernels::TileOrder order{down, right, 1, 11, late_band, tiles - last};
+          std::set<std::pair<int, int>> seen;
+          for (int i = 0; i < tiles; ++i) {
+            const auto tile = order.late_at(i), plain = order.at(i);
+            ASSERT_TRUE(tile.down >= 0 && tile.down < down && tile.right >= 0 &&
+                        tile.right < right && tile.batch == 0);
+            ASSERT_TRUE(seen.emplace(tile.down, tile.right).second)
+                << "twice: " << tile.down << " " << tile.right;
+            if (i < order.whole) continue;
+            EXPECT_TRUE(tile.down == plain.down && tile.right == plain.right)
+                << down << " x " << right << " in bands of " << late_band << ", " << i;
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t b
 // Tiles come in bands of clusters that lie one below the other. An H200's 66 clusters of two
 // compute 11 x 6 tiles at once: 8-bit elements take 0.7 % less time so, bfloat16 ones do not care.
 // Where rows of an operand are expanded by the product itself, the first tiles should need few of
-// them.
+// them; tiles that are divided stay the same, see TileOrder.
 constexpr int band_sm90(bool left_is_late, bool right_is_late) {
   return left_is_late ? 4 : right_is_late ? 16 : 11;
 }

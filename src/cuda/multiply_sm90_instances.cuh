@@ -75,7 +75,9 @@ void launch_config(const ProductSm90& product) {
   p.order.right =
       static_cast<int>(ceil_div(right.rows, Config::columns * (Config::shares_left ? cluster : 1)));
   p.order.batch = static_cast<int>(out.shape.batch);
-  p.order.band = product.band;
+  p.order.band = band_sm90(false, false);
+  p.order.late_band = product.band;
+  p.order.whole = product.work.whole;
   p.late[0] = late_rows(product.function, left, Config::rows);
   p.late[1] = late_rows(product.function, right, Config::columns);
   p.parts = left.parts;

@@ -98,7 +98,7 @@ TEST_F(LateRows, EveryNumberOfColumns) {
 
 TEST_F(LateRows, ShapesAndSides) {
   const std::pair<std::int64_t, std::int64_t> shapes[] = {
-      {6000, 4100}, {2050, 7000}, {3050, 4104}, {4096, 4097}};
+      {6000, 4100}, {2050, 7000}, {3050, 6000}, {5000, 4608}, {4096, 4097}};
   for (const auto& [m, n] : shapes) {
     for (const int sides : {1, 2, 3}) {
       Case c{.m = m, .n = n, .k = 4096, .layout = all_scale_layouts[sides % 2]};

@@ -64,7 +64,7 @@ struct GemmSm90 {
   }
 
   __device__ __forceinline__ TileCorner corner_of(int index) const {
-    const TileOrder::Tile tile = p.order.at(index);
+    const TileOrder::Tile tile = Config::has_late_rows ? p.order.late_at(index) : p.order.at(index);
     const int down = Config::shares_left ? tile.down : tile.down * blocks + rank;
     const int right = Config::shares_left ? tile.right * blocks + rank : tile.right;
     return {down * Config::rows, right * Config::columns, tile.batch};
