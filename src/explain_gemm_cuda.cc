@@ -29,14 +29,16 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
   const std::string prepared = std::string("prepared as ") + name_of(form_of(operand));
   std::string text = kind;
   if (side.is_prepared) text += ", " + prepared;
-  if (side.folds) text += ", folded in the call";
-  if (side.expands) text += std::string(", expanded to bfloat16 in the call") + only;
+  const std::string late = side.first_rows == 0 ? ""
+                                                : concatenate(", from row ", side.first_rows,
+                                                              " on while the product is under way");
+  if (side.folds) text += ", folded in the call" + late;
+  if (side.expands) {
+    text += std::string(", expanded to bfloat16 in the call") + only + (side.folds ? "" : late);
+  }
   if (side.decodes) text += std::string(", decoded in registers") + only;
   if (!side.is_prepared && !side.folds && !side.expands && !side.decodes)
     text += ", read as it lies";
-  if (side.first_rows > 0) {
-    text += concatenate(", from row ", side.first_rows, " on while the product is under way");
-  }
   return text;
 }
 

@@ -132,22 +132,30 @@ SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path, bool decodes) 
   return plan;
 }
 
-// Whether the product can expand rows of a side while it is under way.
+// Whether the product can make rows of a side ready while it is under way. Behind a gate it cannot,
+// which asks all rows.
 bool can_be_late(const GemmOperand& operand, CudaGemmPath path, const SidePlan& plan) {
   const BlockScaled* q = quantized_of(operand);
-  return path == CudaGemmPath::exact && plan.expands && q != nullptr && cuda::can_be_late(*q);
+  if (q == nullptr || !cuda::can_be_late(*q)) return false;
+  if (path == CudaGemmPath::exact) return plan.expands;
+  return path == CudaGemmPath::folded && plan.folds &&
+         q->shape.rows * q->shape.columns <= cuda::LateSource::most_folded_codes;
 }
 
-// Whether the product expands rows itself, and which ones have to be ready before it starts.
+// Whether the product makes rows ready itself, and which ones have to be before it starts. If they
+// are folded, those of the left operand of E4M3 with E4M3.
 bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
-  constexpr cuda::CoreElement bfloat16 = cuda::CoreElement::bfloat16;
   const Shape& out = problem.out.shape;
-  if (out.batch != 1) return false;
-  const cuda::TileSm90 tile = cuda::tile_sm90(bfloat16, bfloat16, out.batch, out.rows, out.columns,
-                                              shape_of(problem.right).columns, processors);
+  const bool is_folded = plan.path == CudaGemmPath::folded;
+  if (out.batch != 1 || (!is_folded && plan.path != CudaGemmPath::exact)) return false;
+  if (is_folded &&
+      cuda::fold_facts(quantized_of(problem.right)->scheme).element != cuda::CoreElement::e4m3) {
+    return false;
+  }
+  const cuda::TileSm90 tile = tiling_sm90(problem, out, is_folded, processors).tile;
   const cuda::FirstRowsSm90 first = cuda::first_rows_sm90(
       tile, out.rows, out.columns, processors, can_be_late(problem.left, plan.path, plan.left),
-      can_be_late(problem.right, plan.path, plan.right));
+      !is_folded && can_be_late(problem.right, plan.path, plan.right));
   plan.left.first_rows = first.left;
   plan.right.first_rows = first.right;
   return first.left > 0 || first.right > 0;

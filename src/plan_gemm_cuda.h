@@ -69,7 +69,7 @@ struct SidePlan {
   bool is_prepared = false;  // what was prepared is multiplied
   std::size_t folded = 0;    // where in the working memory
   std::size_t expanded = 0;  // or the scales of codes that are decoded
-  // The product itself expands the rows from this one on; 0: all are expanded ahead.
+  // The product itself makes the rows from this one on; 0: all are made ahead.
   std::int64_t first_rows = 0;
   std::size_t progress = 0;  // where in the working memory it counts them
 };

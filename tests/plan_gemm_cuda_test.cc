@@ -10,52 +10,13 @@
 #include "cuda/relative_scales.h"
 #include "mxkern/core/error.h"
 #include "mxkern/prepare_operand.h"
+#include "tests/support/gemm_case.h"
 
 namespace mxkern {
 namespace {
 
-constexpr Device device{DeviceType::cuda, 0};
-
-// Addresses are looked at for their alignment only.
-void* somewhere(std::uintptr_t offset = 0) { return reinterpret_cast<void*>(0x10000 + offset); }
-
-BlockScaled quantized(Scheme scheme, Shape shape) {
-  BlockScaled q;
-  q.scheme = scheme;
-  q.shape = shape;
-  q.codes = q.scales = static_cast<std::uint8_t*>(somewhere());
-  q.tensor_scale = facts_of(scheme).has_tensor_scale ? static_cast<float*>(somewhere()) : nullptr;
-  q.device = device;
-  return q;
-}
-
-Buffer plain(DType dtype, Shape shape, std::uintptr_t offset = 0) {
-  return Buffer::dense(somewhere(offset), dtype, shape, device);
-}
-
-PreparedOperand prepared(PreparedForm form, Scheme scheme, Shape shape, bool keep_source = true) {
-  PreparedOperand operand{form, quantized(scheme, shape), somewhere(),
-                          prepared_bytes(form, scheme, shape)};
-  if (!keep_source) operand.source.codes = operand.source.scales = nullptr;
-  return operand;
-}
-
-struct Case {
-  Scheme left = Scheme::mxfp8_e4m3;
-  Scheme right = Scheme::mxfp8_e4m3;
-  DType out = DType::bfloat16;
-  GemmPrecision precision = GemmPrecision::automatic;
-  Shape shape{1, 512, 1024};  // of a
-  std::int64_t n = 2048;
-
-  Shape right_shape() const { return {shape.batch, n, shape.columns}; }
-  Buffer result() const { return plain(out, {shape.batch, shape.rows, n}); }
-  CudaGemmProblem problem() const {
-    return {quantized(left, shape), quantized(right, right_shape()), result(), precision};
-  }
-};
-
-const CudaGemmCapabilities hopper = capabilities_of("sm_90");
+using namespace test;
+using Case = GemmCase;
 
 CudaGemmPath path_of(const CudaGemmProblem& problem, const char* architecture = "sm_90") {
   return plan_gemm_cuda(problem, capabilities_of(architecture)).path;
@@ -333,50 +294,6 @@ TEST(PlanGemmCudaTest, WorkspaceRegions) {
               static_cast<std::size_t>(cuda::folded_layout({shape.batch, 77, shape.columns}).bytes),
           plan.workspace_bytes);
     }
-  }
-}
-
-// Rows of one operand that no first tile needs are expanded by the product, where no question has
-// to be asked about them first.
-TEST(PlanGemmCudaTest, RowsBehindTheFirstTilesAreLate) {
-  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 8192, 4096}, .n = 4096};
-  const auto plan_of = [](const Case& c) { return plan_gemm_cuda(c.problem(), hopper); };
-  const auto has_late_rows = [&](const Case& c) {
-    const CudaGemmPlan plan = plan_of(c);
-    return plan.left.first_rows > 0 || plan.right.first_rows > 0;
-  };
-  const CudaGemmPlan plan = plan_of(wide);
-  EXPECT_TRUE(plan.left.expands && plan.right.expands && !plan.left.decodes);
-  EXPECT_EQ(plan.left.first_rows, 6 * 256);  // 66 clusters: 4 x 16 tiles, and 2 x 1 below
-  EXPECT_EQ(plan.right.first_rows, 0);
-  EXPECT_GE(plan.left.progress, plan.left.expanded + std::size_t{8192} * 4096 * 2);
-  EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.expanded);
-  const CudaGemmProblem problem = wide.problem();
-  EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1536 on"), std::string::npos);
-  Case other = wide;
-  other.shape.rows = 2048;
-  other.n = 10240;
-  EXPECT_EQ(plan_of(other).right.first_rows, 9 * 256);  // 8 tiles down
-  EXPECT_EQ(plan_of(other).left.first_rows, 0);
-  other = wide;
-  other.left = Scheme::nvfp4;
-  EXPECT_TRUE(has_late_rows(other));  // the right one
-  other.right = Scheme::mxfp4;
-  EXPECT_FALSE(has_late_rows(other));
-  other = wide;
-  other.shape.rows = 32768;
-  other.n = 2048;  // rows of the left operand would be needed faster than they are made
-  EXPECT_FALSE(has_late_rows(other));
-  for (const GemmPrecision precision : {GemmPrecision::folded, GemmPrecision::automatic}) {
-    other = wide;
-    other.precision = precision;
-    EXPECT_FALSE(has_late_rows(other));
-  }
-  for (const Shape shape :
-       {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 2048, 4096}, {2, 8192, 4096}}) {
-    other = wide;
-    other.shape = shape;
-    EXPECT_FALSE(has_late_rows(other)) << shape.rows << " " << shape.columns;
   }
 }
 

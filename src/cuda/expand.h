@@ -89,8 +89,8 @@ struct ExpandTask {
   FirstRows first = {};  // only so many rows of one matrix
 };
 
-// Whether a product can expand rows of q itself: from codes and scales in whole words, of rows that
-// are long beside what each of them takes.
+// Whether a product can expand or fold rows of q itself: from codes and scales in whole words, of
+// rows that are long beside what each of them takes.
 inline bool can_be_late(const BlockScaled& q) {
   constexpr std::int64_t least_columns = 4096;
   const auto starts_on = [](const void* address, std::uintptr_t bytes) {

@@ -8,13 +8,13 @@
 namespace mxkern::cuda {
 
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
-          kernels::Follows follows, const ZeroedWords& zeroed) {
+          kernels::Follows follows, const ZeroedWords& zeroed, const FirstRows& first) {
   const DeviceScope scope(q.device, function);
   check_device_pointer(function, "codes", q.codes, q.device);
   check_device_pointer(function, "scales", q.scales, q.device);
   kernels::FoldParameters p = {};
   p.batch = q.shape.batch;
-  p.rows = q.shape.rows;
+  p.rows = first.rows > 0 ? first.rows : q.shape.rows;
   p.columns = q.shape.columns;
   p.codes = q.codes;
   p.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);
@@ -23,7 +23,8 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   p.out = folded_rows(q.shape, memory);
   p.scales_in_words = scales_in_words(p.scales, p.scale_index);
   p.follows = follows;
-  p.counters = {zeroed.data, zeroed.count};
+  p.counters[0] = {zeroed.data, zeroed.count};
+  p.counters[1] = zeroed_counters(first, q.shape.rows);
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if constexpr (can_fold<S>) {

@@ -104,7 +104,9 @@ class Product {
 
   RowScaled folded(const GemmOperand& operand, const SidePlan& side) const {
     const BlockScaled& q = *quantized_of(operand);
-    return folded_view(q.scheme, q.shape, folded_memory(operand, side));
+    RowScaled view = folded_view(q.scheme, q.shape, folded_memory(operand, side));
+    view.late = late_source(operand, side);
+    return view;
   }
 
   // Rows of a side that are made ready ahead of the product, where those are not all.
@@ -122,7 +124,8 @@ class Product {
   void fold_operand(const GemmOperand& operand, const SidePlan& side, Follows follows,
                     const ZeroedWords& zeroed) const {
     if (!side.folds) return;
-    fold(function, *quantized_of(operand), folded_memory(operand, side), stream_, follows, zeroed);
+    fold(function, *quantized_of(operand), folded_memory(operand, side), stream_, follows, zeroed,
+         first_rows(side));
   }
 
   // Where the product adds up tiles that are divided along K. The first kernel that makes an

@@ -46,8 +46,14 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   }
   const bool left_is_late = a.late.codes != nullptr, right_is_late = b.late.codes != nullptr;
   for (const RowScaled* x : {&a, &b}) {
-    check(x->late.codes == nullptr || (x->batch == 1 && x->element == CoreElement::bfloat16),
-          function, ": late rows are of ", x->batch, " matrices; expected one, of bfloat16");
+    const bool is_expanded = x->element == CoreElement::bfloat16;
+    const bool is_folded = x == &a && a.element == CoreElement::e4m3 &&
+                           b.element == CoreElement::e4m3 &&
+                           a.rows * a.columns <= LateSource::most_folded_codes;
+    check(x->late.codes == nullptr || (x->batch == 1 && (is_expanded || is_folded)), function,
+          ": late rows are of ", x->batch, " matrices of [", x->rows, ", ", x->columns,
+          "]; expected one of bfloat16, or the left one of two of E4M3 with at most ",
+          LateSource::most_folded_codes, " codes");
   }
   const DeviceScope device(finish.out.device, function);
   const int processors = processor_count(function);

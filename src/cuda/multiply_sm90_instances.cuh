@@ -49,7 +49,7 @@ inline kernels::LateRows late_rows(const char* function, const RowScaled& x, int
         late.first.rows, " rows of an operand are ready; expected a multiple of ", group);
   p.codes = late.codes;
   p.scales = late.scales;
-  p.out = static_cast<bfloat16*>(const_cast<void*>(x.data));
+  p.out = const_cast<void*>(x.data);
   p.exponents = const_cast<std::int32_t*>(x.exponents);
   p.progress = late.first.progress;
   p.first = static_cast<int>(late.first.rows);

@@ -19,24 +19,26 @@ struct ZeroedWords {
   int count = 0;
 };
 
-// The first rows of an operand in MXFP8 E4M3. The product expands the others itself, while it is
-// under way, and counts them in `progress`, which who expands the first ones sets to zeros.
+// The first rows of an operand in MXFP8 E4M3. The product makes the others ready itself, while it
+// is under way, and counts them in `progress`, which who makes the first ones sets to zeros.
 struct FirstRows {
   static constexpr std::int64_t group = 64;  // the fewest rows that have a counter: a tile's
 
-  std::int64_t rows = 0;  // of whole tiles; 0: all rows are expanded ahead
+  std::int64_t rows = 0;  // of whole tiles; 0: all rows are made ahead
   std::uint32_t* progress = nullptr;
 
   static constexpr std::int64_t counters(std::int64_t rows) { return 1 + ceil_div(rows, group); }
 };
 
-// What the other rows are expanded from.
+// What the other rows are made from.
 struct LateSource {
+  static constexpr std::int64_t most_folded_codes = std::int64_t{1} << 31;
+
   const std::uint8_t* codes = nullptr;  // null: all rows are ready
   const std::uint8_t* scales = nullptr;
   ScaleIndex scale_index = {};
   FirstRows first;
-  int exponent = 0;  // of the largest elements of a row
+  int exponent = 0;  // of the largest elements of an expanded row
 };
 
 // A view, K contiguous. data, row_bytes and batch_bytes are multiples of 16; what lies behind the
@@ -57,7 +59,7 @@ struct RowScaled {
   // start on 16 bytes.
   const std::uint16_t* multipliers = nullptr;
   std::int64_t multiplier_row = 0;
-  LateSource late = {};  // of one matrix of bfloat16 whose rows follow one another
+  LateSource late = {};  // of one matrix whose rows follow one another
 };
 
 // Lets a kernel return at once, decided on the device: it runs where "every spread is within its

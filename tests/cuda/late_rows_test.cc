@@ -20,21 +20,29 @@ struct Case {
   bool has_nan = false;
   bool left_is_late = true, right_is_late = true;
   int times = 1;
+  PreparedForm form = PreparedForm::expanded;  // or folded
+  Scheme right = Scheme::mxfp8_e4m3;
+
+  GemmPrecision precision() const {
+    return form == PreparedForm::folded ? GemmPrecision::folded : GemmPrecision::exact;
+  }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "[" << c.m << ", " << c.k << "] x [" << c.n << ", " << c.k << "] to "
              << name_of(c.dtype) << ", " << name_of(c.layout) << ", spread " << c.spread
-             << ", late: " << (c.left_is_late ? "left " : "") << (c.right_is_late ? "right" : "");
+             << ", late: " << (c.left_is_late ? "left " : "") << (c.right_is_late ? "right" : "")
+             << ", " << name_of(c.form) << ", right " << name_of(c.right);
 }
 
 // Any codes, under any scales, with rows and blocks of zeros.
-QuantizedOperand random_operand(std::int64_t rows, const Case& c, std::uint64_t seed) {
-  QuantizedOperand operand(Scheme::mxfp8_e4m3, {1, rows, c.k}, c.layout);
+QuantizedOperand random_operand(Scheme scheme, std::int64_t rows, const Case& c,
+                                std::uint64_t seed) {
+  QuantizedOperand operand(scheme, {1, rows, c.k}, c.layout);
   RandomBits random(seed);
   for (auto& code : operand.codes) {
     code = static_cast<std::uint8_t>(random.between(0, 255));
-    if (code % 128 == 127) code -= 1;  // NaN
+    if (scheme == Scheme::mxfp8_e4m3 && code % 128 == 127) code -= 1;  // NaN
   }
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t block = 0; block < c.k / 32; ++block) {
@@ -44,7 +52,7 @@ QuantizedOperand random_operand(std::int64_t rows, const Case& c, std::uint64_t 
       operand.scale(0, row, block) = 0;
     }
   }
-  if (c.has_nan) {
+  if (c.has_nan && scheme == Scheme::mxfp8_e4m3) {
     operand.set_code(0, rows - 1, 0, 0x7F);
     operand.set_code(0, rows / 2, c.k - 1, 0xFF);
     operand.scale(0, rows - 3, 1) = 0xFF;
@@ -57,10 +65,11 @@ QuantizedOperand random_operand(std::int64_t rows, const Case& c, std::uint64_t 
 class LateRows : public HopperTest {
  protected:
   void expect_same(const Case& c) {
-    QuantizedOperand host_a = random_operand(c.m, c, 1), host_b = random_operand(c.n, c, 2);
+    QuantizedOperand host_a = random_operand(Scheme::mxfp8_e4m3, c.m, c, 1);
+    QuantizedOperand host_b = random_operand(c.right, c.n, c, 2);
     DeviceQuantizedOperand a(host_a), b(host_b);
-    const GemmOptions options{.precision = GemmPrecision::exact};
-    constexpr PreparedForm form = PreparedForm::expanded;
+    const GemmOptions options{.precision = c.precision()};
+    const PreparedForm form = c.form;
     const auto bytes_of = [&](const BlockScaled& q) {
       return prepared_bytes(form, q.scheme, q.shape);
     };
@@ -77,7 +86,7 @@ class LateRows : public HopperTest {
         c.right_is_late ? GemmRightOperand(b.view()) : GemmRightOperand(b_ready);
     DevicePlainTensor out(host_out);
     const CudaGemmPlan plan =
-        plan_gemm_cuda({left, right, out.view(), GemmPrecision::exact}, capabilities_);
+        plan_gemm_cuda({left, right, out.view(), c.precision()}, capabilities_);
     ASSERT_TRUE(plan.left.first_rows > 0 || plan.right.first_rows > 0) << c << ": nothing is late";
     ASSERT_TRUE(plan.left.first_rows < c.m && plan.right.first_rows < c.n);
     for (int turn = 0; turn < c.times; ++turn) {
@@ -126,6 +135,48 @@ TEST_F(LateRows, OutputsSpreadsAndNan) {
 }
 
 TEST_F(LateRows, ManyTimes) { expect_same({.m = 4100, .n = 4096, .k = 4096, .times = 20}); }
+
+Case folded(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return {.m = m, .n = n, .k = k, .form = PreparedForm::folded};
+}
+
+TEST_F(LateRows, FoldedOfEveryNumberOfColumns) {
+  for (const std::int64_t k : {4096, 4224, 5248}) {
+    expect_same(folded(3274, 4104, k));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {{3375, 4224}, {3173, 4352}, {4890, 4096}};
+  for (const auto& [m, n] : shapes) {
+    for (const bool right_is_late : {false, true}) {
+      Case c = folded(m, n, 4096);
+      c.right_is_late = right_is_late;  // folded in the call, all of it ahead
+      c.right = right_is_late ? Scheme::mxfp6_e2m3 : Scheme::mxfp8_e4m3;
+      c.layout = all_scale_layouts[right_is_late];
+      expect_same(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(LateRows, FoldedSpreadsAndNan) {
+  for (const int spread : {0, 9, 115}) {
+    Case c = folded(3274, 4100, 4096);
+    c.dtype = spread == 9 ? DType::float32 : DType::bfloat16;
+    c.spread = spread;
+    c.has_nan = spread != 0;
+    expect_same(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(LateRows, FoldedManyTimes) {
+  Case c = folded(4890, 4096, 4096);
+  c.times = 20;
+  expect_same(c);
+}
 
 }  // namespace
 }  // namespace mxkern

@@ -182,12 +182,13 @@ TEST_F(CudaSanitizer, DecodedProducts) {
   }
 }
 
-// Rows of one operand that the product itself expands, behind the first ones.
+// Rows of one operand that the product itself expands, or folds, behind the first ones.
 struct LateCase {
   std::int64_t m, n, k;
   bool left_is_late;
   std::int64_t first_rows;
   ScaleLayout layout;
+  bool is_folded = false;
 };
 
 struct LateProduct {
@@ -212,22 +213,33 @@ struct LateProduct {
     const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
     // Full of NaN, or rows from an earlier product may pass for ones that were made.
     const auto poisoned = [&](const GemmOperand& x) {
-      return DeviceCopy(
-          std::vector<std::uint8_t>(size(cuda::expanded_layout(x).bytes), std::uint8_t{0xFF}));
+      const cuda::RowScaledLayout layout =
+          c.is_folded ? cuda::folded_layout(shape_of(x)) : cuda::expanded_layout(x);
+      return DeviceCopy(std::vector<std::uint8_t>(size(layout.bytes), std::uint8_t{0xFF}));
+    };
+    const auto view_of = [&](int side, DeviceCopy& to) {
+      return c.is_folded ? cuda::folded_view(Scheme::mxfp8_e4m3, sources[side]->shape, to.data())
+                         : cuda::expanded_view(operands[side], to.data());
     };
     DeviceCopy memory[] = {poisoned(operands[0]), poisoned(operands[1])};
     const int late = c.left_is_late ? 0 : 1;
     DeviceBytes progress(size(cuda::FirstRows::counters(sources[late]->shape.rows) * 4));
     cuda::ExpandTask tasks[] = {{&operands[0], memory[0].data()}, {&operands[1], memory[1].data()}};
-    cuda::RowScaled views[] = {cuda::expanded_view(operands[0], memory[0].data()),
-                               cuda::expanded_view(operands[1], memory[1].data())};
+    cuda::RowScaled views[] = {view_of(0, memory[0]), view_of(1, memory[1])};
     if (has_late_rows) {
       const BlockScaled& q = *sources[late];
       tasks[late].first = {c.first_rows, reinterpret_cast<std::uint32_t*>(progress.data())};
       views[late].late = {q.codes, q.scales, q.scale_index(), tasks[late].first,
                           cuda::expanded_exponent};
     }
-    cuda::expand("expand", tasks[0], tasks[1], {}, nullptr, nullptr, {});
+    if (c.is_folded) {
+      for (int i = 0; i < 2; ++i) {
+        cuda::fold("fold", *sources[i], memory[i].data(), {}, kernels::Follows::behind, {},
+                   tasks[i].first);
+      }
+    } else {
+      cuda::expand("expand", tasks[0], tasks[1], {}, nullptr, nullptr, {});
+    }
     PlainTensor out(DType::bfloat16, {1, c.m, c.n});
     DevicePlainTensor device_out(out);
     CoreFinish finish;
@@ -246,7 +258,9 @@ TEST_F(CudaSanitizer, LateRows) {
   const LateCase cases[] = {{400, 250, 128, true, 128, ScaleLayout::row_major},
                             {136, 400, 256, false, 256, ScaleLayout::swizzled},
                             {270, 130, 4224, true, 128, ScaleLayout::swizzled},
-                            {129, 128 * 264, 128, false, 512, ScaleLayout::row_major}};
+                            {129, 128 * 264, 128, false, 512, ScaleLayout::row_major},
+                            {400, 128 * 44, 128, true, 192, ScaleLayout::row_major, true},
+                            {390, 128 * 44, 4736, true, 192, ScaleLayout::swizzled, true}};
   for (const LateCase& c : cases) {
     LateProduct product(c);
     EXPECT_TRUE(product.bytes(true) == product.bytes(false))

@@ -46,7 +46,7 @@ struct FoldParameters {
   bool scales_in_words;  // see largest_scale
   bool is_whole;         // units are aligned, and end rows
   Follows follows;
-  ZeroedCounters counters;
+  ZeroedCounters counters[2];
 };
 
 // The codes that a lane folds at a time: sixteen of 8 bits, or a block of fewer bits, so that it
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(team_threads, fold_blocks<S>)
   __shared__ FoldTable<Format> table;
   __shared__ unsigned slots[team_threads / 32];
   wait_at_start(p.follows);
-  p.counters.clear();
+  for (const ZeroedCounters& words : p.counters) words.clear();
   table.fill();
   const RowTeam team(p.log2_team);
   const std::int64_t index =

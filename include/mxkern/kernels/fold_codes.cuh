@@ -127,12 +127,12 @@ class BlockFold {
   // Octaves that an element is raised by at distance 0, from where its bits stand in a half.
   static constexpr int total_shift =
       Fold<Format>::base_shift +
-      (Format::bits == 6 ? folding::log2_of(ptx::to_wider<Format>) * -1 : 0);
+      (Format::bits == 6 ? folding::log2_of(mxkern::ptx::to_wider<Format>) * -1 : 0);
   static constexpr int fixed_shift = total_shift > 15 ? 15 : 0;
 
   // Four 6-bit codes to the 8-bit floats that have the same low bits.
   __device__ static __forceinline__ std::uint32_t widen_sixes(std::uint32_t packed) {
-    const std::uint32_t sixes = ptx::spread_sixes(packed);
+    const std::uint32_t sixes = mxkern::ptx::spread_sixes(packed);
     return (sixes & 0x1F1F1F1Fu) | (sixes & 0x20202020u) << 2;
   }
 
@@ -145,7 +145,7 @@ class BlockFold {
       if constexpr (fixed_shift != 0) halves[i] = __hmul2(halves[i], __float2half2_rn(0x1p15f));
       pairs[i] = round_halves<Target>(__hmul2(halves[i], factor_));
     }
-    return ptx::join_pair(pairs[0], pairs[1]);
+    return mxkern::ptx::join_pair(pairs[0], pairs[1]);
   }
 
   // Magnitudes by the three low bits of each code, signs from the fourth.

@@ -9,6 +9,7 @@
 #include "mxkern/kernels/gemm_sm90_gate.cuh"
 #include "mxkern/kernels/gemm_sm90_join.cuh"
 #include "mxkern/kernels/gemm_sm90_late.cuh"
+#include "mxkern/kernels/gemm_sm90_late_fold.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/gemm_sm90_sum.cuh"
@@ -82,15 +83,18 @@ struct GemmSm90 {
       const TileCorner corner = corner_of(work.index);
       if constexpr (Config::has_late_rows) {
         left_seen.wait(p.late[0], corner.row, Config::rows);
-        right_seen.wait(p.late[1], corner.column, Config::columns);
+        if constexpr (!Config::folds_late_rows)
+          right_seen.wait(p.late[1], corner.column, Config::columns);
       }
       load.tile(corner, p.parts, work);
     });
   }
 
-  // A warp: of one operand, then of the other.
+  // A warp: of one operand, then of the other. Only left rows are folded so.
   __device__ __forceinline__ void make_late_rows(int first) const {
-    if constexpr (Config::has_late_rows) {
+    if constexpr (Config::folds_late_rows) {
+      if (p.late[0].exist()) LateRowFolder<Config::rows>(p.late[0]).run();
+    } else if constexpr (Config::has_late_rows) {
 #pragma unroll 1
       for (int i = 0; i < 2; ++i) {
         const int side = i ^ first;
@@ -112,7 +116,8 @@ struct GemmSm90 {
       ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
       if constexpr (Config::has_late_rows) {
         left_seen.wait(p.late[0], corner.row, Config::rows);
-        right_seen.wait(p.late[1], corner.column, Config::columns);
+        if constexpr (!Config::folds_late_rows)
+          right_seen.wait(p.late[1], corner.column, Config::columns);
       }
       factors().fetch(p.finish, common, corner);
       ptx::mbarrier_arrive(base + Config::factors_full_offset);

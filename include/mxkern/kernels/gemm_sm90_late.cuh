@@ -9,14 +9,14 @@
 
 namespace mxkern::kernels {
 
-// An operand in MXFP8 E4M3 with a multiple of 128 columns, of which the first rows are bfloat16
-// when the product starts. Warps that have nothing else to do expand the others, from the first to
-// the last, and the loads of a tile wait for its rows. Whichever thread blocks run make them all,
-// so none waits for one that has not started.
+// An operand in MXFP8 E4M3 with a multiple of 128 columns, of which the first rows are expanded or
+// folded when the product starts. Warps that have nothing else to do make the others, from the
+// first to the last, and the loads of a tile wait for its rows. Whichever thread blocks run make
+// them all, so none waits for one that has not started.
 struct LateRows {
   const std::uint8_t* codes;   // null: no row is late
   const std::uint8_t* scales;  // four of a row start on 4 bytes
-  bfloat16* out;               // rows follow one another
+  void* out;                   // rows follow one another
   std::int32_t* exponents;
   std::uint32_t* progress;  // how many rows are taken, and how many of each tile are ready
   int first, rows, columns;
@@ -84,7 +84,7 @@ struct LateRowMaker {
     const int own = lane * unit;  // the first of this lane's columns in a piece
     const std::int64_t start = std::int64_t{row} * columns + own;
     const std::uint8_t* from = p.codes + start;
-    bfloat16* to = p.out + start;
+    bfloat16* to = static_cast<bfloat16*>(p.out) + start;
     const std::uint8_t* scales = p.scales + p.scales_of(row) + lane * p.word_step;
     // Four scales, where the row has them; else four that count as NaN.
     const auto scale_word = [&](int at) {

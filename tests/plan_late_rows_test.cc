@@ -1,0 +1,112 @@
+// tests/plan_late_rows_test.cc: which rows of a product are made ready while it is under way.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "mxkern/prepare_operand.h"
+#include "plan_gemm_cuda.h"
+#include "tests/support/gemm_case.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+using Case = GemmCase;
+
+// Rows of one operand that no first tile needs are made ready by the product, where no question has
+// to be asked about them first.
+TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
+  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 8192, 4096}, .n = 4096};
+  const auto plan_of = [](const Case& c) { return plan_gemm_cuda(c.problem(), hopper); };
+  const auto has_late_rows = [&](const Case& c) {
+    const CudaGemmPlan plan = plan_of(c);
+    return plan.left.first_rows > 0 || plan.right.first_rows > 0;
+  };
+  const CudaGemmPlan plan = plan_of(wide);
+  EXPECT_TRUE(plan.left.expands && plan.right.expands && !plan.left.decodes);
+  EXPECT_EQ(plan.left.first_rows, 6 * 256);  // 66 clusters: 4 x 16 tiles, and 2 x 1 below
+  EXPECT_EQ(plan.right.first_rows, 0);
+  EXPECT_GE(plan.left.progress, plan.left.expanded + std::size_t{8192} * 4096 * 2);
+  EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.expanded);
+  const CudaGemmProblem problem = wide.problem();
+  EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1536 on"), std::string::npos);
+  Case other = wide;
+  other.shape.rows = 2048;
+  other.n = 10240;
+  EXPECT_EQ(plan_of(other).right.first_rows, 9 * 256);  // 8 tiles down
+  EXPECT_EQ(plan_of(other).left.first_rows, 0);
+  other = wide;
+  other.left = Scheme::nvfp4;
+  EXPECT_TRUE(has_late_rows(other));  // the right one
+  other.right = Scheme::mxfp4;
+  EXPECT_FALSE(has_late_rows(other));
+  other = wide;
+  other.shape.rows = 32768;
+  other.n = 2048;  // rows of the left operand would be needed faster than they are made
+  EXPECT_FALSE(has_late_rows(other));
+  for (const Shape shape :
+       {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 2048, 4096}, {2, 8192, 4096}}) {
+    other = wide;
+    other.shape = shape;
+    EXPECT_FALSE(has_late_rows(other)) << shape.rows << " " << shape.columns;
+  }
+}
+
+TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
+  const Case wide{.precision = GemmPrecision::folded, .shape = {1, 8192, 4096}, .n = 4096};
+  const auto first_rows = [](const Case& c) {
+    const CudaGemmPlan plan = plan_gemm_cuda(c.problem(), hopper);
+    EXPECT_TRUE(plan.left.folds && plan.right.folds);
+    EXPECT_EQ(plan.right.first_rows, 0);
+    return plan.left.first_rows;
+  };
+  EXPECT_EQ(first_rows(wide), 6 * 192);  // 66 clusters: 4 x 16 tiles, and 2 x 1 below
+  const CudaGemmProblem problem = wide.problem();
+  const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
+  EXPECT_GE(plan.left.progress, plan.left.folded + std::size_t{8192} * 4096);
+  EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.folded);
+  EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1152 on"), std::string::npos);
+  Case automatic = wide;
+  automatic.precision = GemmPrecision::automatic;
+  EXPECT_EQ(first_rows(automatic), 0);
+  const CudaGemmProblem weights_ahead{
+      quantized(wide.left, wide.shape),
+      prepared(PreparedForm::folded, wide.right, wide.right_shape()), wide.result(),
+      GemmPrecision::folded};
+  EXPECT_EQ(plan_gemm_cuda(weights_ahead, hopper).left.first_rows, 6 * 192);
+  const CudaGemmProblem both_ahead{prepared(PreparedForm::folded, wide.left, wide.shape),
+                                   prepared(PreparedForm::folded, wide.right, wide.right_shape()),
+                                   wide.result(), GemmPrecision::folded};
+  EXPECT_EQ(plan_gemm_cuda(both_ahead, hopper).left.first_rows, 0);
+  Case other = wide;
+  other.right = Scheme::mxfp6_e2m3;  // becomes E4M3
+  EXPECT_EQ(first_rows(other), 6 * 192);
+  for (const Scheme right : {Scheme::mxfp8_e5m2, Scheme::mxfp4}) {
+    other.right = right;
+    EXPECT_EQ(first_rows(other), 0) << name_of(right);
+  }
+  for (const Scheme left : {Scheme::mxfp8_e5m2, Scheme::mxfp6_e2m3}) {
+    other = wide;
+    other.left = left;
+    EXPECT_EQ(first_rows(other), 0) << name_of(left);
+  }
+  struct Size {
+    std::int64_t m, n, k;
+    const char* reason;
+  };
+  for (const Size& size : {Size{4096, 4096, 4096, "small tiles"},
+                           {2048, 10240, 8192, "the first tiles need 3 of 8 rows"},
+                           {4096, 14336, 4096, "folding is a small part"},
+                           {8192, 57344, 8192, "folding is a smaller part"},
+                           {8192, 4096, 2048, "short rows"},
+                           {8192, 4096, 4096 + 32, "scales not in words"},
+                           {std::int64_t{1} << 19, 4096, 8192, "2^32 codes"}}) {
+    other = wide;
+    other.shape = {1, size.m, size.k};
+    other.n = size.n;
+    EXPECT_EQ(first_rows(other), 0) << size.reason;
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
