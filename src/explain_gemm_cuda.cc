@@ -57,15 +57,14 @@ std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int pr
 
 std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   const FewProblem few(problem);
-  const bool on_sm90 = few.on_sm90(capabilities);
   const Shape& weights = few.weights.shape;
-  const FewPlan plan = on_sm90
+  const FewPlan plan = few.may_use_sm90(capabilities)
                            ? plan_few_sm90(few.weights.scheme, few.batch, few.tokens, weights.rows,
                                            weights.columns, capabilities.processors, few.x.dtype)
                            : plan_few(few.weights.scheme, few.batch, few.tokens, weights.rows,
                                       weights.columns, capabilities.processors);
   return concatenate(
-      on_sm90 ? "wgmma" : "mma.sync",
+      plan.on_sm90 ? "wgmma" : "mma.sync",
       plan.is_staged ? ", weights decoded in shared memory" : ", weights decoded in registers",
       "; a thread block takes ", plan.tokens, " tokens and ",
       plan.row_tiles * DecodeLayout::tile_rows, " rows in ", 1 << plan.log2_parts,

@@ -22,9 +22,8 @@ struct FewProblem {
     batch = shares ? 1 : x.shape.batch;
     tokens = shares ? x.shape.batch * x.shape.rows : x.shape.rows;
   }
-  bool on_sm90(const CudaGemmCapabilities& capabilities) const {
-    return capabilities.is_hopper() &&
-           prefers_few_sm90(x.dtype, tokens, weights.shape.rows, weights.shape.columns);
+  bool may_use_sm90(const CudaGemmCapabilities& capabilities) const {
+    return capabilities.is_hopper() && may_use_few_sm90(x.dtype, tokens);
   }
 };
 

@@ -22,9 +22,11 @@ struct FewPlan {
   // Groups of rows that do not exist, where thread blocks of two kernels share a multiprocessor:
   // with one thread block on each, the next kernel's can only spread as evenly.
   int idle_groups;
-  // For Hopper: a kernel of its own puts the tokens in order ahead.
+  // For Hopper, and the tensor cores of its warpgroups: tokens are of FewSm90Shape's sizes.
+  bool on_sm90 = false;
+  // There: a kernel of its own puts the tokens in order ahead.
   bool arranges = false;
-  // For Hopper: some warps decode the weights for the others, into shared memory; see
+  // There: some warps decode the weights for the others, into shared memory; see
   // StagedSm90Shape.
   bool is_staged = false;
 
@@ -35,34 +37,38 @@ struct FewPlan {
 FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                  std::int64_t columns, int processors);
 
-// For more tokens, on the tensor cores of Hopper's warpgroups: a thread block's warpgroups take 64
-// rows each or parts of K, a stage of tokens is 128 columns.
+// For Hopper, where a product may take the tensor cores of warpgroups: by whichever kernel is the
+// fastest. On these a thread block's warpgroups take 64 rows each or parts of K, a stage of tokens
+// is 128 columns.
 FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                       std::int64_t columns, int processors, DType x_dtype = DType::bfloat16);
+
+// The way of these that decodes weights in registers, with so many tokens a thread block; less than
+// two stages: there is no room for it.
+FewPlan few_sm90_plan(Scheme scheme, int tokens, int log2_parts, int log2_ranks, bool arranges);
 
 // The way of these that decodes weights into shared memory, for bfloat16, where a thread block
 // takes so many tiles of rows.
 FewPlan staged_plan(Scheme scheme, int row_tiles, int log2_ranks);
 
-// Whether Hopper's tensor cores are the faster way. It needs code for 9.0a on a device of 9.0.
-// Small weights leave too little to do for what surrounds it, where the other way is as fast as it
-// is with bfloat16.
-constexpr bool prefers_few_sm90(DType x_dtype, std::int64_t tokens, std::int64_t rows,
-                                std::int64_t columns) {
-  const bool is_small = x_dtype == DType::bfloat16 && rows * columns < 1 << 25;
-  return x_dtype != DType::float32 && tokens > (is_small ? 64 : 16);
+// Whether a product may take the tensor cores of Hopper's warpgroups. It needs code for 9.0a on a
+// device of 9.0.
+constexpr bool may_use_few_sm90(DType x_dtype, std::int64_t tokens) {
+  return x_dtype != DType::float32 && tokens > 16;
 }
 
 // Whether a kernel may put so many tokens in order ahead, for which there has to be memory.
-constexpr bool may_arrange_few_sm90(std::int64_t tokens) { return tokens > 32; }
+constexpr bool may_arrange_few_sm90(DType x_dtype, std::int64_t tokens) {
+  return may_use_few_sm90(x_dtype, tokens) && tokens > 32;
+}
 
 // The most tokens of a group, and the bytes of all tokens in the order of arrange_tokens, in groups
-// of so many or half as many; of a batch, as it is or as one matrix of `all_tokens`, if either is
-// computed that way.
+// of any size; of a batch, as it is or as one matrix of `all_tokens`, if either is computed that
+// way.
 int few_sm90_group(std::int64_t tokens);
 std::int64_t arranged_bytes(std::int64_t batch, std::int64_t tokens, std::int64_t columns);
 std::int64_t arranged_for_few(DType x_dtype, std::int64_t batch, std::int64_t tokens,
-                              std::int64_t all_tokens, std::int64_t rows, std::int64_t columns);
+                              std::int64_t all_tokens, std::int64_t columns);
 
 // Thread blocks that run at a time: clusters lie in groups of multiprocessors that are not all of
 // one size, so that some of these stay idle. Of 132, 120 hold clusters of four.

@@ -48,7 +48,7 @@ bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capab
   const bool has_form = form_of(problem.right) == PreparedForm::few_tokens;
   if (!has_form || !std::holds_alternative<Buffer>(problem.left)) return false;
   const FewProblem few(problem);
-  if (few.on_sm90(capabilities)) return few.tokens <= cuda::few_tokens_sm90;
+  if (few.may_use_sm90(capabilities)) return few.tokens <= cuda::few_tokens_sm90;
   return cuda::takes_few(few.x.dtype, few.tokens, capabilities.major * 10 + capabilities.minor);
 }
 
@@ -190,8 +190,8 @@ std::size_t few_bytes(const CudaGemmProblem& problem, const CudaGemmCapabilities
   const std::int64_t columns = round_up(x.columns, DecodeLayout::tile_columns);
   std::size_t bytes = starts_on_16(few.x) ? 0 : aligned(x.batch * x.rows * columns * 2);
   if (capabilities.is_hopper()) {
-    bytes = std::max(bytes, aligned(arranged_for_few(few.x.dtype, x.batch, x.rows, few.tokens,
-                                                     few.weights.shape.rows, x.columns)));
+    bytes = std::max(
+        bytes, aligned(arranged_for_few(few.x.dtype, x.batch, x.rows, few.tokens, x.columns)));
   }
   return bytes;
 }

@@ -132,24 +132,23 @@ void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape
 }
 
 // With `overlaps`, the weights may be read while the kernel ahead in the stream still runs.
-// `wanted`: a plan for Hopper's tensor cores, or nullptr.
+// `wanted`: a plan for Hopper, or nullptr.
 void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFinish finish,
          void* memory, bool overlaps, Stream stream, const FewPlan* wanted = nullptr) {
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
   if (merges(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
   if (finish.out.shape.size() == 0) return;
-  const bool on_sm90 =
-      wanted != nullptr || (prefers_few_sm90(x.dtype, x.shape.rows, layout.rows, layout.columns) &&
-                            has_few_sm90(function, weights.device));
+  const bool may_use_sm90 = wanted == nullptr && may_use_few_sm90(x.dtype, x.shape.rows) &&
+                            has_few_sm90(function, weights.device);
   const FewPlan plan = wanted != nullptr ? *wanted
-                       : on_sm90
+                       : may_use_sm90
                            ? plan_few_sm90(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
                                            layout.columns, processor_count(function), x.dtype)
                            : plan_few(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
                                       layout.columns, processor_count(function));
   std::uint8_t* arranged = nullptr;
-  if (on_sm90 && plan.arranges) {
+  if (plan.arranges) {
     arranged = static_cast<std::uint8_t*>(memory);
     arrange(function, x, layout, plan.tokens, arranged, overlaps, stream);
   } else {
@@ -194,10 +193,10 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
                     static_cast<unsigned>(groups + plan.idle_groups),
                     static_cast<unsigned>(matrices.shape.batch));
     CUtensorMap map{};
-    if (on_sm90 && arranged == nullptr) map = map_tokens(function, matrices, p.box_rows);
+    if (plan.on_sm90 && arranged == nullptr) map = map_tokens(function, matrices, p.box_rows);
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);
-      if (on_sm90) {
+      if (plan.on_sm90) {
         const bool starts_early = overlaps || arranged != nullptr;
         if (x.dtype == DType::float16) {
           launch_few_sm90<S, true>(function, plan, starts_early, grid, p, map, stream);
@@ -221,8 +220,8 @@ std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights
   const std::int64_t all = weights.shape.batch == 1 ? shape.batch * shape.rows : shape.rows;
   std::int64_t bytes = needs_copy(x) ? copy_bytes(x, layout) : 0;
   if (has_few_sm90("multiply_few_workspace_bytes", weights.device)) {
-    bytes = std::max(bytes, arranged_for_few(x.dtype, shape.batch, shape.rows, all, layout.rows,
-                                             layout.columns));
+    bytes =
+        std::max(bytes, arranged_for_few(x.dtype, shape.batch, shape.rows, all, layout.columns));
   }
   return static_cast<std::size_t>(bytes);
 }
@@ -246,6 +245,14 @@ void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
                      Stream stream) {
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
             multiply_few_workspace_bytes(x, weights));
+  const DecodeLayout layout =
+      DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
+  const std::int64_t rows = std::max(x.shape.batch * round_up(x.shape.rows, plan.tokens),
+                                     round_up(x.shape.batch * x.shape.rows, plan.tokens));
+  const std::int64_t arranged = rows * padded_columns(layout) * 2;
+  check(!plan.arranges || static_cast<std::int64_t>(workspace.bytes) >= arranged, function,
+        ": the plan's groups of ", plan.tokens, " tokens want ", arranged,
+        " bytes of workspace; it has ", workspace.bytes);
   check<Unsupported>(has_few_sm90(function, weights.device), function,
                      ": the plan is for compute capability 9.0; leave the choice to multiply_few");
   check<Unsupported>(!plan.is_staged || x.dtype == DType::bfloat16, function,

@@ -54,7 +54,7 @@ void reorder_weights(const char* function, const BlockScaled& weights, std::uint
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream);
 
-// The same by a plan for Hopper's tensor cores that is not the one which would be chosen.
+// The same by a plan for Hopper that is not the one which would be chosen.
 void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
                      const ReorderedWeights& weights, const CoreFinish& finish, Workspace workspace,
                      Stream stream);

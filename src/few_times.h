@@ -1,0 +1,51 @@
+// few_times.h: how long a product of few tokens takes by a plan, as measured on an H200.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+
+#include "mxkern/core/math.h"
+#include "mxkern/numerics/scheme.h"
+#include "mxkern/tensor/decode_layout.h"
+#include "plan_few.h"
+
+namespace mxkern {
+
+// `batch` products of `tokens` rows with weights that lie as `layout` says. In 32 bits, as far as
+// there are divisions: many plans are looked at in each call.
+struct FewWork {
+  DecodeLayout layout;
+  std::int64_t batch, tokens;
+  int processors;
+  std::uint32_t down, across;  // tiles
+  double weight_bytes;
+
+  FewWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::int64_t rows,
+          std::int64_t columns, int processors_);
+
+  std::int64_t groups_of_tokens(const FewPlan& plan) const {
+    if (tokens <= plan.tokens) return batch;
+    return batch *
+           ceil_div(static_cast<std::uint32_t>(tokens), static_cast<std::uint32_t>(plan.tokens));
+  }
+  std::int64_t blocks(const FewPlan& plan) const {
+    return ceil_div(down, static_cast<std::uint32_t>(plan.row_tiles)) * groups_of_tokens(plan)
+           << plan.log2_ranks;
+  }
+};
+
+// Microseconds. Without stages, plan.stages = 0, what it takes at least.
+double few_time(const FewWork& work, const FewPlan& plan);
+double few_sm90_time(const FewWork& work, const FewPlan& plan);
+double staged_sm90_time(const FewWork& work, const FewPlan& plan);
+
+struct TimedFewPlan {
+  FewPlan plan{};
+  double time = std::numeric_limits<double>::infinity();
+};
+
+// By the kernel that every device has, with one of these numbers of tokens a thread block.
+TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_sizes);
+
+}  // namespace mxkern

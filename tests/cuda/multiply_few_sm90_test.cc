@@ -1,0 +1,80 @@
+// tests/cuda/multiply_few_sm90_test.cc: products of tens of tokens on Hopper, by every plan.
+#include <cstdint>
+#include <vector>
+
+#include "mxkern/kernels/few_sm90_shape.h"
+#include "tests/support/few_product.h"
+#include "tests/support/hopper_test.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+using Shape90 = kernels::FewSm90Shape;
+
+using CudaMultiplyFewSm90 = HopperTest;
+
+// All sizes of groups, parts of K and clusters, tokens put in order by the thread blocks or ahead:
+// groups that are not full, two of them, rows and columns that fill no tile, parts of K that are
+// empty, rows of tokens with gaps, and all that belongs to rows.
+TEST_F(CudaMultiplyFewSm90, EveryPlan) {
+  int turn = 0, computed = 0;
+  const auto expect = [&](int size, int log2_parts, int log2_ranks, bool arranges) {
+    const Scheme scheme = all_schemes[turn % std::size(all_schemes)];
+    const FewPlan plan = few_sm90_plan(scheme, size, log2_parts, log2_ranks, arranges);
+    SCOPED_TRACE(::testing::Message()
+                 << name_of(scheme) << ", groups of " << size << ", " << (1 << log2_parts)
+                 << " parts, " << (1 << log2_ranks) << " ranks, arranges " << arranges);
+    ++turn;
+    if (plan.stages < 2) return;  // no room
+    ++computed;
+    constexpr int columns[] = {640, 136, 1032, 384, 96};
+    constexpr int rows[] = {300, 257, 64, 31, 129};
+    const int tokens = turn % 2 == 0 ? 2 * size - 3 : size - 3;
+    Product p(DType::bfloat16, scheme, {1, tokens, columns[turn % 5]}, rows[turn % 4], 1,
+              all_dtypes[turn % 3], turn % 3 == 0 ? 8 : 0);
+    p.fill(static_cast<std::uint64_t>(turn));
+    p.plan = &plan;
+    PlainTensor bias(DType::float16, {1, 1, rows[turn % 4]});
+    bias.fill(normal_values(3));
+    if (turn % 2 != 0) p.bias = &bias;
+    if (turn % 4 == 0) {
+      p.out.fill(normal_values(5));
+      p.alpha = -1.5f;
+      p.beta = 0.5f;
+    }
+    if (turn % 5 == 0) p.weights.scale(0, rows[turn % 4] / 2, 0) = facts_of(scheme).nan_scale;
+    expect_agrees(p);
+  };
+  for (const int size : Shape90::token_sizes) {
+    for (int log2_parts = 0; 1 << log2_parts <= Shape90::warpgroups(size); ++log2_parts) {
+      for (const int log2_ranks : {0, 1, 2}) {
+        for (const bool arranges : {false, true}) {
+          if (!arranges && size > 64) continue;
+          // No memory for fewer tokens.
+          if (arranges && size == 32 && turn % 2 == 0) ++turn;
+          expect(size, log2_parts, log2_ranks, arranges);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GT(computed, 40);
+}
+
+TEST_F(CudaMultiplyFewSm90, SameBytesEveryTimeAndInGraphs) {
+  for (const int size : {32, 96, 192}) {
+    const FewPlan plan = few_sm90_plan(Scheme::mxfp4, size, 1, 1, size > 32);
+    Product p(DType::bfloat16, Scheme::mxfp4, {1, 200, 4096}, 256, 1, DType::float32);
+    p.fill(43);
+    p.plan = &plan;
+    p.run();
+    const std::vector<std::uint8_t> first = p.out.bytes;
+    p.runs = 5;
+    p.run();
+    ASSERT_EQ(p.out.bytes, first) << size;
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
