@@ -2,7 +2,7 @@
 # tools/gpu.sh: builds for this machine's GPU, runs all tests there, checks memory, measures.
 # usage: gpu.sh [PART...] of build, cpp, python, sanitize, bench; all of them by default. `devices`
 # is what cpp and python have about several GPUs, alone. With two GPUs the second is checked for memory
-# errors and measures other libraries while the first measures mxkern. Needs
+# errors and measures other libraries while the first measures mxkern and is checked for races. Needs
 # nvcc, CMake, Ninja, GoogleTest and a Python with NumPy, ml_dtypes, pytest, hypothesis and
 # nanobind; uses PyTorch, CuPy and JAX where they are. Needs no network.
 set -uo pipefail
@@ -76,9 +76,11 @@ devices() {
 # errors are left out, as calls that fail on purpose count as errors.
 sanitize() {
   local tool test
-  for tool in memcheck racecheck initcheck; do
+  for tool in "$@"; do
     for test in 'cuda.sanitizer_test *' 'cuda.gemm_test CudaGemm.EveryPair*:CudaGemm.Prepared*' \
       'cuda.multiply_few_test *EverySchemeAndShape:*BatchesStrides*' \
+      'cuda.multiply_few_sm90_test *EveryPlan' 'cuda.multiply_half_test *EverySchemeAndShape' \
+      'cuda.multiply_staged_test *EveryPlan' \
       'cuda.multiply_sm90_test *OutputsOfEveryKind:*PartsOf*:*Gate' \
       'cuda.divided_tiles_test *Nan*:*Gate'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
@@ -95,10 +97,10 @@ measure() { "$PYTHON" -m bench.cuda.runner "$@"; }
 
 counters() { step "what the hardware counts" "$PYTHON" -m bench.cuda.counters; }
 
-# All that a second GPU can do beside the first.
+# What a second GPU does beside the first.
 beside() {
   export CUDA_VISIBLE_DEVICES=1
-  if wanted sanitize; then sanitize; fi
+  if wanted sanitize; then sanitize memcheck initcheck; fi
   step "other libraries" measure "${rivals[@]}" "$@"
   counters
 }
@@ -111,6 +113,7 @@ machine, while the first measured the rest." pid
   beside --caution "$caution" >"$reports/beside.log" 2>&1 &
   pid=$!
   step "benchmarks" measure "${own[@]:1}" --caution "$caution"
+  if wanted sanitize; then sanitize racecheck; fi
   wait "$pid"
   cat "$reports/beside.log"
 }
@@ -131,7 +134,7 @@ if wanted devices; then step "several GPUs" devices; fi
 if wanted bench && (($(nvidia-smi -L | wc -l) > 1)); then
   benchmarks_of_two
 else
-  if wanted sanitize; then sanitize; fi
+  if wanted sanitize; then sanitize memcheck racecheck initcheck; fi
   if wanted bench; then
     step "benchmarks" measure
     counters
