@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "mxkern/tensor/half_scales.h"
+#include "mxkern/kernels/few_sm90_shape.h"
 #include "tests/support/few_product.h"
 #include "tests/support/hopper_test.h"
 
@@ -16,16 +16,12 @@ using namespace test;
 
 using CudaMultiplyHalf = HopperTest;
 
-// The plan for these tokens, however small the weights are.
+// A plan for Hopper's tensor cores, for a single token too.
 FewPlan plan_of(const Product& p) {
   const Shape &x = p.x.view.shape, &w = p.weights.view.shape;
   const bool shares = w.batch == 1;
-  FewPlan plan =
-      plan_few_sm90(p.weights.view.scheme, shares ? 1 : x.batch, shares ? x.batch * x.rows : x.rows,
-                    w.rows, w.columns, 132, DType::float16);
-  // There is only memory for it where the kernel would be chosen.
-  if (x.batch * x.rows <= 64) plan.arranges = false;
-  return plan;
+  return plan_few_sm90(p.weights.view.scheme, shares ? 1 : x.batch,
+                       shares ? x.batch * x.rows : x.rows, w.rows, w.columns, 132, DType::float16);
 }
 
 void expect_plan_agrees(Product& p) {
@@ -56,6 +52,24 @@ TEST_F(CudaMultiplyHalf, EverySchemeAndShape) {
       }
       expect_plan_agrees(p);
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(CudaMultiplyHalf, EveryPlan) {
+  int turn = 0;
+  for (const int size : kernels::FewSm90Shape::token_sizes) {
+    for (int parts = 0; 1 << parts <= kernels::FewSm90Shape::warpgroups(size); ++parts) {
+      for (const int ranks : {0, 1, 2}) {
+        const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
+        const FewPlan plan = few_sm90_plan(scheme, size, parts, ranks, size > 32);
+        if (plan.stages < 2) continue;  // no room
+        Product p(DType::float16, scheme, {1, 2 * size - 3, 520}, 257, 1, DType::float32);
+        p.fill(static_cast<std::uint64_t>(turn));
+        p.plan = &plan;
+        expect_agrees(p);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
@@ -108,7 +122,7 @@ TEST_F(CudaMultiplyHalf, BatchesAndStrides) {
 }
 
 // Blocks far below the largest one of their row, at tokens so large that they count most: rows at
-// which halves are just exact, and rows that are multiplied element by element.
+// which halves are just exact, and rows whose far blocks are put right at the end.
 TEST_F(CudaMultiplyHalf, ScalesFarApart) {
   RandomBits random(7);
   for (const Scheme scheme : all_schemes) {

@@ -124,9 +124,9 @@ TEST(DecodeLayout, Sizes) {
   EXPECT_EQ(layout.tile_bytes(), 32 * 128 + 32 * 4);
   EXPECT_EQ(layout.tile_offset(1, 1), 3 * layout.tile_bytes());
   EXPECT_EQ(layout.kinds_offset(), 4 * layout.tile_bytes());
-  EXPECT_EQ(layout.tops_offset(), layout.kinds_offset() + 128);
-  EXPECT_EQ(layout.size(), layout.tops_offset() + 128);
-  EXPECT_EQ(DecodeLayout::of(Scheme::nvfp4, 1, 0).size(), 256);
+  EXPECT_EQ(layout.spreads_offset(), layout.kinds_offset() + 128);
+  EXPECT_EQ(layout.size(), layout.spreads_offset() + 2 * 32 * 8);
+  EXPECT_EQ(DecodeLayout::of(Scheme::nvfp4, 1, 0).size(), 128 + 256);
   EXPECT_EQ(DecodeLayout::of(Scheme::nvfp4, 0, 64).size(), 0);
 }
 

@@ -10,37 +10,54 @@
 
 namespace mxkern::kernels::few {
 
+// An element of reordered weights: its code, and its block's scale.
+struct ReorderedElement {
+  std::uint32_t code;
+  std::uint8_t scale;
+};
+template <class K>
+__device__ __forceinline__ ReorderedElement element_at(const FewParameters& p,
+                                                       const std::uint8_t* weights,
+                                                       std::int64_t row, std::int64_t column) {
+  using Format = typename K::Format;
+  using Bits = DecodeBits<Format>;
+  const std::uint8_t* tile = weights + p.layout.tile_offset(row / DecodeLayout::tile_rows,
+                                                            column / DecodeLayout::tile_columns);
+  const int in_tile = static_cast<int>(column % DecodeLayout::tile_columns);
+  const int row_in_tile = static_cast<int>(row % DecodeLayout::tile_rows);
+  const DecodePlace place = p.layout.place(row_in_tile, in_tile);
+  std::uint32_t words[Bits::words];
+  for (int i = 0; i < Bits::words; ++i) {
+    words[i] = *reinterpret_cast<const std::uint32_t*>(
+        tile + p.layout.word_offset(place.column_block, place.lane,
+                                    place.pair / Bits::pairs * Bits::words + i));
+  }
+  std::uint32_t bits = 0;
+#pragma unroll
+  for (int pair = 0; pair < Bits::pairs; ++pair) {
+    if (place.pair % Bits::pairs == pair) bits = get_pair<Format>(words, pair);
+  }
+  const std::uint32_t code = gather_code<Format>(bits >> (16 * place.half) & 0xFFFFu);
+  return {code, tile[p.layout.scale_offset(row_in_tile, in_tile / K::Scheme::block)]};
+}
+
+template <class K>
+__device__ __forceinline__ float token_at(const std::uint8_t* x_row, std::int64_t column) {
+  const auto element = *reinterpret_cast<const std::uint16_t*>(x_row + 2 * column);
+  return K::is_half ? to_float(float16{element}) : to_float(bfloat16{element});
+}
+
 // The element-by-element product of a row that is not ordinary.
 template <class K>
 __device__ __noinline__ float multiply_special(const FewParameters& p, const std::uint8_t* weights,
                                                const std::uint8_t* x_row, std::int64_t row) {
-  using S = typename K::Scheme;
-  using Format = typename K::Format;
-  using Bits = DecodeBits<Format>;
   float sum = 0.0f;
   for (std::int64_t column = 0; column < p.layout.columns; ++column) {
-    const std::uint8_t* tile = weights + p.layout.tile_offset(row / DecodeLayout::tile_rows,
-                                                              column / DecodeLayout::tile_columns);
-    const int in_tile = static_cast<int>(column % DecodeLayout::tile_columns);
-    const int row_in_tile = static_cast<int>(row % DecodeLayout::tile_rows);
-    const DecodePlace place = p.layout.place(row_in_tile, in_tile);
-    std::uint32_t words[Bits::words];
-    for (int i = 0; i < Bits::words; ++i) {
-      words[i] = *reinterpret_cast<const std::uint32_t*>(
-          tile + p.layout.word_offset(place.column_block, place.lane,
-                                      place.pair / Bits::pairs * Bits::words + i));
-    }
-    std::uint32_t bits = 0;
-#pragma unroll
-    for (int pair = 0; pair < Bits::pairs; ++pair) {
-      if (place.pair % Bits::pairs == pair) bits = get_pair<Format>(words, pair);
-    }
-    const std::uint32_t code = gather_code<Format>(bits >> (16 * place.half) & 0xFFFFu);
-    const float scale =
-        S::ScaleFormat::decode(tile[p.layout.scale_offset(row_in_tile, in_tile / S::block)]);
-    const auto element = *reinterpret_cast<const std::uint16_t*>(x_row + 2 * column);
-    const float token = K::is_half ? to_float(float16{element}) : to_float(bfloat16{element});
-    sum = fmaf(decode<Format>(static_cast<std::uint8_t>(code)) * scale, token, sum);
+    const ReorderedElement element = element_at<K>(p, weights, row, column);
+    const float scale = K::Scheme::ScaleFormat::decode(element.scale);
+    const float token = token_at<K>(x_row, column);
+    const auto code = static_cast<std::uint8_t>(element.code);
+    sum = fmaf(decode<typename K::Format>(code) * scale, token, sum);
   }
   return sum;
 }

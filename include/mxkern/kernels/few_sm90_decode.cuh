@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "mxkern/kernels/few_decode.cuh"
-#include "mxkern/tensor/half_scales.h"
 
 namespace mxkern::kernels::few {
 
@@ -22,10 +21,11 @@ __device__ __forceinline__ std::uint32_t scale_offsets(const FewParameters& p,
   if constexpr (has_tops<K>) {
     const DecodeLayout layout{p.layout.rows, p.layout.columns, K::layout.bits, K::layout.block};
     if (row < layout.tiles_down() * DecodeLayout::tile_rows) {
-      const std::uint8_t* tops = weights + layout.tops_offset() + row;
+      const auto* scales =
+          reinterpret_cast<const ScaleSpread*>(weights + layout.spreads_offset()) + row;
       constexpr int field = HalfScales<typename K::Format>::top_field;
-      offsets = static_cast<std::uint16_t>(field - tops[0]) |
-                static_cast<std::uint32_t>(field - tops[8]) << 16;
+      offsets = static_cast<std::uint16_t>(field - scales[0].top) |
+                static_cast<std::uint32_t>(field - scales[8].top) << 16;
     }
   }
   return offsets;

@@ -24,6 +24,51 @@ __device__ __forceinline__ float4 read_sums(std::uint32_t address) {
   return v;
 }
 
+template <class K>
+__device__ __forceinline__ const ScaleSpread* row_spreads(const FewParameters& p,
+                                                          const std::uint8_t* weights) {
+  const DecodeLayout layout{p.layout.rows, p.layout.columns, K::layout.bits, K::layout.block};
+  return reinterpret_cast<const ScaleSpread*>(weights + layout.spreads_offset());
+}
+
+// What sums of a row with this top lack: a power of two, which may be subnormal.
+template <class K>
+__device__ __forceinline__ float factor_of_top(int top) {
+  const int exponent = top + HalfScales<typename K::Format>::sum_exponent;
+  return float_of(exponent > -127 ? static_cast<std::uint32_t>(exponent + 127) << 23
+                                  : 1u << (exponent + 149));
+}
+
+// What a wide row's sum lacks: of the products that may not be exact the exact ones, less what the
+// tensor cores have multiplied.
+template <class K>
+__device__ __noinline__ float far_products(const FewParameters& p, const std::uint8_t* weights,
+                                           const std::uint8_t* x_row, std::int64_t row) {
+  using Format = typename K::Format;
+  using Scales = HalfScales<Format>;
+  const ScaleSpread scales = row_spreads<K>(p, weights)[row];
+  const float factor = factor_of_top<K>(scales.top);
+  const std::int64_t last = scales.last_far == 65535 ? p.layout.columns : scales.last_far;
+  float sum = 0.0f;
+  for (std::int64_t block = scales.first_far; block <= last; ++block) {
+    for (std::int64_t i = 0; i < DecodeLayout::block_columns; ++i) {
+      const std::int64_t column = block * DecodeLayout::block_columns + i;
+      if (column >= p.layout.columns) return sum;
+      const ReorderedElement element = element_at<K>(p, weights, row, column);
+      const int field = element.scale - scales.top + Scales::top_field;
+      if (field >= Scales::safe_field) break;
+      const float value = decode<Format>(static_cast<std::uint8_t>(element.code));
+      const float16 code = from_float<float16>(value * float32::exp2(Scales::code_exponent));
+      const std::uint32_t product =
+          multiply_pair<true>(code.bits, static_cast<std::uint32_t>(higher_of(field, 0)) << 10);
+      const float there = to_float(float16{static_cast<std::uint16_t>(product)}) * factor;
+      const float exact = value * K::Scheme::ScaleFormat::decode(element.scale);
+      sum = fmaf(exact - there, token_at<K>(x_row, column), sum);
+    }
+  }
+  return sum;
+}
+
 // What belongs to the rows is read once, and kept here.
 template <class K>
 struct FourRows {
@@ -34,24 +79,17 @@ struct FourRows {
   float factor, bias[4];
   float row_factor[4];  // where rows have tops
 
-  // Of the rows from `row` on, from their tops. Rows whose scales are too far apart for halves are
-  // special.
+  static constexpr std::uint32_t wide = 3;  // behind RowKind's
+
+  // Of the rows from `row` on. Their sums lack two to their top; wide rows get a kind of their own.
   __device__ __forceinline__ void take_tops(std::int64_t row) {
     if constexpr (has_tops<K>) {
-      using Scales = HalfScales<typename K::Format>;
       if (row >= p.layout.rows) return;
-      const std::uint32_t tops =
-          *reinterpret_cast<const std::uint32_t*>(weights + p.layout.tops_offset() + row);
+      const ScaleSpread* scales = row_spreads<K>(p, weights) + row;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const int top = static_cast<int>(tops >> (8 * j) & 0xFFu);
-        if (top == Scales::wide && (kinds >> (8 * j) & 0xFFu) == 0) {
-          kinds |= static_cast<std::uint32_t>(RowKind::special) << (8 * j);
-        }
-        // A power of two, which may be subnormal.
-        const int exponent = top + Scales::sum_exponent;
-        row_factor[j] = float_of(exponent > -127 ? static_cast<std::uint32_t>(exponent + 127) << 23
-                                                 : 1u << (exponent + 149));
+        if (scales[j].is_wide != 0 && (kinds >> (8 * j) & 0xFFu) == 0) kinds |= wide << (8 * j);
+        row_factor[j] = factor_of_top<K>(scales[j].top);
       }
     }
   }
@@ -72,7 +110,21 @@ struct FourRows {
       const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
       if (kind == RowKind::ordinary || j >= left) continue;
       float other = float_of(float32::nan_bits);
-      if (kind == RowKind::special) {
+      bool is_special = kind == RowKind::special;
+      if constexpr (has_tops<K>) {
+        if (static_cast<std::uint32_t>(kind) == wide) {
+#pragma unroll
+          for (int k = 0; k < 4; ++k) other = k == j ? value[k] : other;
+          // Infinite tokens, and zeros where weights are none.
+          is_special = !float32::is_finite(bits_of(other));
+          if (!is_special) {
+            other += far_products<K>(
+                p, weights, p.x + batch * p.x_batch_bytes + (first_token + token) * p.x_row_bytes,
+                row + j);
+          }
+        }
+      }
+      if (is_special) {
         other = multiply_special<K>(
             p, weights, p.x + batch * p.x_batch_bytes + (first_token + token) * p.x_row_bytes,
             row + j);

@@ -6,7 +6,6 @@
 
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
-#include "mxkern/tensor/half_scales.h"
 
 namespace mxkern::kernels {
 
@@ -145,17 +144,44 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
   }
 }
 
+// Of a row, a lane of each warp: between which blocks those lie whose scale is so far below the top
+// that halves may not be exact. The reordered scales are this lane's own writes. Blocks of zeros
+// have a scale of zero; where no other one is that low they do not count.
+template <class S>
+__device__ void find_far_blocks(const DecodeLayout& layout, const std::uint8_t* tiles, int top,
+                                bool skips_zeros, int& first_far, int& last_far) {
+  using Scales = HalfScales<typename S::Format>;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto blocks = static_cast<int>(layout.tiles_across() * DecodeLayout::tile_blocks);
+  int first = 1 << 16, last = 0;
+  for (int block = static_cast<int>(threadIdx.x) / 32; block < blocks;
+       block += reorder_threads / 32) {
+    const int scale = tiles[layout.tile_offset(0, block / DecodeLayout::tile_blocks) +
+                            layout.scale_offset(lane, block % DecodeLayout::tile_blocks)];
+    if (scale - top + Scales::top_field >= Scales::safe_field || (scale == 0 && skips_zeros)) {
+      continue;
+    }
+    first = min(first, block), last = max(last, block);
+  }
+  atomicMin(&first_far, first);
+  atomicMax(&last_far, last);
+}
+
 // A thread block has 32 rows and finds what kind each is; a warp takes 32 columns at a time.
 template <class S>
-__global__ void __launch_bounds__(reorder_threads) reorder_kernel(ReorderParameters p) {
+__global__ void __launch_bounds__(reorder_threads, 2) reorder_kernel(ReorderParameters p) {
   __shared__ std::uint32_t all_poisoned, all_special;
-  __shared__ int tops[32], lowest_scales[32], lowest_places[32];
+  __shared__ int tops[32], lowest_scales[32], lowest_places[32], first_far[32], last_far[32];
+  __shared__ std::uint32_t all_wide;
   const DecodeLayout& layout = p.layout;
   const std::int64_t down = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x);
   for (std::int64_t batch = blockIdx.y; batch < p.batch; batch += gridDim.y) {
     if (thread == 0) all_poisoned = all_special = 0;
-    if (thread < 32) tops[thread] = 0, lowest_scales[thread] = lowest_places[thread] = 1 << 16;
+    if (thread < 32) {
+      tops[thread] = last_far[thread] = 0;
+      lowest_scales[thread] = lowest_places[thread] = first_far[thread] = 1 << 16;
+    }
     __syncthreads();
     const std::uint8_t* codes = p.codes + batch * layout.rows * p.code_row_bytes;
     const std::uint8_t* scales = p.scales + batch * p.scale_index.size();
@@ -175,22 +201,38 @@ __global__ void __launch_bounds__(reorder_threads) reorder_kernel(ReorderParamet
       atomicMin(&lowest_places[thread % 32], facts.lowest_place);
     }
     __syncthreads();
-    // Kinds and tops, and what pads them.
+    // Kinds, and what pads them.
     std::uint8_t* kinds = to + layout.kinds_offset();
-    std::uint8_t* row_tops = to + layout.tops_offset();
     if (thread < 32) {
       RowKind kind = RowKind::ordinary;
       if ((all_special >> thread & 1u) != 0) kind = RowKind::special;
       if ((all_poisoned >> thread & 1u) != 0) kind = RowKind::poisoned;
       kinds[down * 32 + thread] = static_cast<std::uint8_t>(kind);
-      const bool is_narrow = HalfScales<typename S::Format>::are_exact(
-          tops[thread], lowest_scales[thread], lowest_places[thread]);
-      row_tops[down * 32 + thread] = is_narrow ? static_cast<std::uint8_t>(tops[thread])
-                                               : HalfScales<typename S::Format>::wide;
+      const std::uint32_t wide = __ballot_sync(
+          0xFFFFFFFFu, !HalfScales<typename S::Format>::are_exact(
+                           tops[thread], lowest_scales[thread], lowest_places[thread]));
+      if (thread == 0) all_wide = S::has_tensor_scale ? 0 : wide;
     }
     const std::int64_t behind = layout.tiles_down() * 32 + thread;
-    if (down + 1 == layout.tiles_down() && behind < layout.tops_offset() - layout.kinds_offset()) {
-      kinds[behind] = row_tops[behind] = 0;
+    if (down + 1 == layout.tiles_down() &&
+        behind < layout.spreads_offset() - layout.kinds_offset()) {
+      kinds[behind] = 0;
+    }
+    __syncthreads();
+    if ((all_wide >> thread % 32 & 1u) != 0) {
+      find_far_blocks<S>(layout, to + layout.tile_offset(down, 0), tops[thread % 32],
+                         lowest_scales[thread % 32] > 0, first_far[thread % 32],
+                         last_far[thread % 32]);
+    }
+    __syncthreads();
+    if (thread < 32) {
+      const auto as_16_bits = [](int block) {
+        return static_cast<std::uint16_t>(min(block, 65535));
+      };
+      reinterpret_cast<ScaleSpread*>(to + layout.spreads_offset())[down * 32 + thread] = {
+          static_cast<std::uint8_t>(tops[thread]),
+          static_cast<std::uint8_t>(all_wide >> thread & 1u), as_16_bits(first_far[thread]),
+          as_16_bits(last_far[thread]), 0};
     }
     __syncthreads();
   }

@@ -3,14 +3,15 @@
 // Tiles of 32 rows x 128 columns follow one another along the columns, then along the rows. A tile
 // holds what the 32 lanes of a warp read for the instruction mma.m16n8k16, weights on the side of
 // 16: for each 32 columns `words` words a lane, then the tile's scales. Behind the tiles lies a
-// byte a row, RowKind, and another one: the row's top, see HalfScales. Rows and columns are padded
-// with zero codes and zero scales; blocks whose codes are all zeros have zero scales too.
+// byte a row, RowKind, then ScaleSpread of each. Rows and columns are padded with zero codes and
+// zero scales; blocks whose codes are all zeros have zero scales too.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "mxkern/numerics/visit.h"
+#include "mxkern/tensor/half_scales.h"
 
 namespace mxkern {
 
@@ -243,11 +244,12 @@ struct DecodeLayout {
   MXKERN_HOST_DEVICE constexpr std::int64_t kinds_offset() const {
     return tile_offset(tiles_down(), 0);
   }
-  MXKERN_HOST_DEVICE constexpr std::int64_t tops_offset() const {
+  MXKERN_HOST_DEVICE constexpr std::int64_t spreads_offset() const {
     return kinds_offset() + round_up(tiles_down() * tile_rows, alignment);
   }
   MXKERN_HOST_DEVICE constexpr std::int64_t size() const {
-    return tops_offset() + round_up(tiles_down() * tile_rows, alignment);
+    constexpr auto bytes = static_cast<std::int64_t>(sizeof(ScaleSpread));
+    return spreads_offset() + round_up(tiles_down() * tile_rows * bytes, alignment);
   }
 
   // In a tile: a lane's words lie four and four together, a rest of two in a plane of its own.

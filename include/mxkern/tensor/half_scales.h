@@ -21,14 +21,19 @@ struct HalfScales {
       return lower_of(30, 30 + 15 - (Format::max_code >> Format::mantissa_bits));
     }
   }();
-  // Sums of products of such halves are to be multiplied by 2 to the top plus this.
-  static constexpr int sum_exponent = [] {
+  // A code as a half is its value times two to this.
+  static constexpr int code_exponent = [] {
     if constexpr (Format::is_integer) {
-      return -127 - Format::mantissa_bits - (top_field - 15);
+      return Format::mantissa_bits;
     } else {
-      return -127 + 15 - Format::bias - (top_field - 15);
+      return Format::bias - 15;
     }
   }();
+  // Sums of products of such halves are to be multiplied by 2 to the top plus this.
+  static constexpr int sum_exponent = -127 - code_exponent - (top_field - 15);
+
+  // From this field on halves hold all codes exactly.
+  static constexpr int safe_field = Format::is_integer ? 1 : 5 + Format::mantissa_bits;
 
   // Which place a code's last bit has: its exponent field, of subnormal numbers 1.
   MXKERN_HOST_DEVICE static constexpr int place(std::uint32_t magnitude) {
@@ -47,10 +52,17 @@ struct HalfScales {
       return lowest_scale + distance >= 1 && lowest_place + distance >= 6 + Format::mantissa_bits;
     }
   }
-
-  // Instead of the top, for rows whose scales are too far apart.
-  static constexpr std::uint8_t wide = 255;
 };
+
+// What is known of a row's block scales.
+struct ScaleSpread {
+  std::uint8_t top;      // the largest one of a block whose codes are not all zeros
+  std::uint8_t is_wide;  // not all products are exact
+  // Those which are not are in blocks from the first to the last of these; no more than 65535.
+  std::uint16_t first_far, last_far;
+  std::uint16_t unused;
+};
+static_assert(sizeof(ScaleSpread) == 8);
 
 static_assert(HalfScales<E2M1>::top_field == 30 && HalfScales<E2M1>::sum_exponent == -128);
 static_assert(HalfScales<E5M2>::top_field == 15 && HalfScales<E5M2>::sum_exponent == -127);
