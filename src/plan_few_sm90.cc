@@ -18,12 +18,23 @@ using kernels::StagedSm90Shape;
 constexpr int log2_of_most_ranks = 2;
 constexpr std::uint32_t small_tiles = 1 << 13;  // weights of 32 million elements
 
-// Stages as memory allows: first of tokens, twice as many as parts take turns with them, so that
-// each stage is always the same part's; then of weights.
+// How many stages there are at most: of weights, and of tokens, at least twice as many as parts
+// take turns with them, so that each stage is always the same part's. What is asked for at once
+// delays what is needed first, so that fewer are often faster.
+struct Stages {
+  int weights, tokens;
+
+  static Stages most(const DecodeLayout& layout, const FewPlan& plan) {
+    const int parts = 1 << plan.log2_parts, tokens = std::max(4, 2 * parts);
+    if (plan.tokens <= 64) return {layout.bits == 8 && parts > 1 ? 3 : 4, tokens};
+    if (parts > 1) return {6, tokens};
+    return {4, layout.bits > 4 && plan.tokens == 96 ? 3 : 2};
+  }
+};
+
+// As memory allows: first stages of tokens, then of weights.
 bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
-  // The first tokens wait behind the weights that are under way.
-  const int most_stages = plan.tokens <= 64 ? 4 : 8;
-  constexpr int most_x_stages = 4;
+  const Stages most = Stages::most(layout, plan);
   const FewShape shape{layout.bits, layout.block, plan.tokens};
   const int parts = 1 << plan.log2_parts;
   const auto fits = [&] {
@@ -31,10 +42,9 @@ bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
                                             plan.stages, plan.x_stages);
     return plan.shared_bytes <= FewSm90Shape::limit;
   };
-  for (const int fewest : {4, 2}) {
-    for (plan.x_stages = std::max(most_x_stages, 2 * parts); plan.x_stages >= 2 * parts;
-         plan.x_stages -= parts) {
-      for (plan.stages = most_stages; plan.stages >= fewest; --plan.stages) {
+  for (const int fewest : {std::min(4, most.weights), 2}) {
+    for (plan.x_stages = most.tokens; plan.x_stages >= 2 * parts; plan.x_stages -= parts) {
+      for (plan.stages = most.weights; plan.stages >= fewest; --plan.stages) {
         if (fits()) return true;
       }
     }
