@@ -17,7 +17,7 @@ using CudaMultiplyFewSm90 = HopperTest;
 // All sizes of groups, parts of K and clusters, tokens put in order by the thread blocks or ahead:
 // groups that are not full, two of them, rows and columns that fill no tile, parts of K that are
 // empty, rows of tokens with gaps, and all that belongs to rows.
-TEST_F(CudaMultiplyFewSm90, EveryPlan) {
+void expect_every_plan(const int (&columns)[5]) {
   int turn = 0, computed = 0;
   const auto expect = [&](int size, int log2_parts, int log2_ranks, bool arranges) {
     const Scheme scheme = all_schemes[turn % std::size(all_schemes)];
@@ -28,8 +28,7 @@ TEST_F(CudaMultiplyFewSm90, EveryPlan) {
     ++turn;
     if (plan.stages < 2) return;  // no room
     ++computed;
-    constexpr int columns[] = {640, 136, 1032, 384, 96};
-    constexpr int rows[] = {300, 257, 64, 31, 129};
+    constexpr int rows[] = {300, 257, 64, 31};
     const int tokens = turn % 2 == 0 ? 2 * size - 3 : size - 3;
     Product p(DType::bfloat16, scheme, {1, tokens, columns[turn % 5]}, rows[turn % 4], 1,
               all_dtypes[turn % 3], turn % 3 == 0 ? 8 : 0);
@@ -54,13 +53,19 @@ TEST_F(CudaMultiplyFewSm90, EveryPlan) {
           // No memory for fewer tokens.
           if (arranges && size == 32 && turn % 2 == 0) ++turn;
           expect(size, log2_parts, log2_ranks, arranges);
-          if (HasFatalFailure()) return;
+          if (::testing::Test::HasFatalFailure()) return;
         }
       }
     }
   }
   EXPECT_GT(computed, 40);
 }
+
+// No more columns than the rings hold: racecheck does not see that lane 0 arrives for its warp,
+// once all lanes have read a stage.
+TEST_F(CudaMultiplyFewSm90, EveryPlan) { expect_every_plan({256, 136, 200, 96, 33}); }
+
+TEST_F(CudaMultiplyFewSm90, EveryPlanOfLongRows) { expect_every_plan({640, 136, 1032, 384, 2056}); }
 
 TEST_F(CudaMultiplyFewSm90, SameBytesEveryTimeAndInGraphs) {
   for (const int size : {32, 96, 192}) {
