@@ -24,12 +24,28 @@ struct LateRows {
   int exponent;   // of the largest elements of a row
 
   __device__ __forceinline__ bool exist() const { return codes != nullptr; }
+  // For a warp, by one of its lanes.
+  __device__ __forceinline__ std::uint32_t take(bool is_the_lane) const {
+    return is_the_lane ? atomicAdd(progress, 1u) : 0u;
+  }
+  // The copy engine of any multiprocessor reads the row from now on. A tile has `group` rows.
+  __device__ __forceinline__ void publish(int row, int group, bool is_the_lane) const {
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    __syncwarp();
+    if (is_the_lane) ptx::add_release(progress + 1 + row / group);
+  }
   __device__ __forceinline__ std::int64_t scales_of(int row) const {
     const std::int64_t blocks = columns / 32;
     if (word_step == 4) return row * blocks;
     return row / 128 * 128 * blocks + row % 32 * 16 + row % 128 / 32 * 4;
   }
 };
+
+// One more than each of four scales, the largest of two in each half; what is NaN is 0.
+__device__ __forceinline__ std::uint32_t more_than(std::uint32_t scales) {
+  constexpr std::uint32_t ones = 0x00010001u, bytes = 0x00FF00FFu;
+  return __vmaxu2(((scales & bytes) + ones) & bytes, ((scales >> 8 & bytes) + ones) & bytes);
+}
 
 // A warp. There are few registers, so a lane has few codes on their way, and asks the second-level
 // cache for those of a later row.
@@ -51,23 +67,14 @@ struct LateRowMaker {
       if (row >= p.rows) return;
       taken = take();  // the answer arrives while this row is made
       make(row);
-      publish(row);
+      p.publish(row, group, lane == 0);
     }
   }
 
  private:
   static constexpr unsigned everyone = 0xFFFFFFFFu;
 
-  __device__ __forceinline__ std::uint32_t take() const {
-    return lane == 0 ? atomicAdd(p.progress, 1u) : 0u;
-  }
-
-  // The copy engine of any multiprocessor reads the row from now on.
-  __device__ __forceinline__ void publish(int row) const {
-    asm volatile("fence.proxy.async.global;" ::: "memory");
-    __syncwarp();
-    if (lane == 0) ptx::add_release(p.progress + 1 + row / group);
-  }
+  __device__ __forceinline__ std::uint32_t take() const { return p.take(lane == 0); }
 
   // About as many rows ahead as there are warps that make them.
   __device__ __forceinline__ void prefetch(int row) const {
@@ -127,12 +134,6 @@ struct LateRowMaker {
         at += piece;
       }
     }
-  }
-
-  // One more than each of four scales, the largest of two in each half; what is NaN is 0.
-  __device__ __forceinline__ static std::uint32_t more_than(std::uint32_t word) {
-    constexpr std::uint32_t ones = 0x00010001u, bytes = 0x00FF00FFu;
-    return __vmaxu2(((word & bytes) + ones) & bytes, ((word >> 8 & bytes) + ones) & bytes);
   }
 
   // The bits of an E4M3 code are those of a bfloat16 2^120 times smaller, subnormals included; see

@@ -43,7 +43,7 @@ struct LateRowFolder {
       const int next = row_of(taken);
       make(row, next, loaded, word);
       taken = take();  // the answer arrives while rows are made
-      publish(row);
+      p.publish(row, Group, own == 0);
       if (next >= p.rows) return;
       row = next;
     }
@@ -52,9 +52,7 @@ struct LateRowFolder {
  private:
   static constexpr unsigned everyone = 0xFFFFFFFFu;
 
-  __device__ __forceinline__ std::uint32_t take() const {
-    return own == 0 ? atomicAdd(p.progress, 1u) : 0u;
-  }
+  __device__ __forceinline__ std::uint32_t take() const { return p.take(own == 0); }
   __device__ __forceinline__ int row_of(std::uint32_t taken) const {
     return p.first + static_cast<int>(__shfl_sync(everyone, taken, 0));
   }
@@ -64,13 +62,6 @@ struct LateRowFolder {
   }
   __device__ __forceinline__ static uint4 load(const std::uint8_t* from) {
     return __ldcs(reinterpret_cast<const uint4*>(from));
-  }
-
-  // The copy engine of any multiprocessor reads the row from now on.
-  __device__ __forceinline__ void publish(int row) const {
-    asm volatile("fence.proxy.async.global;" ::: "memory");
-    __syncwarp();
-    if (own == 0) ptx::add_release(p.progress + 1 + row / Group);
   }
 
   // About as many rows ahead as there are warps that make them.
@@ -144,12 +135,6 @@ struct LateRowFolder {
     };
     const uint2 low = block(octet(codes.x, codes.y)), high = block(octet(codes.z, codes.w));
     *reinterpret_cast<uint4*>(to) = make_uint4(low.x, low.y, high.x, high.y);
-  }
-
-  // One more than each of four scales, the largest of two in each half; what is NaN is 0.
-  __device__ __forceinline__ static std::uint32_t more_than(std::uint32_t word) {
-    constexpr std::uint32_t ones = 0x00010001u, bytes = 0x00FF00FFu;
-    return __vmaxu2(((word & bytes) + ones) & bytes, ((word >> 8 & bytes) + ones) & bytes);
   }
 };
 
