@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
-#include <limits>
 
 #include "mxkern/core/math.h"
 #include "mxkern/numerics/scheme.h"
@@ -39,13 +37,5 @@ struct FewWork {
 double few_time(const FewWork& work, const FewPlan& plan);
 double few_sm90_time(const FewWork& work, const FewPlan& plan);
 double staged_sm90_time(const FewWork& work, const FewPlan& plan);
-
-struct TimedFewPlan {
-  FewPlan plan{};
-  double time = std::numeric_limits<double>::infinity();
-};
-
-// By the kernel that every device has, with one of these numbers of tokens a thread block.
-TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_sizes);
 
 }  // namespace mxkern

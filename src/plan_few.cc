@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <limits>
 
+#include "fastest_few.h"
 #include "few_times.h"
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_shape.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "fastest_few.h"
 #include "few_times.h"
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_sm90_shape.h"

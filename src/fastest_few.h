@@ -1,0 +1,20 @@
+// fastest_few.h: the fastest plan of the kernel for few tokens that all devices have, and its time.
+#pragma once
+
+#include <initializer_list>
+#include <limits>
+
+#include "few_times.h"
+#include "plan_few.h"
+
+namespace mxkern {
+
+struct TimedFewPlan {
+  FewPlan plan{};
+  double time = std::numeric_limits<double>::infinity();
+};
+
+// Defined beside plan_few. With one of these numbers of tokens a thread block.
+TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_sizes);
+
+}  // namespace mxkern
