@@ -1,11 +1,55 @@
 // cuda/fold.cu: launches of the folding kernel.
 #include "cuda/fold.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "cuda/folded_rows.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/fold.cuh"
+#include "mxkern/kernels/fold_rows.cuh"
 
 namespace mxkern::cuda {
+namespace {
+
+// Whether a warp can take whole rows of 8-bit codes, four scales at a time.
+bool has_whole_rows(const kernels::FoldParameters& p) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  return p.batch == 1 && p.columns % 128 == 0 && p.is_whole && p.scales_in_words && p.rows < most &&
+         p.columns < most;
+}
+
+template <class S>
+void fold_rows(const char* function, const kernels::FoldParameters& all, Stream stream) {
+  kernels::FoldRowsParameters p = {};
+  p.codes = all.codes;
+  p.rows = static_cast<int>(all.rows);
+  p.columns = static_cast<int>(all.columns);
+  const bool swizzled = all.scale_index.layout == ScaleLayout::swizzled;
+  p.scales = {all.scales, p.columns, swizzled ? ScaleIndex::tile_bytes : ScaleIndex::tile_blocks};
+  p.out = all.out;
+  p.follows = all.follows;
+  std::copy(std::begin(all.counters), std::end(all.counters), p.counters);
+  constexpr int most_warps = 32;  // of a multiprocessor
+  const int processors = processor_count(function);
+  const std::int64_t warps = std::int64_t{most_warps} * processors;
+  if (all.rows > warps) {
+    constexpr int few = 4;
+    launch<Start::early>(function, kernels::fold_rows_kernel<S, few>,
+                         grid_of(ceil_div(all.rows, few)), 32 * few, 0, stream, p);
+    return;
+  }
+  const auto chunks = ceil_div(all.columns, kernels::fold_rows_chunk);
+  while (all.rows << (p.log2_warps + 1) <= warps && 1 << (p.log2_warps + 1) <= most_warps &&
+         1 << p.log2_warps < chunks) {
+    ++p.log2_warps;
+  }
+  launch<Start::early>(function, kernels::fold_rows_kernel<S, most_warps>,
+                       grid_of(std::min<std::int64_t>(all.rows, processors)), 32 * most_warps, 0,
+                       stream, p);
+}
+
+}  // namespace
 
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
           kernels::Follows follows, const ZeroedWords& zeroed, const FirstRows& first) {
@@ -32,6 +76,9 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
       p.log2_team = kernels::log2_team(ceil_div(p.columns, Unit::codes));
       p.is_whole =
           p.columns % Unit::codes == 0 && is_aligned(p.codes, p.code_row_bytes, Unit::alignment);
+      if constexpr (S::Format::bits == 8) {
+        if (has_whole_rows(p)) return fold_rows<S>(function, p, stream);
+      }
       const int rows = kernels::team_threads >> p.log2_team;
       launch<Start::early>(function, kernels::fold_kernel<S>,
                            grid_of(ceil_div(p.batch * p.rows, rows)), kernels::team_threads, 0,

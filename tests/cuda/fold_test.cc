@@ -149,6 +149,34 @@ TEST_F(CudaFold, AnyCodesUnderAnyScales) {
   }
 }
 
+// Rows of 8-bit codes that warps take: one or several a row, one thread block a multiprocessor or
+// many, chunks of a row that end inside.
+TEST_F(CudaFold, RowsByWarps) {
+  RandomBits random(2);
+  const auto expect = [&](Scheme scheme, ScaleLayout layout, const Shape& shape) {
+    for (const int spread : {2, 20}) {
+      Quantized q(scheme, shape, layout);
+      fill(q, spread, random);
+      fold_and_compare(q, false);
+    }
+  };
+  for (const Scheme scheme : {Scheme::mxfp8_e4m3, Scheme::mxfp8_e5m2}) {
+    for (const ScaleLayout layout : all_scale_layouts) {
+      for (const Shape& shape : {Shape{1, 1, 128},
+                                 {1, 300, 640},
+                                 {1, 140, 4096},
+                                 {1, 133, 4224},
+                                 {1, 70, 12416},
+                                 {1, 3, 140032},
+                                 {1, 4300, 256}}) {
+        expect(scheme, layout, shape);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  expect(Scheme::mxfp8_e4m3, ScaleLayout::swizzled, {1, 2200, 4224});
+}
+
 // A row a distance: a block of zeros has the largest scale, eight others have all the codes.
 TEST_F(CudaFold, EveryCodeAtEveryDistance) {
   for (const Scheme scheme : folded_schemes) {

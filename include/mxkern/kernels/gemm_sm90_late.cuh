@@ -6,6 +6,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/expand.cuh"
 #include "mxkern/kernels/ptx/progress.cuh"
+#include "mxkern/kernels/row_scale_words.cuh"
 
 namespace mxkern::kernels {
 
@@ -40,12 +41,6 @@ struct LateRows {
     return row / 128 * 128 * blocks + row % 32 * 16 + row % 128 / 32 * 4;
   }
 };
-
-// One more than each of four scales, the largest of two in each half; what is NaN is 0.
-__device__ __forceinline__ std::uint32_t more_than(std::uint32_t scales) {
-  constexpr std::uint32_t ones = 0x00010001u, bytes = 0x00FF00FFu;
-  return __vmaxu2(((scales & bytes) + ones) & bytes, ((scales >> 8 & bytes) + ones) & bytes);
-}
 
 // A warp. There are few registers, so a lane has few codes on their way, and asks the second-level
 // cache for those of a later row.

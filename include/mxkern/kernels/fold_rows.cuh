@@ -1,0 +1,150 @@
+// mxkern/kernels/fold_rows.cuh: whole rows of 8-bit codes folded, one or two warps each.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/kernels/fold.cuh"
+#include "mxkern/kernels/row_scale_words.cuh"
+
+namespace mxkern::kernels {
+
+// Of one matrix whose rows have a multiple of 128 columns and start on 16 bytes.
+struct FoldRowsParameters {
+  const std::uint8_t* codes;
+  RowScaleWords scales;
+  FoldedRows out;
+  int rows, columns;
+  int log2_warps;  // of a row
+  Follows follows;
+  ZeroedCounters counters[2];
+};
+
+inline constexpr int fold_rows_chunk = 4096;  // columns that a warp has on their way at once
+
+// What a warp folds of a row: every so many chunks of columns. A lane has sixteen codes of every
+// 512 of them.
+template <class S>
+struct FoldRowChunks {
+  using Format = typename S::Format;
+  static_assert(Format::bits == 8 && S::block == 32 && !FoldTable<Format>::is_used);
+  static constexpr unsigned everyone = 0xFFFFFFFFu;
+  static constexpr int unit = 16, piece = 32 * unit, depth = fold_rows_chunk / piece;
+
+  const std::uint8_t *codes, *scales;  // of this lane
+  std::uint8_t* out;
+  int columns, scale_step;  // of the row, and from one word of four scales to the next
+  int first, step;          // chunk, in columns
+  int lane;
+
+  // Four scales, where the row has them; else four that count as NaN.
+  __device__ __forceinline__ std::uint32_t word_at(int at) const {
+    if (at >= columns - lane * 128) return ~0u;
+    return *reinterpret_cast<const std::uint32_t*>(scales + at / 128 * scale_step);
+  }
+  __device__ __forceinline__ static uint4 load(const std::uint8_t* from) {
+    return __ldcs(reinterpret_cast<const uint4*>(from));
+  }
+
+  // Finds the largest scale of the row; returns the spread of this warp's chunks.
+  __device__ __forceinline__ unsigned fold(unsigned& largest) const {
+    int left = columns - first - lane * unit;  // from this lane's first code on
+    const std::uint8_t* from = codes + first;
+    std::uint8_t* to = out + first;
+    uint4 loaded[depth];
+#pragma unroll
+    for (int i = 0; i < depth; ++i) {
+      if (i * piece < left) loaded[i] = load(from + i * piece);
+    }
+    std::uint32_t word = word_at(first);
+    std::uint32_t pairs = more_than(word);
+#pragma unroll 4
+    for (int at = first == 0 ? fold_rows_chunk : 0; at < columns; at += fold_rows_chunk) {
+      pairs = __vmaxu2(pairs, more_than(word_at(at)));
+    }
+    const unsigned found = __reduce_max_sync(everyone, max(pairs & 0xFFFFu, pairs >> 16));
+    largest = found == 0 ? 0 : found - 1;
+    unsigned spread = 0;
+#pragma unroll 1
+    for (int at = first; at < columns; at += step) {
+      if (at > first) word = word_at(at);
+      from += step;
+#pragma unroll
+      for (int i = 0; i < depth; ++i) {
+        // The lane that has the word of four scales, and the scale's place in it.
+        const std::uint32_t four = __shfl_sync(everyone, word, i * 4 + lane / 8);
+        const unsigned byte = four >> (lane / 2 % 4 * 8) & 0xFFu;
+        if (i * piece < left) {
+          spread = max(spread, fold_piece(loaded[i], largest, byte, to + i * piece));
+        }
+        if (i * piece < left - step) loaded[i] = load(from + i * piece);
+      }
+      to += step;
+      left -= step;
+    }
+    return __reduce_max_sync(everyone, spread);
+  }
+
+ private:
+  // Returns how far the block lies below the largest scale, 0 where it does not count.
+  __device__ __forceinline__ static unsigned fold_piece(const uint4& piece, unsigned largest,
+                                                        unsigned byte, std::uint8_t* to) {
+    const bool is_poisoned = byte == E8M0::nan_byte;
+    const FoldTable<Format> no_table = {};
+    const BlockFold<Format> block(largest - byte, is_poisoned, no_table);
+    const auto octet = [](std::uint32_t low, std::uint32_t high) {
+      return low | static_cast<Octet>(high) << 32;
+    };
+    const uint2 low = block(octet(piece.x, piece.y)), high = block(octet(piece.z, piece.w));
+    *reinterpret_cast<uint4*>(to) = make_uint4(low.x, low.y, high.x, high.y);
+    constexpr std::uint32_t magnitudes = Format::magnitude_mask * 0x01010101u;
+    const bool is_zero = ((piece.x | piece.y | piece.z | piece.w) & magnitudes) == 0;
+    return is_poisoned || is_zero ? 0u : largest - byte;
+  }
+};
+
+// Few instructions are ahead of the first load. Thread blocks that leave room for others beside
+// them would not spread over the device, as they start wherever the kernel ahead leaves a
+// multiprocessor first: where 32 warps a multiprocessor are enough for all rows, they are one
+// thread block.
+template <class S, int Warps>
+__global__ void __launch_bounds__(32 * Warps, 32 / Warps)
+    fold_rows_kernel(const __grid_constant__ FoldRowsParameters p) {
+  __shared__ unsigned spreads[Warps];
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32, team = warp >> p.log2_warps;
+  const int rank = warp & ((1 << p.log2_warps) - 1);
+  const auto row =
+      static_cast<int>(Warps == 32 ? team * gridDim.x + blockIdx.x : blockIdx.x * Warps + team);
+  FoldRowChunks<S> chunks;
+  chunks.lane = thread % 32;
+  const std::int64_t start = std::int64_t{row} * p.columns + chunks.lane * chunks.unit;
+  const std::uint8_t* codes = p.codes + start;
+  std::uint8_t* out = p.out.data + start;
+  const std::uint8_t* scales = p.scales.address(row, chunks.lane);
+  asm volatile("" : "+l"(codes), "+l"(out), "+l"(scales));  // in registers, not worked out again
+  __builtin_assume(__isGlobal(codes) && __isGlobal(out) && __isGlobal(scales));
+  chunks.codes = codes;
+  chunks.out = out;
+  chunks.scales = scales;
+  chunks.columns = p.columns;
+  chunks.scale_step = p.scales.step;
+  chunks.first = rank * fold_rows_chunk;
+  chunks.step = fold_rows_chunk << p.log2_warps;
+  wait_at_start(p.follows);
+  const bool exists = row < p.rows;
+  unsigned largest = 0, spread = 0;
+  if (exists) spread = chunks.fold(largest);
+  if (p.log2_warps > 0) {
+    if (chunks.lane == 0) spreads[warp] = spread;
+    __syncthreads();
+    for (int i = 1; rank == 0 && i < 1 << p.log2_warps; ++i)
+      spread = max(spread, spreads[warp + i]);
+  }
+  if (exists && rank == 0 && chunks.lane == 0) {
+    p.out.finish<typename S::Format>(row, largest, spread);
+  }
+  for (const ZeroedCounters& words : p.counters) words.clear();
+  wait_at_end(p.follows);
+}
+
+}  // namespace mxkern::kernels
