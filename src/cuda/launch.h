@@ -153,6 +153,21 @@ inline int processor_count(const char* function) {
   return count;
 }
 
+// Shared memory with which the thread blocks of a grid spread evenly over the device, where all of
+// them fit at once, `resident` a multiprocessor: a kernel that starts early gets multiprocessors
+// one after the other, and the first ones would take as many as fit.
+inline int spread_bytes(const char* function, std::int64_t blocks, int resident, int bytes) {
+  constexpr int reserved = 2048;  // of each thread block, with what it has without asking
+  const std::int64_t processors = processor_count(function);
+  const auto most = static_cast<int>(ceil_div(blocks, processors));  // a multiprocessor
+  if (most < 2 || most >= resident || !can_start_early(function)) return bytes;
+  int device = 0, all = 0;
+  check_cuda(cudaGetDevice(&device), function, "find the current device");
+  check_cuda(cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
+             function, "read the size of shared memory");
+  return std::max(bytes, all / most - reserved);
+}
+
 // Throws unless the address is the device's: a host pointer would end the whole process' use of the
 // device, and memory of another device would be slow or fail later.
 inline void check_device_pointer(const char* function, const char* name, const void* pointer,

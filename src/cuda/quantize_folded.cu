@@ -68,7 +68,8 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
       visit(x.dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         launch<Start::early>(function, kernels::quantize_folded_kernel<S, T>, grid,
-                             kernels::team_threads, shared_bytes, stream, p);
+                             kernels::team_threads, spread_bytes(function, grid.x, 5, shared_bytes),
+                             stream, p);
       });
     } else {
       check(false, function, ": ", S::name,
