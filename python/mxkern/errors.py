@@ -14,7 +14,7 @@ def listed(names: Iterable[str]) -> str:
 def described(value: Any) -> str:
     """A value for a message: its repr, cut short, or its type where a repr would not help."""
     if isinstance(value, (str, int, float, bool, tuple, type(None))):
-        text = repr(value)
+        text = repr(value).split("\n", 1)[0]
         return text if len(text) <= 60 else text[:57] + "..."
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
 

@@ -59,6 +59,10 @@ def test_bad_arguments() -> None:
     refused(ValueError, lambda: call(q, "mxfp8"), "quantized already", "leave scheme away")
     refused(TypeError, lambda: call(W), "scheme is None", "BlockScaled")
     refused(TypeError, lambda: call(q, keep_source=1), "keep_source is 1")
+    with pytest.raises(TypeError, match=r"x is PreparedOperand.*prepared from$"):  # on one line
+        call(call(q))
+    with pytest.raises(TypeError, match=r"q is PreparedOperand.*from_parts$"):
+        mxkern.dequantize(call(q))
     refused(TypeError, lambda: call(3, "mxfp8"), "prepare_operand: x is 3")
     refused(TypeError, lambda: call(W.astype("i4"), "mxfp8"), "prepare_operand: x has dtype int32")
     q = mxkern.quantize(W, "mxfp8")

@@ -74,6 +74,13 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
         return _find_jax(function, argument, array)
     if hasattr(kind, "__dlpack_device__") and hasattr(kind, "__dlpack__"):
         return _known.setdefault(kind, _adapter("dlpack"))
+    from mxkern.block_scaled import BlockScaled
+
+    if kind is BlockScaled:
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(array)}; expected an array; "
+            f"mxkern.dequantize({argument}) has its values"
+        )
     # Codes and scales are bytes, which no conversion of numbers makes.
     stored = argument.endswith(("codes", "scales", "data"))
     dtype = "numpy.uint8" if stored else "numpy.float32"

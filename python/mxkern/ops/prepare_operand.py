@@ -67,6 +67,11 @@ def prepare_operand(
                 "already; leave scale_rule away"
             )
         return _prepared(function, x, wanted, keep_source, stream)
+    if isinstance(x, PreparedOperand):
+        raise TypeError(
+            f"{function}: x is {errors.described(x)}; expected a BlockScaled or a plain array; "
+            "pass what it was prepared from"
+        )
     if scheme is None:
         raise TypeError(
             f"{function}: scheme is None, and x is {errors.described(x)}; expected a scheme for "
