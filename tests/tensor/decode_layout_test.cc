@@ -70,13 +70,19 @@ TYPED_TEST(DecodeLayoutOf, EveryElementHasOnePlace) {
   }
 }
 
-// Which of the blocks of 32 columns is what a lane's number says.
-TYPED_TEST(DecodeLayoutOf, LanesHaveOneScaleForThirtyTwoColumns) {
+// What a lane's registers of a step hold is what mma.m16n8k16 and wgmma.m64nNk16 want there of 16
+// columns as they lie: pairs lane % 4 and lane % 4 + 4 of rows lane / 4 and 8 below.
+TYPED_TEST(DecodeLayoutOf, StepsTakeColumnsAsTheyLie) {
   constexpr DecodeLayout layout = DecodeLayout::of(TypeParam::id, 32, 128);
-  for (int column = 0; column < DecodeLayout::tile_columns; ++column) {
-    const DecodePlace place = layout.place(0, column);
-    EXPECT_EQ(place.column_block * layout.block_scales() + place.lane % 4 * 8 / TypeParam::block,
-              column / TypeParam::block);
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int pair = 0; pair < 16; ++pair) {
+      const int step = pair / 4 % 2, index = pair % 4;
+      for (int half = 0; half < 2; ++half) {
+        const DecodePlace place{1, lane, pair, half};
+        EXPECT_EQ(layout.row_of(place), pair / 8 * 16 + index % 2 * 8 + lane / 4);
+        EXPECT_EQ(layout.column_of(place), 32 + step * 16 + index / 2 * 8 + lane % 4 * 2 + half);
+      }
+    }
   }
 }
 

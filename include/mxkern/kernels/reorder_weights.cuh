@@ -81,36 +81,31 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
   constexpr std::uint32_t all_zeros = 0xFFu;
   std::uint32_t words[bits] = {};
   std::uint32_t places[4] = {all_zeros, all_zeros, all_zeros, all_zeros};  // of rows 8 apart
-  // Two pairs, the halves of one step, are four adjacent codes.
+  // Two lanes have a pair each of four adjacent codes.
 #pragma unroll
   for (int pair = 0; pair < 16; ++pair) {
-    if (pair / 2 % 2 != 0) continue;
-    const DecodePlace place{0, lane, pair, 0};
-    const int row = p.layout.row_of(place);
+    const DecodePlace at{0, lane, pair, 0};
+    const int row = p.layout.row_of(at), column = p.layout.column_of(at);
     const std::uint32_t four = codes_at<Format>(
-        p, codes, down * 32 + row, block * DecodeLayout::block_columns + p.layout.column_of(place));
+        p, codes, down * 32 + row, block * DecodeLayout::block_columns + column / 4 * 4);
+    const std::uint32_t two = four >> (bits * (column % 4));
+    std::uint32_t spread = 0;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      std::uint32_t spread = 0;
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const std::uint32_t code = four >> (bits * (2 * half + i)) & ((1u << bits) - 1);
-        const RowKind kind = kind_of_code<Format>(code);
-        if (kind == RowKind::poisoned) facts.poisoned |= 1u << row;
-        if (kind == RowKind::special) facts.special |= 1u << row;
-        if constexpr (!S::has_tensor_scale) {
-          const std::uint32_t magnitude =
-              Format::is_integer ? code : code & ((1u << (bits - 1)) - 1);
-          if (magnitude != 0) {
-            std::uint32_t& place = places[pair / 8 * 2 + pair % 2];
-            place = min(place, static_cast<std::uint32_t>(HalfScales<Format>::place(magnitude)));
-          }
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t code = two >> (bits * i) & ((1u << bits) - 1);
+      const RowKind kind = kind_of_code<Format>(code);
+      if (kind == RowKind::poisoned) facts.poisoned |= 1u << row;
+      if (kind == RowKind::special) facts.special |= 1u << row;
+      if constexpr (!S::has_tensor_scale) {
+        const std::uint32_t magnitude = Format::is_integer ? code : code & ((1u << (bits - 1)) - 1);
+        if (magnitude != 0) {
+          std::uint32_t& place = places[pair / 8 * 2 + pair % 2];
+          place = min(place, static_cast<std::uint32_t>(HalfScales<Format>::place(magnitude)));
         }
-        spread |= spread_code<Format>(code) << (16 * i);
       }
-      const int other = pair + 2 * half;
-      put_pair<Format>(words + other / Bits::pairs * Bits::words, other % Bits::pairs, spread);
+      spread |= spread_code<Format>(code) << (16 * i);
     }
+    put_pair<Format>(words + pair / Bits::pairs * Bits::words, pair % Bits::pairs, spread);
   }
 #pragma unroll
   for (int word = 0; word < bits; ++word) {

@@ -266,12 +266,12 @@ struct DecodeLayout {
     return code_bytes() + (word + scale_block / block_scales()) * 4 + row / 8;
   }
 
-  // Two steps of the instruction take 32 columns, of which a lane has eight adjacent ones. They
-  // have one scale, but what a step sums has two where blocks are of 16.
+  // A step of the instruction takes 16 columns, a lane two adjacent ones of each eight: tokens in
+  // shared memory need no order of their own.
   MXKERN_HOST_DEVICE constexpr DecodePlace place(int row, int column) const {
-    const int within = column % block_columns, step = within / 4 % 2, upper = row / 8 % 2;
-    return {column / block_columns, row % 8 * 4 + within / 8,
-            ((row / 16 * 2 + step) * 2 + within / 2 % 2) * 2 + upper, within % 2};
+    const int within = column % block_columns, step = within / 16, upper = row / 8 % 2;
+    return {column / block_columns, row % 8 * 4 + within % 8 / 2,
+            ((row / 16 * 2 + step) * 2 + within / 8 % 2) * 2 + upper, within % 2};
   }
 
   // The inverse of place.
@@ -279,7 +279,7 @@ struct DecodeLayout {
     return p.pair / 8 * 16 + p.pair % 2 * 8 + p.lane / 4;
   }
   MXKERN_HOST_DEVICE constexpr int column_of(const DecodePlace& p) const {
-    const int within = p.lane % 4 * 8 + p.pair / 4 % 2 * 4 + p.pair / 2 % 2 * 2 + p.half;
+    const int within = p.pair / 4 % 2 * 16 + p.pair / 2 % 2 * 8 + p.lane % 4 * 2 + p.half;
     return p.column_block * block_columns + within;
   }
 };
