@@ -7,6 +7,7 @@
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_ptx.cuh"
+#include "mxkern/tensor/lifted_scales.h"
 
 namespace mxkern::kernels::few {
 
@@ -153,31 +154,25 @@ __device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uin
   return product;
 }
 
-// What pairs of decoded weights are to be multiplied with, for the four scales of a word; E8M0:
-// twice that.
+// What pairs of decoded weights are to be multiplied with, for two scales of NVFP4, each a byte of
+// its half.
+template <class K>
+__device__ __forceinline__ std::uint32_t lifted_multipliers(std::uint32_t both) {
+  constexpr int bias = K::is_half ? 15 : 127, mantissa_bits = K::is_half ? 10 : 7;
+  constexpr int offset = bias - LiftedScales::bias + bias - K::Format::bias + K::weight_exponent;
+  return (both << (mantissa_bits - LiftedScales::mantissa_bits)) +
+         static_cast<std::uint32_t>(offset) * (0x00010001u << mantissa_bits);
+}
+
+// The same for the four scales of a word; E8M0: twice that.
 template <class K>
 __device__ __forceinline__ void multipliers_of(std::uint32_t (&made)[4], std::uint32_t word) {
   using Format = typename K::Format;
   if constexpr (K::Scheme::has_tensor_scale) {
-    // Exponents and mantissas of 16-bit floats, two scales at a time: 2^(7 - bias) times these.
-    constexpr int places = K::is_half ? 7 : 4, bias = K::is_half ? 15 : 127;
-    constexpr std::uint32_t mask = 0x007F007Fu << places;
-    const std::uint32_t pairs[2] = {word << places & mask,
-                                    decode_layout::shifted(word, places - 8) & mask};
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      std::uint32_t both;
-      if constexpr (K::is_half) {
-        constexpr int exponent = bias - 7 + bias - Format::bias + K::weight_exponent;
-        both = multiply_pair<true>(pairs[i],
-                                   static_cast<std::uint32_t>(exponent + bias) * 0x04000400u);
-      } else {
-        // In two steps, since one is beyond the exponents.
-        constexpr int exponent = bias - Format::bias + K::weight_exponent;
-        both = multiply_pair(
-            multiply_pair(pairs[i], static_cast<std::uint32_t>(bias - 7 + bias) * 0x00800080u),
-            static_cast<std::uint32_t>(exponent + bias) * 0x00800080u);
-      }
+      const std::uint32_t both =
+          lifted_multipliers<K>(decode_layout::shifted(word, -8 * i) & 0x00FF00FFu);
       made[i] = __byte_perm(both, 0, 0x1010);
       made[i + 2] = __byte_perm(both, 0, 0x3232);
     }

@@ -54,7 +54,7 @@ __device__ __noinline__ float multiply_special(const FewParameters& p, const std
   float sum = 0.0f;
   for (std::int64_t column = 0; column < p.layout.columns; ++column) {
     const ReorderedElement element = element_at<K>(p, weights, row, column);
-    const float scale = K::Scheme::ScaleFormat::decode(element.scale);
+    const float scale = decode_reordered_scale<typename K::Scheme>(element.scale);
     const float token = token_at<K>(x_row, column);
     const auto code = static_cast<std::uint8_t>(element.code);
     sum = fmaf(decode<typename K::Format>(code) * scale, token, sum);

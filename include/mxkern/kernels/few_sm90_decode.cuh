@@ -40,16 +40,8 @@ __device__ __forceinline__ std::uint32_t multipliers_of(
   if constexpr (has_tops<K>) {
     // Zeros have a scale of zero, far below: no exponent field may wrap.
     return __viaddmax_s16x2(both, offsets, 0) * 1024;
-  } else if constexpr (K::is_half) {
-    // As exponent and mantissa of half they are 2^-8 times the scales.
-    constexpr int exponent = 8 + 15 - Format::bias + K::weight_exponent;
-    return multiply_pair<true>((both << 7) & 0x3F803F80u,
-                               static_cast<std::uint32_t>(exponent + 15) * 0x04000400u);
   } else if constexpr (K::Scheme::has_tensor_scale) {
-    // As exponent and mantissa of bfloat16 they are 2^-120 times the scales.
-    constexpr int exponent = 127 - Format::bias + K::weight_exponent;
-    return multiply_pair(multiply_pair((both << 4) & 0x07F007F0u, (120 + 127) * 0x00800080u),
-                         static_cast<std::uint32_t>(exponent + 127) * 0x00800080u);
+    return lifted_multipliers<K>(both);
   } else {
     int offset = 0;
     if constexpr (!Format::is_integer) offset = 127 - Format::bias + K::weight_exponent;

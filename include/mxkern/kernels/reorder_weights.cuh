@@ -6,6 +6,7 @@
 
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
+#include "mxkern/tensor/lifted_scales.h"
 
 namespace mxkern::kernels {
 
@@ -68,6 +69,16 @@ __device__ __forceinline__ int lowest_of_row(std::uint32_t bytes, int lane) {
   return static_cast<int>(__shfl_sync(0xFFFFFFFFu, bytes, lane % 8 * 4) >> (lane / 8 * 8) & 0xFFu);
 }
 
+// A block's scale, zero outside of the matrix.
+template <class S>
+__device__ __forceinline__ std::uint8_t scale_at(const ReorderParameters& p,
+                                                 const std::uint8_t* scales, std::int64_t row,
+                                                 std::int64_t block) {
+  if (row >= p.layout.rows || block >= p.scale_index.blocks) return 0;
+  const std::uint8_t scale = scales[p.scale_index.offset(row, block)];
+  return S::has_tensor_scale ? scale & S::ScaleFormat::nan_byte : scale;
+}
+
 // Thirty-two columns of the thread block's 32 rows, by one warp. Adds to what is known of them.
 template <class S>
 __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const std::uint8_t* codes,
@@ -77,6 +88,7 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
   using Format = typename S::Format;
   using Bits = DecodeBits<Format>;
   constexpr int bits = Format::bits;
+  constexpr int scales_a_block = DecodeLayout::block_columns / S::block;
   const int column_block = static_cast<int>(block % DecodeLayout::tile_blocks);
   constexpr std::uint32_t all_zeros = 0xFFu;
   std::uint32_t words[bits] = {};
@@ -88,7 +100,13 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
     const int row = p.layout.row_of(at), column = p.layout.column_of(at);
     const std::uint32_t four = codes_at<Format>(
         p, codes, down * 32 + row, block * DecodeLayout::block_columns + column / 4 * 4);
-    const std::uint32_t two = four >> (bits * (column % 4));
+    std::uint32_t two = four >> (bits * (column % 4));
+    if constexpr (S::has_tensor_scale) {
+      if (scale_at<S>(p, scales, down * 32 + row, block * scales_a_block + column / S::block) ==
+          0) {
+        two = 0;
+      }
+    }
     std::uint32_t spread = 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -117,13 +135,10 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
     place = lowest_of_row(places[0] | places[1] << 8 | places[2] << 16 | places[3] << 24, lane);
   }
   // A lane a row.
-  constexpr int scales_a_block = DecodeLayout::block_columns / S::block;
   for (int i = 0; i < scales_a_block; ++i) {
     const std::int64_t row = down * 32 + lane, scale_block = block * scales_a_block + i;
-    std::uint8_t scale = 0;
+    std::uint8_t scale = scale_at<S>(p, scales, row, scale_block);
     if (row < p.layout.rows && scale_block < p.scale_index.blocks) {
-      scale = scales[p.scale_index.offset(row, scale_block)];
-      if constexpr (S::has_tensor_scale) scale &= S::ScaleFormat::nan_byte;
       if (scale == S::ScaleFormat::nan_byte) facts.poisoned |= 1u << lane;
       if constexpr (!S::has_tensor_scale) {
         if (place == all_zeros) scale = 0;
@@ -135,6 +150,7 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
         }
       }
     }
+    if constexpr (S::has_tensor_scale) scale = LiftedScales::lift(scale);
     tile[p.layout.scale_offset(lane, column_block * scales_a_block + i)] = scale;
   }
 }

@@ -4,7 +4,8 @@
 // holds what the 32 lanes of a warp read for the instruction mma.m16n8k16, weights on the side of
 // 16: for each 32 columns `words` words a lane, then the tile's scales. Behind the tiles lies a
 // byte a row, RowKind, then ScaleSpread of each. Rows and columns are padded with zero codes and
-// zero scales; blocks whose codes are all zeros have zero scales too.
+// zero scales; blocks whose codes are all zeros have zero scales too. Scales of NVFP4 are
+// LiftedScales.
 #pragma once
 
 #include <cstdint>
