@@ -63,12 +63,10 @@ std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilit
                                            weights.columns, capabilities.processors, few.x.dtype)
                            : plan_few(few.weights.scheme, few.batch, few.tokens, weights.rows,
                                       weights.columns, capabilities.processors);
-  return concatenate(
-      plan.on_sm90 ? "wgmma" : "mma.sync",
-      plan.is_staged ? ", weights decoded in shared memory" : ", weights decoded in registers",
-      "; a thread block takes ", plan.tokens, " tokens and ",
-      plan.row_tiles * DecodeLayout::tile_rows, " rows in ", 1 << plan.log2_parts,
-      " parts of K, clusters of ", 1 << plan.log2_ranks);
+  return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
+                     ", weights decoded in registers; a thread block takes ", plan.tokens,
+                     " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
+                     1 << plan.log2_parts, " parts of K, clusters of ", 1 << plan.log2_ranks);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // few_times.cc: how long a product of few tokens takes by a plan, as measured on an H200.
 //
 // Constants are fitted to 80003 plans of 2103 products, of 30 shapes of weights in four schemes
-// with 8 to 1024 tokens, and to 16400 others up to 16: first to the times of plans not far from the
-// best, then such that what is chosen is fast. There are rounds of thread blocks, each an end and
-// turns of 128 columns for each part of K; and memory has to bring the weights. Microseconds.
+// with 8 to 1024 tokens, and to 16400 others up to 16; those of Hopper's kernel to 16429 of 555:
+// first to the times of plans not far from the best, then such that what is chosen is fast. There
+// are rounds of thread blocks, each an end and turns of 128 columns for each part of K; and memory
+// has to bring the weights. Microseconds.
 #include "few_times.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_shape.h"
+#include "mxkern/kernels/few_sm90_shape.h"
 
 namespace mxkern {
 namespace {
@@ -140,56 +142,39 @@ double few_sm90_time(const FewWork& work, const FewPlan& plan) {
   struct Turn {
     double whole, halves, quarters;  // as K is in so many parts
   };
-  const auto of = [](int tokens) -> Turn {
+  const int tiles = plan.row_tiles << plan.log2_parts;
+  const bool has_four = tiles == 4 * kernels::FewSm90Shape::group_tiles;
+  const auto of = [has_four](int tokens) -> Turn {
     switch (tokens) {
-      case 32: return {0.696, 0.72, 0.858};
-      case 64: return {0.882, 0.83, 1.09};
-      case 96: return {0.595, 0.647, 0.0};
-      case 128: return {0.677, 0.723, 0.0};
-      case 192: return {0.985, 1.015, 0.0};
-      default: return {1.329, 1.329, 0.0};
+      case 32: return {0.695, 0.708, 0.793};
+      case 64: return {0.905, 0.918, 1.065};
+      case 96: return has_four ? Turn{1.098, 1.104, 1.3} : Turn{0.563, 0.610, 0.0};
+      case 128: return has_four ? Turn{1.358, 1.375, 1.6} : Turn{0.691, 0.726, 0.0};
+      case 192: return {0.986, 1.028, 0.0};
+      default: return {1.410, 1.5, 0.0};
     }
   };
-  constexpr OfScheme of_four_warpgroups = {0.025, 0.229, 0.105}, of_two = {0.026, 0.084, 0.075};
+  constexpr OfScheme of_four_warpgroups = {0.039, 0.228, 0.107}, of_two = {0.020, 0.126, 0.058};
   const Turn turns = of(plan.tokens);
   const int parts = 1 << plan.log2_parts, ranks = 1 << plan.log2_ranks;
-  const int tiles = plan.row_tiles << plan.log2_parts;
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
   const auto rounds = static_cast<double>(rounds_of(blocks, slots));
   const double kilobytes = (plan.tokens * parts * 256 + tiles * work.layout.tile_bytes()) / 1024.0;
   const double idle = 1.0 - static_cast<double>(blocks) / (rounds * static_cast<double>(slots));
-  double turn = (parts == 1   ? turns.whole
-                 : parts == 2 ? turns.halves
-                              : turns.quarters) +
-                (plan.tokens <= 64 ? of_four_warpgroups : of_two).of(work.layout) -
-                0.0036 * idle * kilobytes;
-  // Putting 64 tokens in order. Where copies of wider codes fill two thread blocks of a cluster, it
-  // is hidden better, and a kernel ahead costs more.
-  const bool is_hidden = plan.tokens == 64 && work.layout.bits > 4 && parts == 2 && ranks == 2;
-  if (plan.tokens == 64 && !plan.arranges) turn += parts == 1 ? 0.055 : is_hidden ? 0.147 : 0.227;
-  // From the request for a stage until it is there.
-  if (plan.stages > 0) turn = std::max(turn, 1.843 / plan.stages);
-  const double end = 3.013 + 0.0055 * plan.tokens + 0.298 * (parts - 1) +
-                     (ranks > 1 ? 0.457 + 0.0043 * plan.tokens : 0.0) + (ranks > 2 ? 0.809 : 0.0);
-  const auto elements = static_cast<double>(work.batch * work.tokens * work.layout.columns);
-  const double start = plan.arranges ? (is_hidden ? 2.023 : 0.823) + 1.275e-6 * elements : 0.05;
-  const double time = start + rounds * (turns_of(work, plan) * turn + end) -
-                      (leaves_half(work, blocks) ? 0.924 : 0.0);
-  return together(time, 0.228e-6 * work.weight_bytes + 1.725);
-}
-
-// A step of 64 columns takes as long whatever part of its tokens exists, and hardly less with fewer
-// rows.
-double staged_sm90_time(const FewWork& work, const FewPlan& plan) {
-  const double step = 0.469 + 0.029 * plan.row_tiles + (work.layout.block == 16 ? 0.075 : 0.0);
-  const std::int64_t blocks = work.blocks(plan);
-  const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
-  const std::uint32_t rounds = rounds_of(blocks, slots);
-  const double round = 2.0 * turns_of(work, plan) * step + 7.7;
-  // A last round that is not full takes its share of what is around the steps.
-  const double idle = rounds - static_cast<double>(blocks) / static_cast<double>(slots);
-  return rounds * round + 0.533 * plan.log2_ranks - 2.757 - (rounds > 1 ? 3.24 * idle : 0.0);
+  const double turn = (parts == 1   ? turns.whole
+                       : parts == 2 ? turns.halves
+                                    : turns.quarters) +
+                      (has_four ? of_four_warpgroups : of_two).of(work.layout) -
+                      0.0033 * idle * kilobytes;
+  const double end = 3.088 + 0.0039 * plan.tokens + 0.241 * (parts - 1) +
+                     (ranks > 1 ? 0.746 + 0.0019 * plan.tokens : 0.0) + (ranks > 2 ? 0.899 : 0.0);
+  // A last round that is not full brings its tokens and weights faster.
+  const double left =
+      rounds > 1 ? rounds - static_cast<double>(blocks) / static_cast<double>(slots) : 0.0;
+  const double time = rounds * (turns_of(work, plan) * turn + end) - 0.421 * left -
+                      (leaves_half(work, blocks) ? 0.790 : 0.0);
+  return together(time, 0.1972e-6 * work.weight_bytes + 2.107);
 }
 
 }  // namespace mxkern

@@ -33,9 +33,8 @@ struct FewWork {
   }
 };
 
-// Microseconds. Without stages, plan.stages = 0, what it takes at least.
+// Microseconds.
 double few_time(const FewWork& work, const FewPlan& plan);
 double few_sm90_time(const FewWork& work, const FewPlan& plan);
-double staged_sm90_time(const FewWork& work, const FewPlan& plan);
 
 }  // namespace mxkern

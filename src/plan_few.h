@@ -24,11 +24,6 @@ struct FewPlan {
   int idle_groups;
   // For Hopper, and the tensor cores of its warpgroups: tokens are of FewSm90Shape's sizes.
   bool on_sm90 = false;
-  // There: a kernel of its own puts the tokens in order ahead.
-  bool arranges = false;
-  // There: some warps decode the weights for the others, into shared memory; see
-  // StagedSm90Shape.
-  bool is_staged = false;
 
   friend constexpr bool operator==(const FewPlan&, const FewPlan&) = default;
 };
@@ -43,13 +38,9 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
 FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                       std::int64_t columns, int processors, DType x_dtype = DType::bfloat16);
 
-// The way of these that decodes weights in registers, with so many tokens a thread block; less than
+// The way of these with so many tokens and warpgroups a thread block; less than
 // two stages: there is no room for it.
-FewPlan few_sm90_plan(Scheme scheme, int tokens, int log2_parts, int log2_ranks, bool arranges);
-
-// The way of these that decodes weights into shared memory, for bfloat16, where a thread block
-// takes so many tiles of rows.
-FewPlan staged_plan(Scheme scheme, int row_tiles, int log2_ranks);
+FewPlan few_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts, int log2_ranks);
 
 // Whether a product may take the tensor cores of Hopper's warpgroups. It needs code for 9.0a on a
 // device of 9.0.
@@ -57,18 +48,8 @@ constexpr bool may_use_few_sm90(DType x_dtype, std::int64_t tokens) {
   return x_dtype != DType::float32 && tokens > 16;
 }
 
-// Whether a kernel may put so many tokens in order ahead, for which there has to be memory.
-constexpr bool may_arrange_few_sm90(DType x_dtype, std::int64_t tokens) {
-  return may_use_few_sm90(x_dtype, tokens) && tokens > 32;
-}
-
-// The most tokens of a group, and the bytes of all tokens in the order of arrange_tokens, in groups
-// of any size; of a batch, as it is or as one matrix of `all_tokens`, if either is computed that
-// way.
+// The most tokens of a group.
 int few_sm90_group(std::int64_t tokens);
-std::int64_t arranged_bytes(std::int64_t batch, std::int64_t tokens, std::int64_t columns);
-std::int64_t arranged_for_few(DType x_dtype, std::int64_t batch, std::int64_t tokens,
-                              std::int64_t all_tokens, std::int64_t columns);
 
 // Thread blocks that run at a time: clusters lie in groups of multiprocessors that are not all of
 // one size, so that some of these stay idle. Of 132, 120 hold clusters of four.

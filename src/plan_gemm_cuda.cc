@@ -182,18 +182,13 @@ std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan)
   return end;
 }
 
-// What the kernels for few tokens work in: Hopper's tensor cores want another order of the tokens,
-// the others copy rows that do not start on 16 bytes, to whole tiles of the weights.
-std::size_t few_bytes(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+// What the kernels for few tokens work in: they copy rows that do not start on 16 bytes, to whole
+// tiles of the weights.
+std::size_t few_bytes(const CudaGemmProblem& problem) {
   const FewProblem few(problem);
   const Shape& x = few.x.shape;
   const std::int64_t columns = round_up(x.columns, DecodeLayout::tile_columns);
-  std::size_t bytes = starts_on_16(few.x) ? 0 : aligned(x.batch * x.rows * columns * 2);
-  if (capabilities.is_hopper()) {
-    bytes = std::max(
-        bytes, aligned(arranged_for_few(few.x.dtype, x.batch, x.rows, few.tokens, x.columns)));
-  }
-  return bytes;
+  return starts_on_16(few.x) ? 0 : aligned(x.batch * x.rows * columns * 2);
 }
 
 }  // namespace
@@ -239,7 +234,7 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     }
     case CudaGemmPath::few_tokens:
       plan.right.is_prepared = true;
-      plan.workspace_bytes = few_bytes(problem, capabilities);
+      plan.workspace_bytes = few_bytes(problem);
       return plan;
     case CudaGemmPath::blackwell:
       plan.workspace_bytes =

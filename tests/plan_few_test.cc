@@ -6,7 +6,6 @@
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_shape.h"
 #include "mxkern/kernels/few_sm90_shape.h"
-#include "mxkern/kernels/staged_sm90_shape.h"
 #include "mxkern/numerics/visit.h"
 
 namespace mxkern {
@@ -76,25 +75,16 @@ TEST(PlanFew, FillsTheDevice) {
 }
 
 void expect_few_fits(const kernels::FewShape& shape, const FewPlan& plan) {
-  EXPECT_FALSE(plan.arranges || plan.is_staged);
   EXPECT_EQ(plan.shared_bytes, shape.bytes(plan.row_tiles, plan.log2_parts, plan.log2_ranks,
                                            plan.stages, plan.x_stages));
   EXPECT_LE(plan.shared_bytes, shape.room());
 }
 
-void expect_staged_fits(const kernels::FewShape& shape, const FewPlan& plan) {
-  using Staged = kernels::StagedSm90Shape;
-  EXPECT_FALSE(plan.arranges);
-  EXPECT_GE(plan.stages, 2);
-  EXPECT_LE(plan.stages, Staged::most_stages);
-  EXPECT_EQ(plan.shared_bytes, Staged::bytes(shape, plan.row_tiles, plan.stages));
-  EXPECT_LE(plan.shared_bytes, Staged::limit);
-}
-
 void expect_sm90_fits(const kernels::FewShape& shape, const FewPlan& plan) {
   using Sm90 = kernels::FewSm90Shape;
-  const int groups = Sm90::warpgroups(plan.tokens), parts = 1 << plan.log2_parts;
-  EXPECT_EQ(plan.row_tiles * parts, groups * Sm90::group_tiles);
+  const int parts = 1 << plan.log2_parts;
+  EXPECT_GE(plan.row_tiles * parts, Sm90::fewest_warpgroups(plan.tokens) * Sm90::group_tiles);
+  EXPECT_LE(plan.row_tiles * parts, Sm90::most_warpgroups(plan.tokens) * Sm90::group_tiles);
   EXPECT_GE(plan.stages, 2);
   // A stage of tokens is always the same part's, and there is one more for it.
   EXPECT_GE(plan.x_stages, 2 * parts);
@@ -102,9 +92,7 @@ void expect_sm90_fits(const kernels::FewShape& shape, const FewPlan& plan) {
   EXPECT_EQ(plan.shared_bytes, Sm90::bytes(shape, plan.row_tiles, plan.log2_parts, plan.log2_ranks,
                                            plan.stages, plan.x_stages));
   EXPECT_LE(plan.shared_bytes, Sm90::limit);
-  EXPECT_LE((2 * plan.stages + 6 * plan.x_stages + 1) * 8, kernels::FewShape::barrier_bytes);
-  // A thread block puts at most 64 tokens in order.
-  EXPECT_TRUE(plan.arranges || plan.tokens <= 64);
+  EXPECT_LE((2 * plan.stages + 4 * plan.x_stages + 1) * 8, kernels::FewShape::barrier_bytes);
 }
 
 TEST(PlanFew, FitsHopper) {
@@ -117,16 +105,8 @@ TEST(PlanFew, FitsHopper) {
         const SchemeFacts facts = facts_of(scheme);
         const FewPlan plan = plan_few_sm90(scheme, 1, tokens, shape[0], shape[1], processors);
         const kernels::FewShape few{facts.bits, facts.block, plan.tokens};
-        plan.is_staged ? expect_staged_fits(few, plan)
-        : plan.on_sm90 ? expect_sm90_fits(few, plan)
-                       : expect_few_fits(few, plan);
+        plan.on_sm90 ? expect_sm90_fits(few, plan) : expect_few_fits(few, plan);
         EXPECT_TRUE(plan.on_sm90 || tokens <= 48);
-        // There is memory for what is arranged, and where there is none, nothing is.
-        EXPECT_TRUE(may_arrange_few_sm90(DType::bfloat16, tokens) || !plan.arranges);
-        EXPECT_GE(arranged_bytes(3, tokens, shape[1]),
-                  3 * round_up(tokens, plan.tokens) * round_up(shape[1], 128) * 2);
-        EXPECT_LE(arranged_bytes(3, tokens, shape[1]),
-                  3 * (tokens + 255) * round_up(shape[1], 128) * 2);
       }
     }
   }
@@ -151,17 +131,6 @@ TEST(PlanFew, LeavesAsMuchRoomEverywhere) {
   }
 }
 
-TEST(PlanFew, MemoryForABatchIsEnoughEitherWay) {
-  // As one matrix of 72 tokens the batch may be arranged, matrix by matrix it is not.
-  EXPECT_EQ(arranged_for_few(DType::bfloat16, 3, 24, 72, 128), 128 * 128 * 2);
-  EXPECT_EQ(arranged_for_few(DType::bfloat16, 3, 65, 195, 128), 3 * 128 * 128 * 2);
-  EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 64, 64, 128), 64 * 128 * 2);
-  EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 32, 32, 8192), 0);
-  EXPECT_EQ(arranged_for_few(DType::bfloat16, 1, 33, 33, 8192), 64 * 8192 * 2);
-  EXPECT_EQ(arranged_for_few(DType::float16, 1, 128, 128, 128), 192 * 128 * 2);
-  EXPECT_EQ(arranged_for_few(DType::float32, 1, 128, 128, 128), 0);
-}
-
 TEST(PlanFew, SixteenBitsMayUseWarpgroups) {
   EXPECT_TRUE(may_use_few_sm90(DType::bfloat16, 17));
   EXPECT_FALSE(may_use_few_sm90(DType::bfloat16, 16));
@@ -169,30 +138,28 @@ TEST(PlanFew, SixteenBitsMayUseWarpgroups) {
   EXPECT_FALSE(may_use_few_sm90(DType::float32, 128));
 }
 
-// Plans that were the fastest of all by 5 % and more, where others had been chosen before that took
-// 10 to 60 % longer: kernels, groups of tokens, and how rows and K are divided.
+// Plans that were the fastest of all by 5 % and more: kernels, groups of tokens, and how rows and K
+// are divided.
 TEST(PlanFew, ChoosesWhatWasFastest) {
   struct Case {
     Scheme scheme;
     std::int64_t tokens, rows, columns;
     int group, row_tiles, log2_parts, log2_ranks;
-    bool on_sm90, arranges;
+    bool on_sm90;
   };
   const Case cases[] = {
-      {Scheme::mxfp4, 17, 1024, 8192, 16, 1, 3, 1, false, false},
-      {Scheme::mxfp8_e4m3, 17, 28672, 4096, 32, 8, 0, 0, true, false},
-      {Scheme::mxfp4, 32, 128256, 4096, 32, 8, 0, 0, true, false},
-      {Scheme::nvfp4, 64, 6144, 4096, 64, 4, 1, 1, true, true},
-      {Scheme::mxfp4, 64, 4096, 4096, 32, 4, 1, 1, true, false},
-      {Scheme::mxfp4, 96, 128256, 4096, 96, 4, 0, 0, true, true},
-      {Scheme::mxfp8_e4m3, 96, 10240, 8192, 96, 4, 0, 0, true, true},
-      {Scheme::mxfp4, 96, 1024, 8192, 32, 4, 1, 2, true, false},
-      {Scheme::mxfp4, 128, 12288, 4096, 128, 4, 0, 0, true, true},
-      {Scheme::mxfp4, 160, 1024, 8192, 64, 4, 1, 2, true, false},
-      {Scheme::mxfp4, 256, 5120, 13824, 96, 4, 0, 0, true, true},
-      {Scheme::mxfp8_e4m3, 384, 5120, 5120, 128, 4, 0, 0, true, true},
-      {Scheme::mxfp8_e4m3, 512, 6144, 4096, 256, 4, 0, 0, true, true},
-      {Scheme::mxfp4, 640, 4096, 14336, 192, 4, 0, 0, true, true},
+      {Scheme::mxfp4, 17, 1024, 8192, 16, 1, 3, 1, false},
+      {Scheme::mxfp4, 17, 8192, 8192, 32, 4, 1, 1, true},
+      {Scheme::mxfp8_e4m3, 17, 28672, 8192, 32, 8, 0, 0, true},
+      {Scheme::mxfp4, 48, 8192, 8192, 64, 4, 1, 1, true},
+      {Scheme::mxfp4, 96, 4096, 4096, 96, 2, 1, 1, true},
+      {Scheme::nvfp4, 128, 4096, 4096, 128, 2, 1, 1, true},
+      {Scheme::mxfp4, 128, 28672, 8192, 128, 8, 0, 0, true},
+      {Scheme::mxfp4, 160, 4096, 14336, 192, 2, 1, 1, true},
+      {Scheme::mxfp4, 192, 14336, 4096, 192, 4, 0, 0, true},
+      {Scheme::nvfp4, 192, 6144, 4096, 192, 2, 1, 0, true},
+      {Scheme::mxfp4, 384, 10240, 8192, 128, 8, 0, 0, true},
+      {Scheme::mxfp8_e4m3, 384, 8192, 8192, 192, 4, 0, 0, true},
   };
   for (const Case& c : cases) {
     const FewPlan plan = plan_few_sm90(c.scheme, 1, c.tokens, c.rows, c.columns, processors);
@@ -203,24 +170,6 @@ TEST(PlanFew, ChoosesWhatWasFastest) {
     EXPECT_EQ(plan.log2_parts, c.log2_parts);
     EXPECT_EQ(plan.log2_ranks, c.log2_ranks);
     EXPECT_EQ(plan.on_sm90, c.on_sm90);
-    EXPECT_EQ(plan.arranges, c.arranges);
-  }
-}
-
-// Weights of 4 bits are decoded into shared memory where thread blocks of 224 rows are one round
-// and those of 128 rows two.
-TEST(PlanFew, DecodesIntoSharedMemoryWhereThatIsFaster) {
-  const auto is_staged = [](Scheme scheme, std::int64_t tokens, std::int64_t rows,
-                            std::int64_t columns) {
-    return plan_few_sm90(scheme, 1, tokens, rows, columns, processors).is_staged;
-  };
-  EXPECT_TRUE(is_staged(Scheme::mxfp4, 128, 28672, 8192));
-  EXPECT_TRUE(is_staged(Scheme::mxfp4, 128, 28672, 4096));
-  EXPECT_FALSE(is_staged(Scheme::mxfp4, 96, 28672, 8192));
-  EXPECT_FALSE(is_staged(Scheme::mxfp4, 128, 8192, 8192));
-  EXPECT_FALSE(is_staged(Scheme::mxfp8_e4m3, 128, 28672, 8192));
-  for (const std::int64_t tokens : {64, 129, 256}) {
-    EXPECT_FALSE(is_staged(Scheme::mxfp4, tokens, 28672, 8192)) << tokens;
   }
 }
 
@@ -232,7 +181,6 @@ TEST(PlanFew, Float16DecodesInRegistersForWarpgroups) {
         const FewPlan plan =
             plan_few_sm90(scheme, 1, tokens, shape[0], shape[1], processors, DType::float16);
         EXPECT_TRUE(plan.on_sm90) << name_of(scheme) << " " << tokens;
-        EXPECT_FALSE(plan.is_staged) << name_of(scheme) << " " << tokens;
       }
     }
   }

@@ -80,7 +80,6 @@ sanitize() {
     for test in 'cuda.sanitizer_test *' 'cuda.gemm_test CudaGemm.EveryPair*:CudaGemm.Prepared*' \
       'cuda.multiply_few_test *EverySchemeAndShape:*BatchesStrides*' \
       'cuda.multiply_few_sm90_test *EveryPlan' 'cuda.multiply_half_test *EverySchemeAndShape' \
-      'cuda.multiply_staged_test *EveryPlan' \
       'cuda.multiply_sm90_test *OutputsOfEveryKind:*PartsOf*:*Gate' \
       'cuda.divided_tiles_test *Nan*:*Gate'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \

@@ -26,12 +26,12 @@
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"
 #include "mxkern/tensor/half_scales.h"
+#include "mxkern/tensor/lifted_scales.h"
 #include "mxkern/kernels/few_shape.h"
 #include "mxkern/kernels/few_sm90_shape.h"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/follows.h"
 #include "mxkern/kernels/gemm_sm90_work.h"
-#include "mxkern/kernels/staged_sm90_shape.h"
 #include "mxkern/tensor/prepared_operand.h"
 
 #include "mxkern/info.h"

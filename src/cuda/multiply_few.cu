@@ -6,7 +6,6 @@
 #include "cuda/few_launch.h"
 #include "cuda/launch.h"
 #include "cuda/tensor_map.h"
-#include "mxkern/kernels/arrange_tokens.cuh"
 #include "mxkern/kernels/copy_tokens.cuh"
 #include "mxkern/kernels/gemm_few.cuh"
 
@@ -70,37 +69,6 @@ bool has_few_sm90([[maybe_unused]] const char* function, [[maybe_unused]] Device
 #endif
 }
 
-// x in the order of gemm_few_sm90, in `memory`.
-void arrange(const char* function, const Buffer& x, const DecodeLayout& layout, int group,
-             std::uint8_t* memory, bool overlaps, Stream stream) {
-  const kernels::ArrangeTokensParameters p{
-      static_cast<const std::uint16_t*>(x.data),
-      x.shape.batch,
-      x.shape.rows,
-      x.shape.columns,
-      x.row_stride,
-      x.batch_stride,
-      rows_are_aligned(x),
-      group,
-      layout.tiles_across() * 2,
-      memory,
-  };
-  // Where all thread blocks find room beside the kernel ahead they wait there, up to 64 tokens of
-  // 8192 columns. More would keep the product behind them from starting.
-  const int processors = processor_count(function);
-  const std::int64_t across = ceil_div(padded_columns(layout), kernels::arrange_tokens_columns);
-  const std::int64_t enough = processors / (across * x.shape.batch);
-  const std::int64_t down = std::min(
-      x.shape.rows, std::max(enough, ceil_div(x.shape.rows, kernels::arrange_tokens_together)));
-  const dim3 grid = grid_of(across, down, x.shape.batch);
-  const auto go = [&]<Start start>() {
-    launch<start>(function, kernels::arrange_tokens_kernel, grid, kernels::arrange_tokens_threads,
-                  0, stream, p);
-  };
-  const bool starts_early = overlaps && across * down * x.shape.batch <= processors;
-  starts_early ? go.operator()<Start::early>() : go.operator()<Start::behind>();
-}
-
 // Boxes of 64 columns of so many tokens. Matrices that are all the same one are one of the map.
 CUtensorMap map_tokens(const char* function, const Buffer& x, int rows) {
   return encode_tensor_map(
@@ -147,13 +115,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
                                            layout.columns, processor_count(function), x.dtype)
                            : plan_few(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
                                       layout.columns, processor_count(function));
-  std::uint8_t* arranged = nullptr;
-  if (plan.arranges) {
-    arranged = static_cast<std::uint8_t*>(memory);
-    arrange(function, x, layout, plan.tokens, arranged, overlaps, stream);
-  } else {
-    x = readable(function, x, layout, memory, stream);
-  }
+  x = readable(function, x, layout, memory, stream);
   kernels::FewParameters p{};
   p.layout = layout;
   p.tiles = static_cast<int>(layout.tiles_across());
@@ -181,10 +143,6 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   for (std::int64_t batch = 0; batch < x.shape.batch; batch += most) {
     p.weights = weights.data + batch * p.weight_batch_bytes;
     p.x = static_cast<const std::uint8_t*>(x.data) + batch * p.x_batch_bytes;
-    if (arranged != nullptr) {
-      p.arranged =
-          arranged + batch * round_up(x.shape.rows, plan.tokens) * padded_columns(layout) * 2;
-    }
     Buffer matrices = x;
     matrices.data = const_cast<std::uint8_t*>(p.x);
     matrices.shape.batch = std::min(most, x.shape.batch - batch);
@@ -193,15 +151,14 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
                     static_cast<unsigned>(groups + plan.idle_groups),
                     static_cast<unsigned>(matrices.shape.batch));
     CUtensorMap map{};
-    if (plan.on_sm90 && arranged == nullptr) map = map_tokens(function, matrices, p.box_rows);
+    if (plan.on_sm90) map = map_tokens(function, matrices, p.box_rows);
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);
       if (plan.on_sm90) {
-        const bool starts_early = overlaps || arranged != nullptr;
         if (x.dtype == DType::float16) {
-          launch_few_sm90<S, true>(function, plan, starts_early, grid, p, map, stream);
+          launch_few_sm90<S, true>(function, plan, overlaps, grid, p, map, stream);
         } else {
-          launch_few_sm90<S, false>(function, plan, starts_early, grid, p, map, stream);
+          launch_few_sm90<S, false>(function, plan, overlaps, grid, p, map, stream);
         }
       } else {
         launch_few<S>(function, x.dtype, plan, overlaps, grid, p, stream);
@@ -215,15 +172,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
 std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights& weights) {
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
-  // Whether a batch becomes one matrix depends on the output too.
-  const Shape& shape = x.shape;
-  const std::int64_t all = weights.shape.batch == 1 ? shape.batch * shape.rows : shape.rows;
-  std::int64_t bytes = needs_copy(x) ? copy_bytes(x, layout) : 0;
-  if (has_few_sm90("multiply_few_workspace_bytes", weights.device)) {
-    bytes =
-        std::max(bytes, arranged_for_few(x.dtype, shape.batch, shape.rows, all, layout.columns));
-  }
-  return static_cast<std::size_t>(bytes);
+  return needs_copy(x) ? static_cast<std::size_t>(copy_bytes(x, layout)) : 0;
 }
 
 std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights) {
@@ -245,18 +194,8 @@ void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
                      Stream stream) {
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
             multiply_few_workspace_bytes(x, weights));
-  const DecodeLayout layout =
-      DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
-  const std::int64_t rows = std::max(x.shape.batch * round_up(x.shape.rows, plan.tokens),
-                                     round_up(x.shape.batch * x.shape.rows, plan.tokens));
-  const std::int64_t arranged = rows * padded_columns(layout) * 2;
-  check(!plan.arranges || static_cast<std::int64_t>(workspace.bytes) >= arranged, function,
-        ": the plan's groups of ", plan.tokens, " tokens want ", arranged,
-        " bytes of workspace; it has ", workspace.bytes);
   check<Unsupported>(has_few_sm90(function, weights.device), function,
                      ": the plan is for compute capability 9.0; leave the choice to multiply_few");
-  check<Unsupported>(!plan.is_staged || x.dtype == DType::bfloat16, function,
-                     ": the plan is for bfloat16 tokens; leave the choice to multiply_few");
   const DeviceScope scope(weights.device, function);
   run(function, x, weights, finish, workspace.data, true, stream, &plan);
 }

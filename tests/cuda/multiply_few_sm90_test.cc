@@ -14,17 +14,17 @@ using Shape90 = kernels::FewSm90Shape;
 
 using CudaMultiplyFewSm90 = HopperTest;
 
-// All sizes of groups, parts of K and clusters, tokens put in order by the thread blocks or ahead:
-// groups that are not full, two of them, rows and columns that fill no tile, parts of K that are
-// empty, rows of tokens with gaps, and all that belongs to rows.
+// All sizes of groups, parts of K and clusters: groups that are not full, two of them, rows and
+// columns that fill no tile, parts of K that are empty, rows of tokens with gaps, and all that
+// belongs to rows.
 void expect_every_plan(const int (&columns)[5]) {
   int turn = 0, computed = 0;
-  const auto expect = [&](int size, int log2_parts, int log2_ranks, bool arranges) {
+  const auto expect = [&](int size, int warpgroups, int log2_parts, int log2_ranks) {
     const Scheme scheme = all_schemes[turn % std::size(all_schemes)];
-    const FewPlan plan = few_sm90_plan(scheme, size, log2_parts, log2_ranks, arranges);
-    SCOPED_TRACE(::testing::Message()
-                 << name_of(scheme) << ", groups of " << size << ", " << (1 << log2_parts)
-                 << " parts, " << (1 << log2_ranks) << " ranks, arranges " << arranges);
+    const FewPlan plan = few_sm90_plan(scheme, size, warpgroups, log2_parts, log2_ranks);
+    SCOPED_TRACE(::testing::Message() << name_of(scheme) << ", groups of " << size << ", "
+                                      << warpgroups << " warpgroups, " << (1 << log2_parts)
+                                      << " parts, " << (1 << log2_ranks) << " ranks");
     ++turn;
     if (plan.stages < 2) return;  // no room
     ++computed;
@@ -46,13 +46,11 @@ void expect_every_plan(const int (&columns)[5]) {
     expect_agrees(p);
   };
   for (const int size : Shape90::token_sizes) {
-    for (int log2_parts = 0; 1 << log2_parts <= Shape90::warpgroups(size); ++log2_parts) {
-      for (const int log2_ranks : {0, 1, 2}) {
-        for (const bool arranges : {false, true}) {
-          if (!arranges && size > 64) continue;
-          // No memory for fewer tokens.
-          if (arranges && size == 32 && turn % 2 == 0) ++turn;
-          expect(size, log2_parts, log2_ranks, arranges);
+    for (int warpgroups = Shape90::fewest_warpgroups(size);
+         warpgroups <= Shape90::most_warpgroups(size); warpgroups += 2) {
+      for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
+        for (const int log2_ranks : {0, 1, 2}) {
+          expect(size, warpgroups, log2_parts, log2_ranks);
           if (::testing::Test::HasFatalFailure()) return;
         }
       }
@@ -69,7 +67,7 @@ TEST_F(CudaMultiplyFewSm90, EveryPlanOfLongRows) { expect_every_plan({640, 136, 
 
 TEST_F(CudaMultiplyFewSm90, SameBytesEveryTimeAndInGraphs) {
   for (const int size : {32, 96, 192}) {
-    const FewPlan plan = few_sm90_plan(Scheme::mxfp4, size, 1, 1, size > 32);
+    const FewPlan plan = few_sm90_plan(Scheme::mxfp4, size, size == 32 ? 4 : 2, 1, 1);
     Product p(DType::bfloat16, Scheme::mxfp4, {1, 200, 4096}, 256, 1, DType::float32);
     p.fill(43);
     p.plan = &plan;

@@ -59,16 +59,20 @@ TEST_F(CudaMultiplyHalf, EverySchemeAndShape) {
 TEST_F(CudaMultiplyHalf, EveryPlan) {
   int turn = 0;
   for (const int size : kernels::FewSm90Shape::token_sizes) {
-    for (int parts = 0; 1 << parts <= kernels::FewSm90Shape::warpgroups(size); ++parts) {
-      for (const int ranks : {0, 1, 2}) {
-        const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
-        const FewPlan plan = few_sm90_plan(scheme, size, parts, ranks, size > 32);
-        if (plan.stages < 2) continue;  // no room
-        Product p(DType::float16, scheme, {1, 2 * size - 3, 520}, 257, 1, DType::float32);
-        p.fill(static_cast<std::uint64_t>(turn));
-        p.plan = &plan;
-        expect_agrees(p);
-        if (HasFatalFailure()) return;
+    using Shape90 = kernels::FewSm90Shape;
+    for (int warpgroups = Shape90::fewest_warpgroups(size);
+         warpgroups <= Shape90::most_warpgroups(size); warpgroups += 2) {
+      for (int parts = 0; 1 << parts <= warpgroups; ++parts) {
+        for (const int ranks : {0, 1, 2}) {
+          const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
+          const FewPlan plan = few_sm90_plan(scheme, size, warpgroups, parts, ranks);
+          if (plan.stages < 2) continue;  // no room
+          Product p(DType::float16, scheme, {1, 2 * size - 3, 520}, 257, 1, DType::float32);
+          p.fill(static_cast<std::uint64_t>(turn));
+          p.plan = &plan;
+          expect_agrees(p);
+          if (HasFatalFailure()) return;
+        }
       }
     }
   }

@@ -24,8 +24,7 @@ struct FewParameters {
   int stages;      // of a warp's ring
   int x_stages;
   int shared_bytes;
-  const std::uint8_t* arranged;  // tokens by arrange_tokens, for gemm_few_sm90; or nullptr
-  int box_rows;                  // of the tensor map of gemm_few_sm90
+  int box_rows;  // of the tensor map of gemm_few_sm90
   // The end.
   float alpha, beta;
   const float* left_tensor_scale;

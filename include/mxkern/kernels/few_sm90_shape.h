@@ -6,8 +6,9 @@
 namespace mxkern::kernels {
 
 struct FewSm90Shape {
-  // Bytes, which leave room for a thread block of arrange_tokens.
-  static constexpr int limit = 216 * 1024;
+  static constexpr int limit = FewShape::limit;
+  // So much that no second thread block finds room beside one, while others idle.
+  static constexpr int fewest_bytes = 115 * 1024;
 
   static constexpr int group_rows = 64;  // of a warpgroup
   static constexpr int group_tiles = group_rows / DecodeLayout::tile_rows;
@@ -16,8 +17,13 @@ struct FewSm90Shape {
   static constexpr int token_sizes[] = {32, 64, 96, 128, 192, 256};
   static constexpr int most_tokens = 256;
 
-  // That multiply, for what registers allow.
-  MXKERN_HOST_DEVICE static constexpr int warpgroups(int tokens) { return tokens <= 64 ? 4 : 2; }
+  // Warpgroups that multiply, for what registers allow: four, two, or either.
+  MXKERN_HOST_DEVICE static constexpr int most_warpgroups(int tokens) {
+    return tokens <= 128 ? 4 : 2;
+  }
+  MXKERN_HOST_DEVICE static constexpr int fewest_warpgroups(int tokens) {
+    return tokens <= 64 ? 4 : 2;
+  }
 
   // Sums: a row of them for each token, padded so that no two lanes meet in a bank.
   MXKERN_HOST_DEVICE static constexpr int sum_stride(int row_tiles) {
@@ -37,8 +43,8 @@ struct FewSm90Shape {
                       x_stages * shape.tokens * DecodeLayout::tile_columns * 2;
     const int share = (shape.tokens >> log2_ranks) * row_tiles * DecodeLayout::tile_rows * 4;
     const int inbox = ((1 << log2_ranks) - 1) * share;
-    return FewShape::barrier_bytes +
-           higher_of(rings, (sum_bytes(shape.tokens, row_tiles) << log2_parts) + inbox);
+    const int sums = (sum_bytes(shape.tokens, row_tiles) << log2_parts) + inbox;
+    return higher_of(fewest_bytes, FewShape::barrier_bytes + higher_of(rings, sums));
   }
 };
 

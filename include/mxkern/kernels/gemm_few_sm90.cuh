@@ -2,11 +2,11 @@
 //
 // out[m, n] = x[m, :] . w[n, :]. Weights are the left operand, decoded to the tokens' type in
 // registers: what a warp of wgmma.m64nNk16 holds of it is what mma.m16n8k16 holds, so that the
-// layout is the same as that of fewer tokens. Tokens are the right operand, in shared memory, their
-// columns in the order in which the layout has those of the weights. A warpgroup takes 64 rows of
-// weights and all tokens of the thread block; while the products of 32 columns are under way it
-// decodes the next 32. Warpgroups of a thread block have other rows, or take turns along K; the
-// thread blocks of a cluster have a part of K each. All parts are added in a fixed order.
+// layout is the same as that of fewer tokens. Tokens are the right operand, in shared memory, as
+// the copy engine brings them. A warpgroup takes 64 rows of weights and all tokens of the thread
+// block; while the products of 32 columns are under way it decodes the next 32. Warpgroups of a
+// thread block have other rows, or take turns along K; the thread blocks of a cluster have a part
+// of K each. All parts are added in a fixed order.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +25,22 @@
 namespace mxkern::kernels {
 
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 32.
-template <class S, bool IsHalf, int Tokens>
+// Warpgroups: that multiply.
+template <class S, bool IsHalf, int Tokens, int Warpgroups>
 struct FewSm90Kernel {
   using Scheme = S;
   using Format = typename S::Format;
   using Shape = FewSm90Shape;
   static constexpr int tokens = Tokens;
-  static constexpr int warpgroups = Shape::warpgroups(Tokens);
-  static constexpr int warps = 4 * warpgroups;
-  // Warps: one copies weights, one tokens, and some put up to 64 tokens in order; a whole
-  // warpgroup, where its registers move.
-  static constexpr int arrangers = Tokens <= 64 ? 4 : 0;
-  static constexpr int producers = arrangers > 0 ? 2 + arrangers : 4;
+  static constexpr int warps = 4 * Warpgroups;
+  // Of 65536 registers: what a thread that multiplies has, and one that copies.
+  static constexpr bool moves_registers = Tokens * Warpgroups > 384;
+  static constexpr int consumer_registers = Warpgroups == 4 ? 112 : 208;
+  static constexpr int producer_registers = Warpgroups == 4 ? 32 : 88;
+  // Warps: one copies weights, one tokens. A whole warpgroup, where its registers move.
+  static constexpr int producers = moves_registers ? 4 : 2;
   static constexpr int threads = 32 * warps;  // that finish
   static constexpr int all_threads = threads + 32 * producers;
-  // Of 65536 registers: what a thread that multiplies has, and one that copies.
-  static constexpr bool moves_registers = Tokens > 192;
-  static constexpr int consumer_registers = 208, producer_registers = 88;
   MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
@@ -129,9 +128,8 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
   using Bits = DecodeBits<Format>;
   const int parts = 1 << p.log2_parts, upper = slab % 2;
   const std::uint32_t pick = upper == 0 ? 0x4140u : 0x4342u;
-  const std::uint32_t scales_at =
-      K::layout.code_bytes() +
-      (lane / 4 * K::layout.block_scales() + lane % 4 * 8 / K::Scheme::block) * 16;
+  constexpr int block_scales = K::layout.block_scales();  // of 32 columns: of both steps, or each
+  const std::uint32_t scales_at = K::layout.code_bytes() + lane / 4 * (block_scales * 16);
   Turn weights{0}, x{part};
   std::uint32_t a[2][2][4] = {};  // [block][step][register]
   std::uint32_t x_before = 0;     // the barrier of the half of a stage that is read last
@@ -142,8 +140,12 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
     const std::uint32_t tile =
         rings.weights +
         (((weights.stage * p.row_tiles + slab / 2) << p.log2_parts) + part) * K::tile_bytes;
-    const uint4 scales = read_shared<uint4>(tile + scales_at);
-    const std::uint32_t scale[4] = {scales.x, scales.y, scales.z, scales.w};
+    std::uint32_t scale[block_scales][DecodeLayout::tile_blocks];
+#pragma unroll
+    for (int j = 0; j < block_scales; ++j) {
+      const uint4 v = read_shared<uint4>(tile + scales_at + j * 16);
+      scale[j][0] = v.x, scale[j][1] = v.y, scale[j][2] = v.z, scale[j][3] = v.w;
+    }
     std::uint32_t word[2][Format::bits / 2];
     read_words<K>(word[0], tile, upper, lane);
     const std::uint32_t x_start = ptx::swizzled_start(rings.x + x.stage * (2 * K::half_bytes));
@@ -153,14 +155,18 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
       if (block + 1 < DecodeLayout::tile_blocks) {
         read_words<K>(word[1 - set], tile + (block + 1) * K::layout.block_bytes(), upper, lane);
       }
-      const std::uint32_t multipliers = multipliers_of<K>(scale[block], pick, offsets);
+      std::uint32_t multipliers[block_scales];
+#pragma unroll
+      for (int j = 0; j < block_scales; ++j) {
+        multipliers[j] = multipliers_of<K>(scale[j][block], pick, offsets);
+      }
 #pragma unroll
       for (int pair = 0; pair < 8; ++pair) {
         const std::uint32_t bits = decode_pair<Format, K::is_half>(
             word[set] + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
-        a[set][pair / 4][pair % 4] = pair % 2 == 0
-                                         ? multiply_by_half<0, K::is_half>(bits, multipliers)
-                                         : multiply_by_half<1, K::is_half>(bits, multipliers);
+        const std::uint32_t factors = multipliers[pair / 4 * block_scales / 2];
+        a[set][pair / 4][pair % 4] = pair % 2 == 0 ? multiply_by_half<0, K::is_half>(bits, factors)
+                                                   : multiply_by_half<1, K::is_half>(bits, factors);
       }
       ptx::wgmma_pin(a[set][0]);
       ptx::wgmma_pin(a[set][1]);
@@ -206,7 +212,6 @@ __device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm
   }
 #pragma unroll 1
   for (int i = lane; i < 2 * p.x_stages; i += 32) {
-    init_barrier(rings.x_here + i * 8, 1);
     init_barrier(rings.x_full + i * 8, 1);
     init_barrier(rings.x_free + i * 8, arrivals);
   }
@@ -261,19 +266,9 @@ __global__ void __launch_bounds__(K::all_threads, 1)
       producer.produce(min(turns, 1), turns);
     } else if (warp == K::warps + 1 && few::elect()) {
       few::wait_for_previous_kernel();
-      if (K::arrangers > 0 && p.arranged == nullptr) {
-        few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles,
-                                    static_cast<int>(first_token),
-                                    p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));
-      } else {
-        const std::int64_t group = batch * (gridDim.x >> p.log2_ranks) + token_tile;
-        few::produce_arranged_sm90<K>(
-            p, rings, p.arranged + (group * p.tiles + first) * (2 * K::half_bytes), 2 * tiles);
-      }
-    } else if (K::arrangers > 0 && warp > K::warps + 1 && p.arranged == nullptr) {
-      const int tokens =
-          static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
-      few::arrange_tokens_sm90<K>(p, rings, tokens, 2 * tiles, warp - K::warps - 2, lane);
+      few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles,
+                                  static_cast<int>(first_token),
+                                  p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));
     }
     __syncwarp();
     if (p.log2_ranks > 0) {
