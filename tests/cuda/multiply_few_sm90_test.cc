@@ -65,6 +65,32 @@ TEST_F(CudaMultiplyFewSm90, EveryPlan) { expect_every_plan({256, 136, 200, 96, 3
 
 TEST_F(CudaMultiplyFewSm90, EveryPlanOfLongRows) { expect_every_plan({640, 136, 1032, 384, 2056}); }
 
+// Every scale of NVFP4 that is a number, subnormal ones and zero among them, and codes that are not
+// zeros everywhere.
+TEST_F(CudaMultiplyFewSm90, EveryScaleOfNvfp4) {
+  constexpr int rows = 127, columns = 160;
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    for (const int tokens : {8, 40, 100}) {
+      Product p(dtype, Scheme::nvfp4, {1, tokens, columns}, rows, 1, DType::float32);
+      p.fill(7);
+      for (int row = 0; row < rows; ++row) {
+        for (int k = 0; k < columns; ++k) {
+          p.weights.set_code(0, row, k, static_cast<std::uint32_t>(1 + (row + k) % 7));
+        }
+        for (int block = 0; block < columns / 16; ++block) {
+          p.weights.scale(0, row, block) = static_cast<std::uint8_t>((row + 13 * block) % 127);
+        }
+      }
+      for (int block = 0; block < columns / 16; ++block) {
+        p.weights.scale(0, 0, block) = 0;
+        p.weights.scale(0, 1, block) = static_cast<std::uint8_t>(1 + block % 7);
+      }
+      expect_agrees(p);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_F(CudaMultiplyFewSm90, SameBytesEveryTimeAndInGraphs) {
   for (const int size : {32, 96, 192}) {
     const FewPlan plan = few_sm90_plan(Scheme::mxfp4, size, size == 32 ? 4 : 2, 1, 1);
