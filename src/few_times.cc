@@ -155,7 +155,13 @@ double few_sm90_time(const FewWork& work, const FewPlan& plan) {
     }
   };
   constexpr OfScheme of_four_warpgroups = {0.039, 0.228, 0.107}, of_two = {0.020, 0.126, 0.058};
+  constexpr OfScheme of_halves = {-0.04, 0.1, 0.1};
   const Turn turns = of(plan.tokens);
+  // Two warpgroups decode half as much in a turn, and the more tokens there are, the more of it is
+  // hidden.
+  const double of_two_warpgroups = plan.tokens <= 128 ? 0.5 : plan.tokens < 256 ? 0.4 : 0.1;
+  const double share = has_four ? 1.0 : of_two_warpgroups;
+  const double halves = work.has_halves ? share * (0.1 + of_halves.of(work.layout)) : 0.0;
   const int parts = 1 << plan.log2_parts, ranks = 1 << plan.log2_ranks;
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
@@ -165,7 +171,7 @@ double few_sm90_time(const FewWork& work, const FewPlan& plan) {
   const double turn = (parts == 1   ? turns.whole
                        : parts == 2 ? turns.halves
                                     : turns.quarters) +
-                      (has_four ? of_four_warpgroups : of_two).of(work.layout) -
+                      (has_four ? of_four_warpgroups : of_two).of(work.layout) + halves -
                       0.0033 * idle * kilobytes;
   const double end = 3.088 + 0.0039 * plan.tokens + 0.241 * (parts - 1) +
                      (ranks > 1 ? 0.746 + 0.0019 * plan.tokens : 0.0) + (ranks > 2 ? 0.899 : 0.0);

@@ -108,7 +108,8 @@ int few_sm90_group(std::int64_t tokens) {
 
 FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                       std::int64_t columns, int processors, DType x_dtype) {
-  const FewWork work(scheme, batch, tokens, rows, columns, processors);
+  FewWork work(scheme, batch, tokens, rows, columns, processors);
+  work.has_halves = x_dtype == DType::float16;
   TimedFewPlan best;
   improve(work, best);
   // gemm_few scales sums of halves, which is slower whatever the weights.
