@@ -1,10 +1,10 @@
 // few_times.cc: how long a product of few tokens takes by a plan, as measured on an H200.
 //
 // Constants are fitted to 80003 plans of 2103 products, of 30 shapes of weights in four schemes
-// with 8 to 1024 tokens, and to 16400 others up to 16; those of Hopper's kernel to 16429 of 555:
-// first to the times of plans not far from the best, then such that what is chosen is fast. There
-// are rounds of thread blocks, each an end and turns of 128 columns for each part of K; and memory
-// has to bring the weights. Microseconds.
+// with 8 to 1024 tokens, up to 16 to 4904 of 91; those of Hopper's kernel to 16429 of 555: first to
+// the times of plans not far from the best, then such that what is chosen is fast. There are rounds
+// of thread blocks, each an end and turns of 128 columns for each part of K; and memory has to
+// bring the weights. Microseconds.
 #include "few_times.h"
 
 #include <algorithm>
@@ -49,23 +49,30 @@ struct OfScheme {
 // The next product's thread blocks find room beside those of this one, all of them.
 bool leaves_half(const FewWork& work, std::int64_t blocks) { return 2 * blocks <= work.processors; }
 
+// Kilobytes of tokens in a turn of a thread block: of each part of K, or for each warp.
+double kilobytes_of_tokens(const FewPlan& plan, int warps) {
+  return plan.tokens / 4.0 * (plan.x_stages > 0 ? 1 << plan.log2_parts : warps);
+}
+
 // Where a multiprocessor has room for two thread blocks. One that is alone on it is faster.
 double time_in_pairs(const FewWork& work, const FewPlan& plan) {
   struct Times {
-    double start, turn, two_tiles, nvfp4, kilobyte, end, end_of_rank, lone_end, lone_end_of_rank,
-        lone_turn, memory_byte, memory, end_of_two, half, idle_warps, end_of_part;
+    double start, turn, nvfp4, shared, two_tiles, idle_warps, kilobyte, end, end_of_rank, lone_turn,
+        lone_end, lone_end_of_rank, end_of_two, end_of_part, half, memory_byte, memory;
   };
-  constexpr Times of_8 = {-1.1002, 0.866,   0.77302,    0.09937, 0.0006,  3.24251, 0.75565, 3.78819,
-                          0.29993, 0.55214, 0.22031e-6, 2.70067, 0.36182, 0.23825, 0.42464, 0.0};
-  constexpr Times of_16 = {-0.27982, 1.16647, 0.84924,  0.06443, 0.00009,    3.23248,
-                           0.5692,   4.14385, -0.00776, 0.57426, 0.24129e-6, 2.56673,
-                           0.11597,  0.67876, 0.41354,  -0.01849};
+  constexpr Times of_8 = {-1.599,  0.67,     0.05511, 0.2221,    0.7838, 0.6994,
+                          0.01796, 2.993,    1.661,   0.6562,    3.366,  0.3559,
+                          0.4419,  -0.09031, -0.6855, 0.1564e-6, 3.465};
+  constexpr Times of_16 = {0.01991,  1.148,   0.03741, 0.08268,  0.687, 0.8,
+                           0.001401, 2.173,   1.175,   0.6214,   1.792, 0.6364,
+                           0.5108,   -0.1181, -0.8047, 0.115e-6, 4.134};
   const Times& t = plan.tokens == 8 ? of_8 : of_16;
   const double two = plan.warp_tiles - 1;
   const int warps = plan.row_tiles >> (plan.warp_tiles - 1) << plan.log2_parts;
-  const double turn = (t.turn + (work.layout.block == 16 ? t.nvfp4 : 0.0)) *
-                          (1 + t.two_tiles * two) * (1 - t.idle_warps * (1 - warps / 8.0)) +
-                      t.kilobyte / 4 * (plan.tokens << plan.log2_parts);
+  const double turn =
+      (t.turn + (work.layout.block == 16 ? t.nvfp4 : 0.0) + (plan.x_stages > 0 ? t.shared : 0.0)) *
+          (1 + t.two_tiles * two) * (1 - t.idle_warps * (1 - warps / 8.0)) +
+      t.kilobyte * kilobytes_of_tokens(plan, warps);
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
   const std::int64_t before = rounds_of(blocks, 2 * slots) - 1;
@@ -80,38 +87,41 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
 }
 
 // Where it has room for one. A turn takes a warp as long as it waits for itself, or its scheduler
-// as long as the tiles of all its warps take, or memory as long as their weights. What is behind
-// the turns takes longer with more parts to add.
+// as long as the tiles of all its warps take, or memory as long as their weights and tokens. What
+// is behind the turns takes longer with more parts to add.
 double time_alone(const FewWork& work, const FewPlan& plan) {
   struct Times {
     double start, end, end_of_token, end_of_rank, end_of_part, half, memory_byte, memory;
   };
-  constexpr Times of_loaded = {-1.05690, 3.17201, 0.035, 0.4267, 0.0, 0.32319, 0.23352e-6, 3.43506};
-  constexpr Times of_copied = {-0.6269, 4.1767, 0.0154, 0.3253, 0.2122, 0.8064, 0.2277e-6, 2.9769};
+  constexpr Times of_few = {-0.3208, 2.018, 0.0571, 1.177, 0.08085, 0.8484, 0.2096e-6, 1.546};
+  constexpr Times of_more = {-0.6269, 4.1767, 0.0154, 0.3253, 0.2122, 0.8064, 0.2277e-6, 2.9769};
   struct Turn {
     double warp, tile;
   };
   const auto of = [](int tokens) -> Turn {
     switch (tokens) {
-      case 8: return {0.7213, 0.2381};
-      case 16: return {1.04027, 0.31407};
+      case 8: return {0.3837, 0.2736};
+      case 16: return {0.4036, 0.2948};
       case 32: return {1.1258, 0.2818};
       default: return {1.456, 0.362};
     }
   };
-  constexpr OfScheme of_copied_tile = {0.0418, 0.0871, 0.038}, of_loaded_tile = {0.0, 0.0, 0.00549};
-  const bool is_loaded = plan.tokens <= 16;
-  const Times& t = is_loaded ? of_loaded : of_copied;
+  constexpr OfScheme few_tile = {0.0, 0.03451, 0.06627}, more_tile = {0.0418, 0.0871, 0.038};
+  const bool is_few = plan.tokens <= 16;
+  const Times& t = is_few ? of_few : of_more;
   const Turn of_warp = of(plan.tokens);
   const int warps = plan.row_tiles << plan.log2_parts, parts = 1 << plan.log2_parts;
-  const double tile = of_warp.tile + (is_loaded ? of_loaded_tile : of_copied_tile).of(work.layout);
-  const double bytes = (is_loaded ? 0.01288 : 0.0156) / 1024 * warps * work.layout.tile_bytes();
+  const double tile = of_warp.tile + (is_few ? few_tile : more_tile).of(work.layout);
+  const double weights = warps * work.layout.tile_bytes() / 1024.0;
+  const double bytes =
+      is_few ? 0.009572 * (weights + kilobytes_of_tokens(plan, warps)) : 0.0156 * weights;
+  double wait = of_warp.warp;
   // A warp waits less for words of 8 bits, each of which has fewer codes.
-  const double wait = of_warp.warp - (is_loaded && work.layout.bits == 8 ? 0.27077 : 0.0);
+  if (is_few) wait += (plan.x_stages > 0 ? 0.2372 : 0.0) - (work.layout.bits == 8 ? 0.1915 : 0.0);
   const double turn = together(wait, tile * warps / 4, bytes);
   double end = t.end + t.end_of_token * plan.tokens + t.end_of_rank * plan.log2_ranks +
                t.end_of_part * parts;
-  if (plan.tokens == 16) end += 0.06292 * parts + (parts == 16 ? 0.19799 : 0.0);
+  if (is_few && parts == 16) end -= 0.2015;
   const std::int64_t blocks = work.blocks(plan);
   const std::uint32_t rounds = rounds_of(blocks, cluster_slots(work.processors, plan.log2_ranks));
   const double time = rounds * (turns_of(work, plan) * turn + end) + t.start -

@@ -19,24 +19,18 @@ kernels::FewShape shape_of(const FewWork& work, const FewPlan& plan) {
   return {work.layout.bits, work.layout.block, plan.tokens};
 }
 
-// Stages of both rings, as memory allows: of weights, what keeps the memory busy, since tokens wait
-// behind what is more; of tokens, then, as many as there are turns.
+// Stages of both rings, as memory allows: what keeps the memory busy, since tokens wait behind what
+// is more.
 bool fill_stages(const FewWork& work, FewPlan& plan) {
-  constexpr int under_way = 96 * 1024, most_x_stages = 8;
-  const DecodeLayout& layout = work.layout;
+  constexpr int under_way = 96 * 1024;
+  const bool shares = plan.x_stages > 0;
   const kernels::FewShape shape = shape_of(work, plan);
   const int turn_bytes = (plan.row_tiles << plan.log2_parts) * shape.tile_bytes() * shape.tenants();
-  const auto turns = static_cast<int>(
-      ceil_div(layout.tiles_across(), std::int64_t{1} << (plan.log2_parts + plan.log2_ranks)));
-  for (plan.stages = std::clamp(under_way / turn_bytes, 2, 6); plan.stages >= 2; --plan.stages) {
-    const int fewest = shape.loads_tokens() ? 0 : plan.stages > 2 ? 3 : 2;
-    const int most = shape.loads_tokens() ? 0 : std::clamp(turns, fewest, most_x_stages);
-    for (plan.x_stages = most; plan.x_stages >= fewest; --plan.x_stages) {
-      plan.shared_bytes =
-          shape.bytes(plan.row_tiles, plan.log2_parts, plan.log2_ranks, plan.stages, plan.x_stages);
-      if (plan.shared_bytes > shape.room()) continue;
-      return true;
-    }
+  for (plan.stages = std::clamp(under_way / turn_bytes, 2, 3); plan.stages >= 2; --plan.stages) {
+    plan.x_stages = shares ? plan.stages << plan.log2_parts : 0;
+    plan.shared_bytes = shape.bytes(plan.row_tiles, plan.warp_tiles, plan.log2_parts,
+                                    plan.log2_ranks, plan.stages, plan.x_stages);
+    if (plan.shared_bytes <= shape.room()) return true;
   }
   return false;
 }
@@ -56,10 +50,18 @@ void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
         const int most = shape.warps() >> plan.log2_parts;
         for (int groups = ceil_div(fewest, 1 << plan.log2_parts); groups <= most; ++groups) {
           plan.row_tiles = groups * plan.warp_tiles;
-          const double time = few_time(work, plan);
-          if (time >= best.time) continue;
-          FewPlan filled = plan;
-          if (fill_stages(work, filled)) best = {filled, time};
+          for (const bool shares : {false, true}) {
+            // Nothing to share, unless there is no room for anything else.
+            if (shares ? groups == 1 && shape.may_keep(plan.warp_tiles)
+                       : !shape.may_keep(plan.warp_tiles)) {
+              continue;
+            }
+            plan.x_stages = shares ? 1 : 0;
+            const double time = few_time(work, plan);
+            if (time >= best.time) continue;
+            FewPlan filled = plan;
+            if (fill_stages(work, filled)) best = {filled, time};
+          }
         }
       }
     }

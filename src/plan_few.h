@@ -17,7 +17,7 @@ struct FewPlan {
   int log2_parts;  // of K, of a thread block
   int log2_ranks;  // of K, of a cluster
   int stages;      // tiles of weights under way to a warp
-  int x_stages;    // pieces of the tokens under way to a thread block
+  int x_stages;    // tiles of tokens under way to a thread block; 0: each warp has its own
   int shared_bytes;
   // Groups of rows that do not exist, where thread blocks of two kernels share a multiprocessor:
   // with one thread block on each, the next kernel's can only spread as evenly.

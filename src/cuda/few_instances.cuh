@@ -2,9 +2,6 @@
 // them for one scheme.
 #pragma once
 
-#include <cstdint>
-#include <type_traits>
-
 #include "cuda/few_launch.h"
 #include "cuda/launch.h"
 #include "cuda/launch_clusters.cuh"
@@ -13,34 +10,56 @@
 
 namespace mxkern::cuda {
 
+// A launch of the kernel that a plan asks for.
+struct FewLaunch {
+  const char* function;
+  const FewPlan& plan;
+  bool overlaps;
+  dim3 grid;
+  const kernels::FewParameters& p;
+  const CUtensorMap& tokens;
+  Stream stream;
+
+  template <class K>
+  void run() const {
+    launch_clusters(function, kernels::gemm_few_kernel<K>, K::threads, plan, overlaps, grid, stream,
+                    p, tokens);
+  }
+
+  template <class S, bool IsHalf, int Tokens, int WarpTiles>
+  void run_tiles() const {
+    constexpr kernels::FewShape shape{S::Format::bits, S::block, Tokens};
+    if constexpr (shape.may_keep(WarpTiles)) {
+      if (plan.x_stages == 0) return run<kernels::FewKernel<S, IsHalf, Tokens, WarpTiles, false>>();
+    }
+    run<kernels::FewKernel<S, IsHalf, Tokens, WarpTiles, true>>();
+  }
+
+  template <class S, bool IsHalf, int Tokens>
+  void run_tokens() const {
+    constexpr kernels::FewShape shape{S::Format::bits, S::block, Tokens};
+    if constexpr (shape.most_warp_tiles() == 2) {
+      if (plan.warp_tiles == 2) return run_tiles<S, IsHalf, Tokens, 2>();
+    }
+    run_tiles<S, IsHalf, Tokens, 1>();
+  }
+
+  template <class S, bool IsHalf>
+  void run_all() const {
+    switch (plan.tokens) {
+      case 8: return run_tokens<S, IsHalf, 8>();
+      case 16: return run_tokens<S, IsHalf, 16>();
+      case 32: return run_tokens<S, IsHalf, 32>();
+      default: return run_tokens<S, IsHalf, 64>();
+    }
+  }
+};
+
 template <class S>
 void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
-                const kernels::FewParameters& p, Stream stream) {
-  const auto with_tokens = [&](auto is_half) {
-    const auto run = [&](auto tokens) {
-      const auto run_tiles = [&](auto warp_tiles) {
-        using K = kernels::FewKernel<S, is_half(), tokens(), warp_tiles()>;
-        launch_clusters(function, kernels::gemm_few_kernel<K>, K::threads, plan, overlaps, grid,
-                        stream, p);
-      };
-      constexpr kernels::FewShape shape{S::Format::bits, S::block, tokens()};
-      if constexpr (shape.most_warp_tiles() == 2) {
-        if (plan.warp_tiles == 2) return run_tiles(std::integral_constant<int, 2>{});
-      }
-      run_tiles(std::integral_constant<int, 1>{});
-    };
-    switch (plan.tokens) {
-      case 8: return run(std::integral_constant<int, 8>{});
-      case 16: return run(std::integral_constant<int, 16>{});
-      case 32: return run(std::integral_constant<int, 32>{});
-      default: return run(std::integral_constant<int, 64>{});
-    }
-  };
-  if (x_dtype == DType::float16) {
-    with_tokens(std::true_type{});
-  } else {
-    with_tokens(std::false_type{});
-  }
+                const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream) {
+  const FewLaunch launch{function, plan, overlaps, grid, p, tokens, stream};
+  x_dtype == DType::float16 ? launch.run_all<S, true>() : launch.run_all<S, false>();
 }
 
 template <class S>
@@ -49,9 +68,9 @@ void launch_reorder(const char* function, const kernels::ReorderParameters& p, d
   launch(function, kernels::reorder_kernel<S>, grid, kernels::reorder_threads, 0, stream, p);
 }
 
-#define MXKERN_INSTANTIATE_FEW(Type)                                             \
-  template void launch_few<Type>(const char*, DType, const FewPlan&, bool, dim3, \
-                                 const kernels::FewParameters&, Stream);         \
+#define MXKERN_INSTANTIATE_FEW(Type)                                                         \
+  template void launch_few<Type>(const char*, DType, const FewPlan&, bool, dim3,             \
+                                 const kernels::FewParameters&, const CUtensorMap&, Stream); \
   template void launch_reorder<Type>(const char*, const kernels::ReorderParameters&, dim3, Stream);
 
 }  // namespace mxkern::cuda

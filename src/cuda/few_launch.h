@@ -15,9 +15,10 @@ struct ReorderParameters;
 
 namespace mxkern::cuda {
 
+// `tokens`: boxes of 128 bytes and as many rows as a thread block has tokens.
 template <class S>
 void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
-                const kernels::FewParameters& p, Stream stream);
+                const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
 
 // IsHalf: float16 tokens. `tokens`: boxes of p.box_rows rows and 128 bytes.
 template <class S, bool IsHalf>

@@ -150,8 +150,8 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
     const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
                     static_cast<unsigned>(groups + plan.idle_groups),
                     static_cast<unsigned>(matrices.shape.batch));
-    CUtensorMap map{};
-    if (plan.on_sm90) map = map_tokens(function, matrices, p.box_rows);
+    const int box_rows = plan.on_sm90 ? p.box_rows : plan.tokens;
+    const CUtensorMap map = map_tokens(function, matrices, box_rows);
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);
       if (plan.on_sm90) {
@@ -161,7 +161,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
           launch_few_sm90<S, false>(function, plan, overlaps, grid, p, map, stream);
         }
       } else {
-        launch_few<S>(function, x.dtype, plan, overlaps, grid, p, stream);
+        launch_few<S>(function, x.dtype, plan, overlaps, grid, p, map, stream);
       }
     });
   }

@@ -3,13 +3,16 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "mxkern/core/error.h"
+#include "mxkern/kernels/few_shape.h"
 #include "tests/support/few_product.h"
+#include "tests/support/hopper_test.h"
 
 namespace mxkern {
 namespace {
@@ -54,6 +57,68 @@ TEST_F(CudaMultiplyFew, LargeWeights) {
     expect_agrees(p);
     if (HasFatalFailure()) return;
   }
+}
+
+// Warps that share their tokens and warps that each have their own, with a tile of rows or two, all
+// ways to divide rows and K, rings that turn and rings that do not: rows that end within a thread
+// block, and parts of K that are empty.
+void expect_every_plan(const int (&columns)[4], std::initializer_list<int> groups_of_rows) {
+  int turn = 0;
+  const auto expect = [&](FewPlan plan, int groups, int depth) {
+    const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
+    const SchemeFacts facts = facts_of(scheme);
+    const kernels::FewShape shape{facts.bits, facts.block, plan.tokens};
+    if (plan.warp_tiles > shape.most_warp_tiles()) return;
+    if (depth == 0 && !shape.may_keep(plan.warp_tiles)) return;
+    if (groups << plan.log2_parts > shape.warps()) return;
+    plan.row_tiles = groups * plan.warp_tiles;
+    plan.x_stages = depth << plan.log2_parts;
+    plan.stages = 2 + turn % 2;
+    plan.shared_bytes = shape.bytes(plan.row_tiles, plan.warp_tiles, plan.log2_parts,
+                                    plan.log2_ranks, plan.stages, plan.x_stages);
+    if (plan.shared_bytes > shape.room()) return;
+    SCOPED_TRACE(::testing::Message()
+                 << "groups of " << plan.tokens << ", " << plan.row_tiles << " tiles of rows, "
+                 << plan.warp_tiles << " a warp, " << (1 << plan.log2_parts) << " parts, "
+                 << (1 << plan.log2_ranks) << " ranks, stages of tokens " << plan.x_stages);
+    constexpr int rows[] = {300, 257, 64, 31, 100};
+    const DType dtype = turn % 3 == 0 ? DType::float16 : DType::bfloat16;
+    Product p(dtype, scheme, {1, plan.tokens + turn % 5 - 2, columns[turn % 4]}, rows[turn % 5], 1,
+              all_dtypes[turn % 2], turn % 3 == 1 ? 8 : 0);
+    p.fill(static_cast<std::uint64_t>(turn));
+    p.plan = &plan;
+    if (turn % 4 == 0) p.weights.scale(0, rows[turn % 5] / 2, 0) = facts.nan_scale;
+    expect_agrees(p);
+  };
+  for (const int tokens : {8, 16, 32, 64}) {
+    for (int warp_tiles = 1; warp_tiles <= 2; ++warp_tiles) {
+      for (int log2_parts = 0; log2_parts <= 4; ++log2_parts) {
+        for (const int log2_ranks : {0, 1, 2}) {
+          for (const int groups : groups_of_rows) {
+            for (const int depth : {0, 2, 3}) {
+              FewPlan plan{};
+              plan.tokens = tokens;
+              plan.warp_tiles = warp_tiles;
+              plan.log2_parts = log2_parts;
+              plan.log2_ranks = log2_ranks;
+              expect(plan, groups, depth);
+              if (::testing::Test::HasFatalFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+using CudaMultiplyFewByPlans = HopperTest;
+
+// No more columns than the rings hold: racecheck does not see that one lane arrives for its warp,
+// once all lanes have read a stage.
+TEST_F(CudaMultiplyFewByPlans, EveryPlan) { expect_every_plan({256, 136, 200, 33}, {1, 2, 3, 7}); }
+
+TEST_F(CudaMultiplyFewByPlans, EveryPlanOfLongRows) {
+  expect_every_plan({1160, 1416, 640, 776}, {1, 3});
 }
 
 TEST_F(CudaMultiplyFew, LongSums) {

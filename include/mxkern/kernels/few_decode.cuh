@@ -143,6 +143,22 @@ __device__ __forceinline__ float scale_of(std::uint32_t word, int i) {
   return float_of((__byte_perm(word, 0, 0x4440 + i) + 1) << 23);
 }
 
+// One half of a word in both: the multiplication picks it.
+template <int Half>
+__device__ __forceinline__ std::uint32_t twice_half(std::uint32_t word) {
+  std::uint32_t both;
+  if constexpr (Half == 0) {
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {low, low};\n}\n"
+        : "=r"(both)
+        : "r"(word));
+  } else {
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {high, high};\n}\n"
+        : "=r"(both)
+        : "r"(word));
+  }
+  return both;
+}
+
 template <bool IsHalf = false>
 __device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product;
@@ -154,8 +170,7 @@ __device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uin
   return product;
 }
 
-// What pairs of decoded weights are to be multiplied with, for two scales of NVFP4, each a byte of
-// its half.
+// What decoded weights are to be multiplied with, for two scales of NVFP4, each a byte of its half.
 template <class K>
 __device__ __forceinline__ std::uint32_t lifted_multipliers(std::uint32_t both) {
   constexpr int bias = K::is_half ? 15 : 127, mantissa_bits = K::is_half ? 10 : 7;
@@ -164,49 +179,47 @@ __device__ __forceinline__ std::uint32_t lifted_multipliers(std::uint32_t both) 
          static_cast<std::uint32_t>(offset) * (0x00010001u << mantissa_bits);
 }
 
-// The same for the four scales of a word; E8M0: twice that.
+// The same for the four scales of a word: of rows 0 and 16, and of rows 8 and 24.
 template <class K>
-__device__ __forceinline__ void multipliers_of(std::uint32_t (&made)[4], std::uint32_t word) {
-  using Format = typename K::Format;
-  if constexpr (K::Scheme::has_tensor_scale) {
+__device__ __forceinline__ void multipliers_of(std::uint32_t (&made)[2], std::uint32_t word) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::uint32_t both =
-          lifted_multipliers<K>(decode_layout::shifted(word, -8 * i) & 0x00FF00FFu);
-      made[i] = __byte_perm(both, 0, 0x1010);
-      made[i + 2] = __byte_perm(both, 0, 0x3232);
-    }
-  } else {
-    // In exponent fields; a byte that would carry beyond is in a row that is not ordinary.
-    int offset = 0;
-    if constexpr (!Format::is_integer) offset = 127 - Format::bias + K::weight_exponent;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const std::uint32_t both = __byte_perm(word, 0, 0x4040 + 0x101 * i);
-      made[i] = both * 128 + static_cast<std::uint32_t>(offset) * 0x00800080u;
-    }
+  for (int i = 0; i < 2; ++i) {
+    made[i] = lifted_multipliers<K>(decode_layout::shifted(word, -8 * i) & 0x00FF00FFu);
   }
 }
 
-// A tile's scales, or what they are multiplied as, to a word each in `floats`: those of a row are
-// needed by four lanes, each of which makes a fourth of them, for all.
+// A tile's scales as what they are multiplied as, to a word for each row and 32 columns in
+// `floats`: those of a row are needed by four lanes, each of which makes a fourth of them, for all.
+// Where 32 columns have two scales, each is a half of the word.
 template <class K>
 __device__ __forceinline__ void widen_scales(std::uint32_t tile, std::uint32_t floats, int lane) {
-  constexpr int row_words = DecodeLayout::tile_blocks * K::layout.block_scales();
+  const std::uint32_t from = tile + K::layout.code_bytes();
+  uint4 made;
+  if constexpr (K::layout.block_scales() == 2) {
+    const std::uint32_t at = from + (lane / 4 * 2 * DecodeLayout::tile_blocks + lane % 4) * 4;
+    std::uint32_t first[2], second[2];
+    multipliers_of<K>(first, read_shared<std::uint32_t>(at));
+    multipliers_of<K>(second, read_shared<std::uint32_t>(at + DecodeLayout::tile_blocks * 4));
+    made = {__byte_perm(first[0], second[0], 0x5410), __byte_perm(first[1], second[1], 0x5410),
+            __byte_perm(first[0], second[0], 0x7632), __byte_perm(first[1], second[1], 0x7632)};
+  } else {
+    const auto word = read_shared<std::uint32_t>(from + lane * 4);
+    std::uint32_t values[4];
 #pragma unroll
-  for (int i = 0; i < K::layout.block_scales(); ++i) {
-    const int at = lane + 32 * i;
-    const auto word = read_shared<std::uint32_t>(tile + K::layout.code_bytes() + at * 4);
-    std::uint32_t made[4];
-    if constexpr (K::scales_weights) {
-      multipliers_of<K>(made, word);
-    } else {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) made[j] = bits_of(scale_of(word, j));
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (K::scales_weights) {
+        // In exponent fields; a byte that would carry beyond is in a row that is not ordinary.
+        int offset = 0;
+        if constexpr (!K::Format::is_integer) offset = 127 - K::Format::bias + K::weight_exponent;
+        values[i] = __byte_perm(word, 0, 0x4040 + 0x101 * i) * 128 +
+                    static_cast<std::uint32_t>(offset) * 0x00800080u;
+      } else {
+        values[i] = bits_of(scale_of(word, i));
+      }
     }
-    write_shared(floats + at / row_words * K::shape().scale_stride() + at % row_words * 16,
-                 uint4{made[0], made[1], made[2], made[3]});
+    made = {values[0], values[1], values[2], values[3]};
   }
+  write_shared(floats + lane / 4 * FewShape::scale_stride + lane % 4 * 16, made);
 }
 
 }  // namespace mxkern::kernels::few

@@ -37,17 +37,17 @@ struct FewParameters {
 };
 
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8. WarpTiles:
-// of rows, that a warp takes at a time.
-template <class S, bool IsHalf, int Tokens, int WarpTiles = 1>
+// of rows, that a warp takes at a time. Shares: the warps that take the same columns have one ring
+// of tokens, else each its own.
+template <class S, bool IsHalf, int Tokens, int WarpTiles, bool Shares>
 struct FewKernel {
   using Scheme = S;
   using Format = typename S::Format;
   static constexpr bool is_half = IsHalf;
   static constexpr int tokens = Tokens;
+  static constexpr bool shares = Shares;
   MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
-  static constexpr int warps = shape().warps(), producers = shape().producers();
-  static constexpr int threads = 32 * (warps + producers);
-  static constexpr bool loads_tokens = shape().loads_tokens();
+  static constexpr int warps = shape().warps(), threads = 32 * warps;
   static constexpr int warp_tiles = WarpTiles;
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();

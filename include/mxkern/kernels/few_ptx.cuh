@@ -28,6 +28,21 @@ __device__ __forceinline__ void arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Whether the arrival was the last that the phase waited for.
+__device__ __forceinline__ bool arrive_last(std::uint32_t barrier) {
+  std::uint32_t pending;  // before it
+  asm volatile(
+      "{\n"
+      ".reg .b64 state;\n"
+      "mbarrier.arrive.shared::cta.b64 state, [%1];\n"
+      "mbarrier.pending_count.b64 %0, state;\n"
+      "}\n"
+      : "=r"(pending)
+      : "r"(barrier)
+      : "memory");
+  return pending == 1;
+}
+
 __device__ __forceinline__ void arrive_expecting(std::uint32_t barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -62,17 +77,6 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, st
       " [%0], [%1], %2, [%3], %4;" ::"r"(to),
       "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
-}
-
-// Sixteen bytes, of which `bytes` are read and the others zeros. Addresses are multiples of 16.
-__device__ __forceinline__ void copy_chunk(std::uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-               : "memory");
-}
-
-// Arrives once the chunks that this thread copied before are there.
-__device__ __forceinline__ void arrive_after_chunks(std::uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 __device__ __forceinline__ void prefetch(const void* address) {

@@ -19,14 +19,15 @@ struct FewShape {
   // points, and that of the next kernel fetches its first weights beside one of this kernel.
   MXKERN_HOST_DEVICE constexpr int tenants() const { return bits == 4 && tokens <= 16 ? 2 : 1; }
   MXKERN_HOST_DEVICE constexpr int room() const { return tenants() == 2 ? 113 * 1024 : limit; }
-  // Whether lanes load their tokens straight to registers. More have no room there, and some warps
-  // copy them to shared memory.
-  MXKERN_HOST_DEVICE constexpr bool loads_tokens() const { return tokens <= 16; }
-  MXKERN_HOST_DEVICE constexpr int producers() const { return loads_tokens() ? 0 : 4; }
-  // Of rows, that a warp takes at a time, at most: two tiles, whose tokens it loads once, where
-  // registers allow.
+  // Of rows, that a warp takes at a time, at most: two tiles, with the same tokens, where registers
+  // allow and it is of use.
   MXKERN_HOST_DEVICE constexpr int most_warp_tiles() const {
-    return tenants() == 2 && (tokens == 16 || block == 16) ? 2 : 1;
+    return tenants() == 2 && tokens == 16 ? 2 : 1;
+  }
+  // Whether a warp may have its tokens beside its weights, for itself alone. More tokens, or more
+  // weights, leave no room for that: warps that take the same columns share them.
+  MXKERN_HOST_DEVICE constexpr bool may_keep(int warp_tiles) const {
+    return tokens * warp_tiles <= 16;
   }
   // Warps that multiply, at most, for what registers allow.
   MXKERN_HOST_DEVICE constexpr int warps() const {
@@ -36,20 +37,18 @@ struct FewShape {
   MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
   MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return layout().tile_bytes(); }
 
-  // A tile's scales in four bytes each, in rows for every eighth row of weights; rows apart such
-  // that no two lanes that read together meet in a bank. A warp has room for those that it is at.
-  MXKERN_HOST_DEVICE constexpr int scale_stride() const { return block == 16 ? 144 : 64; }
-  MXKERN_HOST_DEVICE constexpr int scale_bytes() const { return 8 * scale_stride(); }
+  // What a tile's scales are widened to: four bytes for each row and 32 columns, in rows for every
+  // eighth row of weights. A warp has room for those that it is at.
+  static constexpr int scale_stride = DecodeLayout::tile_blocks * 16;
+  static constexpr int scale_bytes = 8 * scale_stride;
 
-  // Tokens, a tile of columns for each part of K; rows apart for the same reason.
-  MXKERN_HOST_DEVICE static constexpr int x_stride(int parts) {
-    return parts * DecodeLayout::tile_columns * 2 + 64;
-  }
-  MXKERN_HOST_DEVICE constexpr int x_stage_bytes(int parts) const {
-    return tokens * x_stride(parts);
+  // Tokens, of a tile of columns.
+  MXKERN_HOST_DEVICE constexpr int x_stage_bytes() const {
+    return tokens * DecodeLayout::tile_columns * 2;
   }
 
-  // A warp's sums, tokens x rows, padded for the same reason. They take the place of the rings.
+  // A warp's sums, tokens x rows, padded such that no two lanes that write together meet in a bank.
+  // They take the place of the rings.
   static constexpr int sum_stride = (DecodeLayout::tile_rows + 4) * 4;
   MXKERN_HOST_DEVICE constexpr int sum_bytes() const { return tokens * sum_stride; }
 
@@ -59,13 +58,14 @@ struct FewShape {
     return (floats - (floats >> log2_ranks)) * 4;
   }
 
-  MXKERN_HOST_DEVICE constexpr int bytes(int row_tiles, int log2_parts, int log2_ranks, int stages,
-                                         int x_stages) const {
-    const int warps = row_tiles << log2_parts;
-    const int rings =
-        warps * (stages * tile_bytes() + scale_bytes()) + x_stages * x_stage_bytes(1 << log2_parts);
+  // Without stages of tokens each warp has them beside the stages of its weights.
+  MXKERN_HOST_DEVICE constexpr int bytes(int row_tiles, int warp_tiles, int log2_parts,
+                                         int log2_ranks, int stages, int x_stages) const {
+    const int tiles = row_tiles << log2_parts;
+    const int x = x_stages > 0 ? x_stages : tiles / warp_tiles * stages;
+    const int rings = tiles * (stages * tile_bytes() + scale_bytes) + x * x_stage_bytes();
     const int used =
-        barrier_bytes + higher_of(rings, warps * sum_bytes()) + inbox_bytes(row_tiles, log2_ranks);
+        barrier_bytes + higher_of(rings, tiles * sum_bytes()) + inbox_bytes(row_tiles, log2_ranks);
     return tenants() == 1 ? used : higher_of(used, fewest_bytes);
   }
 };

@@ -4,33 +4,23 @@
 // warp takes tiles of 32 rows x 128 columns of weights, one or two below each other. The warps of a
 // thread block share a few tiles of rows and take turns along K; the thread blocks of a cluster
 // have a part of K each. All parts are added in a fixed order, through shared memory. Weights come
-// in bulk copies into a ring of each warp. Tokens are loaded to registers a turn ahead, or a few
-// more warps copy them, for all. Codes become bfloat16 or half in registers; block scales multiply
-// the float32 sums of their blocks, or the weights.
+// in bulk copies into a ring of each warp; tokens beside them, or into a ring of the warps that
+// take the same columns. Codes become bfloat16 or half in registers; block scales multiply the
+// float32 sums of their blocks, or the weights.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
-#include <type_traits>
 
 #include "mxkern/kernels/few_decode.cuh"
 #include "mxkern/kernels/few_finish.cuh"
-#include "mxkern/kernels/few_loaded_tokens.cuh"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_tokens.cuh"
+#include "mxkern/kernels/ptx/tma.cuh"
 
 namespace mxkern::kernels {
 namespace few {
-
-// Tokens in shared memory.
-template <class K>
-__device__ __forceinline__ void read_tokens(std::uint32_t (&b)[K::tokens / 8][4],
-                                            std::uint32_t from, int x_stride) {
-#pragma unroll
-  for (int t = 0; t < K::tokens / 8; ++t) {
-    const uint4 v = read_shared<uint4>(from + t * 8 * x_stride);
-    b[t][0] = v.x, b[t][1] = v.y, b[t][2] = v.z, b[t][3] = v.w;
-  }
-}
 
 // Tokens for weights that are not scaled.
 template <class K>
@@ -63,7 +53,11 @@ __device__ __forceinline__ void multiply_block(float (&sums)[2][K::tokens / 8][4
       a[j / 4][j % 4] = decode_pair<Format, K::is_half>(word + pair / Bits::pairs * Bits::words,
                                                         pair % Bits::pairs);
       if constexpr (K::scales_weights) {
-        a[j / 4][j % 4] = multiply_pair<K::is_half>(a[j / 4][j % 4], scale[i * 2 + j % 2]);
+        std::uint32_t factor = scale[i * 2 + j % 2];
+        if constexpr (K::layout.block_scales() == 2) {
+          factor = j < 4 ? twice_half<0>(factor) : twice_half<1>(factor);
+        }
+        a[j / 4][j % 4] = multiply_pair<K::is_half>(a[j / 4][j % 4], factor);
       }
     }
 #pragma unroll
@@ -113,11 +107,12 @@ __device__ __forceinline__ int kept(int value) {
 // Grid: ranks of the cluster and token tiles along x, groups of row tiles along y, batch along z.
 template <class K>
 __global__ void __launch_bounds__(K::threads, K::shape().tenants())
-    gemm_few_kernel(const __grid_constant__ FewParameters p) {
+    gemm_few_kernel(const __grid_constant__ FewParameters p,
+                    const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  constexpr int tile_bytes = K::tile_bytes, scale_bytes = K::shape().scale_bytes();
+  constexpr int tile_bytes = K::tile_bytes, scale_bytes = FewShape::scale_bytes;
   constexpr int blocks = DecodeLayout::tile_blocks;
-  extern __shared__ __align__(128) std::uint8_t shared[];
+  extern __shared__ __align__(1024) std::uint8_t shared[];
   const std::uint32_t base = few::shared_address(shared);
   // The same in all lanes, which the compiler shall know.
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
@@ -142,22 +137,24 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const int turns = has_rows ? (tiles - part + parts - 1) >> p.log2_parts : 0;
   const std::uint8_t* weights = p.weights + batch * p.weight_batch_bytes;
 
-  // Barriers: of the warps' rings; a stage of tokens is full, and free again; sums from the
+  // Barriers: of the warps' rings; a stage of shared tokens is full, and free again; sums from the
   // cluster.
   const std::uint32_t full = base + warp * p.stages * 8;
   const std::uint32_t x_full = base + active * p.stages * 8, x_free = x_full + p.x_stages * 8;
   const std::uint32_t received = x_free + p.x_stages * 8;
-  const std::uint32_t rings = base + FewShape::barrier_bytes;
-  const int ring_bytes = K::warp_tiles * (p.stages * tile_bytes + scale_bytes);
-  const std::uint32_t ring = rings + warp * ring_bytes;
+  // Stages of tokens, then a ring of each warp. Sums take their place.
+  constexpr int x_bytes = K::shape().x_stage_bytes();
+  const std::uint32_t memory = base + FewShape::barrier_bytes;
+  const std::uint32_t ring = memory + (K::shares ? p.x_stages : active * p.stages) * x_bytes +
+                             warp * K::warp_tiles * (p.stages * tile_bytes + scale_bytes);
   const std::uint32_t floats = ring + p.stages * (K::warp_tiles * tile_bytes);
-  const std::uint32_t x_ring = rings + active * ring_bytes;
   const int step = parts * tile_bytes;
   const std::int64_t row_bytes = static_cast<std::int64_t>(p.tiles) * tile_bytes;
   const std::uint8_t* from = weights + (down * p.tiles + first + part) * tile_bytes;
   const std::uint64_t policy = few::evict_first_policy();
+  const int fetch_bytes = own_tiles * tile_bytes + (K::shares ? 0 : x_bytes);
   const auto fetch = [&](std::uint32_t to, std::uint32_t barrier) {
-    few::arrive_expecting(barrier, own_tiles * tile_bytes);
+    few::arrive_expecting(barrier, fetch_bytes);
     few::copy_bulk(to, from, tile_bytes, barrier, policy);
 #pragma unroll
     for (int i = 1; i < K::warp_tiles; ++i) {
@@ -167,9 +164,8 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     }
     from += step;
   };
-
-  // Tiles to be asked for ahead of the first tokens, which would wait for all of these.
-  const int early = K::loads_tokens ? 1 : p.stages;
+  const few::Tokens<K> tokens_at{map, static_cast<int>(first_token),
+                                 p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch)};
 
   few::let_next_kernel_start();
   if (first_down >= p.layout.tiles_down()) {
@@ -177,7 +173,12 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     few::wait_for_previous_kernel();
     return;
   }
+  // Warps that take the same columns.
+  const int sharing = static_cast<int>(
+      ceil_div(lower_of<std::int64_t>(p.layout.tiles_down() - first_down, p.row_tiles),
+               std::int64_t{K::warp_tiles}));
   if (lane == 0) {
+    if (warp == 0) ptx::prefetch_tensor_map(map);
     if (multiplies) {
 #pragma unroll 1
       for (int i = 0; i < p.stages; ++i) few::init_barrier(full + i * 8, 1);
@@ -185,8 +186,8 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     if (warp == 0) {
 #pragma unroll 1
       for (int i = 0; i < p.x_stages; ++i) {
-        few::init_barrier(x_full + i * 8, 32 * K::producers);
-        few::init_barrier(x_free + i * 8, active);
+        few::init_barrier(x_full + i * 8, 1);
+        few::init_barrier(x_free + i * 8, sharing);
       }
       few::init_barrier(received, 1);
     }
@@ -194,98 +195,94 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     // Weights do not depend on what the kernel before this one computes. Of the rows' kinds, which
     // are read last, so much now that they are in the L2 cache then.
     if (has_rows && part == 0) few::prefetch(weights + p.layout.kinds_offset() + down * 32);
-#pragma unroll 1
-    for (int i = 0; i < early && i < turns; ++i) {
-      fetch(ring + i * (K::warp_tiles * tile_bytes), full + i * 8);
-    }
+    // But one tile each: the first tokens would wait for all that is asked for before them.
+    if (turns > 0) fetch(ring, full);
   }
   __syncwarp();
   if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
   few::wait_for_previous_kernel();
   __syncthreads();
 
-  const std::uint8_t* tokens_at = p.x + batch * p.x_batch_bytes + first_token * p.x_row_bytes;
-  if constexpr (!K::loads_tokens) {
-    if (warp >= K::warps) {
-      few::produce_tokens<K>(p, tokens_at, tokens, first, tiles, x_ring, x_full, x_free,
-                             warp - K::warps, lane);
-    }
-  }
   float sums[K::warp_tiles][2][K::tokens / 8][4] = {};
-  if (K::loads_tokens ? turns > 0 : multiplies) {
-    const int x_stride = K::shape().x_stride(parts);
-    const int x_stage_bytes = few::kept(K::shape().x_stage_bytes(parts));
-    const std::uint32_t ring_end = floats, x_end = few::kept(x_ring + p.x_stages * x_stage_bytes);
+  if (turns > 0) {
+    const std::uint32_t ring_end = floats;
+    // Turns that are left, of the warp and of those whose tiles are to be fetched.
+    int own = few::kept(turns), to_fetch = few::kept(turns - p.stages);
+    // Tokens: a ring of the warps that share them, or beside the warp's weights.
+    const int x_depth = K::shares ? few::kept(p.x_stages >> p.log2_parts) : p.stages;
+    const int x_step = K::shares ? few::kept(parts * x_bytes) : x_bytes;
+    const int x_barrier_step = K::shares ? few::kept(parts * 8) : 8;
+    const std::uint32_t x_first =
+        few::kept(memory + (K::shares ? part : warp * p.stages) * x_bytes);
+    const std::uint32_t x_end = few::kept(x_first + x_depth * x_step);
+    const std::uint32_t x_barrier_first = K::shares ? few::kept(x_full + part * 8) : full;
     const int x_free_offset = few::kept(p.x_stages * 8);
-    // Turns that are left: of the thread block, of the warp, and those whose tiles are to be
-    // fetched.
-    int left = (tiles + parts - 1) >> p.log2_parts, own = few::kept(turns);
-    int to_fetch = few::kept(turns - p.stages);
-    const std::uint32_t x_lane =
-        lane / 4 * x_stride + lane % 4 * 16 + part * (DecodeLayout::tile_columns * 2);
-    const std::uint32_t floats_lane =
-        floats + lane / 4 * K::shape().scale_stride() +
-        lane % 4 * 8 / K::Scheme::block * (DecodeLayout::tile_blocks * 16);
-    std::uint32_t tile = ring, barrier = full, x = x_ring, x_barrier = x_full;
+    const std::uint32_t x_chunk = few::token_chunk(lane);
+    const std::uint32_t floats_lane = floats + lane / 4 * FewShape::scale_stride;
+    const int column_step = parts * DecodeLayout::tile_columns;
+    int column = (first + part) * DecodeLayout::tile_columns;
+    std::uint32_t tile = ring, barrier = full, x = x_first, x_barrier = x_barrier_first;
     int parity = 0, x_parity = 0;
-    std::conditional_t<K::loads_tokens, few::LoadedTokens<K>, few::NoTokens> loaded(
-        p, tokens_at, tokens, first + part, lane);
     if (few::elect()) {
+      const int group = K::shares ? warp >> p.log2_parts : 0, groups = K::shares ? sharing : 1;
 #pragma unroll 1
-      for (int i = early; i < p.stages && i < turns; ++i) {
-        fetch(ring + i * (K::warp_tiles * tile_bytes), full + i * 8);
+      for (int i = 0; i < turns && (i < x_depth || i < p.stages); ++i) {
+        if (i > 0 && i < p.stages) {
+          fetch(ring + i * (K::warp_tiles * tile_bytes), full + i * 8);
+        }
+        if (i < x_depth && i % groups == group) {
+          const std::uint32_t at = x_barrier + i * x_barrier_step;
+          if constexpr (K::shares) few::arrive_expecting(at, x_bytes);
+          tokens_at.load(x + i * x_step, at, column + i * column_step);
+        }
       }
     }
+    column += x_depth * column_step;
+    __syncwarp();
 #pragma unroll 1
-    for (; left > 0; --left, --own, --to_fetch) {
-      if (own > 0) {
-        few::wait(barrier, parity);
+    for (; own > 0; --own, --to_fetch) {
+      few::wait(barrier, parity);
+      if constexpr (K::shares) few::wait(x_barrier, x_parity);
+#pragma unroll
+      for (int block = 0; block < blocks; ++block) {
+        std::uint32_t word[K::warp_tiles][K::Format::bits], b[K::tokens / 8][4];
 #pragma unroll
         for (int i = 0; i < K::warp_tiles; ++i) {
-          few::widen_scales<K>(tile + i * tile_bytes, floats + i * scale_bytes, lane);
+          few::read_words<K>(word[i], tile + i * tile_bytes + block * K::layout.block_bytes(),
+                             lane);
         }
-        if constexpr (K::loads_tokens) {
-          loaded.advance(parts, own > 1);
-        } else {
-          few::wait(x_barrier, x_parity);
-        }
-#pragma unroll
-        for (int block = 0; block < blocks; ++block) {
-          std::uint32_t word[K::warp_tiles][K::Format::bits], b[K::tokens / 8][4];
+        few::read_tokens<K>(b, x + x_chunk, block);
+        if (block == 0) {
 #pragma unroll
           for (int i = 0; i < K::warp_tiles; ++i) {
-            few::read_words<K>(word[i], tile + i * tile_bytes + block * K::layout.block_bytes(),
-                               lane);
+            few::widen_scales<K>(tile + i * tile_bytes, floats + i * scale_bytes, lane);
           }
-          if constexpr (K::loads_tokens) {
-            loaded.get(b, block);
-          } else {
-            few::read_tokens<K>(b, x + x_lane + block * 64, x_stride);
-          }
-          if constexpr (K::scales_x) few::scale_tokens<K>(b);
-          if (block == 0) __syncwarp();  // the scales are there
-#pragma unroll
-          for (int i = 0; i < K::warp_tiles; ++i) {
-            few::multiply_block<K>(sums[i], word[i], b, floats_lane + i * scale_bytes + block * 16);
-          }
-          // To the same registers, behind their last use.
-          if constexpr (K::loads_tokens) loaded.load(block);
+          __syncwarp();  // the scales are there
         }
-        if constexpr (K::loads_tokens) loaded.load_ragged();
-      } else if constexpr (!K::loads_tokens) {
-        few::wait(x_barrier, x_parity);
+        if constexpr (K::scales_x) few::scale_tokens<K>(b);
+#pragma unroll
+        for (int i = 0; i < K::warp_tiles; ++i) {
+          few::multiply_block<K>(sums[i], word[i], b, floats_lane + i * scale_bytes + block * 16);
+        }
       }
       __syncwarp();
       if (few::elect()) {
-        if constexpr (!K::loads_tokens) few::arrive(x_barrier + x_free_offset);
         if (to_fetch > 0) fetch(tile, barrier);
+        // Of those that share a stage, the last one to leave it has it filled again.
+        if constexpr (K::shares) {
+          if (few::arrive_last(x_barrier + x_free_offset) && own > x_depth) {
+            few::arrive_expecting(x_barrier, x_bytes);
+            tokens_at.load(x, x_barrier, column);
+          }
+        } else if (to_fetch > 0) {
+          tokens_at.load(x, barrier, column);
+        }
       }
+      column += column_step;
       tile += K::warp_tiles * tile_bytes, barrier += 8;
       if (tile == ring_end) tile = ring, barrier = full, parity ^= 1;
-      if constexpr (!K::loads_tokens) {
-        x += x_stage_bytes, x_barrier += 8;
-        if (x == x_end) x = x_ring, x_barrier = x_full, x_parity ^= 1;
-      }
+      x += x_step, x_barrier += x_barrier_step;
+      if (x == x_end) x = x_first, x_barrier = x_barrier_first, x_parity ^= 1;
     }
   }
 
@@ -295,7 +292,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
 #pragma unroll
     for (int h = 0; h < K::warp_tiles; ++h) {
       const std::uint32_t to =
-          rings + ((first_tile + h << p.log2_parts) + part) * K::shape().sum_bytes();
+          memory + ((first_tile + h << p.log2_parts) + part) * K::shape().sum_bytes();
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
@@ -321,10 +318,10 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   }
   __syncthreads();
   if (p.log2_ranks > 0) {
-    few::send_shares<K>(p, rings, inbox, received, quads, tokens, rank);
+    few::send_shares<K>(p, memory, inbox, received, quads, tokens, rank);
     few::wait(received, 0);
   }
-  few::finish_share<K>(p, weights, rings, inbox, batch, first_down * DecodeLayout::tile_rows,
+  few::finish_share<K>(p, weights, memory, inbox, batch, first_down * DecodeLayout::tile_rows,
                        first_token, quads, share, rank);
 #endif
 }

@@ -46,6 +46,44 @@ __device__ __forceinline__ std::uint32_t codes_at(const ReorderParameters& p,
   return left < 4 ? word & ((1u << (bits * left)) - 1) : word;
 }
 
+// Eight adjacent codes as four pairs of 16 bits, the same way; column is a multiple of 8.
+template <class Format>
+__device__ __forceinline__ uint2 pairs_at(const ReorderParameters& p, const std::uint8_t* codes,
+                                          std::int64_t row, std::int64_t column) {
+  constexpr int bits = Format::bits;
+  const std::uint8_t* from = codes + row * p.code_row_bytes + column / 8 * bits;
+  std::uint32_t low, high;
+  const bool is_whole = row < p.layout.rows && column + 8 <= p.layout.columns;
+  if (is_whole && bits == 4 && reinterpret_cast<std::uintptr_t>(from) % 4 == 0) {
+    low = *reinterpret_cast<const std::uint32_t*>(from);
+    high = low >> 16;
+  } else if (is_whole && bits == 8 && reinterpret_cast<std::uintptr_t>(from) % 8 == 0) {
+    return *reinterpret_cast<const uint2*>(from);
+  } else if (is_whole && bits == 6 && reinterpret_cast<std::uintptr_t>(from) % 2 == 0) {
+    const auto* words = reinterpret_cast<const std::uint16_t*>(from);
+    low = words[0] | static_cast<std::uint32_t>(words[1]) << 16;
+    high = low >> 24 | static_cast<std::uint32_t>(words[2]) << 8;
+  } else {
+    low = codes_at<Format>(p, codes, row, column);
+    high = codes_at<Format>(p, codes, row, column + 4);
+  }
+  constexpr std::uint32_t mask = (1u << (2 * bits)) - 1;
+  if constexpr (bits == 8) return {low, high};
+  return {(low & mask) | (low >> (2 * bits) & mask) << 16,
+          (high & mask) | (high >> (2 * bits) & mask) << 16};
+}
+
+// Of four adjacent lanes, each of which has four pairs, lane i gets the i-th of all: those of the
+// first and third lane, and of the second and fourth one.
+__device__ __forceinline__ uint2 transpose_in_quad(const uint2& pairs, int lane) {
+  const bool is_upper = (lane & 2) != 0, is_odd = (lane & 1) != 0;
+  std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, is_upper ? pairs.x : pairs.y, 2);
+  const std::uint32_t a = is_upper ? got : pairs.x, b = is_upper ? pairs.y : got;
+  const std::uint32_t low = __byte_perm(a, b, 0x5410), high = __byte_perm(a, b, 0x7632);
+  got = __shfl_xor_sync(0xFFFFFFFFu, is_odd ? low : high, 1);
+  return is_odd ? uint2{got, high} : uint2{low, got};
+}
+
 template <class Format>
 __device__ __forceinline__ RowKind kind_of_code(std::uint32_t code) {
   const std::uint32_t magnitude = code & ((1u << (Format::bits - 1)) - 1);
@@ -93,20 +131,32 @@ __device__ __forceinline__ void reorder_block(const ReorderParameters& p, const 
   constexpr std::uint32_t all_zeros = 0xFFu;
   std::uint32_t words[bits] = {};
   std::uint32_t places[4] = {all_zeros, all_zeros, all_zeros, all_zeros};  // of rows 8 apart
-  // Two lanes have a pair each of four adjacent codes.
+  std::uint32_t zero_rows = 0;  // whose scale is zero in this lane's columns
+  if constexpr (S::has_tensor_scale) {
+#pragma unroll
+    for (int i = 0; i < scales_a_block; ++i) {
+      const std::uint32_t zeros = __ballot_sync(
+          0xFFFFFFFFu, scale_at<S>(p, scales, down * 32 + lane, block * scales_a_block + i) == 0);
+      if (lane % 4 * 8 / S::block == i) zero_rows = zeros;
+    }
+  }
+  uint2 of_lane[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + 8 * i;
+    const std::int64_t column = block * DecodeLayout::block_columns + lane % 4 * 8;
+    uint2 pairs = pairs_at<Format>(p, codes, down * 32 + row, column);
+    if constexpr (S::has_tensor_scale) {
+      if ((zero_rows >> row & 1u) != 0) pairs = {};
+    }
+    of_lane[i] = transpose_in_quad(pairs, lane);
+  }
 #pragma unroll
   for (int pair = 0; pair < 16; ++pair) {
     const DecodePlace at{0, lane, pair, 0};
-    const int row = p.layout.row_of(at), column = p.layout.column_of(at);
-    const std::uint32_t four = codes_at<Format>(
-        p, codes, down * 32 + row, block * DecodeLayout::block_columns + column / 4 * 4);
-    std::uint32_t two = four >> (bits * (column % 4));
-    if constexpr (S::has_tensor_scale) {
-      if (scale_at<S>(p, scales, down * 32 + row, block * scales_a_block + column / S::block) ==
-          0) {
-        two = 0;
-      }
-    }
+    const int row = p.layout.row_of(at), chunk = pair / 2 % 4;
+    const uint2& pairs = of_lane[pair / 8 * 2 + pair % 2];
+    const std::uint32_t two = (chunk % 2 == 0 ? pairs.x : pairs.y) >> (chunk / 2 * 16);
     std::uint32_t spread = 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
