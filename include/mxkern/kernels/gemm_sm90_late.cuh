@@ -36,9 +36,7 @@ struct LateRows {
     if (is_the_lane) ptx::add_release(progress + 1 + row / group);
   }
   __device__ __forceinline__ std::int64_t scales_of(int row) const {
-    const std::int64_t blocks = columns / 32;
-    if (word_step == 4) return row * blocks;
-    return row / 128 * 128 * blocks + row % 32 * 16 + row % 128 / 32 * 4;
+    return begin_of_scales(row, columns, word_step);
   }
 };
 

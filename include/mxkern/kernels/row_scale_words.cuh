@@ -7,6 +7,13 @@
 
 namespace mxkern::kernels {
 
+// Where a row's first four scales lie, `step` bytes ahead of the next four.
+__device__ __forceinline__ std::int64_t begin_of_scales(int row, int columns, int step) {
+  const std::int64_t blocks = columns / 32;
+  if (step == 4) return row * blocks;
+  return row / 128 * 128 * blocks + row % 32 * 16 + row % 128 / 32 * 4;
+}
+
 // Scales of one matrix with a multiple of 128 columns, of which four of a row start on 4 bytes.
 struct RowScaleWords {
   const std::uint8_t* scales;
@@ -15,14 +22,7 @@ struct RowScaleWords {
 
   // Of the `word`th four of a row.
   __device__ __forceinline__ const std::uint8_t* address(int row, int word) const {
-    return scales + begin_of(row) + word * step;
-  }
-
- private:
-  __device__ __forceinline__ std::int64_t begin_of(int row) const {
-    const std::int64_t blocks = columns / 32;
-    if (step == 4) return row * blocks;
-    return row / 128 * 128 * blocks + row % 32 * 16 + row % 128 / 32 * 4;
+    return scales + begin_of_scales(row, columns, step) + word * step;
   }
 };
 
