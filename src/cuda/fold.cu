@@ -80,9 +80,9 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
         if (has_whole_rows(p)) return fold_rows<S>(function, p, stream);
       }
       const int rows = kernels::team_threads >> p.log2_team;
-      launch<Start::early>(function, kernels::fold_kernel<S>,
-                           grid_of(ceil_div(p.batch * p.rows, rows)), kernels::team_threads, 0,
-                           stream, p);
+      const dim3 grid = grid_of(ceil_div(p.batch * p.rows, rows));
+      launch<Start::early>(function, kernels::fold_kernel<S>, grid, kernels::team_threads,
+                           spread_bytes(function, grid.x, kernels::fold_blocks<S>, 0), stream, p);
     } else {
       check(false, function, ": ", S::name,
             " cannot be folded: its elements do not fit into 8-bit floats; use precision exact");
