@@ -2,9 +2,15 @@
 # compiler flags of each. Objects of one set live in src/cpu/instances/<set>*.cc; a file belongs to
 # the first set in the list whose name its own begins with.
 
-set(MXKERN_INSTRUCTION_SETS baseline)
+set(sets baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(PREPEND MXKERN_INSTRUCTION_SETS amx_bf16 avx512_bf16 avx512 avx2)
+  list(PREPEND sets amx_bf16 avx512_bf16 avx512 avx2)
+endif()
+set(MXKERN_INSTRUCTION_SETS "${sets}" CACHE STRING
+  "Instruction sets of the CPU backend, from best to baseline, which has to be among them")
+if(NOT "baseline" IN_LIST MXKERN_INSTRUCTION_SETS)
+  message(FATAL_ERROR "mxkern: MXKERN_INSTRUCTION_SETS is '${MXKERN_INSTRUCTION_SETS}'; expected "
+    "baseline at the end of the list, for machines that have none of the others")
 endif()
 
 set(MXKERN_FLAGS_baseline "")

@@ -7,7 +7,6 @@ set -uo pipefail
 python=$1
 torch=torch==2.13.0+cpu
 
-# Python compiles what is imported; of the rest there is half a minute.
 try() {
   "$python" -m pip install -q --no-compile --disable-pip-version-check "$@" >/dev/null 2>&1
 }
