@@ -16,14 +16,10 @@ struct LiftedScales {
   static constexpr int mantissa_bits = 3, bias = 21;
 
   MXKERN_HOST_DEVICE static constexpr std::uint8_t lift(std::uint8_t ue4m3) {
-    std::uint32_t exponent = ue4m3 >> mantissa_bits, mantissa = ue4m3 & 7u;
-    if (ue4m3 == 0) return 0;
-    if (exponent == 0) {
-      exponent = 1;
-      while ((mantissa & 8u) == 0) mantissa <<= 1, --exponent;
-    }
-    constexpr int lifted = bias - E4M3::bias;
-    return static_cast<std::uint8_t>((exponent + lifted) << mantissa_bits | (mantissa & 7u));
+    // Zero, and one to seven times 2^-9.
+    constexpr std::uint64_t subnormals = 0x767472706C686000u;
+    constexpr int lifted = (bias - E4M3::bias) << mantissa_bits;
+    return static_cast<std::uint8_t>(ue4m3 < 8 ? subnormals >> (8 * ue4m3) : ue4m3 + lifted);
   }
   MXKERN_HOST_DEVICE static constexpr float decode(std::uint8_t lifted) {
     if (lifted == 0) return 0.0f;
