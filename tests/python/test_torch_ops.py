@@ -15,6 +15,7 @@ from support import SCHEMES, array_of, random_values
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch.utils._pytree as pytree  # noqa: E402
+from torch._dynamo.testing import CompileCounter  # noqa: E402
 
 import mxkern.torch_ops as torch_ops  # noqa: E402
 from mxkern.torch_library import kind_of, present  # noqa: E402
@@ -122,7 +123,7 @@ def test_called_without_a_compiler(scheme: str) -> None:
 
 def test_new_shapes_and_seeds_compile_once_more() -> None:
     """Extents and seeds that change become symbols."""
-    frames = torch._dynamo.testing.CompileCounter()
+    frames = CompileCounter()
 
     def function(x: Any, seed: int) -> Any:
         q = mxkern.quantize(x, "mxfp4", rounding="stochastic", seed=seed)
