@@ -38,8 +38,8 @@ FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::in
 FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                       std::int64_t columns, int processors, DType x_dtype = DType::bfloat16);
 
-// The way of these with so many tokens and warpgroups a thread block; less than
-// two stages: there is no room for it.
+// The way of these with so many tokens and warpgroups a thread block; less than two stages: there
+// is no room for it.
 FewPlan few_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts, int log2_ranks);
 
 // Whether a product may take the tensor cores of Hopper's warpgroups. It needs code for 9.0a on a

@@ -67,9 +67,10 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
       p.rule = kernels::E8M0Rule::of<typename S::Format>(rule);
       visit(x.dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        launch<Start::early>(function, kernels::quantize_folded_kernel<S, T>, grid,
-                             kernels::team_threads, spread_bytes(function, grid.x, 5, shared_bytes),
-                             stream, p);
+        launch<Start::early>(
+            function, kernels::quantize_folded_kernel<S, T>, grid, kernels::team_threads,
+            spread_bytes(function, grid.x, kernels::quantize_folded_blocks, shared_bytes), stream,
+            p);
       });
     } else {
       check(false, function, ": ", S::name,

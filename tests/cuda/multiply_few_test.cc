@@ -64,7 +64,7 @@ TEST_F(CudaMultiplyFew, LargeWeights) {
 // ways to divide rows and K, rings that turn and rings that do not: rows that end within a thread
 // block, and parts of K that are empty.
 void expect_every_plan(const int (&columns)[4], std::initializer_list<int> groups_of_rows) {
-  int turn = 0;
+  int turn = 0, computed = 0;
   const auto expect = [&](FewPlan plan, int groups, int depth) {
     const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
     const SchemeFacts facts = facts_of(scheme);
@@ -78,6 +78,7 @@ void expect_every_plan(const int (&columns)[4], std::initializer_list<int> group
     plan.shared_bytes = shape.bytes(plan.row_tiles, plan.warp_tiles, plan.log2_parts,
                                     plan.log2_ranks, plan.stages, plan.x_stages);
     if (plan.shared_bytes > shape.room()) return;
+    ++computed;
     SCOPED_TRACE(::testing::Message()
                  << "groups of " << plan.tokens << ", " << plan.row_tiles << " tiles of rows, "
                  << plan.warp_tiles << " a warp, " << (1 << plan.log2_parts) << " parts, "
@@ -110,6 +111,7 @@ void expect_every_plan(const int (&columns)[4], std::initializer_list<int> group
       }
     }
   }
+  EXPECT_GT(computed, 150);
 }
 
 using CudaMultiplyFewByPlans = HopperTest;

@@ -49,33 +49,4 @@ __device__ __forceinline__ std::uint32_t multipliers_of(
   }
 }
 
-// A pair times one of two factors, which an instruction picks by itself.
-template <int Half, bool IsHalf = false>
-__device__ __forceinline__ std::uint32_t multiply_by_half(std::uint32_t pair,
-                                                          std::uint32_t factors) {
-  std::uint32_t product;
-  if constexpr (IsHalf && Half == 0) {
-    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
-        "mov.b32 both, {low, low};\nmul.rn.f16x2 %0, %1, both;\n}\n"
-        : "=r"(product)
-        : "r"(pair), "r"(factors));
-  } else if constexpr (IsHalf) {
-    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
-        "mov.b32 both, {high, high};\nmul.rn.f16x2 %0, %1, both;\n}\n"
-        : "=r"(product)
-        : "r"(pair), "r"(factors));
-  } else if constexpr (Half == 0) {
-    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
-        "mov.b32 both, {low, low};\nmul.rn.bf16x2 %0, %1, both;\n}\n"
-        : "=r"(product)
-        : "r"(pair), "r"(factors));
-  } else {
-    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %2;\n"
-        "mov.b32 both, {high, high};\nmul.rn.bf16x2 %0, %1, both;\n}\n"
-        : "=r"(product)
-        : "r"(pair), "r"(factors));
-  }
-  return product;
-}
-
 }  // namespace mxkern::kernels::few

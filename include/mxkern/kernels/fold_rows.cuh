@@ -61,8 +61,7 @@ struct FoldRowChunks {
     for (int at = first == 0 ? fold_rows_chunk : 0; at < columns; at += fold_rows_chunk) {
       pairs = __vmaxu2(pairs, more_than(word_at(at)));
     }
-    const unsigned found = __reduce_max_sync(everyone, max(pairs & 0xFFFFu, pairs >> 16));
-    largest = found == 0 ? 0 : found - 1;
+    largest = largest_of_warp(pairs);
     unsigned spread = 0;
 #pragma unroll 1
     for (int at = first; at < columns; at += step) {

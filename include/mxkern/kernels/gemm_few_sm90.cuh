@@ -165,8 +165,9 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
         const std::uint32_t bits = decode_pair<Format, K::is_half>(
             word[set] + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
         const std::uint32_t factors = multipliers[pair / 4 * block_scales / 2];
-        a[set][pair / 4][pair % 4] = pair % 2 == 0 ? multiply_by_half<0, K::is_half>(bits, factors)
-                                                   : multiply_by_half<1, K::is_half>(bits, factors);
+        const std::uint32_t factor =
+            pair % 2 == 0 ? twice_half<0>(factors) : twice_half<1>(factors);
+        a[set][pair / 4][pair % 4] = multiply_pair<K::is_half>(bits, factor);
       }
       ptx::wgmma_pin(a[set][0]);
       ptx::wgmma_pin(a[set][1]);

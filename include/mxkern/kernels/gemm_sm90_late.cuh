@@ -101,8 +101,7 @@ struct LateRowMaker {
 #pragma unroll 2
     for (int at = chunk; at < columns; at += chunk)
       pairs = __vmaxu2(pairs, more_than(scale_word(at)));
-    const unsigned found = __reduce_max_sync(everyone, max(pairs & 0xFFFFu, pairs >> 16));
-    const int largest = found == 0 ? 0 : static_cast<int>(found) - 1;
+    const auto largest = static_cast<int>(largest_of_warp(pairs));
     prefetch(row + static_cast<int>(2 * gridDim.x));
     const int raised = p.exponent - E4M3::max_exponent;
     if (lane == 0) p.exponents[row] = largest - E8M0::bias - raised;

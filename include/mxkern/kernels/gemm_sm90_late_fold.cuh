@@ -90,8 +90,7 @@ struct LateRowFolder {
 #pragma unroll 2
     for (int at = chunk; at < p.columns; at += chunk)
       pairs = __vmaxu2(pairs, more_than(scale_word(row, at)));
-    const unsigned found = __reduce_max_sync(everyone, max(pairs & 0xFFFFu, pairs >> 16));
-    const unsigned largest = found == 0 ? 0 : found - 1;
+    const unsigned largest = largest_of_warp(pairs);
     prefetch(row + static_cast<int>(4 * gridDim.x));
     if (own == 0) {
       p.exponents[row] = static_cast<std::int32_t>(largest) - E8M0::bias - Fold<E4M3>::base_shift;

@@ -180,8 +180,10 @@ struct QuantizeFoldedRow {
   }
 };
 
+inline constexpr int quantize_folded_blocks = 5;  // a multiprocessor
+
 template <class S, class T>
-__global__ void __launch_bounds__(team_threads, 5)
+__global__ void __launch_bounds__(team_threads, quantize_folded_blocks)
     quantize_folded_kernel(const __grid_constant__ QuantizeFoldedParameters p) {
   using Format = typename S::Format;
   using Row = QuantizeFoldedRow<S, T>;

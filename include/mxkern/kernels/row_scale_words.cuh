@@ -32,7 +32,8 @@ __device__ __forceinline__ std::uint32_t more_than(std::uint32_t scales) {
   return __vmaxu2(((scales & bytes) + ones) & bytes, ((scales >> 8 & bytes) + ones) & bytes);
 }
 
-// The largest scale that is not NaN, from what more_than gave each lane of the warp.
+// The largest scale that is not NaN, from one more than each lane's in halves, as more_than has
+// them.
 __device__ __forceinline__ unsigned largest_of_warp(std::uint32_t pairs) {
   const unsigned found = __reduce_max_sync(0xFFFFFFFFu, max(pairs & 0xFFFFu, pairs >> 16));
   return found == 0 ? 0 : found - 1;

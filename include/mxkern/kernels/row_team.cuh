@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/core/math.h"
+#include "mxkern/kernels/row_scale_words.cuh"
 #include "mxkern/tensor/scale_layout.h"
 
 namespace mxkern::kernels {
@@ -164,8 +165,7 @@ __device__ __forceinline__ unsigned largest_scale(const ScaleRow& row, std::int6
       pairs = max(pairs, (row[block] + 1u) & 0xFFu);
     }
   }
-  const unsigned found = __reduce_max_sync(0xFFFFFFFFu, max(pairs & 0xFFFFu, pairs >> 16));
-  return found == 0 ? 0 : found - 1;
+  return largest_of_warp(pairs);
 }
 
 }  // namespace mxkern::kernels
