@@ -15,12 +15,12 @@ struct ReorderParameters;
 
 namespace mxkern::cuda {
 
-// `tokens`: boxes of 128 bytes and as many rows as a thread block has tokens.
+// `tokens`: boxes of p.box_rows rows and 128 bytes.
 template <class S>
 void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
                 const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
 
-// IsHalf: float16 tokens. `tokens`: boxes of p.box_rows rows and 128 bytes.
+// The same. IsHalf: float16 tokens.
 template <class S, bool IsHalf>
 void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, dim3 grid,
                      const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);

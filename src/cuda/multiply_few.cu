@@ -129,7 +129,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.stages = plan.stages;
   p.x_stages = plan.x_stages;
   p.shared_bytes = plan.shared_bytes;
-  p.box_rows = static_cast<int>(std::min<std::int64_t>(plan.tokens, round_up(x.shape.rows, 8)));
+  p.box_rows = static_cast<int>(std::min<std::int64_t>(plan.tokens, x.shape.rows));
   put_finish(finish, p);
   p.out_dtype = finish.out.dtype;
   p.out_row_stride = finish.out.row_stride;
@@ -150,8 +150,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
     const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
                     static_cast<unsigned>(groups + plan.idle_groups),
                     static_cast<unsigned>(matrices.shape.batch));
-    const int box_rows = plan.on_sm90 ? p.box_rows : plan.tokens;
-    const CUtensorMap map = map_tokens(function, matrices, box_rows);
+    const CUtensorMap map = map_tokens(function, matrices, p.box_rows);
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);
       if (plan.on_sm90) {

@@ -11,16 +11,19 @@
 
 namespace mxkern::cuda {
 
-// The driver's encoder, found through the runtime: nothing links against the driver.
+// The driver's encoder, found through the runtime, once: nothing links against the driver.
 inline auto tensor_map_encoder(const char* function) {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000,
-                                              cudaEnableDefault, &found),
-             function, "find cuTensorMapEncodeTiled");
-  check<Unsupported>(found == cudaDriverEntryPointSuccess && address != nullptr, function,
-                     ": the driver lacks cuTensorMapEncodeTiled; update it to one for CUDA 12");
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(address);
+  static const auto encoder = [function] {
+    void* address = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000,
+                                                cudaEnableDefault, &found),
+               function, "find cuTensorMapEncodeTiled");
+    check<Unsupported>(found == cudaDriverEntryPointSuccess && address != nullptr, function,
+                       ": the driver lacks cuTensorMapEncodeTiled; update it to one for CUDA 12");
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(address);
+  }();
+  return encoder;
 }
 
 // A tensor of up to four dimensions, innermost first, and the box that one copy moves.

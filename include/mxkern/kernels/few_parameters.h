@@ -24,7 +24,7 @@ struct FewParameters {
   int stages;      // of a warp's ring
   int x_stages;
   int shared_bytes;
-  int box_rows;  // of the tensor map of gemm_few_sm90
+  int box_rows;  // of the tensor map: tokens
   // The end.
   float alpha, beta;
   const float* left_tensor_scale;

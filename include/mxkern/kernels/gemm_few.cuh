@@ -142,8 +142,10 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const std::uint32_t full = base + warp * p.stages * 8;
   const std::uint32_t x_full = base + active * p.stages * 8, x_free = x_full + p.x_stages * 8;
   const std::uint32_t received = x_free + p.x_stages * 8;
-  // Stages of tokens, then a ring of each warp. Sums take their place.
+  // Stages of tokens, then a ring of each warp. Sums take their place. Boxes have no rows beyond
+  // the tokens, where there are fewer: the copy engine takes its time over these too.
   constexpr int x_bytes = K::shape().x_stage_bytes();
+  const int box_bytes = p.box_rows * (DecodeLayout::tile_columns * 2);
   const std::uint32_t memory = base + FewShape::barrier_bytes;
   const std::uint32_t ring = memory + (K::shares ? p.x_stages : active * p.stages) * x_bytes +
                              warp * K::warp_tiles * (p.stages * tile_bytes + scale_bytes);
@@ -152,7 +154,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const std::int64_t row_bytes = static_cast<std::int64_t>(p.tiles) * tile_bytes;
   const std::uint8_t* from = weights + (down * p.tiles + first + part) * tile_bytes;
   const std::uint64_t policy = few::evict_first_policy();
-  const int fetch_bytes = own_tiles * tile_bytes + (K::shares ? 0 : x_bytes);
+  const int fetch_bytes = own_tiles * tile_bytes + (K::shares ? 0 : box_bytes);
   const auto fetch = [&](std::uint32_t to, std::uint32_t barrier) {
     few::arrive_expecting(barrier, fetch_bytes);
     few::copy_bulk(to, from, tile_bytes, barrier, policy);
@@ -232,7 +234,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
         }
         if (i < x_depth && i % groups == group) {
           const std::uint32_t at = x_barrier + i * x_barrier_step;
-          if constexpr (K::shares) few::arrive_expecting(at, x_bytes);
+          if constexpr (K::shares) few::arrive_expecting(at, box_bytes);
           tokens_at.load(x + i * x_step, at, column + i * column_step);
         }
       }
@@ -271,7 +273,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
         // Of those that share a stage, the last one to leave it has it filled again.
         if constexpr (K::shares) {
           if (few::arrive_last(x_barrier + x_free_offset) && own > x_depth) {
-            few::arrive_expecting(x_barrier, x_bytes);
+            few::arrive_expecting(x_barrier, box_bytes);
             tokens_at.load(x, x_barrier, column);
           }
         } else if (to_fetch > 0) {
