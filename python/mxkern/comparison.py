@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxkern import errors
+from mxkern.arrays import adapter_of
 from mxkern.error_sums import ErrorSums, Values
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.quantize import quantize, tensor_amax
@@ -224,7 +225,9 @@ def as_numpy(function: str, x: Any) -> Tensor:
     if torch is not None and isinstance(x, torch.Tensor):
         return _numpy_of_torch(function, torch, x)
     jax = sys.modules.get("jax")
-    if jax is not None and isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer):
+    if jax is not None and isinstance(x, jax.Array):
+        if isinstance(x, jax.core.Tracer):
+            adapter_of(function, "x", x).enter(function, "x", x)  # raises, and names the way out
         x = np.asarray(x)
     if not isinstance(x, np.ndarray):
         raise TypeError(

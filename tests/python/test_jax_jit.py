@@ -130,3 +130,8 @@ def test_the_others_name_the_way_out(function: Callable[[Any], Any]) -> None:
     result = jax.eval_shape(lambda x: x, function(X))
     through = jax.jit(lambda x: jax.pure_callback(lambda x: function(np.asarray(x)), result, x))
     assert_same(through(X), function(X), function.__name__)
+
+
+def test_compare_names_the_way_out() -> None:
+    compare = jax.jit(lambda x: mxkern.compare(x, schemes="mxfp8")[0].sqnr_db)
+    refused(TypeError, lambda: compare(X), "compare: x is a JAX tracer", "jax.pure_callback")
