@@ -1,4 +1,5 @@
-// fastest_few.h: the fastest plan of the kernel for few tokens that all devices have, and its time.
+// fastest_few.h: the fastest plan of the kernel for few tokens that all devices have, and its time;
+// what both kernels' plans share.
 #pragma once
 
 #include <initializer_list>
@@ -16,5 +17,10 @@ struct TimedFewPlan {
 
 // Defined beside plan_few. With one of these numbers of tokens a thread block.
 TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_sizes);
+
+// Defined there too: for a plan whose thread blocks share multiprocessors with another kernel's.
+// Where all find room at once, one on each multiprocessor leaves one place on each to the next
+// kernel, whose thread blocks are to be spread as evenly.
+int idle_groups(const FewWork& work, const FewPlan& plan);
 
 }  // namespace mxkern

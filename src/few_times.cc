@@ -1,10 +1,10 @@
 // few_times.cc: how long a product of few tokens takes by a plan, as measured on an H200.
 //
 // Constants are fitted to 80003 plans of 2103 products, of 30 shapes of weights in four schemes
-// with 8 to 1024 tokens, up to 16 to 4904 of 91; those of Hopper's kernel to 16429 of 555: first to
-// the times of plans not far from the best, then such that what is chosen is fast. There are rounds
-// of thread blocks, each an end and turns of 128 columns for each part of K; and memory has to
-// bring the weights. Microseconds.
+// with 8 to 1024 tokens, up to 16 to 4904 of 91; those of Hopper's kernel to 16429 of 555, of pairs
+// of thread blocks to 765 of 145: first to the times of plans not far from the best, then such that
+// what is chosen is fast. There are rounds of thread blocks, each an end and turns of 128 columns
+// for each part of K; and memory has to bring the weights. Microseconds.
 #include "few_times.h"
 
 #include <algorithm>
@@ -18,6 +18,7 @@ namespace mxkern {
 namespace {
 
 using kernels::FewShape;
+using kernels::FewSm90Shape;
 
 // Of things that happen side by side: little more than the longest takes.
 double together(double a, double b, double c = 0.0) {
@@ -129,6 +130,52 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
   return together(time, t.memory_byte * work.weight_bytes + t.memory);
 }
 
+// Two warpgroups, where a thread block of the next kernel has room beside this one's: nearly as
+// fast as four, and less around them. Alone on a multiprocessor, or beside another one of the same
+// product. Idle multiprocessors are shared unevenly.
+double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
+  struct Times {
+    double turn_32, turn_64, turn_96, half, two_stages, end, end_of_rank;
+    OfScheme schemes;
+
+    double turn(const FewWork& work, const FewPlan& plan) const {
+      const bool is_wide = work.layout.bits == 8, has_halves = plan.log2_parts == 1;
+      return (plan.tokens == 32   ? turn_32
+              : plan.tokens == 64 ? turn_64
+                                  : turn_96) +
+             (has_halves ? half : 0.0) +
+             (is_wide && has_halves && plan.tokens == 64 ? two_stages : 0.0) +
+             schemes.of(work.layout);
+    }
+  };
+  constexpr Times lone = {0.4053, 0.4680, 0.5488, 0.0229,
+                          0.12,   0.8763, 0.7159, {0.0241, 0.13, 0.0609}};
+  constexpr Times pair = {0.7520, 0.9050, 1.1150, 0.0216,
+                          0.12,   1.0718, 0.7083, {0.0625, 0.24, 0.0915}};
+  constexpr OfScheme of_halves = {-0.04, 0.1, 0.1};
+  constexpr double end_of_token = 0.0230, end_of_part = 0.0895, half_empty = 1.2332;
+  constexpr double memory_byte = 0.2103e-6, memory = 2.3041;
+  const std::int64_t blocks = work.blocks(plan);
+  const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
+  const auto before = static_cast<double>(rounds_of(blocks, 2 * slots) - 1);
+  const std::int64_t left = blocks - static_cast<std::int64_t>(before) * 2 * slots;
+  const bool is_alone = left <= slots;
+  const double turns = turns_of(work, plan);
+  const double halves = work.has_halves ? 0.1 + of_halves.of(work.layout) : 0.0;
+  const auto time_of = [&](const Times& t, double of_halves_here) {
+    return turns * (t.turn(work, plan) + of_halves_here) + t.end + t.end_of_rank * plan.log2_ranks +
+           end_of_token * plan.tokens + end_of_part * plan.log2_parts;
+  };
+  double time = before * time_of(pair, halves);
+  time += is_alone ? time_of(lone, halves / 2) : time_of(pair, halves);
+  if (is_alone && before == 0) {
+    const double idle = 1.0 - static_cast<double>(left) / static_cast<double>(slots);
+    time += idle * turns * lone.turn(work, plan);
+  }
+  if (leaves_half(work, blocks)) time -= half_empty;
+  return together(std::max(time, 0.1), memory_byte * work.weight_bytes + memory);
+}
+
 }  // namespace
 
 FewWork::FewWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::int64_t rows,
@@ -149,11 +196,14 @@ double few_time(const FewWork& work, const FewPlan& plan) {
 // Warpgroups share a turn. Those of other parts of K have other tokens, which come through the
 // second-level cache; with fewer thread blocks there is more of it for each.
 double few_sm90_time(const FewWork& work, const FewPlan& plan) {
+  if (FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts)) {
+    return few_sm90_time_of_pairs(work, plan);
+  }
   struct Turn {
     double whole, halves, quarters;  // as K is in so many parts
   };
   const int tiles = plan.row_tiles << plan.log2_parts;
-  const bool has_four = tiles == 4 * kernels::FewSm90Shape::group_tiles;
+  const bool has_four = tiles == 4 * FewSm90Shape::group_tiles;
   const auto of = [has_four](int tokens) -> Turn {
     switch (tokens) {
       case 32: return {0.695, 0.708, 0.793};

@@ -70,19 +70,18 @@ void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
 
 }  // namespace
 
+int idle_groups(const FewWork& work, const FewPlan& plan) {
+  const std::int64_t across = work.groups_of_tokens(plan) << plan.log2_ranks;
+  const std::int64_t blocks = work.blocks(plan);
+  if (blocks >= work.processors || work.processors % across != 0) return 0;
+  return static_cast<int>((work.processors - blocks) / across);
+}
+
 TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_sizes) {
   TimedFewPlan best;
   for (const int size : token_sizes) improve(work, size, best);
   if (!(best.time < std::numeric_limits<double>::infinity())) return best;
-  // Where all find room at once, one on each multiprocessor leaves one place on each to the next
-  // kernel, whose thread blocks are to be spread as evenly.
-  FewPlan& plan = best.plan;
-  const std::int64_t across = work.groups_of_tokens(plan) << plan.log2_ranks;
-  const std::int64_t blocks = work.blocks(plan);
-  if (shape_of(work, plan).tenants() > 1 && blocks < work.processors &&
-      work.processors % across == 0) {
-    plan.idle_groups = static_cast<int>((work.processors - blocks) / across);
-  }
+  if (shape_of(work, best.plan).tenants() > 1) best.plan.idle_groups = idle_groups(work, best.plan);
   return best;
 }
 

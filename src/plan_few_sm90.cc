@@ -27,6 +27,11 @@ struct Stages {
     const int parts = 1 << plan.log2_parts;
     const bool has_four = plan.row_tiles << plan.log2_parts == 4 * FewSm90Shape::group_tiles;
     const bool has_few_tokens = plan.tokens <= 64, is_wide = layout.bits > 4;
+    if (FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts)) {
+      const bool has_fewest = plan.tokens == 32;
+      if (parts > 1) return {3, has_fewest ? 6 : 4};
+      return {has_fewest ? 4 : 3, has_fewest ? 4 : 2};
+    }
     const int weights = has_four && (parts > 1 || (is_wide && !has_few_tokens)) ? 3 : 4;
     if (parts > 1) return {weights, parts == 2 && has_few_tokens ? 6 : 2 * parts};
     return {weights, (has_few_tokens && is_wide) || (plan.tokens == 96 && !has_four) ? 3 : 2};
@@ -41,7 +46,7 @@ bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
   const auto fits = [&] {
     plan.shared_bytes = FewSm90Shape::bytes(shape, plan.row_tiles, plan.log2_parts, plan.log2_ranks,
                                             plan.stages, plan.x_stages);
-    return plan.shared_bytes <= FewSm90Shape::limit;
+    return plan.shared_bytes <= FewSm90Shape::room(plan.tokens, plan.row_tiles, plan.log2_parts);
   };
   for (const int fewest : {3, 2}) {
     for (plan.x_stages = most.tokens; plan.x_stages >= 2 * parts; plan.x_stages -= parts) {
@@ -76,13 +81,18 @@ void improve(const FewWork& work, TimedFewPlan& best) {
   for (const int size : FewSm90Shape::token_sizes) {
     if (!is_candidate(size, work.tokens)) continue;
     const int most = FewSm90Shape::most_warpgroups(size);
-    for (int warpgroups = FewSm90Shape::fewest_warpgroups(size); warpgroups <= most;
-         warpgroups += 2) {
+    for (int warpgroups = FewSm90Shape::fewest_warpgroups; warpgroups <= most; warpgroups += 2) {
       for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
         for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
           FewPlan plan = few_sm90_without_stages(size, warpgroups, log2_parts, log2_ranks);
+          const bool has_pairs = FewSm90Shape::has_pairs(size, plan.row_tiles, log2_parts);
+          // Not all multiprocessors are in clusters of four, so that some would get two of a
+          // kernel's.
+          if (has_pairs && log2_ranks == log2_of_most_ranks) continue;
           const double time = few_sm90_time(work, plan);
-          if (time < best.time && fill_stages(work.layout, plan)) best = {plan, time};
+          if (time >= best.time || !fill_stages(work.layout, plan)) continue;
+          plan.idle_groups = has_pairs ? idle_groups(work, plan) : 0;
+          best = {plan, time};
         }
       }
     }

@@ -89,7 +89,7 @@ void expect_few_fits(const kernels::FewShape& shape, const FewPlan& plan) {
 void expect_sm90_fits(const kernels::FewShape& shape, const FewPlan& plan) {
   using Sm90 = kernels::FewSm90Shape;
   const int parts = 1 << plan.log2_parts;
-  EXPECT_GE(plan.row_tiles * parts, Sm90::fewest_warpgroups(plan.tokens) * Sm90::group_tiles);
+  EXPECT_GE(plan.row_tiles * parts, Sm90::fewest_warpgroups * Sm90::group_tiles);
   EXPECT_LE(plan.row_tiles * parts, Sm90::most_warpgroups(plan.tokens) * Sm90::group_tiles);
   EXPECT_GE(plan.stages, 2);
   // A stage of tokens is always the same part's, and there is one more for it.
@@ -97,7 +97,7 @@ void expect_sm90_fits(const kernels::FewShape& shape, const FewPlan& plan) {
   EXPECT_EQ(plan.x_stages % parts, 0);
   EXPECT_EQ(plan.shared_bytes, Sm90::bytes(shape, plan.row_tiles, plan.log2_parts, plan.log2_ranks,
                                            plan.stages, plan.x_stages));
-  EXPECT_LE(plan.shared_bytes, Sm90::limit);
+  EXPECT_LE(plan.shared_bytes, Sm90::room(plan.tokens, plan.row_tiles, plan.log2_parts));
   EXPECT_LE((2 * plan.stages + 4 * plan.x_stages + 1) * 8, kernels::FewShape::barrier_bytes);
 }
 
@@ -155,9 +155,11 @@ TEST(PlanFew, ChoosesWhatWasFastest) {
   };
   const Case cases[] = {
       {Scheme::mxfp4, 17, 1024, 8192, 16, 1, 3, 1, false},
-      {Scheme::mxfp4, 17, 8192, 8192, 32, 4, 1, 1, true},
+      {Scheme::mxfp4, 17, 4096, 4096, 32, 2, 1, 1, true},
       {Scheme::mxfp8_e4m3, 17, 28672, 8192, 32, 8, 0, 0, true},
-      {Scheme::mxfp4, 48, 8192, 8192, 64, 4, 1, 1, true},
+      {Scheme::mxfp8_e4m3, 48, 8192, 8192, 64, 4, 1, 1, true},
+      {Scheme::mxfp4, 64, 4096, 4096, 64, 2, 1, 1, true},
+      {Scheme::mxfp4, 64, 4096, 14336, 64, 2, 1, 1, true},
       {Scheme::mxfp4, 96, 4096, 4096, 96, 2, 1, 1, true},
       {Scheme::nvfp4, 128, 4096, 4096, 128, 2, 1, 1, true},
       {Scheme::mxfp4, 128, 28672, 8192, 128, 8, 0, 0, true},

@@ -15,7 +15,7 @@ struct ReorderParameters;
 
 namespace mxkern::cuda {
 
-// `tokens`: boxes of p.box_rows rows and 128 bytes.
+// `tokens`: boxes of p.group_tokens rows and 128 bytes.
 template <class S>
 void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
                 const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);

@@ -19,8 +19,8 @@ void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, d
   };
   const bool has_four = plan.row_tiles << plan.log2_parts == 4 * Shape::group_tiles;
   switch (plan.tokens) {
-    case 32: return run.template operator()<32, 4>();
-    case 64: return run.template operator()<64, 4>();
+    case 32: return has_four ? run.template operator()<32, 4>() : run.template operator()<32, 2>();
+    case 64: return has_four ? run.template operator()<64, 4>() : run.template operator()<64, 2>();
     case 96: return has_four ? run.template operator()<96, 4>() : run.template operator()<96, 2>();
     case 128:
       return has_four ? run.template operator()<128, 4>() : run.template operator()<128, 2>();

@@ -129,7 +129,6 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.stages = plan.stages;
   p.x_stages = plan.x_stages;
   p.shared_bytes = plan.shared_bytes;
-  p.box_rows = static_cast<int>(std::min<std::int64_t>(plan.tokens, x.shape.rows));
   put_finish(finish, p);
   p.out_dtype = finish.out.dtype;
   p.out_row_stride = finish.out.row_stride;
@@ -137,6 +136,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   const auto out_bytes =
       finish.out.batch_stride * static_cast<std::int64_t>(size_of(finish.out.dtype));
   const std::int64_t token_tiles = ceil_div(x.shape.rows, plan.tokens);
+  p.group_tokens = static_cast<int>(ceil_div(x.shape.rows, token_tiles));
   const std::int64_t groups = ceil_div(layout.tiles_down(), plan.row_tiles);
   constexpr std::int64_t most = 65535;
   check(groups <= most, function, ": N = ", layout.rows, " is beyond what this kernel takes");
@@ -150,7 +150,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
     const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
                     static_cast<unsigned>(groups + plan.idle_groups),
                     static_cast<unsigned>(matrices.shape.batch));
-    const CUtensorMap map = map_tokens(function, matrices, p.box_rows);
+    const CUtensorMap map = map_tokens(function, matrices, p.group_tokens);
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);
       if (plan.on_sm90) {

@@ -60,8 +60,8 @@ TEST_F(CudaMultiplyHalf, EveryPlan) {
   int turn = 0;
   for (const int size : kernels::FewSm90Shape::token_sizes) {
     using Shape90 = kernels::FewSm90Shape;
-    for (int warpgroups = Shape90::fewest_warpgroups(size);
-         warpgroups <= Shape90::most_warpgroups(size); warpgroups += 2) {
+    for (int warpgroups = Shape90::fewest_warpgroups; warpgroups <= Shape90::most_warpgroups(size);
+         warpgroups += 2) {
       for (int parts = 0; 1 << parts <= warpgroups; ++parts) {
         for (const int ranks : {0, 1, 2}) {
           const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];

@@ -24,7 +24,9 @@ struct FewParameters {
   int stages;      // of a warp's ring
   int x_stages;
   int shared_bytes;
-  int box_rows;  // of the tensor map: tokens
+  // Of a thread block, but for the last ones, and rows of the tensor map's boxes. Groups are equal:
+  // the copy engine is slow with boxes of which many rows are beyond the tokens.
+  int group_tokens;
   // The end.
   float alpha, beta;
   const float* left_tensor_scale;
@@ -34,6 +36,10 @@ struct FewParameters {
   void* out;
   DType out_dtype;
   std::int64_t out_row_stride, out_batch_stride;
+
+  MXKERN_HOST_DEVICE int tokens_from(std::int64_t first_token) const {
+    return static_cast<int>(lower_of<std::int64_t>(tokens - first_token, group_tokens));
+  }
 };
 
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8. WarpTiles:

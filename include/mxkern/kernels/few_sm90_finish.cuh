@@ -31,8 +31,7 @@ struct FinishSm90 : FourRows<K> {
   }
   // Of a thread block of the cluster.
   __device__ __forceinline__ int first_of(int rank_of) const {
-    const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
-    return tokens * rank_of >> p.log2_ranks;
+    return p.tokens_from(first_token) * rank_of >> p.log2_ranks;
   }
   __device__ __forceinline__ std::uint32_t inbox(int index) const {
     return sums + (part_bytes() << p.log2_parts) +

@@ -7,7 +7,8 @@ namespace mxkern::kernels {
 
 struct FewSm90Shape {
   static constexpr int limit = FewShape::limit;
-  // So much that no second thread block finds room beside one, while others idle.
+  // So much that no second thread block finds room beside one, while others idle. FewShape's: no
+  // third one beside two.
   static constexpr int fewest_bytes = 115 * 1024;
 
   static constexpr int group_rows = 64;  // of a warpgroup
@@ -17,12 +18,24 @@ struct FewSm90Shape {
   static constexpr int token_sizes[] = {32, 64, 96, 128, 192, 256};
   static constexpr int most_tokens = 256;
 
-  // Warpgroups that multiply, for what registers allow: four, two, or either.
+  // Warpgroups that multiply, for what registers allow: four, or two.
+  static constexpr int fewest_warpgroups = 2;
   MXKERN_HOST_DEVICE static constexpr int most_warpgroups(int tokens) {
     return tokens <= 128 ? 4 : 2;
   }
-  MXKERN_HOST_DEVICE static constexpr int fewest_warpgroups(int tokens) {
-    return tokens <= 64 ? 4 : 2;
+
+  // Thread blocks that a multiprocessor has registers for.
+  MXKERN_HOST_DEVICE static constexpr int tenants(int tokens, int warpgroups) {
+    return warpgroups == 2 && tokens <= 96 ? 2 : 1;
+  }
+  // Whether it has memory for two as well: that of the next kernel is ready then, and has its first
+  // weights, when one of this kernel ends.
+  MXKERN_HOST_DEVICE static constexpr bool has_pairs(int tokens, int row_tiles, int log2_parts) {
+    const int warpgroups = (row_tiles << log2_parts) / group_tiles;
+    return tenants(tokens, warpgroups) == 2 && tokens << log2_parts <= 128;
+  }
+  MXKERN_HOST_DEVICE static constexpr int room(int tokens, int row_tiles, int log2_parts) {
+    return has_pairs(tokens, row_tiles, log2_parts) ? 113 * 1024 : limit;
   }
 
   // Sums: a row of them for each token, padded so that no two lanes meet in a bank.
@@ -44,7 +57,9 @@ struct FewSm90Shape {
     const int share = (shape.tokens >> log2_ranks) * row_tiles * DecodeLayout::tile_rows * 4;
     const int inbox = ((1 << log2_ranks) - 1) * share;
     const int sums = (sum_bytes(shape.tokens, row_tiles) << log2_parts) + inbox;
-    return higher_of(fewest_bytes, FewShape::barrier_bytes + higher_of(rings, sums));
+    const int fewest =
+        has_pairs(shape.tokens, row_tiles, log2_parts) ? FewShape::fewest_bytes : fewest_bytes;
+    return higher_of(fewest, FewShape::barrier_bytes + higher_of(rings, sums));
   }
 };
 

@@ -43,7 +43,7 @@ __device__ __forceinline__ void produce_tokens_sm90(const FewParameters& p, cons
   for (int box = 0; box < boxes; ++box) {
     if (box >= stages) wait(rings.x_free + stage * 8, parity);
     const std::uint32_t full = rings.x_full + stage * 8;
-    arrive_expecting(full, p.box_rows * 128);
+    arrive_expecting(full, p.group_tokens * 128);
     ptx::tma_load(rings.x + stage * K::half_bytes, map, full, (first + box) * 64, token, batch, 0);
     if (++stage == stages) stage = 0, parity ^= 1;
   }

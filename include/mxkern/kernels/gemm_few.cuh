@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const int token_tile = static_cast<int>(blockIdx.x) >> p.log2_ranks;
   const std::int64_t first_down = static_cast<std::int64_t>(blockIdx.y) * p.row_tiles;
   const std::int64_t batch = blockIdx.z;
-  const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * K::tokens;
-  const int tokens = static_cast<int>(lower_of<std::int64_t>(p.tokens - first_token, K::tokens));
+  const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * p.group_tokens;
+  const int tokens = p.tokens_from(first_token);
   // Of the thread block, along K: a tile for each part in turn.
   const int first = p.tiles * rank >> p.log2_ranks;
   const int tiles = (p.tiles * (rank + 1) >> p.log2_ranks) - first;
@@ -142,10 +142,9 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const std::uint32_t full = base + warp * p.stages * 8;
   const std::uint32_t x_full = base + active * p.stages * 8, x_free = x_full + p.x_stages * 8;
   const std::uint32_t received = x_free + p.x_stages * 8;
-  // Stages of tokens, then a ring of each warp. Sums take their place. Boxes have no rows beyond
-  // the tokens, where there are fewer: the copy engine takes its time over these too.
+  // Stages of tokens, then a ring of each warp. Sums take their place.
   constexpr int x_bytes = K::shape().x_stage_bytes();
-  const int box_bytes = p.box_rows * (DecodeLayout::tile_columns * 2);
+  const int box_bytes = p.group_tokens * (DecodeLayout::tile_columns * 2);
   const std::uint32_t memory = base + FewShape::barrier_bytes;
   const std::uint32_t ring = memory + (K::shares ? p.x_stages : active * p.stages) * x_bytes +
                              warp * K::warp_tiles * (p.stages * tile_bytes + scale_bytes);

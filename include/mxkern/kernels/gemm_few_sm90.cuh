@@ -33,6 +33,7 @@ struct FewSm90Kernel {
   using Shape = FewSm90Shape;
   static constexpr int tokens = Tokens;
   static constexpr int warps = 4 * Warpgroups;
+  static constexpr int tenants = Shape::tenants(Tokens, Warpgroups);
   // Of 65536 registers: what a thread that multiplies has, and one that copies.
   static constexpr bool moves_registers = Tokens * Warpgroups > 384;
   static constexpr int consumer_registers = Warpgroups == 4 ? 112 : 208;
@@ -225,7 +226,7 @@ __device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm
 
 // Grid: ranks of the cluster and token tiles along x, groups of row tiles along y, batch along z.
 template <class K>
-__global__ void __launch_bounds__(K::all_threads, 1)
+__global__ void __launch_bounds__(K::all_threads, K::tenants)
     gemm_few_sm90_kernel(const __grid_constant__ FewParameters p,
                          const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(K::all_threads, 1)
   const int token_tile = static_cast<int>(blockIdx.x) >> p.log2_ranks;
   const std::int64_t first_down = static_cast<std::int64_t>(blockIdx.y) * p.row_tiles;
   const std::int64_t batch = blockIdx.z;
-  const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * K::tokens;
+  const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * p.group_tokens;
   // Of the thread block, along K.
   const int first = p.tiles * rank >> p.log2_ranks;
   const int tiles = (p.tiles * (rank + 1) >> p.log2_ranks) - first;
@@ -247,24 +248,30 @@ __global__ void __launch_bounds__(K::all_threads, 1)
   const few::RingsSm90 rings(base, p, K::half_bytes);
 
   few::let_next_kernel_start();
+  if (K::tenants == 2 && first_down >= p.layout.tiles_down()) {
+    // Here to hold a place: see FewPlan::idle_groups.
+    few::wait_for_previous_kernel();
+    return;
+  }
   if (warp >= K::warps) {
     const auto rows =
         static_cast<int>(lower_of<std::int64_t>(p.row_tiles, p.layout.tiles_down() - first_down));
     few::WeightsSm90<K> producer{p, rings, weights + (first_down * p.tiles + first) * K::tile_bytes,
                                  rows, tiles};
     const int turns = (tiles + (1 << p.log2_parts) - 1) >> p.log2_parts;
+    const int early = K::tenants == 2 && turns >= 16 ? 2 : 1;
     if (warp == K::warps) {
       few::init_rings<K>(p, rings, 4 * row_groups, lane);
-      // Weights do not depend on what the kernel before this one computes. The first turn alone,
-      // since that kernel's reads and the first tokens would wait behind more.
-      if (few::elect()) producer.produce(0, min(turns, 1));
+      // Weights do not depend on what the kernel before this one computes. The first turn alone, or
+      // two of many, since that kernel's reads and the first tokens would wait behind more.
+      if (few::elect()) producer.produce(0, min(turns, early));
       __syncwarp();
     }
     __syncthreads();
     if constexpr (K::moves_registers) ptx::give_registers<K::producer_registers>();
     if (warp == K::warps && few::elect()) {
       few::wait_for_previous_kernel();
-      producer.produce(min(turns, 1), turns);
+      producer.produce(min(turns, early), turns);
     } else if (warp == K::warps + 1 && few::elect()) {
       few::wait_for_previous_kernel();
       few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles,
