@@ -150,10 +150,10 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
   };
   constexpr Times lone = {0.4053, 0.4680, 0.5488, 0.0229,
                           0.12,   0.8763, 0.7159, {0.0241, 0.13, 0.0609}};
-  constexpr Times pair = {0.7520, 0.9050, 1.1150, 0.0216,
+  constexpr Times pair = {0.7700, 0.9700, 1.2000, 0.0216,
                           0.12,   1.0718, 0.7083, {0.0625, 0.24, 0.0915}};
   constexpr OfScheme of_halves = {-0.04, 0.1, 0.1};
-  constexpr double end_of_token = 0.0230, end_of_part = 0.0895, half_empty = 1.2332;
+  constexpr double end_of_token = 0.0230, end_of_part = 0.0895, half_empty = 0.6;
   constexpr double memory_byte = 0.2103e-6, memory = 2.3041;
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
