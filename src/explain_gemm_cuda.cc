@@ -2,11 +2,11 @@
 #include <string>
 
 #include "cuda/multiply_portable.h"
+#include "few_plans.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
 #include "mxkern/core/error.h"
 #include "mxkern/tensor/decode_layout.h"
-#include "plan_few.h"
 #include "plan_gemm_cuda.h"
 #include "plan_tiles_sm90.h"
 
@@ -58,11 +58,9 @@ std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int pr
 std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   const FewProblem few(problem);
   const Shape& weights = few.weights.shape;
-  const FewPlan plan = few.may_use_sm90(capabilities)
-                           ? plan_few_sm90(few.weights.scheme, few.batch, few.tokens, weights.rows,
-                                           weights.columns, capabilities.processors, few.x.dtype)
-                           : plan_few(few.weights.scheme, few.batch, few.tokens, weights.rows,
-                                      weights.columns, capabilities.processors);
+  const FewPlan plan = remembered_plan({few.weights.scheme, few.x.dtype,
+                                        few.may_use_sm90(capabilities), capabilities.processors,
+                                        few.batch, few.tokens, weights.rows, weights.columns});
   return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
                      ", weights decoded in registers; a thread block takes ", plan.tokens,
                      " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",

@@ -6,6 +6,7 @@
 #include "cuda/few_launch.h"
 #include "cuda/launch.h"
 #include "cuda/tensor_map.h"
+#include "few_plans.h"
 #include "mxkern/kernels/copy_tokens.cuh"
 #include "mxkern/kernels/gemm_few.cuh"
 
@@ -109,12 +110,11 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   if (finish.out.shape.size() == 0) return;
   const bool may_use_sm90 = wanted == nullptr && may_use_few_sm90(x.dtype, x.shape.rows) &&
                             has_few_sm90(function, weights.device);
-  const FewPlan plan = wanted != nullptr ? *wanted
-                       : may_use_sm90
-                           ? plan_few_sm90(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
-                                           layout.columns, processor_count(function), x.dtype)
-                           : plan_few(weights.scheme, x.shape.batch, x.shape.rows, layout.rows,
-                                      layout.columns, processor_count(function));
+  const FewPlan plan =
+      wanted != nullptr
+          ? *wanted
+          : remembered_plan({weights.scheme, x.dtype, may_use_sm90, processor_count(function),
+                             x.shape.batch, x.shape.rows, layout.rows, layout.columns});
   x = readable(function, x, layout, memory, stream);
   kernels::FewParameters p{};
   p.layout = layout;
