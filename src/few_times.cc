@@ -154,6 +154,7 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
                           0.12,   1.0718, 0.7083, {0.0625, 0.24, 0.0915}};
   constexpr OfScheme of_halves = {-0.04, 0.1, 0.1};
   constexpr double end_of_token = 0.0230, end_of_part = 0.0895, half_empty = 0.6;
+  constexpr double several_groups = 0.2;  // of tokens
   constexpr double memory_byte = 0.2103e-6, memory = 2.3041;
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
@@ -172,6 +173,7 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
     const double idle = 1.0 - static_cast<double>(left) / static_cast<double>(slots);
     time += idle * turns * lone.turn(work, plan);
   }
+  if (work.groups_of_tokens(plan) > work.batch) time += several_groups;
   if (leaves_half(work, blocks)) time -= half_empty;
   return together(std::max(time, 0.1), memory_byte * work.weight_bytes + memory);
 }
