@@ -113,6 +113,17 @@ TEST(PlanFew, FitsHopper) {
         const kernels::FewShape few{facts.bits, facts.block, plan.tokens};
         plan.on_sm90 ? expect_sm90_fits(few, plan) : expect_few_fits(few, plan);
         EXPECT_TRUE(plan.on_sm90 || tokens <= 48);
+        if (!plan.on_sm90) continue;
+        // Places are held for the next kernel's thread blocks alone, and for no more than there
+        // are.
+        const bool has_pairs =
+            kernels::FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
+        const std::int64_t across = ceil_div(tokens, plan.tokens) << plan.log2_ranks;
+        const std::int64_t groups = ceil_div(ceil_div(shape[0], 32), plan.row_tiles);
+        EXPECT_TRUE(has_pairs || plan.idle_groups == 0);
+        EXPECT_TRUE(plan.idle_groups == 0 || (groups + plan.idle_groups) * across == processors);
+        EXPECT_TRUE(!has_pairs || plan.idle_groups > 0 || groups * across >= processors ||
+                    processors % across != 0);
       }
     }
   }
