@@ -73,14 +73,22 @@ __all__ = [
     "unswizzle_scales",
 ]
 
-# What torch.compile looks for in a function before it looks inside. It then says this, and not
-# where inside it got stuck. The operators of mxkern.torch_ops come first.
-for _function in [f for f in map(globals().get, __all__) if isinstance(f, FunctionType)]:
-    _function._torchdynamo_disable = True  # type: ignore[attr-defined]
-    _function._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+
+def _keep_out_of_graphs(function: Any) -> Any:
+    """What torch.compile looks for in a function before it looks inside. It then says this, and
+    not where inside it got stuck. The operators of mxkern.torch_ops come first."""
+    function._torchdynamo_disable = True
+    function._torchdynamo_disable_msg = (
         "with `import mxkern.torch_ops` torch.compile takes mxkern's functions as operators; "
-        "prepare_operand, explain_gemm and info are to be called before"
+        "prepare_operand, compare, explain_gemm, info and BlockScaled.from_parts are to be called "
+        "before"
     )
+    return function
+
+
+for _function in [f for f in map(globals().get, __all__) if isinstance(f, FunctionType)]:
+    _keep_out_of_graphs(_function)
+_keep_out_of_graphs(BlockScaled.from_parts.__func__)  # type: ignore[attr-defined]
 
 
 def __getattr__(name: str) -> Any:
@@ -88,7 +96,7 @@ def __getattr__(name: str) -> Any:
     if name == "compare":
         from mxkern.comparison import compare
 
-        globals()["compare"] = compare
+        globals()["compare"] = _keep_out_of_graphs(compare)
         return compare
     raise AttributeError(f"module 'mxkern' has no attribute {name!r}")
 

@@ -276,9 +276,15 @@ def test_without_the_import_the_way_out_is_named() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode != 0 and "with `import mxkern.torch_ops`" in done.stderr, done.stderr
     assert "AssertionError" not in done.stderr
-    with pytest.raises(Exception, match="prepare_operand, explain_gemm and info are to be called"):
-        function = lambda x: mxkern.prepare_operand(x, "mxfp8")  # noqa: E731
-        torch.compile(function, fullgraph=True, backend="aot_eager")(tensor(4, 32))
+    for function in (
+        lambda x: mxkern.prepare_operand(x, "mxfp8"),
+        lambda x: mxkern.compare(x),
+        lambda x: mxkern.BlockScaled.from_parts(x.byte(), x[:, :1].byte(), scheme="mxfp8_e4m3"),
+    ):
+        with pytest.raises(
+            Exception, match=r"prepare_operand, compare, .* are to be called before"
+        ):
+            torch.compile(function, fullgraph=True, backend="aot_eager")(tensor(4, 32))
 
 
 def test_errors_while_tracing() -> None:
