@@ -135,16 +135,16 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
 // product. Idle multiprocessors are shared unevenly.
 double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
   struct Times {
-    double turn_32, turn_64, turn_96, half, two_stages, end, end_of_rank;
+    double turn_32, turn_64, turn_96, divided, two_stages, end, end_of_rank;
     OfScheme schemes;
 
     double turn(const FewWork& work, const FewPlan& plan) const {
-      const bool is_wide = work.layout.bits == 8, has_halves = plan.log2_parts == 1;
+      const bool is_wide = work.layout.bits == 8, is_divided = plan.log2_parts == 1;
       return (plan.tokens == 32   ? turn_32
               : plan.tokens == 64 ? turn_64
                                   : turn_96) +
-             (has_halves ? half : 0.0) +
-             (is_wide && has_halves && plan.tokens == 64 ? two_stages : 0.0) +
+             (is_divided ? divided : 0.0) +
+             (is_wide && is_divided && plan.tokens == 64 ? two_stages : 0.0) +
              schemes.of(work.layout);
     }
   };
