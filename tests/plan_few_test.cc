@@ -114,8 +114,7 @@ TEST(PlanFew, FitsHopper) {
         plan.on_sm90 ? expect_sm90_fits(few, plan) : expect_few_fits(few, plan);
         EXPECT_TRUE(plan.on_sm90 || tokens <= 48);
         if (!plan.on_sm90) continue;
-        // Places are held for the next kernel's thread blocks alone, and for no more than there
-        // are.
+        // Places are held for the next kernel's thread blocks, for one on each multiprocessor.
         const bool has_pairs =
             kernels::FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
         const std::int64_t across = ceil_div(tokens, plan.tokens) << plan.log2_ranks;

@@ -6,7 +6,8 @@
 namespace mxkern::kernels {
 
 struct FewShape {
-  static constexpr int limit = 227 * 1024;  // bytes, of architectures 9.0 and 10.0
+  // Bytes, of architectures 9.0 and 10.0; and where two thread blocks share a multiprocessor.
+  static constexpr int limit = 227 * 1024, limit_of_two = 113 * 1024;
   static constexpr int barrier_bytes = 1024;
   // So much that no third thread block finds room beside two.
   static constexpr int fewest_bytes = 76 * 1024;
@@ -18,7 +19,7 @@ struct FewShape {
   // Thread blocks that a multiprocessor has room for: where there are two, they are at different
   // points, and that of the next kernel fetches its first weights beside one of this kernel.
   MXKERN_HOST_DEVICE constexpr int tenants() const { return bits == 4 && tokens <= 16 ? 2 : 1; }
-  MXKERN_HOST_DEVICE constexpr int room() const { return tenants() == 2 ? 113 * 1024 : limit; }
+  MXKERN_HOST_DEVICE constexpr int room() const { return tenants() == 2 ? limit_of_two : limit; }
   // Of rows, that a warp takes at a time, at most: two tiles, with the same tokens, where registers
   // allow and it is of use.
   MXKERN_HOST_DEVICE constexpr int most_warp_tiles() const {

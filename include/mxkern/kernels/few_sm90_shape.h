@@ -7,8 +7,8 @@ namespace mxkern::kernels {
 
 struct FewSm90Shape {
   static constexpr int limit = FewShape::limit;
-  // So much that no second thread block finds room beside one, while others idle. FewShape's: no
-  // third one beside two.
+  // So much that no second thread block finds room beside one, while other multiprocessors idle.
+  // Where there is to be a second one, FewShape::fewest_bytes keeps a third away.
   static constexpr int fewest_bytes = 115 * 1024;
 
   static constexpr int group_rows = 64;  // of a warpgroup
@@ -35,7 +35,7 @@ struct FewSm90Shape {
     return tenants(tokens, warpgroups) == 2 && tokens << log2_parts <= 128;
   }
   MXKERN_HOST_DEVICE static constexpr int room(int tokens, int row_tiles, int log2_parts) {
-    return has_pairs(tokens, row_tiles, log2_parts) ? 113 * 1024 : limit;
+    return has_pairs(tokens, row_tiles, log2_parts) ? FewShape::limit_of_two : limit;
   }
 
   // Sums: a row of them for each token, padded so that no two lanes meet in a bank.
