@@ -1,10 +1,10 @@
 // few_times.cc: how long a product of few tokens takes by a plan, as measured on an H200.
 //
 // Constants are fitted to 80003 plans of 2103 products, of 30 shapes of weights in four schemes
-// with 8 to 1024 tokens, up to 16 to 4904 of 91; those of Hopper's kernel to 16429 of 555, of pairs
-// of thread blocks to 765 of 145: first to the times of plans not far from the best, then such that
-// what is chosen is fast. There are rounds of thread blocks, each an end and turns of 128 columns
-// for each part of K; and memory has to bring the weights. Microseconds.
+// with 8 to 1024 tokens; of gemm_few then to 1360 of 196; those of Hopper's kernel to
+// 16429 of 555, of pairs of thread blocks to 765 of 145: first to the times of plans not far from
+// the best, then such that what is chosen is fast. There are rounds of thread blocks, each an end
+// and turns of 128 columns for each part of K; and memory has to bring the weights. Microseconds.
 #include "few_times.h"
 
 #include <algorithm>
@@ -55,18 +55,23 @@ double kilobytes_of_tokens(const FewPlan& plan, int warps) {
   return plan.tokens / 4.0 * (plan.x_stages > 0 ? 1 << plan.log2_parts : warps);
 }
 
+// Of tokens, that have a thread block each for the same weights.
+double of_groups(const FewWork& work, const FewPlan& plan) {
+  constexpr double several_groups = 0.2649;
+  return work.groups_of_tokens(plan) > work.batch ? several_groups : 0.0;
+}
+
 // Where a multiprocessor has room for two thread blocks. One that is alone on it is faster.
 double time_in_pairs(const FewWork& work, const FewPlan& plan) {
   struct Times {
     double start, turn, nvfp4, shared, two_tiles, idle_warps, kilobyte, end, end_of_rank, lone_turn,
         lone_end, lone_end_of_rank, end_of_two, end_of_part, half, memory_byte, memory;
   };
-  constexpr Times of_8 = {-1.599,  0.67,     0.05511, 0.2221,    0.7838, 0.6994,
-                          0.01796, 2.993,    1.661,   0.6562,    3.366,  0.3559,
-                          0.4419,  -0.09031, -0.6855, 0.1564e-6, 3.465};
-  constexpr Times of_16 = {0.01991,  1.148,   0.03741, 0.08268,  0.687, 0.8,
-                           0.001401, 2.173,   1.175,   0.6214,   1.792, 0.6364,
-                           0.5108,   -0.1181, -0.8047, 0.115e-6, 4.134};
+  constexpr Times of_8 = {-1.469, 0.6587, 0.0,    0.1755, 0.7833,  0.6393,  0.01254,   3.036, 1.39,
+                          0.6583, 3.15,   0.5483, 0.4419, -0.1415, -0.3815, 0.1926e-6, 2.181};
+  constexpr Times of_16 = {0.01067,   1.123,   0.03844, 0.08714,   0.6704, 0.8678,
+                           0.0008382, 2.241,   1.026,   0.6652,    1.747,  0.6056,
+                           0.5501,    -0.1248, -0.4338, 0.1379e-6, 2.453};
   const Times& t = plan.tokens == 8 ? of_8 : of_16;
   const double two = plan.warp_tiles - 1;
   const int warps = plan.row_tiles >> (plan.warp_tiles - 1) << plan.log2_parts;
@@ -82,8 +87,8 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
   const double end = t.end_of_two * two + t.end_of_part * (1 << plan.log2_parts);
   const double pair = turns + t.end + t.end_of_rank * plan.log2_ranks + end;
   const double lone = turns * t.lone_turn + t.lone_end + t.lone_end_of_rank * plan.log2_ranks + end;
-  const double time = t.start + static_cast<double>(before) * pair + (is_alone ? lone : pair) -
-                      (leaves_half(work, blocks) ? t.half : 0.0);
+  const double time = t.start + static_cast<double>(before) * pair + (is_alone ? lone : pair) +
+                      of_groups(work, plan) - (leaves_half(work, blocks) ? t.half : 0.0);
   return together(std::max(time, 0.1), t.memory_byte * work.weight_bytes + t.memory);
 }
 
@@ -94,7 +99,7 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
   struct Times {
     double start, end, end_of_token, end_of_rank, end_of_part, half, memory_byte, memory;
   };
-  constexpr Times of_few = {-0.3208, 2.018, 0.0571, 1.177, 0.08085, 0.8484, 0.2096e-6, 1.546};
+  constexpr Times of_few = {-0.3846, 1.409, 0.0408, 0.9099, 0.01134, 0.8875, 0.205e-6, 1.713};
   constexpr Times of_more = {-0.6269, 4.1767, 0.0154, 0.3253, 0.2122, 0.8064, 0.2277e-6, 2.9769};
   struct Turn {
     double warp, tile;
@@ -118,14 +123,15 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
       is_few ? 0.009572 * (weights + kilobytes_of_tokens(plan, warps)) : 0.0156 * weights;
   double wait = of_warp.warp;
   // A warp waits less for words of 8 bits, each of which has fewer codes.
-  if (is_few) wait += (plan.x_stages > 0 ? 0.2372 : 0.0) - (work.layout.bits == 8 ? 0.1915 : 0.0);
+  if (is_few) wait += (plan.x_stages > 0 ? 0.4364 : 0.0) - (work.layout.bits == 8 ? 0.1915 : 0.0);
   const double turn = together(wait, tile * warps / 4, bytes);
   double end = t.end + t.end_of_token * plan.tokens + t.end_of_rank * plan.log2_ranks +
                t.end_of_part * parts;
-  if (is_few && parts == 16) end -= 0.2015;
+  if (is_few && parts == 16) end -= 0.221;
   const std::int64_t blocks = work.blocks(plan);
   const std::uint32_t rounds = rounds_of(blocks, cluster_slots(work.processors, plan.log2_ranks));
-  const double time = rounds * (turns_of(work, plan) * turn + end) + t.start -
+  const double time = rounds * (turns_of(work, plan) * turn + end) + t.start +
+                      (is_few ? of_groups(work, plan) : 0.0) -
                       (leaves_half(work, blocks) ? t.half : 0.0);
   return together(time, t.memory_byte * work.weight_bytes + t.memory);
 }

@@ -122,10 +122,13 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.weight_batch_bytes = weights.shape.batch == 1 ? 0 : layout.size();
   p.x_row_bytes = x.row_stride * 2;
   p.x_batch_bytes = x.batch_stride * 2;
-  p.tokens = x.shape.rows;
+  p.kinds_offset = layout.kinds_offset();
+  p.tokens = static_cast<int>(x.shape.rows);
+  p.tiles_down = static_cast<int>(layout.tiles_down());
   p.log2_ranks = plan.log2_ranks;
   p.log2_parts = plan.log2_parts;
   p.row_tiles = plan.row_tiles;
+  p.inverse_row_tiles = ceil_div(65536, plan.row_tiles);
   p.stages = plan.stages;
   p.x_stages = plan.x_stages;
   p.shared_bytes = plan.shared_bytes;
@@ -140,6 +143,8 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   const std::int64_t groups = ceil_div(layout.tiles_down(), plan.row_tiles);
   constexpr std::int64_t most = 65535;
   check(groups <= most, function, ": N = ", layout.rows, " is beyond what this kernel takes");
+  check(x.shape.rows < 1 << 30, function, ": M = ", x.shape.rows,
+        " is beyond what this kernel takes");
   for (std::int64_t batch = 0; batch < x.shape.batch; batch += most) {
     p.weights = weights.data + batch * p.weight_batch_bytes;
     p.x = static_cast<const std::uint8_t*>(x.data) + batch * p.x_batch_bytes;

@@ -1,5 +1,6 @@
 // tests/cuda/chains_test.cc: kernels that start before those ahead of them are over, one after the
 // other on the same memory: what they give has to be what they give one at a time.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -235,6 +236,95 @@ TEST_F(CudaChains, AFewTokenProductBehind) {
   OwnedStream stream;
   for (int repeat = 0; repeat < 3; ++repeat) {
     ASSERT_TRUE(run(stream, [] {}) == wanted) << "repeat " << repeat;
+  }
+}
+
+// Values of either sign between a quarter and two: sums of a thousand products are near a few
+// dozen.
+void fill_even(Tensor& tensor, std::uint64_t seed) {
+  RandomBits random(seed);
+  const Shape& shape = tensor.shape();
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    for (std::int64_t column = 0; column < shape.columns; ++column) {
+      tensor.set(0, row, column, float_of(random.float_bits(-2, 0)));
+    }
+  }
+}
+
+// Whether bfloat16 values are, and not all alike, so that a comparison of their bytes says
+// something.
+bool are_finite(const std::vector<std::uint8_t>& bytes) {
+  for (std::size_t i = 1; i < bytes.size(); i += 2) {
+    if ((bytes[i] & 0x7F) == 0x7F && (bytes[i - 1] & 0x80) != 0) return false;
+  }
+  return std::adjacent_find(bytes.begin(), bytes.end(), std::not_equal_to<>()) != bytes.end();
+}
+
+// Products whose tokens are the outputs of the one ahead, forth and back between two matrices: by
+// whichever kernel so many tokens take, thread blocks of two of them share a multiprocessor.
+TEST_F(CudaChains, FewTokenProductsOfEachOther) {
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device));
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  if (!cuda::takes_few(DType::bfloat16, 8, 10 * major)) GTEST_SKIP() << "no product of few tokens";
+  constexpr std::int64_t wide = 3072, narrow = 2048;
+  for (const Scheme scheme : {Scheme::mxfp4, Scheme::nvfp4, Scheme::mxfp8_e4m3}) {
+    std::vector<std::unique_ptr<DeviceBytes>> memories;
+    std::vector<std::unique_ptr<DeviceQuantized>> quantized;
+    std::vector<cuda::ReorderedWeights> weights;
+    for (const Shape& shape : {Shape{1, wide, narrow}, Shape{1, narrow, wide}}) {
+      Tensor host(DType::bfloat16, shape);
+      fill_even(host, weights.size() + 1);
+      DeviceTensor on_device(host);
+      Quantized blank(scheme, shape, ScaleLayout::row_major);
+      quantized.push_back(std::make_unique<DeviceQuantized>(blank));
+      quantize(on_device.buffer(), quantized.back()->view(), {}, {});
+      memories.push_back(std::make_unique<DeviceBytes>(
+          static_cast<std::size_t>(cuda::reordered_bytes(scheme, shape))));
+      cuda::reorder_weights("test", quantized.back()->view(), memories.back()->data(), {});
+      weights.push_back({scheme, shape, memories.back()->data(), first_cuda_device});
+      synchronize();
+    }
+    for (const std::int64_t tokens : {1, 8, 13, 16, 17, 32, 48, 64, 96, 128, 200}) {
+      Tensor blank_narrow(DType::bfloat16, {1, tokens, narrow});
+      Tensor blank_wide(DType::bfloat16, {1, tokens, wide});
+      Tensor start = blank_narrow;
+      fill_even(start, 7);
+      DeviceTensor x(start), first(start), between(blank_wide);
+      const auto multiply = [&](DeviceTensor& from, std::size_t which, DeviceTensor& to,
+                                Stream stream) {
+        cuda::CoreFinish finish;
+        finish.alpha = 1.0f / 50.0f;
+        if (facts_of(scheme).has_tensor_scale) {
+          finish.right_tensor_scale = quantized[which]->view().tensor_scale;
+        }
+        finish.out = to.buffer();
+        cuda::multiply_few("test", from.buffer(), weights[which], finish, {}, stream);
+      };
+      const auto run = [&](Stream stream, const Between& after) {
+        const auto bytes = static_cast<std::size_t>(blank_narrow.bytes().size());
+        check_cuda(
+            cudaMemcpy(x.buffer().data, first.buffer().data, bytes, cudaMemcpyDeviceToDevice));
+        check_cuda(cudaMemset(between.buffer().data, 0xA5,
+                              static_cast<std::size_t>(blank_wide.bytes().size())));
+        synchronize();
+        for (int round = 0; round < rounds; ++round) {
+          multiply(x, 0, between, stream), after();
+          multiply(between, 1, x, stream), after();
+        }
+        synchronize();
+        x.copy_to(blank_narrow);
+        const GuardedBytes& host = blank_narrow.bytes();
+        return std::vector<std::uint8_t>(host.data(), host.data() + host.size());
+      };
+      const auto wanted = run({}, synchronize);
+      ASSERT_TRUE(are_finite(wanted)) << name_of(scheme) << ", " << tokens << " tokens";
+      OwnedStream stream;
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        ASSERT_TRUE(run(stream, [] {}) == wanted)
+            << name_of(scheme) << ", " << tokens << " tokens, repeat " << repeat;
+      }
+    }
   }
 }
 

@@ -16,12 +16,15 @@ struct FewParameters {
   // Rows start on 16 bytes.
   const std::uint8_t* x;
   std::int64_t x_row_bytes, x_batch_bytes;
-  std::int64_t tokens;
-  int tiles;       // of the weights' columns
-  int log2_ranks;  // of the parts of K that the thread blocks of a cluster have
-  int log2_parts;  // of the parts of K that the warps of a thread block have
-  int row_tiles;   // of a thread block
-  int stages;      // of a warp's ring
+  std::int64_t kinds_offset;  // what the layout says, which takes long to work out
+  int tokens;
+  int tiles_down;         // of the weights' rows
+  int tiles;              // of the weights' columns
+  int log2_ranks;         // of the parts of K that the thread blocks of a cluster have
+  int log2_parts;         // of the parts of K that the warps of a thread block have
+  int row_tiles;          // of a thread block
+  int inverse_row_tiles;  // 65536 times, rounded up
+  int stages;             // of a warp's ring
   int x_stages;
   int shared_bytes;
   // Of a thread block, but for the last ones, and rows of the tensor map's boxes. Groups are equal:
@@ -37,8 +40,8 @@ struct FewParameters {
   DType out_dtype;
   std::int64_t out_row_stride, out_batch_stride;
 
-  MXKERN_HOST_DEVICE int tokens_from(std::int64_t first_token) const {
-    return static_cast<int>(lower_of<std::int64_t>(tokens - first_token, group_tokens));
+  MXKERN_HOST_DEVICE int tokens_from(int first_token) const {
+    return lower_of(tokens - first_token, group_tokens);
   }
 };
 

@@ -134,6 +134,17 @@ __device__ __forceinline__ void send_cluster(std::uint32_t address, std::uint32_
        uint4{bits_of(v.x), bits_of(v.y), bits_of(v.z), bits_of(v.w)});
 }
 
+// Keeps a value in a register: the compiler would compute it again, where it is needed.
+__device__ __forceinline__ int kept(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+template <class T>
+__device__ __forceinline__ T* kept(T* pointer) {
+  asm volatile("" : "+l"(pointer));
+  return pointer;
+}
+
 template <bool IsHalf>
 __device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)[4],
                                          std::uint32_t b0, std::uint32_t b1, const float (&c)[4]) {

@@ -43,7 +43,7 @@ struct FinishSm90 : FourRows<K> {
     const std::int64_t row = first_row + quad() * 4;
     kinds = 0;
     if (row < p.layout.rows) {
-      kinds = *reinterpret_cast<const std::uint32_t*>(weights + p.layout.kinds_offset() + row);
+      kinds = *reinterpret_cast<const std::uint32_t*>(weights + p.kinds_offset + row);
     }
   }
 
@@ -54,11 +54,10 @@ struct FinishSm90 : FourRows<K> {
     if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
     const std::int64_t row = first_row + quad() * 4;
     this->take_tops(row);
+    if (p.bias == nullptr) return;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      bias[j] = p.bias != nullptr && row + j < p.layout.rows
-                    ? load_as_float(p.bias, p.bias_dtype, row + j)
-                    : 0.0f;
+      if (row + j < p.layout.rows) bias[j] = load_as_float(p.bias, p.bias_dtype, row + j);
     }
   }
 
@@ -107,7 +106,14 @@ struct FinishSm90 : FourRows<K> {
   template <class Out>
   __device__ __forceinline__ void run() const {
     if (p.log2_ranks > 0) wait(barrier, 0);
-    if (kinds == 0 && p.beta == 0.0f) {
+    // All of four outputs in one store, and nothing but a factor and a bias.
+    const std::int64_t row = first_row + quad() * 4;
+    const std::int64_t first = batch * p.out_batch_stride + first_token * p.out_row_stride + row;
+    const bool is_aligned = (reinterpret_cast<std::uintptr_t>(static_cast<Out*>(p.out) + first) |
+                             p.out_row_stride * sizeof(Out)) %
+                                (4 * sizeof(Out)) ==
+                            0;
+    if (kinds == 0 && p.beta == 0.0f && row + 4 <= p.layout.rows && is_aligned) {
       store_all<Out, together, true>();
     } else {
       store_all<Out, 1, false>();
@@ -125,7 +131,7 @@ struct FinishSm90 : FourRows<K> {
     const std::int64_t out = batch * p.out_batch_stride + first_token * out_stride + row;
     const std::uint32_t received = inbox(0) - begin * row_bytes, sender = inbox(1) - inbox(0);
     const bool has_bias = p.bias != nullptr;
-    void* const data = p.out;
+    Out* const data = static_cast<Out*>(p.out);
     if (count <= 0) return;
 #pragma unroll 1
     for (int token = begin + walk.first; token < end; token += Together * walk.step) {
@@ -158,8 +164,7 @@ struct FinishSm90 : FourRows<K> {
           for (int j = 0; j < 4; ++j) {
             value[j] *= factor;
             if (p.beta != 0.0f && j < count) {
-              value[j] +=
-                  p.beta * to_float(static_cast<const Out*>(data)[out + at * out_stride + j]);
+              value[j] += p.beta * to_float(data[out + at * out_stride + j]);
             }
           }
         } else {
@@ -170,7 +175,12 @@ struct FinishSm90 : FourRows<K> {
         for (int j = 0; j < 4; ++j) {
           if (has_bias) value[j] += bias[j];
         }
-        store_four<Out>(data, out + at * out_stride, value, count);
+        Out* to = data + (out + at * out_stride);
+        if constexpr (IsPlain) {
+          store_whole(to, value);
+        } else {
+          store_four(to, value, count);
+        }
       }
     }
   }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "mxkern/kernels/few_finish.cuh"
+#include "mxkern/kernels/few_outputs.cuh"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_sm90_decode.cuh"
 
@@ -74,9 +74,10 @@ template <class K>
 struct FourRows {
   const FewParameters& p;
   const std::uint8_t* weights;
-  std::int64_t batch, first_row, first_token;
+  std::int64_t batch, first_row;
+  int first_token;
   std::uint32_t kinds;  // a byte each
-  float factor, bias[4];
+  float factor, bias[4] = {};
   float row_factor[4];  // where rows have tops
 
   static constexpr std::uint32_t wide = 3;  // behind RowKind's

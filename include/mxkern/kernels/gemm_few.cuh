@@ -96,12 +96,6 @@ __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits
   }
 }
 
-// Keeps a value in a register: the compiler would compute it again, turn by turn.
-__device__ __forceinline__ int kept(int value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
-
 }  // namespace few
 
 // Grid: ranks of the cluster and token tiles along x, groups of row tiles along y, batch along z.
@@ -119,21 +113,19 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int rank = static_cast<int>(blockIdx.x) & ((1 << p.log2_ranks) - 1);
   const int token_tile = static_cast<int>(blockIdx.x) >> p.log2_ranks;
-  const std::int64_t first_down = static_cast<std::int64_t>(blockIdx.y) * p.row_tiles;
-  const std::int64_t batch = blockIdx.z;
-  const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * p.group_tokens;
-  const int tokens = p.tokens_from(first_token);
+  const int first_down = static_cast<int>(blockIdx.y) * p.row_tiles;
+  const int batch = static_cast<int>(blockIdx.z);
+  const int first_token = token_tile * p.group_tokens;
   // Of the thread block, along K: a tile for each part in turn.
   const int first = p.tiles * rank >> p.log2_ranks;
   const int tiles = (p.tiles * (rank + 1) >> p.log2_ranks) - first;
   const int parts = 1 << p.log2_parts, active = p.row_tiles / K::warp_tiles << p.log2_parts;
   const int part = warp & (parts - 1);
   const int first_tile = (warp >> p.log2_parts) * K::warp_tiles;  // of the thread block's row tiles
-  const std::int64_t down = first_down + first_tile;
+  const int down = first_down + first_tile;
   const bool multiplies = warp < active;
-  const bool has_rows = multiplies && down < p.layout.tiles_down();
-  const int own_tiles =
-      static_cast<int>(lower_of<std::int64_t>(p.layout.tiles_down() - down, K::warp_tiles));
+  const bool has_rows = multiplies && down < p.tiles_down;
+  const int own_tiles = lower_of(p.tiles_down - down, K::warp_tiles);
   const int turns = has_rows ? (tiles - part + parts - 1) >> p.log2_parts : 0;
   const std::uint8_t* weights = p.weights + batch * p.weight_batch_bytes;
 
@@ -149,11 +141,14 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const std::uint32_t ring = memory + (K::shares ? p.x_stages : active * p.stages) * x_bytes +
                              warp * K::warp_tiles * (p.stages * tile_bytes + scale_bytes);
   const std::uint32_t floats = ring + p.stages * (K::warp_tiles * tile_bytes);
-  const int step = parts * tile_bytes;
-  const std::int64_t row_bytes = static_cast<std::int64_t>(p.tiles) * tile_bytes;
-  const std::uint8_t* from = weights + (down * p.tiles + first + part) * tile_bytes;
+  const int step = few::kept(parts * tile_bytes);
+  const int row_bytes = p.tiles * tile_bytes;
+  const std::uint8_t* from =
+      weights +
+      static_cast<std::uint64_t>(static_cast<std::uint32_t>(down * p.tiles + first + part)) *
+          tile_bytes;
   const std::uint64_t policy = few::evict_first_policy();
-  const int fetch_bytes = own_tiles * tile_bytes + (K::shares ? 0 : box_bytes);
+  const int fetch_bytes = few::kept(own_tiles * tile_bytes + (K::shares ? 0 : box_bytes));
   const auto fetch = [&](std::uint32_t to, std::uint32_t barrier) {
     few::arrive_expecting(barrier, fetch_bytes);
     few::copy_bulk(to, from, tile_bytes, barrier, policy);
@@ -165,43 +160,49 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     }
     from += step;
   };
-  const few::Tokens<K> tokens_at{map, static_cast<int>(first_token),
-                                 p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch)};
+  const few::Tokens<K> tokens_at{map, few::kept(first_token),
+                                 few::kept(p.x_batch_bytes == 0 ? 0 : batch)};
 
   few::let_next_kernel_start();
-  if (first_down >= p.layout.tiles_down()) {
+  if (first_down >= p.tiles_down) {
     // Here to hold a place: see FewPlan::idle_groups.
     few::wait_for_previous_kernel();
     return;
   }
   // Warps that take the same columns.
-  const int sharing = static_cast<int>(
-      ceil_div(lower_of<std::int64_t>(p.layout.tiles_down() - first_down, p.row_tiles),
-               std::int64_t{K::warp_tiles}));
-  if (lane == 0) {
-    if (warp == 0) ptx::prefetch_tensor_map(map);
+  const int sharing = ceil_div(lower_of(p.tiles_down - first_down, p.row_tiles), K::warp_tiles);
+  if (few::elect()) {
     if (multiplies) {
 #pragma unroll 1
       for (int i = 0; i < p.stages; ++i) few::init_barrier(full + i * 8, 1);
     }
+    few::fence_barrier_init();
+    // Weights do not depend on what the kernel before this one computes. But one tile each: the
+    // first tokens would wait for all that is asked for before them.
+    if (turns > 0) fetch(ring, full);
     if (warp == 0) {
+      ptx::prefetch_tensor_map(map);
 #pragma unroll 1
       for (int i = 0; i < p.x_stages; ++i) {
         few::init_barrier(x_full + i * 8, 1);
         few::init_barrier(x_free + i * 8, sharing);
       }
       few::init_barrier(received, 1);
+      few::fence_barrier_init();
     }
-    few::fence_barrier_init();
-    // Weights do not depend on what the kernel before this one computes. Of the rows' kinds, which
-    // are read last, so much now that they are in the L2 cache then.
-    if (has_rows && part == 0) few::prefetch(weights + p.layout.kinds_offset() + down * 32);
-    // But one tile each: the first tokens would wait for all that is asked for before them.
-    if (turns > 0) fetch(ring, full);
   }
   __syncwarp();
   if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
-  few::wait_for_previous_kernel();
+  few::Finish<K> finish{p,
+                        weights,
+                        batch,
+                        first_down,
+                        first_token,
+                        memory,
+                        base + p.shared_bytes - K::shape().inbox_bytes(p.row_tiles, p.log2_ranks),
+                        received,
+                        rank};
+  finish.prepare();
   __syncthreads();
 
   float sums[K::warp_tiles][2][K::tokens / 8][4] = {};
@@ -224,6 +225,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     int column = (first + part) * DecodeLayout::tile_columns;
     std::uint32_t tile = ring, barrier = full, x = x_first, x_barrier = x_barrier_first;
     int parity = 0, x_parity = 0;
+    few::wait_for_previous_kernel();
     if (few::elect()) {
       const int group = K::shares ? warp >> p.log2_parts : 0, groups = K::shares ? sharing : 1;
 #pragma unroll 1
@@ -287,7 +289,10 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     }
   }
 
-  // The sums take the place of the rings, which are read to the end.
+  // What the kernel before this one wrote is visible to all threads, and the sums take the place of
+  // the rings, which are read to the end.
+  few::wait_for_previous_kernel();
+  finish.prepare_more();
   __syncthreads();
   if (multiplies) {
 #pragma unroll
@@ -307,23 +312,16 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
       }
     }
   }
-  const int quads = p.row_tiles * (DecodeLayout::tile_rows / 4);
-  const few::Share share(p, tokens * quads, rank);
-  const std::uint32_t inbox =
-      base + p.shared_bytes - K::shape().inbox_bytes(p.row_tiles, p.log2_ranks);
   if (p.log2_ranks > 0) {
     few::cluster_wait();  // the others have started, and their inboxes and barriers exist
-    if (threadIdx.x == 0) {
-      few::arrive_expecting(received, (share.end - share.begin) * 16 * ((1 << p.log2_ranks) - 1));
-    }
+    if (threadIdx.x == 0) finish.expect();
   }
   __syncthreads();
   if (p.log2_ranks > 0) {
-    few::send_shares<K>(p, memory, inbox, received, quads, tokens, rank);
+    finish.send();
     few::wait(received, 0);
   }
-  few::finish_share<K>(p, weights, memory, inbox, batch, first_down * DecodeLayout::tile_rows,
-                       first_token, quads, share, rank);
+  finish.store();
 #endif
 }
 

@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   const int token_tile = static_cast<int>(blockIdx.x) >> p.log2_ranks;
   const std::int64_t first_down = static_cast<std::int64_t>(blockIdx.y) * p.row_tiles;
   const std::int64_t batch = blockIdx.z;
-  const std::int64_t first_token = static_cast<std::int64_t>(token_tile) * p.group_tokens;
+  const int first_token = token_tile * p.group_tokens;
   // Of the thread block, along K.
   const int first = p.tiles * rank >> p.log2_ranks;
   const int tiles = (p.tiles * (rank + 1) >> p.log2_ranks) - first;
@@ -248,14 +248,14 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   const few::RingsSm90 rings(base, p, K::half_bytes);
 
   few::let_next_kernel_start();
-  if (K::tenants == 2 && first_down >= p.layout.tiles_down()) {
+  if (K::tenants == 2 && first_down >= p.tiles_down) {
     // Here to hold a place: see FewPlan::idle_groups.
     few::wait_for_previous_kernel();
     return;
   }
   if (warp >= K::warps) {
     const auto rows =
-        static_cast<int>(lower_of<std::int64_t>(p.row_tiles, p.layout.tiles_down() - first_down));
+        static_cast<int>(lower_of<std::int64_t>(p.row_tiles, p.tiles_down - first_down));
     few::WeightsSm90<K> producer{p, rings, weights + (first_down * p.tiles + first) * K::tile_bytes,
                                  rows, tiles};
     const int turns = (tiles + (1 << p.log2_parts) - 1) >> p.log2_parts;
@@ -274,8 +274,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
       producer.produce(min(turns, early), turns);
     } else if (warp == K::warps + 1 && few::elect()) {
       few::wait_for_previous_kernel();
-      few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles,
-                                  static_cast<int>(first_token),
+      few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles, first_token,
                                   p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));
     }
     __syncwarp();
