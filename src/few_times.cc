@@ -1,7 +1,7 @@
 // few_times.cc: how long a product of few tokens takes by a plan, as measured on an H200.
 //
 // Constants are fitted to 80003 plans of 2103 products, of 30 shapes of weights in four schemes
-// with 8 to 1024 tokens; of gemm_few then to 1360 of 196; those of Hopper's kernel to
+// with 8 to 1024 tokens; of gemm_few then to 1540 of 206; those of Hopper's kernel to
 // 16429 of 555, of pairs of thread blocks to 765 of 145: first to the times of plans not far from
 // the best, then such that what is chosen is fast. There are rounds of thread blocks, each an end
 // and turns of 128 columns for each part of K; and memory has to bring the weights. Microseconds.
@@ -57,7 +57,7 @@ double kilobytes_of_tokens(const FewPlan& plan, int warps) {
 
 // Of tokens, that have a thread block each for the same weights.
 double of_groups(const FewWork& work, const FewPlan& plan) {
-  constexpr double several_groups = 0.2649;
+  constexpr double several_groups = 0.2438;
   return work.groups_of_tokens(plan) > work.batch ? several_groups : 0.0;
 }
 
@@ -67,11 +67,11 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
     double start, turn, nvfp4, shared, two_tiles, idle_warps, kilobyte, end, end_of_rank, lone_turn,
         lone_end, lone_end_of_rank, end_of_two, end_of_part, half, memory_byte, memory;
   };
-  constexpr Times of_8 = {-1.469, 0.6587, 0.0,    0.1755, 0.7833,  0.6393,  0.01254,   3.036, 1.39,
-                          0.6583, 3.15,   0.5483, 0.4419, -0.1415, -0.3815, 0.1926e-6, 2.181};
-  constexpr Times of_16 = {0.01067,   1.123,   0.03844, 0.08714,   0.6704, 0.8678,
-                           0.0008382, 2.241,   1.026,   0.6652,    1.747,  0.6056,
-                           0.5501,    -0.1248, -0.4338, 0.1379e-6, 2.453};
+  constexpr Times of_8 = {-1.503, 0.7092, 0.0,    0.1653, 0.7833,  0.677,   0.01261,   2.936, 1.287,
+                          0.6294, 3.164,  0.5897, 0.4419, -0.1406, -0.3354, 0.2029e-6, 2.109};
+  constexpr Times of_16 = {0.00226,   1.191,   0.05233, 0.08773,   0.6842, 0.8647,
+                           0.0008384, 2.026,   0.9722,  0.6379,    1.655,  0.5991,
+                           0.5569,    -0.1193, -0.3729, 0.1508e-6, 2.407};
   const Times& t = plan.tokens == 8 ? of_8 : of_16;
   const double two = plan.warp_tiles - 1;
   const int warps = plan.row_tiles >> (plan.warp_tiles - 1) << plan.log2_parts;
@@ -99,7 +99,7 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
   struct Times {
     double start, end, end_of_token, end_of_rank, end_of_part, half, memory_byte, memory;
   };
-  constexpr Times of_few = {-0.3846, 1.409, 0.0408, 0.9099, 0.01134, 0.8875, 0.205e-6, 1.713};
+  constexpr Times of_few = {-0.3977, 1.335, 0.04564, 0.93, 0.01146, 0.8856, 0.2099e-6, 1.717};
   constexpr Times of_more = {-0.6269, 4.1767, 0.0154, 0.3253, 0.2122, 0.8064, 0.2277e-6, 2.9769};
   struct Turn {
     double warp, tile;
@@ -123,11 +123,11 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
       is_few ? 0.009572 * (weights + kilobytes_of_tokens(plan, warps)) : 0.0156 * weights;
   double wait = of_warp.warp;
   // A warp waits less for words of 8 bits, each of which has fewer codes.
-  if (is_few) wait += (plan.x_stages > 0 ? 0.4364 : 0.0) - (work.layout.bits == 8 ? 0.1915 : 0.0);
+  if (is_few) wait += (plan.x_stages > 0 ? 0.4349 : 0.0) - (work.layout.bits == 8 ? 0.1915 : 0.0);
   const double turn = together(wait, tile * warps / 4, bytes);
   double end = t.end + t.end_of_token * plan.tokens + t.end_of_rank * plan.log2_ranks +
                t.end_of_part * parts;
-  if (is_few && parts == 16) end -= 0.221;
+  if (is_few && parts == 16) end -= 0.2267;
   const std::int64_t blocks = work.blocks(plan);
   const std::uint32_t rounds = rounds_of(blocks, cluster_slots(work.processors, plan.log2_ranks));
   const double time = rounds * (turns_of(work, plan) * turn + end) + t.start +

@@ -278,7 +278,9 @@ TEST_F(CudaChains, FewTokenProductsOfEachOther) {
       DeviceTensor on_device(host);
       Quantized blank(scheme, shape, ScaleLayout::row_major);
       quantized.push_back(std::make_unique<DeviceQuantized>(blank));
-      quantize(on_device.buffer(), quantized.back()->view(), {}, {});
+      QuantizeOptions options;
+      options.found_amax = quantized.back()->found_amax();
+      quantize(on_device.buffer(), quantized.back()->view(), options, {});
       memories.push_back(std::make_unique<DeviceBytes>(
           static_cast<std::size_t>(cuda::reordered_bytes(scheme, shape))));
       cuda::reorder_weights("test", quantized.back()->view(), memories.back()->data(), {});
