@@ -247,6 +247,12 @@ TEST(PlanFew, TakesTwoTilesOfManyRows) {
     EXPECT_EQ(plan_few(scheme, 1, 16, 28672, 8192, processors).warp_tiles, 2);
     EXPECT_EQ(plan_few(scheme, 1, 16, 8192, 8192, processors).warp_tiles, 1);
   }
+  // They may be 2^31 bytes apart.
+  const auto of_wide = [](std::int64_t columns) {
+    return plan_few(Scheme::mxfp4, 1, 16, 16384, columns, processors).warp_tiles;
+  };
+  EXPECT_EQ(of_wide(std::int64_t{1} << 26), 2);
+  EXPECT_EQ(of_wide(std::int64_t{1} << 27), 1);
 }
 
 TEST(PlanFew, IsPure) {
