@@ -1,10 +1,10 @@
 // few_times.cc: how long a product of few tokens takes by a plan, as measured on an H200.
 //
 // Constants are fitted to 80003 plans of 2103 products, of 30 shapes of weights in four schemes
-// with 8 to 1024 tokens; of gemm_few then to 1540 of 206; those of Hopper's kernel to
-// 16429 of 555, of pairs of thread blocks to 765 of 145: first to the times of plans not far from
-// the best, then such that what is chosen is fast. There are rounds of thread blocks, each an end
-// and turns of 128 columns for each part of K; and memory has to bring the weights. Microseconds.
+// with 8 to 1024 tokens; of gemm_few then to 1254 of 206; those of Hopper's kernel to 16429 of 555,
+// of pairs of thread blocks to 765 of 145: first to the times of plans not far from the best, then
+// such that what is chosen is fast. There are rounds of thread blocks, each an end and turns of 128
+// columns for each part of K; and memory has to bring the weights. Microseconds.
 #include "few_times.h"
 
 #include <algorithm>
@@ -55,11 +55,11 @@ double kilobytes_of_tokens(const FewPlan& plan, int warps) {
   return plan.tokens / 4.0 * (plan.x_stages > 0 ? 1 << plan.log2_parts : warps);
 }
 
-// Of tokens, that have a thread block each for the same weights.
-double of_groups(const FewWork& work, const FewPlan& plan) {
-  constexpr double several_groups = 0.2438;
-  return work.groups_of_tokens(plan) > work.batch ? several_groups : 0.0;
+// Whether there are several groups of tokens for the same weights, and so more thread blocks.
+bool divides_tokens(const FewWork& work, const FewPlan& plan) {
+  return work.groups_of_tokens(plan) > work.batch;
 }
+constexpr double several_few_groups = 0.2438;  // of gemm_few
 
 // Where a multiprocessor has room for two thread blocks. One that is alone on it is faster.
 double time_in_pairs(const FewWork& work, const FewPlan& plan) {
@@ -88,7 +88,8 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
   const double pair = turns + t.end + t.end_of_rank * plan.log2_ranks + end;
   const double lone = turns * t.lone_turn + t.lone_end + t.lone_end_of_rank * plan.log2_ranks + end;
   const double time = t.start + static_cast<double>(before) * pair + (is_alone ? lone : pair) +
-                      of_groups(work, plan) - (leaves_half(work, blocks) ? t.half : 0.0);
+                      (divides_tokens(work, plan) ? several_few_groups : 0.0) -
+                      (leaves_half(work, blocks) ? t.half : 0.0);
   return together(std::max(time, 0.1), t.memory_byte * work.weight_bytes + t.memory);
 }
 
@@ -131,7 +132,7 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
   const std::int64_t blocks = work.blocks(plan);
   const std::uint32_t rounds = rounds_of(blocks, cluster_slots(work.processors, plan.log2_ranks));
   const double time = rounds * (turns_of(work, plan) * turn + end) + t.start +
-                      (is_few ? of_groups(work, plan) : 0.0) -
+                      (is_few && divides_tokens(work, plan) ? several_few_groups : 0.0) -
                       (leaves_half(work, blocks) ? t.half : 0.0);
   return together(time, t.memory_byte * work.weight_bytes + t.memory);
 }
@@ -179,7 +180,7 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
     const double idle = 1.0 - static_cast<double>(left) / static_cast<double>(slots);
     time += idle * turns * lone.turn(work, plan);
   }
-  if (work.groups_of_tokens(plan) > work.batch) time += several_groups;
+  if (divides_tokens(work, plan)) time += several_groups;
   if (leaves_half(work, blocks)) time -= half_empty;
   return together(std::max(time, 0.1), memory_byte * work.weight_bytes + memory);
 }

@@ -44,9 +44,10 @@ void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
   const int most_log2_ranks = shape.tenants() > 1 ? 1 : log2_of_most_ranks;
   // Warps: fewer were never faster.
   const int fewest = tokens <= 16 ? shape.warps() / 2 : shape.warps() * 3 / 4;
-  // From one tile of rows to the next below it a warp counts in 31 bits.
-  const bool is_wide = std::int64_t{work.across} * shape.tile_bytes() >= std::int64_t{1} << 31;
-  const int most_warp_tiles = is_wide ? 1 : shape.most_warp_tiles();
+  // To its second tile, a row of tiles further on, a warp counts in 31 bits.
+  const bool has_long_rows = std::int64_t{work.across} * shape.tile_bytes() >= std::int64_t{1}
+                                                                                   << 31;
+  const int most_warp_tiles = has_long_rows ? 1 : shape.most_warp_tiles();
   for (plan.warp_tiles = 1; plan.warp_tiles <= most_warp_tiles; ++plan.warp_tiles) {
     for (plan.log2_ranks = 0; plan.log2_ranks <= most_log2_ranks; ++plan.log2_ranks) {
       for (plan.log2_parts = 0; 1 << plan.log2_parts <= shape.warps(); ++plan.log2_parts) {

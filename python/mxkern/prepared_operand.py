@@ -19,8 +19,8 @@ class PreparedOperand(NamedTuple):
     form    "folded", "expanded" or "few_tokens": what data holds; "source": nothing, as the CPU
             reads codes and scales
     data    bytes in the library's own layout, or None for "source". A product reads those of
-            "few_tokens" while the kernel ahead of it in the stream still runs: do not write
-            them yourself right before it
+            "few_tokens", and the tensor scale, while the kernel ahead of it in the stream still
+            runs: do not write them yourself right before it
     source  the BlockScaled, where gemm falls back to it; None if it was not kept
     scheme  "mxfp8_e4m3", ...
     shape   of the tensor

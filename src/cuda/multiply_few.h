@@ -49,8 +49,9 @@ void reorder_weights(const char* function, const BlockScaled& weights, std::uint
 // out[M, N] = finish(x[M, K] . w[N, K]^T): x bfloat16 or float16, rows anywhere; exact products,
 // summed in float32 in an order that is always the same. Batches are equal, or the weights have one
 // matrix. finish.right_tensor_scale is the weights'. workspace: aligned to 128; what is in it does
-// not matter, before and after. The weights are asked for while the kernel ahead in the stream
-// still runs: they are to be complete before that one is launched, or come from reorder_weights.
+// not matter, before and after. The weights and their tensor scale are read while the kernel ahead
+// in the stream still runs: they are to be complete before that one is launched, or come from
+// reorder_weights.
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream);
 

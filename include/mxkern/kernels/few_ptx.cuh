@@ -79,10 +79,6 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, st
       : "memory");
 }
 
-__device__ __forceinline__ void prefetch(const void* address) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-
 // The kernel before this one in the stream is over, and what it wrote is visible.
 __device__ __forceinline__ void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
