@@ -100,11 +100,8 @@ inline bool can_be_late(const BlockScaled& q) {
          q.shape.columns >= least_columns && starts_on(q.codes, 16) && starts_on(q.scales, 4);
 }
 
-// Expands up to two operands. With a gate that asks, `left` and `right` are the
-// folded operands whose spreads answer, and the launch returns at once where it is not its turn;
-// then nothing is set to zeros.
-void expand(const char* function, const ExpandTask& first, const ExpandTask& second,
-            const CoreGate& gate, const RowScaled* left, const RowScaled* right, Stream stream,
+// Expands up to two operands.
+void expand(const char* function, const ExpandTask& first, const ExpandTask& second, Stream stream,
             const ZeroedWords& zeroed = {});
 
 }  // namespace mxkern::cuda

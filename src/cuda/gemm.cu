@@ -4,6 +4,7 @@
 #include "check_gemm.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
+#include "cuda/gated_operands.h"
 #include "cuda/launch.h"
 #include "cuda/multiply_blackwell.h"
 #include "cuda/multiply_few.h"
@@ -161,33 +162,40 @@ class Product {
     multiply(folded(problem_.left, plan_.left), folded(problem_.right, plan_.right), gate);
   }
 
+  // For an exact product without a gate. The first kernel sets the counters to zeros.
+  void make_operands(const ExpandTask& first, const ExpandTask& second,
+                     const DecodeTask& decoded) const {
+    const bool expands = first.operand != nullptr || second.operand != nullptr;
+    if (expands) expand(function, first, second, stream_, zeroed());
+    if (decoded.operand != nullptr) {
+      relative_scales(function, *decoded.operand, decoded.memory, stream_,
+                      expands ? Follows::beside : Follows::behind,
+                      expands ? ZeroedWords{} : zeroed());
+    } else if (!expands) {
+      zero_words(function, zeroed(), stream_);
+    }
+  }
+
   // left_folded and right_folded: what the gate asks.
   void multiply_exact(const CoreGate& gate, const RowScaled* left_folded,
                       const RowScaled* right_folded) {
     const GemmOperand left = as_source(problem_.left), right = as_source(problem_.right);
     ExpandTask first, second;
+    DecodeTask decoded;
     if (plan_.left.expands) first = {&left, memory_ + plan_.left.expanded, first_rows(plan_.left)};
     if (plan_.right.expands) {
       second = {&right, memory_ + plan_.right.expanded, first_rows(plan_.right)};
     }
-    // Behind a gate folding has done so.
-    ZeroedWords counters = gate.is_open ? zeroed() : ZeroedWords{};
-    if (first.operand != nullptr || second.operand != nullptr) {
-      expand(function, first, second, gate, left_folded, right_folded, stream_, counters);
-      counters = {};
-    } else if (!plan_.left.decodes) {
-      zero_words(function, counters, stream_);
-    }
-    RowScaled a;
     if (plan_.left.decodes) {
-      const BlockScaled& q = *quantized_of(problem_.left);
-      void* memory = memory_ + plan_.left.expanded;
-      relative_scales(function, q, memory, gate, left_folded, right_folded, stream_,
-                      plan_.right.expands ? Follows::beside : Follows::behind, counters);
-      a = decoded_view(q, memory);
-    } else {
-      a = expanded(problem_.left, plan_.left);
+      decoded = {quantized_of(problem_.left), memory_ + plan_.left.expanded};
     }
+    if (gate.is_open) {
+      make_operands(first, second, decoded);
+    } else {
+      gated_operands(function, first, second, decoded, gate, *left_folded, *right_folded, stream_);
+    }
+    RowScaled a = plan_.left.decodes ? decoded_view(*decoded.operand, decoded.memory)
+                                     : expanded(problem_.left, plan_.left);
     RowScaled b = expanded(problem_.right, plan_.right);
     if (left_folded != nullptr) a.spreads = left_folded->spreads;
     if (right_folded != nullptr) b.spreads = right_folded->spreads;
@@ -204,6 +212,7 @@ class Product {
     const RowScaled left = folded(problem_.left, plan_.left);
     const RowScaled right = folded(problem_.right, plan_.right);
     gate.wants_narrow = false;
+    gate.is_settled = true;  // the folded product has waited for them
     multiply_exact(gate, &left, &right);
   }
 

@@ -52,7 +52,7 @@ void multiply_portable(const char* function, const RowScaled& a, const RowScaled
   p.row_stride = finish.out.row_stride;
   p.batch_stride = finish.out.batch_stride;
   p.vector_stores = rows_are_aligned(finish.out);
-  p.gate = spread_gate(gate, &a, &b);
+  p.gate = spread_gate(gate, a, b);
   const int tile = portable_tile(p.batch, a.rows, b.rows, processor_count(function));
   if (tile == 128) {
     launch_tiles<64>(function, p, stream);

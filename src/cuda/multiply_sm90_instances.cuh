@@ -4,6 +4,7 @@
 #include "cuda/divide_sm90.h"
 #include "cuda/launch.h"
 #include "cuda/multiply_sm90_launch.h"
+#include "cuda/spread_gate.h"
 #include "cuda/tensor_map.h"
 #include "mxkern/kernels/gemm_sm90.cuh"
 
@@ -31,13 +32,6 @@ inline kernels::FinishParameters finish_parameters(const ProductSm90& product) {
                    (out.shape.batch == 1 || out.batch_stride * size % 16 == 0) &&
                    (out.shape.rows == 1 || out.row_stride >= out.shape.columns);
   return p;
-}
-
-inline kernels::GateParameters gate_parameters(const ProductSm90& product) {
-  const auto count = [](const RowScaled& x) { return x.batch * x.rows; };
-  return {product.left.spreads, product.right.spreads,    count(product.left),
-          count(product.right), product.gate.left_limit,  product.gate.right_limit,
-          product.gate.is_open, product.gate.wants_narrow};
 }
 
 // `group`: rows of a tile.
@@ -90,7 +84,7 @@ void launch_config(const ProductSm90& product) {
   }
   p.left_batched = left.batch > 1;
   p.right_batched = right.batch > 1;
-  p.gate = gate_parameters(product);
+  p.gate = spread_gate(product.gate, left, right);
   p.finish = finish_parameters(product);
   p.left_scales = {left.multipliers, left.multiplier_row, left.rows};
   const auto kernel = kernels::gemm_sm90<Config>;

@@ -30,7 +30,7 @@ void prepare_operand(const PreparedOperand& out, Stream stream) {
     case PreparedForm::folded: return fold(function, out.source, out.data, stream);
     case PreparedForm::expanded: {
       const GemmOperand operand = out.source;
-      return expand(function, {&operand, out.data}, {}, {}, nullptr, nullptr, stream);
+      return expand(function, {&operand, out.data}, {}, stream);
     }
     case PreparedForm::few_tokens:
       return reorder_weights(function, out.source, static_cast<std::uint8_t*>(out.data), stream);

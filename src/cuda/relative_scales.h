@@ -51,10 +51,8 @@ inline RowScaled decoded_view(const BlockScaled& q, void* memory) {
   return view;
 }
 
-// Fills the memory of relative_scales_layout(q.shape).bytes bytes. With a gate that asks, the
-// launch returns at once where it is not its turn: see expand.
-void relative_scales(const char* function, const BlockScaled& q, void* memory, const CoreGate& gate,
-                     const RowScaled* left, const RowScaled* right, Stream stream,
+// Fills the memory of relative_scales_layout(q.shape).bytes bytes.
+void relative_scales(const char* function, const BlockScaled& q, void* memory, Stream stream,
                      kernels::Follows follows = kernels::Follows::behind,
                      const ZeroedWords& zeroed = {});
 

@@ -68,6 +68,8 @@ struct CoreGate {
   bool is_open = true;  // no question
   bool wants_narrow = true;
   std::uint8_t left_limit = 0, right_limit = 0;
+  // The kernel ahead lets this one start only when all spreads are there.
+  bool is_settled = false;
 };
 
 // What becomes of the sums: alpha * the tensor scales * 2^(exponents of row and column) * sum +

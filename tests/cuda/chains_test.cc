@@ -1,6 +1,7 @@
 // tests/cuda/chains_test.cc: kernels that start before those ahead of them are over, one after the
 // other on the same memory: what they give has to be what they give one at a time.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -240,13 +241,14 @@ TEST_F(CudaChains, AFewTokenProductBehind) {
 }
 
 // Values of either sign between a quarter and two: sums of a thousand products are near a few
-// dozen.
-void fill_even(Tensor& tensor, std::uint64_t seed) {
+// dozen. The blocks of a row lie up to `octaves` below that.
+void fill_even(Tensor& tensor, std::uint64_t seed, int octaves = 0) {
   RandomBits random(seed);
   const Shape& shape = tensor.shape();
   for (std::int64_t row = 0; row < shape.rows; ++row) {
     for (std::int64_t column = 0; column < shape.columns; ++column) {
-      tensor.set(0, row, column, float_of(random.float_bits(-2, 0)));
+      const int down = static_cast<int>(column / 32 % (octaves + 1));
+      tensor.set(0, row, column, std::ldexp(float_of(random.float_bits(-2, 0)), -down));
     }
   }
 }
@@ -326,6 +328,55 @@ TEST_F(CudaChains, FewTokenProductsOfEachOther) {
         ASSERT_TRUE(run(stream, [] {}) == wanted)
             << name_of(scheme) << ", " << tokens << " tokens, repeat " << repeat;
       }
+    }
+  }
+}
+
+// Products for which the device chooses a kernel, in turns the folded one and the exact one, each
+// of the quantized output of the one ahead. Those that are not chosen let the next ones start
+// before the chosen one is over.
+TEST_F(CudaChains, AutomaticProductsOfEachOther) {
+  constexpr std::int64_t width = 1024;
+  for (const std::int64_t rows : {96, 300, 2200}) {
+    Tensor blank(DType::bfloat16, {1, rows, width}), weights(DType::bfloat16, {1, width, width});
+    Quantized blank_q(Scheme::mxfp8_e4m3, blank.shape(), ScaleLayout::row_major);
+    Quantized blank_w(Scheme::mxfp8_e4m3, weights.shape(), ScaleLayout::row_major);
+    Tensor start = blank;
+    fill_even(start, 7);
+    DeviceTensor first(start), y(blank);
+    DeviceQuantized q(blank_q), narrow(blank_w), wide(blank_w);
+    for (DeviceQuantized* w : {&narrow, &wide}) {
+      fill_even(weights, 8, w == &wide ? 12 : 0);
+      DeviceTensor on_device(weights);
+      quantize(on_device.buffer(), w->view(), {}, {});
+      synchronize();
+    }
+    const GemmOptions options{.alpha = 1.0f / 50.0f};
+    const std::size_t bytes = gemm_workspace_bytes(q.view(), wide.view(), y.buffer(), options);
+    DeviceBytes memory(bytes);
+    const auto run = [&](Stream stream, const Between& after) {
+      quantize(first.buffer(), q.view(), {}, stream), after();
+      for (int round = 0; round < rounds; ++round) {
+        const BlockScaled& w = round % 3 == 1 ? wide.view() : narrow.view();
+        gemm(q.view(), w, y.buffer(), options, {memory.data(), bytes}, stream), after();
+        quantize(y.buffer(), q.view(), {}, stream), after();
+      }
+    };
+    const auto result = [&] {
+      synchronize();
+      y.copy_to(blank);
+      const GuardedBytes& host = blank.bytes();
+      check_cuda(cudaMemset(y.buffer().data, 0xA5, static_cast<std::size_t>(host.size())));
+      synchronize();
+      return std::vector<std::uint8_t>(host.data(), host.data() + host.size());
+    };
+    run({}, synchronize);
+    const auto wanted = result();
+    ASSERT_TRUE(are_finite(wanted)) << rows << " rows";
+    OwnedStream stream;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      run(stream, [] {});
+      ASSERT_TRUE(result() == wanted) << rows << " rows, repeat " << repeat;
     }
   }
 }

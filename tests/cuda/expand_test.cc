@@ -108,8 +108,7 @@ TEST_F(CudaExpand, QuantizedOperandsAreExact) {
         DeviceQuantizedOperand device_first(first, random.between(0, 1) == 1);
         DeviceQuantizedOperand device_second(second);
         Expanded expanded_first(device_first.view()), expanded_second(device_second.view());
-        cuda::expand("expand", expanded_first.task(), expanded_second.task(), {}, nullptr, nullptr,
-                     {});
+        cuda::expand("expand", expanded_first.task(), expanded_second.task(), {});
         expanded_first.fetch();
         expanded_second.fetch();
         expect_exact(first, expanded_first, shape, name_of(scheme));
@@ -145,7 +144,7 @@ TEST_F(CudaExpand, PlainOperandsAreTheSumsOfTheirParts) {
           fill_plain(x, random);
           DevicePlainTensor device_x(x, misaligned);
           Expanded expanded(device_x.view());
-          cuda::expand("expand", expanded.task(), {}, {}, nullptr, nullptr, {});
+          cuda::expand("expand", expanded.task(), {}, {});
           expanded.fetch();
           expect_exact(x, expanded, shape, name_of(dtype));
           if (HasFatalFailure()) return;
@@ -170,37 +169,6 @@ TEST_F(CudaExpand, AlignedBfloat16IsTakenAsItLies) {
   EXPECT_FALSE(cuda::is_expanded(at(258, 24)));
   EXPECT_FALSE(cuda::is_expanded(at(256, 25)));
   EXPECT_GT(cuda::expanded_layout(at(256, 25)).bytes, 0);
-}
-
-// A launch runs where "every spread is within its limit" is what its gate wants.
-TEST_F(CudaExpand, GateDecides) {
-  RandomBits random(3);
-  QuantizedOperand q =
-      random_operand(Scheme::mxfp8_e4m3, {1, 8, 64}, ScaleLayout::row_major, random);
-  DeviceQuantizedOperand device_q(q);
-  constexpr int rows = 1001;
-  for (const int wide_row : {-1, 0, 17, 999, 1000}) {
-    for (const bool on_left : {false, true}) {
-      for (const bool wants_narrow : {false, true}) {
-        std::vector<std::uint8_t> narrow(rows, 3), wide(rows, 3);
-        if (wide_row >= 0) wide[static_cast<std::size_t>(wide_row)] = 4;
-        DeviceCopy device_left(on_left ? wide : narrow), device_right(on_left ? narrow : wide);
-        cuda::RowScaled left = {}, right = {};
-        left.batch = right.batch = 1;
-        left.rows = right.rows = rows;
-        left.spreads = device_left.data();
-        right.spreads = device_right.data();
-        Expanded expanded(device_q.view());
-        cuda::expand("expand", expanded.task(), {}, {false, wants_narrow, 3, 3}, &left, &right, {});
-        std::uint8_t first = 0, second = 0;
-        check_cuda(cudaMemcpy(&first, expanded.data(), 1, cudaMemcpyDeviceToHost));
-        check_cuda(cudaMemcpy(&second, expanded.data() + 1, 1, cudaMemcpyDeviceToHost));
-        const bool ran = first != 0xCD || second != 0xCD;
-        EXPECT_EQ(ran, (wide_row < 0) == wants_narrow)
-            << "wide row " << wide_row << (on_left ? " on the left" : " on the right");
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -57,8 +57,7 @@ double product_error(const GemmOperand& a, Left& left, const GemmOperand& b, Rig
   DevicePlainTensor device_out(out, options.misaligned), device_bias(bias);
   DeviceBytes left_memory(static_cast<std::size_t>(cuda::expanded_layout(a).bytes));
   DeviceBytes right_memory(static_cast<std::size_t>(cuda::expanded_layout(b).bytes));
-  cuda::expand("test", {&a, left_memory.data()}, {&b, right_memory.data()}, {}, nullptr, nullptr,
-               {});
+  cuda::expand("test", {&a, left_memory.data()}, {&b, right_memory.data()}, {});
   cuda::CoreFinish finish;
   finish.alpha = options.alpha;
   finish.beta = options.beta;

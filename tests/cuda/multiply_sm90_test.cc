@@ -246,7 +246,8 @@ TEST_F(MultiplySm90, Gate) {
   const Case c{.m = 150, .n = 137, .k = 64};
   for (const int shift : {0, 5}) {
     for (const int where : {-1, 0, 149, 150, 286}) {
-      for (const bool wants_narrow : {true, false}) {
+      for (const int kind : {0, 1, 2, 3}) {
+        const bool wants_narrow = kind % 2 == 0, is_settled = kind / 2 == 1;
         Product product(c);
         for (auto& spread : product.left.spreads()) spread = 8;
         for (auto& spread : product.right.spreads()) spread = 26;
@@ -255,7 +256,7 @@ TEST_F(MultiplySm90, Gate) {
         } else if (where >= 0) {
           product.left.spreads()[where] = 9;
         }
-        product.run({false, wants_narrow, 8, 26}, shift);
+        product.run({false, wants_narrow, 8, 26, is_settled}, shift);
         if (wants_narrow == (where < 0)) {
           product.expect_right();
         } else {

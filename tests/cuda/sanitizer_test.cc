@@ -2,6 +2,7 @@
 // checker.
 #include "cuda/expand.h"
 #include "cuda/fold.h"
+#include "cuda/gated_operands.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
 #include "cuda/relative_scales.h"
@@ -120,12 +121,20 @@ TEST_F(CudaSanitizer, OperandsOfProducts) {
         cuda::quantize_folded("quantize_folded", device_x.buffer(), scheme, ScaleRule::rceil,
                               memory.data(), &device_written.view(), {});
         ASSERT_TRUE(same_bytes(device_written.on_host(), q));
+        const cuda::RowScaled folded = cuda::folded_view(scheme, shape, memory.data());
+        const GemmOperand codes(device_q.view());
+        DeviceBytes expanded(static_cast<std::size_t>(cuda::expanded_layout(codes).bytes));
+        DeviceBytes scales(static_cast<std::size_t>(cuda::relative_scales_layout(shape).bytes));
+        for (const bool is_settled : {false, true}) {
+          cuda::gated_operands("gated", {&codes, expanded.data()}, {},
+                               {&device_q.view(), scales.data()},
+                               {false, true, 255, 255, is_settled}, folded, folded, {});
+        }
       }
       const GemmOperand left(device_x.buffer()), right(device_q.view());
       DeviceBytes left_memory(static_cast<std::size_t>(cuda::expanded_layout(left).bytes));
       DeviceBytes right_memory(static_cast<std::size_t>(cuda::expanded_layout(right).bytes));
-      cuda::expand("expand", {&left, left_memory.data()}, {&right, right_memory.data()}, {},
-                   nullptr, nullptr, {});
+      cuda::expand("expand", {&left, left_memory.data()}, {&right, right_memory.data()}, {});
       cuda::CoreFinish finish;
       finish.right_tensor_scale = device_q.view().tensor_scale;
       finish.out = device_out.buffer();
@@ -170,7 +179,7 @@ TEST_F(CudaSanitizer, DecodedProducts) {
     std::fill(host.scales.begin(), host.scales.end(), std::uint8_t{120});
     DeviceQuantizedOperand q(host);
     DeviceBytes memory(static_cast<std::size_t>(cuda::relative_scales_layout(shape).bytes));
-    cuda::relative_scales("scales", q.view(), memory.data(), {}, nullptr, nullptr, {});
+    cuda::relative_scales("scales", q.view(), memory.data(), {});
     RowScaledOperand right(CoreElement::bfloat16, {1, 128 * 264, k}, 1);
     Tensor out(DType::bfloat16, {1, shape.rows, 128 * 264});
     DeviceTensor device_out(out);
@@ -238,7 +247,7 @@ struct LateProduct {
                    tasks[i].first);
       }
     } else {
-      cuda::expand("expand", tasks[0], tasks[1], {}, nullptr, nullptr, {});
+      cuda::expand("expand", tasks[0], tasks[1], {});
     }
     PlainTensor out(DType::bfloat16, {1, c.m, c.n});
     DevicePlainTensor device_out(out);

@@ -4,42 +4,83 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
+
 namespace mxkern::kernels {
 
 // A kernel runs where "every spread is within its limit" equals `wants_narrow`.
 struct SpreadGate {
   bool is_open = true;  // no question
   bool wants_narrow = true;
+  bool is_settled = false;  // the spreads are complete before the kernel ahead lets this one start
   unsigned left_limit = 0, right_limit = 0;
-  const std::uint8_t* left = nullptr;  // null: all 0; starts on 16 bytes
+  const std::uint8_t* left = nullptr;  // null: all 0
   const std::uint8_t* right = nullptr;
   std::int64_t left_count = 0, right_count = 0;
 };
 
-// Whether one of this thread's share of the spreads is beyond the limit.
-__device__ __forceinline__ bool is_wide(const std::uint8_t* spreads, std::int64_t count,
-                                        unsigned limit) {
-  if (spreads == nullptr) return false;
-  const unsigned limits = limit * 0x01010101u;
-  std::uint32_t beyond = 0;
-  const std::int64_t whole = count / 16;
-  for (std::int64_t i = threadIdx.x; i < whole; i += blockDim.x) {
-    const uint4 v = __ldg(reinterpret_cast<const uint4*>(spreads) + i);
-    beyond |= __vcmpgtu4(v.x, limits) | __vcmpgtu4(v.y, limits) | __vcmpgtu4(v.z, limits) |
-              __vcmpgtu4(v.w, limits);
+// The spreads of one operand against their limit. They are read past the first-level cache, which
+// a kernel that has not waited may find as another one left it.
+struct SpreadLimit {
+  const std::uint8_t* spreads;
+  unsigned limits;              // in each byte
+  std::int64_t pieces, others;  // of 16 bytes where they are aligned, and where the rest begins
+
+  __device__ __forceinline__ SpreadLimit(const std::uint8_t* bytes, std::int64_t count,
+                                         unsigned limit)
+      : spreads(bytes), limits(limit * 0x01010101u) {
+    if (bytes == nullptr) count = 0;
+    pieces = reinterpret_cast<std::uintptr_t>(bytes) % 16 == 0 ? count / 16 : 0;
+    others = count;
   }
-  for (std::int64_t i = whole * 16 + threadIdx.x; i < count; i += blockDim.x) {
-    beyond |= spreads[i] > limit ? 1u : 0u;
+  // Zeros beyond the last one.
+  __device__ __forceinline__ uint4 load(std::int64_t piece) const {
+    return piece < pieces ? __ldcg(reinterpret_cast<const uint4*>(spreads) + piece)
+                          : make_uint4(0, 0, 0, 0);
   }
-  return beyond != 0;
-}
+  __device__ __forceinline__ std::uint32_t beyond(const uint4& v) const {
+    return __vcmpgtu4(v.x, limits) | __vcmpgtu4(v.y, limits) | __vcmpgtu4(v.z, limits) |
+           __vcmpgtu4(v.w, limits);
+  }
+  // Of this thread's share of what lies behind the last piece.
+  __device__ __forceinline__ std::uint32_t rest_beyond() const {
+    std::uint32_t found = 0;
+    for (std::int64_t i = pieces * 16 + threadIdx.x; i < others; i += blockDim.x) {
+      found |= __ldcg(spreads + i) > (limits & 0xFFu) ? 1u : 0u;
+    }
+    return found;
+  }
+};
 
 // Whether the kernel is to run. All threads of a thread block call this, and get one answer.
 __device__ __forceinline__ bool is_open(const SpreadGate& gate) {
   if (gate.is_open) return true;
-  const bool wide = is_wide(gate.left, gate.left_count, gate.left_limit) ||
-                    is_wide(gate.right, gate.right_count, gate.right_limit);
-  return (__syncthreads_or(wide ? 1 : 0) == 0) == gate.wants_narrow;
+  const SpreadLimit left(gate.left, gate.left_count, gate.left_limit);
+  const SpreadLimit right(gate.right, gate.right_count, gate.right_limit);
+  std::uint32_t beyond = 0;
+  const std::int64_t pieces = max(left.pieces, right.pieces);
+  for (std::int64_t i = threadIdx.x; i < pieces; i += blockDim.x) {
+    const uint4 on_left = left.load(i), on_right = right.load(i);  // both are on their way
+    beyond |= left.beyond(on_left) | right.beyond(on_right);
+  }
+  beyond |= left.rest_beyond() | right.rest_beyond();
+  return (__syncthreads_or(static_cast<int>(beyond)) == 0) == gate.wants_narrow;
+}
+
+// Waits for the kernels ahead; whether the kernel is to run. Where the spreads are settled it asks
+// before it waits, and lets the next kernel start before either: that one may read nothing without
+// waiting but what was there before the kernels ahead of this one.
+__device__ __forceinline__ bool wait_at_gate(const SpreadGate& gate) {
+  if (gate.is_settled) {
+    let_dependents_start();
+    const bool opens = is_open(gate);
+    wait_for_kernels_ahead();
+    return opens;
+  }
+  wait_for_kernels_ahead();
+  const bool opens = is_open(gate);
+  let_dependents_start();
+  return opens;
 }
 
 }  // namespace mxkern::kernels

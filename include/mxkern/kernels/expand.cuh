@@ -4,11 +4,9 @@
 #include <cstdint>
 
 #include "mxkern/kernels/code_unit.cuh"
-#include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/dequantize.cuh"
 #include "mxkern/kernels/row_team.cuh"
-#include "mxkern/numerics/visit.h"
 
 namespace mxkern::kernels {
 
@@ -38,8 +36,7 @@ struct ExpandOperand {
 };
 
 struct ExpandParameters {
-  ExpandOperand operand[2];
-  SpreadGate gate;
+  ExpandOperand operand;
   Follows follows;
   ZeroedCounters counters;
 };
@@ -280,52 +277,16 @@ __global__ void __launch_bounds__(team_threads, expand_blocks)
     expand_kernel(const __grid_constant__ ExpandParameters p) {
   __shared__ unsigned slots[2][team_threads / 32];
   wait_at_start(p.follows);
-  if (is_open(p.gate)) {
-    const ExpandOperand& o = p.operand[0];
-    o.counters.clear();
-    p.counters.clear();
-    int turn = 0;
+  const ExpandOperand& o = p.operand;
+  o.counters.clear();
+  p.counters.clear();
+  int turn = 0;
 #pragma unroll 1
-    for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {
-      turn ^= 1;  // the slots of the row before may still be read
-      expand_row<Kind, Exponent>(ExpandRow(o, i), slots[turn]);
-    }
+  for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {
+    turn ^= 1;  // the slots of the row before may still be read
+    expand_row<Kind, Exponent>(ExpandRow(o, i), slots[turn]);
   }
   wait_at_end(p.follows);
-}
-
-// Two operands of any kinds. What this is for is to be asked in one launch whether to run: it is
-// slower than one kernel for each operand where it does.
-template <int Exponent>
-__global__ void __launch_bounds__(team_threads, expand_blocks)
-    expand_both_kernel(const __grid_constant__ ExpandParameters p) {
-  __shared__ unsigned slots[2][team_threads / 32];
-  wait_for_kernels_ahead();
-  let_dependents_start();
-  if (!is_open(p.gate)) return;
-  int turn = 0;
-  const std::int64_t groups = p.operand[0].groups + p.operand[1].groups;
-#pragma unroll 1
-  for (std::int64_t i = blockIdx.x; i < groups; i += gridDim.x) {
-    const bool second = i >= p.operand[0].groups;
-    const ExpandOperand& o = p.operand[second ? 1 : 0];
-    const ExpandRow row(o, second ? i - p.operand[0].groups : i);
-    turn ^= 1;
-    if (o.codes != nullptr) {
-      switch (o.scheme) {
-#define MXKERN_CASE(Type) \
-  case Type::id: expand_row<Type, Exponent>(row, slots[turn]); break;
-        MXKERN_FOR_EACH_SCHEME(MXKERN_CASE)
-#undef MXKERN_CASE
-      }
-    } else {
-      switch (o.dtype) {
-        case DType::float32: expand_row<float, Exponent>(row, slots[turn]); break;
-        case DType::float16: expand_row<float16, Exponent>(row, slots[turn]); break;
-        case DType::bfloat16: expand_row<bfloat16, Exponent>(row, slots[turn]); break;
-      }
-    }
-  }
 }
 
 }  // namespace mxkern::kernels

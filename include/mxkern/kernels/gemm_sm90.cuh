@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
-#include "mxkern/kernels/gemm_sm90_gate.cuh"
 #include "mxkern/kernels/gemm_sm90_join.cuh"
 #include "mxkern/kernels/gemm_sm90_late.cuh"
 #include "mxkern/kernels/gemm_sm90_late_fold.cuh"
@@ -24,7 +24,7 @@ struct GemmSm90Parameters {
   PartSums part_sums;
   int parts;  // of the left operand, each multiplied by all steps of K
   bool left_batched, right_batched;
-  GateParameters gate;
+  SpreadGate gate;
   FinishParameters finish;
   LeftScales left_scales;  // where the left operand is decoded
   LateRows late[2];        // left and right
@@ -189,8 +189,7 @@ struct GemmSm90 {
     if (threadIdx.x == 0) init();
     sync();
     // Until here nothing that another kernel may write has been read.
-    wait_for_kernels_ahead();
-    let_dependents_start();
+    if (!p.gate.is_settled && !wait_at_gate(p.gate)) return;
     // From one lane for all, so that the compiler keeps what follows from it in uniform registers.
     const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 128), 0);
     if (warpgroup == Config::groups) {
@@ -216,10 +215,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
               const __grid_constant__ GemmSm90Parameters parameters) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  if (!parameters.gate.is_open) {
-    wait_for_kernels_ahead();
-    if (!passes(parameters.gate)) return;
-  }
+  if (parameters.gate.is_settled && !wait_at_gate(parameters.gate)) return;
   const GemmSm90<Config> block{parameters,
                                left,
                                right,

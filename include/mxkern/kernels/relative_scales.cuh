@@ -4,14 +4,13 @@
 #include <cstdint>
 
 #include "mxkern/core/dtype.h"
-#include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/row_team.cuh"
 #include "mxkern/numerics/scale_format.h"
 
 namespace mxkern::kernels {
 
-struct RelativeScalesParameters {
+struct RelativeScales {
   std::int64_t batch, rows;
   const std::uint8_t* scales;
   ScaleIndex scale_index;
@@ -19,7 +18,16 @@ struct RelativeScalesParameters {
   std::uint16_t* multipliers;
   std::int64_t row_elements;  // a multiple of 8; what lies behind the last block becomes 0
   std::int32_t* exponents;
-  SpreadGate gate;
+
+  // A row a warp: thread blocks' work.
+  static constexpr int rows_at_a_time = team_threads / 32;
+  __host__ __device__ std::int64_t groups() const {
+    return ceil_div(batch * rows, std::int64_t{rows_at_a_time});
+  }
+};
+
+struct RelativeScalesParameters {
+  RelativeScales scales;
   Follows follows;
   ZeroedCounters counters;
 };
@@ -28,10 +36,9 @@ struct RelativeScalesParameters {
 // rows by 2^exponent: the largest scale becomes 2^127, the largest there is.
 inline constexpr int decoded_shift = 120, largest_multiplier = 127;
 
-// A row a warp.
-__device__ __forceinline__ void make_relative(const RelativeScalesParameters& p) {
-  const std::int64_t index =
-      static_cast<std::int64_t>(blockIdx.x) * (team_threads / 32) + threadIdx.x / 32;
+// The rows of a group.
+__device__ __forceinline__ void make_relative(const RelativeScales& p, std::int64_t group) {
+  const std::int64_t index = group * RelativeScales::rows_at_a_time + threadIdx.x / 32;
   if (index >= p.batch * p.rows) return;
   const ScaleRow scales(p.scales, p.scale_index, TeamRow(index, p.rows));
   const std::int64_t blocks = p.scale_index.blocks;
@@ -56,7 +63,7 @@ static __global__ void __launch_bounds__(team_threads)
     relative_scales_kernel(const __grid_constant__ RelativeScalesParameters p) {
   wait_at_start(p.follows);
   p.counters.clear();
-  if (is_open(p.gate)) make_relative(p);
+  make_relative(p.scales, blockIdx.x);
   wait_at_end(p.follows);
 }
 
