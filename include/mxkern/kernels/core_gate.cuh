@@ -23,16 +23,17 @@ struct SpreadGate {
 // a kernel that has not waited may find as another one left it.
 struct SpreadLimit {
   const std::uint8_t* spreads;
-  unsigned limits;              // in each byte
-  std::int64_t pieces, others;  // of 16 bytes where they are aligned, and where the rest begins
+  unsigned limits;  // in each byte
+  std::int64_t count;
+  std::int64_t pieces;  // of 16 bytes; none where they are not aligned
 
-  __device__ __forceinline__ SpreadLimit(const std::uint8_t* bytes, std::int64_t count,
+  __device__ __forceinline__ SpreadLimit(const std::uint8_t* bytes, std::int64_t number,
                                          unsigned limit)
-      : spreads(bytes), limits(limit * 0x01010101u) {
-    if (bytes == nullptr) count = 0;
-    pieces = reinterpret_cast<std::uintptr_t>(bytes) % 16 == 0 ? count / 16 : 0;
-    others = count;
-  }
+      : spreads(bytes),
+        limits(limit * 0x01010101u),
+        count(bytes == nullptr ? 0 : number),
+        pieces(reinterpret_cast<std::uintptr_t>(bytes) % 16 == 0 ? count / 16 : 0) {}
+
   // Zeros beyond the last one.
   __device__ __forceinline__ uint4 load(std::int64_t piece) const {
     return piece < pieces ? __ldcg(reinterpret_cast<const uint4*>(spreads) + piece)
@@ -45,7 +46,7 @@ struct SpreadLimit {
   // Of this thread's share of what lies behind the last piece.
   __device__ __forceinline__ std::uint32_t rest_beyond() const {
     std::uint32_t found = 0;
-    for (std::int64_t i = pieces * 16 + threadIdx.x; i < others; i += blockDim.x) {
+    for (std::int64_t i = pieces * 16 + threadIdx.x; i < count; i += blockDim.x) {
       found |= __ldcg(spreads + i) > (limits & 0xFFu) ? 1u : 0u;
     }
     return found;
@@ -68,8 +69,8 @@ __device__ __forceinline__ bool is_open(const SpreadGate& gate) {
 }
 
 // Waits for the kernels ahead; whether the kernel is to run. Where the spreads are settled it asks
-// before it waits, and lets the next kernel start before either: that one may read nothing without
-// waiting but what was there before the kernels ahead of this one.
+// before it waits, and lets the next kernel start before either. What that one may read without
+// waiting is then what the kernel that settled them has waited for.
 __device__ __forceinline__ bool wait_at_gate(const SpreadGate& gate) {
   if (gate.is_settled) {
     let_dependents_start();
