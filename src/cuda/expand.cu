@@ -1,8 +1,6 @@
 // cuda/expand.cu: launches of the expanding kernel.
 #include "cuda/expand.h"
 
-#include <variant>
-
 #include "cuda/expand_operand.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/expand.cuh"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <variant>
 
 #include "cuda/expand_operand.h"
 #include "cuda/fold.h"

@@ -16,7 +16,7 @@ struct DecodeTask {
 
 // Does up to three tasks in one launch, or in two if schemes differ. It returns at once where it is
 // not its turn: `left` and `right` are the folded operands whose spreads say so. Operands are of
-// schemes that can be folded.
+// schemes that can be folded, and lie on the current device.
 void gated_operands(const char* function, const ExpandTask& first, const ExpandTask& second,
                     const DecodeTask& decoded, const CoreGate& gate, const RowScaled& left,
                     const RowScaled& right, Stream stream);

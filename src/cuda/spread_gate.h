@@ -1,8 +1,6 @@
 // cuda/spread_gate.h: a gate and the operands that it asks about, as kernels take them.
 #pragma once
 
-#include <cstdint>
-
 #include "cuda/row_scaled.h"
 #include "mxkern/kernels/core_gate.cuh"
 

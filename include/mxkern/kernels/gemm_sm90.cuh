@@ -188,7 +188,8 @@ struct GemmSm90 {
   __device__ __forceinline__ void run() const {
     if (threadIdx.x == 0) init();
     sync();
-    // Until here nothing that another kernel may write has been read.
+    // Until here nothing that another kernel may write has been read, but for settled spreads:
+    // their gate was asked ahead of all else. Another one can only be asked now.
     if (!p.gate.is_settled && !wait_at_gate(p.gate)) return;
     // From one lane for all, so that the compiler keeps what follows from it in uniform registers.
     const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 128), 0);
