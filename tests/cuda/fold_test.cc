@@ -256,6 +256,32 @@ TEST_F(CudaFold, QuantizingAndFoldingAtOnceIsTheSameAsInTwoSteps) {
   }
 }
 
+// Elements of 16 bits that warps hold: few and many rows, in one thread block a multiprocessor and
+// in more of them, of one warp and of several, the last of which have few columns or none.
+TEST_F(CudaFold, QuantizedRowsInWarps) {
+  int turn = 0;
+  for (const Shape& shape : {Shape{1, 1, 32},
+                             {1, 140, 4096},
+                             {1, 600, 4096},
+                             {1, 1200, 3104},
+                             {1, 5, 14336},
+                             {1, 2200, 288},
+                             {1, 1100, 4128},
+                             {1, 270, 28704}}) {
+    for (const DType dtype : {DType::bfloat16, DType::float16}) {
+      for (const ScaleRule rule : all_scale_rules) {
+        const bool is_large = shape.rows * shape.columns > 1'000'000;
+        if (++turn % 3 != 0 && is_large) continue;
+        Tensor x(dtype, shape, turn % 5 < 2 ? 8 : 0);
+        fill_mixed(x, static_cast<std::uint64_t>(turn));
+        expect_same_as_two_steps(x, Scheme::mxfp8_e4m3, rule, all_scale_layouts[turn % 2], false,
+                                 turn % 7 < 4);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 TEST_F(CudaFold, SchemesThatDoNotFitAreRefused) {
   Quantized q(Scheme::nvfp4, {1, 16, 64}, ScaleLayout::row_major);
   q.out();

@@ -145,6 +145,22 @@ TEST_F(CudaSanitizer, OperandsOfProducts) {
   }
 }
 
+// Rows that warps hold: all at once in lanes of 4, 8 and 16 octets, and more of them.
+TEST_F(CudaSanitizer, QuantizedRowsInWarps) {
+  for (const Shape& shape :
+       {Shape{1, 40, 4128}, {1, 400, 4096}, {1, 1200, 3104}, {1, 2200, 64}, {1, 1100, 4128}}) {
+    Tensor x(DType::bfloat16, shape);
+    Quantized codes(Scheme::mxfp8_e4m3, shape, ScaleLayout::swizzled);
+    codes.out();
+    DeviceTensor device_x(x);
+    DeviceQuantized device_codes(codes);
+    DeviceBytes memory(static_cast<std::size_t>(cuda::folded_layout(shape).bytes));
+    cuda::quantize_folded("quantize_folded", device_x.buffer(), Scheme::mxfp8_e4m3,
+                          ScaleRule::rceil, memory.data(), &device_codes.view(), {});
+    check_cuda(cudaDeviceSynchronize());
+  }
+}
+
 // Both kernels of both kinds of elements, with plain and with rare finishes, and a gate.
 TEST_F(CudaSanitizer, RowScaledProducts) {
   if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";

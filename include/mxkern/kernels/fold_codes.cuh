@@ -77,6 +77,23 @@ class BlockFold {
  public:
   using Target = typename Fold<Format>::Target;
 
+  // What the elements of a block are multiplied by that lies `distance` octaves below the row's
+  // largest scale. A half holds the powers 2^-24 to 2^15: from below it is rounded to, so that 0 is
+  // what is left; what lies above is for a factor of its own. A product that loses bits on the way
+  // is too small for the target's smallest element. NaN makes NaN of all.
+  __device__ static __forceinline__ __half2 factor_of(unsigned distance, bool is_poisoned) {
+    static_assert(!FoldTable<Format>::is_used);
+    const int exponent = total_shift - fixed_shift - static_cast<int>(min(distance, 60u));
+    const std::uint32_t power = static_cast<std::uint32_t>(exponent + float32::bias)
+                                << float32::mantissa_bits;
+    return __float2half2_rn(float_of(is_poisoned ? float32::nan_bits : power));
+  }
+
+  // With that known: for formats without Inf.
+  __device__ __forceinline__ explicit BlockFold(__half2 factor) : factor_(factor) {
+    static_assert(!FoldTable<Format>::is_used && Format::specials != Specials::ieee);
+  }
+
   // `distance` octaves below the row's largest scale.
   __device__ __forceinline__ BlockFold(unsigned distance, bool is_poisoned,
                                        const FoldTable<Format>& table)
@@ -88,13 +105,7 @@ class BlockFold {
       high_ = table.magnitudes[entry][1];
       signs_ = is_poisoned ? 0u : 0x80808080u;
     } else {
-      // A half holds the powers 2^-24 to 2^15: from below it is rounded to, so that 0 is what is
-      // left; what lies above is for a factor of its own. A product that loses bits on the way is
-      // too small for the target's smallest element. NaN makes NaN of all.
-      const int exponent = total_shift - fixed_shift - static_cast<int>(min(distance, 60u));
-      const std::uint32_t power = static_cast<std::uint32_t>(exponent + float32::bias)
-                                  << float32::mantissa_bits;
-      factor_ = __float2half2_rn(float_of(is_poisoned ? float32::nan_bits : power));
+      factor_ = factor_of(distance, is_poisoned);
     }
   }
 
