@@ -61,7 +61,8 @@ RowsInWarps rows_in_warps(std::int64_t rows, std::int64_t columns, int processor
 bool takes_rows(const kernels::QuantizeFoldedParameters& p) {
   constexpr std::int64_t most_rows = std::int64_t{1} << 30, most_with_codes = std::int64_t{1} << 25;
   const bool codes_fit = p.vector_stores && p.rows * p.columns <= most_with_codes;
-  return p.batch == 1 && p.is_held && p.rows < most_rows && (p.codes == nullptr || codes_fit);
+  return p.batch == 1 && p.is_held && p.columns > 0 && p.rows > 0 && p.rows < most_rows &&
+         (p.codes == nullptr || codes_fit);
 }
 
 // Returns whether it did: where it can be done, and pays.
