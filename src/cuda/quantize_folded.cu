@@ -44,20 +44,20 @@ struct RowsInWarps {
 
 RowsInWarps rows_in_warps(std::int64_t rows, std::int64_t columns, int processors) {
   const auto warps_of = [&](int octets) { return ceil_div(columns, octets * std::int64_t{256}); };
+  constexpr int most_octets = kernels::most_rows_octets;
   const std::int64_t rows_of_one = ceil_div(rows, processors);
-  for (int octets = 4; octets <= kernels::most_rows_octets; octets *= 2) {
-    if (rows_of_one * warps_of(octets) <= kernels::most_rows_warps) {
+  for (const int octets : {most_octets / 2, most_octets}) {
+    if (rows_of_one * warps_of(octets) <= kernels::all_rows_warps) {
       return {octets, static_cast<int>(warps_of(octets)), static_cast<int>(rows_of_one), true};
     }
   }
-  const std::int64_t warps = warps_of(kernels::most_rows_octets);
-  if (warps > kernels::few_rows_warps) return {};
-  return {kernels::most_rows_octets, static_cast<int>(warps),
-          static_cast<int>(kernels::few_rows_warps / warps), false};
+  const std::int64_t warps = warps_of(most_octets);
+  if (warps > kernels::some_rows_warps) return {};
+  return {most_octets, static_cast<int>(warps), static_cast<int>(kernels::some_rows_warps / warps),
+          false};
 }
 
-// Large matrices whose codes are wanted as well are left to the other kernel: [16384, 14336] takes
-// 1 % longer here.
+// Large matrices whose codes are wanted as well did not gain, and are left to the other kernel.
 bool takes_rows(const kernels::QuantizeFoldedParameters& p) {
   constexpr std::int64_t most_rows = std::int64_t{1} << 30, most_with_codes = std::int64_t{1} << 25;
   const bool codes_fit = p.vector_stores && p.rows * p.columns <= most_with_codes;
@@ -67,37 +67,36 @@ bool takes_rows(const kernels::QuantizeFoldedParameters& p) {
 
 // Returns whether it did: where it can be done, and pays.
 template <class T>
-bool quantize_folded_rows(const char* function, const kernels::QuantizeFoldedParameters& all,
+bool quantize_folded_rows(const char* function, const kernels::QuantizeFoldedParameters& whole,
                           Stream stream) {
-  if (!takes_rows(all) || !can_start_early(function)) return false;
-  const RowsInWarps how = rows_in_warps(all.rows, all.columns, processor_count(function));
+  if (!takes_rows(whole) || !can_start_early(function)) return false;
+  const RowsInWarps how = rows_in_warps(whole.rows, whole.columns, processor_count(function));
   if (how.octets == 0) return false;
   kernels::QuantizeFoldedRowsParameters p = {};
-  p.x = all.x;
-  p.row_stride = all.row_stride;
-  p.rows = static_cast<int>(all.rows);
-  p.columns = static_cast<int>(all.columns);
+  p.x = whole.x;
+  p.row_stride = whole.row_stride;
+  p.rows = static_cast<int>(whole.rows);
+  p.columns = static_cast<int>(whole.columns);
   p.warps = how.warps;
   p.follows = kernels::Follows::behind;
-  p.rule = all.rule;
-  p.out = all.out;
-  p.codes = all.codes;
-  p.code_row_bytes = all.code_row_bytes;
-  p.scales = all.scales;
-  p.scale_index = all.scale_index;
+  p.rule = whole.rule;
+  p.out = whole.out;
+  p.codes = whole.codes;
+  p.code_row_bytes = whole.code_row_bytes;
+  p.scales = whole.scales;
+  p.scale_index = whole.scale_index;
   const auto launch_rows = [&](auto kernel) {
-    launch<Start::early>(function, kernel, grid_of(ceil_div(all.rows, how.rows)),
+    launch<Start::early>(function, kernel, grid_of(ceil_div(whole.rows, how.rows)),
                          32 * how.rows * how.warps, 0, stream, p);
   };
-  constexpr int many = kernels::most_rows_warps, few = kernels::few_rows_warps;
+  constexpr int all = kernels::all_rows_warps, some = kernels::some_rows_warps;
+  constexpr int octets = kernels::most_rows_octets;
   if (!how.at_once) {
-    launch_rows(kernels::quantize_folded_rows_kernel<T, kernels::most_rows_octets, few>);
-  } else if (how.octets == 4) {
-    launch_rows(kernels::quantize_folded_rows_kernel<T, 4, many>);
-  } else if (how.octets == 8) {
-    launch_rows(kernels::quantize_folded_rows_kernel<T, 8, many>);
+    launch_rows(kernels::quantize_folded_rows_kernel<T, octets, some>);
+  } else if (how.octets == octets) {
+    launch_rows(kernels::quantize_folded_rows_kernel<T, octets, all>);
   } else {
-    launch_rows(kernels::quantize_folded_rows_kernel<T, 16, many>);
+    launch_rows(kernels::quantize_folded_rows_kernel<T, octets / 2, all>);
   }
   return true;
 }

@@ -163,21 +163,21 @@ struct RowWarps {
   }
 };
 
-inline constexpr int most_rows_warps = 16;  // of a thread block, one a multiprocessor
-inline constexpr int few_rows_warps = 8;    // of one of three
-inline constexpr int most_rows_octets = 16;
+inline constexpr int all_rows_warps = 32;   // of a thread block, one a multiprocessor
+inline constexpr int some_rows_warps = 8;   // of a thread block, four a multiprocessor
+inline constexpr int most_rows_octets = 8;  // of a lane
 
 // Few instructions are between the end of the kernel ahead and the first load. Where all rows fit
-// on the device at once, they are in one thread block a multiprocessor, of up to most_rows_warps:
-// see fold_rows_kernel. Device code of compute capability 8.9 and up.
+// on the device at once, they are in one thread block a multiprocessor: see fold_rows_kernel.
+// Device code of compute capability 8.9 and up.
 template <class T, int Octets, int MostWarps>
-__global__ void __launch_bounds__(32 * MostWarps, MostWarps == most_rows_warps ? 1 : 3)
+__global__ void __launch_bounds__(32 * MostWarps, all_rows_warps / MostWarps)
     quantize_folded_rows_kernel(const __grid_constant__ QuantizeFoldedRowsParameters p) {
 #if MXKERN_HAS_CVT_E4M3
   using Columns = QuantizeFoldedColumns<T, Octets>;
   __shared__ unsigned slots[2][MostWarps];
   const RowWarps team(p.warps);
-  const auto row = static_cast<int>(MostWarps == most_rows_warps
+  const auto row = static_cast<int>(MostWarps == all_rows_warps
                                         ? team.row * gridDim.x + blockIdx.x
                                         : blockIdx.x * (blockDim.x / 32 / p.warps) + team.row);
   const bool exists = row < p.rows;
