@@ -43,7 +43,9 @@ struct RowsInWarps {
 };
 
 RowsInWarps rows_in_warps(std::int64_t rows, std::int64_t columns, int processors) {
-  const auto warps_of = [&](int octets) { return ceil_div(columns, octets * std::int64_t{256}); };
+  const auto warps_of = [&](std::int64_t octets) {
+    return ceil_div(columns, octets * kernels::columns_of_octets);
+  };
   constexpr int most_octets = kernels::most_rows_octets;
   const std::int64_t rows_of_one = ceil_div(rows, processors);
   for (const int octets : {most_octets / 2, most_octets}) {
@@ -65,7 +67,8 @@ bool takes_rows(const kernels::QuantizeFoldedParameters& p) {
          (p.codes == nullptr || codes_fit);
 }
 
-// Returns whether it did: where it can be done, and pays.
+// Returns whether it did: where it can be done, and pays. Devices that can start kernels early
+// convert to E4M3 as well.
 template <class T>
 bool quantize_folded_rows(const char* function, const kernels::QuantizeFoldedParameters& whole,
                           Stream stream) {

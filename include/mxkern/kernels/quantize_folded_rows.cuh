@@ -26,13 +26,15 @@ struct QuantizeFoldedRowsParameters {
   ScaleIndex scale_index;
 };
 
+inline constexpr int columns_of_octets = 256;  // of a warp whose lanes have an octet each
+
 // A warp's columns of a row. Of each 256 a lane has eight, so that four lanes have a block. The
 // scales of 1024 columns are worked out at once: the lane at place l of four has the one of their
 // block in the l-th 256.
 template <class T, int Octets>
 struct QuantizeFoldedColumns {
   static constexpr unsigned everyone = 0xFFFFFFFFu;
-  static constexpr int step = 256, columns = Octets * step;
+  static constexpr int step = columns_of_octets, columns = Octets * step;
   static constexpr int lanes = 4;  // of a block
   static constexpr int fours = Octets / lanes;
 
@@ -188,7 +190,8 @@ __global__ void __launch_bounds__(32 * MostWarps, all_rows_warps / MostWarps)
   columns.left = exists ? p.columns - first : 0;
   const T* x = static_cast<const T*>(p.x) + std::int64_t{row} * p.row_stride + first;
   std::uint8_t* out = p.out.data + std::int64_t{row} * p.out.row_bytes + first;
-  asm volatile("" : "+l"(x), "+l"(out), "+r"(columns.left));  // known before the wait
+  // Known before the wait, which the compiler leaves behind this as it depends on a parameter.
+  asm volatile("" : "+l"(x), "+l"(out), "+r"(columns.left));
   wait_at_start(p.follows);
   const unsigned largest = team.max_of(columns.quantize(x, p.rule), slots[0]);
   unsigned spread = columns.write_folded(out, largest);
