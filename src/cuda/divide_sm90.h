@@ -46,10 +46,18 @@ constexpr kernels::WorkOrder whole_work(const TileSm90& tile, int unit, std::int
   return {tiles, tiles, clusters, static_cast<int>(ceil_div(k, tile.k)), unit};
 }
 
+// Clocks of an H200 that it takes to leave and to add the sums of tiles, `shared` of them divided
+// by `sharing` clusters: of 96 KB about 2000 a part, or 12000 where stretches end inside tiles, and
+// 1000 a part where there are many, as one after the other is added.
+constexpr std::int64_t join_clocks(const TileSm90& tile, int shared, int sharing) {
+  const int parts = (sharing + shared - 1) / shared;  // of a tile
+  const std::int64_t clocks = shared == 1 ? 2000 * parts : higher_of(12000, 1000 * parts);
+  return clocks * tile.rows * tile.columns / (96 * 1024 / 4);
+}
+
 // The same with the tiles of the last turn divided where that pays. What an H200 gains is less than
 // what the tensor cores save: where multiprocessors idle the others run faster, as power limits the
-// chip. Leaving and adding the sums of 96 KB takes about 2000 clocks a part, and 12000 where
-// stretches end inside tiles.
+// chip.
 constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::int64_t batch,
                                           std::int64_t m, std::int64_t n, std::int64_t k,
                                           int processors) {
@@ -62,10 +70,10 @@ constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::i
   const auto units = static_cast<int>(ceil_div(best.steps, unit));
   if (rest == 0 || units > most_units) return best;
   std::int64_t most_gained = least_gained;
-  const auto consider = [&](int shared, int sharing, std::int64_t clocks) {
+  const auto consider = [&](int shared, int sharing) {
     const std::int64_t steps = ceil_div(std::int64_t{shared} * units, sharing) * unit;
     const std::int64_t saved = (best.steps - steps) * tile.step_clocks();
-    const std::int64_t gained = saved * 7 / 10 - clocks * tile.rows * tile.columns / (192 * 128);
+    const std::int64_t gained = saved * 7 / 10 - join_clocks(tile, shared, sharing);
     if (gained <= most_gained) return;
     most_gained = gained;
     best.whole = best.tiles - rest;
@@ -78,11 +86,11 @@ constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::i
   const int fewest_parts = has_whole_turns || unit > 1 ? 2 : 3;
   for (int parts = fewest_parts; parts <= most_parts && parts * rest <= clusters && parts <= units;
        ++parts) {
-    consider(1, parts, 2000 * parts);
+    consider(1, parts);
   }
   // All of them by all, behind whole turns. Fuller ones took longer so, whatever the clocks say.
   if (has_whole_turns && clusters <= rest * units && rest * 5 <= clusters * 3) {
-    consider(rest, clusters, 12000);
+    consider(rest, clusters);
   }
   return best;
 }

@@ -102,16 +102,6 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Whether this lane is the one of the warp that is to do what one does. Unlike with a comparison
-// the compiler knows then that there is only one.
-__device__ __forceinline__ bool elect() {
-  std::uint32_t is_elected;
-  asm volatile(
-      "{\n.reg .pred elected;\nelect.sync _|elected, 0xFFFFFFFF;\nselp.b32 %0, 1, 0, elected;\n}\n"
-      : "=r"(is_elected));
-  return is_elected != 0;
-}
-
 // To the shared memory of a thread block of the cluster, whose barrier hears that 16 bytes have
 // come: both are addresses there. No fence is needed.
 __device__ __forceinline__ void send(std::uint32_t there, std::uint32_t its_barrier,

@@ -17,6 +17,7 @@
 #include "mxkern/kernels/few_finish.cuh"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_tokens.cuh"
+#include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
 namespace mxkern::kernels {
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   }
   // Warps that take the same columns.
   const int sharing = ceil_div(lower_of(p.tiles_down - first_down, p.row_tiles), K::warp_tiles);
-  if (few::elect()) {
+  if (ptx::elect()) {
     if (multiplies) {
 #pragma unroll 1
       for (int i = 0; i < p.stages; ++i) few::init_barrier(full + i * 8, 1);
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     std::uint32_t tile = ring, barrier = full, x = x_first, x_barrier = x_barrier_first;
     int parity = 0, x_parity = 0;
     few::wait_for_previous_kernel();
-    if (few::elect()) {
+    if (ptx::elect()) {
       const int group = K::shares ? warp >> p.log2_parts : 0, groups = K::shares ? sharing : 1;
 #pragma unroll 1
       for (int i = 0; i < turns && (i < x_depth || i < p.stages); ++i) {
@@ -269,7 +270,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
         }
       }
       __syncwarp();
-      if (few::elect()) {
+      if (ptx::elect()) {
         if (to_fetch > 0) fetch(tile, barrier);
         // Of those that share a stage, the last one to leave it has it filled again.
         if constexpr (K::shares) {

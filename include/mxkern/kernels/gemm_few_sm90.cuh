@@ -19,6 +19,7 @@
 #include "mxkern/kernels/few_sm90_shape.h"
 #include "mxkern/kernels/few_sm90_tokens.cuh"
 #include "mxkern/kernels/ptx/cluster.cuh"
+#include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/wgmma.cuh"
 #include "mxkern/kernels/ptx/wgmma_registers.cuh"
 
@@ -264,15 +265,15 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
       few::init_rings<K>(p, rings, 4 * row_groups, lane);
       // Weights do not depend on what the kernel before this one computes. The first turn alone, or
       // two of many, since that kernel's reads and the first tokens would wait behind more.
-      if (few::elect()) producer.produce(0, min(turns, early));
+      if (ptx::elect()) producer.produce(0, min(turns, early));
       __syncwarp();
     }
     __syncthreads();
     if constexpr (K::moves_registers) ptx::give_registers<K::producer_registers>();
-    if (warp == K::warps && few::elect()) {
+    if (warp == K::warps && ptx::elect()) {
       few::wait_for_previous_kernel();
       producer.produce(min(turns, early), turns);
-    } else if (warp == K::warps + 1 && few::elect()) {
+    } else if (warp == K::warps + 1 && ptx::elect()) {
       few::wait_for_previous_kernel();
       few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles, first_token,
                                   p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));

@@ -127,9 +127,9 @@ struct GemmSm90 {
 
   __device__ __forceinline__ void multiply(int warpgroup) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    typename Config::Finisher finish{
+    const typename Config::Finisher finish{
         p.finish, out_map, shared + Config::staging_offset + warp * Config::Finisher::staging_bytes,
-        common_factor(p.finish), lane};
+        lane};
     SumSm90<Config> products(base, warpgroup, blocks);
     [[maybe_unused]] DecodeSm90<Config> decoder(base, warpgroup);
     // Scales of a tile are asked for before the one ahead of it is finished.

@@ -28,10 +28,12 @@ struct GemmSm90Config {
   static constexpr bool promotes = !std::is_same_v<Right, bfloat16>;
   // Codes of the left operand become bfloat16 on their way to the tensor cores.
   static constexpr bool decodes = !promotes && !std::is_same_v<Left, bfloat16>;
+  // Products of half of the columns at a time: a thread's sums leave no room for more.
+  static constexpr bool has_halves = promotes && columns == 256;
   // Whether the product may make rows of its operands ready itself: see gemm_sm90_late.cuh. With
-  // tiles of two warpgroups that add sums in two places there are too few registers to fold in.
+  // products in two places there are too few registers to fold in.
   static constexpr bool folds_late_rows =
-      groups == 3 && std::is_same_v<Left, E4M3> && std::is_same_v<Right, E4M3>;
+      has_halves && std::is_same_v<Left, E4M3> && std::is_same_v<Right, E4M3>;
   static constexpr bool has_late_rows = !promotes || folds_late_rows;
   static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes
   // A tile's parts start at multiples of so many steps: scales of decoded codes come for four.
@@ -41,7 +43,7 @@ struct GemmSm90Config {
   static constexpr int stage_bytes = left_bytes + right_bytes;
   static constexpr int left_box = shares_left ? rows / cluster : rows;
   static constexpr int right_box = shares_left ? columns : columns / cluster;
-  using Finisher = Finish<rows, columns, groups == 2 ? 2 : 1>;
+  using Finisher = Finish<rows, columns, 2>;
   static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
   static constexpr int barrier_bytes = 128;
@@ -60,8 +62,8 @@ struct GemmSm90Config {
   static_assert((2 * stages + 2) * 8 <= barrier_bytes, "room for all barriers");
   static constexpr int threads = 128 * (groups + 1);
   // Of 65536 registers: what a thread that multiplies has, and one that loads.
-  static constexpr int consumer_registers = groups == 2 ? 232 : 152;
-  static constexpr int producer_registers = groups == 2 ? 40 : 56;
+  static constexpr int consumer_registers = has_halves ? 224 : 232;
+  static constexpr int producer_registers = has_halves ? 56 : 40;
   static constexpr int launch_registers = 65536 / threads / 8 * 8;
   static_assert(groups * (consumer_registers - launch_registers) <=
                     launch_registers - producer_registers,

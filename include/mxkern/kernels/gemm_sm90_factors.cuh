@@ -119,16 +119,28 @@ __device__ __forceinline__ int right_exponent(const FinishParameters& p, std::in
   return has ? p.right_exponents[batch * p.right_exponents_batch + column] : 0;
 }
 
+// How the values of a tile are worked out and stored. Only what is neither extreme nor added to an
+// output goes the short way.
+enum class FinishWay { boxes_of_bfloat16, boxes_of_float16, plainly, slowly };
+
+// Of two neighbouring columns: what a lane of a product has.
+struct alignas(16) ColumnPair {
+  float factor[2];
+  float bias[2];  // -0: none, which changes no sum, not even a zero's sign
+};
+
 // The factors of a tile in shared memory, and where it lies: the divisions for that take as long as
 // the products of a step. One warp fetches them while others multiply.
 template <int Rows, int Columns>
 struct TileFactors {
-  float rows[Rows], columns[Columns];
-  float bias[Columns];  // -0: none, which changes no sum, not even a zero's sign
-  bool easy;            // whether all exponents are: then rows[i] * columns[j] is the factor
+  ColumnPair columns[Columns / 2];
+  float rows[Rows];
   TileCorner corner;
+  FinishWay way;
+  bool is_easy;  // whether all exponents are: then a row's factor times a column's is the factor
+  RowFactor common;
 
-  __device__ __forceinline__ void fetch(const FinishParameters& p, const RowFactor& common,
+  __device__ __forceinline__ void fetch(const FinishParameters& p, const RowFactor& all,
                                         const TileCorner& tile) {
     const std::int64_t first_row = tile.row, first_column = tile.column;
     const int batch = tile.batch;
@@ -136,8 +148,7 @@ struct TileFactors {
     bool are_easy = true;
 #pragma unroll
     for (int i = lane; i < Rows; i += 32) {
-      const RowFactor row{common.fraction,
-                          common.exponent + left_exponent(p, first_row + i, batch)};
+      const RowFactor row{all.fraction, all.exponent + left_exponent(p, first_row + i, batch)};
       are_easy = are_easy && row.is_easy();
       rows[i] = row.fraction * RowFactor::power(row.exponent);
     }
@@ -145,15 +156,25 @@ struct TileFactors {
     for (int i = lane; i < Columns; i += 32) {
       const int exponent = right_exponent(p, first_column + i, batch);
       are_easy = are_easy && RowFactor::is_easy(exponent);
-      columns[i] = RowFactor::power(exponent);
+      columns[i / 2].factor[i % 2] = RowFactor::power(exponent);
       const bool has_bias = p.bias && first_column + i < p.columns;
-      bias[i] = has_bias ? load_as_float(p.bias, p.bias_dtype, first_column + i) : -0.0f;
+      columns[i / 2].bias[i % 2] =
+          has_bias ? load_as_float(p.bias, p.bias_dtype, first_column + i) : -0.0f;
     }
     are_easy = __all_sync(0xFFFFFFFFu, are_easy);
     if (lane == 0) {
-      easy = are_easy;
       corner = tile;
+      is_easy = are_easy;
+      way = way_of(p, are_easy);
+      common = all;
     }
+  }
+
+ private:
+  __device__ __forceinline__ static FinishWay way_of(const FinishParameters& p, bool are_easy) {
+    if (!are_easy || !p.stores_boxes) return FinishWay::slowly;
+    if (p.dtype == DType::float32 || p.beta != 0.0f) return FinishWay::plainly;
+    return p.dtype == DType::bfloat16 ? FinishWay::boxes_of_bfloat16 : FinishWay::boxes_of_float16;
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/gemm_sm90_factors.cuh"
+#include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/stmatrix.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
@@ -15,77 +16,110 @@ namespace mxkern::kernels {
 
 // A warp finishes its part of a tile of Rows x Columns: 16 rows. Of 8 columns each lane has two, of
 // the rows lane / 4 and 8 below. Warps store on their own; 16-bit outputs as boxes of 16 rows of
-// 128 bytes, of which Slots may be on their way.
+// 128 bytes, of which Slots may be on their way. What most products ask for has code of its own:
+// nothing else is done meanwhile, and each instruction of it takes its time once a tile.
 template <int Rows, int Columns, int Slots>
 struct Finish {
   static constexpr int chunk = 64;  // columns at a time
+  static constexpr int chunks = Columns / chunk;
+  static_assert(chunks % Slots == 0, "a chunk's slot is known when it is compiled");
   static constexpr int box_rows = 16;
   static constexpr int box_bytes = box_rows * 128;
   static constexpr int staging_bytes = Slots * box_bytes;  // of a warp
   using Factors = TileFactors<Rows, Columns>;
+  using Sums = float[Columns / 2];
+  using Chunk = float[chunk / 2];
+  using Words = std::uint32_t[chunk / 4];  // two values each
 
   const FinishParameters& p;
   const CUtensorMap& map;
   unsigned char* staging;
-  RowFactor common;
   int lane;
-  int slot = 0;
 
   // The warp's sums of a tile. Its first row lies `row_in_tile` below the tile's.
-  __device__ __forceinline__ void tile(const float (&sums)[Columns / 2], const Factors& factors,
-                                       int row_in_tile) {
-    const std::int64_t first_row = factors.corner.row, first_column = factors.corner.column;
-    const int batch = factors.corner.batch;
-    const float* own = factors.rows + row_in_tile + lane / 4;
-    const float row_factors[2] = {own[0], own[8]};
-    const bool is_plain = factors.easy && p.stores_boxes;
-    const std::int64_t row = first_row + row_in_tile;
-#pragma unroll
-    for (int c = 0; c < Columns / chunk; ++c) {
-      const std::int64_t column = first_column + c * chunk;
-      if (column >= p.columns || row >= p.rows) break;
-      float values[chunk / 2];
-#pragma unroll
-      for (int i = 0; i < chunk / 2; ++i) values[i] = sums[c * (chunk / 2) + i];
-      if (!is_plain) {
-        finish_slowly(values, factors, row_in_tile, c * chunk, first_row, first_column, batch);
-        continue;
-      }
-#pragma unroll
-      for (int i = 0; i < chunk / 2; i += 4) {
-        const int at = c * chunk + i * 2 + lane % 4 * 2;
-        const float2 factor = *reinterpret_cast<const float2*>(factors.columns + at);
-        const float2 bias = *reinterpret_cast<const float2*>(factors.bias + at);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float* pair = values + i + half * 2;
-          pair[0] = __fmaf_rn(pair[0], row_factors[half] * factor.x, bias.x);
-          pair[1] = __fmaf_rn(pair[1], row_factors[half] * factor.y, bias.y);
-        }
-      }
-      if (p.dtype == DType::float32) {
-        if (p.beta != 0.0f) add_output<float>(values, row, column, batch);
-        store_float32(values, row, column, batch);
-      } else {
-        if (p.beta != 0.0f) add_output<std::uint16_t>(values, row, column, batch);
-        store_16_bits(values, row, column, batch);
-      }
+  __device__ __forceinline__ void tile(const Sums& sums, const Factors& factors,
+                                       int row_in_tile) const {
+    if (factors.way == FinishWay::boxes_of_bfloat16) {
+      in_boxes<DType::bfloat16>(sums, factors, row_in_tile);
+    } else if (factors.way == FinishWay::boxes_of_float16) {
+      in_boxes<DType::float16>(sums, factors, row_in_tile);
+    } else {
+      in_any_way(sums, factors, row_in_tile);
     }
   }
 
   // Before the block's memory goes away.
-  __device__ __forceinline__ void wait() const {
-    if (lane == 0) ptx::tma_wait_stores_read<0>();
-  }
+  __device__ __forceinline__ void wait() const { ptx::tma_wait_stores_read<0>(); }
 
  private:
+  // sum * factor + bias, as it has to be for this lane's values of a chunk.
+  __device__ __forceinline__ void scale(Chunk& values, const Factors& factors, int row_in_tile,
+                                        int c) const {
+    const float* own = factors.rows + row_in_tile + lane / 4;
+    const float row_factors[2] = {own[0], own[8]};
+#pragma unroll
+    for (int i = 0; i < chunk / 2; i += 4) {
+      const ColumnPair columns = factors.columns[c * (chunk / 2) + i + lane % 4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float* pair = values + i + half * 2;
+        pair[0] = __fmaf_rn(pair[0], row_factors[half] * columns.factor[0], columns.bias[0]);
+        pair[1] = __fmaf_rn(pair[1], row_factors[half] * columns.factor[1], columns.bias[1]);
+      }
+    }
+  }
+
+  template <DType To>
+  __device__ __forceinline__ void in_boxes(const Sums& sums, const Factors& factors,
+                                           int row_in_tile) const {
+    const TileCorner corner = factors.corner;
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      Chunk values;
+      take(values, sums, c);
+      scale(values, factors, row_in_tile, c);
+      store_box<To>(values, corner, row_in_tile, c);
+    }
+  }
+
+  __device__ __forceinline__ void in_any_way(const Sums& sums, const Factors& factors,
+                                             int row_in_tile) const {
+    const TileCorner corner = factors.corner;
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      Chunk values;
+      take(values, sums, c);
+      if (factors.way == FinishWay::slowly) {
+        finish_slowly(values, factors, row_in_tile, c * chunk);
+        continue;
+      }
+      scale(values, factors, row_in_tile, c);
+      const std::int64_t row = corner.row + row_in_tile, column = corner.column + c * chunk;
+      if (p.dtype == DType::float32) {
+        if (p.beta != 0.0f) add_output<float>(values, row, column, corner.batch);
+        store_float32(values, row, column, corner.batch);
+      } else {
+        add_output<std::uint16_t>(values, row, column, corner.batch);
+        if (p.dtype == DType::bfloat16) {
+          store_box<DType::bfloat16>(values, corner, row_in_tile, c);
+        } else {
+          store_box<DType::float16>(values, corner, row_in_tile, c);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void take(Chunk& values, const Sums& sums, int c) {
+#pragma unroll
+    for (int i = 0; i < chunk / 2; ++i) values[i] = sums[c * (chunk / 2) + i];
+  }
+
   // For what is rare, by a loop instead of straight code, which would be long: extreme exponents
   // and outputs whose rows do not start on 16 bytes. Values pass through shared memory, which a
   // loop can index, and where a row's values are neighbours.
-  __device__ __forceinline__ void finish_slowly(const float (&values)[chunk / 2],
-                                                const Factors& factors, int row_in_tile,
-                                                int column_in_tile, std::int64_t first_row,
-                                                std::int64_t first_column, int batch) const {
+  __device__ __forceinline__ void finish_slowly(const Chunk& values, const Factors& factors,
+                                                int row_in_tile, int column_in_tile) const {
+    const auto [first_row, first_column, batch] = factors.corner;
     auto* staged = reinterpret_cast<float*>(staging);
     wait();
     __syncwarp();
@@ -97,25 +131,27 @@ struct Finish {
       }
       __syncwarp();
       const int own_column = column_in_tile + side * 32 + lane;
-      const std::int64_t column = first_column + own_column;
+      const std::int64_t column = std::int64_t{first_column} + own_column;
+      const ColumnPair& pair = factors.columns[own_column / 2];
 #pragma unroll 4
       for (int i = 0; i < box_rows; ++i) {
-        const std::int64_t row = first_row + row_in_tile + i;
+        const std::int64_t row = std::int64_t{first_row} + row_in_tile + i;
         if (row >= p.rows || column >= p.columns) continue;
         // Where the fragment of a warpgroup's product has the element.
         const int value_index = lane / 8 * 4 + i / 8 * 2 + lane % 2;
         float value = staged[value_index * 32 + i % 8 * 4 + lane % 8 / 2];
-        if (factors.easy) {
-          value *= factors.rows[row_in_tile + i] * factors.columns[own_column];
+        if (factors.is_easy) {
+          value *= factors.rows[row_in_tile + i] * pair.factor[own_column % 2];
         } else {
-          const RowFactor factor{common.fraction, common.exponent + left_exponent(p, row, batch)};
+          const RowFactor factor{factors.common.fraction,
+                                 factors.common.exponent + left_exponent(p, row, batch)};
           value = factor.hard(value, right_exponent(p, column, batch));
         }
         const std::int64_t index = batch * p.batch_stride + row * p.row_stride + column;
         if (p.beta != 0.0f) {
           value = __fmaf_rn(p.beta, load_as_float(p.out, p.dtype, index), value);
         }
-        store_from_float(p.out, p.dtype, index, value + factors.bias[own_column]);
+        store_from_float(p.out, p.dtype, index, value + pair.bias[own_column % 2]);
       }
       __syncwarp();
     }
@@ -139,7 +175,7 @@ struct Finish {
 
   // values += beta * out.
   template <class T>
-  __device__ __forceinline__ void add_output(float (&values)[chunk / 2], std::int64_t first_row,
+  __device__ __forceinline__ void add_output(Chunk& values, std::int64_t first_row,
                                              std::int64_t column, int batch) const {
     using Pair = std::conditional_t<sizeof(T) == 4, uint2, std::uint32_t>;
     const int count = pieces(column);
@@ -161,7 +197,7 @@ struct Finish {
     }
   }
 
-  __device__ __forceinline__ void store_float32(const float (&values)[chunk / 2],
+  __device__ __forceinline__ void store_float32(const Chunk& values,
                                                 std::int64_t first_row, std::int64_t column,
                                                 int batch) const {
     const int count = pieces(column);
@@ -177,31 +213,29 @@ struct Finish {
     }
   }
 
-  // A box's 16-byte pieces lie where the copy engine's swizzle has them.
-  __device__ __forceinline__ void store_16_bits(const float (&values)[chunk / 2],
-                                                std::int64_t first_row, std::int64_t column,
-                                                int batch) {
-    if (lane == 0) ptx::tma_wait_stores_read<Slots - 1>();
-    __syncwarp();
-    unsigned char* box = staging + slot * box_bytes;
+  // A box's 16-byte pieces lie where the copy engine's swizzle has them. Boxes outside of the output
+  // are stored like others: the copy engine leaves them out.
+  template <DType To>
+  __device__ __forceinline__ void store_box(const Chunk& values, const TileCorner& corner,
+                                            int row_in_tile, int c) const {
+    const std::uint32_t box = ptx::shared_address(staging) + c % Slots * box_bytes;
     const int row = lane % 16;
-    const std::uint32_t start = ptx::shared_address(box) + row * 128;
+    const std::uint32_t first = box + row * 128 + ((lane / 16 ^ row % 8) << 4);
+    ptx::tma_wait_stores_read<Slots - 1>();
+    __syncwarp();
 #pragma unroll
     for (int i = 0; i < chunk / 2; i += 8) {
-      const int piece = (i / 4 + lane / 16) ^ (row % 8);
-      ptx::stmatrix(start + piece * 16, pack_pair(p.dtype, values[i], values[i + 1]),
-                    pack_pair(p.dtype, values[i + 2], values[i + 3]),
-                    pack_pair(p.dtype, values[i + 4], values[i + 5]),
-                    pack_pair(p.dtype, values[i + 6], values[i + 7]));
+      ptx::stmatrix(first ^ i * 4, pack_pair(To, values[i], values[i + 1]),
+                    pack_pair(To, values[i + 2], values[i + 3]),
+                    pack_pair(To, values[i + 4], values[i + 5]),
+                    pack_pair(To, values[i + 6], values[i + 7]));
     }
     ptx::fence_shared_for_tma();
     __syncwarp();
-    if (lane == 0) {
-      ptx::tma_store(map, ptx::shared_address(box), static_cast<int>(column),
-                     static_cast<int>(first_row), batch, 0);
+    if (ptx::elect()) {
+      ptx::tma_store(map, box, corner.column + c * chunk, corner.row + row_in_tile, corner.batch, 0);
       ptx::tma_commit_stores();
     }
-    slot = (slot + 1) % Slots;
   }
 };
 

@@ -42,12 +42,14 @@ struct SumSm90 {
       } else {
         directly(sums, steps);
       }
-    } else if constexpr (Config::groups == 2) {
-      clear(sums);
-      in_two_places(sums, steps);
     } else {
       clear(sums);
-      in_turns(sums, steps);
+      if (steps == 0) return;
+      if constexpr (Config::has_halves) {
+        in_halves(sums, steps);
+      } else {
+        in_two_places(sums, steps);
+      }
     }
   }
 
@@ -117,14 +119,22 @@ struct SumSm90 {
   __device__ __forceinline__ void start(Sums& sums, int stage, bool adds) {
     if (!is_full) ptx::mbarrier_wait(full(stage), phases.of(stage));
     phases.advance(stage);
-    ptx::wgmma_pin(sums);
+    if constexpr (!Config::promotes) ptx::wgmma_pin(sums);
     ptx::wgmma_fence();
     constexpr int products = 4, product_bytes = 128 / products;
 #pragma unroll
     for (int i = 0; i < products; ++i) {
       const int offset = (stage * Config::stage_bytes + i * product_bytes) / 16;
-      ptx::wgmma(typename Config::Left{}, typename Config::Right{}, sums,
-                 ptx::swizzled_descriptor(left + offset), ptx::swizzled_descriptor(right + offset),
+      const std::uint64_t from_left = ptx::swizzled_descriptor(left + offset);
+      const std::uint64_t from_right = ptx::swizzled_descriptor(right + offset);
+      if constexpr (Config::promotes) {
+        if (i == 0) {
+          ptx::wgmma_first(typename Config::Left{}, typename Config::Right{}, sums, from_left,
+                           from_right);
+          continue;
+        }
+      }
+      ptx::wgmma(typename Config::Left{}, typename Config::Right{}, sums, from_left, from_right,
                  i > 0 || adds);
     }
     ptx::wgmma_commit();
@@ -174,7 +184,6 @@ struct SumSm90 {
   // While the products of one step are under way, those of the step before are added.
   __device__ __forceinline__ void in_two_places(Sums& sums, int steps) {
     static_assert(stages % 2 == 0, "the place of a stage's products is known when it is compiled");
-    if (steps == 0) return;
     Sums even, odd;
     start(even, 0, false);
     look_at(1);
@@ -205,19 +214,54 @@ struct SumSm90 {
     return true;
   }
 
-  // While this warpgroup adds, the products of the others are under way.
-  __device__ __forceinline__ void in_turns(Sums& sums, int steps) {
-    for (int first = 0; first < steps; first += stages) {
+  // Where the sums leave room for the products of half of the columns: while this warpgroup adds
+  // these, products of the other one are under way.
+  __device__ __forceinline__ void in_halves(Sums& sums, int steps) {
+    static_assert(stages == 4);
+    while (true) {
+      both_halves<0>(sums);
+      if (steps == 1) return;
+      both_halves<1>(sums);
+      if (steps == 2) return;
+      both_halves<2>(sums);
+      if (steps == 3) return;
+      both_halves<3>(sums);
+      if (steps == 4) return;
+      steps -= stages;
+    }
+  }
+
+  template <int Stage>
+  __device__ __forceinline__ void both_halves(Sums& sums) {
+    constexpr int half_columns = Config::columns / 2, half_count = count / 2;
+    if (!is_full) ptx::mbarrier_wait(full(Stage), phases.of(Stage));
+    phases.advance(Stage);
 #pragma unroll
-      for (int stage = 0; stage < stages; ++stage) {
-        if (first + stage >= steps) break;
-        Sums partial;
-        start(partial, stage, false);
-        wait_for<0>(partial);
-        release(stage);
-        look_at(after(stage));
-        add(sums, partial);
+    for (int half = 0; half < 2; ++half) {
+      float products[half_count];
+      // Worked out where they are needed: kept for all stages, descriptors take registers that
+      // these products have.
+      std::uint32_t from_left = left, from_right = right;
+      asm volatile("" : "+r"(from_left), "+r"(from_right));
+      from_left += Stage * Config::stage_bytes / 16;
+      from_right += (Stage * Config::stage_bytes + half * half_columns * 128) / 16;
+      ptx::wgmma_fence();
+      ptx::wgmma_first(typename Config::Left{}, typename Config::Right{}, products,
+                       ptx::swizzled_descriptor(from_left), ptx::swizzled_descriptor(from_right));
+#pragma unroll
+      for (int i = 1; i < 4; ++i) {
+        ptx::wgmma(typename Config::Left{}, typename Config::Right{}, products,
+                   ptx::swizzled_descriptor(from_left + i * 2),
+                   ptx::swizzled_descriptor(from_right + i * 2), 1);
       }
+      ptx::wgmma_commit();
+      ptx::wgmma_pin(products);
+      if (half == 1) look_at(after(Stage));
+      ptx::wgmma_wait<0>();
+      ptx::wgmma_pin(products);
+      if (half == 1) release(Stage);
+#pragma unroll
+      for (int i = 0; i < half_count; ++i) sums[half * half_count + i] += products[i];
     }
   }
 };

@@ -5,7 +5,7 @@ namespace mxkern::cuda {
 
 template <>
 void launch_sm90<E4M3, E5M2>(const ProductSm90& product) {
-  launch_tiles<kernels::GemmSm90Config<E4M3, E5M2, 3, 128>,
+  launch_tiles<kernels::GemmSm90Config<E4M3, E5M2, 2, 256>,
                kernels::GemmSm90Config<E4M3, E5M2, 2, 128>>(product);
 }
 

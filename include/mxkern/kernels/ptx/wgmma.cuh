@@ -49,6 +49,10 @@ __device__ __forceinline__ void wgmma_pin(float (&sums)[Count]) {
 #define MXKERN_SUMS_64 MXKERN_SUMS_32(0), MXKERN_SUMS_32(32)
 #define MXKERN_SUMS_112 MXKERN_SUMS_64, MXKERN_SUMS_32(64), MXKERN_SUMS_8(96), MXKERN_SUMS_8(104)
 #define MXKERN_SUMS_128 MXKERN_SUMS_64, MXKERN_SUMS_32(64), MXKERN_SUMS_32(96)
+#define MXKERN_NEW_8(i) "=f"(sums[i]), "=f"(sums[i + 1]), "=f"(sums[i + 2]), "=f"(sums[i + 3]), \
+  "=f"(sums[i + 4]), "=f"(sums[i + 5]), "=f"(sums[i + 6]), "=f"(sums[i + 7])
+#define MXKERN_NEW_64 MXKERN_NEW_8(0), MXKERN_NEW_8(8), MXKERN_NEW_8(16), MXKERN_NEW_8(24), \
+  MXKERN_NEW_8(32), MXKERN_NEW_8(40), MXKERN_NEW_8(48), MXKERN_NEW_8(56)
 #define MXKERN_NAMES_64 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -71,8 +75,19 @@ __device__ __forceinline__ void wgmma_pin(float (&sums)[Count]) {
                  : MXKERN_SUMS_##count                                                            \
                  : "l"(left), "l"(right), "r"(accumulates));                                      \
   }
+// The same for sums that start with these products: whatever was in their registers is not read.
+#define MXKERN_WGMMA_FIRST(Left, Right, shape)                                                      \
+  __device__ __forceinline__ void wgmma_first(Left, Right, float(&sums)[64], std::uint64_t left,    \
+                                              std::uint64_t right) {                                \
+    asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"                     \
+                 "wgmma.mma_async.sync.aligned." shape " {" MXKERN_NAMES_64 "}, %64, %65, "         \
+                 "accumulate, 1, 1;\n}\n"                                                           \
+                 : MXKERN_NEW_64                                                                    \
+                 : "l"(left), "l"(right), "r"(0));                                                  \
+  }
 #define MXKERN_WGMMA_FP8(Left, Right, types)                                                \
-  MXKERN_WGMMA(Left, Right, 64, "m64n128k32.f32." types, "64", "65", "66", "")
+  MXKERN_WGMMA(Left, Right, 64, "m64n128k32.f32." types, "64", "65", "66", "")              \
+  MXKERN_WGMMA_FIRST(Left, Right, "m64n128k32.f32." types)
 MXKERN_WGMMA_FP8(E4M3, E4M3, "e4m3.e4m3")
 MXKERN_WGMMA_FP8(E4M3, E5M2, "e4m3.e5m2")
 MXKERN_WGMMA_FP8(E5M2, E4M3, "e5m2.e4m3")
@@ -92,6 +107,7 @@ __device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[1
                  "r"(accumulates));
 }
 #undef MXKERN_WGMMA_FP8
+#undef MXKERN_WGMMA_FIRST
 #undef MXKERN_WGMMA
 #undef MXKERN_NAMES_128
 #undef MXKERN_NAMES_112
@@ -101,6 +117,8 @@ __device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[1
 #undef MXKERN_SUMS_64
 #undef MXKERN_SUMS_32
 #undef MXKERN_SUMS_8
+#undef MXKERN_NEW_64
+#undef MXKERN_NEW_8
 // clang-format on
 
 }  // namespace mxkern::kernels::ptx
