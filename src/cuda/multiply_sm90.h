@@ -27,7 +27,8 @@ struct FirstRowsSm90 {
 constexpr bool pays_to_fold_late(const TileSm90& tile, std::int64_t m, std::int64_t n,
                                  std::int64_t first) {
   constexpr std::int64_t columns_with_registers = 256, most_right = 16384, wide = 10240;
-  return tile.columns == columns_with_registers && n <= most_right && first * (n > wide ? 8 : 4) <= m;
+  return tile.columns == columns_with_registers && n <= most_right &&
+         first * (n > wide ? 8 : 4) <= m;
 }
 
 // Given which operands have rows that can be made so. It is done to the one with more rows, if
@@ -69,8 +70,8 @@ constexpr std::int64_t clocks_sm90(const TileSm90& tile, const kernels::WorkOrde
     clocks = one;
   } else if (work.divided() > 0) {
     // Behind whole turns few parts take no less than six.
-    const std::int64_t join = higher_of(
-        join_clocks(tile, work.shared_tiles, work.sharing_clusters), join_clocks(tile, 1, 6));
+    const std::int64_t join = higher_of(join_clocks(tile, work.shared_tiles, work.sharing_clusters),
+                                        join_clocks(tile, 1, 6));
     clocks += ceil_div(work.shared_tiles * work.steps, work.sharing_clusters) * step + end + join;
   }
   return is_small ? clocks * 1045 / 1000 : clocks;

@@ -159,17 +159,6 @@ __device__ __forceinline__ std::uint32_t twice_half(std::uint32_t word) {
   return both;
 }
 
-template <bool IsHalf = false>
-__device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t product;
-  if constexpr (IsHalf) {
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-  } else {
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-  }
-  return product;
-}
-
 // What decoded weights are to be multiplied with, for two scales of NVFP4, each a byte of its half.
 template <class K>
 __device__ __forceinline__ std::uint32_t lifted_multipliers(std::uint32_t both) {

@@ -7,6 +7,7 @@
 #include "mxkern/kernels/few_outputs.cuh"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_sm90_decode.cuh"
+#include "mxkern/kernels/ptx/pairs.cuh"
 
 namespace mxkern::kernels::few {
 
@@ -59,8 +60,8 @@ __device__ __noinline__ float far_products(const FewParameters& p, const std::ui
       if (field >= Scales::safe_field) break;
       const float value = decode<Format>(static_cast<std::uint8_t>(element.code));
       const float16 code = from_float<float16>(value * float32::exp2(Scales::code_exponent));
-      const std::uint32_t product =
-          multiply_pair<true>(code.bits, static_cast<std::uint32_t>(higher_of(field, 0)) << 10);
+      const std::uint32_t product = ptx::multiply_pair<true>(
+          code.bits, static_cast<std::uint32_t>(higher_of(field, 0)) << 10);
       const float there = to_float(float16{static_cast<std::uint16_t>(product)}) * factor;
       const float exact = value * K::Scheme::ScaleFormat::decode(element.scale);
       sum = fmaf(exact - there, token_at<K>(x_row, column), sum);

@@ -18,6 +18,7 @@
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_tokens.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
+#include "mxkern/kernels/ptx/pairs.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
 namespace mxkern::kernels {
@@ -30,7 +31,8 @@ __device__ __forceinline__ void scale_tokens(std::uint32_t (&b)[K::tokens / 8][4
   for (int t = 0; t < K::tokens / 8; ++t) {
 #pragma unroll
     for (std::uint32_t& pair : b[t]) {
-      pair = multiply_pair(pair, static_cast<std::uint32_t>(127 + K::x_exponent) * 0x00800080u);
+      pair =
+          ptx::multiply_pair(pair, static_cast<std::uint32_t>(127 + K::x_exponent) * 0x00800080u);
     }
   }
 }
@@ -58,7 +60,7 @@ __device__ __forceinline__ void multiply_block(float (&sums)[2][K::tokens / 8][4
         if constexpr (K::layout.block_scales() == 2) {
           factor = j < 4 ? twice_half<0>(factor) : twice_half<1>(factor);
         }
-        a[j / 4][j % 4] = multiply_pair<K::is_half>(a[j / 4][j % 4], factor);
+        a[j / 4][j % 4] = ptx::multiply_pair<K::is_half>(a[j / 4][j % 4], factor);
       }
     }
 #pragma unroll

@@ -20,6 +20,7 @@
 #include "mxkern/kernels/few_sm90_tokens.cuh"
 #include "mxkern/kernels/ptx/cluster.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
+#include "mxkern/kernels/ptx/pairs.cuh"
 #include "mxkern/kernels/ptx/wgmma.cuh"
 #include "mxkern/kernels/ptx/wgmma_registers.cuh"
 
@@ -169,7 +170,7 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
         const std::uint32_t factors = multipliers[pair / 4 * block_scales / 2];
         const std::uint32_t factor =
             pair % 2 == 0 ? twice_half<0>(factors) : twice_half<1>(factors);
-        a[set][pair / 4][pair % 4] = multiply_pair<K::is_half>(bits, factor);
+        a[set][pair / 4][pair % 4] = ptx::multiply_pair<K::is_half>(bits, factor);
       }
       ptx::wgmma_pin(a[set][0]);
       ptx::wgmma_pin(a[set][1]);

@@ -119,7 +119,7 @@ struct GemmSm90 {
         if constexpr (!Config::folds_late_rows)
           right_seen.wait(p.late[1], corner.column, Config::columns);
       }
-      factors().fetch(p.finish, common, corner);
+      factors().fetch(p.finish, common, corner, Config::promotes);
       ptx::mbarrier_arrive(base + Config::factors_full_offset);
       parity ^= 1;
     });

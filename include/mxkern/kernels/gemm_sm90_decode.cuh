@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/gemm_sm90_config.cuh"
+#include "mxkern/kernels/ptx/pairs.cuh"
 
 namespace mxkern::kernels {
 
@@ -82,7 +83,7 @@ struct DecodeSm90 {
       // Each code with its sign in the byte above, and four places up.
       const std::uint32_t shifted = with_signs(pairs[i]) << 4;
       carries[row] |= (shifted + 0x00100010u) ^ shifted;
-      left[i] = multiply_pair(shifted & 0x87F087F0u, scale);
+      left[i] = ptx::multiply_pair(shifted & 0x87F087F0u, scale);
     }
   }
 
@@ -113,11 +114,6 @@ struct DecodeSm90 {
   }
   __device__ __forceinline__ static std::uint32_t word(const uint4& words, int i) {
     return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
-  }
-  __device__ __forceinline__ static std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
-    std::uint32_t product;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-    return product;
   }
 };
 

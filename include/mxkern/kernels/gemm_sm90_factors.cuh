@@ -80,9 +80,19 @@ struct RowFactor {
   int exponent;
 
   static constexpr int easy = 60;  // the product of two such powers is a normal float
+  // Sums of products of two 8-bit floats are 0 or between 2^-32 and 2^63. In bfloat16 they stay
+  // normal numbers when they are multiplied by two such powers.
+  static constexpr int narrow = 30;
   __device__ __forceinline__ bool is_easy() const { return exponent >= -easy && exponent <= easy; }
   static __device__ __forceinline__ bool is_easy(int exponent) {
     return exponent >= -easy && exponent <= easy;
+  }
+  static __device__ __forceinline__ bool is_narrow(int exponent) {
+    return exponent >= -narrow && exponent <= narrow;
+  }
+  // Whether it is a power of two, and one of these.
+  __device__ __forceinline__ bool is_narrow_power() const {
+    return fabsf(fraction) == 0.5f && is_narrow(exponent);
   }
   static __device__ __forceinline__ float power(int exponent) {
     return float_of(static_cast<std::uint32_t>(exponent + 127) << 23);
@@ -120,61 +130,79 @@ __device__ __forceinline__ int right_exponent(const FinishParameters& p, std::in
 }
 
 // How the values of a tile are worked out and stored. Only what is neither extreme nor added to an
-// output goes the short way.
-enum class FinishWay { boxes_of_bfloat16, boxes_of_float16, plainly, slowly };
-
-// Of two neighbouring columns: what a lane of a product has.
-struct alignas(16) ColumnPair {
-  float factor[2];
-  float bias[2];  // -0: none, which changes no sum, not even a zero's sign
-};
+// output goes a short way, and the shortest one what is multiplied by powers of two alone.
+enum class FinishWay { by_powers, boxes_of_bfloat16, boxes_of_float16, plainly, slowly };
 
 // The factors of a tile in shared memory, and where it lies: the divisions for that take as long as
 // the products of a step. One warp fetches them while others multiply.
 template <int Rows, int Columns>
 struct TileFactors {
-  ColumnPair columns[Columns / 2];
+  // The columns' powers of two as pairs of bfloat16, the first one low; a lane's of 32 columns lie
+  // next to one another.
+  alignas(16) std::uint32_t powers[Columns / 2];
+  float bias[Columns];  // -0: none, which changes no sum, not even a zero's sign
   float rows[Rows];
   TileCorner corner;
   FinishWay way;
   bool is_easy;  // whether all exponents are: then a row's factor times a column's is the factor
   RowFactor common;
 
+  // Where `powers` has the columns 2 * pair and 2 * pair + 1.
+  __device__ __forceinline__ static int place(int pair) {
+    return pair / 16 * 16 + pair % 4 * 4 + pair / 4 % 4;
+  }
+  __device__ __forceinline__ float power_of(int column) const {
+    return unpack_pair(DType::bfloat16, powers[place(column / 2)] >> column % 2 * 16).x;
+  }
+  // Of a lane's columns of 32: a pair of every eight.
+  __device__ __forceinline__ void load_powers(std::uint32_t (&pairs)[4], int thirty_two,
+                                              int lane) const {
+    const uint4 four = reinterpret_cast<const uint4*>(powers)[thirty_two * 4 + lane % 4];
+    pairs[0] = four.x, pairs[1] = four.y, pairs[2] = four.z, pairs[3] = four.w;
+  }
+
+  // `are_folded`: sums are those of 8-bit floats.
   __device__ __forceinline__ void fetch(const FinishParameters& p, const RowFactor& all,
-                                        const TileCorner& tile) {
+                                        const TileCorner& tile, bool are_folded) {
     const std::int64_t first_row = tile.row, first_column = tile.column;
     const int batch = tile.batch;
     const int lane = threadIdx.x % 32;
-    bool are_easy = true;
+    bool are_easy = true, are_narrow = true;
 #pragma unroll
     for (int i = lane; i < Rows; i += 32) {
       const RowFactor row{all.fraction, all.exponent + left_exponent(p, first_row + i, batch)};
       are_easy = are_easy && row.is_easy();
+      are_narrow = are_narrow && row.is_narrow_power();
       rows[i] = row.fraction * RowFactor::power(row.exponent);
     }
-#pragma unroll
+    auto* halves = reinterpret_cast<std::uint16_t*>(powers);
+#pragma unroll 2
     for (int i = lane; i < Columns; i += 32) {
       const int exponent = right_exponent(p, first_column + i, batch);
       are_easy = are_easy && RowFactor::is_easy(exponent);
-      columns[i / 2].factor[i % 2] = RowFactor::power(exponent);
+      are_narrow = are_narrow && RowFactor::is_narrow(exponent);
+      halves[place(i / 2) * 2 + i % 2] =
+          static_cast<std::uint16_t>(__float_as_uint(RowFactor::power(exponent)) >> 16);
       const bool has_bias = p.bias && first_column + i < p.columns;
-      columns[i / 2].bias[i % 2] =
-          has_bias ? load_as_float(p.bias, p.bias_dtype, first_column + i) : -0.0f;
+      bias[i] = has_bias ? load_as_float(p.bias, p.bias_dtype, first_column + i) : -0.0f;
     }
     are_easy = __all_sync(0xFFFFFFFFu, are_easy);
+    are_narrow = __all_sync(0xFFFFFFFFu, are_narrow);
     if (lane == 0) {
       corner = tile;
       is_easy = are_easy;
-      way = way_of(p, are_easy);
+      way = way_of(p, are_easy, are_folded && are_narrow);
       common = all;
     }
   }
 
  private:
-  __device__ __forceinline__ static FinishWay way_of(const FinishParameters& p, bool are_easy) {
+  __device__ __forceinline__ static FinishWay way_of(const FinishParameters& p, bool are_easy,
+                                                     bool are_powers) {
     if (!are_easy || !p.stores_boxes) return FinishWay::slowly;
     if (p.dtype == DType::float32 || p.beta != 0.0f) return FinishWay::plainly;
-    return p.dtype == DType::bfloat16 ? FinishWay::boxes_of_bfloat16 : FinishWay::boxes_of_float16;
+    if (p.dtype == DType::float16) return FinishWay::boxes_of_float16;
+    return are_powers && !p.bias ? FinishWay::by_powers : FinishWay::boxes_of_bfloat16;
   }
 };
 

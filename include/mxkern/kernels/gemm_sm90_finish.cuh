@@ -9,6 +9,7 @@
 #include "mxkern/kernels/gemm_sm90_factors.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
+#include "mxkern/kernels/ptx/pairs.cuh"
 #include "mxkern/kernels/ptx/stmatrix.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
@@ -39,7 +40,9 @@ struct Finish {
   // The warp's sums of a tile. Its first row lies `row_in_tile` below the tile's.
   __device__ __forceinline__ void tile(const Sums& sums, const Factors& factors,
                                        int row_in_tile) const {
-    if (factors.way == FinishWay::boxes_of_bfloat16) {
+    if (factors.way == FinishWay::by_powers) {
+      by_powers(sums, factors, row_in_tile);
+    } else if (factors.way == FinishWay::boxes_of_bfloat16) {
       in_boxes<DType::bfloat16>(sums, factors, row_in_tile);
     } else if (factors.way == FinishWay::boxes_of_float16) {
       in_boxes<DType::float16>(sums, factors, row_in_tile);
@@ -57,15 +60,46 @@ struct Finish {
                                         int c) const {
     const float* own = factors.rows + row_in_tile + lane / 4;
     const float row_factors[2] = {own[0], own[8]};
+    std::uint32_t powers[4];
 #pragma unroll
-    for (int i = 0; i < chunk / 2; i += 4) {
-      const ColumnPair columns = factors.columns[c * (chunk / 2) + i + lane % 4];
+    for (int i = 0; i < chunk / 8; ++i) {  // 8 columns each
+      if (i % 4 == 0) factors.load_powers(powers, c * 2 + i / 4, lane);
+      const float2 column = unpack_pair(DType::bfloat16, powers[i % 4]);
+      const float* bias = factors.bias + c * chunk + i * 8 + lane % 4 * 2;
+      const float2 added = *reinterpret_cast<const float2*>(bias);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float* pair = values + i + half * 2;
-        pair[0] = __fmaf_rn(pair[0], row_factors[half] * columns.factor[0], columns.bias[0]);
-        pair[1] = __fmaf_rn(pair[1], row_factors[half] * columns.factor[1], columns.bias[1]);
+        float* pair = values + i * 4 + half * 2;
+        pair[0] = __fmaf_rn(pair[0], row_factors[half] * column.x, added.x);
+        pair[1] = __fmaf_rn(pair[1], row_factors[half] * column.y, added.y);
       }
+    }
+  }
+
+  // In bfloat16, two values at a time: nothing is lost by powers of two.
+  __device__ __forceinline__ void by_powers(const Sums& sums, const Factors& factors,
+                                            int row_in_tile) const {
+    const TileCorner corner = factors.corner;
+    const float* own = factors.rows + row_in_tile + lane / 4;
+    const auto power_of = [](float row) { return __byte_perm(__float_as_uint(row), 0, 0x3232); };
+    const std::uint32_t rows[2] = {power_of(own[0]), power_of(own[8])};
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      const float* values = sums + c * (chunk / 2);
+      Words words;
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {  // 32 columns each
+        std::uint32_t powers[4];
+        factors.load_powers(powers, c * 2 + side, lane);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          const int at = side * 8 + i;
+          words[at] = pack_pair(DType::bfloat16, values[at * 2], values[at * 2 + 1]);
+          words[at] = ptx::multiply_pair(words[at], powers[i / 2]);
+          words[at] = ptx::multiply_pair(words[at], rows[i % 2]);
+        }
+      }
+      store_box(words, corner, row_in_tile, c);
     }
   }
 
@@ -78,7 +112,7 @@ struct Finish {
       Chunk values;
       take(values, sums, c);
       scale(values, factors, row_in_tile, c);
-      store_box<To>(values, corner, row_in_tile, c);
+      store_values<To>(values, corner, row_in_tile, c);
     }
   }
 
@@ -101,9 +135,9 @@ struct Finish {
       } else {
         add_output<std::uint16_t>(values, row, column, corner.batch);
         if (p.dtype == DType::bfloat16) {
-          store_box<DType::bfloat16>(values, corner, row_in_tile, c);
+          store_values<DType::bfloat16>(values, corner, row_in_tile, c);
         } else {
-          store_box<DType::float16>(values, corner, row_in_tile, c);
+          store_values<DType::float16>(values, corner, row_in_tile, c);
         }
       }
     }
@@ -132,7 +166,6 @@ struct Finish {
       __syncwarp();
       const int own_column = column_in_tile + side * 32 + lane;
       const std::int64_t column = std::int64_t{first_column} + own_column;
-      const ColumnPair& pair = factors.columns[own_column / 2];
 #pragma unroll 4
       for (int i = 0; i < box_rows; ++i) {
         const std::int64_t row = std::int64_t{first_row} + row_in_tile + i;
@@ -141,7 +174,7 @@ struct Finish {
         const int value_index = lane / 8 * 4 + i / 8 * 2 + lane % 2;
         float value = staged[value_index * 32 + i % 8 * 4 + lane % 8 / 2];
         if (factors.is_easy) {
-          value *= factors.rows[row_in_tile + i] * pair.factor[own_column % 2];
+          value *= factors.rows[row_in_tile + i] * factors.power_of(own_column);
         } else {
           const RowFactor factor{factors.common.fraction,
                                  factors.common.exponent + left_exponent(p, row, batch)};
@@ -151,7 +184,7 @@ struct Finish {
         if (p.beta != 0.0f) {
           value = __fmaf_rn(p.beta, load_as_float(p.out, p.dtype, index), value);
         }
-        store_from_float(p.out, p.dtype, index, value + pair.bias[own_column % 2]);
+        store_from_float(p.out, p.dtype, index, value + factors.bias[own_column]);
       }
       __syncwarp();
     }
@@ -197,9 +230,8 @@ struct Finish {
     }
   }
 
-  __device__ __forceinline__ void store_float32(const Chunk& values,
-                                                std::int64_t first_row, std::int64_t column,
-                                                int batch) const {
+  __device__ __forceinline__ void store_float32(const Chunk& values, std::int64_t first_row,
+                                                std::int64_t column, int batch) const {
     const int count = pieces(column);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -213,10 +245,18 @@ struct Finish {
     }
   }
 
-  // A box's 16-byte pieces lie where the copy engine's swizzle has them. Boxes outside of the output
-  // are stored like others: the copy engine leaves them out.
   template <DType To>
-  __device__ __forceinline__ void store_box(const Chunk& values, const TileCorner& corner,
+  __device__ __forceinline__ void store_values(const Chunk& values, const TileCorner& corner,
+                                               int row_in_tile, int c) const {
+    Words words;
+#pragma unroll
+    for (int i = 0; i < chunk / 4; ++i) words[i] = pack_pair(To, values[i * 2], values[i * 2 + 1]);
+    store_box(words, corner, row_in_tile, c);
+  }
+
+  // A box's 16-byte pieces lie where the copy engine's swizzle has them. Boxes outside of the
+  // output are stored like others: the copy engine leaves them out.
+  __device__ __forceinline__ void store_box(const Words& words, const TileCorner& corner,
                                             int row_in_tile, int c) const {
     const std::uint32_t box = ptx::shared_address(staging) + c % Slots * box_bytes;
     const int row = lane % 16;
@@ -224,16 +264,14 @@ struct Finish {
     ptx::tma_wait_stores_read<Slots - 1>();
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < chunk / 2; i += 8) {
-      ptx::stmatrix(first ^ i * 4, pack_pair(To, values[i], values[i + 1]),
-                    pack_pair(To, values[i + 2], values[i + 3]),
-                    pack_pair(To, values[i + 4], values[i + 5]),
-                    pack_pair(To, values[i + 6], values[i + 7]));
+    for (int i = 0; i < chunk / 4; i += 4) {
+      ptx::stmatrix(first ^ i * 8, words[i], words[i + 1], words[i + 2], words[i + 3]);
     }
     ptx::fence_shared_for_tma();
     __syncwarp();
     if (ptx::elect()) {
-      ptx::tma_store(map, box, corner.column + c * chunk, corner.row + row_in_tile, corner.batch, 0);
+      ptx::tma_store(map, box, corner.column + c * chunk, corner.row + row_in_tile, corner.batch,
+                     0);
       ptx::tma_commit_stores();
     }
   }

@@ -5,6 +5,7 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/expand.cuh"
+#include "mxkern/kernels/ptx/pairs.cuh"
 #include "mxkern/kernels/ptx/progress.cuh"
 #include "mxkern/kernels/row_scale_words.cuh"
 
@@ -148,7 +149,7 @@ struct LateRowMaker {
     } else {
       const std::uint32_t first = static_cast<std::uint32_t>(254 - distance) * 0x00800080u;
       const auto pair = [&](std::uint32_t with_signs) {
-        return times(times(with_signs << 4 & 0x87F087F0u, first), second);
+        return ptx::multiply_pair(ptx::multiply_pair(with_signs << 4 & 0x87F087F0u, first), second);
       };
       elements =
           make_uint4(pair(signs_beside<0x9180>(codes.x)), pair(signs_beside<0xB3A2>(codes.x)),
@@ -163,12 +164,6 @@ struct LateRowMaker {
     std::uint32_t pair;
     asm("prmt.b32 %0, %1, %1, %2;" : "=r"(pair) : "r"(codes), "n"(Selector));
     return pair;
-  }
-
-  __device__ __forceinline__ static std::uint32_t times(std::uint32_t a, std::uint32_t b) {
-    std::uint32_t product;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-    return product;
   }
 };
 

@@ -42,14 +42,13 @@ struct SumSm90 {
       } else {
         directly(sums, steps);
       }
+    } else if (steps == 0) {
+      clear(sums);
+    } else if constexpr (Config::has_halves) {
+      in_halves(sums, steps);
     } else {
       clear(sums);
-      if (steps == 0) return;
-      if constexpr (Config::has_halves) {
-        in_halves(sums, steps);
-      } else {
-        in_two_places(sums, steps);
-      }
+      in_two_places(sums, steps);
     }
   }
 
@@ -154,7 +153,14 @@ struct SumSm90 {
 
   __device__ __forceinline__ static void clear(Sums& sums) {
 #pragma unroll
-    for (int i = 0; i < count; ++i) sums[i] = 0.0f;
+    for (int i = 0; i < count; ++i) {
+      if constexpr (Config::has_halves) {
+        // Rare there, and not to be done ahead of the question.
+        asm volatile("mov.f32 %0, 0f00000000;" : "=f"(sums[i]));
+      } else {
+        sums[i] = 0.0f;
+      }
+    }
   }
 
   __device__ __forceinline__ static void add(Sums& sums, const Sums& more) {
@@ -218,20 +224,22 @@ struct SumSm90 {
   // these, products of the other one are under way.
   __device__ __forceinline__ void in_halves(Sums& sums, int steps) {
     static_assert(stages == 4);
+    both_halves<0, true>(sums);
+    if (steps == 1) return;
     while (true) {
-      both_halves<0>(sums);
-      if (steps == 1) return;
       both_halves<1>(sums);
       if (steps == 2) return;
       both_halves<2>(sums);
       if (steps == 3) return;
       both_halves<3>(sums);
       if (steps == 4) return;
+      both_halves<0>(sums);
+      if (steps == 5) return;
       steps -= stages;
     }
   }
 
-  template <int Stage>
+  template <int Stage, bool IsFirst = false>
   __device__ __forceinline__ void both_halves(Sums& sums) {
     constexpr int half_columns = Config::columns / 2, half_count = count / 2;
     if (!is_full) ptx::mbarrier_wait(full(Stage), phases.of(Stage));
@@ -261,7 +269,10 @@ struct SumSm90 {
       ptx::wgmma_pin(products);
       if (half == 1) release(Stage);
 #pragma unroll
-      for (int i = 0; i < half_count; ++i) sums[half * half_count + i] += products[i];
+      for (int i = 0; i < half_count; ++i) {
+        float& sum = sums[half * half_count + i];
+        sum = (IsFirst ? 0.0f : sum) + products[i];
+      }
     }
   }
 };

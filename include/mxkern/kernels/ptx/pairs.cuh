@@ -1,0 +1,20 @@
+// mxkern/kernels/ptx/pairs.cuh: two values of 16 bits in a word at a time.
+#pragma once
+
+#include <cstdint>
+
+namespace mxkern::kernels::ptx {
+
+// Of bfloat16 or, with IsHalf, of float16; rounded to nearest, ties to even.
+template <bool IsHalf = false>
+__device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product;
+  if constexpr (IsHalf) {
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  } else {
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  }
+  return product;
+}
+
+}  // namespace mxkern::kernels::ptx
