@@ -16,6 +16,12 @@ struct TileSm90 {
 
   constexpr std::int64_t step_clocks() const { return rows * columns / 32; }  // of tensor cores
 
+  // What a cluster computes at once. Its blocks lie side by side, those of a tile that is wider
+  // than high one below the other.
+  constexpr bool is_wide() const { return columns > rows; }
+  constexpr int cluster_rows() const { return is_wide() ? rows * cluster : rows; }
+  constexpr int cluster_columns() const { return is_wide() ? columns : columns * cluster; }
+
   // Tiles that one multiprocessor computes, one after the other.
   constexpr std::int64_t turns(std::int64_t batch, std::int64_t m, std::int64_t n,
                                int processors) const {
@@ -23,12 +29,13 @@ struct TileSm90 {
   }
 };
 
-// Blocks side by side share loads where their number is even; those of a tile that is wider than
-// high lie one below the other.
+// Blocks share loads where their number is even, or where one that has nothing to do costs less
+// than that saves, which is about 8 % of an H200's power.
 constexpr TileSm90 with_cluster(TileSm90 tile, std::int64_t m, std::int64_t n) {
+  constexpr std::int64_t most_wasted = 13;
   const std::int64_t neighbours =
-      tile.columns > tile.rows ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
-  tile.cluster = neighbours % 2 == 0 ? 2 : 1;
+      tile.is_wide() ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
+  tile.cluster = neighbours % 2 == 0 || neighbours >= most_wasted ? 2 : 1;
   return tile;
 }
 
@@ -40,8 +47,8 @@ constexpr int step_unit_sm90(CoreElement right) { return right == CoreElement::b
 constexpr kernels::WorkOrder whole_work(const TileSm90& tile, int unit, std::int64_t batch,
                                         std::int64_t m, std::int64_t n, std::int64_t k,
                                         int processors) {
-  const auto tiles =
-      static_cast<int>(batch * ceil_div(m, tile.rows) * ceil_div(n, tile.columns) / tile.cluster);
+  const auto tiles = static_cast<int>(batch * ceil_div(m, tile.cluster_rows()) *
+                                      ceil_div(n, tile.cluster_columns()));
   const int clusters = lower_of(tiles, processors / tile.cluster);
   return {tiles, tiles, clusters, static_cast<int>(ceil_div(k, tile.k)), unit};
 }

@@ -64,10 +64,9 @@ void launch_config(const ProductSm90& product) {
             product.tile.stages == Config::stages && product.work.unit == Config::step_unit,
         product.function, ": the plan's tile is not the kernel's");
   kernels::GemmSm90Parameters p = {};
-  p.order.down =
-      static_cast<int>(ceil_div(left.rows, Config::rows * (Config::shares_left ? 1 : cluster)));
-  p.order.right =
-      static_cast<int>(ceil_div(right.rows, Config::columns * (Config::shares_left ? cluster : 1)));
+  static_assert(Config::shares_left != (Config::columns > Config::rows));
+  p.order.down = static_cast<int>(ceil_div(left.rows, product.tile.cluster_rows()));
+  p.order.right = static_cast<int>(ceil_div(right.rows, product.tile.cluster_columns()));
   p.order.batch = static_cast<int>(out.shape.batch);
   p.order.band = band_sm90(false, false);
   p.order.late_band = product.band;

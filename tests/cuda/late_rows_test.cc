@@ -142,13 +142,13 @@ Case folded(std::int64_t m, std::int64_t n, std::int64_t k) {
 
 TEST_F(LateRows, FoldedOfEveryNumberOfColumns) {
   for (const std::int64_t k : {4096, 4224, 5248}) {
-    expect_same(folded(3800, 4104, k));
+    expect_same(folded(7001, 4224, k));
     if (HasFatalFailure()) return;
   }
 }
 
 TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
-  const std::pair<std::int64_t, std::int64_t> shapes[] = {{3801, 4224}, {3600, 4352}, {4890, 4096}};
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {{5900, 4352}, {5000, 5120}, {6300, 4096}};
   for (const auto& [m, n] : shapes) {
     for (const bool right_is_late : {false, true}) {
       Case c = folded(m, n, 4096);
@@ -163,7 +163,7 @@ TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
 
 TEST_F(LateRows, FoldedSpreadsAndNan) {
   for (const int spread : {0, 9, 115}) {
-    Case c = folded(3800, 4100, 4096);
+    Case c = folded(6000, 4100, 4096);
     c.dtype = spread == 9 ? DType::float32 : DType::bfloat16;
     c.spread = spread;
     c.has_nan = spread != 0;
@@ -173,7 +173,7 @@ TEST_F(LateRows, FoldedSpreadsAndNan) {
 }
 
 TEST_F(LateRows, FoldedManyTimes) {
-  Case c = folded(4890, 4096, 4096);
+  Case c = folded(6300, 4096, 4096);
   c.times = 20;
   expect_same(c);
 }

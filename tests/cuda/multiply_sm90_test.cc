@@ -95,6 +95,27 @@ TEST_F(MultiplySm90, LargeTiles) {
   }
 }
 
+// The last cluster has a tile that is not there.
+TEST_F(MultiplySm90, OddNumbersOfTiles) {
+  int processors = 0;
+  check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
+  for (const auto& [left, right] : element_pairs) {
+    for (const auto& [m, n] : {std::pair{1600, 2304}, {60, 128 * 13}}) {
+      for (const DType dtype : {DType::bfloat16, DType::float32}) {
+        const Case c{.left = left, .right = right, .m = m, .n = n, .k = 300, .dtype = dtype};
+        const cuda::TileSm90 tile = cuda::tile_sm90(left, right, 1, m, n, c.k, processors);
+        ASSERT_EQ(tile.cluster, 2);
+        ASSERT_EQ(ceil_div(m, tile.rows) * ceil_div(n, tile.columns) % 2, 1);
+        Product product(c);
+        product.run();
+        product.expect_right(97);
+        product.expect_gaps();
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 TEST_F(MultiplySm90, OutputsOfEveryKind) {
   for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
     for (const DType dtype : all_dtypes) {
