@@ -81,8 +81,7 @@ constexpr std::int64_t clocks_sm90(const TileSm90& tile, const kernels::WorkOrde
 constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t batch,
                              std::int64_t m, std::int64_t n, std::int64_t k, int processors) {
   const bool wide = right == CoreElement::bfloat16;
-  const TileSm90 large =
-      with_cluster(wide ? TileSm90{128, 256, 64, 4, 1} : TileSm90{128, 256, 128, 4, 1}, m, n);
+  const TileSm90 large = with_cluster(TileSm90{128, 256, wide ? 64 : 128, 4, 1}, m, n);
   const TileSm90 small = with_cluster(TileSm90{128, 128, large.k, 6, 1}, m, n);
   if (wide) {
     // Clocks for an element, of the tensor cores' alone.

@@ -149,14 +149,28 @@ TEST_F(CudaSanitizer, OperandsOfProducts) {
 TEST_F(CudaSanitizer, QuantizedRowsInWarps) {
   for (const Shape& shape : {Shape{1, 40, 4128}, {1, 1200, 3104}, {1, 4300, 64}, {1, 2200, 2080}}) {
     Tensor x(DType::bfloat16, shape);
+    fill_mixed(x, static_cast<std::uint64_t>(shape.rows));
+    QuantizeOptions options;
+    options.scale_rule = ScaleRule::rceil;
+    Quantized wanted(Scheme::mxfp8_e4m3, shape, ScaleLayout::swizzled);
     Quantized codes(Scheme::mxfp8_e4m3, shape, ScaleLayout::swizzled);
+    quantize(x.buffer(), wanted.out(), options);
     codes.out();
     DeviceTensor device_x(x);
-    DeviceQuantized device_codes(codes);
-    DeviceBytes memory(static_cast<std::size_t>(cuda::folded_layout(shape).bytes));
+    DeviceQuantized device_wanted(wanted), device_codes(codes);
+    const auto bytes = static_cast<std::size_t>(cuda::folded_layout(shape).bytes);
+    DeviceBytes at_once(bytes), in_two_steps(bytes);
+    for (DeviceBytes* memory : {&at_once, &in_two_steps})
+      check_cuda(cudaMemset(memory->data(), 0, bytes));
     cuda::quantize_folded("quantize_folded", device_x.buffer(), Scheme::mxfp8_e4m3,
-                          ScaleRule::rceil, memory.data(), &device_codes.view(), {});
+                          options.scale_rule, at_once.data(), &device_codes.view(), {});
+    cuda::fold("fold", device_wanted.view(), in_two_steps.data(), {});
     check_cuda(cudaDeviceSynchronize());
+    EXPECT_TRUE(same_bytes(device_codes.on_host(), wanted)) << shape.rows;
+    std::vector<std::uint8_t> got(bytes), folded(bytes);
+    check_cuda(cudaMemcpy(got.data(), at_once.data(), bytes, cudaMemcpyDeviceToHost));
+    check_cuda(cudaMemcpy(folded.data(), in_two_steps.data(), bytes, cudaMemcpyDeviceToHost));
+    EXPECT_TRUE(got == folded) << shape.rows;
   }
 }
 

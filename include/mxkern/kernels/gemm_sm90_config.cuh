@@ -11,16 +11,16 @@
 
 namespace mxkern::kernels {
 
-// A thread block computes tiles of 64 rows for each of its `Groups` warpgroups and Columns columns;
+// A thread block computes tiles of 64 rows for each of its two warpgroups and Columns columns;
 // one more warpgroup has a thread that loads. Loads bring 128 bytes of K at a time for every row of
 // both operands. A cluster's blocks need the same rows of one operand, the larger side of the tile;
 // each loads a part of them for all.
-template <class LeftElement, class RightElement, int Groups, int Columns>
+template <class LeftElement, class RightElement, int Columns>
 struct GemmSm90Config {
   using Left = LeftElement;
   using Right = RightElement;
-  static constexpr int groups = Groups;
-  static constexpr int rows = 64 * Groups;
+  static constexpr int groups = 2;
+  static constexpr int rows = 64 * groups;
   static constexpr int columns = Columns;
   static constexpr bool shares_left = rows >= columns;  // blocks of a cluster lie side by side
   static constexpr int cluster = 2;                     // at most

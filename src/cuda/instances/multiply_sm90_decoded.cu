@@ -6,7 +6,7 @@ namespace mxkern::cuda {
 
 template <>
 void launch_sm90<E4M3, bfloat16>(const ProductSm90& product) {
-  launch_config<kernels::GemmSm90Config<E4M3, bfloat16, 2, 256>>(product);
+  launch_config<kernels::GemmSm90Config<E4M3, bfloat16, 256>>(product);
 }
 
 }  // namespace mxkern::cuda
