@@ -153,9 +153,11 @@ bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan
     return false;
   }
   const cuda::TileSm90 tile = tiling_sm90(problem, out, is_folded, processors).tile;
-  const cuda::FirstRowsSm90 first = cuda::first_rows_sm90(
-      tile, out.rows, out.columns, processors, can_be_late(problem.left, plan.path, plan.left),
-      !is_folded && can_be_late(problem.right, plan.path, plan.right));
+  const bool left = can_be_late(problem.left, plan.path, plan.left);
+  const bool right = !is_folded && can_be_late(problem.right, plan.path, plan.right);
+  const std::int64_t k = quantized_of(problem.right)->shape.columns;
+  const cuda::FirstRowsSm90 first =
+      cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, left, right);
   plan.left.first_rows = first.left;
   plan.right.first_rows = first.right;
   return first.left > 0 || first.right > 0;

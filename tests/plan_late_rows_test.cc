@@ -60,12 +60,12 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
     EXPECT_EQ(plan.right.first_rows, 0);
     return plan.left.first_rows;
   };
-  EXPECT_EQ(first_rows(wide), 6 * 256);  // 66 clusters: 4 x 16 tiles, and 2 x 1 below
+  EXPECT_EQ(first_rows(wide), 4 * 256);  // 66 clusters: 4 x 16 tiles, and two that wait
   const CudaGemmProblem problem = wide.problem();
   const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
   EXPECT_GE(plan.left.progress, plan.left.folded + std::size_t{8192} * 4096);
   EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.folded);
-  EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1536 on"), std::string::npos);
+  EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1024 on"), std::string::npos);
   Case automatic = wide;
   automatic.precision = GemmPrecision::automatic;
   EXPECT_EQ(first_rows(automatic), 0);
@@ -73,14 +73,14 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
       quantized(wide.left, wide.shape),
       prepared(PreparedForm::folded, wide.right, wide.right_shape()), wide.result(),
       GemmPrecision::folded};
-  EXPECT_EQ(plan_gemm_cuda(weights_ahead, hopper).left.first_rows, 6 * 256);
+  EXPECT_EQ(plan_gemm_cuda(weights_ahead, hopper).left.first_rows, 4 * 256);
   const CudaGemmProblem both_ahead{prepared(PreparedForm::folded, wide.left, wide.shape),
                                    prepared(PreparedForm::folded, wide.right, wide.right_shape()),
                                    wide.result(), GemmPrecision::folded};
   EXPECT_EQ(plan_gemm_cuda(both_ahead, hopper).left.first_rows, 0);
   Case other = wide;
   other.right = Scheme::mxfp6_e2m3;  // becomes E4M3
-  EXPECT_EQ(first_rows(other), 6 * 256);
+  EXPECT_EQ(first_rows(other), 4 * 256);
   for (const Scheme right : {Scheme::mxfp8_e5m2, Scheme::mxfp4}) {
     other.right = right;
     EXPECT_EQ(first_rows(other), 0) << name_of(right);
@@ -94,8 +94,16 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
     std::int64_t m, n, k;
     const char* reason;
   };
-  for (const Size& size : {Size{4096, 4096, 4096, "the first tiles need 6 of 16 rows"},
-                           {2048, 10240, 8192, "the first tiles need 4 of 8 rows"},
+  for (const Size& size : {Size{4096, 4096, 4096, "4 of 16 rows of tiles are ahead"},
+                           {3072, 4096, 4096, "4 of 12"},
+                           {2048, 4096, 14336, "half of the rows, which are long"}}) {
+    other = wide;
+    other.shape = {1, size.m, size.k};
+    other.n = size.n;
+    EXPECT_EQ(first_rows(other), 4 * 256) << size.reason;
+  }
+  for (const Size& size : {Size{2048, 6144, 4096, "the first tiles need 4 of 8 rows"},
+                           {1024, 4096, 14336, "they need all"},
                            {4096, 14336, 4096, "folding is a small part"},
                            {8192, 57344, 8192, "folding is a smaller part"},
                            {8192, 4096, 2048, "short rows"},

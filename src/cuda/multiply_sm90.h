@@ -21,22 +21,35 @@ struct FirstRowsSm90 {
   std::int64_t left = 0, right = 0;
 };
 
-// Whether rows behind the first ones are worth folding late, in tiles that have registers for it.
-// Lower bands of tiles cost as much as that saves where few rows are left, 2048 x 28672 x 4096, or
-// where folding is a small part: below 1 % with 57344 columns.
-constexpr bool pays_to_fold_late(const TileSm90& tile, std::int64_t m, std::int64_t n,
-                                 std::int64_t first) {
-  constexpr std::int64_t columns_with_registers = 256, most_right = 16384, wide = 10240;
-  return tile.columns == columns_with_registers && n <= most_right &&
-         first * (n > wide ? 8 : 4) <= m;
+// Rows of a folded left operand that have to be there when the product starts, which folds the
+// others itself in tiles that have registers for it; 0: all have to. A few clusters may begin with
+// rows behind them, and wait. Lower bands of tiles cost as much as late rows save where few are
+// late, 2048 x 6144 x 4096, or where folding is a small part, 4096 x 14336 x 4096: below 1 % with
+// 57344 columns.
+constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
+                                              std::int64_t k, int processors) {
+  constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
+  constexpr std::int64_t least_right = 4096, wide_right = 10240, most_right = 16384;
+  if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
+  if (tile.turns(1, m, n, processors) < least_turns) return 0;
+  const std::int64_t down = ceil_div(m, tile.cluster_rows());
+  const std::int64_t across = ceil_div(n, tile.cluster_columns());
+  const std::int64_t band = lower_of(std::int64_t{band_sm90(true, false)}, down);
+  const std::int64_t clusters = processors / tile.cluster;
+  const std::int64_t waiting = clusters % (band * across);
+  const std::int64_t high = waiting * 8 > clusters ? lower_of(band, waiting) : 0;
+  const std::int64_t first = (clusters / (band * across) * band + high) * tile.cluster_rows();
+  const std::int64_t least_times = n > wide_right ? 8 : k >= long_row ? 2 : 3;
+  return first * least_times <= m ? first : 0;
 }
 
 // Given which operands have rows that can be made so. It is done to the one with more rows, if
 // the other one has enough that there is time for it: the bands of the right one use its rows
-// longer. In two turns of tiles rows are needed too soon.
+// longer. In two turns of bfloat16 tiles rows are needed too soon.
 constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
-                                        int processors, bool left, bool right) {
+                                        std::int64_t k, int processors, bool left, bool right) {
   constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096;
+  if (tile.k == 128) return {left ? first_folded_rows_sm90(tile, m, n, k, processors) : 0, 0};
   if ((!left && !right) || tile.turns(1, m, n, processors) < least_turns) return {};
   const bool takes_left = left && (!right || m >= n);
   if (takes_left ? n < least_right : m < least_left) return {};
@@ -49,8 +62,7 @@ constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, st
   if (takes_left) {
     const std::int64_t first =
         (clusters / (band * across) * band + lower_of(band, left_over)) * rows;
-    const bool pays = tile.k != 128 || pays_to_fold_late(tile, m, n, first);
-    return {first < m && pays ? first : 0, 0};
+    return {first < m ? first : 0, 0};
   }
   const std::int64_t first = lower_of(across, ceil_div(clusters, band)) * columns;
   return {0, first < n ? first : 0};
@@ -96,8 +108,7 @@ constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t b
   };
   // Rows that only the large tile can fold late save 1 to 5 %.
   const bool has_late_rows = left == CoreElement::e4m3 && right == CoreElement::e4m3 &&
-                             batch == 1 &&
-                             first_rows_sm90(large, m, n, processors, true, false).left > 0;
+                             batch == 1 && first_folded_rows_sm90(large, m, n, k, processors) > 0;
   return clocks(small) * (has_late_rows ? 1010 : 1000) < clocks(large) * 1000 ? small : large;
 }
 

@@ -145,6 +145,10 @@ TEST_F(LateRows, FoldedOfEveryNumberOfColumns) {
     expect_same(folded(7001, 4224, k));
     if (HasFatalFailure()) return;
   }
+  for (const std::int64_t m : {2048, 2300}) {  // two turns
+    expect_same(folded(m, 4096, 8320));
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
