@@ -102,6 +102,9 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
     other.n = size.n;
     EXPECT_EQ(first_rows(other), 4 * 256) << size.reason;
   }
+  other.shape = {1, 16384, 14336};
+  other.n = 4096;
+  EXPECT_EQ(first_rows(other), 6 * 256) << "no cluster waits where there are many turns";
   for (const Size& size : {Size{2048, 6144, 4096, "the first tiles need 4 of 8 rows"},
                            {1024, 4096, 14336, "they need all"},
                            {4096, 14336, 4096, "folding is a small part"},

@@ -23,13 +23,15 @@ struct FirstRowsSm90 {
 
 // Rows of a folded left operand that have to be there when the product starts, which folds the
 // others itself in tiles that have registers for it; 0: all have to. A few clusters may begin with
-// rows behind them, and wait. Lower bands of tiles cost as much as late rows save where few are
-// late, 2048 x 6144 x 4096, or where folding is a small part, 4096 x 14336 x 4096: below 1 % with
-// 57344 columns.
+// rows behind them, and wait; but where there are many turns, which need rows about as fast as they
+// are made, what is ahead has to last. Lower bands of tiles cost as much as late rows save where
+// few are late, 2048 x 6144 x 4096, or where folding is a small part, 4096 x 14336 x 4096: below 1
+// % with 57344 columns.
 constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
                                               std::int64_t k, int processors) {
   constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
   constexpr std::int64_t least_right = 4096, wide_right = 10240, most_right = 16384;
+  constexpr std::int64_t most_left = 8192;  // of those with clusters that wait
   if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
   if (tile.turns(1, m, n, processors) < least_turns) return 0;
   const std::int64_t down = ceil_div(m, tile.cluster_rows());
@@ -37,7 +39,8 @@ constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t
   const std::int64_t band = lower_of(std::int64_t{band_sm90(true, false)}, down);
   const std::int64_t clusters = processors / tile.cluster;
   const std::int64_t waiting = clusters % (band * across);
-  const std::int64_t high = waiting * 8 > clusters ? lower_of(band, waiting) : 0;
+  const bool may_wait = waiting * 8 <= clusters && m <= most_left;
+  const std::int64_t high = may_wait ? 0 : lower_of(band, waiting);
   const std::int64_t first = (clusters / (band * across) * band + high) * tile.cluster_rows();
   const std::int64_t least_times = n > wide_right ? 8 : k >= long_row ? 2 : 3;
   return first * least_times <= m ? first : 0;
