@@ -28,6 +28,8 @@ void dequantize(const BlockScaled& tensor, const Buffer& buffer, const KernelTab
   const SchemeFacts facts = facts_of(q.scheme);
   const ScaleIndex index = q.scale_index();
   const std::int64_t code_stride = code_row_bytes(q.scheme, q.shape.columns);
+  const bool streams =
+      are_more_than_caches(out.shape.size() * static_cast<std::int64_t>(size_of(out.dtype)));
   for_each_tile(q.shape, line_tile(q.shape, 1, tile_elements), [&](const Tile& tile) {
     const std::int64_t row = tile.batch * q.shape.rows + tile.row;
     const std::int64_t block = tile.column / facts.block;
@@ -38,7 +40,8 @@ void dequantize(const BlockScaled& tensor, const Buffer& buffer, const KernelTab
             .lines = tile.rows,
             .elements = tile.columns,
             .out = address(out, tile.batch, tile.row, tile.column),
-            .out_stride = out.row_stride});
+            .out_stride = out.row_stride,
+            .streams = streams});
   });
 }
 

@@ -50,6 +50,7 @@ struct QuantizeTask {
   TensorScale tensor;
   bool square;
   bool four_over_six;
+  bool streams;  // whether the codes are more than caches hold: see StreamedBytes
 };
 
 // Where lines that lie across memory are put together, on the stack.
@@ -105,6 +106,7 @@ struct DequantizeTask {
   std::int64_t elements;
   void* out;
   std::int64_t out_stride;  // elements from line to line
+  bool streams;             // whether the output is more than caches hold: see StreamedBytes
 };
 
 // A random Hadamard transform: the sign bit of each element of a group, ready for an exclusive or.

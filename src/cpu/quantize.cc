@@ -78,6 +78,10 @@ std::uint8_t* code_address(const Direction& direction, std::int64_t batch, std::
          element / direction.facts.block * direction.facts.block_bytes;
 }
 
+std::int64_t code_bytes(const BlockScaled& out) {
+  return out.shape.batch * out.shape.rows * code_row_bytes(out.scheme, out.shape.columns);
+}
+
 // The task of a part of x whose lines are there.
 QuantizeTask task_of(const Direction& direction, const Tile& part, const Lines& lines) {
   const LineSource& source = direction.source;
@@ -99,7 +103,8 @@ QuantizeTask task_of(const Direction& direction, const Tile& part, const Lines& 
           .rule = options.scale_rule,
           .tensor = direction.tensor,
           .square = options.block_shape == BlockShape::square,
-          .four_over_six = options.four_over_six};
+          .four_over_six = options.four_over_six,
+          .streams = are_more_than_caches(code_bytes(out)) && source.is_direct()};
 }
 
 void quantize(const Direction& direction, const QuantizeTask& task) {
@@ -171,10 +176,8 @@ Ahead ahead_of(const Buffer& x, const Tile& tile, const Tile& part) {
 
 // Whether codes are more than caches may hold, and whole lines of them can be written.
 bool streams(const BlockScaled& out) {
-  constexpr std::int64_t many_bytes = 8 << 20;
-  const std::int64_t row_bytes = code_row_bytes(out.scheme, out.shape.columns);
-  return row_bytes % AcrossMemory::cache_line == 0 &&
-         out.shape.batch * out.shape.rows * row_bytes >= many_bytes;
+  return code_row_bytes(out.scheme, out.shape.columns) % AcrossMemory::cache_line == 0 &&
+         are_more_than_caches(code_bytes(out));
 }
 
 // The same for columns that are encoded as they lie.

@@ -78,6 +78,15 @@ TEST(CpuDequantize, EveryCodeUnderEveryScale) {
   }
 }
 
+// Enough of them to be written past the caches.
+TEST(CpuDequantize, ManyElementsGiveTheValuesOfTheReference) {
+  Quantized q = random_bytes(Scheme::mxfp8_e4m3, {1, 700, 3001}, ScaleLayout::row_major, 1.0f, 3);
+  expect_reference_values(q, DType::float32);
+  Quantized one_line =
+      random_bytes(Scheme::nvfp4, {1, 2100, 2048}, ScaleLayout::row_major, 0.5f, 4);
+  expect_reference_values(one_line, DType::bfloat16);
+}
+
 TEST(CpuDequantize, AnyTensorScale) {
   const std::uint32_t scales[] = {0u,          1u,          0x00800000u, 0x7F7FFFFFu, 0x7F800000u,
                                   0x7FC00000u, 0xFF812345u, 0xC0000000u, 0x33333333u};

@@ -55,7 +55,8 @@ Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool stre
                      .rule = ScaleRule::rceil,
                      .tensor = TensorScale::from_amax(3.0f),
                      .square = false,
-                     .four_over_six = false},
+                     .four_over_six = false,
+                     .streams = false},
            .memory = memory,
            .streams = streams,
            .is_last = is_last,
@@ -100,6 +101,9 @@ TEST(CpuQuantizeAcross, ManyCodesGiveTheBytesOfTheReference) {
     Quantized alone(scheme, x.shape().transposed(), layout);
     cpu::quantize(x.buffer(), nullptr, {}, &alone.out(), {});
     EXPECT_TRUE(same_bytes(alone, columns)) << "columns";
+    Quantized rows_alone(scheme, x.shape(), layout);
+    cpu::quantize(x.buffer(), &rows_alone.out(), {}, nullptr, {});
+    EXPECT_TRUE(same_bytes(rows_alone, rows)) << "rows";
     Quantized both_rows(scheme, x.shape(), layout);
     Quantized both_columns(scheme, x.shape().transposed(), layout);
     cpu::quantize(x.buffer(), &both_rows.out(), {}, &both_columns.out(), {});

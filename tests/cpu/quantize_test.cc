@@ -161,5 +161,31 @@ TEST(CpuQuantize, ZerosAndSubnormalsGiveTheBytesOfTheReference) {
   }
 }
 
+// All finite bfloat16 next to largest elements of several mantissas, so that each of them is met at
+// many distances from its block's scale.
+TEST(CpuQuantize, EveryBFloat16GivesTheBytesOfTheReference) {
+  constexpr int block = 32, finite = 0x7F80;
+  const int largest[] = {0x0001, 0x0094, 0x2F7F, 0x3F80, 0x3FC1, 0x3FE0, 0x3FFF, 0x40AB, 0x7F7F};
+  Tensor x(DType::bfloat16, {1, 2 * finite / (block - 1) + 1, block});
+  for (const int amax : largest) {
+    int next = 0;
+    x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+      const int bits = c == 0 ? amax : next++ % (2 * finite);
+      // Sign and magnitude, the latter no more than the largest.
+      const int magnitude = bits % finite <= amax ? bits % finite : bits % finite % (amax + 1);
+      const auto sign = static_cast<std::uint16_t>(bits / finite << 15);
+      x.set(b, r, c, to_float(bfloat16{static_cast<std::uint16_t>(sign | magnitude)}));
+    });
+    for (const Scheme scheme : all_schemes) {
+      for (const ScaleRule rule : {ScaleRule::rceil, ScaleRule::floor}) {
+        QuantizeOptions options;
+        if (!facts_of(scheme).has_tensor_scale) options.scale_rule = rule;
+        expect_reference_bytes(x, {scheme, ScaleLayout::row_major, options, options});
+        if (HasFatalFailure()) FAIL() << "largest " << amax;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mxkern

@@ -8,6 +8,7 @@
 #include "cpu/kernels/code_pairs.h"
 #include "cpu/kernels/decode_codes.h"
 #include "cpu/kernels/decode_halves.h"
+#include "cpu/kernels/streamed_bytes.h"
 #include "mxkern/numerics/codec.h"
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/tensor/packing.h"
@@ -100,6 +101,9 @@ template <class S, bool exact, class T>
   constexpr std::int64_t step_bytes = step_elements * bits / 8;
   std::int64_t i = 0;
   for (; i + step_elements <= elements; i += step_elements) {
+    // What is written past the caches would else be all that the memory does meanwhile.
+    constexpr std::int64_t bytes_ahead = 2048;
+    __builtin_prefetch(codes + i * bits / 8 + bytes_ahead);
     decode_step<S, exact>(codes + i * bits / 8, first + i / S::block, second + i / S::block,
                           out + i);
   }
@@ -119,6 +123,8 @@ void dequantize_lines(const DequantizeTask& task) {
   const ChunkShape shape = ChunkShape::of<S>(task.elements);
   ChunkFactors<S> chunk;
   std::memset(chunk.bytes, E8M0::bias, sizeof(chunk.bytes));  // blocks that no line has are exact
+  StreamedBytes<chunk_blocks<S> * S::block * sizeof(T)> streamed;
+  const bool streams = task.streams && shape.lines == 1;
   for (std::int64_t first = 0; first < task.lines; first += shape.lines) {
     const std::int64_t lines = lower_of(shape.lines, task.lines - first);
     for (std::int64_t start = 0; start < task.elements; start += shape.elements) {
@@ -137,15 +143,22 @@ void dequantize_lines(const DequantizeTask& task) {
         const float* factors = chunk.first + line * shape.line_blocks;
         const float* more = chunk.second + line * shape.line_blocks;
         T* out = static_cast<T*>(task.out) + (first + line) * task.out_stride + start;
+        if (streams) {
+          if (start == 0) streamed.begin(out);
+          out = reinterpret_cast<T*>(streamed.place());
+        }
         if (exact) {
           if constexpr (!S::has_tensor_scale)
             decode_line<S, true>(codes, factors, more, elements, out);
         } else {
           decode_line<S, false>(codes, factors, more, elements, out);
         }
+        if (streams) streamed.write(elements * static_cast<std::int64_t>(sizeof(T)));
       }
     }
+    if (streams) streamed.end();
   }
+  if (streams) end_streams();
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "cpu/kernels/code_lanes.h"
 #include "mxkern/numerics/scheme.h"
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__)
 
 namespace mxkern::cpu {
 namespace {
@@ -14,23 +14,83 @@ namespace {
 // mantissa bits.
 template <class S>
 inline constexpr bool encodes_halves =
-    !S::has_tensor_scale && !S::Format::is_integer && S::block == step_elements;
+    !S::has_tensor_scale && !S::Format::is_integer && step_elements % S::block == 0;
+
+// A register of them.
+using Halves = StepHalves;
+inline constexpr int half_lanes = step_elements / 2;
 
 // Halves are bits of bfloat16 magnitudes whose exponents are this much lower, so that those of
 // elements in reach of a code stay positive.
 inline constexpr int half_bias = 127 - 64;
 inline constexpr int largest_half_field = float32::bias + 64;
 
-[[gnu::always_inline]] inline __m256i all_halves(int value) {
-  return _mm256_set1_epi16(static_cast<short>(value));
+[[gnu::always_inline]] inline Halves all_halves(int value) {
+  return broadcast<Halves>(static_cast<std::uint16_t>(value));
+}
+
+// a - b, or 0 where b is more.
+[[gnu::always_inline]] inline Halves difference_from_zero(Halves a, Halves b) {
+#if defined(__AVX512F__)
+  return Halves(_mm512_subs_epu16(__m512i(a), __m512i(b)));
+#else
+  return Halves(_mm256_subs_epu16(__m256i(a), __m256i(b)));
+#endif
+}
+
+[[gnu::always_inline]] inline bool are_zeros(Halves x) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi16_mask(__m512i(x), __m512i(x)) == 0;
+#else
+  return _mm256_testz_si256(__m256i(x), __m256i(x)) != 0;
+#endif
+}
+
+// x, and one more where a is more than b; both are below 2^15.
+[[gnu::always_inline]] inline Halves one_more_where(Halves x, Halves a, Halves b) {
+#if defined(__AVX512F__)
+  const __mmask32 more = _mm512_cmpgt_epi16_mask(__m512i(a), __m512i(b));
+  return Halves(_mm512_mask_add_epi16(__m512i(x), more, __m512i(x), __m512i(all_halves(1))));
+#else
+  return x - Halves(_mm256_cmpgt_epi16(__m256i(a), __m256i(b)));
+#endif
+}
+
+// Byte number `index` of a table in each byte.
+[[gnu::always_inline]] inline Halves look_up(const std::uint8_t* table, Halves index) {
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+#if defined(__AVX512F__)
+  return Halves(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), __m512i(index)));
+#else
+  return Halves(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), __m256i(index)));
+#endif
+}
+
+// The sums of the products of both bytes.
+[[gnu::always_inline]] inline Halves multiply_bytes(Halves a, Halves b) {
+#if defined(__AVX512F__)
+  return Halves(_mm512_maddubs_epi16(__m512i(a), __m512i(b)));
+#else
+  return Halves(_mm256_maddubs_epi16(__m256i(a), __m256i(b)));
+#endif
+}
+
+// Two registers of halves below 256 as bytes, in order.
+[[gnu::always_inline]] inline StepBytes narrow_halves(Halves low, Halves high) {
+#if defined(__AVX512F__)
+  const __m512i packed = _mm512_packus_epi16(__m512i(low), __m512i(high));
+  return StepBytes(_mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), packed));
+#else
+  const __m256i packed = _mm256_packus_epi16(__m256i(low), __m256i(high));
+  return StepBytes(_mm256_permute4x64_epi64(packed, 0b11011000));
+#endif
 }
 
 // Drops bits, with rounding to nearest, ties to even.
 template <int bits>
-[[gnu::always_inline]] inline __m256i rounded_halves(__m256i x) {
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(x, bits), all_halves(1));
-  const __m256i sum = _mm256_add_epi16(_mm256_add_epi16(x, odd), all_halves((1 << (bits - 1)) - 1));
-  return _mm256_srli_epi16(sum, bits);
+[[gnu::always_inline]] inline Halves rounded_halves(Halves x) {
+  constexpr std::uint16_t below_half = (1 << (bits - 1)) - 1;
+  return (x + (x >> bits & std::uint16_t{1}) + below_half) >> bits;
 }
 
 // A byte for each of the 16 exponents from that of half the smallest subnormal on.
@@ -53,19 +113,19 @@ struct ExponentTables {
 template <class Format>
 class HalfEncoder {
  public:
-  [[gnu::always_inline]] explicit HalfEncoder(__m256i distance)
+  [[gnu::always_inline]] explicit HalfEncoder(Halves distance)
       : zero_(magnitude(distance, zero_exponent)), smallest_(all_halves(-1)) {
     if constexpr (Format::bits == 4) {
       half_ = magnitude(distance, -2);
-      one_ = _mm256_add_epi16(magnitude(distance, -1), all_halves(63));
+      one_ = magnitude(distance, -1) + std::uint16_t{63};
     }
   }
 
   // The codes of the elements with these bits.
-  [[gnu::always_inline]] __m256i operator()(__m256i bits) {
-    const __m256i magnitude = _mm256_and_si256(bits, all_halves(0x7FFF));
-    const __m256i distance = _mm256_subs_epu16(magnitude, zero_);
-    __m256i code;
+  [[gnu::always_inline]] Halves operator()(Halves bits) {
+    const Halves magnitude = bits & std::uint16_t{0x7FFF};
+    const Halves distance = difference_from_zero(magnitude, zero_);
+    Halves code;
     if constexpr (Format::bits == 6) {
       code = encode_by_tables(distance);
     } else {
@@ -73,16 +133,14 @@ class HalfEncoder {
     }
     if constexpr (Format::bits == 4) {
       // 0.25 is a tie between 0 and 0.5, 0.75 one between 0.5 and 1.
-      code = _mm256_sub_epi16(code, _mm256_cmpgt_epi16(magnitude, half_));
-      code = _mm256_sub_epi16(code, _mm256_cmpgt_epi16(magnitude, one_));
+      code = one_more_where(code, magnitude, half_);
+      code = one_more_where(code, magnitude, one_);
     }
     if constexpr (Format::bits == 8) {
-      smallest_ = _mm256_min_epu16(smallest_, _mm256_sub_epi16(magnitude, all_halves(1)));
+      smallest_ = lower_of<Halves>(smallest_, magnitude - std::uint16_t{1});
     }
-    code = _mm256_min_epu16(code, all_halves(Format::max_code));
-    const __m256i sign =
-        _mm256_and_si256(_mm256_srli_epi16(bits, 16 - Format::bits), all_halves(Format::sign_mask));
-    return _mm256_or_si256(code, sign);
+    code = lower_of<Halves>(code, all_halves(Format::max_code));
+    return code | (bits >> (16 - Format::bits) & std::uint16_t{Format::sign_mask});
   }
 
   // Whether all codes so far are right. Subnormals of 8-bit formats are left to others: next to the
@@ -90,8 +148,7 @@ class HalfEncoder {
   [[gnu::always_inline]] bool succeeded() const {
     if constexpr (Format::bits != 8) return true;
     // Zeros, less one, are the largest.
-    const __m256i below = _mm256_subs_epu16(_mm256_add_epi16(zero_, all_halves(127)), smallest_);
-    return _mm256_testz_si256(below, below) != 0;
+    return are_zeros(difference_from_zero(zero_ + std::uint16_t{127}, smallest_));
   }
 
  private:
@@ -102,48 +159,57 @@ class HalfEncoder {
                               : Format::bits == 6 ? Format::mantissa_bits + 1
                                                   : 0);
 
-  [[gnu::always_inline]] static __m256i magnitude(__m256i distance, int exponent) {
-    return _mm256_add_epi16(distance, all_halves((half_bias + exponent) << 7));
+  [[gnu::always_inline]] static Halves magnitude(Halves distance, int exponent) {
+    return distance + all_halves((half_bias + exponent) << 7);
   }
 
   // Significands of eight bits become multiples of 1/256 of a last place, plus 127: those with a
   // fraction above a half go up when that is dropped, ties do not.
-  [[gnu::always_inline]] static __m256i encode_by_tables(__m256i distance) {
+  [[gnu::always_inline]] static Halves encode_by_tables(Halves distance) {
     static constexpr ExponentTables<Format> tables;
-    const auto table = [](const std::uint8_t* bytes) __attribute__((always_inline)) {
-      return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes)));
-    };
-    const __m256i exponent = _mm256_srli_epi16(distance, 7);
+    const Halves exponent = distance >> 7;
     // The upper bytes multiply 127 with entry 0, which is 1.
-    const __m256i factors = _mm256_shuffle_epi8(table(tables.factors), exponent);
-    const __m256i significand =
-        _mm256_or_si256(_mm256_and_si256(distance, all_halves(0x7F)), all_halves(0x7F80));
-    const __m256i fixed = _mm256_maddubs_epi16(significand, factors);
+    const Halves factors = look_up(tables.factors, exponent);
+    const Halves significand = (distance & std::uint16_t{0x7F}) | std::uint16_t{0x7F80};
+    const Halves fixed = multiply_bytes(significand, factors);
     // A tie next to an odd code goes up after all.
-    const __m256i odd_tie =
-        _mm256_cmpeq_epi16(_mm256_and_si256(fixed, all_halves(0x1FF)), all_halves(0x1FF));
-    const __m256i place = _mm256_sub_epi16(_mm256_srli_epi16(fixed, 8), odd_tie);
-    return _mm256_add_epi16(place, _mm256_shuffle_epi8(table(tables.binades), exponent));
+    const auto odd_tie = Halves((fixed & std::uint16_t{0x1FF}) == all_halves(0x1FF));
+    return (fixed >> 8) - odd_tie + look_up(tables.binades, exponent);
   }
 
-  __m256i zero_;
-  __m256i half_;
-  __m256i one_;
-  __m256i smallest_;
+  Halves zero_;
+  Halves half_;
+  Halves one_;
+  Halves smallest_;
 };
 
-// Encodes one block, which is a step. False where that takes another way; nothing is written then.
+// Encodes a step, whose first block has this multiplier. False where a block of it takes another
+// way; nothing is written then.
 template <class S>
-[[gnu::always_inline]] inline bool encode_halves(const bfloat16* x, float multiplier,
+[[gnu::always_inline]] inline bool encode_halves(const bfloat16* x, const float* multipliers,
                                                  std::uint8_t* codes) {
-  const int field = static_cast<int>(bits_of(multiplier) >> float32::mantissa_bits);
-  if (field == 0 || field > largest_half_field) return false;
-  HalfEncoder<typename S::Format> encode(all_halves((largest_half_field - field) << 7));
-  const __m256i low = encode(load_vector<__m256i>(x));
-  const __m256i high = encode(load_vector<__m256i>(x + 16));
-  if (!encode.succeeded()) return false;
-  const __m256i packed = _mm256_packus_epi16(low, high);
-  store_codes<S::Format::bits>(codes, StepBytes(_mm256_permute4x64_epi64(packed, 0b11011000)));
+  using Encoder = HalfEncoder<typename S::Format>;
+  constexpr int blocks = step_elements / S::block;
+  static_assert(blocks <= 2);
+  Halves distances[2];
+  for (int b = 0; b < blocks; ++b) {
+    const int field = static_cast<int>(bits_of(multipliers[b]) >> float32::mantissa_bits);
+    if (field == 0 || field > largest_half_field) return false;
+    distances[b] = all_halves((largest_half_field - field) << 7);
+  }
+  const auto low_bits = load_vector<Halves>(x), high_bits = load_vector<Halves>(x + half_lanes);
+  Encoder encode(distances[0]);
+  const Halves low = encode(low_bits);
+  if constexpr (blocks == 1) {
+    const Halves high = encode(high_bits);
+    if (!encode.succeeded()) return false;
+    store_codes<S::Format::bits>(codes, narrow_halves(low, high));
+  } else {
+    Encoder encode_next(distances[1]);
+    const Halves high = encode_next(high_bits);
+    if (!encode.succeeded() || !encode_next.succeeded()) return false;
+    store_codes<S::Format::bits>(codes, narrow_halves(low, high));
+  }
   return true;
 }
 

@@ -15,24 +15,25 @@ inline constexpr int half_lines = 16;
 
 // Appends code number `i` of Bits bits to the words of 16 bits that began with code 0.
 template <int Bits>
-[[gnu::always_inline]] inline void append_half(__m256i* words, int i, __m256i code) {
+[[gnu::always_inline]] inline void append_half(Halves* words, int i, Halves code) {
   const int word = i * Bits / 16;
   const int position = i * Bits % 16;
-  words[word] = _mm256_or_si256(words[word], _mm256_slli_epi16(code, position));
-  if (position + Bits > 16) words[word + 1] = _mm256_srli_epi16(code, 16 - position);
+  words[word] |= code << position;
+  if (position + Bits > 16) words[word + 1] = code >> (16 - position);
 }
 
 // The exponent fields of the multipliers of half_lines blocks; of a block of zeros, which may have
 // any, one that is in reach.
-[[gnu::always_inline]] inline __m256i multiplier_fields(const std::uint32_t* amax,
-                                                        const float* multipliers) {
+[[gnu::always_inline]] inline Halves multiplier_fields(const std::uint32_t* amax,
+                                                       const float* multipliers) {
   const auto fields = [&](int i) __attribute__((always_inline)) {
     const auto bits = load_vector<BitLanes>(multipliers + i);
     const auto some = load_vector<BitLanes>(amax + i) != 0u;
     return __m256i(some ? bits >> float32::mantissa_bits
                         : broadcast<BitLanes>(std::uint32_t{float32::bias}));
   };
-  return _mm256_permute4x64_epi64(_mm256_packus_epi32(fields(0), fields(lane_count)), 0b11011000);
+  const __m256i packed = _mm256_packus_epi32(fields(0), fields(lane_count));
+  return Halves(_mm256_permute4x64_epi64(packed, 0b11011000));
 }
 
 // Encodes one block of each of half_lines lines. False where one of them takes another way; nothing
@@ -47,19 +48,18 @@ template <class S>
   // Codes that fill whole words.
   constexpr int elements = bits == 8 ? 2 : bits == 4 ? 4 : 8;
   constexpr int filled = elements * bits / 16;
-  const __m256i fields = multiplier_fields(amax, multipliers);
-  const __m256i beyond = _mm256_subs_epu16(_mm256_sub_epi16(fields, all_halves(1)),
-                                           all_halves(largest_half_field - 1));
-  if (!_mm256_testz_si256(beyond, beyond)) return false;
-  HalfEncoder<typename S::Format> encode(
-      _mm256_slli_epi16(_mm256_sub_epi16(all_halves(largest_half_field), fields), 7));
+  const Halves fields = multiplier_fields(amax, multipliers);
+  const Halves beyond =
+      difference_from_zero(fields - std::uint16_t{1}, all_halves(largest_half_field - 1));
+  if (!are_zeros(beyond)) return false;
+  HalfEncoder<typename S::Format> encode((all_halves(largest_half_field) - fields) << 7);
 
-  __m256i halves[2 * bits];
+  Halves halves[2 * bits];
   for (int w = 0; w < 2 * bits; w += filled) {
-    __m256i fill[filled + 1] = {};
+    Halves fill[filled + 1] = {};
 #pragma GCC unroll 8
     for (int i = 0; i < elements; ++i, x += stride) {
-      append_half<bits>(fill, i, encode(load_vector<__m256i>(x)));
+      append_half<bits>(fill, i, encode(load_vector<Halves>(x)));
     }
     for (int i = 0; i < filled; ++i) halves[w + i] = fill[i];
   }
@@ -68,8 +68,9 @@ template <class S>
   BitLanes low[bits];
   BitLanes high[bits];
   for (int w = 0; w < bits; ++w) {
-    low[w] = BitLanes(_mm256_unpacklo_epi16(halves[2 * w], halves[2 * w + 1]));
-    high[w] = BitLanes(_mm256_unpackhi_epi16(halves[2 * w], halves[2 * w + 1]));
+    const auto even = __m256i(halves[2 * w]), odd = __m256i(halves[2 * w + 1]);
+    low[w] = BitLanes(_mm256_unpacklo_epi16(even, odd));
+    high[w] = BitLanes(_mm256_unpackhi_epi16(even, odd));
   }
   store_lines(low, {0, 1, 8}, codes, code_stride);
   store_lines(high, {4, 1, 8}, codes, code_stride);

@@ -7,6 +7,7 @@
 #include "cpu/kernels/block_scales.h"
 #include "cpu/kernels/halves_across.h"
 #include "cpu/kernels/nearest_lanes.h"
+#include "cpu/kernels/streamed_bytes.h"
 #include "cpu/kernels/word_lanes.h"
 #include "cpu/prefetch.h"
 #include "mxkern/tensor/packing.h"
@@ -142,20 +143,8 @@ template <class S, class T>
   store_lines(words, order, codes, AcrossMemory::code_stride);
 }
 
-// Writes a line of the cache past the cache.
-[[gnu::always_inline]] inline void stream_line(std::uint8_t* target, const std::uint8_t* source) {
-#if defined(__SSE2__)
-  for (int i = 0; i < AcrossMemory::cache_line; i += 16) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(target + i), load_vector<__m128i>(source + i));
-  }
-#else
-  std::memcpy(target, source, AcrossMemory::cache_line);
-#endif
-}
-
 // Writes the codes of some lines that are on their way.
 [[gnu::always_inline]] inline void stream_lines(AcrossMemory::Stream& stream, std::int64_t lines) {
-  constexpr int cache_line = AcrossMemory::cache_line;
   constexpr int lines_ahead = 16;
   lines = lower_of(lines, stream.lines);
   stream.lines -= lines;
@@ -185,7 +174,6 @@ template <class S, class T>
 // Has codes written in whole lines of the cache, and what is no whole line only where lines begin
 // or end.
 inline void start_stream(const QuantizeAcrossTask& across, std::int64_t code_bytes) {
-  constexpr int cache_line = AcrossMemory::cache_line;
   AcrossMemory& memory = across.memory;
   AcrossMemory::Stream& stream = memory.stream;
   stream.target = across.lines.codes - memory.carried;
@@ -309,9 +297,7 @@ void quantize_across(const QuantizeAcrossTask& across) {
     start_stream(across, code_bytes);
     if (across.is_end) {
       stream_lines(across.memory.stream, across.memory.stream.lines);
-#if defined(__SSE2__)
-      _mm_sfence();
-#endif
+      end_streams();
     }
     return;
   }

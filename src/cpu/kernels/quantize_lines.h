@@ -11,6 +11,7 @@
 #include "cpu/kernels/encode_halves.h"
 #include "cpu/kernels/four_over_six.h"
 #include "cpu/kernels/nearest_lanes.h"
+#include "cpu/kernels/streamed_bytes.h"
 #include "cpu/prefetch.h"
 #include "mxkern/numerics/rounding.h"
 #include "mxkern/tensor/packing.h"
@@ -58,14 +59,24 @@ template <class S, class T, Rounding rounding>
 requires(std::is_same_v<T, bfloat16>&& rounding == Rounding::nearest)
     [[gnu::always_inline]] inline void encode_step(const T* x, const float* multipliers,
                                                    const std::uint32_t*, std::uint8_t* codes) {
-#if !defined(__AVX512F__)
   if constexpr (encodes_halves<S>) {
-    if (encode_halves<S>(x, *multipliers, codes)) return;
+    if (encode_halves<S>(x, multipliers, codes)) return;
   }
-#endif
   encode_pairs<S>(x, multipliers, codes);
 }
 #endif
+
+// Reading alternates with encoding: asking for the chunk after the next keeps the memory busy
+// meanwhile. A processor asks for a dozen lines of the cache at once. Where encoding takes little
+// longer than looking for the largest magnitudes the requests are spread: those for a quarter of
+// the elements come in that time.
+[[gnu::always_inline]] constexpr bool is_asked_early([[maybe_unused]] std::int64_t element) {
+#if defined(__AVX512F__)
+  return element % 256 < 64;
+#else
+  return false;
+#endif
+}
 
 // Encodes one line of at most a chunk; `codes` of its first block.
 template <class S, class T, Rounding rounding>
@@ -77,8 +88,7 @@ template <class S, class T, Rounding rounding>
   constexpr std::int64_t chunk_elements = chunk_blocks<S> * S::block;
   std::int64_t i = 0;
   for (; i + step_elements <= elements; i += step_elements) {
-    // Reading alternates with encoding: asking for a later chunk keeps the memory busy meanwhile.
-    if (elements == chunk_elements) {
+    if (elements == chunk_elements && !is_asked_early(i)) {
       prefetch_rows(x + i + 2 * chunk_elements, 0, 1, step_elements * sizeof(T));
     }
     encode_step<S, T, rounding>(x + i, multipliers + i / S::block,
@@ -130,7 +140,12 @@ template <class S, class T>
     const auto add = [&](std::int64_t b, BitLanes lanes) __attribute__((always_inline)) {
       target[b] = join ? higher_of<BitLanes>(target[b], lanes) : lanes;
     };
-    for (std::int64_t b = 0; b < whole; ++b) add(b, fold_block<T, S::block>(x + b * S::block));
+    for (std::int64_t b = 0; b < whole; ++b) {
+      if (elements == chunk_blocks<S> * S::block && is_asked_early(b * S::block)) {
+        prefetch_rows(x + b * S::block + 2 * elements, 0, 1, S::block * sizeof(T));
+      }
+      add(b, fold_block<T, S::block>(x + b * S::block));
+    }
     if (rest != 0) add(whole, fold_short_block<T, S::block>(x + whole * S::block, rest));
     for (std::int64_t b = whole + (rest != 0); b < line_blocks; ++b) target[b] = BitLanes{};
   }
@@ -146,6 +161,8 @@ void quantize_lines(const QuantizeTask& task) {
   ChunkShape shape = ChunkShape::of<S>(task.elements);
   if (task.square) shape.lines = S::block;
   ChunkScales<S> chunk;
+  StreamedBytes<chunk_blocks<S> * S::block_bytes> streamed;
+  const bool streams = task.streams && shape.lines == 1;
   for (std::int64_t first = 0; first < task.lines; first += shape.lines) {
     const std::int64_t lines = lower_of(shape.lines, task.lines - first);
     for (std::int64_t start = 0; start < task.elements; start += shape.elements) {
@@ -177,17 +194,24 @@ void quantize_lines(const QuantizeTask& task) {
         if (line + distance < task.lines - first && lines > 1) {
           prefetch_rows<1>(codes + distance * task.code_stride, 0, 1, code_row_bytes<S>(elements));
         }
+        if (streams) {
+          if (start == 0) streamed.begin(codes);
+          codes = streamed.place();
+        }
         const std::int64_t block = task.square ? 0 : line * shape.line_blocks;
         encode_line<S, T, rounding>(x + line * task.x_stride, elements, chunk.multipliers + block,
                                     random, codes);
         if (poisoned) poison_blocks<S>(chunk.amax + block, elements, codes);
         store_scales(chunk.bytes + block, ceil_div(elements, S::block), cursor);
+        if (streams) streamed.write(code_row_bytes<S>(elements));
         codes += task.code_stride;
         ++cursor.row;
         if constexpr (rounding == Rounding::stochastic) random += task.random_stride;
       }
     }
+    if (streams) streamed.end();
   }
+  if (streams) end_streams();
 }
 
 }  // namespace
