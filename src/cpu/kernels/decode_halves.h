@@ -3,19 +3,19 @@
 #pragma once
 
 #include "cpu/kernels/bfloat16_pairs.h"
+#include "cpu/kernels/halves.h"
 #include "mxkern/numerics/codec.h"
 #include "mxkern/numerics/scheme.h"
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__)
 
 namespace mxkern::cpu {
 namespace {
 
-[[gnu::always_inline]] inline __m256i all_words(int value) {
-  return _mm256_set1_epi16(static_cast<short>(value));
-}
-
 inline constexpr int bfloat16_nan = float32::nan_bits >> 16;
+
+#if !defined(__AVX512F__)
+[[gnu::always_inline]] inline __m256i all_words(int value) { return __m256i(all_halves(value)); }
 
 // The magnitudes of 4-bit codes.
 template <class Format>
@@ -59,6 +59,8 @@ template <class Format>
   store_vector(out + 16, _mm256_permute2x128_si256(front, back, 0x31));
 }
 
+#endif
+
 // The bits of the subnormals of an 8-bit format as bfloat16, their exponent fields less the bias.
 template <class Format>
 struct SubnormalTable {
@@ -71,36 +73,28 @@ struct SubnormalTable {
   }
 };
 
-// Decodes 16 codes of eight bits times a power of two of this exponent field.
+// Decodes half a step of codes of eight bits times a power of two of this exponent field.
 template <class Format>
-[[gnu::always_inline]] inline __m256i decode_halves(const std::uint8_t* codes, __m256i field) {
+[[gnu::always_inline]] inline Halves decode_halves(const std::uint8_t* codes, int field) {
   static_assert(Format::bits == 8 && !Format::is_integer);
   static constexpr SubnormalTable<Format> table;
-  const __m256i words = _mm256_cvtepu8_epi16(load_vector<__m128i>(codes));
-  const __m256i magnitude = _mm256_and_si256(words, all_words(0x7F));
-  const __m256i power = _mm256_slli_epi16(field, 7);
-  const __m256i normal = _mm256_add_epi16(_mm256_slli_epi16(magnitude, 7 - Format::mantissa_bits),
-                                          _mm256_sub_epi16(power, all_words(Format::bias << 7)));
+  const Halves words = widen_to_halves(codes);
+  const Halves magnitude = words & std::uint16_t{0x7F};
+  const Halves power = all_halves(field << 7);
+  const Halves normal =
+      (magnitude << (7 - Format::mantissa_bits)) + (power - all_halves(Format::bias << 7));
   // Two bytes of the table a word; what is no subnormal reads anything.
-  const __m256i index =
-      _mm256_add_epi16(_mm256_mullo_epi16(magnitude, all_words(0x0202)), all_words(0x0100));
-  const __m256i subnormals =
-      _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table.bits)));
-  const __m256i is_zero = _mm256_cmpeq_epi16(magnitude, _mm256_setzero_si256());
-  const __m256i subnormal =
-      _mm256_andnot_si256(is_zero, _mm256_add_epi16(_mm256_shuffle_epi8(subnormals, index), power));
-  const __m256i is_normal =
-      _mm256_cmpgt_epi16(magnitude, all_words((1 << Format::mantissa_bits) - 1));
-  const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(words, 8), all_words(0x8000));
-  __m256i bits = _mm256_blendv_epi8(subnormal, normal, is_normal);
+  const Halves index = magnitude * std::uint16_t{0x0202} + std::uint16_t{0x0100};
+  const Halves low = look_up(reinterpret_cast<const std::uint8_t*>(table.bits), index) + power;
+  const Halves subnormal = magnitude == all_halves(0) ? all_halves(0) : low;
+  Halves bits =
+      is_more(magnitude, all_halves((1 << Format::mantissa_bits) - 1)) ? normal : subnormal;
   int first_nan = Format::max_code + 1;
   if constexpr (Format::specials == Specials::ieee) {
-    const __m256i is_infinite = _mm256_cmpeq_epi16(magnitude, all_words(first_nan++));
-    bits = _mm256_blendv_epi8(bits, all_words(float32::infinity_bits >> 16), is_infinite);
+    bits = magnitude == all_halves(first_nan++) ? all_halves(float32::infinity_bits >> 16) : bits;
   }
-  bits = _mm256_or_si256(bits, sign);
-  const __m256i is_nan = _mm256_cmpgt_epi16(magnitude, all_words(first_nan - 1));
-  return _mm256_blendv_epi8(bits, all_words(bfloat16_nan), is_nan);
+  bits |= words << 8 & std::uint16_t{0x8000};
+  return is_more(magnitude, all_halves(first_nan - 1)) ? all_halves(bfloat16_nan) : bits;
 }
 
 // Decodes a block of 32 codes of eight bits. False where a product might overflow or the factor is
@@ -110,8 +104,8 @@ template <class Format>
                                                 bfloat16* out) {
   const int field = static_cast<int>(bits_of(factor) >> float32::mantissa_bits);
   if (field > 2 * float32::bias - Format::max_exponent) return false;
-  for (int i = 0; i < 32; i += 16) {
-    store_vector(out + i, decode_halves<Format>(codes + i, all_words(field)));
+  for (int i = 0; i < 32; i += half_lanes) {
+    store_vector(out + i, decode_halves<Format>(codes + i, field));
   }
   return true;
 }

@@ -72,8 +72,15 @@ template <class S, bool exact>
 #if defined(__AVX2__) && !defined(__AVX512F__)
   if constexpr (S::block == step_elements / 2) {
     return decode_two_blocks<Format>(codes, first, second, out);
-  } else if constexpr (exact && Format::bits == 8 && !Format::is_integer) {
-    if (decode_block<Format>(codes, *first, out)) return;
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (exact && Format::bits == 8 && !Format::is_integer) {
+    bool is_done = true;
+    for (int i = 0; i < step_elements; i += S::block) {
+      is_done = is_done && decode_block<Format>(codes + i, first[i / S::block], out + i);
+    }
+    if (is_done) return;
   }
 #endif
   constexpr int half = step_elements / 2;
