@@ -11,12 +11,20 @@ namespace {
 // encode_lanes, where there is a shorter way to the same codes.
 template <class Format>
 [[gnu::always_inline]] inline BitLanes nearest_lanes(FloatLanes value) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__)
   if constexpr (Format::is_integer) {
     constexpr int largest = Format::max_code;
-    const __m256i code = _mm256_cvtps_epi32(__m256(value * (1.0f / Format::min_subnormal)));
-    const __m256i limited = _mm256_max_epi32(_mm256_min_epi32(code, _mm256_set1_epi32(largest)),
-                                             _mm256_set1_epi32(-largest));
+    const FloatLanes scaled = value * (1.0f / Format::min_subnormal);
+#if defined(__AVX512F__)
+    constexpr __mmask16 all = 0xFFFF;  // without it GCC warns of its own header
+    const __m512i code = _mm512_maskz_cvtps_epi32(all, __m512(scaled));
+    const __m512i lower = _mm512_maskz_min_epi32(all, code, _mm512_set1_epi32(largest));
+    const __m512i limited = _mm512_maskz_max_epi32(all, lower, _mm512_set1_epi32(-largest));
+#else
+    const __m256i limited = _mm256_max_epi32(
+        _mm256_min_epi32(_mm256_cvtps_epi32(__m256(scaled)), _mm256_set1_epi32(largest)),
+        _mm256_set1_epi32(-largest));
+#endif
     return BitLanes(limited) & 0xFFu;
   }
 #endif
