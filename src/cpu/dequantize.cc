@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cpu/backend.h"
+#include "cpu/cache.h"
 #include "cpu/tiles.h"
 
 namespace mxkern::cpu {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "cpu/cache.h"
 #include "cpu/instruction_set.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/hadamard.h"
@@ -56,7 +57,6 @@ struct QuantizeTask {
 // Where lines that lie across memory are put together, on the stack.
 struct AcrossMemory {
   static constexpr int most = 128;  // lines, and elements of a line, of a task
-  static constexpr int cache_line = 64;
   static constexpr int code_stride = cache_line + most;
 
   // Rows of x without gaps, `most` elements from row to row.

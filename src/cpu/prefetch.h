@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/cache.h"
+
 namespace mxkern::cpu {
 
 // Asks for `rows` stretches of `bytes`, `stride` bytes apart, to be read or (1) written. Always
@@ -11,7 +13,6 @@ namespace mxkern::cpu {
 template <int write = 0>
 [[gnu::always_inline]] inline void prefetch_rows(const void* start, std::int64_t stride,
                                                  std::int64_t rows, std::int64_t bytes) {
-  constexpr std::int64_t cache_line = 64;
   const auto* row = static_cast<const std::byte*>(start);
   for (std::int64_t i = 0; i < rows; ++i, row += stride) {
     for (std::int64_t b = 0; b < bytes; b += cache_line) __builtin_prefetch(row + b, write);

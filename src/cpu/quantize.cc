@@ -4,6 +4,7 @@
 #include <span>
 
 #include "cpu/backend.h"
+#include "cpu/cache.h"
 #include "cpu/float_environment.h"
 #include "cpu/patch.h"
 #include "cpu/prefetch.h"
@@ -176,7 +177,7 @@ Ahead ahead_of(const Buffer& x, const Tile& tile, const Tile& part) {
 
 // Whether codes are more than caches may hold, and whole lines of them can be written.
 bool streams(const BlockScaled& out) {
-  return code_row_bytes(out.scheme, out.shape.columns) % AcrossMemory::cache_line == 0 &&
+  return code_row_bytes(out.scheme, out.shape.columns) % cache_line == 0 &&
          are_more_than_caches(code_bytes(out));
 }
 

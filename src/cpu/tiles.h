@@ -16,9 +16,6 @@ inline constexpr std::int64_t grain_elements = 64 * 1024;
 // The size of a tile whose elements are read once and in order.
 inline constexpr std::int64_t tile_elements = 32 * 1024;
 
-// Whether a result is so large that it is better written past the caches.
-constexpr bool are_more_than_caches(std::int64_t bytes) { return bytes >= std::int64_t{8} << 20; }
-
 // Tiles start on multiples of this many elements along a row: whole blocks of every scheme, whole
 // Hadamard groups, whole tiles of swizzled scales.
 inline constexpr std::int64_t line_unit = 128;

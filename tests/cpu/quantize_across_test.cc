@@ -24,7 +24,7 @@ struct Output {
 // bytes behind a line of the cache.
 Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool streams,
                         const cpu::KernelTable& kernels) {
-  constexpr std::int64_t cache_line = cpu::AcrossMemory::cache_line;
+  constexpr std::int64_t cache_line = cpu::cache_line;
   constexpr std::int64_t most = cpu::AcrossMemory::most;
   const std::int64_t lines = x.shape().columns;
   const std::int64_t elements = x.shape().rows;

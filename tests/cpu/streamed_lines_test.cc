@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-constexpr std::int64_t lines = 3, cache_line = cpu::AcrossMemory::cache_line;
+constexpr std::int64_t lines = 3, cache_line = cpu::cache_line;
 // Whole chunks, parts of them, and less than one.
 constexpr std::int64_t lengths[] = {40, 1024, 1031, 2500, 4096};
 

@@ -133,18 +133,11 @@ template <class S>
     distances[b] = all_halves((largest_half_field - field) << 7);
   }
   const auto low_bits = load_vector<Halves>(x), high_bits = load_vector<Halves>(x + half_lanes);
-  Encoder encode(distances[0]);
-  const Halves low = encode(low_bits);
-  if constexpr (blocks == 1) {
-    const Halves high = encode(high_bits);
-    if (!encode.succeeded()) return false;
-    store_codes<S::Format::bits>(codes, narrow_halves(low, high));
-  } else {
-    Encoder encode_next(distances[1]);
-    const Halves high = encode_next(high_bits);
-    if (!encode.succeeded() || !encode_next.succeeded()) return false;
-    store_codes<S::Format::bits>(codes, narrow_halves(low, high));
-  }
+  Encoder first(distances[0]), second(distances[blocks - 1]);
+  const Halves low = first(low_bits);
+  const Halves high = blocks == 1 ? first(high_bits) : second(high_bits);
+  if (!first.succeeded() || (blocks > 1 && !second.succeeded())) return false;
+  store_codes<S::Format::bits>(codes, narrow_halves(low, high));
   return true;
 }
 

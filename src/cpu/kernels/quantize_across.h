@@ -200,8 +200,7 @@ class Background {
         stride_(ahead.stride),
         left_(ahead.rows),
         // The last byte may be in one line more.
-        bytes_(ahead.bytes +
-               reinterpret_cast<std::uintptr_t>(ahead.start) % AcrossMemory::cache_line),
+        bytes_(ahead.bytes + reinterpret_cast<std::uintptr_t>(ahead.start) % cache_line),
         share_(ceil_div(ahead.rows, shares)),
         stream_(stream) {}
 

@@ -2,13 +2,11 @@
 // Only files in cpu/instances/ may include it.
 #pragma once
 
-#include "cpu/kernel_table.h"
+#include "cpu/cache.h"
 #include "cpu/kernels/lanes_memory.h"
 
 namespace mxkern::cpu {
 namespace {
-
-inline constexpr int cache_line = AcrossMemory::cache_line;
 
 // Writes a line of the cache, of which no memory is read before.
 [[gnu::always_inline]] inline void stream_line(void* target, const std::uint8_t* source) {
