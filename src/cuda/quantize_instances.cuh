@@ -136,7 +136,7 @@ void launch_tiles(const char* function, DType dtype, Rounding rounding,
   const bool wide = p.along_columns.options.hadamard_size > kernels::tile_segment;
   visit_input(dtype, rounding, plain, [&](auto type, auto r, auto is_plain) {
     using T = typename decltype(type)::type;
-    constexpr auto work = is_plain() ? kernels::TileWork::plain : kernels::TileWork::any;
+    constexpr auto work = is_plain() ? kernels::TileKind::plain : kernels::TileKind::any;
     launch<Start::early>(function, kernels::quantize_tile_kernel<S, T, r(), work>, grid,
                          kernels::tile_threads, kernels::TileMemory<S, T>::bytes(wide), stream, p);
   });

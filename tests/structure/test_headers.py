@@ -79,6 +79,21 @@ def test_device_compiler(compiler: str, header: Path, tmp_path: Path) -> None:
         compile_alone(header, tmp_path, [*command, f"-arch=sm_{architecture}", *output], ".cu")
 
 
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
+@pytest.mark.parametrize("backwards", [False, True])
+def test_all_device_headers_in_one_source(backwards: bool, tmp_path: Path) -> None:
+    """No two headers mean different things by one name, whichever comes first."""
+    headers = sorted(HEADERS, reverse=backwards)
+    source = tmp_path / "all.cu"
+    source.write_text("".join(f'#include "{header}"\n' for header in headers))
+    command = ["nvcc", "-std=c++20", "--fmad=false", "-Werror=all-warnings", "-ptx", "-arch=sm_90a"]
+    output = ["-o", str(tmp_path / "all.ptx")]
+    result = subprocess.run(
+        [*command, *output, f"-I{INCLUDE}", source], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr or result.stdout
+
+
 @pytest.mark.skipif(cutlass_include() is None, reason="CUTLASS is not installed")
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
 @pytest.mark.parametrize("header", OF_CUTLASS)

@@ -8,6 +8,7 @@
 #include "mxkern/kernels/row_grid.cuh"
 #include "mxkern/kernels/vector_io.cuh"
 #include "mxkern/numerics/block_scale.h"
+#include "mxkern/numerics/codec_ptx.cuh"
 #include "mxkern/tensor/scale_layout.h"
 
 namespace mxkern::kernels {

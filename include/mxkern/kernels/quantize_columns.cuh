@@ -132,7 +132,7 @@ __device__ __forceinline__ void quantize_column_octets(const ColumnPair<T, S::bl
 // A thread takes a block in each of two adjacent columns at a time. The scales of squares are in
 // `squares` if they are known; otherwise they are found here, and those of the other direction, by
 // `row_scaler`, are left there.
-template <class S, Rounding R, TileWork W, class T>
+template <class S, Rounding R, TileKind W, class T>
 __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParameters& p,
                                                       const TilePosition& at, const T* elements,
                                                       TileSquares<S>& squares,
@@ -142,10 +142,10 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
   constexpr int octets = S::block / 8;
   constexpr int blocks = tile_extent / S::block;
   const OctetOptions options = known_tile_options<W>(p.along_columns.options);
-  const bool in_squares = W == TileWork::any && p.square;
+  const bool in_squares = W == TileKind::any && p.square;
   const int column = segment_column();
   RandomWords<R> random(p.along_columns.options.keys, options.offset);
-#pragma unroll(W == TileWork::plain && R == Rounding::nearest ? 2 : 1)
+#pragma unroll(W == TileKind::plain && R == Rounding::nearest ? 2 : 1)
   for (int part = 0; part < tile_segment / S::block; ++part) {
     const int row = segment_row() + part * S::block;
     const int block = row / S::block;

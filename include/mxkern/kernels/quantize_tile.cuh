@@ -40,13 +40,13 @@ struct QuantizeTileParameters {
 
 // What a tile kernel is compiled for. The code of rare options costs registers, and the instruction
 // cache, even where it does not run.
-enum class TileWork { plain, any };
+enum class TileKind { plain, any };
 
 // The options of one direction as a kernel for some work knows them.
-template <TileWork W>
+template <TileKind W>
 __device__ __forceinline__ OctetOptions known_tile_options(const OctetOptions& options) {
   OctetOptions known = options;
-  if constexpr (W == TileWork::plain) {
+  if constexpr (W == TileKind::plain) {
     known.four_over_six = false;
     known.hadamard_size = 0;
   }

@@ -152,7 +152,7 @@ struct TileRowScales {
 };
 
 // Blocks along the rows: 16 lanes take a row of the tile, four rows a thread at a time.
-template <class S, Rounding R, TileWork W, class T>
+template <class S, Rounding R, TileKind W, class T>
 __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters& p,
                                                    const TilePosition& at, const T* elements,
                                                    const TileSquares<S>& squares,
@@ -162,7 +162,7 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
   constexpr int rows_at_once = tile_threads / tile_octets;
   const TileOutput& out = p.along_rows;
   const OctetOptions options = known_tile_options<W>(out.options);
-  const bool square = W == TileWork::any && p.square;
+  const bool square = W == TileKind::any && p.square;
   const bool swizzled = out.scale_index.layout == ScaleLayout::swizzled;
   const int octet = static_cast<int>(threadIdx.x % tile_octets);
   const int first = static_cast<int>(threadIdx.x / tile_octets);
@@ -188,7 +188,7 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
     four.index = (at.batch * p.rows + row) * p.columns + at.column + octet * 8;
     four.index_step = row_spacing * p.columns;
     const T* from = elements + first * tile_extent + octet * 8;
-#pragma unroll(W == TileWork::plain && R == Rounding::nearest ? 2 : 1)
+#pragma unroll(W == TileKind::plain && R == Rounding::nearest ? 2 : 1)
     for (int k = 0; k < row_spacing / rows_at_once; ++k) {
       RawOctet<T> raw[rows_per_thread];
 #pragma unroll
@@ -247,13 +247,13 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
 
 // Thread blocks a multiprocessor: what measured fastest on an H200. Four leave 64 registers a
 // thread, which only the simplest kernels do with.
-template <class S, class T, Rounding R, TileWork W>
-inline constexpr int tile_blocks_at_once = W == TileWork::plain&& R == Rounding::nearest &&
+template <class S, class T, Rounding R, TileKind W>
+inline constexpr int tile_blocks_at_once = W == TileKind::plain&& R == Rounding::nearest &&
                                                    sizeof(T) == 2 && !S::Format::is_integer
                                                ? 4
                                                : 3;
 
-template <class S, class T, Rounding R, TileWork W>
+template <class S, class T, Rounding R, TileKind W>
 __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>))
     quantize_tile_kernel(const __grid_constant__ QuantizeTileParameters p) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -279,18 +279,18 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
   const BlockScaler<S> row_scaler = block_scaler<S>(rows.options, rows.tensor_scale);
   const BlockScaler<S> column_scaler =
       other_block_scaler<S>(columns.options, columns.tensor_scale, rows.options, row_scaler);
-  const bool square = W == TileWork::any && p.square;
-  const bool choose = W == TileWork::any && S::has_tensor_scale &&
+  const bool square = W == TileKind::any && p.square;
+  const bool choose = W == TileKind::any && S::has_tensor_scale &&
                       (rows.options.four_over_six || columns.options.four_over_six);
   // The columns find the scales of squares for both directions, unless 4over6 has to choose them.
   const bool columns_first = square && columns_wanted && !choose;
-  const int hadamard = W == TileWork::any ? p.along_columns.options.hadamard_size : 0;
+  const int hadamard = W == TileKind::any ? p.along_columns.options.hadamard_size : 0;
   for (std::int64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z)
     for (std::int64_t step = blockIdx.y; step < tiles_down; step += gridDim.y) {
       const TilePosition at = position(batch, step);
       if (batch != blockIdx.z || step != blockIdx.y) begin_tile(p, at, memory.elements());
       finish_tile();
-#pragma unroll(W == TileWork::plain ? 2 : 1)
+#pragma unroll(W == TileKind::plain ? 2 : 1)
       for (int turn = 0; turn < 2; ++turn) {
         const bool along_columns = (turn == 0) == columns_first;
         if (along_columns ? !columns_wanted : !rows_wanted) continue;
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
           __syncthreads();
           square_scales(memory.elements(), scaler, squares);
           __syncthreads();
-          if constexpr (S::has_tensor_scale && W == TileWork::any) {
+          if constexpr (S::has_tensor_scale && W == TileKind::any) {
             if ((along_columns ? columns : rows).options.four_over_six) {
               choose_square_scales(memory.elements(), scaler, squares);
             }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 __device__ __forceinline__ std::uint32_t cluster_size() {
   std::uint32_t size;
@@ -37,4 +37,4 @@ __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 // Whether this lane is the one of the warp that is to do what one does. Unlike with a comparison
 // the compiler knows then that there is only one.
@@ -15,4 +15,4 @@ __device__ __forceinline__ bool elect() {
   return is_elected != 0;
 }
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 // Barriers and boxes are named by their addresses in the block's shared memory: 32 bits, and sums
 // with constants cost nothing.
@@ -81,4 +81,4 @@ __device__ __forceinline__ void mbarrier_wait(std::uint32_t barrier, std::uint32
       : "memory");
 }
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx

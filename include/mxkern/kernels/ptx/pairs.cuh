@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 // Of bfloat16 or, with IsHalf, of float16; rounded to nearest, ties to even.
 template <bool IsHalf = false>
@@ -17,4 +17,4 @@ __device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uin
   return product;
 }
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 // Who sees the counter with load_acquire sees what this thread wrote before, and what it saw.
 __device__ __forceinline__ void add_release(std::uint32_t* counter) {
@@ -27,4 +27,4 @@ __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* count
   return value;
 }
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx

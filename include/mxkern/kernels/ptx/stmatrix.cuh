@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 // Four matrices; lane 8 i + r has the address of row r of matrix i.
 __device__ __forceinline__ void stmatrix(std::uint32_t address, std::uint32_t a, std::uint32_t b,
@@ -13,4 +13,4 @@ __device__ __forceinline__ void stmatrix(std::uint32_t address, std::uint32_t a,
                : "memory");
 }
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -59,4 +59,4 @@ __device__ __forceinline__ void fence_shared_for_tma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx

@@ -6,7 +6,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/format.h"
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 // Rows of 128 bytes along K with the 128-byte swizzle, eight of them 1024 bytes. The lower half of
 // a descriptor says where they start; adding bytes / 16 moves it.
@@ -47,20 +47,24 @@ __device__ __forceinline__ void wgmma_pin(float (&sums)[Count]) {
 #define MXKERN_SUMS_32(i) MXKERN_SUMS_8(i), MXKERN_SUMS_8(i + 8), MXKERN_SUMS_8(i + 16), \
   MXKERN_SUMS_8(i + 24)
 #define MXKERN_SUMS_64 MXKERN_SUMS_32(0), MXKERN_SUMS_32(32)
-#define MXKERN_SUMS_112 MXKERN_SUMS_64, MXKERN_SUMS_32(64), MXKERN_SUMS_8(96), MXKERN_SUMS_8(104)
-#define MXKERN_SUMS_128 MXKERN_SUMS_64, MXKERN_SUMS_32(64), MXKERN_SUMS_32(96)
+#define MXKERN_SUMS_96 MXKERN_SUMS_64, MXKERN_SUMS_32(64)
+#define MXKERN_SUMS_112 MXKERN_SUMS_96, MXKERN_SUMS_8(96), MXKERN_SUMS_8(104)
+#define MXKERN_SUMS_128 MXKERN_SUMS_96, MXKERN_SUMS_32(96)
 #define MXKERN_NEW_8(i) "=f"(sums[i]), "=f"(sums[i + 1]), "=f"(sums[i + 2]), "=f"(sums[i + 3]), \
   "=f"(sums[i + 4]), "=f"(sums[i + 5]), "=f"(sums[i + 6]), "=f"(sums[i + 7])
 #define MXKERN_NEW_64 MXKERN_NEW_8(0), MXKERN_NEW_8(8), MXKERN_NEW_8(16), MXKERN_NEW_8(24), \
   MXKERN_NEW_8(32), MXKERN_NEW_8(40), MXKERN_NEW_8(48), MXKERN_NEW_8(56)
+#define MXKERN_NEW_96 MXKERN_NEW_64, MXKERN_NEW_8(64), MXKERN_NEW_8(72), MXKERN_NEW_8(80), \
+  MXKERN_NEW_8(88)
 #define MXKERN_NAMES_64 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define MXKERN_NAMES_112 MXKERN_NAMES_64 ", " \
+#define MXKERN_NAMES_96 MXKERN_NAMES_64 ", " \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define MXKERN_NAMES_112 MXKERN_NAMES_96 ", " \
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
 #define MXKERN_NAMES_128 MXKERN_NAMES_112 ", " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
@@ -76,23 +80,26 @@ __device__ __forceinline__ void wgmma_pin(float (&sums)[Count]) {
                  : "l"(left), "l"(right), "r"(accumulates));                                      \
   }
 // The same for sums that start with these products: whatever was in their registers is not read.
-#define MXKERN_WGMMA_FIRST(Left, Right, shape)                                                      \
-  __device__ __forceinline__ void wgmma_first(Left, Right, float(&sums)[64], std::uint64_t left,    \
-                                              std::uint64_t right) {                                \
-    asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"                     \
-                 "wgmma.mma_async.sync.aligned." shape " {" MXKERN_NAMES_64 "}, %64, %65, "         \
-                 "accumulate, 1, 1;\n}\n"                                                           \
-                 : MXKERN_NEW_64                                                                    \
-                 : "l"(left), "l"(right), "r"(0));                                                  \
+#define MXKERN_WGMMA_FIRST(Left, Right, count, shape, a, b, accumulate)                           \
+  __device__ __forceinline__ void wgmma_first(Left, Right, float(&sums)[count],                   \
+                                              std::uint64_t left, std::uint64_t right) {          \
+    asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" accumulate ", 0;\n"       \
+                 "wgmma.mma_async.sync.aligned." shape " {" MXKERN_NAMES_##count "}, %" a ", %" b \
+                 ", accumulate, 1, 1;\n}\n"                                                       \
+                 : MXKERN_NEW_##count                                                             \
+                 : "l"(left), "l"(right), "r"(0));                                                \
   }
 #define MXKERN_WGMMA_FP8(Left, Right, types)                                                \
   MXKERN_WGMMA(Left, Right, 64, "m64n128k32.f32." types, "64", "65", "66", "")              \
-  MXKERN_WGMMA_FIRST(Left, Right, "m64n128k32.f32." types)
+  MXKERN_WGMMA_FIRST(Left, Right, 64, "m64n128k32.f32." types, "64", "65", "66")            \
+  MXKERN_WGMMA(Left, Right, 96, "m64n192k32.f32." types, "96", "97", "98", "")              \
+  MXKERN_WGMMA_FIRST(Left, Right, 96, "m64n192k32.f32." types, "96", "97", "98")
 MXKERN_WGMMA_FP8(E4M3, E4M3, "e4m3.e4m3")
 MXKERN_WGMMA_FP8(E4M3, E5M2, "e4m3.e5m2")
 MXKERN_WGMMA_FP8(E5M2, E4M3, "e5m2.e4m3")
 MXKERN_WGMMA_FP8(E5M2, E5M2, "e5m2.e5m2")
 MXKERN_WGMMA(bfloat16, bfloat16, 64, "m64n128k16.f32.bf16.bf16", "64", "65", "66", ", 0, 0")
+MXKERN_WGMMA(bfloat16, bfloat16, 96, "m64n192k16.f32.bf16.bf16", "96", "97", "98", ", 0, 0")
 MXKERN_WGMMA(bfloat16, bfloat16, 112, "m64n224k16.f32.bf16.bf16", "112", "113", "114", ", 0, 0")
 MXKERN_WGMMA(bfloat16, bfloat16, 128, "m64n256k16.f32.bf16.bf16", "128", "129", "130", ", 0, 0")
 
@@ -111,14 +118,17 @@ __device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[1
 #undef MXKERN_WGMMA
 #undef MXKERN_NAMES_128
 #undef MXKERN_NAMES_112
+#undef MXKERN_NAMES_96
 #undef MXKERN_NAMES_64
 #undef MXKERN_SUMS_128
 #undef MXKERN_SUMS_112
+#undef MXKERN_SUMS_96
 #undef MXKERN_SUMS_64
 #undef MXKERN_SUMS_32
 #undef MXKERN_SUMS_8
+#undef MXKERN_NEW_96
 #undef MXKERN_NEW_64
 #undef MXKERN_NEW_8
 // clang-format on
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx

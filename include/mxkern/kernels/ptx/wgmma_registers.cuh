@@ -6,7 +6,7 @@
 
 #include "mxkern/core/dtype.h"
 
-namespace mxkern::kernels::ptx {
+namespace mxkern::ptx {
 
 // Keeps registers that products under way read from being used again before this place.
 template <int Count>
@@ -77,4 +77,4 @@ MXKERN_WGMMA_OF_BOTH(256, 128, 128, 129, 130, 131, 132)
 #undef MXKERN_SUMS_16
 // clang-format on
 
-}  // namespace mxkern::kernels::ptx
+}  // namespace mxkern::ptx
