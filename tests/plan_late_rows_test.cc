@@ -24,12 +24,12 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   };
   const CudaGemmPlan plan = plan_of(wide);
   EXPECT_TRUE(plan.left.expands && plan.right.expands && !plan.left.decodes);
-  EXPECT_EQ(plan.left.first_rows, 6 * 256);  // 66 clusters: 4 x 16 tiles, and 2 x 1 below
+  EXPECT_EQ(plan.left.first_rows, 4 * 256);  // 66 clusters: 4 x 16 tiles, and two that wait
   EXPECT_EQ(plan.right.first_rows, 0);
   EXPECT_GE(plan.left.progress, plan.left.expanded + std::size_t{8192} * 4096 * 2);
   EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.expanded);
   const CudaGemmProblem problem = wide.problem();
-  EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1536 on"), std::string::npos);
+  EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1024 on"), std::string::npos);
   Case other = wide;
   other.shape.rows = 2048;
   other.n = 10240;
@@ -41,9 +41,16 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   other.right = Scheme::mxfp4;
   EXPECT_FALSE(has_late_rows(other));
   other = wide;
+  other.shape.rows = 16384;
+  EXPECT_EQ(plan_of(other).left.first_rows, 6 * 256) << "no cluster waits where turns are many";
   other.shape.rows = 32768;
   other.n = 2048;  // rows of the left operand would be needed faster than they are made
   EXPECT_FALSE(has_late_rows(other));
+  other = wide;
+  other.shape = {1, 2048, 14336};
+  EXPECT_EQ(plan_of(other).left.first_rows, 4 * 256) << "two turns of long rows";
+  other.shape.rows = 1920;
+  EXPECT_FALSE(has_late_rows(other)) << "more than half would have to be ahead";
   for (const Shape shape :
        {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 2048, 4096}, {2, 8192, 4096}}) {
     other = wide;

@@ -113,7 +113,7 @@ TEST(PlanTilesSm90, TheLastTurnIsDividedWhereThatPays) {
   EXPECT_EQ(divided(e4m3, 3072, 2816, 4096).divided(), 0) << "full turns";
   EXPECT_EQ(divided(e4m3, 2048, 8192, 28672).divided(), 0) << "a turn that is three quarters full";
   EXPECT_EQ(divided(e4m3, 128, 8192, 8192).divided(), 0) << "half a turn waits for memory";
-  EXPECT_EQ(divided(bfloat16, 384, 8192, 8192).divided(), 0) << "so do three quarters of one";
+  EXPECT_EQ(divided(bfloat16, 384, 8192, 8192).divided(), 0) << "one full turn of 129 tiles";
   EXPECT_GT(divided(e4m3, 128, 4096, 14336).sharing_clusters, 2) << "a quarter does not";
   EXPECT_LE(divided(e4m3, 1280, 5120, 5120).sharing_clusters, 6) << "not two tiles by 66";
   for (const std::int64_t m : {1, 128, 1000, 2048, 8192}) {
@@ -126,6 +126,23 @@ TEST(PlanTilesSm90, TheLastTurnIsDividedWhereThatPays) {
       }
     }
   }
+}
+
+// As it was measured on an H200, where all three were timed.
+TEST(PlanTilesSm90, TheTileThatKeepsMultiprocessorsBusiest) {
+  const auto columns_of = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const int eight_bits = cuda::tile_sm90(e4m3, e4m3, 1, m, n, k, 132).columns;
+    EXPECT_EQ(cuda::tile_sm90(bfloat16, bfloat16, 1, m, n, k, 132).columns, eight_bits)
+        << m << " " << n << " " << k;
+    return eight_bits;
+  };
+  EXPECT_EQ(columns_of(4096, 4096, 4096), 256) << "3.9 turns, as small ones would be 7.8";
+  EXPECT_EQ(columns_of(8192, 8192, 8192), 256);
+  EXPECT_EQ(columns_of(512, 6144, 4096), 192) << "one turn of 128 tiles";
+  EXPECT_EQ(columns_of(384, 8192, 8192), 192);
+  EXPECT_EQ(columns_of(3072, 3072, 3072), 192) << "2.9 turns";
+  EXPECT_EQ(columns_of(512, 4096, 4096), 128) << "one turn of 128 tiles";
+  EXPECT_EQ(cuda::tile_sm90(e4m3, bfloat16, 1, 384, 8192, 8192, 132).columns, 256) << "decodes";
 }
 
 constexpr Device device{DeviceType::cuda, 0};

@@ -21,62 +21,79 @@ struct FirstRowsSm90 {
   std::int64_t left = 0, right = 0;
 };
 
-// Rows of a folded left operand that have to be there when the product starts, which folds the
-// others itself in tiles that have registers for it; 0: all have to. A few clusters may begin with
-// rows behind them, and wait; but where there are many turns, which need rows about as fast as they
-// are made, what is ahead has to last. Lower bands of tiles cost as much as late rows save where
-// few are late, 2048 x 6144 x 4096, or where folding is a small part, 4096 x 14336 x 4096: below 1
-// % with 57344 columns.
-constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
-                                              std::int64_t k, int processors) {
-  constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
-  constexpr std::int64_t least_right = 4096, wide_right = 10240, most_right = 16384;
-  constexpr std::int64_t most_left = 8192;  // of those with clusters that wait
-  if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
-  if (tile.turns(1, m, n, processors) < least_turns) return 0;
+// Rows of the left operand that the clusters' first tiles need, in bands as they come where rows
+// are late. A few clusters may begin with rows behind them, and wait; but where there are many
+// turns, which need rows about as fast as they are made, what is ahead has to last.
+constexpr std::int64_t rows_of_first_tiles_sm90(const TileSm90& tile, std::int64_t m,
+                                                std::int64_t n, int processors) {
+  constexpr std::int64_t most_rows = 8192;  // of those with clusters that wait
   const std::int64_t down = ceil_div(m, tile.cluster_rows());
   const std::int64_t across = ceil_div(n, tile.cluster_columns());
   const std::int64_t band = lower_of(std::int64_t{band_sm90(true, false)}, down);
   const std::int64_t clusters = processors / tile.cluster;
   const std::int64_t waiting = clusters % (band * across);
-  const bool may_wait = waiting * 8 <= clusters && m <= most_left;
+  const bool may_wait = waiting * 8 <= clusters && m <= most_rows;
   const std::int64_t high = may_wait ? 0 : lower_of(band, waiting);
-  const std::int64_t first = (clusters / (band * across) * band + high) * tile.cluster_rows();
+  return (clusters / (band * across) * band + high) * tile.cluster_rows();
+}
+
+// Rows of a folded left operand that have to be there when the product starts, which folds the
+// others itself in tiles that have registers for it; 0: all have to. Lower bands of tiles cost as
+// much as late rows save where few are late, 2048 x 6144 x 4096, or where folding is a small part,
+// 4096 x 14336 x 4096: below 1 % with 57344 columns.
+constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
+                                              std::int64_t k, int processors) {
+  constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
+  constexpr std::int64_t least_right = 4096, wide_right = 10240, most_right = 16384;
+  if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
+  if (tile.turns(1, m, n, processors) < least_turns) return 0;
+  const std::int64_t first = rows_of_first_tiles_sm90(tile, m, n, processors);
   const std::int64_t least_times = n > wide_right ? 8 : k >= long_row ? 2 : 3;
   return first * least_times <= m ? first : 0;
 }
 
 // Given which operands have rows that can be made so. It is done to the one with more rows, if
 // the other one has enough that there is time for it: the bands of the right one use its rows
-// longer. In two turns of bfloat16 tiles rows are needed too soon.
+// longer. In two turns of bfloat16 tiles rows are needed too soon, but for half of the left ones
+// where they are long; shorter ones are decoded.
 constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
                                         std::int64_t k, int processors, bool left, bool right) {
-  constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096;
+  constexpr std::int64_t least_left = 2048, least_right = 4096, long_row = 10240;
   if (tile.k == 128) return {left ? first_folded_rows_sm90(tile, m, n, k, processors) : 0, 0};
-  if ((!left && !right) || tile.turns(1, m, n, processors) < least_turns) return {};
-  const bool takes_left = left && (!right || m >= n);
+  const std::int64_t turns = tile.turns(1, m, n, processors);
+  const bool has_two_turns = turns == 2 && left && k > long_row;
+  if ((!left && !right) || (turns < 3 && !has_two_turns)) return {};
+  const bool takes_left = left && (!right || m >= n || has_two_turns);
   if (takes_left ? n < least_right : m < least_left) return {};
-  const std::int64_t rows = tile.cluster_rows(), columns = tile.cluster_columns();
-  const std::int64_t down = ceil_div(m, rows), across = ceil_div(n, columns);
-  const std::int64_t band = lower_of(std::int64_t{band_sm90(takes_left, !takes_left)}, down);
-  // What the clusters' first tiles need.
-  const std::int64_t clusters = processors / tile.cluster;
-  const std::int64_t left_over = clusters % (band * across);
   if (takes_left) {
-    const std::int64_t first =
-        (clusters / (band * across) * band + lower_of(band, left_over)) * rows;
-    return {first < m ? first : 0, 0};
+    const std::int64_t first = rows_of_first_tiles_sm90(tile, m, n, processors);
+    return {first < m && (!has_two_turns || first * 2 <= m) ? first : 0, 0};
   }
-  const std::int64_t first = lower_of(across, ceil_div(clusters, band)) * columns;
+  const std::int64_t down = ceil_div(m, tile.cluster_rows());
+  const std::int64_t across = ceil_div(n, tile.cluster_columns());
+  const std::int64_t band = lower_of(std::int64_t{band_sm90(false, true)}, down);
+  const std::int64_t clusters = processors / tile.cluster;
+  const std::int64_t first = lower_of(across, ceil_div(clusters, band)) * tile.cluster_columns();
   return {0, first < n ? first : 0};
 }
 
-// Clocks of an H200 for the turns of tiles of 8-bit elements: what steps of K and ends of tiles
-// take. Products with the small tile take 4.5 % longer, and those whose blocks do not share loads
-// 8 %, as more bytes come from the second-level cache and power limits the chip.
+// Clocks of an H200 for a step of K and the end of a tile of 8-bit elements. Smaller tiles bring
+// more bytes from the second-level cache for an element of the output, and power limits the chip:
+// `longer` is what that costs, in tenths of a percent.
+struct TileClocksSm90 {
+  std::int64_t step, end, longer;
+};
+
+constexpr TileClocksSm90 tile_clocks_sm90(const TileSm90& tile) {
+  if (tile.columns == 128) return {520, 2000, 45};
+  if (tile.columns == 192) return {785, 3050, 15};
+  return {1035, 4100, 0};
+}
+
+// Clocks of an H200 for the turns of tiles of 8-bit elements. Products whose blocks do not share
+// loads take 8 % longer.
 constexpr std::int64_t clocks_sm90(const TileSm90& tile, const kernels::WorkOrder& work) {
-  const bool is_small = tile.columns == 128;
-  const std::int64_t step = is_small ? 520 : 1035, end = is_small ? 2000 : 4100;
+  const auto [step, end, longer] = tile_clocks_sm90(tile);
   const std::int64_t one = work.steps * step + end;
   std::int64_t clocks = ceil_div(work.whole, work.clusters) * one;
   if (work.whole == 0) {  // of less than a turn: as if they were not divided
@@ -87,32 +104,35 @@ constexpr std::int64_t clocks_sm90(const TileSm90& tile, const kernels::WorkOrde
                                         join_clocks(tile, 1, 6));
     clocks += ceil_div(work.shared_tiles * work.steps, work.sharing_clusters) * step + end + join;
   }
-  return clocks * (is_small ? 1045 : 1000) / 1000 * (tile.cluster == 1 ? 108 : 100) / 100;
+  return clocks * (1000 + longer) / 1000 * (tile.cluster == 1 ? 108 : 100) / 100;
 }
 
-// The tile for a product of [batch, m, k] and [batch, n, k]: the one of two that keeps the
-// processors busier. The wide bfloat16 tile is the only one where codes are decoded on the left of
-// a bfloat16 operand.
+// The same for bfloat16 elements, in percent of what the tensor cores take for an element.
+constexpr std::int64_t clocks_of_turns_sm90(const TileSm90& tile, std::int64_t turns) {
+  const int percent = tile.columns == 128 ? 119 : tile.columns == 192 ? 110 : 106;
+  return turns * tile.rows * tile.columns * percent;
+}
+
+// The tile for a product of [batch, m, k] and [batch, n, k]: the one of three that keeps the
+// processors busiest. The largest bfloat16 tile is the only one where codes are decoded on the left
+// of a bfloat16 operand.
 constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t batch,
                              std::int64_t m, std::int64_t n, std::int64_t k, int processors) {
-  const bool wide = right == CoreElement::bfloat16;
-  const TileSm90 large = with_cluster(TileSm90{128, 256, wide ? 64 : 128, 4, 1}, m, n);
-  const TileSm90 small = with_cluster(TileSm90{128, 128, large.k, 6, 1}, m, n);
-  if (wide) {
-    // Clocks for an element, of the tensor cores' alone.
-    const auto time = [&](const TileSm90& tile, int percent) {
-      return tile.turns(batch, m, n, processors) * tile.rows * tile.columns * percent;
-    };
-    const bool decodes = left != right;
-    return !decodes && time(small, 119) < time(large, 106) ? small : large;
-  }
+  const bool is_bfloat16 = right == CoreElement::bfloat16;
+  const int step = is_bfloat16 ? 64 : 128;
+  const TileSm90 large = with_cluster(TileSm90{128, 256, step, 4, 1}, m, n);
+  const TileSm90 middle = with_cluster(TileSm90{128, 192, step, 4, 1}, m, n);
+  const TileSm90 small = with_cluster(TileSm90{128, 128, step, 6, 1}, m, n);
+  if (is_bfloat16 && left != right) return large;
   const auto clocks = [&](const TileSm90& tile) {
+    if (is_bfloat16) return clocks_of_turns_sm90(tile, tile.turns(batch, m, n, processors));
     return clocks_sm90(tile, work_sm90(tile, right, 1, batch, m, n, k, processors));
   };
   // Rows that only the large tile can fold late save 1 to 5 %.
   const bool has_late_rows = left == CoreElement::e4m3 && right == CoreElement::e4m3 &&
                              batch == 1 && first_folded_rows_sm90(large, m, n, k, processors) > 0;
-  return clocks(small) * (has_late_rows ? 1010 : 1000) < clocks(large) * 1000 ? small : large;
+  const TileSm90& other = clocks(small) < clocks(middle) ? small : middle;
+  return clocks(other) * (has_late_rows ? 1010 : 1000) < clocks(large) * 1000 ? other : large;
 }
 
 // Working memory in which thread blocks add up tiles that are divided along K. The first `counters`

@@ -113,15 +113,16 @@ void launch_config(const ProductSm90& product) {
              "launch a kernel");
 }
 
-// With the configuration that product.tile names.
-template <class Large, class Small>
+// With the one of these configurations that product.tile names.
+template <class... Configs>
 void launch_tiles(const ProductSm90& product) {
-  const TileSm90& tile = product.tile;
-  if (tile.rows * tile.columns == Large::rows * Large::columns) {
-    launch_config<Large>(product);
-  } else {
-    launch_config<Small>(product);
-  }
+  const auto launch_if = [&]<class Config>(const Config*) {
+    if (product.tile.columns != Config::columns) return false;
+    launch_config<Config>(product);
+    return true;
+  };
+  const bool is_launched = (launch_if(static_cast<const Configs*>(nullptr)) || ...);
+  check(is_launched, product.function, ": no kernel has the plan's tile");
 }
 
 }  // namespace mxkern::cuda

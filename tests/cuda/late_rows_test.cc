@@ -105,6 +105,11 @@ TEST_F(LateRows, EveryNumberOfColumns) {
   }
 }
 
+TEST_F(LateRows, TwoTurnsOfLongRows) {
+  expect_same({.m = 2048, .n = 4096, .k = 10368});
+  expect_same({.m = 2100, .n = 4100, .k = 12288, .layout = ScaleLayout::swizzled});
+}
+
 TEST_F(LateRows, ShapesAndSides) {
   const std::pair<std::int64_t, std::int64_t> shapes[] = {
       {6000, 4100}, {2050, 7000}, {3050, 6000}, {5000, 4608}, {4096, 4097}};

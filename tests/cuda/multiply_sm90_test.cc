@@ -78,19 +78,21 @@ TEST_F(MultiplySm90, LargeTiles) {
   int processors = 0;
   check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
   int turn = 0;
-  for (const auto& [left, right] : element_pairs) {
-    for (const std::int64_t missing : {8, 9}) {
-      Case c{.left = left, .right = right, .m = 129, .n = 256 * processors - missing, .k = 100};
-      c.k += 60 * turn;  // every number of steps modulo the stages
-      c.dtype = ++turn % 2 ? DType::bfloat16 : DType::float32;
-      c.exponents = turn % 3 ? 6 : 0;
-      const cuda::TileSm90 tile = cuda::tile_sm90(left, right, 1, c.m, c.n, c.k, processors);
-      ASSERT_GT(tile.rows * tile.columns, 128 * 128);
-      Product product(c);
-      product.run();
-      product.expect_right(997);
-      product.expect_gaps();
-      if (HasFatalFailure()) return;
+  for (const int columns : {192, 256}) {
+    for (const auto& [left, right] : element_pairs) {
+      for (const std::int64_t missing : {8, 9}) {
+        Case c{.left = left, .right = right, .m = 129, .n = columns * processors - missing};
+        c.k = 100 + 60 * (turn % 8);  // every number of steps modulo the stages
+        c.dtype = ++turn % 2 ? DType::bfloat16 : DType::float32;
+        c.exponents = turn % 3 ? 6 : 0;
+        const cuda::TileSm90 tile = cuda::tile_sm90(left, right, 1, c.m, c.n, c.k, processors);
+        ASSERT_EQ(tile.columns, columns);
+        Product product(c);
+        product.run();
+        product.expect_right(997);
+        product.expect_gaps();
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
@@ -367,11 +369,11 @@ TEST_F(MultiplySm90, Refuses) {
 
 TEST(MultiplySm90Tile, CoversWhatTheKernelsHave) {
   for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
-    for (const std::int64_t m : {1, 128, 2048, 16384}) {
-      for (const std::int64_t n : {1, 128, 2048, 57344}) {
+    for (const std::int64_t m : {1, 128, 384, 2048, 16384}) {
+      for (const std::int64_t n : {1, 128, 2048, 8192, 57344}) {
         const cuda::TileSm90 tile = cuda::tile_sm90(element, element, 1, m, n, 4096, 132);
         EXPECT_EQ(tile.rows, 128);
-        EXPECT_TRUE(tile.columns == 128 || tile.columns == 256);
+        EXPECT_TRUE(tile.columns == 128 || tile.columns == 192 || tile.columns == 256);
         EXPECT_EQ(tile.k * cuda::bytes_of(element), 128);
         EXPECT_LE(tile.stages * (tile.rows + tile.columns) * 128, 227 * 1024);
         EXPECT_TRUE(tile.cluster == 1 || tile.cluster == 2);

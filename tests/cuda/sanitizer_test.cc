@@ -174,18 +174,20 @@ TEST_F(CudaSanitizer, QuantizedRowsInWarps) {
   }
 }
 
-// Both kernels of both kinds of elements, with plain and with rare finishes, and a gate.
+// The kernels of both kinds of elements, with plain and with rare finishes, and a gate.
 TEST_F(CudaSanitizer, RowScaledProducts) {
   if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
   const RowScaledCase cases[] = {
       {.m = 130, .n = 136, .k = 300},
       {.m = 70, .n = 33, .k = 33, .beta = 0.5f},
       {.m = 8, .n = 264, .k = 1000, .dtype = DType::bfloat16},
-      // Several tiles a thread block, of both sizes, to outputs of every kind.
-      {.m = 129, .n = 128 * 264, .k = 64, .dtype = DType::bfloat16},
-      {.m = 129, .n = 128 * 264, .k = 33, .beta = 0.5f},
-      {.m = 256, .n = 128 * 140, .k = 64, .dtype = DType::float16},
-      {.m = 256, .n = 128 * 140, .k = 64, .gap = 1}};
+      // Several tiles a thread block, of all three sizes, to outputs of every kind.
+      {.m = 129, .n = 256 * 132, .k = 64, .dtype = DType::bfloat16},
+      {.m = 129, .n = 256 * 132, .k = 33, .beta = 0.5f},
+      {.m = 129, .n = 192 * 132, .k = 320, .dtype = DType::bfloat16},
+      {.m = 129, .n = 192 * 132, .k = 64, .dtype = DType::float16, .beta = 0.5f},
+      {.m = 256, .n = 128 * 132, .k = 64, .dtype = DType::float16},
+      {.m = 256, .n = 128 * 132, .k = 64, .gap = 1}};
   for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
     for (RowScaledCase c : cases) {
       c.left = c.right = element;

@@ -28,8 +28,10 @@ struct GemmSm90Config {
   static constexpr bool promotes = !std::is_same_v<Right, bfloat16>;
   // Codes of the left operand become bfloat16 on their way to the tensor cores.
   static constexpr bool decodes = !promotes && !std::is_same_v<Left, bfloat16>;
-  // Products of half of the columns at a time: a thread's sums leave no room for more.
-  static constexpr bool has_halves = promotes && columns == 256;
+  // What a thread's sums leave room for: the products of two steps, of one, or of half of its
+  // columns.
+  static constexpr bool has_two_places = promotes && columns <= 128;
+  static constexpr bool has_halves = promotes && columns > 192;
   // Whether the product may make rows of its operands ready itself: see gemm_sm90_late.cuh. With
   // products in two places there are too few registers to fold in.
   static constexpr bool folds_late_rows =
@@ -43,7 +45,7 @@ struct GemmSm90Config {
   static constexpr int stage_bytes = left_bytes + right_bytes;
   static constexpr int left_box = shares_left ? rows / cluster : rows;
   static constexpr int right_box = shares_left ? columns : columns / cluster;
-  using Finisher = Finish<rows, columns, 2>;
+  using Finisher = Finish<rows, columns, columns % 128 == 0 ? 2 : 3>;
   static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
   static constexpr int barrier_bytes = 128;

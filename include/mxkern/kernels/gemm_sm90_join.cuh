@@ -105,7 +105,8 @@ struct PartJoiner {
     }
   }
   __device__ __forceinline__ void add(Sums& sums, int part) const {
-    constexpr int chunk = words < 16 ? words : 16;  // on their way at once
+    constexpr int chunk = words % 16 == 0 ? 16 : 12;  // on their way at once
+    static_assert(words % chunk == 0);
     const float4* from = place(part);
 #pragma unroll
     for (int first = 0; first < words; first += chunk) {

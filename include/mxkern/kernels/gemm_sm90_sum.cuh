@@ -44,11 +44,11 @@ struct SumSm90 {
       }
     } else if (steps == 0) {
       clear(sums);
-    } else if constexpr (Config::has_halves) {
-      in_halves(sums, steps);
-    } else {
+    } else if constexpr (Config::has_two_places) {
       clear(sums);
       in_two_places(sums, steps);
+    } else {
+      in_one_place(sums, steps);
     }
   }
 
@@ -154,7 +154,7 @@ struct SumSm90 {
   __device__ __forceinline__ static void clear(Sums& sums) {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      if constexpr (Config::has_halves) {
+      if constexpr (Config::promotes && !Config::has_two_places) {
         // Rare there, and not to be done ahead of the question.
         asm volatile("mov.f32 %0, 0f00000000;" : "=f"(sums[i]));
       } else {
@@ -220,39 +220,38 @@ struct SumSm90 {
     return true;
   }
 
-  // Where the sums leave room for the products of half of the columns: while this warpgroup adds
-  // these, products of the other one are under way.
-  __device__ __forceinline__ void in_halves(Sums& sums, int steps) {
+  // Where the sums leave room for the products of a step, or of half of its columns: while this
+  // warpgroup adds these, products of the other one are under way. Both together keep the tensor
+  // cores busy only if little lies between products and additions, so what else is to be asked is
+  // asked while products are under way.
+  __device__ __forceinline__ void in_one_place(Sums& sums, int steps) {
     static_assert(stages == 4);
-    both_halves<0, true>(sums);
-    if (steps == 1) return;
+    wait_full(0);
+    if (multiply_step<0, true>(sums, steps == 1)) return;
     while (true) {
-      both_halves<1>(sums);
-      if (steps == 2) return;
-      both_halves<2>(sums);
-      if (steps == 3) return;
-      both_halves<3>(sums);
-      if (steps == 4) return;
-      both_halves<0>(sums);
-      if (steps == 5) return;
+      if (multiply_step<1>(sums, steps == 2)) return;
+      if (multiply_step<2>(sums, steps == 3)) return;
+      if (multiply_step<3>(sums, steps == 4)) return;
+      if (multiply_step<0>(sums, steps == 5)) return;
       steps -= stages;
     }
   }
 
+  // Of a full stage; behind it the next one is full, unless this was the last step.
   template <int Stage, bool IsFirst = false>
-  __device__ __forceinline__ void both_halves(Sums& sums) {
-    constexpr int half_columns = Config::columns / 2, half_count = count / 2;
-    if (!is_full) ptx::mbarrier_wait(full(Stage), phases.of(Stage));
-    phases.advance(Stage);
+  __device__ __forceinline__ bool multiply_step(Sums& sums, bool is_last_step) {
+    constexpr int times = Config::has_halves ? 2 : 1;
+    constexpr int part_columns = Config::columns / times, part_count = count / times;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float products[half_count];
+    for (int part = 0; part < times; ++part) {
+      const bool is_last = part == times - 1;
+      float products[part_count];
       // Worked out where they are needed: kept for all stages, descriptors take registers that
       // these products have.
       std::uint32_t from_left = left, from_right = right;
       asm volatile("" : "+r"(from_left), "+r"(from_right));
       from_left += Stage * Config::stage_bytes / 16;
-      from_right += (Stage * Config::stage_bytes + half * half_columns * 128) / 16;
+      from_right += (Stage * Config::stage_bytes + part * part_columns * 128) / 16;
       ptx::wgmma_fence();
       ptx::wgmma_first(typename Config::Left{}, typename Config::Right{}, products,
                        ptx::swizzled_descriptor(from_left), ptx::swizzled_descriptor(from_right));
@@ -264,16 +263,17 @@ struct SumSm90 {
       }
       ptx::wgmma_commit();
       ptx::wgmma_pin(products);
-      if (half == 1) look_at(after(Stage));
+      if (is_last && !is_last_step) wait_full(after(Stage));
       ptx::wgmma_wait<0>();
       ptx::wgmma_pin(products);
-      if (half == 1) release(Stage);
+      if (is_last) release(Stage);
 #pragma unroll
-      for (int i = 0; i < half_count; ++i) {
-        float& sum = sums[half * half_count + i];
+      for (int i = 0; i < part_count; ++i) {
+        float& sum = sums[part * part_count + i];
         sum = (IsFirst ? 0.0f : sum) + products[i];
       }
     }
+    return is_last_step;
   }
 };
 

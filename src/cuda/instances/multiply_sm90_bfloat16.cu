@@ -6,6 +6,7 @@ namespace mxkern::cuda {
 template <>
 void launch_sm90<bfloat16, bfloat16>(const ProductSm90& product) {
   launch_tiles<kernels::GemmSm90Config<bfloat16, bfloat16, 256>,
+               kernels::GemmSm90Config<bfloat16, bfloat16, 192>,
                kernels::GemmSm90Config<bfloat16, bfloat16, 128>>(product);
 }
 
