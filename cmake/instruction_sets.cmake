@@ -1,13 +1,19 @@
 # cmake/instruction_sets.cmake: the instruction sets that the CPU backend is compiled for, and the
 # compiler flags of each. Objects of one set live in src/cpu/instances/<set>*.cc; a file belongs to
-# the first set in the list whose name its own begins with.
+# the first set of all there are whose name its own begins with.
 
-set(sets baseline)
+set(mxkern_all_instruction_sets baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(PREPEND sets amx_bf16 avx512_bf16 avx512 avx2)
+  list(PREPEND mxkern_all_instruction_sets amx_bf16 avx512_bf16 avx512 avx2)
 endif()
-set(MXKERN_INSTRUCTION_SETS "${sets}" CACHE STRING
+set(MXKERN_INSTRUCTION_SETS "${mxkern_all_instruction_sets}" CACHE STRING
   "Instruction sets of the CPU backend, from best to baseline, which has to be among them")
+foreach(set IN LISTS MXKERN_INSTRUCTION_SETS)
+  if(NOT set IN_LIST mxkern_all_instruction_sets)
+    message(FATAL_ERROR "mxkern: MXKERN_INSTRUCTION_SETS has '${set}'; expected some of "
+      "'${mxkern_all_instruction_sets}' on ${CMAKE_SYSTEM_PROCESSOR}")
+  endif()
+endforeach()
 if(NOT "baseline" IN_LIST MXKERN_INSTRUCTION_SETS)
   message(FATAL_ERROR "mxkern: MXKERN_INSTRUCTION_SETS is '${MXKERN_INSTRUCTION_SETS}'; expected "
     "baseline at the end of the list, for machines that have none of the others")

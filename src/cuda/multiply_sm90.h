@@ -1,6 +1,9 @@
 // cuda/multiply_sm90.h: products of row-scaled matrices on Hopper: FP8 and bfloat16 tensor cores.
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include "cuda/divide_sm90.h"
 #include "cuda/row_scaled.h"
 #include "mxkern/core/math.h"
@@ -85,9 +88,12 @@ struct TileClocksSm90 {
 };
 
 constexpr TileClocksSm90 tile_clocks_sm90(const TileSm90& tile) {
-  if (tile.columns == 128) return {520, 2000, 45};
-  if (tile.columns == 192) return {785, 3050, 15};
-  return {1035, 4100, 0};
+  switch (tile.columns) {
+    case 64: return {390, 1200, 120};
+    case 128: return {520, 2000, 45};
+    case 192: return {785, 3050, 15};
+    default: return {1035, 4100, 0};
+  }
 }
 
 // Clocks of an H200 for the turns of tiles of 8-bit elements. Products whose blocks do not share
@@ -96,9 +102,7 @@ constexpr std::int64_t clocks_sm90(const TileSm90& tile, const kernels::WorkOrde
   const auto [step, end, longer] = tile_clocks_sm90(tile);
   const std::int64_t one = work.steps * step + end;
   std::int64_t clocks = ceil_div(work.whole, work.clusters) * one;
-  if (work.whole == 0) {  // of less than a turn: as if they were not divided
-    clocks = one;
-  } else if (work.divided() > 0) {
+  if (work.divided() > 0) {
     // Behind whole turns few parts take no less than six.
     const std::int64_t join = higher_of(join_clocks(tile, work.shared_tiles, work.sharing_clusters),
                                         join_clocks(tile, 1, 6));
@@ -109,20 +113,25 @@ constexpr std::int64_t clocks_sm90(const TileSm90& tile, const kernels::WorkOrde
 
 // The same for bfloat16 elements, in percent of what the tensor cores take for an element.
 constexpr std::int64_t clocks_of_turns_sm90(const TileSm90& tile, std::int64_t turns) {
-  const int percent = tile.columns == 128 ? 119 : tile.columns == 192 ? 110 : 106;
-  return turns * tile.rows * tile.columns * percent;
+  const int percents[] = {190, 119, 110, 106};
+  return turns * tile.rows * tile.columns * percents[tile.columns / 64 - 1];
 }
 
-// The tile for a product of [batch, m, k] and [batch, n, k]: the one of three that keeps the
+// The tile with so many columns. The ring of stages fills shared memory.
+constexpr TileSm90 tile_of_columns_sm90(int columns, CoreElement right, std::int64_t m,
+                                        std::int64_t n) {
+  const int k = right == CoreElement::bfloat16 ? 64 : 128;
+  const int stages = columns == 64 ? 8 : columns == 128 ? 6 : 4;
+  return with_cluster(TileSm90{128, columns, k, stages, 1}, m, n);
+}
+
+// The tile for a product of [batch, m, k] and [batch, n, k]: the one of four that keeps the
 // processors busiest. The largest bfloat16 tile is the only one where codes are decoded on the left
 // of a bfloat16 operand.
 constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t batch,
                              std::int64_t m, std::int64_t n, std::int64_t k, int processors) {
   const bool is_bfloat16 = right == CoreElement::bfloat16;
-  const int step = is_bfloat16 ? 64 : 128;
-  const TileSm90 large = with_cluster(TileSm90{128, 256, step, 4, 1}, m, n);
-  const TileSm90 middle = with_cluster(TileSm90{128, 192, step, 4, 1}, m, n);
-  const TileSm90 small = with_cluster(TileSm90{128, 128, step, 6, 1}, m, n);
+  const TileSm90 large = tile_of_columns_sm90(256, right, m, n);
   if (is_bfloat16 && left != right) return large;
   const auto clocks = [&](const TileSm90& tile) {
     if (is_bfloat16) return clocks_of_turns_sm90(tile, tile.turns(batch, m, n, processors));
@@ -131,8 +140,15 @@ constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t b
   // Rows that only the large tile can fold late save 1 to 5 %.
   const bool has_late_rows = left == CoreElement::e4m3 && right == CoreElement::e4m3 &&
                              batch == 1 && first_folded_rows_sm90(large, m, n, k, processors) > 0;
-  const TileSm90& other = clocks(small) < clocks(middle) ? small : middle;
-  return clocks(other) * (has_late_rows ? 1010 : 1000) < clocks(large) * 1000 ? other : large;
+  TileSm90 best = large;
+  std::int64_t least = clocks(large) * (has_late_rows ? 990 : 1000);
+  for (const int columns : std::array{192, 128, 64}) {
+    const TileSm90 tile = tile_of_columns_sm90(columns, right, m, n);
+    if (clocks(tile) * 1000 >= least) continue;
+    best = tile;
+    least = clocks(tile) * 1000;
+  }
+  return best;
 }
 
 // Working memory in which thread blocks add up tiles that are divided along K. The first `counters`

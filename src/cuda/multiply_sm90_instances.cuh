@@ -81,6 +81,10 @@ void launch_config(const ProductSm90& product) {
     p.part_sums.sums =
         reinterpret_cast<float4*>(memory + part_sums_offset(product.tile, product.work));
   }
+  constexpr int box_unit = 8 * Config::left_boxes;  // eight rows are a piece of the swizzle
+  p.left_box = static_cast<int>(
+      lower_of<std::int64_t>(round_up(left.rows, std::int64_t{box_unit}), Config::rows) /
+      Config::left_boxes);
   p.left_batched = left.batch > 1;
   p.right_batched = right.batch > 1;
   p.gate = spread_gate(product.gate, left, right);
@@ -104,7 +108,7 @@ void launch_config(const ProductSm90& product) {
   config.attrs = attributes;
   config.numAttrs = 2;
   const CUtensorMap left_map =
-      map_operand(product.function, left, Config::left_box, Config::left_row_bytes);
+      map_operand(product.function, left, p.left_box, Config::left_row_bytes);
   const CUtensorMap right_map = map_operand(product.function, right, Config::right_box);
   const CUtensorMap out_map = p.finish.stores_boxes
                                   ? map_output(product.function, out, Config::Finisher::box_rows)

@@ -110,13 +110,13 @@ TEST_F(DividedTiles, AreRight) {
   }
 }
 
-// As many tiles as it takes to have the larger ones chosen.
-TEST_F(DividedTiles, LargeTiles) {
+// As many tiles as it takes to have each of them chosen.
+TEST_F(DividedTiles, EveryTile) {
   for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
-    for (const int columns : {192, 256}) {
+    for (const auto& [columns, m] : {std::pair{64, 100}, {128, 100}, {192, 129}, {256, 129}}) {
       const RowScaledCase c{.left = element,
                             .right = element,
-                            .m = 129,
+                            .m = m,
                             .n = columns * processors - 8,
                             .k = 900,
                             .dtype = DType::bfloat16,

@@ -147,13 +147,10 @@ Case folded(std::int64_t m, std::int64_t n, std::int64_t k) {
 
 TEST_F(LateRows, FoldedOfEveryNumberOfColumns) {
   for (const std::int64_t k : {4096, 4224, 5248}) {
-    expect_same(folded(7001, 4224, k));
+    expect_same(folded(8001, 4228, k));
     if (HasFatalFailure()) return;
   }
-  for (const std::int64_t m : {2048, 2300}) {  // two turns
-    expect_same(folded(m, 4096, 8320));
-    if (HasFatalFailure()) return;
-  }
+  expect_same(folded(2048, 4096, 8320));  // two turns
 }
 
 TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
@@ -172,7 +169,7 @@ TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
 
 TEST_F(LateRows, FoldedSpreadsAndNan) {
   for (const int spread : {0, 9, 115}) {
-    Case c = folded(6000, 4100, 4096);
+    Case c = folded(6000, 4300, 4096);
     c.dtype = spread == 9 ? DType::float32 : DType::bfloat16;
     c.spread = spread;
     c.has_nan = spread != 0;

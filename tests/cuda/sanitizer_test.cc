@@ -181,13 +181,13 @@ TEST_F(CudaSanitizer, RowScaledProducts) {
       {.m = 130, .n = 136, .k = 300},
       {.m = 70, .n = 33, .k = 33, .beta = 0.5f},
       {.m = 8, .n = 264, .k = 1000, .dtype = DType::bfloat16},
-      // Several tiles a thread block, of all three sizes, to outputs of every kind.
+      // Several tiles a thread block, of each size that has them, to outputs of every kind.
       {.m = 129, .n = 256 * 132, .k = 64, .dtype = DType::bfloat16},
       {.m = 129, .n = 256 * 132, .k = 33, .beta = 0.5f},
       {.m = 129, .n = 192 * 132, .k = 320, .dtype = DType::bfloat16},
       {.m = 129, .n = 192 * 132, .k = 64, .dtype = DType::float16, .beta = 0.5f},
-      {.m = 256, .n = 128 * 132, .k = 64, .dtype = DType::float16},
-      {.m = 256, .n = 128 * 132, .k = 64, .gap = 1}};
+      {.m = 256, .n = 128 * 330, .k = 64, .dtype = DType::float16},
+      {.m = 256, .n = 128 * 330, .k = 64, .gap = 1}};
   for (const CoreElement element : {CoreElement::e4m3, CoreElement::bfloat16}) {
     for (RowScaledCase c : cases) {
       c.left = c.right = element;

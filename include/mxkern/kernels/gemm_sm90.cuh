@@ -22,7 +22,8 @@ struct GemmSm90Parameters {
   TileOrder order;
   WorkOrder work;  // of tiles in that order
   PartSums part_sums;
-  int parts;  // of the left operand, each multiplied by all steps of K
+  int parts;     // of the left operand, each multiplied by all steps of K
+  int left_box;  // rows of a box of it
   bool left_batched, right_batched;
   SpreadGate gate;
   FinishParameters finish;
@@ -76,7 +77,7 @@ struct GemmSm90 {
   }
 
   __device__ __forceinline__ void load() const {
-    LoadSm90<Config> load{left_map,       right_map,       base, blocks, rank,
+    LoadSm90<Config> load{left_map,       right_map,       base, blocks, rank, p.left_box,
                           p.left_batched, p.right_batched, {}};
     [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
     for_each_tile([&](const TileWork& work) {

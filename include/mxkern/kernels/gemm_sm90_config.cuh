@@ -43,12 +43,15 @@ struct GemmSm90Config {
   static constexpr int left_row_bytes = decodes ? k : 128;
   static constexpr int left_bytes = rows * left_row_bytes, right_bytes = columns * 128;
   static constexpr int stage_bytes = left_bytes + right_bytes;
-  static constexpr int left_box = shares_left ? rows / cluster : rows;
+  // Of a product of fewer rows than a tile has boxes are lower: the copy engine writes zeros for
+  // rows that are not there, and takes longer for it than for rows.
+  static constexpr int left_boxes = shares_left ? cluster : 1;
+  static constexpr int left_box = rows / left_boxes;
   static constexpr int right_box = shares_left ? columns : columns / cluster;
-  using Finisher = Finish<rows, columns, columns % 128 == 0 ? 2 : 3>;
+  using Finisher = Finish<rows, columns, columns % 128 == 0 ? 2 : columns / 64>;
   static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
-  static constexpr int barrier_bytes = 128;
+  static constexpr int barrier_bytes = 256;
   static constexpr int part_bytes = sizeof(PartTable);
   static constexpr int other_bytes = staging_bytes + factor_bytes + part_bytes + barrier_bytes;
   static constexpr int stages = (227 * 1024 - other_bytes) / stage_bytes;

@@ -105,7 +105,7 @@ struct PartJoiner {
     }
   }
   __device__ __forceinline__ void add(Sums& sums, int part) const {
-    constexpr int chunk = words % 16 == 0 ? 16 : 12;  // on their way at once
+    constexpr int chunk = words % 16 == 0 ? 16 : words % 12 == 0 ? 12 : 8;  // on their way at once
     static_assert(words % chunk == 0);
     const float4* from = place(part);
 #pragma unroll

@@ -18,44 +18,48 @@ struct LoadSm90 {
   const CUtensorMap &left_map, &right_map;
   std::uint32_t base;  // the address of shared memory
   int blocks, rank;    // of the cluster
+  int left_box;        // rows of a box of the left operand
   bool left_batched, right_batched;
   RingPhases phases;
 
   // One thread: steps of a tile, of each part of the left operand, as stages become free.
   __device__ __forceinline__ void tile(const TileCorner& corner, int parts, const TileWork& work) {
+    const int step_bytes =
+        Config::left_boxes * left_box * Config::left_row_bytes + Config::right_bytes;
     int stage = 0;
     for (int part = 0; part < parts; ++part) {
       for (int step = work.first; step < work.first + work.count; ++step) {
         const std::uint32_t full = base + Config::full_offset + stage * 8;
         ptx::mbarrier_wait(base + Config::empty_offset + stage * 8, phases.of(stage) ^ 1);
         phases.advance(stage);
-        ptx::mbarrier_expect(full, Config::stage_bytes);
+        ptx::mbarrier_expect(full, step_bytes);
         const std::uint32_t to = base + stage * Config::stage_bytes;
-        rows<Config::rows, Config::left_box, Config::left_row_bytes, Config::shares_left>(
-            to, left_map, full, step * Config::k, corner.row, part,
+        boxes<Config::left_boxes, Config::left_row_bytes, Config::shares_left>(
+            to, left_map, full, left_box, step * Config::k, corner.row, part,
             left_batched ? corner.batch : 0);
-        rows<Config::columns, Config::right_box, 128, !Config::shares_left>(
-            to + Config::left_bytes, right_map, full, step * Config::k, corner.column, 0,
-            right_batched ? corner.batch : 0);
+        boxes<Config::columns / Config::right_box, 128, !Config::shares_left>(
+            to + Config::left_bytes, right_map, full, Config::right_box, step * Config::k,
+            corner.column, 0, right_batched ? corner.batch : 0);
         stage = stage + 1 == Config::stages ? 0 : stage + 1;
       }
     }
   }
 
  private:
-  template <int Rows, int Box, int RowBytes, bool Shared>
-  __device__ __forceinline__ void rows(std::uint32_t to, const CUtensorMap& map,
-                                       std::uint32_t barrier, int k, int row, int part,
-                                       int batch) const {
+  // `rows` rows each.
+  template <int Boxes, int RowBytes, bool Shared>
+  __device__ __forceinline__ void boxes(std::uint32_t to, const CUtensorMap& map,
+                                        std::uint32_t barrier, int rows, int k, int row, int part,
+                                        int batch) const {
     constexpr std::uint16_t both = 3;
 #pragma unroll
-    for (int i = 0; i < Rows / Box; ++i) {
+    for (int i = 0; i < Boxes; ++i) {
       if (Shared && blocks > 1 && i != rank) continue;
-      const std::uint32_t box = to + i * Box * RowBytes;
+      const std::uint32_t box = to + i * rows * RowBytes;
       if (Shared && blocks > 1) {
-        ptx::tma_load_multicast(box, map, barrier, both, k, row + i * Box, part, batch);
+        ptx::tma_load_multicast(box, map, barrier, both, k, row + i * rows, part, batch);
       } else {
-        ptx::tma_load(box, map, barrier, k, row + i * Box, part, batch);
+        ptx::tma_load(box, map, barrier, k, row + i * rows, part, batch);
       }
     }
   }

@@ -7,7 +7,8 @@ template <>
 void launch_sm90<bfloat16, bfloat16>(const ProductSm90& product) {
   launch_tiles<kernels::GemmSm90Config<bfloat16, bfloat16, 256>,
                kernels::GemmSm90Config<bfloat16, bfloat16, 192>,
-               kernels::GemmSm90Config<bfloat16, bfloat16, 128>>(product);
+               kernels::GemmSm90Config<bfloat16, bfloat16, 128>,
+               kernels::GemmSm90Config<bfloat16, bfloat16, 64>>(product);
 }
 
 }  // namespace mxkern::cuda

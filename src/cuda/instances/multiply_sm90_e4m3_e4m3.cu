@@ -6,7 +6,8 @@ namespace mxkern::cuda {
 template <>
 void launch_sm90<E4M3, E4M3>(const ProductSm90& product) {
   launch_tiles<kernels::GemmSm90Config<E4M3, E4M3, 256>, kernels::GemmSm90Config<E4M3, E4M3, 192>,
-               kernels::GemmSm90Config<E4M3, E4M3, 128>>(product);
+               kernels::GemmSm90Config<E4M3, E4M3, 128>, kernels::GemmSm90Config<E4M3, E4M3, 64>>(
+      product);
 }
 
 }  // namespace mxkern::cuda

@@ -6,7 +6,8 @@ namespace mxkern::cuda {
 template <>
 void launch_sm90<E5M2, E5M2>(const ProductSm90& product) {
   launch_tiles<kernels::GemmSm90Config<E5M2, E5M2, 256>, kernels::GemmSm90Config<E5M2, E5M2, 192>,
-               kernels::GemmSm90Config<E5M2, E5M2, 128>>(product);
+               kernels::GemmSm90Config<E5M2, E5M2, 128>, kernels::GemmSm90Config<E5M2, E5M2, 64>>(
+      product);
 }
 
 }  // namespace mxkern::cuda

@@ -44,21 +44,24 @@ __device__ __forceinline__ void wgmma_pin(float (&sums)[Count]) {
 // clang-format off
 #define MXKERN_SUMS_8(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), \
   "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7])
-#define MXKERN_SUMS_32(i) MXKERN_SUMS_8(i), MXKERN_SUMS_8(i + 8), MXKERN_SUMS_8(i + 16), \
-  MXKERN_SUMS_8(i + 24)
-#define MXKERN_SUMS_64 MXKERN_SUMS_32(0), MXKERN_SUMS_32(32)
-#define MXKERN_SUMS_96 MXKERN_SUMS_64, MXKERN_SUMS_32(64)
+#define MXKERN_SUMS_32 MXKERN_SUMS_8(0), MXKERN_SUMS_8(8), MXKERN_SUMS_8(16), MXKERN_SUMS_8(24)
+#define MXKERN_SUMS_64 MXKERN_SUMS_32, MXKERN_SUMS_8(32), MXKERN_SUMS_8(40), MXKERN_SUMS_8(48), \
+  MXKERN_SUMS_8(56)
+#define MXKERN_SUMS_96 MXKERN_SUMS_64, MXKERN_SUMS_8(64), MXKERN_SUMS_8(72), MXKERN_SUMS_8(80), \
+  MXKERN_SUMS_8(88)
 #define MXKERN_SUMS_112 MXKERN_SUMS_96, MXKERN_SUMS_8(96), MXKERN_SUMS_8(104)
-#define MXKERN_SUMS_128 MXKERN_SUMS_96, MXKERN_SUMS_32(96)
+#define MXKERN_SUMS_128 MXKERN_SUMS_112, MXKERN_SUMS_8(112), MXKERN_SUMS_8(120)
 #define MXKERN_NEW_8(i) "=f"(sums[i]), "=f"(sums[i + 1]), "=f"(sums[i + 2]), "=f"(sums[i + 3]), \
   "=f"(sums[i + 4]), "=f"(sums[i + 5]), "=f"(sums[i + 6]), "=f"(sums[i + 7])
-#define MXKERN_NEW_64 MXKERN_NEW_8(0), MXKERN_NEW_8(8), MXKERN_NEW_8(16), MXKERN_NEW_8(24), \
-  MXKERN_NEW_8(32), MXKERN_NEW_8(40), MXKERN_NEW_8(48), MXKERN_NEW_8(56)
+#define MXKERN_NEW_32 MXKERN_NEW_8(0), MXKERN_NEW_8(8), MXKERN_NEW_8(16), MXKERN_NEW_8(24)
+#define MXKERN_NEW_64 MXKERN_NEW_32, MXKERN_NEW_8(32), MXKERN_NEW_8(40), MXKERN_NEW_8(48), \
+  MXKERN_NEW_8(56)
 #define MXKERN_NEW_96 MXKERN_NEW_64, MXKERN_NEW_8(64), MXKERN_NEW_8(72), MXKERN_NEW_8(80), \
   MXKERN_NEW_8(88)
-#define MXKERN_NAMES_64 \
+#define MXKERN_NAMES_32 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define MXKERN_NAMES_64 MXKERN_NAMES_32 ", " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define MXKERN_NAMES_96 MXKERN_NAMES_64 ", " \
@@ -90,6 +93,8 @@ __device__ __forceinline__ void wgmma_pin(float (&sums)[Count]) {
                  : "l"(left), "l"(right), "r"(0));                                                \
   }
 #define MXKERN_WGMMA_FP8(Left, Right, types)                                                \
+  MXKERN_WGMMA(Left, Right, 32, "m64n64k32.f32." types, "32", "33", "34", "")               \
+  MXKERN_WGMMA_FIRST(Left, Right, 32, "m64n64k32.f32." types, "32", "33", "34")             \
   MXKERN_WGMMA(Left, Right, 64, "m64n128k32.f32." types, "64", "65", "66", "")              \
   MXKERN_WGMMA_FIRST(Left, Right, 64, "m64n128k32.f32." types, "64", "65", "66")            \
   MXKERN_WGMMA(Left, Right, 96, "m64n192k32.f32." types, "96", "97", "98", "")              \
@@ -98,6 +103,7 @@ MXKERN_WGMMA_FP8(E4M3, E4M3, "e4m3.e4m3")
 MXKERN_WGMMA_FP8(E4M3, E5M2, "e4m3.e5m2")
 MXKERN_WGMMA_FP8(E5M2, E4M3, "e5m2.e4m3")
 MXKERN_WGMMA_FP8(E5M2, E5M2, "e5m2.e5m2")
+MXKERN_WGMMA(bfloat16, bfloat16, 32, "m64n64k16.f32.bf16.bf16", "32", "33", "34", ", 0, 0")
 MXKERN_WGMMA(bfloat16, bfloat16, 64, "m64n128k16.f32.bf16.bf16", "64", "65", "66", ", 0, 0")
 MXKERN_WGMMA(bfloat16, bfloat16, 96, "m64n192k16.f32.bf16.bf16", "96", "97", "98", ", 0, 0")
 MXKERN_WGMMA(bfloat16, bfloat16, 112, "m64n224k16.f32.bf16.bf16", "112", "113", "114", ", 0, 0")
@@ -120,6 +126,7 @@ __device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[1
 #undef MXKERN_NAMES_112
 #undef MXKERN_NAMES_96
 #undef MXKERN_NAMES_64
+#undef MXKERN_NAMES_32
 #undef MXKERN_SUMS_128
 #undef MXKERN_SUMS_112
 #undef MXKERN_SUMS_96
@@ -128,6 +135,7 @@ __device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[1
 #undef MXKERN_SUMS_8
 #undef MXKERN_NEW_96
 #undef MXKERN_NEW_64
+#undef MXKERN_NEW_32
 #undef MXKERN_NEW_8
 // clang-format on
 
