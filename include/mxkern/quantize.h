@@ -35,7 +35,8 @@ struct QuantizeOptions {
 
 // Quantizes x [batch, rows, columns] to out of the same shape, blocks along the columns.
 // Writes out.codes, out.scales (padding included) and, for NVFP4, *out.tensor_scale.
-// A NaN or Inf poisons its block and nothing else. The same bytes on every device.
+// A NaN or Inf poisons its block and nothing else, under a Hadamard transform the blocks of its
+// group. The same bytes on every device.
 // Outputs lie in memory of their own. Throws InvalidArgument. Source: OCP Microscaling Formats (MX)
 // v1.0; Transformer Engine's NVFP4.
 MXKERN_API void quantize(const Buffer& x, const BlockScaled& out,
