@@ -18,21 +18,38 @@ const char* name_of(InstructionSet set) {
   return "unknown";
 }
 
+#if defined(__x86_64__)
+
+namespace {
+
+// What the processor has, whatever was compiled.
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi2");
+}
+
+[[maybe_unused]] bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vbmi");
+}
+
+}  // namespace
+
+#endif
+
 bool is_available(InstructionSet set) {
   switch (set) {
     case InstructionSet::baseline: return true;
     case InstructionSet::avx2:
 #if defined(MXKERN_HAS_avx2)
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("bmi2");
+      return has_avx2();
 #else
       return false;
 #endif
     case InstructionSet::avx512:
 #if defined(MXKERN_HAS_avx512)
-      return is_available(InstructionSet::avx2) && __builtin_cpu_supports("avx512f") &&
-             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi");
+      return has_avx512();
 #else
       return false;
 #endif

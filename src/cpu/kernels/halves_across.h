@@ -5,13 +5,13 @@
 #include "cpu/kernels/encode_halves.h"
 #include "cpu/kernels/word_lanes.h"
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__)
 
 namespace mxkern::cpu {
 namespace {
 
 // Lines that are encoded side by side.
-inline constexpr int half_lines = 16;
+inline constexpr int half_lines = half_lanes;
 
 // Appends code number `i` of Bits bits to the words of 16 bits that began with code 0.
 template <int Bits>
@@ -29,11 +29,17 @@ template <int Bits>
   const auto fields = [&](int i) __attribute__((always_inline)) {
     const auto bits = load_vector<BitLanes>(multipliers + i);
     const auto some = load_vector<BitLanes>(amax + i) != 0u;
-    return __m256i(some ? bits >> float32::mantissa_bits
-                        : broadcast<BitLanes>(std::uint32_t{float32::bias}));
+    return some ? bits >> float32::mantissa_bits
+                : broadcast<BitLanes>(std::uint32_t{float32::bias});
   };
-  const __m256i packed = _mm256_packus_epi32(fields(0), fields(lane_count));
+  const BitLanes low = fields(0), high = fields(lane_count);
+#if defined(__AVX512F__)
+  const __m512i both = _mm512_castsi256_si512(_mm512_cvtepi32_epi16(__m512i(low)));
+  return Halves(_mm512_inserti64x4(both, _mm512_cvtepi32_epi16(__m512i(high)), 1));
+#else
+  const __m256i packed = _mm256_packus_epi32(__m256i(low), __m256i(high));
   return Halves(_mm256_permute4x64_epi64(packed, 0b11011000));
+#endif
 }
 
 // Encodes one block of each of half_lines lines. False where one of them takes another way; nothing
@@ -68,9 +74,8 @@ template <class S>
   BitLanes low[bits];
   BitLanes high[bits];
   for (int w = 0; w < bits; ++w) {
-    const auto even = __m256i(halves[2 * w]), odd = __m256i(halves[2 * w + 1]);
-    low[w] = BitLanes(_mm256_unpacklo_epi16(even, odd));
-    high[w] = BitLanes(_mm256_unpackhi_epi16(even, odd));
+    low[w] = BitLanes(interleave_quarters<0>(halves[2 * w], halves[2 * w + 1]));
+    high[w] = BitLanes(interleave_quarters<1>(halves[2 * w], halves[2 * w + 1]));
   }
   store_lines(low, {0, 1, 8}, codes, code_stride);
   store_lines(high, {4, 1, 8}, codes, code_stride);

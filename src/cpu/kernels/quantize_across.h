@@ -231,7 +231,7 @@ template <class S, class T>
   constexpr std::int64_t code_stride = AcrossMemory::code_stride;
   for (int i = 0; i < across_lines / lane_count; ++i) {
     background.step();
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__)
     if constexpr (std::is_same_v<T, bfloat16> && encodes_halves<S>) {
       const int line = i * lane_count;
       if (i % 2 == 0 && encode_halves_across<S>(x + line, most_across, chunk.amax + line,
