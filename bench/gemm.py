@@ -9,10 +9,11 @@ import numpy as np
 import mxkern
 from bench.decode import decoded
 from bench.inputs import check_close, random_values
-from bench.shapes import GEMM_GOAL, GEMM_GOAL_BF16_DOT, GEMM_PAIRS, GEMM_SIZES
+from bench.shapes import FEW_ROWS, GEMM_GOAL, GEMM_GOAL_BF16_DOT, GEMM_PAIRS, GEMM_SIZES, SCHEMES
 from mxkern.copy_speed import best_times
 
 SECONDS = {1024: 4.0, 4096: 12.0}
+SECONDS_OF_FEW_ROWS = 2.0
 ERROR = 2e-5  # relative L2 to the float64 product: only the float32 sum rounds
 
 
@@ -50,6 +51,36 @@ def _of_size(size: int) -> Iterator[dict[str, Any]]:
         }
 
 
+def run_few_rows() -> Iterator[dict[str, Any]]:
+    """One record a number of float32 rows and scheme of the weights."""
+    size = max(GEMM_SIZES)
+    wide = random_values((size, size), seed=2)
+    weights = {scheme: mxkern.quantize(wide, scheme) for scheme in SCHEMES}
+    for rows in FEW_ROWS:
+        x = random_values((rows, size), seed=1)
+        calls = [_numpy_product(x, wide), *(_product(x, w) for w in weights.values())]
+        times = best_times(calls, SECONDS_OF_FEW_ROWS, idle_before=True)
+        for scheme, seconds in zip(weights, times[1:], strict=True):
+            yield {
+                "scheme": scheme,
+                "shape": [rows, size, size],
+                "seconds": seconds,
+                "numpy_seconds": times[0],
+                "ratio": times[0] / seconds,
+            }
+
+
+def _numpy_product(x: np.ndarray, w: np.ndarray) -> Callable[[], object]:
+    out = np.empty((len(x), len(w)), np.float32)
+    return lambda: np.matmul(x, w.T, out=out)
+
+
+def _product(x: np.ndarray, w: mxkern.BlockScaled) -> Callable[[], object]:
+    _check(x, w, f"gemm {len(x)} {w.scheme}")
+    out = np.empty((len(x), w.shape[0]), np.float32)
+    return lambda: mxkern.gemm(x, w, out=out)
+
+
 def _operand(values: np.ndarray, kind: str) -> Any:
     if kind in mxkern.schemes:
         return mxkern.quantize(values, kind)
@@ -59,7 +90,7 @@ def _operand(values: np.ndarray, kind: str) -> Any:
 def _check(a: Any, b: mxkern.BlockScaled, what: str) -> None:
     """Some rows of the product against float64."""
     found = mxkern.gemm(a, b)
-    some = slice(0, None, found.shape[0] // 64)
+    some = slice(0, None, max(found.shape[0] // 64, 1))
     wide = decoded(a) if isinstance(a, mxkern.BlockScaled) else a
     wanted = wide[some].astype(np.float64) @ decoded(b).astype(np.float64).T
     check_close(what, found[some], wanted, ERROR)

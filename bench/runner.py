@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "quantize": quantize.run,
     "dequantize": dequantize.run,
     "gemm": gemm.run,
+    "gemm_few_rows": gemm.run_few_rows,
     "gemm_memory": memory.run,
     "small_calls": small_calls.run,
     "import": lambda: [small_calls.import_time()],

@@ -14,7 +14,15 @@ def all_tables(result: Record) -> str:
     parts = [machine(result["machine"])]
     parts += [
         section(result)
-        for section in (_quantize, _dequantize, _gemm, _memory, _small_calls, _rivals)
+        for section in (
+            _quantize,
+            _dequantize,
+            _gemm,
+            _few_rows,
+            _memory,
+            _small_calls,
+            _rivals,
+        )
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -136,6 +144,36 @@ def _gemm(result: Record) -> str:
     ]
     headers = ["operands", "M = N = K", "time", "GFLOP/s", "NumPy float32", "times as fast", "goal"]
     return "### gemm, float32 output\n\n" + table(headers, rows)
+
+
+def _few_rows(result: Record) -> str:
+    records = result.get("gemm_few_rows", [])
+    if not records:
+        return ""
+    by_rows: dict[int, list[Record]] = {}
+    for record in records:
+        by_rows.setdefault(record["shape"][0], []).append(record)
+    rows = [
+        [
+            f"`{scheme}`",
+            *(
+                f"{record['seconds'] * 1e3:.2f} ms ({record['ratio']:.2f})"
+                for of_rows in by_rows.values()
+                for record in of_rows
+                if record["scheme"] == scheme
+            ),
+        ]
+        for scheme in dict.fromkeys(record["scheme"] for record in records)
+    ]
+    numpy = [f"{of_rows[0]['numpy_seconds'] * 1e3:.2f} ms" for of_rows in by_rows.values()]
+    _, n, k = records[0]["shape"]
+    return (
+        f"### gemm of a few float32 rows with weights [{n}, {k}], times as fast as NumPy's float32 "
+        "in brackets\n\n"
+        + table(
+            ["weights", *(f"M = {count}" for count in by_rows)], [*rows, ["NumPy float32", *numpy]]
+        )
+    )
 
 
 def _memory(result: Record) -> str:

@@ -28,7 +28,18 @@ struct Choice {
   const char* reason;
 };
 
+// Up to so many rows decoding those of the right operand takes most of the time, and turning them
+// to columns as long again.
+constexpr std::int64_t few_rows = 8;
+
 Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilities) {
+  if (problem.m <= few_rows) {
+    constexpr const char* reason = "a has few rows: those of b are decoded where they lie";
+    for (const GemmUnit unit : {GemmUnit::avx512_few_rows, GemmUnit::avx2_few_rows}) {
+      if (capabilities.runs(unit)) return {unit, reason};
+    }
+    return {GemmUnit::baseline_few_rows, reason};
+  }
   if (capabilities.runs(GemmUnit::amx_bf16)) {
     return {GemmUnit::amx_bf16, "elements are exact in bfloat16, or in a sum of few"};
   }

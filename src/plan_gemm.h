@@ -12,11 +12,23 @@
 
 namespace mxkern {
 
-// What multiplies: float32 vectors of an instruction set, or dot products of bfloat16.
-enum class GemmUnit : std::uint8_t { baseline, avx2, avx512, avx512_bf16, amx_bf16 };
+// What multiplies: float32 vectors of an instruction set, or dot products of bfloat16. For a few
+// rows, float32 vectors along K.
+enum class GemmUnit : std::uint8_t {
+  baseline,
+  avx2,
+  avx512,
+  avx512_bf16,
+  amx_bf16,
+  baseline_few_rows,
+  avx2_few_rows,
+  avx512_few_rows
+};
 
-inline constexpr GemmUnit all_gemm_units[] = {GemmUnit::baseline, GemmUnit::avx2, GemmUnit::avx512,
-                                              GemmUnit::avx512_bf16, GemmUnit::amx_bf16};
+inline constexpr GemmUnit all_gemm_units[] = {GemmUnit::baseline,      GemmUnit::avx2,
+                                              GemmUnit::avx512,        GemmUnit::avx512_bf16,
+                                              GemmUnit::amx_bf16,      GemmUnit::baseline_few_rows,
+                                              GemmUnit::avx2_few_rows, GemmUnit::avx512_few_rows};
 
 // Elements are packed in chunks of this many along K: a block of MX, two of NVFP4.
 inline constexpr int gemm_chunk = 32;
@@ -41,6 +53,9 @@ constexpr GemmUnitFacts facts_of(GemmUnit unit) {
     case GemmUnit::avx512: return {"avx512", 12, 32, 4, 256, 384, 512, 70, 15};
     case GemmUnit::avx512_bf16: return {"avx512_bf16", 12, 32, 2, 512, 384, 512, 140, 25};
     case GemmUnit::amx_bf16: return {"amx_bf16", 32, 32, 2, 512, 512, 1024, 1000, 200};
+    case GemmUnit::baseline_few_rows: return {"baseline_few_rows", 4, 8, 4, 256, 256, 512, 8, 4};
+    case GemmUnit::avx2_few_rows: return {"avx2_few_rows", 4, 16, 4, 256, 384, 512, 35, 5};
+    case GemmUnit::avx512_few_rows: return {"avx512_few_rows", 4, 32, 4, 256, 384, 512, 70, 5};
   }
   return {};
 }

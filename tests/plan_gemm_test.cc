@@ -43,6 +43,21 @@ TEST(PlanGemmTest, TakesTheFastestUnit) {
   EXPECT_EQ(plan_gemm(quantized, machine(amx, 1)).unit, GemmUnit::amx_bf16);
 }
 
+TEST(PlanGemmTest, FewRowsAreMultipliedByRows) {
+  const auto rows_by = [](const GemmCapabilities& capabilities, std::int64_t m) {
+    return plan_gemm(problem(m, 4096, 4096), capabilities).unit;
+  };
+  const auto avx2 = {GemmUnit::avx2, GemmUnit::avx2_few_rows};
+  const auto amx = {GemmUnit::avx2_few_rows, GemmUnit::avx512_few_rows, GemmUnit::amx_bf16};
+  for (const std::int64_t m : {1, 8}) {
+    EXPECT_EQ(rows_by(machine({}, 1), m), GemmUnit::baseline_few_rows);
+    EXPECT_EQ(rows_by(machine(avx2, 1), m), GemmUnit::avx2_few_rows);
+    EXPECT_EQ(rows_by(machine(amx, 1), m), GemmUnit::avx512_few_rows);
+  }
+  EXPECT_EQ(rows_by(machine(avx2, 1), 9), GemmUnit::avx2);
+  EXPECT_EQ(rows_by(machine(amx, 1), 9), GemmUnit::amx_bf16);
+}
+
 TEST(PlanGemmTest, DotProductsAreSkippedWhereTheyAreSlow) {
   GemmCapabilities capabilities =
       machine({GemmUnit::avx2, GemmUnit::avx512, GemmUnit::avx512_bf16}, 1);

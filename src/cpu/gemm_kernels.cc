@@ -10,9 +10,11 @@ const GemmKernels& gemm_kernels(GemmUnit unit) {
   switch (unit) {
 #if defined(MXKERN_HAS_avx2)
     case GemmUnit::avx2: return gemm_kernels_avx2;
+    case GemmUnit::avx2_few_rows: return gemm_kernels_avx2_few_rows;
 #endif
 #if defined(MXKERN_HAS_avx512)
     case GemmUnit::avx512: return gemm_kernels_avx512;
+    case GemmUnit::avx512_few_rows: return gemm_kernels_avx512_few_rows;
 #endif
 #if defined(MXKERN_HAS_avx512_bf16)
     case GemmUnit::avx512_bf16: return gemm_kernels_avx512_bf16;
@@ -20,6 +22,7 @@ const GemmKernels& gemm_kernels(GemmUnit unit) {
 #if defined(MXKERN_HAS_amx_bf16)
     case GemmUnit::amx_bf16: return gemm_kernels_amx_bf16;
 #endif
+    case GemmUnit::baseline_few_rows: return gemm_kernels_baseline_few_rows;
     default: return gemm_kernels_baseline;
   }
 }
@@ -35,6 +38,9 @@ GemmCapabilities gemm_capabilities() {
     set(GemmUnit::avx512, is_available(InstructionSet::avx512));
     set(GemmUnit::avx512_bf16, has_avx512_bf16());
     set(GemmUnit::amx_bf16, has_amx_bf16());
+    set(GemmUnit::baseline_few_rows, true);
+    set(GemmUnit::avx2_few_rows, is_available(InstructionSet::avx2));
+    set(GemmUnit::avx512_few_rows, is_available(InstructionSet::avx512));
 #if defined(__x86_64__)
     found.has_fast_bf16_dot = __builtin_cpu_is("intel") == 0;
 #endif

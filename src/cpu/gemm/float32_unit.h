@@ -1,8 +1,9 @@
-// cpu/gemm/float32_unit.h: the kernels of a unit that multiplies float32 vectors.
+// cpu/gemm/float32_unit.h: the kernels of the units that multiply float32 vectors.
 #pragma once
 
 #include "cpu/gemm/finish.h"
 #include "cpu/gemm/instances.h"
+#include "cpu/gemm/multiply_few_rows.h"
 #include "cpu/gemm/multiply_float32.h"
 #include "cpu/gemm/pack.h"
 
@@ -21,6 +22,21 @@ constexpr GemmKernels float32_kernels() {
           do_nothing,
           do_nothing,
           multiply_float32<facts.tile_rows>,
+          finish_tile};
+}
+
+// For few rows: those of the right operand are decoded and stay rows.
+template <GemmUnit Unit>
+constexpr GemmKernels few_row_kernels() {
+  constexpr GemmUnitFacts facts = facts_of(Unit);
+  static_assert(facts.tile_columns == row_floats && facts.depth <= max_depth);
+  return {Unit,
+          row_shifts,
+          pack_left<false>,
+          pack_left<false>,
+          do_nothing,
+          do_nothing,
+          multiply_few<facts.tile_rows>,
           finish_tile};
 }
 

@@ -4,5 +4,6 @@
 namespace mxkern::cpu {
 
 const GemmKernels gemm_kernels_avx512 = float32_kernels<GemmUnit::avx512>();
+const GemmKernels gemm_kernels_avx512_few_rows = few_row_kernels<GemmUnit::avx512_few_rows>();
 
 }  // namespace mxkern::cpu

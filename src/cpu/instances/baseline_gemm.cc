@@ -4,5 +4,6 @@
 namespace mxkern::cpu {
 
 const GemmKernels gemm_kernels_baseline = float32_kernels<GemmUnit::baseline>();
+const GemmKernels gemm_kernels_baseline_few_rows = few_row_kernels<GemmUnit::baseline_few_rows>();
 
 }  // namespace mxkern::cpu
