@@ -29,17 +29,10 @@ struct Choice {
 };
 
 // Up to so many rows decoding those of the right operand takes most of the time, and turning them
-// to columns as long again.
-constexpr std::int64_t few_rows = 8;
+// to columns as long again. Units that multiply bfloat16 are through with panels sooner.
+constexpr std::int64_t few_rows = 16, few_rows_beside_bfloat16 = 8;
 
-Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilities) {
-  if (problem.m <= few_rows) {
-    constexpr const char* reason = "a has few rows: those of b are decoded where they lie";
-    for (const GemmUnit unit : {GemmUnit::avx512_few_rows, GemmUnit::avx2_few_rows}) {
-      if (capabilities.runs(unit)) return {unit, reason};
-    }
-    return {GemmUnit::baseline_few_rows, reason};
-  }
+Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& capabilities) {
   if (capabilities.runs(GemmUnit::amx_bf16)) {
     return {GemmUnit::amx_bf16, "elements are exact in bfloat16, or in a sum of few"};
   }
@@ -51,6 +44,18 @@ Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilit
     if (capabilities.runs(unit)) return {unit, "the widest float32 vectors"};
   }
   return {GemmUnit::baseline, "every machine has it"};
+}
+
+Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilities) {
+  const Choice choice = choose_unit_for_many(problem, capabilities);
+  if (problem.m > (takes_bfloat16(choice.unit) ? few_rows_beside_bfloat16 : few_rows)) {
+    return choice;
+  }
+  constexpr const char* reason = "a has few rows: those of b are decoded where they lie";
+  for (const GemmUnit unit : {GemmUnit::avx512_few_rows, GemmUnit::avx2_few_rows}) {
+    if (capabilities.runs(unit)) return {unit, reason};
+  }
+  return {GemmUnit::baseline_few_rows, reason};
 }
 
 // Splits the output so that the last thread is done as early as possible: small blocks even out the

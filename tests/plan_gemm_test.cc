@@ -54,7 +54,8 @@ TEST(PlanGemmTest, FewRowsAreMultipliedByRows) {
     EXPECT_EQ(rows_by(machine(avx2, 1), m), GemmUnit::avx2_few_rows);
     EXPECT_EQ(rows_by(machine(amx, 1), m), GemmUnit::avx512_few_rows);
   }
-  EXPECT_EQ(rows_by(machine(avx2, 1), 9), GemmUnit::avx2);
+  EXPECT_EQ(rows_by(machine(avx2, 1), 16), GemmUnit::avx2_few_rows);
+  EXPECT_EQ(rows_by(machine(avx2, 1), 17), GemmUnit::avx2);
   EXPECT_EQ(rows_by(machine(amx, 1), 9), GemmUnit::amx_bf16);
 }
 

@@ -18,7 +18,7 @@ namespace {
 inline constexpr int top_exponent = 28;
 
 // The longest panel along K.
-inline constexpr int max_depth = 512;
+inline constexpr int max_depth = 1024;
 
 // A block whose relative scale is below 2^-100 counts as zero.
 inline constexpr int lowest_field = float32::bias - 100;
