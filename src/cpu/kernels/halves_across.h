@@ -10,9 +10,6 @@
 namespace mxkern::cpu {
 namespace {
 
-// Lines that are encoded side by side.
-inline constexpr int half_lines = half_lanes;
-
 // Appends code number `i` of Bits bits to the words of 16 bits that began with code 0.
 template <int Bits>
 [[gnu::always_inline]] inline void append_half(Halves* words, int i, Halves code) {
@@ -22,7 +19,7 @@ template <int Bits>
   if (position + Bits > 16) words[word + 1] = code >> (16 - position);
 }
 
-// The exponent fields of the multipliers of half_lines blocks; of a block of zeros, which may have
+// The exponent fields of the multipliers of half_lanes blocks; of a block of zeros, which may have
 // any, one that is in reach.
 [[gnu::always_inline]] inline Halves multiplier_fields(const std::uint32_t* amax,
                                                        const float* multipliers) {
@@ -42,7 +39,7 @@ template <int Bits>
 #endif
 }
 
-// Encodes one block of each of half_lines lines. False where one of them takes another way; nothing
+// Encodes one block of each of half_lanes lines. False where one of them takes another way; nothing
 // is written then.
 template <class S>
 [[gnu::always_inline]] inline bool encode_halves_across(const bfloat16* x, std::int64_t stride,
