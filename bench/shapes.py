@@ -7,7 +7,7 @@ DTYPES = ("float32", "bfloat16")
 MEGABYTES = (64, 256)  # of the input
 COLUMNS = 4096
 GEMM_SIZES = (1024, 4096)  # M = N = K
-FEW_ROWS = (1, 4, 16)  # of a, times weights of the larger size
+FEW_ROWS = (1, 4, 8)  # of a, times weights of the larger size
 SMALL = (32, 32)
 
 SCHEMES = mxkern.schemes.names

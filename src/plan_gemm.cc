@@ -46,16 +46,18 @@ Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& 
   return {GemmUnit::baseline, "every machine has it"};
 }
 
+// With one tile of few rows decoding takes most of the time, and putting panels together as long
+// again.
 Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilities) {
-  const Choice choice = choose_unit_for_many(problem, capabilities);
-  if (problem.m > (takes_bfloat16(choice.unit) ? few_rows_beside_bfloat16 : few_rows)) {
-    return choice;
-  }
-  constexpr const char* reason = "a has few rows: those of b are decoded where they lie";
-  for (const GemmUnit unit : {GemmUnit::avx512_few_rows, GemmUnit::avx2_few_rows}) {
-    if (capabilities.runs(unit)) return {unit, reason};
-  }
-  return {GemmUnit::baseline_few_rows, reason};
+  const auto best_of_few = [&] {
+    for (const GemmUnit unit : {GemmUnit::avx512_few_rows, GemmUnit::avx2_few_rows}) {
+      if (capabilities.runs(unit)) return unit;
+    }
+    return GemmUnit::baseline_few_rows;
+  };
+  const GemmUnit unit = best_of_few();
+  if (problem.m > facts_of(unit).tile_rows) return choose_unit_for_many(problem, capabilities);
+  return {unit, "a has few rows: those of b are decoded where they lie"};
 }
 
 // Splits the output so that the last thread is done as early as possible: small blocks even out the

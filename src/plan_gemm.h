@@ -55,7 +55,7 @@ constexpr GemmUnitFacts facts_of(GemmUnit unit) {
     case GemmUnit::amx_bf16: return {"amx_bf16", 32, 32, 2, 512, 512, 1024, 1000, 200};
     case GemmUnit::baseline_few_rows: return {"baseline_few_rows", 4, 8, 4, 1024, 256, 512, 8, 4};
     case GemmUnit::avx2_few_rows: return {"avx2_few_rows", 4, 16, 4, 1024, 384, 512, 35, 5};
-    case GemmUnit::avx512_few_rows: return {"avx512_few_rows", 4, 32, 4, 1024, 384, 512, 70, 5};
+    case GemmUnit::avx512_few_rows: return {"avx512_few_rows", 8, 32, 4, 1024, 384, 512, 70, 5};
   }
   return {};
 }

@@ -25,7 +25,7 @@ constexpr GemmKernels float32_kernels() {
           finish_tile};
 }
 
-// For few rows: those of the right operand are decoded and stay rows.
+// For few rows: those of the right operand are decoded where they lie.
 template <GemmUnit Unit>
 constexpr GemmKernels few_row_kernels() {
   constexpr GemmUnitFacts facts = facts_of(Unit);
@@ -33,7 +33,7 @@ constexpr GemmKernels few_row_kernels() {
   return {Unit,
           row_shifts,
           pack_left<false>,
-          pack_left<false>,
+          keep_right_rows,
           do_nothing,
           do_nothing,
           multiply_few<facts.tile_rows>,

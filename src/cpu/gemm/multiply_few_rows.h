@@ -1,11 +1,27 @@
-// cpu/gemm/multiply_few_rows.h: a tile of sums as dot products of rows, neither of which is turned.
+// cpu/gemm/multiply_few_rows.h: a few rows times rows that are decoded on the way: dot products.
 #pragma once
 
+#include <new>
+
 #include "cpu/gemm/multiply_float32.h"
+#include "cpu/gemm/pack.h"
 #include "cpu/kernels/transpose.h"
 
 namespace mxkern::cpu {
 namespace {
+
+// What stands where other units have a packed panel: panels take as long to go from cache to cache
+// as everything else.
+struct RightRows {
+  GemmMatrix matrix;
+  GemmPanel panel;
+  const std::int32_t* shifts;
+};
+
+void keep_right_rows(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,
+                     void* out) {
+  new (out) RightRows{matrix, panel, shifts};
+}
 
 // The sum of the lanes of register i in lane i.
 [[gnu::always_inline]] inline FloatLanes sums_of_lanes(const FloatLanes (&sums)[lane_count]) {
@@ -17,57 +33,66 @@ namespace {
   return total;
 }
 
-// The first Rows rows of a tile, with as many columns at a time as leave every sum a register.
-// Both operands are packed as left ones are.
-template <int TileRows, int Rows>
-[[gnu::always_inline]] inline void multiply_few_rows(const float* left, const float* right,
-                                                     int chunks, bool accumulate, float* sums) {
-  constexpr int columns = lane_count / Rows;
-  for (int column = 0; column < row_floats; column += columns) {
-    FloatLanes sum[lane_count] = {};
-    const float* a = left;
-    const float* b = right + column * gemm_chunk;
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      for (int k = 0; k < gemm_chunk; k += lane_count) {
-        FloatLanes elements[Rows];
-        for (int i = 0; i < Rows; ++i) elements[i] = load_lanes(a + i * gemm_chunk + k);
-#pragma GCC unroll 16
-        for (int j = 0; j < columns; ++j) {
-          const FloatLanes other = load_lanes(b + j * gemm_chunk + k);
-#pragma GCC unroll 4
-          for (int i = 0; i < Rows; ++i) {
-            sum[i * columns + j] = multiply_add(elements[i], other, sum[i * columns + j]);
+// The products of the first Rows rows of a tile with row `row` of the right operand: sums to be
+// added up over the lanes.
+template <class S, int TileRows, int Rows>
+[[gnu::always_inline]] inline void multiply_row(const float* left, const RightRows& right,
+                                                std::int64_t row, std::int32_t shift,
+                                                FloatLanes (&sums)[Rows][lane_count], int column) {
+  prefetch_row<S>(right.matrix, right.panel, row + rows_ahead);
+  const RowReader<S> reader(right.matrix, row, right.panel.k, right.panel.chunks, shift);
+  FloatLanes even[Rows] = {}, odd[Rows] = {};
+  for (int chunk = 0; chunk < right.panel.chunks; ++chunk) {
+    reader.read(
+        chunk, [&](int first, Pairs pairs) __attribute__((always_inline)) {
+          const float* elements = left + first;
+#pragma GCC unroll 8
+          for (int i = 0; i < Rows; ++i, elements += gemm_chunk) {
+            even[i] = multiply_add(load_lanes(elements), pairs.even, even[i]);
+            odd[i] = multiply_add(load_lanes(elements + lane_count), pairs.odd, odd[i]);
           }
-        }
-      }
-      a += TileRows * gemm_chunk;
-      b += row_floats * gemm_chunk;
+        });
+    left += TileRows * gemm_chunk;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i) sums[i][column] = even[i] + odd[i];
+}
+
+template <class S, int TileRows, int Rows>
+void multiply_few_rows(const float* left, const RightRows& right, bool accumulate, float* sums) {
+  for (int first = 0; first < row_floats; first += lane_count) {
+    FloatLanes lanes[Rows][lane_count] = {};
+    for (int column = 0; column < lane_count; ++column) {
+      const std::int64_t row = right.panel.row + first + column;
+      if (row >= right.matrix.rows) break;
+      multiply_row<S, TileRows, Rows>(left, right, row, right.shifts[first + column], lanes,
+                                      column);
     }
-    float totals[lane_count];
-    store_lanes(totals, sums_of_lanes(sum));
     for (int i = 0; i < Rows; ++i) {
-      float* to = sums + i * row_floats + column;
-      for (int j = 0; j < columns; ++j) {
-        const float total = totals[i * columns + j];
-        to[j] = accumulate ? to[j] + total : total;
-      }
+      float* to = sums + i * row_floats + first;
+      const FloatLanes total = sums_of_lanes(lanes[i]);
+      store_lanes(to, accumulate ? load_lanes(to) + total : total);
     }
   }
 }
 
 template <int TileRows>
-void multiply_few(const void* left, const void* right, int rows, int chunks, int, bool accumulate,
+void multiply_few(const void* left, const void* right, int rows, int, int, bool accumulate,
                   float* sums) {
-  static_assert(TileRows == 4);
   const float* a = static_cast<const float*>(left);
-  const float* b = static_cast<const float*>(right);
-  if (rows == 1) {
-    multiply_few_rows<TileRows, 1>(a, b, chunks, accumulate, sums);
-  } else if (rows == 2) {
-    multiply_few_rows<TileRows, 2>(a, b, chunks, accumulate, sums);
-  } else {
-    multiply_few_rows<TileRows, 4>(a, b, chunks, accumulate, sums);
-  }
+  const RightRows& b = *static_cast<const RightRows*>(right);
+  visit(b.matrix.scheme, [&](auto scheme) {
+    using S = decltype(scheme);
+    if (rows == 1) {
+      multiply_few_rows<S, TileRows, 1>(a, b, accumulate, sums);
+    } else if (rows == 2) {
+      multiply_few_rows<S, TileRows, 2>(a, b, accumulate, sums);
+    } else if (rows <= 4) {
+      multiply_few_rows<S, TileRows, 4>(a, b, accumulate, sums);
+    } else {
+      multiply_few_rows<S, TileRows, TileRows>(a, b, accumulate, sums);
+    }
+  });
 }
 
 }  // namespace
