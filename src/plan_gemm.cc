@@ -28,10 +28,6 @@ struct Choice {
   const char* reason;
 };
 
-// Up to so many rows decoding those of the right operand takes most of the time, and turning them
-// to columns as long again. Units that multiply bfloat16 are through with panels sooner.
-constexpr std::int64_t few_rows = 16, few_rows_beside_bfloat16 = 8;
-
 Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& capabilities) {
   if (capabilities.runs(GemmUnit::amx_bf16)) {
     return {GemmUnit::amx_bf16, "elements are exact in bfloat16, or in a sum of few"};
@@ -46,16 +42,17 @@ Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& 
   return {GemmUnit::baseline, "every machine has it"};
 }
 
-// With one tile of few rows decoding takes most of the time, and putting panels together as long
+GemmUnit unit_for_few(const GemmCapabilities& capabilities) {
+  for (const GemmUnit unit : {GemmUnit::avx512_few_rows, GemmUnit::avx2_few_rows}) {
+    if (capabilities.runs(unit)) return unit;
+  }
+  return GemmUnit::baseline_few_rows;
+}
+
+// Of few rows, one tile, decoding takes most of the time, and putting panels together as long
 // again.
 Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilities) {
-  const auto best_of_few = [&] {
-    for (const GemmUnit unit : {GemmUnit::avx512_few_rows, GemmUnit::avx2_few_rows}) {
-      if (capabilities.runs(unit)) return unit;
-    }
-    return GemmUnit::baseline_few_rows;
-  };
-  const GemmUnit unit = best_of_few();
+  const GemmUnit unit = unit_for_few(capabilities);
   if (problem.m > facts_of(unit).tile_rows) return choose_unit_for_many(problem, capabilities);
   return {unit, "a has few rows: those of b are decoded where they lie"};
 }

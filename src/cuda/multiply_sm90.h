@@ -61,16 +61,16 @@ constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t
 // where they are long; shorter ones are decoded.
 constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
                                         std::int64_t k, int processors, bool left, bool right) {
-  constexpr std::int64_t least_left = 2048, least_right = 4096, long_row = 10240;
+  constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096, long_row = 10240;
   if (tile.k == 128) return {left ? first_folded_rows_sm90(tile, m, n, k, processors) : 0, 0};
   const std::int64_t turns = tile.turns(1, m, n, processors);
-  const bool has_two_turns = turns == 2 && left && k > long_row;
-  if ((!left && !right) || (turns < 3 && !has_two_turns)) return {};
-  const bool takes_left = left && (!right || m >= n || has_two_turns);
+  const bool has_two_long_turns = turns == 2 && left && k > long_row;
+  if ((!left && !right) || (turns < least_turns && !has_two_long_turns)) return {};
+  const bool takes_left = left && (!right || m >= n || has_two_long_turns);
   if (takes_left ? n < least_right : m < least_left) return {};
   if (takes_left) {
     const std::int64_t first = rows_of_first_tiles_sm90(tile, m, n, processors);
-    return {first < m && (!has_two_turns || first * 2 <= m) ? first : 0, 0};
+    return {first < m && (!has_two_long_turns || first * 2 <= m) ? first : 0, 0};
   }
   const std::int64_t down = ceil_div(m, tile.cluster_rows());
   const std::int64_t across = ceil_div(n, tile.cluster_columns());
@@ -80,7 +80,8 @@ constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, st
   return {0, first < n ? first : 0};
 }
 
-// Clocks of an H200 for a step of K and the end of a tile of 8-bit elements. Smaller tiles bring
+// Clocks of an H200 for a step of K and the end of a tile of 8-bit elements; with 64 columns a step
+// waits for what it loads. Smaller tiles bring
 // more bytes from the second-level cache for an element of the output, and power limits the chip:
 // `longer` is what that costs, in tenths of a percent.
 struct TileClocksSm90 {

@@ -2,11 +2,13 @@
 // not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "cpu/kernel_table.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/kernel_tables.h"
+#include "tests/support/random_bits.h"
 
 namespace mxkern {
 namespace {

@@ -49,7 +49,8 @@ struct GemmKernels {
   // the row's largest scale to a place where sums of products neither overflow nor vanish.
   void (*row_shifts)(const GemmMatrix& matrix, std::int64_t row, std::int64_t count,
                      std::int32_t* shifts);
-  // Left: [tile][chunk][part][row][32]. Right: [tile][k][column], where a k of bfloat16 is a pair.
+  // Left: [tile][chunk][part][row][32]. Right: [tile][k][column], where a k of bfloat16 is a pair;
+  // units for few rows keep where the rows lie, and decode them when they multiply.
   void (*pack_left)(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,
                     void* out);
   void (*pack_right)(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,

@@ -20,6 +20,8 @@ struct RightRows {
 
 void keep_right_rows(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,
                      void* out) {
+  static_assert(sizeof(RightRows) <= row_floats * gemm_chunk * sizeof(float),
+                "there is room for a chunk of a tile's columns at least");
   new (out) RightRows{matrix, panel, shifts};
 }
 
