@@ -22,8 +22,8 @@ struct GemmSm90Parameters {
   TileOrder order;
   WorkOrder work;  // of tiles in that order
   PartSums part_sums;
-  int parts;     // of the left operand, each multiplied by all steps of K
-  int left_box;  // rows of a box of it
+  int parts;      // of the left operand, each multiplied by all steps of K
+  int tile_rows;  // of all tiles: a multiple of 16, at most Config::rows
   bool left_batched, right_batched;
   SpreadGate gate;
   FinishParameters finish;
@@ -69,7 +69,7 @@ struct GemmSm90 {
     const TileOrder::Tile tile = Config::has_late_rows ? p.order.late_at(index) : p.order.at(index);
     const int down = Config::shares_left ? tile.down : tile.down * blocks + rank;
     const int right = Config::shares_left ? tile.right * blocks + rank : tile.right;
-    return {down * Config::rows, right * Config::columns, tile.batch};
+    return {down * p.tile_rows, right * Config::columns, tile.batch};
   }
 
   __device__ __forceinline__ typename Config::Finisher::Factors& factors() const {
@@ -77,7 +77,7 @@ struct GemmSm90 {
   }
 
   __device__ __forceinline__ void load() const {
-    LoadSm90<Config> load{left_map,       right_map,       base, blocks, rank, p.left_box,
+    LoadSm90<Config> load{left_map,       right_map,       base, blocks, rank, p.tile_rows / Config::left_boxes,
                           p.left_batched, p.right_batched, {}};
     [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
     for_each_tile([&](const TileWork& work) {
@@ -153,7 +153,9 @@ struct GemmSm90 {
       }
       ptx::mbarrier_wait(base + Config::factors_full_offset, parity);
       parity ^= 1;
-      if (work.index < p.work.whole || Joiner{parts().of(work), warp, lane}.join(sums)) {
+      // Where tiles have fewer rows, the next one begins where this warp's would.
+      const bool has_rows = warp * 16 < p.tile_rows;
+      if (has_rows && (work.index < p.work.whole || Joiner{parts().of(work), warp, lane}.join(sums))) {
         finish.tile(sums, factors(), warp * 16);
       }
       ptx::mbarrier_arrive(base + Config::factors_empty_offset);

@@ -43,8 +43,8 @@ struct GemmSm90Config {
   static constexpr int left_row_bytes = decodes ? k : 128;
   static constexpr int left_bytes = rows * left_row_bytes, right_bytes = columns * 128;
   static constexpr int stage_bytes = left_bytes + right_bytes;
-  // Of a product of fewer rows than a tile has boxes are lower: the copy engine writes zeros for
-  // rows that are not there, and takes longer for it than for rows.
+  // Boxes are lower where tiles have fewer rows: the copy engine writes zeros for rows that are not
+  // there, and takes longer for it than for rows. So all tiles of a product have as many.
   static constexpr int left_boxes = shares_left ? cluster : 1;
   static constexpr int left_box = rows / left_boxes;
   static constexpr int right_box = shares_left ? columns : columns / cluster;
