@@ -7,6 +7,7 @@
 #include "mxkern/kernels/expand.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
 #include "mxkern/kernels/ptx/progress.cuh"
+#include "mxkern/kernels/ptx/tma.cuh"
 #include "mxkern/kernels/row_scale_words.cuh"
 
 namespace mxkern::kernels {
@@ -32,7 +33,7 @@ struct LateRows {
   }
   // The copy engine of any multiprocessor reads the row from now on. A tile has `group` rows.
   __device__ __forceinline__ void publish(int row, int group, bool is_the_lane) const {
-    asm volatile("fence.proxy.async.global;" ::: "memory");
+    ptx::fence_global_for_tma();
     __syncwarp();
     if (is_the_lane) ptx::add_release(progress + 1 + row / group);
   }
@@ -181,7 +182,7 @@ struct LateRowsSeen {
     const std::uint32_t* counter = p.progress + 1 + begin / group;
     const auto wanted = static_cast<std::uint32_t>(min(group, p.rows - begin));
     while (ptx::load_acquire(counter) != wanted) __nanosleep(64);
-    asm volatile("fence.proxy.async.global;" ::: "memory");
+    ptx::fence_global_for_tma();
     if (begin <= ready) ready = begin + group;
   }
 };
