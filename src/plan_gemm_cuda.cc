@@ -143,18 +143,19 @@ bool can_be_late(const GemmOperand& operand, CudaGemmPath path, const SidePlan& 
 }
 
 // Whether the product makes rows ready itself, and which ones have to be before it starts. If they
-// are folded, those of the left operand of E4M3 with E4M3.
+// are folded, those of E4M3 with E4M3.
 bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
   const Shape& out = problem.out.shape;
   const bool is_folded = plan.path == CudaGemmPath::folded;
   if (out.batch != 1 || (!is_folded && plan.path != CudaGemmPath::exact)) return false;
-  if (is_folded &&
-      cuda::fold_facts(quantized_of(problem.right)->scheme).element != cuda::CoreElement::e4m3) {
-    return false;
+  for (const GemmOperand* operand : {&problem.left, &problem.right}) {
+    if (!is_folded) break;
+    const auto element = cuda::fold_facts(quantized_of(*operand)->scheme).element;
+    if (element != cuda::CoreElement::e4m3) return false;
   }
   const cuda::TileSm90 tile = tiling_sm90(problem, out, is_folded, processors).tile;
   const bool left = can_be_late(problem.left, plan.path, plan.left);
-  const bool right = !is_folded && can_be_late(problem.right, plan.path, plan.right);
+  const bool right = can_be_late(problem.right, plan.path, plan.right);
   const std::int64_t k = quantized_of(problem.right)->shape.columns;
   const cuda::FirstRowsSm90 first =
       cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, left, right);

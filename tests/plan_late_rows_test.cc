@@ -62,8 +62,11 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
 TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   const Case wide{.precision = GemmPrecision::folded, .shape = {1, 8192, 4096}, .n = 4096};
   const auto first_rows = [](const Case& c) {
-    const CudaGemmPlan plan = plan_gemm_cuda(c.problem(), hopper);
-    EXPECT_TRUE(plan.left.folds && plan.right.folds);
+    const CudaGemmProblem weights_ahead{quantized(c.left, c.shape),
+                                        prepared(PreparedForm::folded, c.right, c.right_shape()),
+                                        c.result(), c.precision};
+    const CudaGemmPlan plan = plan_gemm_cuda(weights_ahead, hopper);
+    EXPECT_TRUE(plan.left.folds && !plan.right.folds);
     EXPECT_EQ(plan.right.first_rows, 0);
     return plan.left.first_rows;
   };
@@ -76,11 +79,6 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   Case automatic = wide;
   automatic.precision = GemmPrecision::automatic;
   EXPECT_EQ(first_rows(automatic), 0);
-  const CudaGemmProblem weights_ahead{
-      quantized(wide.left, wide.shape),
-      prepared(PreparedForm::folded, wide.right, wide.right_shape()), wide.result(),
-      GemmPrecision::folded};
-  EXPECT_EQ(plan_gemm_cuda(weights_ahead, hopper).left.first_rows, 4 * 256);
   const CudaGemmProblem both_ahead{prepared(PreparedForm::folded, wide.left, wide.shape),
                                    prepared(PreparedForm::folded, wide.right, wide.right_shape()),
                                    wide.result(), GemmPrecision::folded};
@@ -123,6 +121,47 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
     other.shape = {1, size.m, size.k};
     other.n = size.n;
     EXPECT_EQ(first_rows(other), 0) << size.reason;
+  }
+}
+
+TEST(PlanLateRowsTest, RightRowsAreFoldedLateWhereThereAreAsMany) {
+  struct Size {
+    std::int64_t m, n, k, right, left;
+    const char* reason;
+  };
+  for (const Size& size :
+       {Size{4096, 4096, 4096, 8 * 256, 0, "6 of 16 columns of tiles, and two more"},
+        {8192, 4096, 4096, 0, 4 * 256, "more rows on the left"},
+        {8192, 4352, 4096 + 32, 0, 0, "scales not in words"},
+        {2048, 6144, 4096, 15 * 256, 0, "9 of 24, and 0.4 of the others"},
+        {2048, 4096, 4096, 12 * 256, 0, "9 of 16, and 0.4 of the others"},
+        {1024, 8192, 8192, 28 * 256, 0, "17 of 32, and 0.7 of the others"},
+        {1024, 4096, 14336, 0, 0, "the first tiles need all"},
+        {2816, 3840, 4096, 0, 0, "few rows"},
+        {4096, std::int64_t{1} << 19, 8192, 0, 0, "2^32 codes"}}) {
+    Case both{.precision = GemmPrecision::folded, .shape = {1, size.m, size.k}, .n = size.n};
+    const CudaGemmPlan plan = plan_gemm_cuda(both.problem(), hopper);
+    EXPECT_TRUE(plan.left.folds && plan.right.folds);
+    EXPECT_EQ(plan.right.first_rows, size.right) << size.reason;
+    EXPECT_EQ(plan.left.first_rows, size.left) << size.reason;
+    both.precision = GemmPrecision::automatic;
+    EXPECT_EQ(plan_gemm_cuda(both.problem(), hopper).right.first_rows, 0) << size.reason;
+  }
+  // The left operand is ready, or of another scheme: then rows are late however few they are.
+  Case other{.precision = GemmPrecision::folded, .shape = {1, 8192, 4096}, .n = 4096};
+  const CudaGemmProblem left_ahead{prepared(PreparedForm::folded, other.left, other.shape),
+                                   quantized(other.right, other.right_shape()), other.result(),
+                                   GemmPrecision::folded};
+  const CudaGemmPlan plan = plan_gemm_cuda(left_ahead, hopper);
+  EXPECT_EQ(plan.right.first_rows, 8 * 256);
+  EXPECT_GE(plan.right.progress, plan.right.folded + std::size_t{4096} * 4096);
+  EXPECT_LE(plan.right.progress + 4 * (1 + 4096 / 64), plan.workspace_bytes);
+  EXPECT_NE(explain(plan, left_ahead, hopper).right.find("from row 2048 on"), std::string::npos);
+  other.left = Scheme::mxfp6_e2m3;  // becomes E4M3
+  EXPECT_EQ(plan_gemm_cuda(other.problem(), hopper).right.first_rows, 8 * 256);
+  for (const Scheme left : {Scheme::mxfp8_e5m2, Scheme::mxfp4}) {
+    other.left = left;
+    EXPECT_EQ(plan_gemm_cuda(other.problem(), hopper).right.first_rows, 0) << name_of(left);
   }
 }
 

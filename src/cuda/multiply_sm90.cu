@@ -47,12 +47,12 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   const bool left_is_late = a.late.codes != nullptr, right_is_late = b.late.codes != nullptr;
   for (const RowScaled* x : {&a, &b}) {
     const bool is_expanded = x->element == CoreElement::bfloat16;
-    const bool is_folded = x == &a && a.element == CoreElement::e4m3 &&
-                           b.element == CoreElement::e4m3 &&
-                           a.rows * a.columns <= LateSource::most_folded_codes;
+    const bool is_folded = a.element == CoreElement::e4m3 && b.element == CoreElement::e4m3 &&
+                           x->rows * x->columns <= LateSource::most_folded_codes &&
+                           !(left_is_late && right_is_late);
     check(x->late.codes == nullptr || (x->batch == 1 && (is_expanded || is_folded)), function,
           ": late rows are of ", x->batch, " matrices of [", x->rows, ", ", x->columns,
-          "]; expected one of bfloat16, or the left one of two of E4M3 with at most ",
+          "]; expected one of bfloat16, or one of two of E4M3 with at most ",
           LateSource::most_folded_codes, " codes");
   }
   const DeviceScope device(finish.out.device, function);
@@ -63,16 +63,17 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
       shape.batch * ceil_div(shape.rows, tile.rows) * ceil_div(shape.columns, tile.columns);
   check(tiles < std::int64_t{1} << 30, function, ": the output has ", tiles,
         " tiles; expected fewer than 2^30; split the batch");
-  const ProductSm90 product{function,
-                            left,
-                            right,
-                            finish,
-                            gate,
-                            tile,
-                            band_sm90(left_is_late, right_is_late),
-                            work_of(tile, a, b.element, shape, processors, part_memory),
-                            part_memory.data,
-                            stream};
+  const ProductSm90 product{
+      function,
+      left,
+      right,
+      finish,
+      gate,
+      tile,
+      band_sm90(left_is_late, right_is_late, b.element != CoreElement::bfloat16),
+      work_of(tile, a, b.element, shape, processors, part_memory),
+      part_memory.data,
+      stream};
   const bool left_e4m3 = a.element == CoreElement::e4m3,
              right_e4m3 = b.element == CoreElement::e4m3;
   if (decodes) {

@@ -5,85 +5,16 @@
 #include <cstdint>
 
 #include "cuda/divide_sm90.h"
+#include "cuda/first_rows_sm90.h"
 #include "cuda/row_scaled.h"
 #include "mxkern/core/math.h"
 
 namespace mxkern::cuda {
 
-// Tiles come in bands of clusters that lie one below the other. An H200's 66 clusters of two
-// compute 11 x 6 tiles at once: 8-bit elements take 0.7 % less time so, bfloat16 ones do not care.
-// Where rows of an operand are made by the product itself, the first tiles should need few of
-// them; tiles that are divided stay the same, see TileOrder.
-constexpr int band_sm90(bool left_is_late, bool right_is_late) {
-  return left_is_late ? 4 : right_is_late ? 16 : 11;
-}
-
-// Rows of operands that have to be there when a product of one matrix starts, which makes the
-// others itself; 0: all have to.
-struct FirstRowsSm90 {
-  std::int64_t left = 0, right = 0;
-};
-
-// Rows of the left operand that the clusters' first tiles need, in bands as they come where rows
-// are late. A few clusters may begin with rows behind them, and wait; but where there are many
-// turns, which need rows about as fast as they are made, what is ahead has to last.
-constexpr std::int64_t rows_of_first_tiles_sm90(const TileSm90& tile, std::int64_t m,
-                                                std::int64_t n, int processors) {
-  constexpr std::int64_t most_rows = 8192;  // of those with clusters that wait
-  const std::int64_t down = ceil_div(m, tile.cluster_rows());
-  const std::int64_t across = ceil_div(n, tile.cluster_columns());
-  const std::int64_t band = lower_of(std::int64_t{band_sm90(true, false)}, down);
-  const std::int64_t clusters = processors / tile.cluster;
-  const std::int64_t waiting = clusters % (band * across);
-  const bool may_wait = waiting * 8 <= clusters && m <= most_rows;
-  const std::int64_t high = may_wait ? 0 : lower_of(band, waiting);
-  return (clusters / (band * across) * band + high) * tile.cluster_rows();
-}
-
-// Rows of a folded left operand that have to be there when the product starts, which folds the
-// others itself in tiles that have registers for it; 0: all have to. Lower bands of tiles cost as
-// much as late rows save where few are late, 2048 x 6144 x 4096, or where folding is a small part,
-// 4096 x 14336 x 4096: below 1 % with 57344 columns.
-constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
-                                              std::int64_t k, int processors) {
-  constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
-  constexpr std::int64_t least_right = 4096, wide_right = 10240, most_right = 16384;
-  if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
-  if (tile.turns(1, m, n, processors) < least_turns) return 0;
-  const std::int64_t first = rows_of_first_tiles_sm90(tile, m, n, processors);
-  const std::int64_t least_times = n > wide_right ? 8 : k >= long_row ? 2 : 3;
-  return first * least_times <= m ? first : 0;
-}
-
-// Given which operands have rows that can be made so. It is done to the one with more rows, if
-// the other one has enough that there is time for it: the bands of the right one use its rows
-// longer. In two turns of bfloat16 tiles rows are needed too soon, but for half of the left ones
-// where they are long; shorter ones are decoded.
-constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
-                                        std::int64_t k, int processors, bool left, bool right) {
-  constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096, long_row = 10240;
-  if (tile.k == 128) return {left ? first_folded_rows_sm90(tile, m, n, k, processors) : 0, 0};
-  const std::int64_t turns = tile.turns(1, m, n, processors);
-  const bool has_two_long_turns = turns == 2 && left && k > long_row;
-  if ((!left && !right) || (turns < least_turns && !has_two_long_turns)) return {};
-  const bool takes_left = left && (!right || m >= n || has_two_long_turns);
-  if (takes_left ? n < least_right : m < least_left) return {};
-  if (takes_left) {
-    const std::int64_t first = rows_of_first_tiles_sm90(tile, m, n, processors);
-    return {first < m && (!has_two_long_turns || first * 2 <= m) ? first : 0, 0};
-  }
-  const std::int64_t down = ceil_div(m, tile.cluster_rows());
-  const std::int64_t across = ceil_div(n, tile.cluster_columns());
-  const std::int64_t band = lower_of(std::int64_t{band_sm90(false, true)}, down);
-  const std::int64_t clusters = processors / tile.cluster;
-  const std::int64_t first = lower_of(across, ceil_div(clusters, band)) * tile.cluster_columns();
-  return {0, first < n ? first : 0};
-}
-
 // Clocks of an H200 for a step of K and the end of a tile of 8-bit elements; with 64 columns a step
-// waits for what it loads. Smaller tiles bring
-// more bytes from the second-level cache for an element of the output, and power limits the chip:
-// `longer` is what that costs, in tenths of a percent.
+// waits for what it loads. Smaller tiles bring more bytes from the second-level cache for an
+// element of the output, and power limits the chip: `longer` is what that costs, in tenths of a
+// percent.
 struct TileClocksSm90 {
   std::int64_t step, end, longer;
 };

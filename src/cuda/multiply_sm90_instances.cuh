@@ -85,8 +85,8 @@ void launch_config(const ProductSm90& product) {
   const std::int64_t tiles_down = ceil_div(left.rows, product.tile.cluster_rows()) *
                                   (product.tile.cluster_rows() / Config::rows);
   const bool is_late = left.late.codes != nullptr;
-  p.tile_rows = is_late ? Config::rows
-                        : static_cast<int>(round_up(ceil_div(left.rows, tiles_down), 16));
+  p.tile_rows =
+      is_late ? Config::rows : static_cast<int>(round_up(ceil_div(left.rows, tiles_down), 16));
   p.left_batched = left.batch > 1;
   p.right_batched = right.batch > 1;
   p.gate = spread_gate(product.gate, left, right);
@@ -110,8 +110,7 @@ void launch_config(const ProductSm90& product) {
   config.attrs = attributes;
   config.numAttrs = 2;
   const CUtensorMap left_map =
-      map_operand(product.function, left, p.tile_rows / Config::left_boxes,
-                                           Config::left_row_bytes);
+      map_operand(product.function, left, p.tile_rows / Config::left_boxes, Config::left_row_bytes);
   const CUtensorMap right_map = map_operand(product.function, right, Config::right_box);
   const CUtensorMap out_map = p.finish.stores_boxes
                                   ? map_output(product.function, out, Config::Finisher::box_rows)

@@ -150,7 +150,9 @@ TEST_F(LateRows, FoldedOfEveryNumberOfColumns) {
     expect_same(folded(8001, 4228, k));
     if (HasFatalFailure()) return;
   }
-  expect_same(folded(2048, 4096, 8320));  // two turns
+  Case two_turns = folded(2048, 4096, 8320);
+  two_turns.right_is_late = false;
+  expect_same(two_turns);
 }
 
 TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
@@ -167,21 +169,41 @@ TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
   }
 }
 
+TEST_F(LateRows, FoldedOnTheRight) {
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {
+      {4096, 4096}, {2000, 6100}, {1024, 8192}, {3000, 5600}, {4000, 8201}};
+  for (const auto& [m, n] : shapes) {
+    for (const bool left_is_folded : {false, true}) {
+      Case c = folded(m, n, left_is_folded ? 4096 : 4736);
+      c.left_is_late = left_is_folded;  // folded in the call, all of it ahead
+      c.layout = all_scale_layouts[left_is_folded];
+      expect_same(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_F(LateRows, FoldedSpreadsAndNan) {
-  for (const int spread : {0, 9, 115}) {
-    Case c = folded(6000, 4300, 4096);
-    c.dtype = spread == 9 ? DType::float32 : DType::bfloat16;
-    c.spread = spread;
-    c.has_nan = spread != 0;
-    expect_same(c);
-    if (HasFatalFailure()) return;
+  // Rows of the left operand are late, and of the right one.
+  for (const auto& [m, n] : {std::pair{6000, 4300}, {3000, 5600}}) {
+    for (const int spread : {0, 9, 115}) {
+      Case c = folded(m, n, 4096);
+      c.dtype = spread == 9 ? DType::float32 : DType::bfloat16;
+      c.spread = spread;
+      c.has_nan = spread != 0;
+      expect_same(c);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
 TEST_F(LateRows, FoldedManyTimes) {
-  Case c = folded(6300, 4096, 4096);
-  c.times = 20;
-  expect_same(c);
+  for (const std::int64_t m : {6300, 2048}) {
+    Case c = folded(m, 4096, 4096);
+    c.times = 20;
+    expect_same(c);
+    if (HasFatalFailure()) return;
+  }
 }
 
 }  // namespace

@@ -300,7 +300,9 @@ TEST_F(CudaSanitizer, LateRows) {
                             {270, 130, 4224, true, 128, ScaleLayout::swizzled},
                             {129, 128 * 264, 128, false, 512, ScaleLayout::row_major},
                             {400, 128 * 66, 128, true, 128, ScaleLayout::row_major, true},
-                            {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true}};
+                            {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true},
+                            {400, 128 * 66, 128, false, 1024, ScaleLayout::swizzled, true},
+                            {390, 128 * 66, 4736, false, 1024, ScaleLayout::row_major, true}};
   for (const LateCase& c : cases) {
     LateProduct product(c);
     EXPECT_TRUE(product.bytes(true) == product.bytes(false))

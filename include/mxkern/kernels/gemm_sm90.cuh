@@ -77,24 +77,27 @@ struct GemmSm90 {
   }
 
   __device__ __forceinline__ void load() const {
-    LoadSm90<Config> load{left_map,       right_map,       base, blocks, rank, p.tile_rows / Config::left_boxes,
-                          p.left_batched, p.right_batched, {}};
+    LoadSm90<Config> load{
+        left_map,       right_map,       base, blocks, rank, p.tile_rows / Config::left_boxes,
+        p.left_batched, p.right_batched, {}};
     [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
     for_each_tile([&](const TileWork& work) {
       const TileCorner corner = corner_of(work.index);
       if constexpr (Config::has_late_rows) {
         left_seen.wait(p.late[0], corner.row, Config::rows);
-        if constexpr (!Config::folds_late_rows)
-          right_seen.wait(p.late[1], corner.column, Config::columns);
+        right_seen.wait(p.late[1], corner.column, Config::columns);
       }
       load.tile(corner, p.parts, work);
     });
   }
 
-  // A warp: of one operand, then of the other. Only left rows are folded so.
+  // A warp: of one operand, then of the other. Rows of one operand are folded so.
   __device__ __forceinline__ void make_late_rows(int first) const {
     if constexpr (Config::folds_late_rows) {
-      if (p.late[0].exist()) LateRowFolder<Config::rows>(p.late[0]).run();
+      constexpr int log2_rows = 7;
+      static_assert(Config::rows == 1 << log2_rows && Config::columns == 2 * Config::rows);
+      const int side = p.late[0].exist() ? 0 : 1;
+      if (p.late[side].exist()) LateRowFolder(p.late[side], log2_rows + side).run();
     } else if constexpr (Config::has_late_rows) {
 #pragma unroll 1
       for (int i = 0; i < 2; ++i) {
@@ -117,8 +120,7 @@ struct GemmSm90 {
       ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
       if constexpr (Config::has_late_rows) {
         left_seen.wait(p.late[0], corner.row, Config::rows);
-        if constexpr (!Config::folds_late_rows)
-          right_seen.wait(p.late[1], corner.column, Config::columns);
+        right_seen.wait(p.late[1], corner.column, Config::columns);
       }
       factors().fetch(p.finish, common, corner, Config::promotes);
       ptx::mbarrier_arrive(base + Config::factors_full_offset);
@@ -155,7 +157,8 @@ struct GemmSm90 {
       parity ^= 1;
       // Where tiles have fewer rows, the next one begins where this warp's would.
       const bool has_rows = warp * 16 < p.tile_rows;
-      if (has_rows && (work.index < p.work.whole || Joiner{parts().of(work), warp, lane}.join(sums))) {
+      if (has_rows &&
+          (work.index < p.work.whole || Joiner{parts().of(work), warp, lane}.join(sums))) {
         finish.tile(sums, factors(), warp * 16);
       }
       ptx::mbarrier_arrive(base + Config::factors_empty_offset);

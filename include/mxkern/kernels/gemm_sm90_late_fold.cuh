@@ -8,9 +8,9 @@
 
 namespace mxkern::kernels {
 
-// A warp that folds rows of an operand with `Group` rows in a tile. It asks for the first codes of
-// the next row before a row is ready, and the second-level cache for those of the row behind that.
-template <int Group>
+// A warp that folds rows of an operand with 2^log2_group rows in a tile. It asks for the first
+// codes of the next row before a row is ready, and the second-level cache for those of the row
+// behind that.
 struct LateRowFolder {
   static constexpr int unit = 16;          // codes of a lane
   static constexpr int piece = 32 * unit;  // of the warp
@@ -20,10 +20,12 @@ struct LateRowFolder {
   static_assert(chunk % round == 0, "a round has one word of scales");
 
   const LateRows& p;
+  int log2_group;
   int own =
       static_cast<int>(threadIdx.x % 32) * unit;  // the first of this lane's columns in a piece
 
-  __device__ __forceinline__ explicit LateRowFolder(const LateRows& rows) : p(rows) {
+  __device__ __forceinline__ LateRowFolder(const LateRows& rows, int log2_rows)
+      : p(rows), log2_group(log2_rows) {
     asm volatile("" : "+r"(own));  // kept in a register, not worked out again
   }
 
@@ -43,7 +45,7 @@ struct LateRowFolder {
       const int next = row_of(taken);
       make(row, next, loaded, word);
       taken = take();  // the answer arrives while rows are made
-      p.publish(row, Group, own == 0);
+      p.publish(row, 1 << log2_group, own == 0);
       if (next >= p.rows) return;
       row = next;
     }

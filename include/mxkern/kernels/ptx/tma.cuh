@@ -54,8 +54,8 @@ __device__ __forceinline__ void tma_wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-// What threads wrote to memory before, the copy engine of any multiprocessor reads after. Who writes
-// calls this before it tells, and who copies after it has heard.
+// What threads wrote to memory before, the copy engine of any multiprocessor reads after. Who
+// writes calls this before it tells, and who copies after it has heard.
 __device__ __forceinline__ void fence_global_for_tma() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
