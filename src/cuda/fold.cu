@@ -44,7 +44,12 @@ void fold_rows(const char* function, const kernels::FoldParameters& all, Stream 
          1 << p.log2_warps < chunks) {
     ++p.log2_warps;
   }
-  launch<Start::early>(function, kernels::fold_rows_kernel<S, most_warps>,
+  constexpr int log2_shares = 2;
+  const bool is_shared = chunks == 1 && all.rows << log2_shares <= warps;
+  if (is_shared) p.log2_warps = log2_shares;
+  launch<Start::early>(function,
+                       is_shared ? kernels::fold_rows_kernel<S, most_warps, 1 << log2_shares>
+                                 : kernels::fold_rows_kernel<S, most_warps>,
                        grid_of(std::min<std::int64_t>(all.rows, processors)), 32 * most_warps, 0,
                        stream, p);
 }

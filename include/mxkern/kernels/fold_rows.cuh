@@ -1,4 +1,4 @@
-// mxkern/kernels/fold_rows.cuh: whole rows of 8-bit codes folded, one or two warps each.
+// mxkern/kernels/fold_rows.cuh: whole rows of 8-bit codes folded, one or several warps each.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,23 @@ struct FoldRowsParameters {
   ZeroedCounters counters[2];
 };
 
-inline constexpr int fold_rows_chunk = 4096;  // columns that a warp has on their way at once
+inline constexpr int fold_rows_chunk = 4096;  // columns whose scales are a word a lane
 
-// What a warp folds of a row: every so many chunks of columns. A lane has sixteen codes of every
-// 512 of them.
-template <class S>
+// What a warp folds of a row: every so many chunks of columns, all of which are on their way at
+// once; or of a row of one chunk one of Shares of it. A lane has sixteen codes of every 512
+// columns.
+template <class S, int Shares>
 struct FoldRowChunks {
   using Format = typename S::Format;
   static_assert(Format::bits == 8 && S::block == 32 && !FoldTable<Format>::is_used);
   static constexpr unsigned everyone = 0xFFFFFFFFu;
-  static constexpr int unit = 16, piece = 32 * unit, depth = fold_rows_chunk / piece;
+  static constexpr int unit = 16, piece = 32 * unit;
+  static constexpr int share = fold_rows_chunk / Shares, depth = share / piece;
 
   const std::uint8_t *codes, *scales;  // of this lane
   std::uint8_t* out;
   int columns, scale_step;  // of the row, and from one word of four scales to the next
-  int first, step;          // chunk, in columns
+  int first, step;          // chunk or share, and from one chunk to the next, in columns
   int lane;
 
   // Four scales, where the row has them; else four that count as NaN.
@@ -55,22 +57,25 @@ struct FoldRowChunks {
     for (int i = 0; i < depth; ++i) {
       if (i * piece < left) loaded[i] = load(from + i * piece);
     }
-    std::uint32_t word = word_at(first);
+    std::uint32_t word = word_at(Shares > 1 ? 0 : first);
     std::uint32_t pairs = more_than(word);
+    if constexpr (Shares == 1) {
 #pragma unroll 4
-    for (int at = first == 0 ? fold_rows_chunk : 0; at < columns; at += fold_rows_chunk) {
-      pairs = __vmaxu2(pairs, more_than(word_at(at)));
+      for (int at = first == 0 ? fold_rows_chunk : 0; at < columns; at += fold_rows_chunk) {
+        pairs = __vmaxu2(pairs, more_than(word_at(at)));
+      }
     }
+    const int first_word = Shares > 1 ? first / 128 : 0;
     largest = largest_of_warp(pairs);
     unsigned spread = 0;
 #pragma unroll 1
     for (int at = first; at < columns; at += step) {
-      if (at > first) word = word_at(at);
+      if (Shares == 1 && at > first) word = word_at(at);
       from += step;
 #pragma unroll
       for (int i = 0; i < depth; ++i) {
         // The lane that has the word of four scales, and the scale's place in it.
-        const std::uint32_t four = __shfl_sync(everyone, word, i * 4 + lane / 8);
+        const std::uint32_t four = __shfl_sync(everyone, word, first_word + i * 4 + lane / 8);
         const unsigned byte = four >> (lane / 2 % 4 * 8) & 0xFFu;
         if (i * piece < left) {
           spread = max(spread, fold_piece(loaded[i], largest, byte, to + i * piece));
@@ -105,7 +110,7 @@ struct FoldRowChunks {
 // them would not spread over the device, as they start wherever the kernel ahead leaves a
 // multiprocessor first: where 32 warps a multiprocessor are enough for all rows, they are one
 // thread block.
-template <class S, int Warps>
+template <class S, int Warps, int Shares = 1>
 __global__ void __launch_bounds__(32 * Warps, 32 / Warps)
     fold_rows_kernel(const __grid_constant__ FoldRowsParameters p) {
   __shared__ unsigned spreads[Warps];
@@ -114,7 +119,7 @@ __global__ void __launch_bounds__(32 * Warps, 32 / Warps)
   const int rank = warp & ((1 << p.log2_warps) - 1);
   const auto row =
       static_cast<int>(Warps == 32 ? team * gridDim.x + blockIdx.x : blockIdx.x * Warps + team);
-  FoldRowChunks<S> chunks;
+  FoldRowChunks<S, Shares> chunks;
   chunks.lane = thread % 32;
   const std::int64_t start = std::int64_t{row} * p.columns + chunks.lane * chunks.unit;
   const std::uint8_t* codes = p.codes + start;
@@ -127,8 +132,8 @@ __global__ void __launch_bounds__(32 * Warps, 32 / Warps)
   chunks.scales = scales;
   chunks.columns = p.columns;
   chunks.scale_step = p.scales.step;
-  chunks.first = rank * fold_rows_chunk;
-  chunks.step = fold_rows_chunk << p.log2_warps;
+  chunks.first = rank * chunks.share;
+  chunks.step = Shares > 1 ? fold_rows_chunk : fold_rows_chunk << p.log2_warps;
   wait_at_start(p.follows);
   const bool exists = row < p.rows;
   unsigned largest = 0, spread = 0;
