@@ -17,7 +17,7 @@ END = "<!-- end: python -m bench.report writes this -->"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fills docs/performance.md and README.md from all results, and draws the picture."""
+    """Fills docs/performance.md and README.md from all results, and draws the pictures."""
     paths = [Path(argument) for argument in arguments]
     paths = paths or sorted((ROOT / "bench" / "results").glob("*.json"))
     if not paths:
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> None:
         fill(ROOT / "README.md", "\n\n".join(summary for summary in summaries if summary))
     for result in results:
         if "cuda_token_curve" in result:
-            gemm_plot.draw(result["cuda_token_curve"], ROOT / "docs" / "gemm-tokens.svg")
+            gemm_plot.draw(result, ROOT / "docs")
 
 
 def _summary(result: dict[str, Any]) -> str:

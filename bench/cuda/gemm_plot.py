@@ -4,6 +4,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from bench import machine
+
 LABELS = {
     ("bfloat16", "few_tokens"): "cuBLAS bfloat16",
     ("mxfp8_e4m3", "few_tokens"): "bfloat16 x MXFP8",
@@ -14,7 +16,12 @@ LABELS = {
 }
 
 
-def draw(records: list[dict[str, Any]], path: Path) -> None:
+def file_name(result: dict[str, Any]) -> str:
+    """Of a machine's picture, beside the documentation that shows it."""
+    return f"gemm-tokens-{machine.slug(result['machine']['gpu'])}.svg"
+
+
+def draw(result: dict[str, Any], folder: Path) -> None:
     """One line for each kind of weights and activations."""
     import matplotlib
 
@@ -22,6 +29,7 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
     matplotlib.rcParams |= {"svg.hashsalt": "mxkern", "svg.fonttype": "none"}
     from matplotlib import pyplot
 
+    records = result["cuda_token_curve"]
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2))
     for (scheme, form), label in LABELS.items():
         line = [r for r in records if (r["scheme"], r["form"]) == (scheme, form)]
@@ -36,9 +44,10 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
                 label=label,
             )
     n, k = records[0]["shape"]
-    axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="us", title=f"weights {n} x {k}")
+    title = f"weights {n} x {k}, {result['machine']['gpu']}"
+    axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="us", title=title)
     axes.set_xscale("log", base=2)
     axes.grid(which="both", alpha=0.25)
     axes.legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(folder / file_name(result), metadata={"Date": None})

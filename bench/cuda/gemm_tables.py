@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bench.cuda import gemm_plot
 from bench.markdown import table
 
 Record = dict[str, Any]
@@ -26,7 +27,7 @@ def sections(result: Record) -> list[str]:
         _errors(result.get("cuda_gemm_errors", [])),
         _few_tokens(result.get("cuda_few_tokens", [])),
         _few_token_rivals(result.get("cuda_few_token_rivals", [])),
-        _curve(result.get("cuda_token_curve", [])),
+        _curve(result),
     ]
 
 
@@ -236,10 +237,11 @@ def _microseconds(record: Record) -> str:
     return f"{record['seconds'] * 1e6:.1f}" + (f" ({goal * 1e6:g})" if goal else "")
 
 
-def _curve(records: list[Record]) -> str:
-    if not records:
+def _curve(result: Record) -> str:
+    if not result.get("cuda_token_curve"):
         return ""
     return (
         "### From one token to many\n\n"
-        "![Time of a product with 8192 x 8192 weights over the number of tokens](gemm-tokens.svg)"
+        "![Time of a product with 8192 x 8192 weights over the number of tokens]"
+        f"({gemm_plot.file_name(result)})"
     )
