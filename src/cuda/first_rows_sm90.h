@@ -43,8 +43,8 @@ constexpr std::int64_t rows_of_first_tiles_sm90(const TileSm90& tile, std::int64
 // others itself in tiles that have registers for it; 0: all have to. Lower bands of tiles cost as
 // much as late rows save where few are late, 2048 x 6144 x 4096, or where folding is a small part,
 // 4096 x 14336 x 4096: below 1 % with 57344 columns.
-constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
-                                              std::int64_t k, int processors) {
+constexpr std::int64_t first_folded_left_rows_sm90(const TileSm90& tile, std::int64_t m,
+                                                   std::int64_t n, std::int64_t k, int processors) {
   constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
   constexpr std::int64_t least_right = 4096, wide_right = 10240, most_right = 16384;
   if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
@@ -58,8 +58,8 @@ constexpr std::int64_t first_folded_rows_sm90(const TileSm90& tile, std::int64_t
 // first tiles need, and two tiles' more lest loads wait at once. Where the left operand has few
 // rows, right ones are needed faster than they are made, 0.29 TB a second with 2048, and more have
 // to be ahead: 0.4 of those behind the first tiles with 2048, 0.7 with 1024.
-constexpr std::int64_t first_folded_columns_sm90(const TileSm90& tile, std::int64_t m,
-                                                 std::int64_t n, int processors) {
+constexpr std::int64_t first_folded_right_rows_sm90(const TileSm90& tile, std::int64_t m,
+                                                    std::int64_t n, int processors) {
   constexpr std::int64_t columns_with_registers = 256, least_turns = 2;
   constexpr std::int64_t least_left = 1024, least_right = 4096, enough_left = 3413;
   if (tile.columns != columns_with_registers || m < least_left || n < least_right) return 0;
@@ -84,9 +84,9 @@ constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, st
                                         std::int64_t k, int processors, bool left, bool right) {
   constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096, long_row = 10240;
   if (tile.k == 128) {
-    const std::int64_t of_right = right ? first_folded_columns_sm90(tile, m, n, processors) : 0;
+    const std::int64_t of_right = right ? first_folded_right_rows_sm90(tile, m, n, processors) : 0;
     if (of_right > 0 && (!left || n >= m)) return {0, of_right};
-    return {left ? first_folded_rows_sm90(tile, m, n, k, processors) : 0, 0};
+    return {left ? first_folded_left_rows_sm90(tile, m, n, k, processors) : 0, 0};
   }
   const std::int64_t turns = tile.turns(1, m, n, processors);
   const bool has_two_long_turns = turns == 2 && left && k > long_row;
