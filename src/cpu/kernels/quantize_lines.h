@@ -8,6 +8,7 @@
 #include "cpu/kernels/block_amax.h"
 #include "cpu/kernels/block_scales.h"
 #include "cpu/kernels/code_lanes.h"
+#include "cpu/kernels/encode_fp4.h"
 #include "cpu/kernels/encode_halves.h"
 #include "cpu/kernels/four_over_six.h"
 #include "cpu/kernels/nearest_lanes.h"
@@ -62,6 +63,11 @@ requires(std::is_same_v<T, bfloat16>&& rounding == Rounding::nearest)
   if constexpr (encodes_halves<S>) {
     if (encode_halves<S>(x, multipliers, codes)) return;
   }
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<typename S::Format, E2M1>) {
+    return encode_fp4_step<S>(x, multipliers, codes);
+  }
+#endif
   encode_pairs<S>(x, multipliers, codes);
 }
 #endif
@@ -130,30 +136,34 @@ template <class S, class T>
 [[gnu::noinline]] int chunk_amax(const T* x, std::int64_t x_stride, std::int64_t lines,
                                  std::int64_t elements, int line_blocks, bool square,
                                  ChunkScales<S>& chunk) {
-  BitLanes folded[chunk_blocks<S>];
-  const std::int64_t whole = elements / S::block;
-  const std::int64_t rest = elements % S::block;
-  int blocks = square ? line_blocks : static_cast<int>(lines) * line_blocks;
+  // Registers, and the elements of one.
+  constexpr int held = folded_blocks<T, S::block>, width = S::block * held;
+  BitLanes folded[chunk_blocks<S> / held];
+  const int line_registers = line_blocks / held;
+  const std::int64_t whole = elements / width;
+  const std::int64_t rest = elements % width;
+  int registers = square ? line_registers : static_cast<int>(lines) * line_registers;
   for (std::int64_t line = 0; line < lines; ++line, x += x_stride) {
-    BitLanes* target = folded + (square ? 0 : line * line_blocks);
+    BitLanes* target = folded + (square ? 0 : line * line_registers);
     const bool join = square && line != 0;
-    const auto add = [&](std::int64_t b, BitLanes lanes) __attribute__((always_inline)) {
-      target[b] = join ? higher_of<BitLanes>(target[b], lanes) : lanes;
+    const auto add = [&](std::int64_t i, BitLanes lanes) __attribute__((always_inline)) {
+      target[i] = join ? higher_of<BitLanes>(target[i], lanes) : lanes;
     };
-    for (std::int64_t b = 0; b < whole; ++b) {
-      if (elements == chunk_blocks<S> * S::block && is_asked_early(b * S::block)) {
-        prefetch_rows(x + b * S::block + 2 * elements, 0, 1, S::block * sizeof(T));
+    for (std::int64_t i = 0; i < whole; ++i) {
+      if (elements == chunk_blocks<S> * S::block && is_asked_early(i * width)) {
+        prefetch_rows(x + i * width + 2 * elements, 0, 1, width * sizeof(T));
       }
-      add(b, fold_block<T, S::block>(x + b * S::block));
+      add(i, fold_blocks<T, S::block>(x + i * width));
     }
-    if (rest != 0) add(whole, fold_short_block<T, S::block>(x + whole * S::block, rest));
-    for (std::int64_t b = whole + (rest != 0); b < line_blocks; ++b) target[b] = BitLanes{};
+    if (rest != 0) add(whole, fold_short_blocks<T, S::block>(x + whole * width, rest));
+    for (std::int64_t i = whole + (rest != 0); i < line_registers; ++i) target[i] = BitLanes{};
   }
-  for (; blocks % lane_count != 0; ++blocks) folded[blocks] = BitLanes{};
-  for (int b = 0; b < blocks; b += lane_count) {
-    store_vector(chunk.amax + b, float_magnitudes<T>(reduce_each(folded + b)));
+  constexpr int together = lane_count / held;
+  for (; registers % together != 0; ++registers) folded[registers] = BitLanes{};
+  for (int i = 0; i < registers; i += together) {
+    store_vector(chunk.amax + i * held, float_magnitudes<T>(reduce_each<held>(folded + i)));
   }
-  return blocks;
+  return registers * held;
 }
 
 template <class S, class T, Rounding rounding>
