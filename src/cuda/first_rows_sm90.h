@@ -12,7 +12,7 @@ namespace mxkern::cuda {
 // Tiles come in bands of clusters that lie one below the other. An H200's 66 clusters of two
 // compute 11 x 6 tiles at once: 8-bit elements take 0.7 % less time so, bfloat16 ones do not care.
 // Where rows of an operand are made by the product itself, the first tiles should need few of
-// them; tiles that are divided stay the same, see TileOrder. Folded right ones wait for no band.
+// them; tiles that are divided stay the same, see TileOrder. Folded right rows need no other bands.
 constexpr int band_sm90(bool left_is_late, bool right_is_late, bool is_folded = false) {
   return left_is_late ? 4 : right_is_late && !is_folded ? 16 : 11;
 }
