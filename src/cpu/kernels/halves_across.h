@@ -1,7 +1,8 @@
-// cpu/kernels/halves_across.h: encode_halves for lines that lie across memory, a line a lane.
-// Only files in cpu/instances/ may include it.
+// cpu/kernels/halves_across.h: encode_halves and encode_fp4 for lines that lie across memory, a
+// line a lane. Only files in cpu/instances/ may include it.
 #pragma once
 
+#include "cpu/kernels/encode_fp4.h"
 #include "cpu/kernels/encode_halves.h"
 #include "cpu/kernels/word_lanes.h"
 
@@ -39,6 +40,36 @@ template <int Bits>
 #endif
 }
 
+// The codes of 32 elements of half_lanes lines, as encode(element) gives them, in words of 16 bits.
+template <int bits, class Encode>
+[[gnu::always_inline]] inline void fill_halves(Halves (&halves)[2 * bits], Encode&& encode) {
+  // Codes that fill whole words.
+  constexpr int elements = bits == 8 ? 2 : bits == 4 ? 4 : 8;
+  constexpr int filled = elements * bits / 16;
+  for (int w = 0; w < 2 * bits; w += filled) {
+    Halves fill[filled + 1] = {};
+    const int first = w / filled * elements;
+#pragma GCC unroll 8
+    for (int i = 0; i < elements; ++i) append_half<bits>(fill, i, encode(first + i));
+    for (int i = 0; i < filled; ++i) halves[w + i] = fill[i];
+  }
+}
+
+// Writes them, a line behind the other.
+template <int bits>
+[[gnu::always_inline]] inline void store_halves_across(const Halves (&halves)[2 * bits],
+                                                       std::uint8_t* codes,
+                                                       std::int64_t code_stride) {
+  BitLanes low[bits];
+  BitLanes high[bits];
+  for (int w = 0; w < bits; ++w) {
+    low[w] = BitLanes(interleave_quarters<0>(halves[2 * w], halves[2 * w + 1]));
+    high[w] = BitLanes(interleave_quarters<1>(halves[2 * w], halves[2 * w + 1]));
+  }
+  store_lines(low, {0, 1, 8}, codes, code_stride);
+  store_lines(high, {4, 1, 8}, codes, code_stride);
+}
+
 // Encodes one block of each of half_lanes lines. False where one of them takes another way; nothing
 // is written then.
 template <class S>
@@ -48,9 +79,6 @@ template <class S>
                                                         std::uint8_t* codes,
                                                         std::int64_t code_stride) {
   constexpr int bits = S::Format::bits;
-  // Codes that fill whole words.
-  constexpr int elements = bits == 8 ? 2 : bits == 4 ? 4 : 8;
-  constexpr int filled = elements * bits / 16;
   const Halves fields = multiplier_fields(amax, multipliers);
   const Halves beyond =
       difference_from_zero(fields - std::uint16_t{1}, all_halves(largest_half_field - 1));
@@ -58,26 +86,43 @@ template <class S>
   HalfEncoder<typename S::Format> encode((all_halves(largest_half_field) - fields) << 7);
 
   Halves halves[2 * bits];
-  for (int w = 0; w < 2 * bits; w += filled) {
-    Halves fill[filled + 1] = {};
-#pragma GCC unroll 8
-    for (int i = 0; i < elements; ++i, x += stride) {
-      append_half<bits>(fill, i, encode(load_vector<Halves>(x)));
-    }
-    for (int i = 0; i < filled; ++i) halves[w + i] = fill[i];
-  }
+  fill_halves<bits>(
+      halves, [&](int element) __attribute__((always_inline)) {
+        return encode(load_vector<Halves>(x + element * stride));
+      });
   if (!encode.succeeded()) return false;
-
-  BitLanes low[bits];
-  BitLanes high[bits];
-  for (int w = 0; w < bits; ++w) {
-    low[w] = BitLanes(interleave_quarters<0>(halves[2 * w], halves[2 * w + 1]));
-    high[w] = BitLanes(interleave_quarters<1>(halves[2 * w], halves[2 * w + 1]));
-  }
-  store_lines(low, {0, 1, 8}, codes, code_stride);
-  store_lines(high, {4, 1, 8}, codes, code_stride);
+  store_halves_across<bits>(halves, codes, code_stride);
   return true;
 }
+
+#if defined(__AVX512F__)
+// Encodes two blocks of each of half_lanes lines under any multipliers, those of the second blocks
+// half_lanes behind those of the first.
+template <class S>
+[[gnu::always_inline]] inline void encode_fp4_across(const bfloat16* x, std::int64_t stride,
+                                                     const float* multipliers, std::uint8_t* codes,
+                                                     std::int64_t code_stride) {
+  static_assert(S::block == 16 && S::Format::bits == 4);
+  // Of even lines and of odd ones.
+  FloatPairs factors[2];
+  for (int block = 0; block < 2; ++block) {
+    const float* from = multipliers + block * half_lanes;
+    const auto low = load_lanes(from), high = load_lanes(from + lane_count);
+    factors[block] = {__builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22,
+                                              24, 26, 28, 30),
+                      __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23,
+                                              25, 27, 29, 31)};
+  }
+  Halves halves[8];
+  fill_halves<4>(
+      halves, [&](int element) __attribute__((always_inline)) {
+        const FloatPairs values = load_pairs(x + element * stride);
+        const FloatPairs& factor = factors[element / S::block];
+        return encode_fp4({values.even * factor.even, values.odd * factor.odd});
+      });
+  store_halves_across<4>(halves, codes, code_stride);
+}
+#endif
 
 }  // namespace
 }  // namespace mxkern::cpu

@@ -243,6 +243,14 @@ template <class S, class T>
       }
     }
 #endif
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<T, bfloat16> && S::has_tensor_scale) {
+      static_assert(across_lines == half_lanes);
+      encode_fp4_across<S>(x, most_across, chunk.multipliers, codes, code_stride);
+      background.step();
+      break;
+    }
+#endif
     encode_group<S>(x, i, chunk.multipliers, codes);
   }
   if (all_finite(chunk, chunk_blocks<S>)) return;
