@@ -59,6 +59,18 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   }
 }
 
+// Otherwise the tiles that are divided along K would have other rows than where all are ready.
+TEST(PlanLateRowsTest, LeftRowsAreLateInWholeTilesAlone) {
+  for (const auto& [m, first] :
+       {std::pair{540, 0}, {600, 512}, {784, 0}, {785, 512}, {1568, 0}, {1569, 1024}}) {
+    const Case c{.precision = GemmPrecision::exact, .shape = {1, m, 12288}, .n = 28672};
+    const CudaGemmProblem weights_ahead{quantized(c.left, c.shape),
+                                        prepared(PreparedForm::expanded, c.right, c.right_shape()),
+                                        c.result(), c.precision};
+    EXPECT_EQ(plan_gemm_cuda(weights_ahead, hopper).left.first_rows, first) << m;
+  }
+}
+
 TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   const Case wide{.precision = GemmPrecision::folded, .shape = {1, 8192, 4096}, .n = 4096};
   const auto first_rows = [](const Case& c) {

@@ -22,6 +22,13 @@ struct TileSm90 {
   constexpr int cluster_rows() const { return is_wide() ? rows * cluster : rows; }
   constexpr int cluster_columns() const { return is_wide() ? columns : columns * cluster; }
 
+  // Rows of each tile of a product: as few as it takes for as many tiles, in sixteens, of which a
+  // warp has one.
+  constexpr int height(std::int64_t m) const {
+    const std::int64_t tiles = ceil_div(m, cluster_rows()) * (cluster_rows() / rows);
+    return static_cast<int>(round_up(ceil_div(m, tiles), 16));
+  }
+
   // Tiles that one multiprocessor computes, one after the other.
   constexpr std::int64_t turns(std::int64_t batch, std::int64_t m, std::int64_t n,
                                int processors) const {

@@ -82,6 +82,9 @@ constexpr std::int64_t first_folded_right_rows_sm90(const TileSm90& tile, std::i
 // right rows at first need no fewer left ones: so right ones are late where there are as many.
 constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
                                         std::int64_t k, int processors, bool left, bool right) {
+  // Late rows are of whole tiles. Where those of the same product with rows that are ready are
+  // lower, other rows would be in the tiles that are divided along K, and get other bytes.
+  left = left && m > 0 && tile.height(m) == tile.rows;
   constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096, long_row = 10240;
   if (tile.k == 128) {
     const std::int64_t of_right = right ? first_folded_right_rows_sm90(tile, m, n, processors) : 0;

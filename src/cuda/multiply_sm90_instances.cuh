@@ -81,12 +81,9 @@ void launch_config(const ProductSm90& product) {
     p.part_sums.sums =
         reinterpret_cast<float4*>(memory + part_sums_offset(product.tile, product.work));
   }
-  // Warps have 16 rows each. Rows that are late have counters for whole tiles.
-  const std::int64_t tiles_down = ceil_div(left.rows, product.tile.cluster_rows()) *
-                                  (product.tile.cluster_rows() / Config::rows);
+  // Rows that are late have counters for whole tiles.
   const bool is_late = left.late.codes != nullptr;
-  p.tile_rows =
-      is_late ? Config::rows : static_cast<int>(round_up(ceil_div(left.rows, tiles_down), 16));
+  p.tile_rows = is_late ? Config::rows : product.tile.height(left.rows);
   p.left_batched = left.batch > 1;
   p.right_batched = right.batch > 1;
   p.gate = spread_gate(product.gate, left, right);
