@@ -15,6 +15,8 @@ import mxkern
 
 PACKAGES = ("numpy", "ml_dtypes", "torch", "torchao", "torchmx")
 CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "avx512_fp16")
+# What hypervisors call any model of a vendor.
+HIDDEN_MODELS = ("Intel Xeon Processor", "AMD EPYC Processor", "AMD EPYC")
 
 
 def describe() -> dict[str, Any]:
@@ -55,7 +57,7 @@ def cpu_model(cpuinfo: str) -> str:
     fields = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", cpuinfo, re.MULTILINE))
     name = fields.get("model name") or platform.processor() or platform.machine()
     name = re.sub(r"\((R|TM)\)|CPU|@.*", "", name)
-    if name.split() in (["Intel", "Xeon", "Processor"], ["AMD", "EPYC", "Processor"]):
+    if " ".join(name.split()) in HIDDEN_MODELS:
         name += f" family {fields.get('cpu family')} model {fields.get('model')}"
     return " ".join(name.split())
 
