@@ -42,8 +42,8 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
   return text;
 }
 
-std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int processors) {
-  const auto [tile, work] = tiling_sm90(problem, problem.out.shape, is_folded, processors);
+std::string describe_tile(const TilingSm90& tiling, bool is_folded) {
+  const auto& [tile, work] = tiling;
   std::string text =
       concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", tile.rows, "x", tile.columns,
                   "x", tile.k, ", ", tile.stages, " stages, clusters of ", tile.cluster,
@@ -53,6 +53,20 @@ std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int pr
                         work.tiles * tile.cluster, " tiles divided along K");
   }
   return text;
+}
+
+std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int processors) {
+  return describe_tile(tiling_sm90(problem, problem.out.shape, is_folded, processors), is_folded);
+}
+
+std::string describe_either(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
+                            int processors) {
+  const std::string folded = describe_tile(problem, true, processors) + "; or ";
+  if (!plan.is_in_one_kernel) return folded + describe_tile(problem, false, processors);
+  const Shape& out = problem.out.shape;
+  const cuda::EitherTilesSm90 tiles =
+      cuda::either_tiles_sm90(out.rows, out.columns, shape_of(problem.right).columns, processors);
+  return folded + describe_tile({tiles.exact, tiles.exact_work}, false) + ", in one kernel";
 }
 
 std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
@@ -82,8 +96,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
   switch (plan.path) {
     case CudaGemmPath::nothing: text.error = "none"; return text;
     case CudaGemmPath::folded_or_exact:
-      text.kernel = describe_tile(problem, true, capabilities.processors) + "; or " +
-                    describe_tile(problem, false, capabilities.processors);
+      text.kernel = describe_either(plan, problem, capabilities.processors);
       text.error = "relative L2 <= 5e-4 folded, <= 2e-5 exact, for elements of both signs";
       return text;
     case CudaGemmPath::blackwell:

@@ -2,6 +2,7 @@
 #include "plan_gemm_cuda.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cuda/expand.h"
 #include "cuda/fold.h"
@@ -164,6 +165,22 @@ bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan
   return first.left > 0 || first.right > 0;
 }
 
+// Whether one kernel computes the folded product or the exact one: it makes rows of both operands
+// itself, which are those of codes. One of them is folded in the call, by a kernel that also sets
+// counters to zeros.
+bool takes_one_kernel(const CudaGemmProblem& problem, int processors, const CudaGemmPlan& plan) {
+  const Shape& out = problem.out.shape;
+  if (plan.path != CudaGemmPath::folded_or_exact || out.batch != 1) return false;
+  if (!plan.left.folds && !plan.right.folds) return false;
+  const std::pair<const GemmOperand&, const SidePlan&> sides[] = {{problem.left, plan.left},
+                                                                  {problem.right, plan.right}};
+  for (const auto& [operand, side] : sides) {
+    if (!side.expands || !cuda::can_be_made_inside(*quantized_of(operand))) return false;
+  }
+  const std::int64_t k = shape_of(problem.right).columns;
+  return cuda::either_tiles_sm90(out.rows, out.columns, k, processors).is_possible;
+}
+
 // Memory for one side, from `begin` on; returns where it ends.
 std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan) {
   plan.folded = plan.expanded = begin;
@@ -226,7 +243,8 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::folded_or_exact: {
       plan.left = plan_side(problem.left, plan.path, false);
       plan.right = plan_side(problem.right, plan.path, false);
-      if (!plan_late_rows(problem, capabilities.processors, plan)) {
+      plan.is_in_one_kernel = takes_one_kernel(problem, capabilities.processors, plan);
+      if (!plan.is_in_one_kernel && !plan_late_rows(problem, capabilities.processors, plan)) {
         plan.left =
             plan_side(problem.left, plan.path, decodes_left(problem, plan.path, capabilities));
       }

@@ -82,6 +82,10 @@ struct CudaGemmPlan {
   std::size_t part_sums = 0;
   std::int64_t part_bytes = 0;     // 0: no tile is divided
   std::int64_t part_counters = 0;  // words that the kernels ahead of it set to zeros
+  // Of a product that is folded or exact: one kernel computes it, and expands the operands itself
+  // where it is exact. It counts their rows right ahead of the parts' counters.
+  bool is_in_one_kernel = false;
+  std::size_t row_counters = 0;
   std::size_t workspace_bytes = 0;
 };
 

@@ -28,6 +28,10 @@ TilingSm90 tiling_sm90(const CudaGemmProblem& problem, const Shape& out, bool is
 
 void place_parts_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
   if (plan.path == CudaGemmPath::portable) return;
+  if (plan.is_in_one_kernel) {
+    plan.row_counters = plan.workspace_bytes;
+    plan.workspace_bytes += 256;
+  }
   plan.part_sums = plan.workspace_bytes;
   const Shape& out = problem.out.shape;
   const Shape as_one{1, out.batch * out.rows, out.columns};  // if all share the right operand

@@ -136,8 +136,10 @@ class Product {
     return {memory_ + plan_.part_sums, plan_.part_bytes, plan_.part_counters};
   }
   ZeroedWords zeroed() const {
-    const PartMemory memory = part_memory();
-    return {static_cast<std::uint32_t*>(memory.data), static_cast<int>(memory.counters)};
+    const std::size_t begin = plan_.is_in_one_kernel ? plan_.row_counters : plan_.part_sums;
+    const auto words = static_cast<int>((plan_.part_sums - begin) / sizeof(std::uint32_t));
+    return {reinterpret_cast<std::uint32_t*>(memory_ + begin),
+            words + static_cast<int>(plan_.part_counters)};
   }
 
   RowScaled expanded(const GemmOperand& operand, const SidePlan& side) const {
@@ -153,12 +155,16 @@ class Product {
     return view;
   }
 
-  void multiply_folded(const CoreGate& gate) {
+  void fold_operands() const {
     if (!plan_.left.folds && !plan_.right.folds) zero_words(function, zeroed(), stream_);
     const bool both = plan_.left.folds && plan_.right.folds;
     fold_operand(problem_.left, plan_.left, Follows::behind, zeroed());
     fold_operand(problem_.right, plan_.right, both ? Follows::beside : Follows::behind,
                  both ? ZeroedWords{} : zeroed());
+  }
+
+  void multiply_folded(const CoreGate& gate) const {
+    fold_operands();
     multiply(folded(problem_.left, plan_.left), folded(problem_.right, plan_.right), gate);
   }
 
@@ -208,12 +214,30 @@ class Product {
     gate.left_limit = limit_of(problem_.left);
     gate.right_limit = limit_of(problem_.right);
     gate.wants_narrow = true;
+    if (plan_.is_in_one_kernel) return multiply_in_one_kernel(gate);
     multiply_folded(gate);
     const RowScaled left = folded(problem_.left, plan_.left);
     const RowScaled right = folded(problem_.right, plan_.right);
     gate.wants_narrow = false;
     gate.is_settled = true;  // the folded product has waited for them
     multiply_exact(gate, &left, &right);
+  }
+
+  // `counters`: two words for rows that are expanded.
+  EitherOperand either(const GemmOperand& operand, const SidePlan& side,
+                       std::uint32_t* counters) const {
+    const BlockScaled& q = *quantized_of(operand);
+    EitherOperand both = {folded(operand, side), expanded(operand, side)};
+    both.expanded.late = {q.codes, q.scales, q.scale_index(), {0, counters}, expanded_exponent};
+    return both;
+  }
+
+  void multiply_in_one_kernel(const CoreGate& gate) const {
+    fold_operands();
+    auto* counters = reinterpret_cast<std::uint32_t*>(memory_ + plan_.row_counters);
+    multiply_either_sm90(function, either(problem_.left, plan_.left, counters),
+                         either(problem_.right, plan_.right, counters + 2), finish_, gate, stream_,
+                         part_memory());
   }
 
   void multiply_few_tokens() const {

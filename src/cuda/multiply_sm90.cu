@@ -9,17 +9,28 @@ namespace mxkern::cuda {
 namespace {
 
 // Tiles are divided where there is memory for it.
+bool fits(const TileSm90& tile, const kernels::WorkOrder& work, const PartMemory& memory) {
+  return memory.data != nullptr && part_bytes(tile, work) <= memory.bytes &&
+         part_counters(tile, work) <= memory.counters;
+}
+
 kernels::WorkOrder work_of(const TileSm90& tile, const RowScaled& left, CoreElement right,
                            const Shape& out, int processors, const PartMemory& memory) {
   const std::int64_t k = left.columns;
   if (memory.data != nullptr && memory.work != nullptr) return *memory.work;
   const kernels::WorkOrder work =
       work_sm90(tile, right, left.parts, out.batch, out.rows, out.columns, k, processors);
-  const bool fits = memory.data != nullptr && part_bytes(tile, work) <= memory.bytes &&
-                    part_counters(tile, work) <= memory.counters;
-  return fits ? work
-              : whole_work(tile, step_unit_sm90(right), out.batch, out.rows, out.columns, k,
-                           processors);
+  return fits(tile, work, memory) ? work
+                                  : whole_work(tile, step_unit_sm90(right), out.batch, out.rows,
+                                               out.columns, k, processors);
+}
+
+// The check that a product's tiles can be counted.
+void check_tiles(const char* function, const Shape& shape, const TileSm90& tile) {
+  const std::int64_t tiles =
+      shape.batch * ceil_div(shape.rows, tile.rows) * ceil_div(shape.columns, tile.columns);
+  check(tiles < std::int64_t{1} << 30, function, ": the output has ", tiles,
+        " tiles; expected fewer than 2^30; split the batch");
 }
 
 }  // namespace
@@ -59,10 +70,7 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   const int processors = processor_count(function);
   const TileSm90 tile = tile_sm90(a.element, b.element, shape.batch, shape.rows, shape.columns,
                                   a.columns, processors);
-  const std::int64_t tiles =
-      shape.batch * ceil_div(shape.rows, tile.rows) * ceil_div(shape.columns, tile.columns);
-  check(tiles < std::int64_t{1} << 30, function, ": the output has ", tiles,
-        " tiles; expected fewer than 2^30; split the batch");
+  check_tiles(function, shape, tile);
   const ProductSm90 product{
       function,
       left,
@@ -85,6 +93,57 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   } else {
     right_e4m3 ? launch_sm90<E5M2, E4M3>(product) : launch_sm90<E5M2, E5M2>(product);
   }
+}
+
+void multiply_either_sm90(const char* function, const EitherOperand& a, const EitherOperand& b,
+                          const CoreFinish& finish, const CoreGate& gate, Stream stream,
+                          const PartMemory& part_memory) {
+  const Shape& shape = finish.out.shape;
+  for (const EitherOperand* x : {&a, &b}) {
+    const RowScaled& expanded = x->expanded;
+    check(x->folded.element == CoreElement::e4m3 && expanded.element == CoreElement::bfloat16 &&
+              expanded.batch == 1 && expanded.columns > 0 && expanded.late.codes != nullptr &&
+              expanded.late.first.rows == 0,
+          function, ": one kernel for either product takes one matrix of E4M3, and its codes");
+  }
+  const std::int64_t k = a.folded.columns;
+  const DeviceScope device(finish.out.device, function);
+  const int processors = processor_count(function);
+  const EitherTilesSm90 tiles = either_tiles_sm90(shape.rows, shape.columns, k, processors);
+  check(tiles.is_possible, function, ": the products of [", shape.rows, ", ", k, "] and [",
+        shape.columns, ", ", k, "] are not for one kernel");
+  check_tiles(function, shape, tiles.folded);
+  RowScaled left_folded = a.folded, left_expanded = a.expanded;
+  left_folded.part_bytes = left_folded.row_bytes;
+  left_expanded.part_bytes = left_expanded.row_bytes;
+  const int band = band_sm90(false, false);
+  const CoreGate open;
+  const bool is_divided = fits(tiles.exact, tiles.exact_work, part_memory);
+  const ProductSm90 folded{
+      function,
+      left_folded,
+      b.folded,
+      finish,
+      gate,
+      tiles.folded,
+      band,
+      work_of(tiles.folded, left_folded, CoreElement::e4m3, shape, processors, part_memory),
+      part_memory.data,
+      stream};
+  const ProductSm90 exact{function,
+                          left_expanded,
+                          b.expanded,
+                          finish,
+                          open,
+                          tiles.exact,
+                          band,
+                          is_divided
+                              ? tiles.exact_work
+                              : whole_work(tiles.exact, step_unit_sm90(CoreElement::bfloat16), 1,
+                                           shape.rows, shape.columns, k, processors),
+                          part_memory.data,
+                          stream};
+  launch_either_sm90(folded, exact);
 }
 
 }  // namespace mxkern::cuda

@@ -84,6 +84,28 @@ constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t b
   return best;
 }
 
+// How the folded and the exact product of [m, k] and [n, k] are cut in the kernel that computes
+// either, with tiles of one size.
+struct EitherTilesSm90 {
+  bool is_possible;
+  TileSm90 folded, exact;
+  kernels::WorkOrder exact_work;
+};
+
+// The exact product may be divided along K only as it is in a kernel of its own, lest its bytes be
+// others.
+constexpr EitherTilesSm90 either_tiles_sm90(std::int64_t m, std::int64_t n, std::int64_t k,
+                                            int processors) {
+  constexpr CoreElement narrow = CoreElement::e4m3, wide = CoreElement::bfloat16;
+  const TileSm90 folded = tile_sm90(narrow, narrow, 1, m, n, k, processors);
+  const TileSm90 exact = tile_of_columns_sm90(folded.columns, wide, m, n);
+  const TileSm90 alone = tile_sm90(wide, wide, 1, m, n, k, processors);
+  const kernels::WorkOrder work = work_sm90(alone, wide, 1, 1, m, n, k, processors);
+  const bool has_its_tile = alone.columns == exact.columns;
+  return {has_its_tile || work.divided() == 0, folded, exact,
+          has_its_tile ? work : whole_work(exact, step_unit_sm90(wide), 1, m, n, k, processors)};
+}
+
 // Working memory in which thread blocks add up tiles that are divided along K. The first `counters`
 // words of 32 bits are 0 when the product starts.
 struct PartMemory {
@@ -100,5 +122,17 @@ struct PartMemory {
 void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
                    const CoreFinish& finish, const CoreGate& gate, Stream stream,
                    const PartMemory& part_memory = {});
+
+// An operand in MXFP8 E4M3 that is folded, and, where the gate asks for it, expanded by the kernel
+// that multiplies it: expanded.late says from what.
+struct EitherOperand {
+  RowScaled folded, expanded;
+};
+
+// multiply_sm90 of the folded operands, or of the expanded ones, as either_tiles_sm90 cuts them;
+// the gate decides which.
+void multiply_either_sm90(const char* function, const EitherOperand& a, const EitherOperand& b,
+                          const CoreFinish& finish, const CoreGate& gate, Stream stream,
+                          const PartMemory& part_memory = {});
 
 }  // namespace mxkern::cuda

@@ -56,10 +56,9 @@ inline kernels::LateRows late_rows(const char* function, const RowScaled& x, int
 }
 
 template <class Config>
-void launch_config(const ProductSm90& product) {
+kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   const RowScaled &left = product.left, &right = product.right;
   const Buffer& out = product.finish.out;
-  const int cluster = product.tile.cluster;
   check(product.tile.rows == Config::rows && product.tile.columns == Config::columns &&
             product.tile.stages == Config::stages && product.work.unit == Config::step_unit,
         product.function, ": the plan's tile is not the kernel's");
@@ -71,8 +70,6 @@ void launch_config(const ProductSm90& product) {
   p.order.band = band_sm90(false, false);
   p.order.late_band = product.band;
   p.order.whole = product.work.whole;
-  p.late[0] = late_rows(product.function, left, Config::rows);
-  p.late[1] = late_rows(product.function, right, Config::columns);
   p.parts = left.parts;
   p.work = product.work;
   if (p.work.divided() > 0) {
@@ -81,15 +78,46 @@ void launch_config(const ProductSm90& product) {
     p.part_sums.sums =
         reinterpret_cast<float4*>(memory + part_sums_offset(product.tile, product.work));
   }
-  // Rows that are late have counters for whole tiles.
-  const bool is_late = left.late.codes != nullptr;
-  p.tile_rows = is_late ? Config::rows : product.tile.height(left.rows);
+  p.tile_rows = product.tile.height(left.rows);
   p.left_batched = left.batch > 1;
   p.right_batched = right.batch > 1;
   p.gate = spread_gate(product.gate, left, right);
   p.finish = finish_parameters(product);
   p.left_scales = {left.multipliers, left.multiplier_row, left.rows};
-  const auto kernel = kernels::gemm_sm90<Config>;
+  return p;
+}
+
+// Rows that are late have counters for whole tiles.
+template <class Config>
+void put_late_rows(const ProductSm90& product, kernels::GemmSm90Parameters& p) {
+  p.late[0] = late_rows(product.function, product.left, Config::rows);
+  p.late[1] = late_rows(product.function, product.right, Config::columns);
+  if (p.late[0].codes != nullptr) p.tile_rows = Config::rows;
+}
+
+template <class Config>
+CUtensorMap left_map(const ProductSm90& product, const kernels::GemmSm90Parameters& p) {
+  return map_operand(product.function, product.left, p.tile_rows / Config::left_boxes,
+                     Config::left_row_bytes);
+}
+
+template <class Config>
+CUtensorMap right_map(const ProductSm90& product) {
+  return map_operand(product.function, product.right, Config::right_box);
+}
+
+// Valid even where it is not used.
+template <class Config>
+CUtensorMap out_map(const ProductSm90& product, const kernels::GemmSm90Parameters& p) {
+  return p.finish.stores_boxes
+             ? map_output(product.function, product.finish.out, Config::Finisher::box_rows)
+             : left_map<Config>(product, p);
+}
+
+template <class Config, class... Parameters>
+void launch_blocks(const ProductSm90& product, void (*kernel)(Parameters...), int clusters,
+                   const Parameters&... parameters) {
+  const int cluster = product.tile.cluster;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   Config::shared_bytes),
              product.function, "reserve shared memory");
@@ -100,32 +128,42 @@ void launch_config(const ProductSm90& product) {
   attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(p.work.clusters * cluster));
+  config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
   config.blockDim = dim3(Config::threads);
   config.dynamicSmemBytes = Config::shared_bytes;
   config.stream = handle_of(product.stream);
   config.attrs = attributes;
   config.numAttrs = 2;
-  const CUtensorMap left_map =
-      map_operand(product.function, left, p.tile_rows / Config::left_boxes, Config::left_row_bytes);
-  const CUtensorMap right_map = map_operand(product.function, right, Config::right_box);
-  const CUtensorMap out_map = p.finish.stores_boxes
-                                  ? map_output(product.function, out, Config::Finisher::box_rows)
-                                  : left_map;
-  check_cuda(cudaLaunchKernelEx(&config, kernel, left_map, right_map, out_map, p), product.function,
+  check_cuda(cudaLaunchKernelEx(&config, kernel, parameters...), product.function,
              "launch a kernel");
+}
+
+template <class Config>
+void launch_config(const ProductSm90& product) {
+  kernels::GemmSm90Parameters p = parameters_of<Config>(product);
+  put_late_rows<Config>(product, p);
+  launch_blocks<Config>(product, kernels::gemm_sm90<Config>, p.work.clusters,
+                        left_map<Config>(product, p), right_map<Config>(product),
+                        out_map<Config>(product, p), p);
+}
+
+// Calls launch with the one of these configurations that `tile` names.
+template <class... Configs, class Launch>
+void launch_tile(const char* function, const TileSm90& tile, Launch&& launch) {
+  const auto launch_if = [&]<class Config>(const Config* config) {
+    if (tile.columns != Config::columns) return false;
+    launch(config);
+    return true;
+  };
+  const bool is_launched = (launch_if(static_cast<const Configs*>(nullptr)) || ...);
+  check(is_launched, function, ": no kernel has the plan's tile");
 }
 
 // With the one of these configurations that product.tile names.
 template <class... Configs>
 void launch_tiles(const ProductSm90& product) {
-  const auto launch_if = [&]<class Config>(const Config*) {
-    if (product.tile.columns != Config::columns) return false;
-    launch_config<Config>(product);
-    return true;
-  };
-  const bool is_launched = (launch_if(static_cast<const Configs*>(nullptr)) || ...);
-  check(is_launched, product.function, ": no kernel has the plan's tile");
+  launch_tile<Configs...>(product.function, product.tile,
+                          [&]<class Config>(const Config*) { launch_config<Config>(product); });
 }
 
 }  // namespace mxkern::cuda

@@ -25,4 +25,7 @@ struct ProductSm90 {
 template <class Left, class Right>
 void launch_sm90(const ProductSm90& product);
 
+// Both in one kernel. Rows of the exact product's operands are late, all of them.
+void launch_either_sm90(const ProductSm90& folded, const ProductSm90& exact);
+
 }  // namespace mxkern::cuda

@@ -37,6 +37,7 @@ template <class Config>
 struct GemmSm90 {
   static_assert(Config::cluster == 2, "a thread block's number less its last bit is its cluster's");
   using Joiner = PartJoiner<Config::columns / 2>;
+  static constexpr int warps = 4 * Config::groups;  // that multiply
 
   const GemmSm90Parameters& p;
   const CUtensorMap &left_map, &right_map, &out_map;
@@ -103,8 +104,8 @@ struct GemmSm90 {
       for (int i = 0; i < 2; ++i) {
         const int side = i ^ first;
         if (!p.late[side].exist()) continue;
-        LateRowMaker{p.late[side], side == 0 ? Config::rows : Config::columns,
-                     static_cast<int>(threadIdx.x % 32)}
+        LateRowMaker<2>{p.late[side], side == 0 ? Config::rows : Config::columns,
+                        static_cast<int>(threadIdx.x % 32)}
             .run();
       }
     }
@@ -166,14 +167,16 @@ struct GemmSm90 {
     finish.wait();
   }
 
+  __device__ __forceinline__ void fill_parts() const {
+    if (p.work.divided() == 0) return;
+    parts().fill(p.work, p.part_sums, cluster(), rank, blocks, warps, Joiner::size);
+  }
+
   __device__ __forceinline__ void init() const {
     ptx::prefetch_tensor_map(left_map);
     ptx::prefetch_tensor_map(right_map);
     if (p.finish.stores_boxes) ptx::prefetch_tensor_map(out_map);
-    constexpr int warps = 4 * Config::groups;
-    if (p.work.divided() > 0) {
-      parts().fill(p.work, p.part_sums, cluster(), rank, blocks, warps, Joiner::size);
-    }
+    fill_parts();
     for (int stage = 0; stage < Config::stages; ++stage) {
       ptx::mbarrier_init(base + Config::full_offset + stage * 8, 1);
       ptx::mbarrier_init(base + Config::empty_offset + stage * 8, warps * blocks);
@@ -197,6 +200,10 @@ struct GemmSm90 {
     // Until here nothing that another kernel may write has been read, but for settled spreads:
     // their gate was asked ahead of all else. Another one can only be asked now.
     if (!p.gate.is_settled && !wait_at_gate(p.gate)) return;
+    compute();
+  }
+
+  __device__ __forceinline__ void compute() const {
     // From one lane for all, so that the compiler keeps what follows from it in uniform registers.
     const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 128), 0);
     if (warpgroup == Config::groups) {
@@ -216,6 +223,22 @@ struct GemmSm90 {
 };
 
 template <class Config>
+__device__ __forceinline__ GemmSm90<Config> block_sm90(const GemmSm90Parameters& parameters,
+                                                       const CUtensorMap& left,
+                                                       const CUtensorMap& right,
+                                                       const CUtensorMap& out,
+                                                       unsigned char* shared) {
+  return {parameters,
+          left,
+          right,
+          out,
+          shared,
+          __shfl_sync(0xFFFFFFFFu, ptx::shared_address(shared), 0),
+          static_cast<int>(ptx::cluster_size()),
+          static_cast<int>(ptx::rank_in_cluster())};
+}
+
+template <class Config>
 __global__ void __launch_bounds__(Config::threads, 1)
     gemm_sm90(const __grid_constant__ CUtensorMap left, const __grid_constant__ CUtensorMap right,
               const __grid_constant__ CUtensorMap out,
@@ -223,15 +246,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   if (parameters.gate.is_settled && !wait_at_gate(parameters.gate)) return;
-  const GemmSm90<Config> block{parameters,
-                               left,
-                               right,
-                               out,
-                               shared,
-                               __shfl_sync(0xFFFFFFFFu, ptx::shared_address(shared), 0),
-                               static_cast<int>(ptx::cluster_size()),
-                               static_cast<int>(ptx::rank_in_cluster())};
-  block.run();
+  block_sm90<Config>(parameters, left, right, out, shared).run();
 #elif defined(__CUDA_ARCH__)
   __trap();  // compiled for the list of architectures, and never chosen elsewhere
 #endif

@@ -1,0 +1,174 @@
+// tests/cuda/one_kernel_test.cc: products that one kernel computes folded or exact, whichever the
+// spreads ask for, give the bytes of precision folded or exact.
+#include <deque>
+#include <ostream>
+#include <tuple>
+#include <vector>
+
+#include "mxkern/prepare_operand.h"
+#include "tests/support/hopper_test.h"
+#include "tests/support/random_bits.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+struct Case {
+  std::int64_t m, n, k;
+  int left_spread = 4, right_spread = 4;  // octaves of the scales of one row; of the others 2
+  ScaleLayout layout = ScaleLayout::row_major;
+  bool has_nan = false;
+  float beta = 0.0f;
+  int times = 1;
+
+  bool is_narrow() const { return left_spread <= 8 && right_spread <= 8; }
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << "[" << c.m << ", " << c.k << "] x [" << c.n << ", " << c.k << "], "
+             << name_of(c.layout) << ", spreads " << c.left_spread << " and " << c.right_spread;
+}
+
+// Any codes; the scales of one row lie as far apart as `spread` says.
+QuantizedOperand random_operand(std::int64_t rows, int spread, const Case& c, std::uint64_t seed) {
+  QuantizedOperand operand(Scheme::mxfp8_e4m3, {1, rows, c.k}, c.layout);
+  RandomBits random(seed);
+  for (auto& code : operand.codes) {
+    code = static_cast<std::uint8_t>(random.between(0, 255));
+    if (code % 128 == 127) code -= 1;  // NaN
+  }
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t block = 0; block < c.k / 32; ++block)
+      operand.scale(0, row, block) = static_cast<std::uint8_t>(120 - random.between(0, 2));
+  }
+  const std::int64_t wide_row = random.between(0, static_cast<int>(rows) - 1);
+  operand.scale(0, wide_row, 0) = 121;
+  operand.scale(0, wide_row, c.k / 32 - 1) = static_cast<std::uint8_t>(121 - spread);
+  if (c.has_nan) {
+    operand.set_code(0, rows - 1, 0, 0x7F);
+    operand.set_code(0, rows / 2, c.k - 1, 0xFF);
+    operand.scale(0, rows / 3, 1) = 0xFF;
+  }
+  return operand;
+}
+
+class OneKernel : public HopperTest {
+ protected:
+  void expect_same(const Case& c) {
+    QuantizedOperand host_a = random_operand(c.m, c.left_spread, c, 1);
+    QuantizedOperand host_b = random_operand(c.n, c.right_spread, c, 2);
+    DeviceQuantizedOperand a(host_a), b(host_b);
+    const std::size_t bytes = prepared_bytes(PreparedForm::folded, b.view().scheme, b.view().shape);
+    DeviceBytes folded(bytes);
+    PreparedOperand ready{PreparedForm::folded, b.view(), folded.data(), bytes};
+    prepare_operand(b.view(), ready);
+    for (const DType dtype : {DType::bfloat16, DType::float16}) {
+      PlainTensor before(dtype, {1, c.m, c.n});
+      RandomBits random(3);
+      for (auto& byte : before.bytes) byte = static_cast<std::uint8_t>(random.between(0, 0x3B));
+      GemmOptions options{.beta = c.beta};
+      options.precision = c.is_narrow() ? GemmPrecision::folded : GemmPrecision::exact;
+      const std::vector<std::uint8_t> wanted = product(a.view(), b.view(), before, options);
+      options.precision = GemmPrecision::automatic;
+      for (const GemmRightOperand& right : {GemmRightOperand(b.view()), GemmRightOperand(ready)}) {
+        DevicePlainTensor out(before);
+        ASSERT_TRUE(plan_gemm_cuda({a.view(), right, out.view(), options.precision}, capabilities_)
+                        .is_in_one_kernel)
+            << c;
+        for (int turn = 0; turn < c.times; ++turn) {
+          const std::vector<std::uint8_t> got = product(a.view(), right, before, options);
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            ASSERT_EQ(got[i], wanted[i])
+                << "byte " << i << " of " << c << ", " << name_of(dtype) << ", turn " << turn;
+          }
+        }
+      }
+    }
+  }
+};
+
+// Tiles of every size, of every height, and of every kind of division along K.
+TEST_F(OneKernel, Shapes) {
+  for (const auto& [m, n, k] : {std::tuple{1, 32, 128},
+                                {17, 1000, 256},
+                                {64, 4096, 4096},
+                                {136, 2056, 384},
+                                {100, 1000, 8192},
+                                {192, 5120, 5120},
+                                {512, 4096, 1024},
+                                {512, 6144, 4096},
+                                {1024, 2304, 2048},
+                                {1500, 1111, 128}}) {
+    for (const int spread : {8, 9}) {
+      expect_same({.m = m, .n = n, .k = k, .left_spread = spread});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// One row of either operand decides.
+TEST_F(OneKernel, EitherOperandDecides) {
+  for (const int left : {3, 30}) {
+    for (const int right : {8, 9, 100}) {
+      expect_same({.m = 200,
+                   .n = 1100,
+                   .k = 4224,
+                   .left_spread = left,
+                   .right_spread = right,
+                   .layout = ScaleLayout::swizzled});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(OneKernel, NanAndWhatIsAddedTo) {
+  for (const int spread : {2, 20}) {
+    expect_same({.m = 150, .n = 700, .k = 640, .left_spread = spread, .has_nan = true});
+    expect_same({.m = 150, .n = 701, .k = 640, .left_spread = spread, .beta = 0.5f});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(OneKernel, ManyTimes) {
+  for (const int spread : {2, 20})
+    expect_same({.m = 260, .n = 4096, .k = 4096, .left_spread = spread, .times = 20});
+}
+
+// Calls behind one another in the same working memory, now the one product and now the other.
+TEST_F(OneKernel, BehindOneAnother) {
+  const Case narrow{.m = 144, .n = 2048, .k = 1024};
+  Case wide = narrow;
+  wide.left_spread = 12;
+  QuantizedOperand host_b = random_operand(narrow.n, 2, narrow, 2);
+  QuantizedOperand hosts[] = {random_operand(narrow.m, narrow.left_spread, narrow, 1),
+                              random_operand(wide.m, wide.left_spread, wide, 4)};
+  DeviceQuantizedOperand b(host_b),
+      a[] = {DeviceQuantizedOperand(hosts[0]), DeviceQuantizedOperand(hosts[1])};
+  PlainTensor before(DType::bfloat16, {1, narrow.m, narrow.n});
+  std::vector<std::uint8_t> wanted[2];
+  for (const int i : {0, 1}) {
+    wanted[i] = product(a[i].view(), b.view(), before,
+                        {.precision = i == 0 ? GemmPrecision::folded : GemmPrecision::exact});
+  }
+  const GemmOptions options;
+  DevicePlainTensor first_out(before);
+  const std::size_t bytes = gemm_workspace_bytes(a[0].view(), b.view(), first_out.view(), options);
+  DeviceCopy memory(std::vector<std::uint8_t>(bytes, 0xFF));
+  constexpr int calls = 30;
+  std::deque<DevicePlainTensor> outs;
+  for (int i = 0; i < calls; ++i) outs.emplace_back(before);
+  const auto kind = [](int i) { return i % 5 < 2 ? 1 : 0; };
+  for (int i = 0; i < calls; ++i) {
+    gemm(a[kind(i)].view(), b.view(), outs[static_cast<std::size_t>(i)].view(), options,
+         {memory.data(), bytes});
+  }
+  check_cuda(cudaDeviceSynchronize());
+  for (int i = 0; i < calls; ++i) {
+    outs[static_cast<std::size_t>(i)].copy_to(before);
+    EXPECT_TRUE(before.bytes == wanted[kind(i)]) << "call " << i;
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
