@@ -133,38 +133,6 @@ SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path, bool decodes) 
   return plan;
 }
 
-// Whether the product can make rows of a side ready while it is under way. Behind a gate it cannot,
-// which asks all rows.
-bool can_be_late(const GemmOperand& operand, CudaGemmPath path, const SidePlan& plan) {
-  const BlockScaled* q = quantized_of(operand);
-  if (q == nullptr || !cuda::can_be_late(*q)) return false;
-  if (path == CudaGemmPath::exact) return plan.expands;
-  return path == CudaGemmPath::folded && plan.folds &&
-         q->shape.rows * q->shape.columns <= cuda::LateSource::most_folded_codes;
-}
-
-// Whether the product makes rows ready itself, and which ones have to be before it starts. If they
-// are folded, those of E4M3 with E4M3.
-bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
-  const Shape& out = problem.out.shape;
-  const bool is_folded = plan.path == CudaGemmPath::folded;
-  if (out.batch != 1 || (!is_folded && plan.path != CudaGemmPath::exact)) return false;
-  for (const GemmOperand* operand : {&problem.left, &problem.right}) {
-    if (!is_folded) break;
-    const auto element = cuda::fold_facts(quantized_of(*operand)->scheme).element;
-    if (element != cuda::CoreElement::e4m3) return false;
-  }
-  const cuda::TileSm90 tile = tiling_sm90(problem, out, is_folded, processors).tile;
-  const bool left = can_be_late(problem.left, plan.path, plan.left);
-  const bool right = can_be_late(problem.right, plan.path, plan.right);
-  const std::int64_t k = quantized_of(problem.right)->shape.columns;
-  const cuda::FirstRowsSm90 first =
-      cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, left, right);
-  plan.left.first_rows = first.left;
-  plan.right.first_rows = first.right;
-  return first.left > 0 || first.right > 0;
-}
-
 // Whether one kernel computes the folded product or the exact one: it makes rows of both operands
 // itself, which are those of codes. One of them is folded in the call, by a kernel that also sets
 // counters to zeros.
@@ -179,6 +147,43 @@ bool takes_one_kernel(const CudaGemmProblem& problem, int processors, const Cuda
   }
   const std::int64_t k = shape_of(problem.right).columns;
   return cuda::either_tiles_sm90(out.rows, out.columns, k, processors).is_possible;
+}
+
+// Whether the product is folded, in a kernel that can make folded rows ready itself. One of three
+// kernels behind a gate cannot.
+bool is_folded(const CudaGemmPlan& plan) {
+  return plan.path == CudaGemmPath::folded || plan.is_in_one_kernel;
+}
+
+// Whether the product can make rows of a side ready while it is under way.
+bool can_be_late(const GemmOperand& operand, const CudaGemmPlan& plan, const SidePlan& side) {
+  const BlockScaled* q = quantized_of(operand);
+  if (q == nullptr || !cuda::can_be_late(*q)) return false;
+  if (plan.path == CudaGemmPath::exact) return side.expands;
+  return is_folded(plan) && side.folds &&
+         q->shape.rows * q->shape.columns <= cuda::LateSource::most_folded_codes;
+}
+
+// Whether the product makes rows ready itself, and which ones have to be before it starts. If they
+// are folded, those of E4M3 with E4M3.
+bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
+  const Shape& out = problem.out.shape;
+  const bool folds = is_folded(plan);
+  if (out.batch != 1 || (!folds && plan.path != CudaGemmPath::exact)) return false;
+  for (const GemmOperand* operand : {&problem.left, &problem.right}) {
+    if (!folds) break;
+    const auto element = cuda::fold_facts(quantized_of(*operand)->scheme).element;
+    if (element != cuda::CoreElement::e4m3) return false;
+  }
+  const cuda::TileSm90 tile = tiling_sm90(problem, out, folds, processors).tile;
+  const bool left = can_be_late(problem.left, plan, plan.left);
+  const bool right = can_be_late(problem.right, plan, plan.right);
+  const std::int64_t k = quantized_of(problem.right)->shape.columns;
+  const cuda::FirstRowsSm90 first =
+      cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, left, right);
+  plan.left.first_rows = first.left;
+  plan.right.first_rows = first.right;
+  return first.left > 0 || first.right > 0;
 }
 
 // Memory for one side, from `begin` on; returns where it ends.
@@ -244,7 +249,7 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
       plan.left = plan_side(problem.left, plan.path, false);
       plan.right = plan_side(problem.right, plan.path, false);
       plan.is_in_one_kernel = takes_one_kernel(problem, capabilities.processors, plan);
-      if (!plan.is_in_one_kernel && !plan_late_rows(problem, capabilities.processors, plan)) {
+      if (!plan_late_rows(problem, capabilities.processors, plan) && !plan.is_in_one_kernel) {
         plan.left =
             plan_side(problem.left, plan.path, decodes_left(problem, plan.path, capabilities));
       }

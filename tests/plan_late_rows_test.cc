@@ -90,7 +90,7 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1024 on"), std::string::npos);
   Case automatic = wide;
   automatic.precision = GemmPrecision::automatic;
-  EXPECT_EQ(first_rows(automatic), 0);
+  EXPECT_EQ(first_rows(automatic), 4 * 256) << "the gate knows their spreads";
   const CudaGemmProblem both_ahead{prepared(PreparedForm::folded, wide.left, wide.shape),
                                    prepared(PreparedForm::folded, wide.right, wide.right_shape()),
                                    wide.result(), GemmPrecision::folded};
@@ -157,7 +157,9 @@ TEST(PlanLateRowsTest, RightRowsAreFoldedLateWhereThereAreAsMany) {
     EXPECT_EQ(plan.right.first_rows, size.right) << size.reason;
     EXPECT_EQ(plan.left.first_rows, size.left) << size.reason;
     both.precision = GemmPrecision::automatic;
-    EXPECT_EQ(plan_gemm_cuda(both.problem(), hopper).right.first_rows, 0) << size.reason;
+    const CudaGemmPlan behind_a_gate = plan_gemm_cuda(both.problem(), hopper);
+    EXPECT_EQ(behind_a_gate.right.first_rows, size.right) << size.reason;
+    EXPECT_EQ(behind_a_gate.left.first_rows, size.left) << size.reason;
   }
   // The left operand is ready, or of another scheme: then rows are late however few they are.
   Case other{.precision = GemmPrecision::folded, .shape = {1, 8192, 4096}, .n = 4096};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <type_traits>
 
 #include "cuda/folded_rows.h"
 #include "cuda/launch.h"
@@ -19,39 +20,50 @@ bool has_whole_rows(const kernels::FoldParameters& p) {
          p.columns < most;
 }
 
+template <class S, bool HasOthers>
+void launch_fold_rows(const char* function, kernels::FoldRowsParameters& p, Stream stream) {
+  constexpr int most_warps = 32;  // of a multiprocessor
+  const int processors = processor_count(function);
+  const std::int64_t rows = p.rows, warps = std::int64_t{most_warps} * processors;
+  if (rows > warps) {
+    constexpr int few = 4;
+    launch<Start::early>(function, kernels::fold_rows_kernel<S, few, 1, HasOthers>,
+                         grid_of(ceil_div(rows, few)), 32 * few, 0, stream, p);
+    return;
+  }
+  const auto chunks = ceil_div(p.columns, kernels::fold_rows_chunk);
+  while (rows << (p.log2_warps + 1) <= warps && 1 << (p.log2_warps + 1) <= most_warps &&
+         1 << p.log2_warps < chunks) {
+    ++p.log2_warps;
+  }
+  constexpr int log2_shares = 2;
+  const bool is_shared = chunks == 1 && rows << log2_shares <= warps;
+  if (is_shared) p.log2_warps = log2_shares;
+  launch<Start::early>(
+      function,
+      is_shared ? kernels::fold_rows_kernel<S, most_warps, 1 << log2_shares, HasOthers>
+                : kernels::fold_rows_kernel<S, most_warps, 1, HasOthers>,
+      grid_of(std::min<std::int64_t>(rows, processors)), 32 * most_warps, 0, stream, p);
+}
+
 template <class S>
-void fold_rows(const char* function, const kernels::FoldParameters& all, Stream stream) {
+void fold_rows(const char* function, const kernels::FoldParameters& all, std::int64_t others,
+               Stream stream) {
   kernels::FoldRowsParameters p = {};
   p.codes = all.codes;
   p.rows = static_cast<int>(all.rows);
   p.columns = static_cast<int>(all.columns);
+  p.others = static_cast<int>(others);
   const bool swizzled = all.scale_index.layout == ScaleLayout::swizzled;
   p.scales = {all.scales, p.columns, swizzled ? ScaleIndex::tile_bytes : ScaleIndex::tile_blocks};
   p.out = all.out;
   p.follows = all.follows;
   std::copy(std::begin(all.counters), std::end(all.counters), p.counters);
-  constexpr int most_warps = 32;  // of a multiprocessor
-  const int processors = processor_count(function);
-  const std::int64_t warps = std::int64_t{most_warps} * processors;
-  if (all.rows > warps) {
-    constexpr int few = 4;
-    launch<Start::early>(function, kernels::fold_rows_kernel<S, few>,
-                         grid_of(ceil_div(all.rows, few)), 32 * few, 0, stream, p);
-    return;
+  if constexpr (std::is_same_v<typename S::Format, E4M3>) {
+    if (others > 0) return launch_fold_rows<S, true>(function, p, stream);
   }
-  const auto chunks = ceil_div(all.columns, kernels::fold_rows_chunk);
-  while (all.rows << (p.log2_warps + 1) <= warps && 1 << (p.log2_warps + 1) <= most_warps &&
-         1 << p.log2_warps < chunks) {
-    ++p.log2_warps;
-  }
-  constexpr int log2_shares = 2;
-  const bool is_shared = chunks == 1 && all.rows << log2_shares <= warps;
-  if (is_shared) p.log2_warps = log2_shares;
-  launch<Start::early>(function,
-                       is_shared ? kernels::fold_rows_kernel<S, most_warps, 1 << log2_shares>
-                                 : kernels::fold_rows_kernel<S, most_warps>,
-                       grid_of(std::min<std::int64_t>(all.rows, processors)), 32 * most_warps, 0,
-                       stream, p);
+  check(others == 0, function, ": expected E4M3 where some rows are folded later");
+  launch_fold_rows<S, false>(function, p, stream);
 }
 
 }  // namespace
@@ -64,6 +76,7 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   kernels::FoldParameters p = {};
   p.batch = q.shape.batch;
   p.rows = first.rows > 0 ? first.rows : q.shape.rows;
+  const std::int64_t others = first.are_gated ? q.shape.rows - p.rows : 0;
   p.columns = q.shape.columns;
   p.codes = q.codes;
   p.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);
@@ -82,8 +95,9 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
       p.is_whole =
           p.columns % Unit::codes == 0 && is_aligned(p.codes, p.code_row_bytes, Unit::alignment);
       if constexpr (S::Format::bits == 8) {
-        if (has_whole_rows(p)) return fold_rows<S>(function, p, stream);
+        if (has_whole_rows(p)) return fold_rows<S>(function, p, others, stream);
       }
+      check(others == 0, function, ": expected whole rows of E4M3 where some are folded later");
       const int rows = kernels::team_threads >> p.log2_team;
       const dim3 grid = grid_of(ceil_div(p.batch * p.rows, rows));
       launch<Start::early>(function, kernels::fold_kernel<S>, grid, kernels::team_threads,

@@ -112,7 +112,8 @@ class Product {
 
   // Rows of a side that are made ready ahead of the product, where those are not all.
   FirstRows first_rows(const SidePlan& side) const {
-    return {side.first_rows, reinterpret_cast<std::uint32_t*>(memory_ + side.progress)};
+    return {side.first_rows, reinterpret_cast<std::uint32_t*>(memory_ + side.progress),
+            plan_.path == CudaGemmPath::folded_or_exact};
   }
 
   // What the product makes the others of.

@@ -116,7 +116,8 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
   RowScaled left_folded = a.folded, left_expanded = a.expanded;
   left_folded.part_bytes = left_folded.row_bytes;
   left_expanded.part_bytes = left_expanded.row_bytes;
-  const int band = band_sm90(false, false);
+  const bool left_is_late = a.folded.late.codes != nullptr,
+             right_is_late = b.folded.late.codes != nullptr;
   const CoreGate open;
   const bool is_divided = fits(tiles.exact, tiles.exact_work, part_memory);
   const ProductSm90 folded{
@@ -126,7 +127,7 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
       finish,
       gate,
       tiles.folded,
-      band,
+      band_sm90(left_is_late, right_is_late, true),
       work_of(tiles.folded, left_folded, CoreElement::e4m3, shape, processors, part_memory),
       part_memory.data,
       stream};
@@ -136,7 +137,7 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
                           finish,
                           open,
                           tiles.exact,
-                          band,
+                          band_sm90(false, false),
                           is_divided
                               ? tiles.exact_work
                               : whole_work(tiles.exact, step_unit_sm90(CoreElement::bfloat16), 1,

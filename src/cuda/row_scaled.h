@@ -26,6 +26,7 @@ struct FirstRows {
 
   std::int64_t rows = 0;  // of whole tiles; 0: all rows are made ahead
   std::uint32_t* progress = nullptr;
+  bool are_gated = false;  // who makes the first ones finds the spreads of the others, too
 
   static constexpr std::int64_t counters(std::int64_t rows) { return 1 + ceil_div(rows, group); }
 };

@@ -1,5 +1,6 @@
 // tests/cuda/one_kernel_test.cc: products that one kernel computes folded or exact, whichever the
 // spreads ask for, give the bytes of precision folded or exact.
+#include <algorithm>
 #include <deque>
 #include <ostream>
 #include <tuple>
@@ -21,6 +22,9 @@ struct Case {
   bool has_nan = false;
   float beta = 0.0f;
   int times = 1;
+  std::int64_t wide_row = -1;    // of either operand; otherwise any
+  bool has_zero_blocks = false;  // far below the others
+  bool has_late_rows = false;
 
   bool is_narrow() const { return left_spread <= 8 && right_spread <= 8; }
 };
@@ -42,9 +46,15 @@ QuantizedOperand random_operand(std::int64_t rows, int spread, const Case& c, st
     for (std::int64_t block = 0; block < c.k / 32; ++block)
       operand.scale(0, row, block) = static_cast<std::uint8_t>(120 - random.between(0, 2));
   }
-  const std::int64_t wide_row = random.between(0, static_cast<int>(rows) - 1);
+  const std::int64_t any = random.between(0, static_cast<int>(rows) - 1);
+  const std::int64_t wide_row = c.wide_row < 0 ? any : std::min(c.wide_row, rows - 1);
   operand.scale(0, wide_row, 0) = 121;
   operand.scale(0, wide_row, c.k / 32 - 1) = static_cast<std::uint8_t>(121 - spread);
+  for (std::int64_t row = 0; c.has_zero_blocks && row < rows; row += 7) {
+    const std::int64_t block = 1 + row % (c.k / 32 - 2);
+    for (int i = 0; i < 32; ++i) operand.set_code(0, row, block * 32 + i, i % 2 * 0x80u);
+    operand.scale(0, row, block) = static_cast<std::uint8_t>(row % 2 * 100);
+  }
   if (c.has_nan) {
     operand.set_code(0, rows - 1, 0, 0x7F);
     operand.set_code(0, rows / 2, c.k - 1, 0xFF);
@@ -64,6 +74,7 @@ class OneKernel : public HopperTest {
     PreparedOperand ready{PreparedForm::folded, b.view(), folded.data(), bytes};
     prepare_operand(b.view(), ready);
     for (const DType dtype : {DType::bfloat16, DType::float16}) {
+      if (c.has_late_rows && dtype != DType::bfloat16) continue;
       PlainTensor before(dtype, {1, c.m, c.n});
       RandomBits random(3);
       for (auto& byte : before.bytes) byte = static_cast<std::uint8_t>(random.between(0, 0x3B));
@@ -73,9 +84,10 @@ class OneKernel : public HopperTest {
       options.precision = GemmPrecision::automatic;
       for (const GemmRightOperand& right : {GemmRightOperand(b.view()), GemmRightOperand(ready)}) {
         DevicePlainTensor out(before);
-        ASSERT_TRUE(plan_gemm_cuda({a.view(), right, out.view(), options.precision}, capabilities_)
-                        .is_in_one_kernel)
-            << c;
+        const CudaGemmPlan plan =
+            plan_gemm_cuda({a.view(), right, out.view(), options.precision}, capabilities_);
+        ASSERT_TRUE(plan.is_in_one_kernel) << c;
+        ASSERT_EQ(plan.left.first_rows + plan.right.first_rows > 0, c.has_late_rows) << c;
         for (int turn = 0; turn < c.times; ++turn) {
           const std::vector<std::uint8_t> got = product(a.view(), right, before, options);
           for (std::size_t i = 0; i < got.size(); ++i) {
@@ -133,6 +145,38 @@ TEST_F(OneKernel, NanAndWhatIsAddedTo) {
 TEST_F(OneKernel, ManyTimes) {
   for (const int spread : {2, 20})
     expect_same({.m = 260, .n = 4096, .k = 4096, .left_spread = spread, .times = 20});
+}
+
+// Rows of one operand are folded while the product is under way; the gate asks about them before.
+TEST_F(OneKernel, LateRowsDecideAsWell) {
+  const auto with = [](int spread, std::int64_t wide_row) {
+    return Case{.m = 4096,
+                .n = 4096,
+                .k = 4096,
+                .left_spread = spread,
+                .wide_row = wide_row,
+                .has_late_rows = true};
+  };
+  for (const std::int64_t wide_row : {0, 1023, 1024, 4095}) {
+    expect_same(with(wide_row % 2 == 0 ? 9 : 120, wide_row));
+    if (HasFatalFailure()) return;
+  }
+  Case c = with(2, 4000);
+  c.right_spread = 9;  // of a row that is late where both operands are folded in the call
+  expect_same(c);
+  c = with(8, 4000);
+  c.has_zero_blocks = true;
+  expect_same(c);
+  c.has_nan = true;
+  c.k = 4224;
+  c.layout = ScaleLayout::swizzled;
+  expect_same(c);
+}
+
+TEST_F(OneKernel, LateRowsManyTimes) {
+  Case c{.m = 8192, .n = 4096, .k = 4096, .left_spread = 8, .times = 3};
+  c.has_late_rows = c.has_zero_blocks = true;
+  expect_same(c);
 }
 
 // Calls behind one another in the same working memory, now the one product and now the other.

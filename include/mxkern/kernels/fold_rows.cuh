@@ -5,6 +5,7 @@
 
 #include "mxkern/kernels/fold.cuh"
 #include "mxkern/kernels/row_scale_words.cuh"
+#include "mxkern/kernels/row_spreads.cuh"
 
 namespace mxkern::kernels {
 
@@ -14,6 +15,7 @@ struct FoldRowsParameters {
   RowScaleWords scales;
   FoldedRows out;
   int rows, columns;
+  int others;      // rows behind these, of which only the spreads are found
   int log2_warps;  // of a row
   Follows follows;
   ZeroedCounters counters[2];
@@ -109,8 +111,8 @@ struct FoldRowChunks {
 // Few instructions are ahead of the first load. Thread blocks that leave room for others beside
 // them would not spread over the device, as they start wherever the kernel ahead leaves a
 // multiprocessor first: where 32 warps a multiprocessor are enough for all rows, they are one
-// thread block.
-template <class S, int Warps, int Shares = 1>
+// thread block. HasOthers: there may be other rows.
+template <class S, int Warps, int Shares = 1, bool HasOthers = false>
 __global__ void __launch_bounds__(32 * Warps, 32 / Warps)
     fold_rows_kernel(const __grid_constant__ FoldRowsParameters p) {
   __shared__ unsigned spreads[Warps];
@@ -146,6 +148,15 @@ __global__ void __launch_bounds__(32 * Warps, 32 / Warps)
   }
   if (exists && rank == 0 && chunks.lane == 0) {
     p.out.finish<typename S::Format>(row, largest, spread);
+  }
+  if constexpr (HasOthers) {
+    const RowSpreads<typename S::Format> spreads_of_others{p.codes, p.scales};
+    const auto warps = static_cast<int>(gridDim.x) * Warps;
+#pragma unroll 1
+    for (int i = static_cast<int>(blockIdx.x) * Warps + warp; i < p.others; i += warps) {
+      const unsigned found = spreads_of_others.of(p.rows + i);
+      if (chunks.lane == 0) p.out.spreads[p.rows + i] = static_cast<std::uint8_t>(found);
+    }
   }
   for (const ZeroedCounters& words : p.counters) words.clear();
   wait_at_end(p.follows);

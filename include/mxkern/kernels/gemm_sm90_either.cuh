@@ -27,10 +27,7 @@ struct ExpandedInside {
 
 template <int Columns>
 struct EitherSm90 {
-  // No rows are late: the gate asks all of them.
-  struct Folded : GemmSm90Config<E4M3, E4M3, Columns> {
-    static constexpr bool folds_late_rows = false, has_late_rows = false;
-  };
+  using Folded = GemmSm90Config<E4M3, E4M3, Columns>;
   struct Exact : GemmSm90Config<bfloat16, bfloat16, Columns> {
     static constexpr bool has_late_rows = false;
   };

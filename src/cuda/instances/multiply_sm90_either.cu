@@ -14,7 +14,8 @@ void launch_either_sm90(const ProductSm90& folded, const ProductSm90& exact) {
       folded.function, folded.tile, [&]<class Either>(const Either*) {
         using Folded = Either::Folded;
         using Exact = Either::Exact;
-        const kernels::GemmSm90Parameters narrow = parameters_of<Folded>(folded);
+        kernels::GemmSm90Parameters narrow = parameters_of<Folded>(folded);
+        if constexpr (Folded::has_late_rows) put_late_rows<Folded>(folded, narrow);
         const kernels::GemmSm90Parameters wide = parameters_of<Exact>(exact);
         const kernels::ExpandedInside expanded = {
             {late_rows(exact.function, exact.left, Exact::rows),
