@@ -283,6 +283,52 @@ TEST_F(CudaFold, QuantizedRowsInWarps) {
   }
 }
 
+// The first rows are folded; of the others the gate's question is answered: is any block that is
+// not all zeros beyond the limit?
+TEST_F(CudaFold, SpreadsOfRowsThatAreFoldedLater) {
+  constexpr int limit = Fold<E4M3>::spread_limit;
+  RandomBits random(3);
+  struct Case {
+    Shape shape;
+    std::int64_t first;
+  };
+  for (const auto& [shape, first] : {Case{{1, 2300, 4096}, 1024},
+                                     {{1, 500, 4224}, 128},
+                                     {{1, 300, 12416}, 64},
+                                     {{1, 5000, 256}, 4352},
+                                     {{1, 1500, 128}, 64}}) {
+    for (const ScaleLayout layout : all_scale_layouts) {
+      for (const int spread : {limit, limit + 1, 100}) {
+        Quantized q(Scheme::mxfp8_e4m3, shape, layout);
+        fill(q, spread, random);
+        q.out();
+        Folded all(shape), some(shape);
+        DeviceQuantized device_q(q);
+        all.fill_on_device(
+            [&](std::uint8_t* memory) { cuda::fold("fold", device_q.view(), memory, {}); });
+        DeviceBytes progress(static_cast<std::size_t>(cuda::FirstRows::counters(shape.rows) * 4));
+        const cuda::FirstRows first_rows{first, reinterpret_cast<std::uint32_t*>(progress.data()),
+                                         true};
+        some.fill_on_device([&](std::uint8_t* memory) {
+          cuda::fold("fold", device_q.view(), memory, {}, kernels::Follows::behind, {}, first_rows);
+        });
+        int beyond = 0;
+        for (std::int64_t row = 0; row < shape.rows; ++row) {
+          const int wanted = all.spread(row), got = some.spread(row);
+          if (wanted > limit) ++beyond;
+          const bool is_right =
+              row < first || wanted > limit ? got == wanted : got <= limit && got >= wanted;
+          ASSERT_TRUE(is_right) << "row " << row << " of " << shape.rows << ": " << got << ", want "
+                                << wanted;
+          const std::uint8_t code = some.code(0, row, 0);
+          ASSERT_EQ(code, row < first ? all.code(0, row, 0) : 0xCD) << "row " << row;
+        }
+        EXPECT_EQ(beyond > 0, spread > limit);
+      }
+    }
+  }
+}
+
 TEST_F(CudaFold, SchemesThatDoNotFitAreRefused) {
   Quantized q(Scheme::nvfp4, {1, 16, 64}, ScaleLayout::row_major);
   q.out();

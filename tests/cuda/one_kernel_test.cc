@@ -119,6 +119,16 @@ TEST_F(OneKernel, Shapes) {
   }
 }
 
+TEST_F(OneKernel, SmallOfEveryTile) {
+  for (const auto& [m, n, k] :
+       {std::tuple{150, 700, 640}, {100, 9000, 128}, {129, 9000, 128}, {129, 16896, 128}}) {
+    for (const int spread : {2, 20}) {
+      expect_same({.m = m, .n = n, .k = k, .left_spread = spread});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // One row of either operand decides.
 TEST_F(OneKernel, EitherOperandDecides) {
   for (const int left : {3, 30}) {
@@ -152,7 +162,7 @@ TEST_F(OneKernel, LateRowsDecideAsWell) {
   const auto with = [](int spread, std::int64_t wide_row) {
     return Case{.m = 4096,
                 .n = 4096,
-                .k = 4096,
+                .k = 10240,
                 .left_spread = spread,
                 .wide_row = wide_row,
                 .has_late_rows = true};
@@ -168,13 +178,13 @@ TEST_F(OneKernel, LateRowsDecideAsWell) {
   c.has_zero_blocks = true;
   expect_same(c);
   c.has_nan = true;
-  c.k = 4224;
+  c.k = 10368;
   c.layout = ScaleLayout::swizzled;
   expect_same(c);
 }
 
 TEST_F(OneKernel, LateRowsManyTimes) {
-  Case c{.m = 8192, .n = 4096, .k = 4096, .left_spread = 8, .times = 3};
+  Case c{.m = 2048, .n = 4096, .k = 14336, .left_spread = 8, .times = 3};
   c.has_late_rows = c.has_zero_blocks = true;
   expect_same(c);
 }

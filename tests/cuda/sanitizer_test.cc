@@ -268,7 +268,8 @@ struct LateProduct {
     cuda::RowScaled views[] = {view_of(0, memory[0]), view_of(1, memory[1])};
     if (has_late_rows) {
       const BlockScaled& q = *sources[late];
-      tasks[late].first = {c.first_rows, reinterpret_cast<std::uint32_t*>(progress.data())};
+      tasks[late].first = {c.first_rows, reinterpret_cast<std::uint32_t*>(progress.data()),
+                           c.is_folded};
       views[late].late = {q.codes, q.scales, q.scale_index(), tasks[late].first,
                           cuda::expanded_exponent};
     }
