@@ -168,8 +168,9 @@ struct GemmSm90 {
   }
 
   __device__ __forceinline__ void fill_parts() const {
-    if (p.work.divided() == 0) return;
-    parts().fill(p.work, p.part_sums, cluster(), rank, blocks, warps, Joiner::size);
+    if (p.work.divided() > 0) {
+      parts().fill(p.work, p.part_sums, cluster(), rank, blocks, warps, Joiner::size);
+    }
   }
 
   __device__ __forceinline__ void init() const {

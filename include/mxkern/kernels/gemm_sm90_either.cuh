@@ -29,7 +29,7 @@ template <int Columns>
 struct EitherSm90 {
   using Folded = GemmSm90Config<E4M3, E4M3, Columns>;
   struct Exact : GemmSm90Config<bfloat16, bfloat16, Columns> {
-    static constexpr bool has_late_rows = false;
+    static constexpr bool has_late_rows = false, clears_sums = true;
   };
   static constexpr int columns = Columns;
   static_assert(Folded::threads == Exact::threads && Folded::stages == Exact::stages &&

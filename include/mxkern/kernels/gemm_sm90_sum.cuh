@@ -37,6 +37,7 @@ struct SumSm90 {
   __device__ __forceinline__ void multiply(Sums& sums, int steps) {
     is_full = false;
     if constexpr (!Config::promotes) {
+      if constexpr (Config::clears_sums) clear(sums);
       if (steps == 0) {
         clear(sums);
       } else {
