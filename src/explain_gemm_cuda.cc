@@ -63,9 +63,7 @@ std::string describe_either(const CudaGemmPlan& plan, const CudaGemmProblem& pro
                             int processors) {
   const std::string folded = describe_tile(problem, true, processors) + "; or ";
   if (!plan.is_in_one_kernel) return folded + describe_tile(problem, false, processors);
-  const Shape& out = problem.out.shape;
-  const cuda::EitherTilesSm90 tiles =
-      cuda::either_tiles_sm90(out.rows, out.columns, shape_of(problem.right).columns, processors);
+  const auto tiles = either_tiling_sm90(problem, problem.out.shape, processors);
   return folded + describe_tile({tiles.exact, tiles.exact_work}, false) + ", in one kernel";
 }
 

@@ -2,7 +2,6 @@
 #include "plan_gemm_cuda.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "cuda/expand.h"
 #include "cuda/fold.h"
@@ -133,20 +132,12 @@ SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path, bool decodes) 
   return plan;
 }
 
-// Whether one kernel computes the folded product or the exact one: it makes rows of both operands
-// itself, which are those of codes. One of them is folded in the call, by a kernel that also sets
-// counters to zeros.
-bool takes_one_kernel(const CudaGemmProblem& problem, int processors, const CudaGemmPlan& plan) {
+// Whether one kernel computes the folded product or the exact one, for which it expands operands
+// itself.
+bool takes_one_kernel(const CudaGemmProblem& problem, CudaGemmPath path, int processors) {
   const Shape& out = problem.out.shape;
-  if (plan.path != CudaGemmPath::folded_or_exact || out.batch != 1) return false;
-  if (!plan.left.folds && !plan.right.folds) return false;
-  const std::pair<const GemmOperand&, const SidePlan&> sides[] = {{problem.left, plan.left},
-                                                                  {problem.right, plan.right}};
-  for (const auto& [operand, side] : sides) {
-    if (!side.expands || !cuda::can_be_made_inside(*quantized_of(operand))) return false;
-  }
-  const std::int64_t k = shape_of(problem.right).columns;
-  return cuda::either_tiles_sm90(out.rows, out.columns, k, processors).is_possible;
+  if (path != CudaGemmPath::folded_or_exact || out.batch != 1) return false;
+  return either_tiling_sm90(problem, out, processors).is_possible;
 }
 
 // Whether the product is folded, in a kernel that can make folded rows ready itself. One of three
@@ -253,7 +244,7 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::folded_or_exact: {
       plan.left = plan_side(problem.left, plan.path, false);
       plan.right = plan_side(problem.right, plan.path, false);
-      plan.is_in_one_kernel = takes_one_kernel(problem, capabilities.processors, plan);
+      plan.is_in_one_kernel = takes_one_kernel(problem, plan.path, capabilities.processors);
       if (!plan_late_rows(problem, capabilities.processors, plan) && !plan.is_in_one_kernel) {
         plan.left =
             plan_side(problem.left, plan.path, decodes_left(problem, plan.path, capabilities));

@@ -26,6 +26,15 @@ TilingSm90 tiling_sm90(const CudaGemmProblem& problem, const Shape& out, bool is
           cuda::work_sm90(tile, right, parts, out.batch, out.rows, out.columns, k, processors)};
 }
 
+cuda::EitherTilesSm90 either_tiling_sm90(const CudaGemmProblem& problem, const Shape& out,
+                                         int processors) {
+  const auto element = [](const GemmOperand& operand) {
+    return cuda::fold_facts(quantized_of(operand)->scheme).element;
+  };
+  return cuda::either_tiles_sm90(element(problem.left), element(problem.right), out.rows,
+                                 out.columns, shape_of(problem.right).columns, processors);
+}
+
 void place_parts_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
   if (plan.path == CudaGemmPath::portable) return;
   if (plan.is_in_one_kernel) {

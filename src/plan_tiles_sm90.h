@@ -16,6 +16,10 @@ struct TilingSm90 {
 TilingSm90 tiling_sm90(const CudaGemmProblem& problem, const Shape& out, bool is_folded,
                        int processors);
 
+// The same of both, where one kernel computes either.
+cuda::EitherTilesSm90 either_tiling_sm90(const CudaGemmProblem& problem, const Shape& out,
+                                         int processors);
+
 // Adds memory for tiles that are divided along K to a plan that has all other memory.
 void place_parts_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan);
 

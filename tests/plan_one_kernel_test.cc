@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "cuda/expand.h"
+#include "cuda/fold.h"
 #include "cuda/multiply_sm90.h"
 #include "mxkern/prepare_operand.h"
 #include "plan_gemm_cuda.h"
@@ -29,7 +30,7 @@ TEST(PlanOneKernelTest, OfEverySize) {
         {8192, 8192, 8192, true},
         {16384, 4096, 14336, true},
         {128, 4096, 14336, false},  // the exact product has other tiles, divided along K
-        {512, 4096, 4096 + 64, false}}) {
+        {512, 4096, 4096 + 40, true}}) {
     const Case c{.shape = {1, m, k}, .n = n};
     const CudaGemmPlan plan = plan_of(c);
     EXPECT_EQ(plan.path, CudaGemmPath::folded_or_exact);
@@ -41,16 +42,17 @@ TEST(PlanOneKernelTest, OfEverySize) {
   }
 }
 
-TEST(PlanOneKernelTest, OfOneMatrixOfE4m3InWholeWords) {
+TEST(PlanOneKernelTest, OfOneMatrixOfAnySchemeThatFolds) {
   const Case whole{.shape = {1, 512, 4096}, .n = 4096};
-  ASSERT_TRUE(plan_of(whole).is_in_one_kernel);
-  for (const Scheme scheme : {Scheme::mxfp8_e5m2, Scheme::mxfp4, Scheme::mxfp6_e2m3}) {
-    Case other = whole;
-    other.left = scheme;
-    EXPECT_FALSE(plan_of(other).is_in_one_kernel) << name_of(scheme);
-    other = whole;
-    other.right = scheme;
-    EXPECT_FALSE(plan_of(other).is_in_one_kernel) << name_of(scheme);
+  for (const Scheme left : all_schemes) {
+    for (const Scheme right : all_schemes) {
+      Case other = whole;
+      other.left = left;
+      other.right = right;
+      EXPECT_EQ(plan_of(other).is_in_one_kernel,
+                cuda::fold_facts(left).can_fold && cuda::fold_facts(right).can_fold)
+          << name_of(left) << " " << name_of(right);
+    }
   }
   Case other = whole;
   other.shape.batch = 2;
@@ -62,28 +64,30 @@ TEST(PlanOneKernelTest, OfOneMatrixOfE4m3InWholeWords) {
   }
   BlockScaled odd = quantized(whole.left, whole.shape);
   odd.codes = static_cast<std::uint8_t*>(somewhere(1));
-  EXPECT_FALSE(plan_gemm_cuda({odd, quantized(whole.right, whole.right_shape()), whole.result(),
-                               GemmPrecision::automatic},
-                              hopper)
-                   .is_in_one_kernel);
+  EXPECT_TRUE(plan_gemm_cuda({odd, quantized(whole.right, whole.right_shape()), whole.result(),
+                              GemmPrecision::automatic},
+                             hopper)
+                  .is_in_one_kernel);
 }
 
-// What was expanded ahead is multiplied; and who sets counters to zeros is a kernel that folds.
-TEST(PlanOneKernelTest, WhatWasPrepared) {
+// What was expanded or folded ahead is multiplied.
+TEST(PlanOneKernelTest, WhateverWasPrepared) {
   const Case c{.shape = {1, 512, 4096}, .n = 4096};
-  const auto is_one = [&](const GemmOperand& left, const GemmRightOperand& right) {
-    return plan_gemm_cuda({left, right, c.result(), GemmPrecision::automatic}, hopper)
-        .is_in_one_kernel;
-  };
-  const auto left = [&](PreparedForm form) { return prepared(form, c.left, c.shape); };
-  const auto right = [&](PreparedForm form) { return prepared(form, c.right, c.right_shape()); };
-  const BlockScaled a = quantized(c.left, c.shape), b = quantized(c.right, c.right_shape());
-  EXPECT_TRUE(is_one(a, b));
-  EXPECT_TRUE(is_one(a, right(PreparedForm::folded)));
-  EXPECT_TRUE(is_one(left(PreparedForm::folded), b));
-  EXPECT_FALSE(is_one(left(PreparedForm::folded), right(PreparedForm::folded)));
-  EXPECT_FALSE(is_one(a, right(PreparedForm::expanded)));
-  EXPECT_FALSE(is_one(left(PreparedForm::expanded), b));
+  for (const PreparedForm left :
+       {PreparedForm::source, PreparedForm::folded, PreparedForm::expanded}) {
+    for (const PreparedForm right :
+         {PreparedForm::source, PreparedForm::folded, PreparedForm::expanded}) {
+      const CudaGemmPlan plan = plan_gemm_cuda(
+          {prepared(left, c.left, c.shape), prepared(right, c.right, c.right_shape()), c.result(),
+           GemmPrecision::automatic},
+          hopper);
+      EXPECT_TRUE(plan.is_in_one_kernel);
+      EXPECT_EQ(plan.left.folds, left != PreparedForm::folded);
+      EXPECT_EQ(plan.left.expands, left != PreparedForm::expanded);
+      EXPECT_EQ(plan.right.folds, right != PreparedForm::folded);
+      EXPECT_EQ(plan.right.expands, right != PreparedForm::expanded);
+    }
+  }
 }
 
 TEST(PlanOneKernelTest, WorkingMemory) {
@@ -106,13 +110,13 @@ TEST(PlanOneKernelTest, WorkingMemory) {
 // The exact product gives the bytes that it gives in a kernel of its own: sums over K are divided
 // alike.
 TEST(PlanOneKernelTest, DividedAlike) {
+  constexpr auto narrow = cuda::CoreElement::e4m3, wide = cuda::CoreElement::bfloat16;
   int divided = 0, undivided = 0;
   for (const int m : {16, 100, 128, 300, 512, 700, 1024, 1500, 4096, 8192}) {
     for (const int n : {1000, 2048, 4096, 6144, 8192, 14336}) {
       for (const int k : {128, 1024, 4096, 8192, 14336}) {
-        const cuda::EitherTilesSm90 tiles = cuda::either_tiles_sm90(m, n, k, 132);
+        const cuda::EitherTilesSm90 tiles = cuda::either_tiles_sm90(narrow, narrow, m, n, k, 132);
         if (!tiles.is_possible) continue;
-        constexpr cuda::CoreElement wide = cuda::CoreElement::bfloat16;
         const cuda::TileSm90 alone = cuda::tile_sm90(wide, wide, 1, m, n, k, 132);
         const auto work = cuda::work_sm90(alone, wide, 1, 1, m, n, k, 132);
         EXPECT_EQ(tiles.exact.columns, tiles.folded.columns);

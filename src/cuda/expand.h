@@ -89,19 +89,15 @@ struct ExpandTask {
   FirstRows first = {};  // only so many rows of one matrix
 };
 
-// Whether a product can expand or fold rows of q itself: from codes and scales in whole words.
-inline bool can_be_made_inside(const BlockScaled& q) {
+// Whether a product can expand or fold rows of q itself: from codes and scales in whole words, of
+// rows that are long beside what each of them takes.
+inline bool can_be_late(const BlockScaled& q) {
+  constexpr std::int64_t least_columns = 4096;
   const auto starts_on = [](const void* address, std::uintptr_t bytes) {
     return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
   };
   return q.scheme == Scheme::mxfp8_e4m3 && q.shape.batch == 1 && q.shape.columns % 128 == 0 &&
-         starts_on(q.codes, 16) && starts_on(q.scales, 4);
-}
-
-// The same while the product is under way: of rows that are long beside what each of them takes.
-inline bool can_be_late(const BlockScaled& q) {
-  constexpr std::int64_t least_columns = 4096;
-  return can_be_made_inside(q) && q.shape.columns >= least_columns;
+         q.shape.columns >= least_columns && starts_on(q.codes, 16) && starts_on(q.scales, 4);
 }
 
 // Expands up to two operands.

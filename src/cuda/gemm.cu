@@ -224,21 +224,22 @@ class Product {
     multiply_exact(gate, &left, &right);
   }
 
-  // `counters`: two words for rows that are expanded.
+  // `source`: the operand's codes.
   EitherOperand either(const GemmOperand& operand, const SidePlan& side,
-                       std::uint32_t* counters) const {
-    const BlockScaled& q = *quantized_of(operand);
-    EitherOperand both = {folded(operand, side), expanded(operand, side)};
-    both.expanded.late = {q.codes, q.scales, q.scale_index(), {0, counters}, expanded_exponent};
+                       const GemmOperand& source) const {
+    EitherOperand both = {folded(operand, side), expanded(operand, side), {}};
+    both.expanded.late = {};  // the folded rows' are
+    if (side.expands) both.task = {&source, memory_ + side.expanded};
     return both;
   }
 
   void multiply_in_one_kernel(const CoreGate& gate) const {
     fold_operands();
-    auto* counters = reinterpret_cast<std::uint32_t*>(memory_ + plan_.row_counters);
-    multiply_either_sm90(function, either(problem_.left, plan_.left, counters),
-                         either(problem_.right, plan_.right, counters + 2), finish_, gate, stream_,
-                         part_memory());
+    const GemmOperand left = as_source(problem_.left), right = as_source(problem_.right);
+    auto* progress = reinterpret_cast<std::uint32_t*>(memory_ + plan_.row_counters);
+    multiply_either_sm90(function, either(problem_.left, plan_.left, left),
+                         either(problem_.right, plan_.right, right), progress, finish_, gate,
+                         stream_, part_memory());
   }
 
   void multiply_few_tokens() const {

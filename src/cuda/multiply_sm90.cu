@@ -96,20 +96,21 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
 }
 
 void multiply_either_sm90(const char* function, const EitherOperand& a, const EitherOperand& b,
-                          const CoreFinish& finish, const CoreGate& gate, Stream stream,
-                          const PartMemory& part_memory) {
+                          std::uint32_t* progress, const CoreFinish& finish, const CoreGate& gate,
+                          Stream stream, const PartMemory& part_memory) {
   const Shape& shape = finish.out.shape;
   for (const EitherOperand* x : {&a, &b}) {
-    const RowScaled& expanded = x->expanded;
-    check(x->folded.element == CoreElement::e4m3 && expanded.element == CoreElement::bfloat16 &&
-              expanded.batch == 1 && expanded.columns > 0 && expanded.late.codes != nullptr &&
-              expanded.late.first.rows == 0,
-          function, ": one kernel for either product takes one matrix of E4M3, and its codes");
+    check(x->folded.element != CoreElement::bfloat16 &&
+              x->expanded.element == CoreElement::bfloat16 && x->expanded.batch == 1 &&
+              x->expanded.columns > 0,
+          function, ": expected one matrix, folded and expanded, with at least one column");
   }
   const std::int64_t k = a.folded.columns;
+  const CoreElement left_element = a.folded.element, right_element = b.folded.element;
   const DeviceScope device(finish.out.device, function);
   const int processors = processor_count(function);
-  const EitherTilesSm90 tiles = either_tiles_sm90(shape.rows, shape.columns, k, processors);
+  const EitherTilesSm90 tiles =
+      either_tiles_sm90(left_element, right_element, shape.rows, shape.columns, k, processors);
   check(tiles.is_possible, function, ": the products of [", shape.rows, ", ", k, "] and [",
         shape.columns, ", ", k, "] are not for one kernel");
   check_tiles(function, shape, tiles.folded);
@@ -128,7 +129,7 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
       gate,
       tiles.folded,
       band_sm90(left_is_late, right_is_late, true),
-      work_of(tiles.folded, left_folded, CoreElement::e4m3, shape, processors, part_memory),
+      work_of(tiles.folded, left_folded, right_element, shape, processors, part_memory),
       part_memory.data,
       stream};
   const ProductSm90 exact{function,
@@ -144,7 +145,14 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
                                            shape.rows, shape.columns, k, processors),
                           part_memory.data,
                           stream};
-  launch_either_sm90(folded, exact);
+  const EitherProductSm90 product{folded, exact, {a.task, b.task}, progress};
+  const bool left_e4m3 = left_element == CoreElement::e4m3,
+             right_e4m3 = right_element == CoreElement::e4m3;
+  if (left_e4m3) {
+    right_e4m3 ? launch_either_sm90<E4M3, E4M3>(product) : launch_either_sm90<E4M3, E5M2>(product);
+  } else {
+    right_e4m3 ? launch_either_sm90<E5M2, E4M3>(product) : launch_either_sm90<E5M2, E5M2>(product);
+  }
 }
 
 }  // namespace mxkern::cuda

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/divide_sm90.h"
+#include "cuda/expand.h"
 #include "cuda/first_rows_sm90.h"
 #include "cuda/row_scaled.h"
 #include "mxkern/core/math.h"
@@ -94,10 +95,10 @@ struct EitherTilesSm90 {
 
 // The exact product may be divided along K only as it is in a kernel of its own, lest its bytes be
 // others.
-constexpr EitherTilesSm90 either_tiles_sm90(std::int64_t m, std::int64_t n, std::int64_t k,
-                                            int processors) {
-  constexpr CoreElement narrow = CoreElement::e4m3, wide = CoreElement::bfloat16;
-  const TileSm90 folded = tile_sm90(narrow, narrow, 1, m, n, k, processors);
+constexpr EitherTilesSm90 either_tiles_sm90(CoreElement left, CoreElement right, std::int64_t m,
+                                            std::int64_t n, std::int64_t k, int processors) {
+  constexpr CoreElement wide = CoreElement::bfloat16;
+  const TileSm90 folded = tile_sm90(left, right, 1, m, n, k, processors);
   const TileSm90 exact = tile_of_columns_sm90(folded.columns, wide, m, n);
   const TileSm90 alone = tile_sm90(wide, wide, 1, m, n, k, processors);
   const kernels::WorkOrder work = work_sm90(alone, wide, 1, 1, m, n, k, processors);
@@ -123,16 +124,17 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
                    const CoreFinish& finish, const CoreGate& gate, Stream stream,
                    const PartMemory& part_memory = {});
 
-// An operand in MXFP8 E4M3 that is folded, and, where the gate asks for it, expanded by the kernel
-// that multiplies it: expanded.late says from what.
+// An operand that is folded, and that the kernel expands where the gate asks for the exact product:
+// task.operand is codes, or null where it was expanded ahead.
 struct EitherOperand {
   RowScaled folded, expanded;
+  ExpandTask task;
 };
 
 // multiply_sm90 of the folded operands, or of the expanded ones, as either_tiles_sm90 cuts them;
-// the gate decides which.
+// the gate decides which. The operands are one matrix each. progress: four words that are 0.
 void multiply_either_sm90(const char* function, const EitherOperand& a, const EitherOperand& b,
-                          const CoreFinish& finish, const CoreGate& gate, Stream stream,
-                          const PartMemory& part_memory = {});
+                          std::uint32_t* progress, const CoreFinish& finish, const CoreGate& gate,
+                          Stream stream, const PartMemory& part_memory = {});
 
 }  // namespace mxkern::cuda

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include "cuda/expand.h"
 #include "cuda/multiply_sm90.h"
 #include "cuda/row_scaled.h"
 
@@ -25,7 +26,14 @@ struct ProductSm90 {
 template <class Left, class Right>
 void launch_sm90(const ProductSm90& product);
 
-// Both in one kernel. Rows of the exact product's operands are late, all of them.
-void launch_either_sm90(const ProductSm90& folded, const ProductSm90& exact);
+// Of folded Left and Right, or of the same operands as bfloat16: `tasks` says from what the kernel
+// makes these, counting in four words of `progress`.
+struct EitherProductSm90 {
+  const ProductSm90 &folded, &exact;
+  ExpandTask tasks[2];
+  std::uint32_t* progress;
+};
+template <class Left, class Right>
+void launch_either_sm90(const EitherProductSm90& product);
 
 }  // namespace mxkern::cuda

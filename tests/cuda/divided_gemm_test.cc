@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
-#include "mxkern/prepare_operand.h"
 #include "plan_gemm_cuda.h"
+#include "tests/support/device_prepared.h"
 #include "tests/support/hopper_test.h"
 #include "tests/support/random_bits.h"
 
@@ -29,16 +29,6 @@ QuantizedOperand random_operand(std::int64_t rows, std::int64_t columns, int spr
 }
 
 using DividedGemm = HopperTest;
-
-struct Prepared {
-  Prepared(PreparedForm form, const BlockScaled& q)
-      : bytes(prepared_bytes(form, q.scheme, q.shape)),
-        operand{form, q, bytes.data(), prepared_bytes(form, q.scheme, q.shape)} {
-    prepare_operand(q, operand);
-  }
-  DeviceBytes bytes;
-  PreparedOperand operand;
-};
 
 // Relative L2, of float32.
 double distance(const std::vector<std::uint8_t>& got, const std::vector<std::uint8_t>& wanted) {
@@ -68,7 +58,7 @@ TEST_F(DividedGemm, BytesDoNotDependOnWhatWasPrepared) {
       const CudaGemmProblem problem{a.view(), b.view(), DevicePlainTensor(out).view(),
                                     options.precision};
       ASSERT_GT(plan_gemm_cuda(problem, capabilities_).part_bytes, 0) << "no tile is divided";
-      Prepared left(form, a.view()), right(form, b.view());
+      DevicePrepared left(form, a.view()), right(form, b.view());
       std::vector<std::uint8_t>& wanted = results[is_folded ? 1 : 0];
       wanted = product(a.view(), b.view(), out, options);
       for (int turn = 0; turn < 3; ++turn) {

@@ -6,7 +6,9 @@
 #include <tuple>
 #include <vector>
 
-#include "mxkern/prepare_operand.h"
+#include "cuda/fold.h"
+#include "mxkern/core/math.h"
+#include "tests/support/device_prepared.h"
 #include "tests/support/hopper_test.h"
 #include "tests/support/random_bits.h"
 
@@ -25,31 +27,40 @@ struct Case {
   std::int64_t wide_row = -1;    // of either operand; otherwise any
   bool has_zero_blocks = false;  // far below the others
   bool has_late_rows = false;
+  Scheme left = Scheme::mxfp8_e4m3, right = Scheme::mxfp8_e4m3;
 
-  bool is_narrow() const { return left_spread <= 8 && right_spread <= 8; }
+  bool is_narrow() const {
+    return left_spread <= cuda::fold_facts(left).spread_limit &&
+           right_spread <= cuda::fold_facts(right).spread_limit;
+  }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "[" << c.m << ", " << c.k << "] x [" << c.n << ", " << c.k << "], "
-             << name_of(c.layout) << ", spreads " << c.left_spread << " and " << c.right_spread;
+             << name_of(c.left) << " and " << name_of(c.right) << ", " << name_of(c.layout)
+             << ", spreads " << c.left_spread << " and " << c.right_spread;
 }
 
 // Any codes; the scales of one row lie as far apart as `spread` says.
-QuantizedOperand random_operand(std::int64_t rows, int spread, const Case& c, std::uint64_t seed) {
-  QuantizedOperand operand(Scheme::mxfp8_e4m3, {1, rows, c.k}, c.layout);
+QuantizedOperand random_operand(Scheme scheme, std::int64_t rows, int spread, const Case& c,
+                                std::uint64_t seed) {
+  QuantizedOperand operand(scheme, {1, rows, c.k}, c.layout);
+  const std::int64_t blocks = ceil_div(c.k, 32);
   RandomBits random(seed);
   for (auto& code : operand.codes) {
     code = static_cast<std::uint8_t>(random.between(0, 255));
-    if (code % 128 == 127) code -= 1;  // NaN
+    // What NaN and infinity have in 8 bits.
+    if (scheme == Scheme::mxfp8_e4m3 && code % 128 == 127) code -= 1;
+    if (scheme == Scheme::mxfp8_e5m2 && code % 128 >= 124) code -= 4;
   }
   for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t block = 0; block < c.k / 32; ++block)
+    for (std::int64_t block = 0; block < blocks; ++block)
       operand.scale(0, row, block) = static_cast<std::uint8_t>(120 - random.between(0, 2));
   }
   const std::int64_t any = random.between(0, static_cast<int>(rows) - 1);
   const std::int64_t wide_row = c.wide_row < 0 ? any : std::min(c.wide_row, rows - 1);
   operand.scale(0, wide_row, 0) = 121;
-  operand.scale(0, wide_row, c.k / 32 - 1) = static_cast<std::uint8_t>(121 - spread);
+  operand.scale(0, wide_row, blocks - 1) = static_cast<std::uint8_t>(121 - spread);
   for (std::int64_t row = 0; c.has_zero_blocks && row < rows; row += 7) {
     const std::int64_t block = 1 + row % (c.k / 32 - 2);
     for (int i = 0; i < 32; ++i) operand.set_code(0, row, block * 32 + i, i % 2 * 0x80u);
@@ -66,13 +77,20 @@ QuantizedOperand random_operand(std::int64_t rows, int spread, const Case& c, st
 class OneKernel : public HopperTest {
  protected:
   void expect_same(const Case& c) {
-    QuantizedOperand host_a = random_operand(c.m, c.left_spread, c, 1);
-    QuantizedOperand host_b = random_operand(c.n, c.right_spread, c, 2);
+    QuantizedOperand host_a = random_operand(c.left, c.m, c.left_spread, c, 1);
+    QuantizedOperand host_b = random_operand(c.right, c.n, c.right_spread, c, 2);
     DeviceQuantizedOperand a(host_a), b(host_b);
-    const std::size_t bytes = prepared_bytes(PreparedForm::folded, b.view().scheme, b.view().shape);
-    DeviceBytes folded(bytes);
-    PreparedOperand ready{PreparedForm::folded, b.view(), folded.data(), bytes};
-    prepare_operand(b.view(), ready);
+    const DevicePrepared a_folded(PreparedForm::folded, a.view()),
+        b_folded(PreparedForm::folded, b.view()), b_expanded(PreparedForm::expanded, b.view());
+    struct Way {
+      GemmOperand left;
+      GemmRightOperand right;
+      bool has_late_rows;
+    };
+    const Way ways[] = {{a.view(), b.view(), c.has_late_rows},
+                        {a.view(), b_folded.operand, c.has_late_rows},
+                        {a_folded.operand, b_folded.operand, false},
+                        {a.view(), b_expanded.operand, c.has_late_rows}};
     for (const DType dtype : {DType::bfloat16, DType::float16}) {
       if (c.has_late_rows && dtype != DType::bfloat16) continue;
       PlainTensor before(dtype, {1, c.m, c.n});
@@ -82,14 +100,14 @@ class OneKernel : public HopperTest {
       options.precision = c.is_narrow() ? GemmPrecision::folded : GemmPrecision::exact;
       const std::vector<std::uint8_t> wanted = product(a.view(), b.view(), before, options);
       options.precision = GemmPrecision::automatic;
-      for (const GemmRightOperand& right : {GemmRightOperand(b.view()), GemmRightOperand(ready)}) {
+      for (const auto& [left, right, is_late] : ways) {
         DevicePlainTensor out(before);
         const CudaGemmPlan plan =
-            plan_gemm_cuda({a.view(), right, out.view(), options.precision}, capabilities_);
+            plan_gemm_cuda({left, right, out.view(), options.precision}, capabilities_);
         ASSERT_TRUE(plan.is_in_one_kernel) << c;
-        ASSERT_EQ(plan.left.first_rows + plan.right.first_rows > 0, c.has_late_rows) << c;
+        ASSERT_EQ(plan.left.first_rows + plan.right.first_rows > 0, is_late) << c;
         for (int turn = 0; turn < c.times; ++turn) {
-          const std::vector<std::uint8_t> got = product(a.view(), right, before, options);
+          const std::vector<std::uint8_t> got = product(left, right, before, options);
           for (std::size_t i = 0; i < got.size(); ++i) {
             ASSERT_EQ(got[i], wanted[i])
                 << "byte " << i << " of " << c << ", " << name_of(dtype) << ", turn " << turn;
@@ -125,6 +143,29 @@ TEST_F(OneKernel, SmallOfEveryTile) {
     for (const int spread : {2, 20}) {
       expect_same({.m = m, .n = n, .k = k, .left_spread = spread});
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Also rows that end inside a block, and scales that are no whole words.
+TEST_F(OneKernel, EveryPairOfSchemes) {
+  constexpr Scheme schemes[] = {Scheme::mxfp8_e4m3, Scheme::mxfp8_e5m2, Scheme::mxfp6_e3m2,
+                                Scheme::mxfp6_e2m3, Scheme::mxfp4};
+  int turn = 0;
+  for (const Scheme left : schemes) {
+    for (const Scheme right : schemes) {
+      for (const std::int64_t k : {1000, 2048}) {
+        for (const int beyond : {0, 1}) {
+          expect_same({.m = 100 + 60 * (turn % 3),
+                       .n = 520,
+                       .k = k,
+                       .left_spread = cuda::fold_facts(left).spread_limit + beyond,
+                       .layout = all_scale_layouts[++turn % 2],
+                       .left = left,
+                       .right = right});
+          if (HasFatalFailure()) return;
+        }
+      }
     }
   }
 }
@@ -194,9 +235,9 @@ TEST_F(OneKernel, BehindOneAnother) {
   const Case narrow{.m = 144, .n = 2048, .k = 1024};
   Case wide = narrow;
   wide.left_spread = 12;
-  QuantizedOperand host_b = random_operand(narrow.n, 2, narrow, 2);
-  QuantizedOperand hosts[] = {random_operand(narrow.m, narrow.left_spread, narrow, 1),
-                              random_operand(wide.m, wide.left_spread, wide, 4)};
+  QuantizedOperand host_b = random_operand(narrow.right, narrow.n, 2, narrow, 2);
+  QuantizedOperand hosts[] = {random_operand(narrow.left, narrow.m, narrow.left_spread, narrow, 1),
+                              random_operand(wide.left, wide.m, wide.left_spread, wide, 4)};
   DeviceQuantizedOperand b(host_b),
       a[] = {DeviceQuantizedOperand(hosts[0]), DeviceQuantizedOperand(hosts[1])};
   PlainTensor before(DType::bfloat16, {1, narrow.m, narrow.n});

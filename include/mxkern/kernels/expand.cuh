@@ -51,15 +51,23 @@ struct ExpandRow {
   int octets;  // of the row; 0: there is no row
   bfloat16* out;
 
-  __device__ __forceinline__ ExpandRow(const ExpandOperand& operand, std::int64_t group)
+  __device__ __forceinline__ ExpandRow(const ExpandOperand& operand, const RowTeam& place,
+                                       std::int64_t row)
       : o(operand),
-        team(operand.log2_team),
-        index(group * (team_threads >> operand.log2_team) + team.row),
+        team(place),
+        index(row),
         exists(index < operand.batch * operand.rows),
         at(exists ? index : 0, operand.rows),
         octets(exists ? static_cast<int>(ceil_div(operand.columns, 8)) : 0),
         out(operand.out.data + at.batch * operand.out.batch_elements +
             at.row * operand.out.row_elements) {}
+
+  // The team's row of a group.
+  __device__ __forceinline__ static ExpandRow of_group(const ExpandOperand& operand,
+                                                       std::int64_t group) {
+    const RowTeam team(operand.log2_team);
+    return {operand, team, group * (team_threads >> team.log2_threads) + team.row};
+  }
 
   // By one thread of the row.
   __device__ __forceinline__ void write_exponent(int exponent) const {
@@ -284,7 +292,7 @@ __global__ void __launch_bounds__(team_threads, expand_blocks)
 #pragma unroll 1
   for (std::int64_t i = blockIdx.x; i < o.groups; i += gridDim.x) {
     turn ^= 1;  // the slots of the row before may still be read
-    expand_row<Kind, Exponent>(ExpandRow(o, i), slots[turn]);
+    expand_row<Kind, Exponent>(ExpandRow::of_group(o, i), slots[turn]);
   }
   wait_at_end(p.follows);
 }

@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(team_threads, expand_blocks)
 #pragma unroll 1
   for (const ExpandOperand& o : p.expanded) {
 #pragma unroll 1
-    for (; group < o.groups; group += gridDim.x) ExpandCodes<S>{ExpandRow(o, group)}(Exponent);
+    for (; group < o.groups; group += gridDim.x)
+      ExpandCodes<S>{ExpandRow::of_group(o, group)}(Exponent);
     group -= o.groups;
   }
 #pragma unroll 1

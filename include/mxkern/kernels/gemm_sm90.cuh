@@ -104,8 +104,8 @@ struct GemmSm90 {
       for (int i = 0; i < 2; ++i) {
         const int side = i ^ first;
         if (!p.late[side].exist()) continue;
-        LateRowMaker<2>{p.late[side], side == 0 ? Config::rows : Config::columns,
-                        static_cast<int>(threadIdx.x % 32)}
+        LateRowMaker{p.late[side], side == 0 ? Config::rows : Config::columns,
+                     static_cast<int>(threadIdx.x % 32)}
             .run();
       }
     }

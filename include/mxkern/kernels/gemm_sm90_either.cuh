@@ -3,31 +3,74 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "mxkern/kernels/expand.cuh"
 #include "mxkern/kernels/gemm_sm90.cuh"
+#include "mxkern/kernels/ptx/progress.cuh"
+#include "mxkern/numerics/fold.h"
 
 namespace mxkern::kernels {
 
-// What the exact product multiplies: rows that the kernel expands before it.
-struct ExpandedInside {
-  LateRows operands[2];  // left and right, all of whose rows are late
+// Rows of codes that a kernel expands before it multiplies them, if it does. Warps take rows in
+// order, with an atomic addition, so that whichever thread blocks run make all of them, and none
+// waits for one that has not started.
+struct RowsToExpand {
+  ExpandOperand operand;    // no rows: they are there
+  std::uint32_t* progress;  // how many rows are taken, and how many are ready; zeros before
+  int exponent;             // of the largest elements of a row
 
-  // By all threads of all thread blocks: warps take rows in order and make them, and wait for those
-  // that others have taken. They all count at the first counter of their operand.
-  template <int Warps>
+  __device__ __forceinline__ std::int64_t rows() const { return operand.batch * operand.rows; }
+
+  // By all warps. Element: what the operand's scheme folds to.
+  template <class Element>
   __device__ __forceinline__ void make() const {
-#pragma unroll 1
-    for (const LateRows& rows : operands) {
-      LateRowMaker<Warps>{rows, rows.rows, static_cast<int>(threadIdx.x % 32)}.run();
+    if (rows() == 0) return;
+    make_if<Element, MxFp8E4M3>();
+    make_if<Element, MxFp8E5M2>();
+    make_if<Element, MxFp6E3M2>();
+    make_if<Element, MxFp6E2M3>();
+    make_if<Element, MxFp4>();
+  }
+
+  // Until all rows are ready, for the copy engine too.
+  __device__ __forceinline__ void wait() const {
+    if (rows() == 0) return;
+    while (ptx::load_acquire(progress + 1) != static_cast<std::uint32_t>(rows())) __nanosleep(64);
+    ptx::fence_global_for_tma();
+  }
+
+ private:
+  template <class Element, class S>
+  __device__ __forceinline__ void make_if() const {
+    if constexpr (std::is_same_v<typename Fold<typename S::Format>::Target, Element>) {
+      if (operand.scheme == S::id) make_all<S>();
     }
+  }
+
+  template <class S>
+  __device__ __forceinline__ void make_all() const {
+    const RowTeam warp(5);
+    const auto take = [&] { return warp.rank == 0 ? atomicAdd(progress, 1u) : 0u; };
+    std::uint32_t taken = take();
 #pragma unroll 1
-    for (const LateRows& rows : operands) LateRowsSeen(rows).wait(rows, 0, rows.rows);
+    while (true) {
+      const std::int64_t row = __shfl_sync(0xFFFFFFFFu, taken, 0);
+      if (row >= rows()) return;
+      taken = take();  // the answer arrives while this row is made
+      ExpandCodes<S>{ExpandRow(operand, warp, row)}(exponent);
+      ptx::fence_global_for_tma();
+      __syncwarp();
+      if (warp.rank == 0) ptx::add_release(progress + 1);
+    }
   }
 };
 
-template <int Columns>
+template <class LeftElement, class RightElement, int Columns>
 struct EitherSm90 {
-  using Folded = GemmSm90Config<E4M3, E4M3, Columns>;
+  using Left = LeftElement;
+  using Right = RightElement;
+  using Folded = GemmSm90Config<Left, Right, Columns>;
   struct Exact : GemmSm90Config<bfloat16, bfloat16, Columns> {
     static constexpr bool has_late_rows = false, clears_sums = true;
   };
@@ -37,13 +80,12 @@ struct EitherSm90 {
                     Folded::parts_offset == Exact::parts_offset &&
                     Folded::shared_bytes == Exact::shared_bytes,
                 "both products have their barriers in the same places");
-  static constexpr int warps = Folded::threads / 32;
 };
 
 // One kernel instead of a folded product and two kernels behind it that have nothing to do where
 // that is right. The gate of the folded product says whether it is.
-template <int Columns>
-__global__ void __launch_bounds__(EitherSm90<Columns>::Folded::threads, 1)
+template <class Either>
+__global__ void __launch_bounds__(Either::Folded::threads, 1)
     gemm_sm90_either(const __grid_constant__ CUtensorMap folded_left,
                      const __grid_constant__ CUtensorMap folded_right,
                      const __grid_constant__ CUtensorMap expanded_left,
@@ -51,9 +93,9 @@ __global__ void __launch_bounds__(EitherSm90<Columns>::Folded::threads, 1)
                      const __grid_constant__ CUtensorMap out,
                      const __grid_constant__ GemmSm90Parameters folded,
                      const __grid_constant__ GemmSm90Parameters exact,
-                     const __grid_constant__ ExpandedInside expanded) {
+                     const __grid_constant__ RowsToExpand left,
+                     const __grid_constant__ RowsToExpand right) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using Either = EitherSm90<Columns>;
   extern __shared__ __align__(1024) unsigned char shared[];
   const auto block =
       block_sm90<typename Either::Folded>(folded, folded_left, folded_right, out, shared);
@@ -63,7 +105,10 @@ __global__ void __launch_bounds__(EitherSm90<Columns>::Folded::threads, 1)
     block.compute();
     return;
   }
-  expanded.make<Either::warps>();
+  left.template make<typename Either::Left>();
+  right.template make<typename Either::Right>();
+  left.wait();
+  right.wait();
   const auto other =
       block_sm90<typename Either::Exact>(exact, expanded_left, expanded_right, out, shared);
   if (threadIdx.x == 0) other.fill_parts();

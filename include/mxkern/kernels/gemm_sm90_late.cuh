@@ -42,9 +42,8 @@ struct LateRows {
   }
 };
 
-// One of so many warps of a thread block. There are few registers, so a lane has few codes on their
-// way, and asks the second-level cache for those of a later row.
-template <int Warps>
+// A warp. There are few registers, so a lane has few codes on their way, and asks the second-level
+// cache for those of a later row.
 struct LateRowMaker {
   static constexpr int unit = 8;           // codes of a lane: 16 bytes of elements
   static constexpr int piece = 32 * unit;  // of the warp
@@ -105,7 +104,7 @@ struct LateRowMaker {
     for (int at = chunk; at < columns; at += chunk)
       pairs = __vmaxu2(pairs, more_than(scale_word(at)));
     const auto largest = static_cast<int>(largest_of_warp(pairs));
-    prefetch(row + static_cast<int>(Warps * gridDim.x));
+    prefetch(row + static_cast<int>(2 * gridDim.x));
     const int raised = p.exponent - E4M3::max_exponent;
     if (lane == 0) p.exponents[row] = largest - E8M0::bias - raised;
     // Of multiplications by powers of two the second one is by this.

@@ -1,0 +1,12 @@
+// cuda/instances/multiply_sm90_either_e5m2_e4m3.cu: the Hopper product of E5M2 with E4M3, or of
+// the same operands expanded, whichever the device finds to be right.
+#include "cuda/multiply_sm90_either_instances.cuh"
+
+namespace mxkern::cuda {
+
+template <>
+void launch_either_sm90<E5M2, E4M3>(const EitherProductSm90& product) {
+  launch_either_tiles<E5M2, E4M3>(product);
+}
+
+}  // namespace mxkern::cuda
