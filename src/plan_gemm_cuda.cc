@@ -137,7 +137,7 @@ SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path, bool decodes) 
 bool takes_one_kernel(const CudaGemmProblem& problem, CudaGemmPath path, int processors) {
   const Shape& out = problem.out.shape;
   if (path != CudaGemmPath::folded_or_exact || out.batch != 1) return false;
-  return either_tiling_sm90(problem, out, processors).is_possible;
+  return either_tiling_sm90(problem, out, processors).is_better;
 }
 
 // Whether the product is folded, in a kernel that can make folded rows ready itself. One of three

@@ -91,7 +91,7 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   Case automatic = wide;
   automatic.precision = GemmPrecision::automatic;
   EXPECT_EQ(first_rows(automatic), 0) << "finding their spreads takes as long as late rows save";
-  automatic.shape.columns = 14336;
+  automatic.shape = {1, 4096, 14336};
   EXPECT_EQ(first_rows(automatic), 4 * 256) << "long rows";
   const CudaGemmProblem both_ahead{prepared(PreparedForm::folded, wide.left, wide.shape),
                                    prepared(PreparedForm::folded, wide.right, wide.right_shape()),

@@ -111,7 +111,7 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
   const int processors = processor_count(function);
   const EitherTilesSm90 tiles =
       either_tiles_sm90(left_element, right_element, shape.rows, shape.columns, k, processors);
-  check(tiles.is_possible, function, ": the products of [", shape.rows, ", ", k, "] and [",
+  check(tiles.is_better, function, ": the products of [", shape.rows, ", ", k, "] and [",
         shape.columns, ", ", k, "] are not for one kernel");
   check_tiles(function, shape, tiles.folded);
   RowScaled left_folded = a.folded, left_expanded = a.expanded;

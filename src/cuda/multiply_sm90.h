@@ -88,22 +88,27 @@ constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t b
 // How the folded and the exact product of [m, k] and [n, k] are cut in the kernel that computes
 // either, with tiles of one size.
 struct EitherTilesSm90 {
-  bool is_possible;
+  bool is_better;  // than a kernel for each, and one for operands between them
   TileSm90 folded, exact;
   kernels::WorkOrder exact_work;
 };
 
-// The exact product may be divided along K only as it is in a kernel of its own, lest its bytes be
-// others.
+// In the largest tile a folded product takes up to 2 % longer there, while the chip is cool, and
+// kernels that have nothing to do 2.5 to 11 us: long products are better off with these. The exact
+// product may be divided along K only as it is in a kernel of its own, lest its bytes be others.
 constexpr EitherTilesSm90 either_tiles_sm90(CoreElement left, CoreElement right, std::int64_t m,
                                             std::int64_t n, std::int64_t k, int processors) {
+  constexpr int largest_columns = 256;
+  constexpr std::int64_t most_steps = 512;  // that a multiprocessor takes one after the other
   constexpr CoreElement wide = CoreElement::bfloat16;
   const TileSm90 folded = tile_sm90(left, right, 1, m, n, k, processors);
   const TileSm90 exact = tile_of_columns_sm90(folded.columns, wide, m, n);
   const TileSm90 alone = tile_sm90(wide, wide, 1, m, n, k, processors);
   const kernels::WorkOrder work = work_sm90(alone, wide, 1, 1, m, n, k, processors);
   const bool has_its_tile = alone.columns == exact.columns;
-  return {has_its_tile || work.divided() == 0, folded, exact,
+  const bool is_short = folded.columns < largest_columns ||
+                        folded.turns(1, m, n, processors) * ceil_div(k, folded.k) <= most_steps;
+  return {is_short && (has_its_tile || work.divided() == 0), folded, exact,
           has_its_tile ? work : whole_work(exact, step_unit_sm90(wide), 1, m, n, k, processors)};
 }
 
