@@ -18,8 +18,8 @@ struct RowSpreads {
   const std::uint8_t* codes;
   RowScaleWords scales;
 
-  // By a warp. A block of zeros has no part in it if it lies beyond the limit, and may have one
-  // within: where the spread lies within the limit nobody asks how large it is.
+  // By a warp. Beyond the limit it is what fold finds. Where that lies within, this does too, and
+  // nobody asks how large it is: a block of zeros may have a part in it.
   __device__ __forceinline__ unsigned of(int row) const {
     const int lane = static_cast<int>(threadIdx.x % 32), words = scales.columns / 128;
     std::uint32_t high = 0, low = 0;
