@@ -43,7 +43,7 @@ enum class CudaGemmPath : std::uint8_t {
   few_tokens,       // a plain 16-bit left operand of few rows; decodes weights as it goes
   folded,           // FP8 tensor cores on rows that hold their scales
   exact,            // bfloat16 tensor cores on expanded rows
-  folded_or_exact,  // both are launched, and the device finds out which one has work to do
+  folded_or_exact,  // the device finds out which one is right
   blackwell,        // tensor cores that take block scales
   portable,         // expanded rows on any GPU from compute capability 8.0 on
 };
