@@ -89,7 +89,7 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   p.counters[1] = zeroed_counters(first, q.shape.rows);
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
-    if constexpr (can_fold<S>) {
+    if constexpr (scheme_can_fold<S>) {
       using Unit = kernels::FoldUnit<typename S::Format>;
       p.log2_team = kernels::log2_team(ceil_div(p.columns, Unit::codes));
       p.is_whole =

@@ -23,13 +23,10 @@ struct FoldFacts {
   bool is_exact = false;
 };
 
-template <class S>
-inline constexpr bool can_fold = !S::Format::is_integer && !S::has_tensor_scale;
-
 constexpr FoldFacts fold_facts(Scheme scheme) {
   return visit(scheme, [](auto type) -> FoldFacts {
     using S = decltype(type);
-    if constexpr (can_fold<S>) {
+    if constexpr (scheme_can_fold<S>) {
       using F = Fold<typename S::Format>;
       const bool to_e4m3 = F::Target::mantissa_bits == E4M3::mantissa_bits;
       return {true, to_e4m3 ? CoreElement::e4m3 : CoreElement::e5m2, F::base_shift, F::spread_limit,

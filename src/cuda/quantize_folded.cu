@@ -136,7 +136,7 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   const dim3 grid = grid_of(ceil_div(p.batch * p.rows, rows));
   visit(scheme, [&](auto type) {
     using S = decltype(type);
-    if constexpr (can_fold<S>) {
+    if constexpr (scheme_can_fold<S>) {
       p.rule = kernels::E8M0Rule::of<typename S::Format>(rule);
       visit(x.dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;

@@ -104,7 +104,7 @@ void fold_and_compare(Quantized& q, bool misaligned) {
       [&](std::uint8_t* memory) { cuda::fold("fold", device_q.view(), memory, {}); });
   visit(q.view.scheme, [&](auto scheme) {
     using S = decltype(scheme);
-    if constexpr (cuda::can_fold<S>) expect_folded<S>(q, folded);
+    if constexpr (scheme_can_fold<S>) expect_folded<S>(q, folded);
   });
 }
 

@@ -201,10 +201,11 @@ struct GemmSm90 {
     // Until here nothing that another kernel may write has been read, but for settled spreads:
     // their gate was asked ahead of all else. Another one can only be asked now.
     if (!p.gate.is_settled && !wait_at_gate(p.gate)) return;
-    compute();
+    take_roles();
   }
 
-  __device__ __forceinline__ void compute() const {
+  // Each warpgroup what it does: load, or multiply.
+  __device__ __forceinline__ void take_roles() const {
     // From one lane for all, so that the compiler keeps what follows from it in uniform registers.
     const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 128), 0);
     if (warpgroup == Config::groups) {

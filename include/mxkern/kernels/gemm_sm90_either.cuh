@@ -26,11 +26,9 @@ struct RowsToExpand {
   template <class Element>
   __device__ __forceinline__ void make() const {
     if (rows() == 0) return;
-    make_if<Element, MxFp8E4M3>();
-    make_if<Element, MxFp8E5M2>();
-    make_if<Element, MxFp6E3M2>();
-    make_if<Element, MxFp6E2M3>();
-    make_if<Element, MxFp4>();
+#define MXKERN_MAKE(Type) make_if<Element, Type>();
+    MXKERN_FOR_EACH_SCHEME(MXKERN_MAKE)
+#undef MXKERN_MAKE
   }
 
   // Until all rows are ready, for the copy engine too.
@@ -43,8 +41,10 @@ struct RowsToExpand {
  private:
   template <class Element, class S>
   __device__ __forceinline__ void make_if() const {
-    if constexpr (std::is_same_v<typename Fold<typename S::Format>::Target, Element>) {
-      if (operand.scheme == S::id) make_all<S>();
+    if constexpr (scheme_can_fold<S>) {
+      if constexpr (std::is_same_v<typename Fold<typename S::Format>::Target, Element>) {
+        if (operand.scheme == S::id) make_all<S>();
+      }
     }
   }
 
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Either::Folded::threads, 1)
   if (threadIdx.x == 0) block.init();
   block.sync();
   if (wait_at_gate(folded.gate)) {
-    block.compute();
+    block.take_roles();
     return;
   }
   left.template make<typename Either::Left>();
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(Either::Folded::threads, 1)
       block_sm90<typename Either::Exact>(exact, expanded_left, expanded_right, out, shared);
   if (threadIdx.x == 0) other.fill_parts();
   __syncthreads();
-  other.compute();
+  other.take_roles();
 #elif defined(__CUDA_ARCH__)
   __trap();  // compiled for the list of architectures, and never chosen elsewhere
 #endif

@@ -56,6 +56,10 @@ struct Fold {
   static constexpr bool is_exact = spread_limit == exact_spread;
 };
 
+// Whether the elements of a scheme fit into 8-bit floats under powers of two.
+template <class S>
+inline constexpr bool scheme_can_fold = !S::Format::is_integer && !S::has_tensor_scale;
+
 // The code that an element has in the target, `distance` octaves below its row's largest scale:
 // rounded to nearest, ties to even. NaN stays NaN, Inf stays Inf.
 template <class Format>
