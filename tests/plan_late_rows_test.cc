@@ -147,11 +147,13 @@ TEST(PlanLateRowsTest, RightRowsAreFoldedLateWhereThereAreAsMany) {
        {Size{4096, 4096, 4096, 8 * 256, 0, "6 of 16 columns of tiles, and two more"},
         {8192, 4096, 4096, 0, 4 * 256, "more rows on the left"},
         {8192, 4352, 4096 + 32, 0, 0, "scales not in words"},
-        {2048, 6144, 4096, 15 * 256, 0, "9 of 24, and 0.4 of the others"},
-        {2048, 4096, 4096, 12 * 256, 0, "9 of 16, and 0.4 of the others"},
-        {1024, 8192, 8192, 28 * 256, 0, "17 of 32, and 0.7 of the others"},
+        {2048, 6144, 4096, 12 * 256, 0, "8 of 24, 0.18 of the others, and 1 MB"},
+        {2048, 4096, 4096, 11 * 256, 0, "8 of 16, 0.18 of the others, and 1 MB"},
+        {2048, 28672, 4096, 28 * 256, 0, "8 of 112, 0.18 of the others, and 1 MB"},
+        {2048, 57344, 8192, 95 * 256, 0, "9 of 224, 0.4 of the others: all clusters have tiles"},
+        {1024, 8192, 8192, 26 * 256, 0, "16 of 32, and 0.6 of the others"},
         {1024, 4096, 14336, 0, 0, "the first tiles need all"},
-        {2048, 4096, 14336, 12 * 256, 0, "long rows"},
+        {2048, 4096, 14336, 10 * 256, 0, "8 of 16, and two more: 1 MB is few long rows"},
         {2816, 3840, 4096, 0, 0, "few rows"},
         {4096, std::int64_t{1} << 19, 8192, 0, 0, "2^32 codes"}}) {
     Case both{.precision = GemmPrecision::folded, .shape = {1, size.m, size.k}, .n = size.n};

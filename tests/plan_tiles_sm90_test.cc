@@ -69,6 +69,26 @@ void expect_complete(const WorkOrder& order) {
   }
 }
 
+TEST(PlanTilesSm90Test, FewestClustersTakeAsManyTurns) {
+  const auto turns = [](int tiles, int clusters) { return (tiles + clusters - 1) / clusters; };
+  for (const int clusters : {1, 2, 57, 66}) {
+    for (int tiles = 1; tiles <= 5 * clusters; ++tiles) {
+      const int used = tiles < clusters ? tiles : clusters;
+      const WorkOrder order{tiles, tiles, used, 32, 1};
+      const int fewest = order.fewest_clusters();
+      ASSERT_LE(fewest, used);
+      ASSERT_EQ(turns(tiles, fewest), turns(tiles, used)) << tiles;
+      if (fewest > 1) ASSERT_GT(turns(tiles, fewest - 1), turns(tiles, used)) << tiles;
+      WorkOrder shortened = order;
+      shortened.clusters = fewest;
+      expect_complete(shortened);
+    }
+  }
+  EXPECT_EQ((WorkOrder{256, 256, 66, 32, 1}.fewest_clusters()), 64);
+  // All clusters have parts of tiles that are divided.
+  EXPECT_EQ((WorkOrder{200, 198, 66, 32, 1, 1, 33}.fewest_clusters()), 66);
+}
+
 TEST(PlanTilesSm90, EveryStepIsComputedOnce) {
   for (const int steps : {1, 2, 7, 32, 57, 128}) {
     for (const int unit : {1, 4}) {

@@ -57,20 +57,26 @@ constexpr std::int64_t first_folded_left_rows_sm90(const TileSm90& tile, std::in
 // The same of a folded right operand, whose rows come in the order of all products: those that the
 // first tiles need, and two tiles' more lest loads wait at once. Where the left operand has few
 // rows, right ones are needed faster than they are made, 0.29 TB a second with 2048, and more have
-// to be ahead: 0.4 of those behind the first tiles with 2048, 0.7 with 1024.
+// to be ahead: 0.4 of those behind the first tiles with 2048, 0.7 with 1024. Clusters without tiles
+// make half as many again; of them 0.18 and 0.6, and 1 MB that are needed before any is made.
 constexpr std::int64_t first_folded_right_rows_sm90(const TileSm90& tile, std::int64_t m,
-                                                    std::int64_t n, int processors) {
+                                                    std::int64_t n, std::int64_t k,
+                                                    int processors) {
   constexpr std::int64_t columns_with_registers = 256, least_turns = 2;
-  constexpr std::int64_t least_left = 1024, least_right = 4096, enough_left = 3413;
+  constexpr std::int64_t least_left = 1024, least_right = 4096;
   if (tile.columns != columns_with_registers || m < least_left || n < least_right) return 0;
   if (tile.turns(1, m, n, processors) < least_turns) return 0;
   const std::int64_t down = ceil_div(m, tile.cluster_rows());
   const std::int64_t band = lower_of(std::int64_t{band_sm90(false, true, true)}, down);
   const std::int64_t width = tile.cluster_columns();
-  const std::int64_t first = ceil_div(processors / tile.cluster, band) * width;
+  const kernels::WorkOrder work = work_sm90(tile, CoreElement::e4m3, 1, 1, m, n, k, processors);
+  const bool has_makers = work.fewest_clusters() < work.clusters;
+  const std::int64_t first = ceil_div(work.fewest_clusters(), band) * width;
   if (first >= n) return 0;
+  const std::int64_t enough_left = has_makers ? 2500 : 3413;
+  const std::int64_t not_yet_made = has_makers ? (std::int64_t{1} << 20) / k : 0;
   const std::int64_t too_fast =
-      (n - first) * higher_of(std::int64_t{0}, enough_left - m) / enough_left;
+      (n - first) * higher_of(std::int64_t{0}, enough_left - m) / enough_left + not_yet_made;
   const std::int64_t ahead = round_up(first + higher_of(2 * width, too_fast), width);
   return ahead * 8 <= n * 7 ? ahead : 0;
 }
@@ -87,7 +93,8 @@ constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, st
   left = left && m > 0 && tile.height(m) == tile.rows;
   constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096, long_row = 10240;
   if (tile.k == 128) {
-    const std::int64_t of_right = right ? first_folded_right_rows_sm90(tile, m, n, processors) : 0;
+    const std::int64_t of_right =
+        right ? first_folded_right_rows_sm90(tile, m, n, k, processors) : 0;
     if (of_right > 0 && (!left || n >= m)) return {0, of_right};
     return {left ? first_folded_left_rows_sm90(tile, m, n, k, processors) : 0, 0};
   }

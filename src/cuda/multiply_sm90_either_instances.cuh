@@ -22,10 +22,11 @@ void launch_either(const EitherProductSm90& product) {
     return kernels::RowsToExpand{expand_operand(folded.function, product.tasks[side]),
                                  product.progress + 2 * side, expanded_exponent};
   };
-  launch_blocks<Folded>(
-      folded, kernels::gemm_sm90_either<Either>, std::max(narrow.work.clusters, wide.work.clusters),
-      left_map<Folded>(folded, narrow), right_map<Folded>(folded), left_map<Exact>(exact, wide),
-      right_map<Exact>(exact), out_map<Folded>(folded, narrow), narrow, wide, rows(0), rows(1));
+  launch_blocks<Folded>(folded, kernels::gemm_sm90_either<Either>,
+                        std::max(folded.work.clusters, exact.work.clusters),
+                        left_map<Folded>(folded, narrow), right_map<Folded>(folded),
+                        left_map<Exact>(exact, wide), right_map<Exact>(exact),
+                        out_map<Folded>(folded, narrow), narrow, wide, rows(0), rows(1));
 }
 
 // With the tile that product.folded names.

@@ -87,12 +87,15 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   return p;
 }
 
-// Rows that are late have counters for whole tiles.
+// Rows that are late have counters for whole tiles. Clusters that would have no tile in the last
+// turn make such rows instead.
 template <class Config>
 void put_late_rows(const ProductSm90& product, kernels::GemmSm90Parameters& p) {
   p.late[0] = late_rows(product.function, product.left, Config::rows);
   p.late[1] = late_rows(product.function, product.right, Config::columns);
   if (p.late[0].codes != nullptr) p.tile_rows = Config::rows;
+  const bool are_late = p.late[0].codes != nullptr || p.late[1].codes != nullptr;
+  if (are_late) p.work.clusters = p.work.fewest_clusters();
 }
 
 template <class Config>
@@ -142,7 +145,7 @@ template <class Config>
 void launch_config(const ProductSm90& product) {
   kernels::GemmSm90Parameters p = parameters_of<Config>(product);
   put_late_rows<Config>(product, p);
-  launch_blocks<Config>(product, kernels::gemm_sm90<Config>, p.work.clusters,
+  launch_blocks<Config>(product, kernels::gemm_sm90<Config>, product.work.clusters,
                         left_map<Config>(product, p), right_map<Config>(product),
                         out_map<Config>(product, p), p);
 }

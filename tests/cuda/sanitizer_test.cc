@@ -292,15 +292,18 @@ struct LateProduct {
   }
 };
 
-// In one tile a thread block and in several, and with more columns than a warp has scales at a
-// time. gemm does it from K = 4096 on, in products that are too large for a checker.
+// In one tile a thread block and in several, with clusters that have no tile, and with more columns
+// than a warp has scales at a time. gemm does it from K = 4096 on, in products that are too large
+// for a checker.
 TEST_F(CudaSanitizer, LateRows) {
   if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
   const LateCase cases[] = {{400, 250, 128, true, 128, ScaleLayout::row_major},
                             {136, 400, 256, false, 256, ScaleLayout::swizzled},
                             {270, 130, 4224, true, 128, ScaleLayout::swizzled},
                             {129, 128 * 264, 128, false, 512, ScaleLayout::row_major},
+                            {129, 128 * 208, 128, false, 512, ScaleLayout::row_major},
                             {400, 128 * 66, 128, true, 128, ScaleLayout::row_major, true},
+                            {390, 128 * 100, 128, true, 128, ScaleLayout::row_major, true},
                             {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true},
                             {400, 128 * 66, 128, false, 1024, ScaleLayout::swizzled, true},
                             {390, 128 * 66, 4736, false, 1024, ScaleLayout::row_major, true}};

@@ -92,6 +92,11 @@ struct GemmSm90 {
     });
   }
 
+  // Thread blocks that the tiles leave over make late rows with all their warps.
+  __device__ __forceinline__ bool has_tiles() const {
+    return !Config::has_late_rows || cluster() < p.work.clusters;
+  }
+
   // A warp: of one operand, then of the other. Rows of one operand are folded so.
   __device__ __forceinline__ void make_late_rows(int first) const {
     if constexpr (Config::folds_late_rows) {
@@ -208,12 +213,16 @@ struct GemmSm90 {
   __device__ __forceinline__ void take_roles() const {
     // From one lane for all, so that the compiler keeps what follows from it in uniform registers.
     const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 128), 0);
-    if (warpgroup == Config::groups) {
+    if (warpgroup == Config::groups || !has_tiles()) {
       ptx::give_registers<Config::producer_registers>();
       const int thread = threadIdx.x % 128;
-      if (thread == 0) load();
-      if (thread / 32 == 1) load_factors();
-      if (thread / 32 > 1) make_late_rows(thread / 32 % 2);
+      if (thread / 32 > 1 || !has_tiles()) {
+        make_late_rows(thread / 32 % 2);
+      } else if (thread == 0) {
+        load();
+      } else if (thread / 32 == 1) {
+        load_factors();
+      }
       __syncwarp();
     } else {
       ptx::take_registers<Config::consumer_registers>();

@@ -49,6 +49,11 @@ struct WorkOrder {
   }
   MXKERN_HOST_DEVICE constexpr int divided() const { return tiles - whole; }
 
+  // As few clusters as take no more turns: others would have no tile in the last one.
+  MXKERN_HOST_DEVICE constexpr int fewest_clusters() const {
+    return divided() > 0 ? clusters : quotient_up(tiles, quotient_up(tiles, clusters));
+  }
+
  private:
   // In 32 bits: GPUs divide 64 bits slowly.
   MXKERN_HOST_DEVICE static constexpr int quotient_up(int a, int b) { return (a + b - 1) / b; }
