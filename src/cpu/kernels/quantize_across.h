@@ -192,7 +192,9 @@ inline void start_stream(const QuantizeAcrossTask& across, std::int64_t code_byt
 }
 
 // What goes on while chunks are computed, in shares: memory is asked for, and codes are written. A
-// burst of writes past the caches would be waited for.
+// burst of writes past the caches would be waited for. The first-level cache may have room for one
+// copy of rows of float32, but not for the next rows beside it.
+template <class T>
 class Background {
  public:
   Background(const Ahead& ahead, std::int64_t shares, AcrossMemory::Stream& stream)
@@ -206,7 +208,7 @@ class Background {
 
   [[gnu::always_inline]] void step() {
     const std::int64_t rows = lower_of(share_, left_);
-    prefetch_rows(start_, stride_, rows, bytes_);
+    prefetch_rows<0, sizeof(T) == 4 ? second_level : first_level>(start_, stride_, rows, bytes_);
     start_ += rows * stride_;
     left_ -= rows;
     stream_lines(stream_, streamed_lines);
@@ -227,7 +229,7 @@ class Background {
 // Encodes a chunk.
 template <class S, class T>
 [[gnu::noinline]] void encode_across(const T* x, const ChunkScales<S>& chunk, std::uint8_t* codes,
-                                     Background& background) {
+                                     Background<T>& background) {
   constexpr std::int64_t code_stride = AcrossMemory::code_stride;
   for (int i = 0; i < across_lines / lane_count; ++i) {
     background.step();
@@ -277,7 +279,7 @@ void quantize_across(const QuantizeAcrossTask& across) {
     const Ahead next = {
         x + across_elements * task.x_stride, task.x_stride * std::int64_t{sizeof(T)},
         lower_of<std::int64_t>(rest, across_elements), task.lines * std::int64_t{sizeof(T)}};
-    Background background(rest > 0 ? next : across.ahead, steps, across.memory.stream);
+    Background<T> background(rest > 0 ? next : across.ahead, steps, across.memory.stream);
     AcrossAmax<S, T> amax;
     copy_rows<S>(x, task.x_stride, task.elements - e, task.lines, copy, amax);
     for (std::int64_t line = 0; line < task.lines; line += across_lines) {
