@@ -56,7 +56,8 @@ std::string describe_tile(const TilingSm90& tiling, bool is_folded) {
 }
 
 std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int processors) {
-  return describe_tile(tiling_sm90(problem, problem.out.shape, is_folded, processors), is_folded);
+  return describe_tile(tiling_sm90(problem, multiplied_shape(problem), is_folded, processors),
+                       is_folded);
 }
 
 std::string describe_either(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
@@ -107,7 +108,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
       break;
     case CudaGemmPath::few_tokens: text.kernel = describe_few(problem, capabilities); break;
     case CudaGemmPath::portable: {
-      const Shape& out = problem.out.shape;
+      const Shape out = multiplied_shape(problem);
       const int tile =
           cuda::portable_tile(out.batch, out.rows, out.columns, capabilities.processors);
       text.kernel = concatenate("bfloat16 mma.sync, tiles of ", tile, "x", tile);

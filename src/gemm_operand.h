@@ -58,17 +58,4 @@ inline GemmOperand as_source(const GemmOperand& operand) {
   return visit_source(operand, [](const auto& source) { return GemmOperand(source); });
 }
 
-// Rows of neighbouring matrices follow one another as rows of one matrix do.
-inline bool is_one_matrix(const Buffer& x) {
-  return x.shape.batch == 1 || x.batch_stride == x.shape.rows * x.row_stride;
-}
-
-// Rows start on multiples of 16 bytes.
-inline bool starts_on_16(const Buffer& x) {
-  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
-  const bool rows = x.shape.rows == 1 || x.row_stride * size % 16 == 0;
-  const bool batches = x.shape.batch == 1 || x.batch_stride * size % 16 == 0;
-  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && rows && batches;
-}
-
 }  // namespace mxkern

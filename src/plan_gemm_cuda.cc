@@ -113,7 +113,7 @@ bool decodes_left(const CudaGemmProblem& problem, CudaGemmPath path,
   if (path != CudaGemmPath::exact && path != CudaGemmPath::folded_or_exact) return false;
   const BlockScaled* q = quantized_of(problem.left);
   return q != nullptr && form_of(problem.left) != PreparedForm::expanded &&
-         cuda::can_decode(*q, problem.out.shape, capabilities.processors);
+         cuda::can_decode(*q, multiplied_shape(problem), capabilities.processors);
 }
 
 // What happens to one side.
@@ -203,15 +203,6 @@ std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan)
   return end;
 }
 
-// What the kernels for few tokens work in: they copy rows that do not start on 16 bytes, to whole
-// tiles of the weights.
-std::size_t few_bytes(const CudaGemmProblem& problem) {
-  const FewProblem few(problem);
-  const Shape& x = few.x.shape;
-  const std::int64_t columns = round_up(x.columns, DecodeLayout::tile_columns);
-  return starts_on_16(few.x) ? 0 : aligned(x.batch * x.rows * columns * 2);
-}
-
 }  // namespace
 
 CudaGemmProblem::CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b,
@@ -221,12 +212,24 @@ CudaGemmProblem::CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b
       out(result),
       precision(wanted) {}
 
+Shape multiplied_shape(const CudaGemmProblem& problem) {
+  constexpr std::int64_t most_rows = std::int64_t{1} << 30;
+  const Shape out = problem.out.shape;
+  const auto* plain = std::get_if<Buffer>(&problem.left);
+  // Other left operands are multiplied as working memory or preparation has them: without gaps.
+  const bool left_is_one = plain == nullptr || !cuda::is_expanded(*plain) || is_one_matrix(*plain);
+  const bool merges = out.batch > 1 && shape_of(problem.right).batch == 1 && left_is_one &&
+                      is_one_matrix(problem.out) && out.rows <= most_rows / out.batch;
+  return merges ? Shape{1, out.batch * out.rows, out.columns} : out;
+}
+
 bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities) {
   switch (form) {
     case PreparedForm::source: return true;
     case PreparedForm::folded: return capabilities.is_hopper();
     case PreparedForm::expanded: return capabilities.major >= 8;
-    case PreparedForm::few_tokens: return capabilities.major >= 9;
+    case PreparedForm::few_tokens:
+      return cuda::takes_few(DType::bfloat16, 1, capabilities.major * 10 + capabilities.minor);
   }
   return false;
 }
@@ -256,7 +259,7 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     }
     case CudaGemmPath::few_tokens:
       plan.right.is_prepared = true;
-      plan.workspace_bytes = few_bytes(problem);
+      plan.workspace_bytes = aligned(cuda::copied_tokens_bytes(FewProblem(problem).x));
       return plan;
     case CudaGemmPath::blackwell:
       plan.workspace_bytes =

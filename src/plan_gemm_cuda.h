@@ -28,12 +28,17 @@ struct CudaGemmCapabilities {
   bool has_hopper_kernels = true;      // in this build; without them Hopper is like the others
   bool has_blackwell_kernels = false;  // in this build, for the device
 
-  constexpr bool is_hopper() const { return major == 9 && has_hopper_kernels; }
+  // Thread blocks of products come in pairs.
+  constexpr bool is_hopper() const { return major == 9 && has_hopper_kernels && processors > 1; }
 };
 
 // A device by the name of its architecture, "sm_90", with as many multiprocessors as its largest
 // GPU in use. Throws InvalidArgument.
 CudaGemmCapabilities capabilities_of(const std::string& architecture);
+
+// The output as it is computed: a batch that shares its right operand is one matrix with more rows
+// where memory allows it.
+Shape multiplied_shape(const CudaGemmProblem& problem);
 
 // Whether products on such a device read a form.
 bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities);

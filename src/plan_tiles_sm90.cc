@@ -42,15 +42,12 @@ void place_parts_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPl
     plan.workspace_bytes += 256;
   }
   plan.part_sums = plan.workspace_bytes;
-  const Shape& out = problem.out.shape;
-  const Shape as_one{1, out.batch * out.rows, out.columns};  // if all share the right operand
   for (const bool is_folded : {true, false}) {
     if (plan.path == (is_folded ? CudaGemmPath::exact : CudaGemmPath::folded)) continue;
-    for (const Shape& shape : {out, as_one}) {
-      const auto [tile, work] = tiling_sm90(problem, shape, is_folded, processors);
-      plan.part_bytes = std::max(plan.part_bytes, cuda::part_bytes(tile, work));
-      plan.part_counters = std::max(plan.part_counters, cuda::part_counters(tile, work));
-    }
+    const auto [tile, work] =
+        tiling_sm90(problem, multiplied_shape(problem), is_folded, processors);
+    plan.part_bytes = std::max(plan.part_bytes, cuda::part_bytes(tile, work));
+    plan.part_counters = std::max(plan.part_counters, cuda::part_counters(tile, work));
   }
   plan.workspace_bytes += static_cast<std::size_t>(round_up(plan.part_bytes, 256));
 }

@@ -1,8 +1,13 @@
 // prepare_operand.cc: checks the arguments of prepare_operand and picks the device.
 #include "mxkern/prepare_operand.h"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+
 #include "check.h"
 #include "check_gemm.h"
+#include "check_quantize.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/multiply_few.h"
@@ -10,6 +15,7 @@
 #include "cuda/gemm.h"
 #include "cuda/prepare_operand.h"
 #endif
+#include "overlap.h"
 
 namespace mxkern {
 namespace {
@@ -27,7 +33,7 @@ void check_form(PreparedForm form, Scheme scheme) {
         "expanded");
 }
 
-// Throws for a device without products of the form; true if there is something to do.
+// Throws for a device without products of the form.
 void check_usable(const PreparedOperand& out) {
   const BlockScaled& q = out.source;
   check_device(function, q.device);
@@ -79,6 +85,9 @@ void prepare_operand(const BlockScaled& q, const PreparedOperand& out, Stream st
   PreparedOperand target = out;
   target.source = q;
   check_prepared(function, "out", target);
+  for (const Occupied& part : OccupiedParts("q", q).part) {
+    check_apart(function, {"out", ".data", out.data, out.bytes}, part);
+  }
   check_usable(target);
   if (target.form == PreparedForm::source) return;
 #if defined(MXKERN_HAS_CUDA)
@@ -101,6 +110,11 @@ void prepare_operand(const Buffer& x, const PreparedOperand& out, const Quantize
         function,
         ": stochastic rounding, square blocks or a Hadamard transform with a plain x; "
         "quantize it first");
+  check_quantize_options(function, out.source, options, x.shape);
+  std::array<Occupied, 4> written = {Occupied("out", ".data", out.data, out.bytes)};
+  const OccupiedParts source("out.source", out.source);
+  if (out.has_source()) std::copy(std::begin(source.part), std::end(source.part), &written[1]);
+  check_apart(function, written, "x", x);
   check_usable(out);
 #if defined(MXKERN_HAS_CUDA)
   cuda::quantize_prepared(x, out, options.scale_rule, stream);

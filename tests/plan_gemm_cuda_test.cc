@@ -103,6 +103,76 @@ TEST(PlanGemmCudaTest, BlackwellTakesThePairsOfItsTensorCores) {
   EXPECT_NE(text.kernel.find("never executed"), std::string::npos) << text.kernel;
 }
 
+// What may be prepared on a device is what its products read.
+TEST(PlanGemmCudaTest, FormsThatAreReadAreMultiplied) {
+  for (const char* device : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"}) {
+    const CudaGemmCapabilities capabilities = capabilities_of(device);
+    const CudaGemmProblem few{
+        plain(DType::bfloat16, {1, 4, 1024}),
+        prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}, false),
+        plain(DType::bfloat16, {1, 4, 2048}), GemmPrecision::automatic};
+    if (reads(PreparedForm::few_tokens, capabilities)) {
+      EXPECT_EQ(path_of(few, device), CudaGemmPath::few_tokens) << device;
+    } else {
+      expect_failure<InvalidArgument>("without its codes and scales", few, capabilities);
+    }
+  }
+  EXPECT_TRUE(reads(PreparedForm::few_tokens, hopper));
+  EXPECT_FALSE(reads(PreparedForm::few_tokens, capabilities_of("sm_120")));
+}
+
+// Thread blocks of Hopper's products come in pairs.
+TEST(PlanGemmCudaTest, OneMultiprocessorIsLikeOtherGpus) {
+  CudaGemmCapabilities one = hopper;
+  one.processors = 1;
+  EXPECT_EQ(plan_gemm_cuda(Case{}.problem(), one).path, CudaGemmPath::portable);
+  EXPECT_FALSE(reads(PreparedForm::folded, one));
+}
+
+TEST(PlanGemmCudaTest, ABatchThatSharesItsRightOperandIsOneMatrix) {
+  const Shape shape{3, 40, 64};
+  const auto shape_of_product = [&](const GemmOperand& left, std::int64_t right_batch,
+                                    std::int64_t gap) {
+    Buffer out = plain(DType::bfloat16, {3, 40, 128});
+    out.batch_stride += gap;
+    return multiplied_shape(
+        {left, quantized(Scheme::mxfp8_e4m3, {right_batch, 128, 64}), out, GemmPrecision::exact});
+  };
+  const GemmOperand codes = quantized(Scheme::mxfp8_e4m3, shape);
+  const Shape one{1, 120, 128}, three{3, 40, 128};
+  EXPECT_EQ(shape_of_product(codes, 1, 0), one);
+  EXPECT_EQ(shape_of_product(codes, 3, 0), three);
+  EXPECT_EQ(shape_of_product(codes, 1, 128), three) << "the output has a gap";
+  Buffer x = plain(DType::bfloat16, shape);
+  EXPECT_EQ(shape_of_product(x, 1, 0), one);
+  x.batch_stride += 64;
+  EXPECT_EQ(shape_of_product(x, 1, 0), three) << "rows as they lie have a gap";
+  x.dtype = DType::float16;
+  EXPECT_EQ(shape_of_product(x, 1, 0), one) << "rows that are copied";
+  x.dtype = DType::bfloat16;
+  x.batch_stride = 0;
+  EXPECT_EQ(shape_of_product(x, 1, 0), three) << "one matrix for all";
+}
+
+// The same tiles, and so the same bytes, whether the left operand was prepared or is decoded.
+TEST(PlanGemmCudaTest, DecodingAsksForTheTilesThatAreMultiplied) {
+  for (const Shape& shape : {Shape{2, 260, 8192}, {8, 130, 4096}, {4, 40, 8192}, {3, 1500, 4096}}) {
+    for (const std::int64_t n : {4096, 8192, 8704}) {
+      const CudaGemmProblem problem{quantized(Scheme::mxfp8_e4m3, shape),
+                                    quantized(Scheme::mxfp8_e4m3, {1, n, shape.columns}),
+                                    plain(DType::float32, {shape.batch, shape.rows, n}),
+                                    GemmPrecision::exact};
+      const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
+      const Shape one = multiplied_shape(problem);
+      ASSERT_EQ(one.batch, 1);
+      const cuda::TileSm90 tile =
+          cuda::tile_sm90(cuda::CoreElement::bfloat16, cuda::CoreElement::bfloat16, 1, one.rows,
+                          one.columns, shape.columns, hopper.processors);
+      EXPECT_TRUE(!plan.left.decodes || tile.columns == 256) << shape.batch << " x " << shape.rows;
+    }
+  }
+}
+
 TEST(PlanGemmCudaTest, AnOutputWithoutElementsIsNothing) {
   for (const Shape shape : {Shape{0, 4, 64}, Shape{1, 0, 64}}) {
     EXPECT_EQ(path_of(Case{.shape = shape}.problem()), CudaGemmPath::nothing);

@@ -77,6 +77,38 @@ TEST(PrepareOperandTest, BadArguments) {
   expect_failure("expected folded for a plain x", [&] { prepare_operand(x.buffer(), out); });
 }
 
+TEST(PrepareOperandTest, OptionsThatDoNotFit) {
+  PlainTensor x(DType::float32, {1, 7, 96});
+  alignas(256) static std::uint8_t memory[1 << 16];
+  PreparedOperand out{PreparedForm::folded, {}, memory, 1 << 16};
+  out.source.scheme = Scheme::mxfp8_e4m3;
+  out.source.shape = {1, 7, 96};
+  const auto refuse = [&](const char* wanted, const QuantizeOptions& options) {
+    expect_failure(wanted, [&] { prepare_operand(x.buffer(), out, options); });
+  };
+  refuse("scale rule number 9", {.scale_rule = static_cast<ScaleRule>(9)});
+  refuse("four_over_six is for nvfp4", {.four_over_six = true});
+  const float amax = 1.0f;
+  refuse("amax and tensor_scale are for nvfp4", {.amax = &amax});
+  refuse("quantize it first", {.rounding = Rounding::stochastic});
+}
+
+TEST(PrepareOperandTest, MemoryThatIsTaken) {
+  alignas(256) static std::uint8_t memory[1 << 16];
+  QuantizedOperand b(Scheme::mxfp8_e4m3, {1, 7, 96}, ScaleLayout::row_major);
+  BlockScaled q = b.quantized();
+  q.codes = memory + 64;
+  expect_failure("out.data overlaps q.codes", [&] {
+    prepare_operand(q, {PreparedForm::folded, q, memory, 1 << 16});
+  });
+  const Buffer x = Buffer::dense(memory + 1024, DType::bfloat16, {1, 7, 96});
+  PreparedOperand out{PreparedForm::folded, b.quantized(), memory, 1 << 16};
+  expect_failure("out.data overlaps x", [&] { prepare_operand(x, out); });
+  PlainTensor apart(DType::float32, {1, 7, 96});
+  out.source.scales = memory;
+  expect_failure("overlaps out.data", [&] { prepare_operand(apart.buffer(), out); });
+}
+
 TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {
   QuantizedOperand a(Scheme::mxfp8_e4m3, {1, 64, 96}, ScaleLayout::row_major);
   PlainTensor out(DType::bfloat16, {1, 64, 64});

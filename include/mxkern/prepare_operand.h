@@ -23,9 +23,9 @@ MXKERN_API std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Sh
 
 // Fills out.data, prepared_bytes on q's device, aligned to 256; out.source is q. form source does
 // nothing, and is the only one on the CPU. Throws InvalidArgument and Unsupported.
-// A product reads out.data of form few_tokens, and q's tensor scale, while the kernel ahead of it
-// in the stream still runs: if that kernel writes them, and is not this function's, wait for it
-// before the product.
+// A product reads out.data of form few_tokens, and q's tensor scale, while kernels ahead of it in
+// the stream still run: if one of these writes them, and is not this function's, wait for it before
+// the product.
 MXKERN_API void prepare_operand(const BlockScaled& q, const PreparedOperand& out,
                                 Stream stream = {});
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mxkern import _core
 from mxkern.about import Info, cmake_dir, info
+from mxkern.arrays import meet_loaded_frameworks
 from mxkern.block_scaled import BlockScaled
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.explain_gemm import GemmExplanation, explain_gemm
@@ -89,6 +90,8 @@ def _keep_out_of_graphs(function: Any) -> Any:
 for _function in [f for f in map(globals().get, __all__) if isinstance(f, FunctionType)]:
     _keep_out_of_graphs(_function)
 _keep_out_of_graphs(BlockScaled.from_parts.__func__)  # type: ignore[attr-defined]
+
+meet_loaded_frameworks()
 
 
 def __getattr__(name: str) -> Any:

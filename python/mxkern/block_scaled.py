@@ -66,8 +66,8 @@ class BlockScaled(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of codes, scales and tensor scale, padding included."""
-        parts = self[:3] if self.tensor_scale is not None else self[:2]
-        return sum(int(part.nbytes) for part in parts)
+        has_tensor_scale = schemes[self.scheme].has_tensor_scale
+        return int(self.codes.nbytes + self.scales.nbytes) + (4 if has_tensor_scale else 0)
 
     @property
     def bits_per_element(self) -> float:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mxkern import errors
 from mxkern.arrays import adapter_of
+from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.error_sums import ErrorSums, Values
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.quantize import quantize, tensor_amax
@@ -232,8 +233,11 @@ def as_numpy(function: str, x: Any) -> Tensor:
     if not isinstance(x, np.ndarray):
         raise TypeError(
             f"{function}: x is {errors.described(x)}; expected a NumPy, torch or JAX array on the "
-            "CPU; convert with numpy.asarray(x)"
+            "CPU; convert with numpy.asarray(x, numpy.float32)"
         )
+    adapter_of(function, "x", x)  # refuses what is more than an array
+    if not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
     if x.dtype not in (np.float32, np.float16, ml_dtypes.bfloat16):
         raise TypeError(
             f"{function}: x has dtype {x.dtype}; expected float32, float16 or bfloat16; convert "
@@ -243,14 +247,16 @@ def as_numpy(function: str, x: Any) -> Tensor:
         raise ValueError(
             f"{function}: x has no dimension; expected [..., K]; pass x.reshape(1), or a tensor"
         )
-    return x
+    return np.asarray(x)
 
 
 def _numpy_of_torch(function: str, torch: Any, x: Any) -> Tensor:
-    if x.device.type != "cpu":
+    if x.device.type not in ("cpu", "meta"):
         raise ValueError(f"{function}: x is on {x.device}; expected the CPU; pass x.cpu()")
-    if x.requires_grad:
-        raise ValueError(f"{function}: x requires grad; expected a plain tensor; pass x.detach()")
+    adapter = adapter_of(function, "x", x)
+    x = adapter.enter(function, "x", x).detach()
+    if x.dtype not in adapter.plain_dtypes:
+        adapter.refuse_dtype(function, "x", x, PLAIN_DTYPES)
     if x.dtype == torch.bfloat16:  # NumPy's buffers know no bfloat16
         return as_numpy(function, x.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
     return as_numpy(function, x.numpy())

@@ -51,7 +51,11 @@ def integer(function: str, argument: str, value: Any, low: int, high: int) -> in
 
 def out_of_range(function: str, argument: str, number: int, low: int, high: int) -> ValueError:
     """The error for an int that is not in [low, high]."""
-    bound = f"{low} <= {argument} <= {high if high < 2**32 else f'2**{high.bit_length()} - 1'}"
+    largest = str(high)
+    if high >= 2**32:
+        bits = high.bit_length()
+        largest = f"2**{bits - 1}" if high == 2 ** (bits - 1) else f"2**{bits} - 1"
+    bound = f"{low} <= {argument} <= {largest}"
     return ValueError(f"{function}: {argument} is {number}; expected {bound}")
 
 

@@ -160,7 +160,7 @@ def hadamard_of(function: str, argument: str, size: Any, sign_mask: Any) -> tupl
             )
         return (0, 0, 0)
     sizes = _core.hadamard_sizes()
-    size = errors.integer(function, argument, size, 0, 2**31)
+    size = errors.integer(function, argument, size, -(2**63), 2**63 - 1)
     if size not in sizes:
         raise ValueError(
             f"{function}: {argument} is {size}; expected {errors.listed(map(str, sizes))}"

@@ -32,6 +32,7 @@ def checked_out(
             f"leave {argument} away"
         )
     array = enter_part(function, argument, "", out, adapter)
+    adapter.check_out(function, argument, out)
     if array.dtype not in [adapter.dtypes[name] for name in dtypes]:
         raise TypeError(
             f"{function}: {argument} has dtype {adapter.dtype_name(array)}; expected "
@@ -64,7 +65,15 @@ def checked_out(
                 f"{function}: {argument} overlaps the memory of an input or of another output; "
                 "expected memory of its own"
             )
+    adapter.mark_written(array)
     return array
+
+
+def mark_parts_written(adapter: Adapter, out: BlockScaled) -> None:
+    """Tells the framework that the values of a BlockScaled's arrays change."""
+    for part in out[:3]:
+        if part is not None:
+            adapter.mark_written(part)
 
 
 def extents_of(adapter: Adapter, *arrays: Any) -> list[tuple[int, int]]:

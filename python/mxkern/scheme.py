@@ -149,8 +149,10 @@ class SchemeTable:
     def __len__(self) -> int:
         return len(self._records)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._records or name in _ALIASES
+    def __contains__(self, scheme: object) -> bool:
+        if isinstance(scheme, Scheme):
+            return self._records.get(scheme.name) is scheme
+        return scheme in self._records or scheme in _ALIASES
 
     def __getitem__(self, name: str) -> Scheme:
         try:

@@ -32,7 +32,7 @@ def summary(q: BlockScaled) -> str:
         f"one for {scheme.block} elements" + _scale_range(scheme, adapter.raw_bytes(scales), q),
     ]
     if tensor_scale is not None:
-        lines.append(f"  tensor_scale  {float(q.tensor_scale):.6g}")
+        lines.append(f"  tensor_scale  {float(tensor_scale.reshape(())):.6g}")
     values = _first_values(scheme, adapter, operand.memory, q.shape)
     if values:
         more = ", ..." if q.shape[-1] > len(values) else ""
@@ -78,7 +78,9 @@ def _first_values(
     columns = min(shape[-1], scheme.block)
     row = adapter.raw_bytes(codes)[(0,) * (len(shape) - 1)][: scheme.block_bytes]
     first_scale = adapter.raw_bytes(scales).reshape(-1)[:1]
-    scalar = None if tensor_scale is None else np.float32(float(tensor_scale)).reshape(1)
+    scalar = (
+        None if tensor_scale is None else np.float32(float(tensor_scale.reshape(()))).reshape(1)
+    )
     out = np.empty(columns, np.float32)
     view = (
         scheme.id,

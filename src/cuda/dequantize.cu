@@ -26,7 +26,7 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   const int bits = facts.bits;
   p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8));
   p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 4 : bits);
-  p.vector_stores = rows_are_aligned(out);
+  p.vector_stores = starts_on_16(out);
   p.fetching_blocks = 4 * processor_count(function);
   const dim3 grid = grid_of(p.grid);
   constexpr std::int64_t most = 0x7FFFFFFF;

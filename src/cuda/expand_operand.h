@@ -32,7 +32,7 @@ inline int put_source(const char* function, const Buffer& x, kernels::ExpandOper
   o.x = x.data;
   o.batch_stride = x.batch_stride;
   o.row_stride = x.row_stride;
-  o.is_whole = rows_are_aligned(x);
+  o.is_whole = starts_on_16(x);
   return 8;
 }
 

@@ -15,9 +15,10 @@ namespace {
 
 // Whether a warp can take whole rows of 8-bit codes, four scales at a time.
 bool has_whole_rows(const kernels::FoldParameters& p) {
-  constexpr std::int64_t most = std::int64_t{1} << 30;
-  return p.batch == 1 && p.columns % 128 == 0 && p.is_whole && p.scales_in_words && p.rows < most &&
-         p.columns < most;
+  constexpr std::int64_t most_rows = std::int64_t{1} << 30;
+  constexpr std::int64_t most_columns = std::int64_t{1} << 28;  // 2^31 bytes of swizzled scales
+  return p.batch == 1 && p.columns % 128 == 0 && p.is_whole && p.scales_in_words &&
+         p.rows < most_rows && p.columns < most_columns;
 }
 
 template <class S, bool HasOthers>

@@ -45,7 +45,7 @@ void gated_operands(const char* function, const ExpandTask& first, const ExpandT
                     const RowScaled& right, Stream stream) {
   kernels::GatedOperandsParameters p = {};
   p.gate = spread_gate(gate, left, right);
-  Scheme scheme = Scheme::mxfp8_e4m3;  // that of codes that are decoded
+  Scheme scheme = Scheme::mxfp8_e4m3;  // any will do where codes are only decoded
   int count = 0;
   for (const ExpandTask& task : {first, second}) {
     if (task.operand == nullptr) continue;

@@ -262,16 +262,14 @@ class Product {
     return static_cast<std::uint8_t>(fold_facts(quantized_of(operand)->scheme).spread_limit);
   }
 
-  // A batch that shares its right operand is one product with more rows, where memory allows it.
   void multiply(RowScaled left, const RowScaled& right, const CoreGate& gate) const {
     CoreFinish finish = finish_;
-    Shape& shape = finish.out.shape;
-    if (right.batch == 1 && left.batch > 1 && is_one_matrix(finish.out) &&
-        left.batch_bytes == left.rows * left.row_bytes) {
-      left.rows *= left.batch;
-      shape.rows *= shape.batch;
-      left.batch = shape.batch = 1;
+    const Shape shape = multiplied_shape(problem_);
+    if (shape.batch != finish.out.shape.batch) {
+      left.rows = shape.rows;
+      left.batch = 1;
       left.batch_bytes = left.rows * left.row_bytes;
+      finish.out.shape = shape;
       finish.out.batch_stride = shape.rows * finish.out.row_stride;
     }
     if (plan_.path == CudaGemmPath::portable) {

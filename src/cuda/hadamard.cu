@@ -23,7 +23,7 @@ void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamar
   p.size = hadamard.size;
   p.signs = hadamard.signs;
   p.inverse = inverse;
-  p.vectors = rows_are_aligned(x) && rows_are_aligned(out);
+  p.vectors = starts_on_16(x) && starts_on_16(out);
   visit(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     launch<Start::early>(function, kernels::hadamard_kernel<T>, grid_of(p.grid),

@@ -87,7 +87,7 @@ inline dim3 grid_of(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1) {
 // Whether a kernel may start while the one ahead of it in the stream is still at work.
 enum class Start : std::uint8_t {
   behind,  // no
-  early,   // yes, from compute capability 9.0 on: it calls wait_for_kernels_ahead before all else
+  early,  // yes, from 9.0 on: it calls wait_for_kernels_ahead before it touches what they may write
 };
 
 inline bool can_start_early(const char* function) {
@@ -231,14 +231,6 @@ inline dim3 resident_grid(const char* function, const kernels::RowGrid& grid, in
     }
   }
   return grid_of(grid.chunks(), best, grid.batch);
-}
-
-// Whether every eighth element of x's rows starts on 16 bytes.
-inline bool rows_are_aligned(const Buffer& x) {
-  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
-  const bool strides = x.row_stride * size % 16 == 0 || (x.shape.rows == 1);
-  const bool batches = x.batch_stride * size % 16 == 0 || x.shape.batch == 1;
-  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && strides && batches;
 }
 
 // Whether pointer and row length are multiples of `bytes`.

@@ -15,8 +15,7 @@ namespace {
 
 // A batch whose weights are the same is one matrix of tokens, where memory allows it.
 bool merges(const Buffer& x, const Shape& weights, const Buffer& out) {
-  const auto is_one = [](const Buffer& b) { return b.batch_stride == b.shape.rows * b.row_stride; };
-  return weights.batch == 1 && x.shape.batch > 1 && is_one(x) && is_one(out);
+  return weights.batch == 1 && x.shape.batch > 1 && is_one_matrix(x) && is_one_matrix(out);
 }
 
 Buffer merged(Buffer buffer) {
@@ -25,23 +24,10 @@ Buffer merged(Buffer buffer) {
   return buffer;
 }
 
-std::int64_t padded_columns(const DecodeLayout& layout) {
-  return layout.tiles_across() * DecodeLayout::tile_columns;
-}
-
-// The kernels copy 16 bytes at a time.
-bool needs_copy(const Buffer& x) { return !rows_are_aligned(x); }
-
-std::int64_t copy_bytes(const Buffer& x, const DecodeLayout& layout) {
-  const std::int64_t elements = x.shape.batch * x.shape.rows * padded_columns(layout);
-  return round_up(elements * 2, DecodeLayout::alignment);
-}
-
-// x as the kernels read it, copied to `memory` where it must be.
-Buffer readable(const char* function, const Buffer& x, const DecodeLayout& layout, void* memory,
-                Stream stream) {
-  if (!needs_copy(x)) return x;
-  const std::int64_t columns = padded_columns(layout);
+// x as the kernels read it, 16 bytes at a time: copied to `memory` where it must be.
+Buffer readable(const char* function, const Buffer& x, void* memory, Stream stream) {
+  if (copied_tokens_bytes(x) == 0) return x;
+  const std::int64_t columns = round_up(x.shape.columns, DecodeLayout::tile_columns);
   const kernels::CopyTokensParameters p{
       static_cast<const std::uint16_t*>(x.data),
       x.shape.batch,
@@ -115,7 +101,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
           ? *wanted
           : remembered_plan({weights.scheme, x.dtype, may_use_sm90, processor_count(function),
                              x.shape.batch, x.shape.rows, layout.rows, layout.columns});
-  x = readable(function, x, layout, memory, stream);
+  x = readable(function, x, memory, stream);
   kernels::FewParameters p{};
   p.layout = layout;
   p.tiles = static_cast<int>(layout.tiles_across());
@@ -173,10 +159,8 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
 
 }  // namespace
 
-std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights& weights) {
-  const DecodeLayout layout =
-      DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
-  return needs_copy(x) ? static_cast<std::size_t>(copy_bytes(x, layout)) : 0;
+std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights&) {
+  return static_cast<std::size_t>(copied_tokens_bytes(x));
 }
 
 std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights) {

@@ -36,10 +36,17 @@ inline constexpr std::int64_t few_tokens = 256;
 inline constexpr std::int64_t few_tokens_sm90 = 2048;
 
 // Whether multiply_few takes the product, and is the fastest way: tokens in 16 bits and few, a
-// device of compute capability 9.0 or later. Reordered weights; others cost a pass over them more.
+// device of compute capability 9 or 10. Reordered weights; others cost a pass over them more.
 constexpr bool takes_few(DType x_dtype, std::int64_t tokens, int compute_capability) {
   return x_dtype != DType::float32 && tokens <= few_tokens && compute_capability >= 90 &&
          compute_capability < 120;
+}
+
+// Memory for tokens whose rows do not start on 16 bytes: they are copied to whole tiles of weights.
+inline std::int64_t copied_tokens_bytes(const Buffer& x) {
+  if (starts_on_16(x)) return 0;
+  const std::int64_t columns = round_up(x.shape.columns, DecodeLayout::tile_columns);
+  return round_up(x.shape.batch * x.shape.rows * columns * 2, DecodeLayout::alignment);
 }
 
 // Codes and scales in the order of DecodeLayout; reordered_bytes of memory, aligned to 128.
@@ -49,8 +56,8 @@ void reorder_weights(const char* function, const BlockScaled& weights, std::uint
 // out[M, N] = finish(x[M, K] . w[N, K]^T): x bfloat16 or float16, rows anywhere; exact products,
 // summed in float32 in an order that is always the same. Batches are equal, or the weights have one
 // matrix. finish.right_tensor_scale is the weights'. workspace: aligned to 128; what is in it does
-// not matter, before and after. The weights and their tensor scale are read while the kernel ahead
-// in the stream still runs: they are to be complete before that one is launched, or come from
+// not matter, before and after. The weights and their tensor scale are read while kernels ahead in
+// the stream still run: they are to be complete before this is called, or come from
 // reorder_weights.
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream);

@@ -51,7 +51,7 @@ void multiply_portable(const char* function, const RowScaled& a, const RowScaled
   p.out_dtype = finish.out.dtype;
   p.row_stride = finish.out.row_stride;
   p.batch_stride = finish.out.batch_stride;
-  p.vector_stores = rows_are_aligned(finish.out);
+  p.vector_stores = starts_on_16(finish.out);
   p.gate = spread_gate(gate, a, b);
   const int tile = portable_tile(p.batch, a.rows, b.rows, processor_count(function));
   if (tile == 128) {

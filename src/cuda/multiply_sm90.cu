@@ -25,12 +25,29 @@ kernels::WorkOrder work_of(const TileSm90& tile, const RowScaled& left, CoreElem
                                                out.columns, k, processors);
 }
 
-// The check that a product's tiles can be counted.
+// The check that a product's rows, columns and tiles can be counted.
 void check_tiles(const char* function, const Shape& shape, const TileSm90& tile) {
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1024;
+  check(shape.rows <= most && shape.columns <= most, function, ": the output has ", shape.rows,
+        " rows and ", shape.columns, " columns; expected at most ", most, " of each; split it");
   const std::int64_t tiles =
       shape.batch * ceil_div(shape.rows, tile.rows) * ceil_div(shape.columns, tile.columns);
   check(tiles < std::int64_t{1} << 30, function, ": the output has ", tiles,
         " tiles; expected fewer than 2^30; split the batch");
+}
+
+// The check that the kernels can make the rows that are late.
+void check_late_rows(const char* function, const RowScaled& a, const RowScaled& b) {
+  for (const RowScaled* x : {&a, &b}) {
+    const bool is_expanded = x->element == CoreElement::bfloat16;
+    const bool is_folded = a.element == CoreElement::e4m3 && b.element == CoreElement::e4m3 &&
+                           x->rows * x->columns <= LateSource::most_folded_codes &&
+                           (a.late.codes == nullptr || b.late.codes == nullptr);
+    check(x->late.codes == nullptr || (x->batch == 1 && (is_expanded || is_folded)), function,
+          ": late rows are of ", x->batch, " matrices of [", x->rows, ", ", x->columns,
+          "]; expected one of bfloat16, or one of two of E4M3 with at most ",
+          LateSource::most_folded_codes, " codes");
+  }
 }
 
 }  // namespace
@@ -56,16 +73,7 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
     left.row_bytes = right.row_bytes = left.batch_bytes = right.batch_bytes = 16;
   }
   const bool left_is_late = a.late.codes != nullptr, right_is_late = b.late.codes != nullptr;
-  for (const RowScaled* x : {&a, &b}) {
-    const bool is_expanded = x->element == CoreElement::bfloat16;
-    const bool is_folded = a.element == CoreElement::e4m3 && b.element == CoreElement::e4m3 &&
-                           x->rows * x->columns <= LateSource::most_folded_codes &&
-                           !(left_is_late && right_is_late);
-    check(x->late.codes == nullptr || (x->batch == 1 && (is_expanded || is_folded)), function,
-          ": late rows are of ", x->batch, " matrices of [", x->rows, ", ", x->columns,
-          "]; expected one of bfloat16, or one of two of E4M3 with at most ",
-          LateSource::most_folded_codes, " codes");
-  }
+  check_late_rows(function, a, b);
   const DeviceScope device(finish.out.device, function);
   const int processors = processor_count(function);
   const TileSm90 tile = tile_sm90(a.element, b.element, shape.batch, shape.rows, shape.columns,
@@ -105,6 +113,7 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
               x->expanded.columns > 0,
           function, ": expected one matrix, folded and expanded, with at least one column");
   }
+  check_late_rows(function, a.folded, b.folded);
   const std::int64_t k = a.folded.columns;
   const CoreElement left_element = a.folded.element, right_element = b.folded.element;
   const DeviceScope device(finish.out.device, function);

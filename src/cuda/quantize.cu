@@ -84,7 +84,7 @@ void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* ro
     p.along_columns.options.found = column_options.found_amax;
   }
   p.square = options.block_shape == BlockShape::square;
-  p.vector_loads = rows_are_aligned(x);
+  p.vector_loads = starts_on_16(x);
   p.backwards = backwards;
   p.fetching_blocks = 3 * processor_count(function);
   const Hadamard& transform = column_options.hadamard;
@@ -127,7 +127,7 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   p.scales = out.scales;
   p.tensor_scale = out.tensor_scale;
   p.options = octet_options(out.scheme, options);
-  p.vector_loads = rows_are_aligned(x);
+  p.vector_loads = starts_on_16(x);
   p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8);
   p.backwards = backwards;
   visit(out.scheme, [&](auto scheme) {

@@ -129,7 +129,7 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   constexpr std::int64_t most_held = 200 * 1024;
   const int block = facts_of(scheme).block;
   const std::int64_t row_bytes = p.columns * static_cast<std::int64_t>(size_of(x.dtype));
-  p.is_held = rows_are_aligned(x) && p.columns % block == 0 && row_bytes <= most_held;
+  p.is_held = starts_on_16(x) && p.columns % block == 0 && row_bytes <= most_held;
   p.row_bytes = p.is_held ? static_cast<int>(row_bytes) : 0;
   const int block_bytes = block * static_cast<int>(size_of(x.dtype));
   const int shared_bytes = p.is_held ? rows * kernels::held_row_bytes(p.row_bytes, block_bytes) : 0;

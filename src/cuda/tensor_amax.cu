@@ -37,7 +37,7 @@ void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hada
   p.amax = amax;
   p.hadamard_size = hadamard.size;
   p.hadamard_signs = hadamard.signs;
-  p.vector_loads = dense ? is_aligned(x.data, 0, 16) : rows_are_aligned(x);
+  p.vector_loads = dense ? is_aligned(x.data, 0, 16) : starts_on_16(x);
   const std::int64_t filling = processor_count(function) * blocks_per_processor;
   const std::int64_t chunks = ceil_div(ceil_div(p.length, 8), kernels::amax_chunk);
   const std::int64_t across = std::min(chunks, filling);
@@ -69,7 +69,7 @@ void amax_of_transformed_columns(const char* function, const Buffer& x, float* a
   p.row_stride = x.row_stride;
   p.along_columns.options.hadamard_size = hadamard.size;
   p.along_columns.options.hadamard_signs = hadamard.signs;
-  p.vector_loads = rows_are_aligned(x);
+  p.vector_loads = starts_on_16(x);
   clear(function, amax, false, stream);
   visit(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "cuda/gemm.h"
 #include "cuda/multiply_few.h"
 #include "mxkern/mxkern.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/cuda_memory.h"
+#include "tests/support/cuda_stream.h"
 
 namespace mxkern {
 namespace {
@@ -19,17 +22,6 @@ using namespace test;
 using CudaChains = CudaTest;
 
 constexpr int rounds = 6;
-
-class OwnedStream {
- public:
-  OwnedStream() { check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  ~OwnedStream() { cudaStreamDestroy(stream_); }
-  operator cudaStream_t() const { return stream_; }
-  operator Stream() const { return {stream_}; }
-
- private:
-  cudaStream_t stream_;
-};
 
 // Called after each operation.
 using Between = std::function<void()>;
@@ -149,21 +141,14 @@ TEST_F(CudaChains, CapturedIntoAGraph) {
       const auto wanted = chain.bytes();
       chain.forget();
       OwnedStream stream;
-      cudaGraph_t graph;
-      cudaGraphExec_t executable;
-      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-      chain.run(stream);
-      check_cuda(cudaStreamEndCapture(stream, &graph));
-      check_cuda(cudaGraphInstantiate(&executable, graph, 0));
+      const OwnedGraph graph(stream, [&] { chain.run(stream); });
       for (int replay = 0; replay < 2; ++replay) {
         chain.forget();
-        check_cuda(cudaGraphLaunch(executable, stream));
-        check_cuda(cudaGraphLaunch(executable, stream));
+        graph.launch(stream);
+        graph.launch(stream);
         synchronize();
         ASSERT_TRUE(chain.bytes() == wanted) << name_of(scheme) << ", " << shape.rows << " rows";
       }
-      check_cuda(cudaGraphExecDestroy(executable));
-      check_cuda(cudaGraphDestroy(graph));
     }
   }
 }
@@ -245,10 +230,12 @@ TEST_F(CudaChains, AFewTokenProductBehind) {
 void fill_even(Tensor& tensor, std::uint64_t seed, int octaves = 0) {
   RandomBits random(seed);
   const Shape& shape = tensor.shape();
-  for (std::int64_t row = 0; row < shape.rows; ++row) {
-    for (std::int64_t column = 0; column < shape.columns; ++column) {
-      const int down = static_cast<int>(column / 32 % (octaves + 1));
-      tensor.set(0, row, column, std::ldexp(float_of(random.float_bits(-2, 0)), -down));
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      for (std::int64_t column = 0; column < shape.columns; ++column) {
+        const int down = static_cast<int>(column / 32 % (octaves + 1));
+        tensor.set(batch, row, column, std::ldexp(float_of(random.float_bits(-2, 0)), -down));
+      }
     }
   }
 }
@@ -332,13 +319,17 @@ TEST_F(CudaChains, FewTokenProductsOfEachOther) {
   }
 }
 
-// Products for which the device chooses a kernel, in turns the folded one and the exact one, each
-// of the quantized output of the one ahead. Those that are not chosen let the next ones start
-// before the chosen one is over.
+// Products for which the device finds out whether they are folded or exact, in turns one and the
+// other, each of the quantized output of the one ahead: in one kernel, or, as batches are, in
+// several, of which those that are not chosen let the next ones start before the chosen one is
+// over.
 TEST_F(CudaChains, AutomaticProductsOfEachOther) {
   constexpr std::int64_t width = 1024;
-  for (const std::int64_t rows : {96, 300, 2200}) {
-    Tensor blank(DType::bfloat16, {1, rows, width}), weights(DType::bfloat16, {1, width, width});
+  const CudaGemmCapabilities capabilities = cuda::gemm_capabilities(first_cuda_device);
+  for (const auto& [batch, rows] :
+       {std::pair<std::int64_t, std::int64_t>{1, 96}, {1, 300}, {1, 2200}, {2, 96}, {3, 300}}) {
+    Tensor blank(DType::bfloat16, {batch, rows, width});
+    Tensor weights(DType::bfloat16, {batch, width, width});
     Quantized blank_q(Scheme::mxfp8_e4m3, blank.shape(), ScaleLayout::row_major);
     Quantized blank_w(Scheme::mxfp8_e4m3, weights.shape(), ScaleLayout::row_major);
     Tensor start = blank;
@@ -354,6 +345,12 @@ TEST_F(CudaChains, AutomaticProductsOfEachOther) {
     const GemmOptions options{.alpha = 1.0f / 50.0f};
     const std::size_t bytes = gemm_workspace_bytes(q.view(), wide.view(), y.buffer(), options);
     DeviceBytes memory(bytes);
+    if (capabilities.is_hopper()) {
+      const CudaGemmPlan plan = plan_gemm_cuda(
+          {q.view(), wide.view(), y.buffer(), GemmPrecision::automatic}, capabilities);
+      ASSERT_EQ(plan.path, CudaGemmPath::folded_or_exact);
+      ASSERT_EQ(plan.is_in_one_kernel, batch == 1) << rows << " rows";
+    }
     const auto run = [&](Stream stream, const Between& after) {
       quantize(first.buffer(), q.view(), {}, stream), after();
       for (int round = 0; round < rounds; ++round) {
@@ -376,7 +373,12 @@ TEST_F(CudaChains, AutomaticProductsOfEachOther) {
     OwnedStream stream;
     for (int repeat = 0; repeat < 3; ++repeat) {
       run(stream, [] {});
-      ASSERT_TRUE(result() == wanted) << rows << " rows, repeat " << repeat;
+      ASSERT_TRUE(result() == wanted) << batch << " x " << rows << " rows, repeat " << repeat;
+    }
+    const OwnedGraph graph(stream, [&] { run(stream, [] {}); });
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      graph.launch(stream);
+      ASSERT_TRUE(result() == wanted) << batch << " x " << rows << " rows in a graph";
     }
   }
 }

@@ -20,6 +20,7 @@ struct Case {
   bool has_nan = false;
   bool left_is_late = true, right_is_late = true;
   int times = 1;
+  bool on_two_streams = false;
   PreparedForm form = PreparedForm::expanded;  // or folded
   Scheme right = Scheme::mxfp8_e4m3;
 
@@ -90,9 +91,10 @@ class LateRows : public HopperTest {
     ASSERT_TRUE(plan.left.first_rows > 0 || plan.right.first_rows > 0) << c << ": nothing is late";
     ASSERT_TRUE(plan.left.first_rows < c.m && plan.right.first_rows < c.n);
     for (int turn = 0; turn < c.times; ++turn) {
-      const std::vector<std::uint8_t> got = product(left, right, host_out, options);
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        ASSERT_EQ(got[i], wanted[i]) << "byte " << i << " of " << c << ", turn " << turn;
+      for (const auto& got : products(left, right, host_out, options, c.on_two_streams)) {
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          ASSERT_EQ(got[i], wanted[i]) << "byte " << i << " of " << c << ", turn " << turn;
+        }
       }
     }
   }
@@ -203,6 +205,19 @@ TEST_F(LateRows, FoldedManyTimes) {
     c.times = 20;
     expect_same(c);
     if (HasFatalFailure()) return;
+  }
+}
+
+// Thread blocks of two products share the device, whichever of them start first.
+TEST_F(LateRows, OnTwoStreamsAtOnce) {
+  for (const PreparedForm form : {PreparedForm::expanded, PreparedForm::folded}) {
+    for (const bool left_is_late : {true, false}) {
+      Case c{.m = 4096, .n = 4096, .k = 4096, .times = 3, .on_two_streams = true, .form = form};
+      c.left_is_late = left_is_late;
+      c.right_is_late = !left_is_late;
+      expect_same(c);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

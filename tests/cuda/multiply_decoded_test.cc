@@ -20,6 +20,7 @@ struct Case {
   bool has_nan = false;
   Scheme right = Scheme::mxfp8_e4m3;
   float beta = 0.0f;
+  bool shares_right = false;  // all matrices of the left operand have one on the right
 };
 
 // Any codes, under any scales.
@@ -50,16 +51,22 @@ QuantizedOperand random_operand(Scheme scheme, Shape shape, const Case& c, std::
 class MultiplyDecoded : public HopperTest {
  protected:
   void expect_same(const Case& c, GemmPrecision precision = GemmPrecision::exact) {
+    expect_same_bytes(c, precision, true);
+  }
+
+  void expect_same_bytes(const Case& c, GemmPrecision precision = GemmPrecision::exact,
+                         bool must_decode = false) {
     const Shape& shape = c.shape;
     QuantizedOperand host_a = random_operand(Scheme::mxfp8_e4m3, shape, c, 1);
-    QuantizedOperand host_b = random_operand(c.right, {shape.batch, c.n, shape.columns}, c, 2);
+    const std::int64_t right_batch = c.shares_right ? 1 : shape.batch;
+    QuantizedOperand host_b = random_operand(c.right, {right_batch, c.n, shape.columns}, c, 2);
     if (c.has_nan) {
       host_a.set_code(0, shape.rows / 2, shape.columns - 1, 0x7F);
       host_a.set_code(0, shape.rows - 1, 0, 0xFF);
       host_a.scale(0, 1, 0) = 0xFF;
     }
     DeviceQuantizedOperand a(host_a), b(host_b);
-    const GemmOptions options{.beta = c.beta, .precision = precision};
+    GemmOptions options{.beta = c.beta, .precision = precision};
     const std::size_t size = prepared_bytes(PreparedForm::expanded, a.view().scheme, shape);
     DeviceBytes data(size);
     PreparedOperand expanded{PreparedForm::expanded, a.view(), data.data(), size};
@@ -69,8 +76,10 @@ class MultiplyDecoded : public HopperTest {
     DevicePlainTensor out(host_out);
     const CudaGemmPlan plan =
         plan_gemm_cuda({a.view(), b.view(), out.view(), precision}, capabilities_);
-    ASSERT_TRUE(plan.left.decodes) << "the case does not reach the kernel";
+    ASSERT_TRUE(plan.left.decodes || !must_decode) << "the case does not reach the kernel";
+    ASSERT_FALSE(plan.is_in_one_kernel);
     const std::vector<std::uint8_t> got = product(a.view(), b.view(), host_out, options);
+    options.precision = GemmPrecision::exact;  // what the device has to find out
     const std::vector<std::uint8_t> wanted = product(expanded, b.view(), host_out, options);
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i], wanted[i]) << "byte " << i << " of [" << shape.batch << ", " << shape.rows
@@ -104,6 +113,15 @@ TEST_F(MultiplyDecoded, OutputsLayoutsAndSpreads) {
 
 TEST_F(MultiplyDecoded, Batches) {
   expect_same({.shape = {3, rows() / 3 - 40, 96}, .n = 505, .layout = ScaleLayout::swizzled});
+  expect_same({.shape = {3, rows() / 3 - 40, 96}, .n = 505, .shares_right = true});
+}
+
+// Which tile the product has, and which tiles are divided along K, follows from all rows: those of
+// one matrix alone would ask for another one.
+TEST_F(MultiplyDecoded, BatchesWithOneRightOperandHaveTheTilesOfOneMatrix) {
+  expect_same_bytes({.shape = {2, 260, 1024}, .n = 8704, .shares_right = true});
+  expect_same_bytes({.shape = {8, 130, 1024}, .n = 4096, .shares_right = true});
+  expect_same_bytes({.shape = {4, 40, 2048}, .n = 8192, .shares_right = true});
 }
 
 TEST_F(MultiplyDecoded, NanStaysInItsRow) {

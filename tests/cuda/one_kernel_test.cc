@@ -24,6 +24,7 @@ struct Case {
   bool has_nan = false;
   float beta = 0.0f;
   int times = 1;
+  bool on_two_streams = false;
   std::int64_t wide_row = -1;    // of either operand; otherwise any
   bool has_zero_blocks = false;  // far below the others
   bool has_late_rows = false;
@@ -107,10 +108,11 @@ class OneKernel : public HopperTest {
         ASSERT_TRUE(plan.is_in_one_kernel) << c;
         ASSERT_EQ(plan.left.first_rows + plan.right.first_rows > 0, is_late) << c;
         for (int turn = 0; turn < c.times; ++turn) {
-          const std::vector<std::uint8_t> got = product(left, right, before, options);
-          for (std::size_t i = 0; i < got.size(); ++i) {
-            ASSERT_EQ(got[i], wanted[i])
-                << "byte " << i << " of " << c << ", " << name_of(dtype) << ", turn " << turn;
+          for (const auto& got : products(left, right, before, options, c.on_two_streams)) {
+            for (std::size_t i = 0; i < got.size(); ++i) {
+              ASSERT_EQ(got[i], wanted[i])
+                  << "byte " << i << " of " << c << ", " << name_of(dtype) << ", turn " << turn;
+            }
           }
         }
       }
@@ -199,7 +201,18 @@ TEST_F(OneKernel, ManyTimes) {
 }
 
 // Rows of one operand are folded while the product is under way; the gate asks about them before.
+// Both expand operands, and wait for rows of them, at the same time.
+TEST_F(OneKernel, OnTwoStreamsAtOnce) {
+  for (const int spread : {0, 40}) {
+    Case c{.m = 600, .n = 4096, .k = 2048, .left_spread = spread, .times = 3};
+    c.on_two_streams = true;
+    expect_same(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_F(OneKernel, LateRowsDecideAsWell) {
+  if (capabilities_.processors < 132) GTEST_SKIP() << "with fewer multiprocessors no row is late";
   const auto with = [](int spread, std::int64_t wide_row) {
     return Case{.m = 4096,
                 .n = 4096,
@@ -225,6 +238,7 @@ TEST_F(OneKernel, LateRowsDecideAsWell) {
 }
 
 TEST_F(OneKernel, LateRowsManyTimes) {
+  if (capabilities_.processors < 132) GTEST_SKIP() << "with fewer multiprocessors no row is late";
   Case c{.m = 2048, .n = 4096, .k = 14336, .left_spread = 8, .times = 3};
   c.has_late_rows = c.has_zero_blocks = true;
   expect_same(c);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,50 @@ class TestOut:
         refused(ValueError, lambda: mxkern.dequantize(q, out=y), "dequantize: out requires grad")
         fp16 = np.empty((4, 64), np.float16)
         refused(TypeError, lambda: mxkern.dequantize(q, out=fp16), "out is a NumPy array")
+
+    @needs_torch
+    def test_tensors_that_read_as_the_negative_of_their_memory(self) -> None:
+        import torch
+
+        x = torch.from_numpy(X)
+        q, w = mxkern.quantize(x, "mxfp8"), mxkern.quantize(x, "mxfp4")
+        for call, shape in (
+            (lambda out: mxkern.dequantize(q, out=out), (4, 64)),
+            (lambda out: mxkern.gemm(q, w, out=out), (4, 4)),
+            (lambda out: mxkern.tensor_amax(x, out=out), ()),
+            (lambda out: mxkern.random_hadamard(out, out=out), (4, 64)),
+        ):
+            out = torch._neg_view(torch.full(shape, 2.0))
+            refused(ValueError, partial(call, out), "out reads as the negative of its memory")
+            assert bool((out == -2.0).all())
+
+    @needs_torch
+    def test_autograd_hears_of_what_is_written(self) -> None:
+        import torch
+
+        x = torch.from_numpy(X)
+        q, n = mxkern.quantize(x, "mxfp8"), mxkern.quantize(x, "nvfp4")
+        for call, shape in (
+            (lambda out: mxkern.dequantize(q, out=out), (4, 64)),
+            (lambda out: mxkern.gemm(q, q, out=out), (4, 4)),
+            (lambda out: mxkern.tensor_amax(x, out=out), ()),
+            (lambda out: mxkern.random_hadamard(x, out=out), (4, 64)),
+        ):
+            kept, weight = torch.ones(shape), torch.ones(shape, requires_grad=True)
+            loss = (weight * kept).sum()
+            call(kept)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+        before = [part._version for part in n[:3]]
+        mxkern.quantize(x, "nvfp4", out=n)
+        assert [part._version for part in n[:3]] == [version + 1 for version in before]
+        with torch.inference_mode():
+            assert float(mxkern.tensor_amax(x, out=torch.zeros(()))) > 0
+
+    def test_half_a_pair(self) -> None:
+        rows, columns = mxkern.quantize_both(X, "mxfp8")
+        for pair, name in (((rows, None), "out[1] is None"), ((None, columns), "out[0] is None")):
+            refused(TypeError, partial(mxkern.quantize_both, X, "mxfp8", out=pair), name)
 
     @needs_jax
     def test_jax_cannot_be_written(self) -> None:

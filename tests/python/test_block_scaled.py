@@ -55,6 +55,15 @@ def test_prints_what_is_special() -> None:
     assert "not valid" in repr(broken)
 
 
+def test_prints_every_tensor_scale_that_operations_take() -> None:
+    q = mxkern.quantize(random_values((4, 64), "float32"), "nvfp4")
+    for scalar in (np.full((1,), 0.5, np.float32), np.full((1, 1), 0.5, np.float32), 0.5):
+        other = q._replace(tensor_scale=scalar)
+        assert mxkern.dequantize(other).shape == (4, 64)
+        assert "tensor_scale  0.5" in repr(other)
+        assert other.nbytes == q.nbytes
+
+
 def test_prints_a_large_tensor_at_once() -> None:
     codes = np.zeros((1 << 14, 1 << 14), np.uint8)
     scales = np.zeros((1 << 14, 1 << 9), np.uint8)
@@ -93,6 +102,12 @@ def test_pickles() -> None:
     np.testing.assert_array_equal(mxkern.dequantize(same), mxkern.dequantize(q))
     scheme = mxkern.schemes["mxfp4"]
     assert pickle.loads(pickle.dumps(scheme)) is scheme
+
+
+def test_schemes_hold_their_records() -> None:
+    assert all(scheme in mxkern.schemes for scheme in mxkern.schemes)
+    assert "mxfp8" in mxkern.schemes
+    assert "fp8" not in mxkern.schemes
 
 
 def test_table_of_schemes() -> None:

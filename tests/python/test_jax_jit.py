@@ -1,6 +1,8 @@
 # tests/python/test_jax_jit.py: mxkern's functions under transformations of JAX, on the CPU.
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -135,3 +137,15 @@ def test_the_others_name_the_way_out(function: Callable[[Any], Any]) -> None:
 def test_compare_names_the_way_out() -> None:
     compare = jax.jit(lambda x: mxkern.compare(x, schemes="mxfp8")[0].sqnr_db)
     refused(TypeError, lambda: compare(X), "compare: x is a JAX tracer", "jax.pure_callback")
+
+
+def test_sees_into_a_block_scaled_before_it_meets_an_array() -> None:
+    code = """if True:
+        import jax, mxkern, numpy as np
+        q = mxkern.quantize(np.ones((8, 64), np.float32), "mxfp4")
+        assert len(jax.tree_util.tree_leaves(q)) == 2
+        print(jax.jit(mxkern.dequantize)(q).sum())
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == 512.0

@@ -6,6 +6,7 @@
 
 #include "cuda/gemm.h"
 #include "mxkern/gemm.h"
+#include "tests/support/cuda_stream.h"
 #include "tests/support/device_operand.h"
 
 namespace mxkern::test {
@@ -31,6 +32,37 @@ class HopperTest : public CudaTest {
     check_cuda(cudaDeviceSynchronize());
     out.copy_to(before);
     return before.bytes;
+  }
+
+  using Results = std::vector<std::vector<std::uint8_t>>;
+
+  // The same of one output, or of two, which as many streams compute at the same time, several
+  // times each.
+  static Results products(const GemmOperand& left, const GemmRightOperand& right,
+                          PlainTensor before, const GemmOptions& options, bool on_two_streams) {
+    Results results;
+    if (!on_two_streams) {
+      results.push_back(product(left, right, before, options));
+      return results;
+    }
+    constexpr int calls = 4;
+    DevicePlainTensor outs[] = {DevicePlainTensor(before), DevicePlainTensor(before)};
+    const std::size_t bytes = gemm_workspace_bytes(left, right, outs[0].view(), options);
+    const std::vector<std::uint8_t> nan(bytes + 1, 0xFF);
+    DeviceCopy memories[] = {DeviceCopy(nan), DeviceCopy(nan)};
+    const OwnedStream streams[2];
+    for (int call = 0; call < calls; ++call) {
+      for (int i = 0; i < 2; ++i) {
+        gemm(left, right, outs[i].view(), options, {memories[i].data(), bytes}, streams[i]);
+      }
+    }
+    for (int i = 0; i < 2; ++i) {
+      check_cuda(cudaStreamSynchronize(streams[i]));
+      PlainTensor host = before;
+      outs[i].copy_to(host);
+      results.push_back(host.bytes);
+    }
+    return results;
   }
 
   CudaGemmCapabilities capabilities_;

@@ -6,8 +6,8 @@
 namespace mxkern::kernels {
 
 // The kernel behind this one in the stream, if it is launched so, may start once all thread blocks
-// have called this or are over. Call it after wait_for_kernels_ahead: what a kernel behind reads
-// without waiting is then complete.
+// have called this or are over. Called after wait_for_kernels_ahead, all that lies ahead of this
+// kernel is complete when the next one starts; a kernel that calls it before says what is.
 __device__ __forceinline__ void let_dependents_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

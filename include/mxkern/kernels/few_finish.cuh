@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/few_outputs.cuh"
+#include "mxkern/kernels/ptx/mbarrier.cuh"
 
 namespace mxkern::kernels::few {
 
@@ -112,7 +113,7 @@ struct Finish {
   // One thread, before anybody sends.
   __device__ __forceinline__ void expect() const {
     const int tokens = first_of(rank + 1) - first_of(rank);
-    arrive_expecting(received, ((1 << p.log2_ranks) - 1) * tokens * row_bytes());
+    ptx::mbarrier_expect(received, ((1 << p.log2_ranks) - 1) * tokens * row_bytes());
   }
 
   __device__ __forceinline__ void send() const {

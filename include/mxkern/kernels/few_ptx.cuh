@@ -11,23 +11,6 @@
 
 namespace mxkern::kernels::few {
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-__device__ __forceinline__ void init_barrier(std::uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-
-// Makes initialized barriers visible to bulk copies.
-__device__ __forceinline__ void fence_barrier_init() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-__device__ __forceinline__ void arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
 // Whether the arrival was the last that the phase waited for.
 __device__ __forceinline__ bool arrive_last(std::uint32_t barrier) {
   std::uint32_t pending;  // before it
@@ -43,25 +26,6 @@ __device__ __forceinline__ bool arrive_last(std::uint32_t barrier) {
   return pending == 1;
 }
 
-__device__ __forceinline__ void arrive_expecting(std::uint32_t barrier, std::uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-
-__device__ __forceinline__ void wait(std::uint32_t barrier, std::uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra over;\n"
-      "bra again;\n"
-      "over:\n"
-      "}\n" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
 // For what is read once: it leaves the L2 cache first.
 __device__ __forceinline__ std::uint64_t evict_first_policy() {
   std::uint64_t policy;
@@ -69,7 +33,7 @@ __device__ __forceinline__ std::uint64_t evict_first_policy() {
   return policy;
 }
 
-// Adresses and size are multiples of 16.
+// Addresses and size are multiples of 16.
 __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, std::uint32_t bytes,
                                           std::uint32_t barrier, std::uint64_t policy) {
   asm volatile(
@@ -79,23 +43,9 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, st
       : "memory");
 }
 
-// The kernel before this one in the stream is over, and what it wrote is visible.
-__device__ __forceinline__ void wait_for_previous_kernel() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// The next kernel of the stream may start, as far as it does not wait.
-__device__ __forceinline__ void let_next_kernel_start() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
 // Orders nothing: says only that this thread block has started.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-
-__device__ __forceinline__ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
 __device__ __forceinline__ void cluster_wait() {

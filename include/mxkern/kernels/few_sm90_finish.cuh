@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/few_sm90_rows.cuh"
+#include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/few_sm90_shape.h"
 
 namespace mxkern::kernels::few {
@@ -64,7 +65,7 @@ struct FinishSm90 : FourRows<K> {
   // One thread, before this thread block is done with its rings.
   __device__ __forceinline__ void expect() const {
     const int tokens = first_of(rank + 1) - first_of(rank);
-    arrive_expecting(barrier, ((1 << p.log2_ranks) - 1) * tokens * p.row_tiles * 128);
+    ptx::mbarrier_expect(barrier, ((1 << p.log2_ranks) - 1) * tokens * p.row_tiles * 128);
   }
 
   __device__ __forceinline__ void put(const float (&values)[K::tokens / 2], int part, int slab,
@@ -105,7 +106,7 @@ struct FinishSm90 : FourRows<K> {
 
   template <class Out>
   __device__ __forceinline__ void run() const {
-    if (p.log2_ranks > 0) wait(barrier, 0);
+    if (p.log2_ranks > 0) ptx::mbarrier_wait(barrier, 0);
     // All of four outputs in one store, and nothing but a factor and a bias.
     const std::int64_t row = first_row + quad() * 4;
     const std::int64_t first = batch * p.out_batch_stride + first_token * p.out_row_stride + row;

@@ -13,6 +13,7 @@
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_ptx.cuh"
 #include "mxkern/kernels/few_sm90_shape.h"
+#include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
 namespace mxkern::kernels::few {
@@ -41,9 +42,9 @@ __device__ __forceinline__ void produce_tokens_sm90(const FewParameters& p, cons
   int stage = 0, parity = 1;
 #pragma unroll 1
   for (int box = 0; box < boxes; ++box) {
-    if (box >= stages) wait(rings.x_free + stage * 8, parity);
+    if (box >= stages) ptx::mbarrier_wait(rings.x_free + stage * 8, parity);
     const std::uint32_t full = rings.x_full + stage * 8;
-    arrive_expecting(full, p.group_tokens * 128);
+    ptx::mbarrier_expect(full, p.group_tokens * 128);
     ptx::tma_load(rings.x + stage * K::half_bytes, map, full, (first + box) * 64, token, batch, 0);
     if (++stage == stages) stage = 0, parity ^= 1;
   }

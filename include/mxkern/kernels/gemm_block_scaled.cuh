@@ -50,7 +50,6 @@ struct BlockScaledGemm {
   using Adapter = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   using Arguments = typename Adapter::Arguments;
   using ScaleConfig = typename Mainloop::Sm1xxBlkScaledConfig;
-  using MainloopArguments = typename Mainloop::Arguments;
 
   // The scales come by TMA, and CUTLASS 4.2 leaves their alignment to what lies before them.
   static_assert(sizeof(Mainloop::TensorStorage::smem_A) % 128 == 0 &&

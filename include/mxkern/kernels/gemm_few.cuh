@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/few_decode.cuh"
 #include "mxkern/kernels/few_finish.cuh"
 #include "mxkern/kernels/few_parameters.h"
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   constexpr int tile_bytes = K::tile_bytes, scale_bytes = FewShape::scale_bytes;
   constexpr int blocks = DecodeLayout::tile_blocks;
   extern __shared__ __align__(1024) std::uint8_t shared[];
-  const std::uint32_t base = few::shared_address(shared);
+  const std::uint32_t base = ptx::shared_address(shared);
   // The same in all lanes, which the compiler shall know.
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const std::uint64_t policy = few::evict_first_policy();
   const int fetch_bytes = few::kept(own_tiles * tile_bytes + (K::shares ? 0 : box_bytes));
   const auto fetch = [&](std::uint32_t to, std::uint32_t barrier) {
-    few::arrive_expecting(barrier, fetch_bytes);
+    ptx::mbarrier_expect(barrier, fetch_bytes);
     few::copy_bulk(to, from, tile_bytes, barrier, policy);
 #pragma unroll
     for (int i = 1; i < K::warp_tiles; ++i) {
@@ -166,10 +167,10 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const few::Tokens<K> tokens_at{map, few::kept(first_token),
                                  few::kept(p.x_batch_bytes == 0 ? 0 : batch)};
 
-  few::let_next_kernel_start();
+  let_dependents_start();
   if (first_down >= p.tiles_down) {
     // Here to hold a place: see FewPlan::idle_groups.
-    few::wait_for_previous_kernel();
+    wait_for_kernels_ahead();
     return;
   }
   // Warps that take the same columns.
@@ -177,9 +178,9 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   if (ptx::elect()) {
     if (multiplies) {
 #pragma unroll 1
-      for (int i = 0; i < p.stages; ++i) few::init_barrier(full + i * 8, 1);
+      for (int i = 0; i < p.stages; ++i) ptx::mbarrier_init(full + i * 8, 1);
     }
-    few::fence_barrier_init();
+    ptx::fence_mbarrier_init();
     // Weights do not depend on what the kernel before this one computes. But one tile each: the
     // first tokens would wait for all that is asked for before them.
     if (turns > 0) fetch(ring, full);
@@ -187,11 +188,11 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
       ptx::prefetch_tensor_map(map);
 #pragma unroll 1
       for (int i = 0; i < p.x_stages; ++i) {
-        few::init_barrier(x_full + i * 8, 1);
-        few::init_barrier(x_free + i * 8, sharing);
+        ptx::mbarrier_init(x_full + i * 8, 1);
+        ptx::mbarrier_init(x_free + i * 8, sharing);
       }
-      few::init_barrier(received, 1);
-      few::fence_barrier_init();
+      ptx::mbarrier_init(received, 1);
+      ptx::fence_mbarrier_init();
     }
   }
   __syncwarp();
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     int column = (first + part) * DecodeLayout::tile_columns;
     std::uint32_t tile = ring, barrier = full, x = x_first, x_barrier = x_barrier_first;
     int parity = 0, x_parity = 0;
-    few::wait_for_previous_kernel();
+    wait_for_kernels_ahead();
     if (ptx::elect()) {
       const int group = K::shares ? warp >> p.log2_parts : 0, groups = K::shares ? sharing : 1;
 #pragma unroll 1
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
         }
         if (i < x_depth && i % groups == group) {
           const std::uint32_t at = x_barrier + i * x_barrier_step;
-          if constexpr (K::shares) few::arrive_expecting(at, box_bytes);
+          if constexpr (K::shares) ptx::mbarrier_expect(at, box_bytes);
           tokens_at.load(x + i * x_step, at, column + i * column_step);
         }
       }
@@ -247,8 +248,8 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     __syncwarp();
 #pragma unroll 1
     for (; own > 0; --own, --to_fetch) {
-      few::wait(barrier, parity);
-      if constexpr (K::shares) few::wait(x_barrier, x_parity);
+      ptx::mbarrier_wait(barrier, parity);
+      if constexpr (K::shares) ptx::mbarrier_wait(x_barrier, x_parity);
 #pragma unroll
       for (int block = 0; block < blocks; ++block) {
         std::uint32_t word[K::warp_tiles][K::Format::bits], b[K::tokens / 8][4];
@@ -277,7 +278,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
         // Of those that share a stage, the last one to leave it has it filled again.
         if constexpr (K::shares) {
           if (few::arrive_last(x_barrier + x_free_offset) && own > x_depth) {
-            few::arrive_expecting(x_barrier, box_bytes);
+            ptx::mbarrier_expect(x_barrier, box_bytes);
             tokens_at.load(x, x_barrier, column);
           }
         } else if (to_fetch > 0) {
@@ -294,7 +295,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
 
   // What the kernel before this one wrote is visible to all threads, and the sums take the place of
   // the rings, which are read to the end.
-  few::wait_for_previous_kernel();
+  wait_for_kernels_ahead();
   finish.prepare_more();
   __syncthreads();
   if (multiplies) {
@@ -322,7 +323,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   __syncthreads();
   if (p.log2_ranks > 0) {
     finish.send();
-    few::wait(received, 0);
+    ptx::mbarrier_wait(received, 0);
   }
   finish.store();
 #endif

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/few_decode.cuh"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_sm90_decode.cuh"
@@ -83,11 +84,11 @@ struct WeightsSm90 {
     const int room = K::tile_bytes << p.log2_parts;
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
-      if (i >= p.stages) wait(rings.free + turn.stage * 8, turn.parity ^ 1);
+      if (i >= p.stages) ptx::mbarrier_wait(rings.free + turn.stage * 8, turn.parity ^ 1);
       const int left = tiles - (i << p.log2_parts);
       const std::uint32_t bytes = lower_of(left, 1 << p.log2_parts) * K::tile_bytes;
       const std::uint32_t full = rings.full + turn.stage * 8;
-      arrive_expecting(full, rows * bytes);
+      ptx::mbarrier_expect(full, rows * bytes);
       std::uint32_t to = rings.weights + turn.stage * p.row_tiles * room;
       const std::uint8_t* row_from = from + static_cast<std::int64_t>(i) * room;
 #pragma unroll 1
@@ -139,7 +140,7 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
   ptx::wgmma_pin(sums);
 #pragma unroll 1
   for (int i = part; i < tiles; i += parts) {
-    wait(rings.full + weights.stage * 8, weights.parity);
+    ptx::mbarrier_wait(rings.full + weights.stage * 8, weights.parity);
     const std::uint32_t tile =
         rings.weights +
         (((weights.stage * p.row_tiles + slab / 2) << p.log2_parts) + part) * K::tile_bytes;
@@ -176,11 +177,11 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
       ptx::wgmma_pin(a[set][1]);
       if (block + 1 == DecodeLayout::tile_blocks) {
         __syncwarp();
-        if (lane == 0) arrive(rings.free + weights.stage * 8);
+        if (lane == 0) ptx::mbarrier_arrive(rings.free + weights.stage * 8);
         weights.advance(1, p.stages);
       }
       const std::uint32_t x_barrier = x.stage * 16 + block / 2 * 8;
-      if (set == 0) wait(rings.x_full + x_barrier, x.parity);
+      if (set == 0) ptx::mbarrier_wait(rings.x_full + x_barrier, x.parity);
       ptx::wgmma_fence();
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
@@ -193,7 +194,7 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
       ptx::wgmma_pin(a[1 - set][0]);
       ptx::wgmma_pin(a[1 - set][1]);
       if (set == 0) {
-        if (lane == 0 && (block > 0 || i != part)) arrive(rings.x_free + x_before);
+        if (lane == 0 && (block > 0 || i != part)) ptx::mbarrier_arrive(rings.x_free + x_before);
         x_before = x_barrier;
       }
     }
@@ -211,16 +212,16 @@ __device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm
                                            int arrivals, int lane) {
 #pragma unroll 1
   for (int i = lane; i < p.stages; i += 32) {
-    init_barrier(rings.full + i * 8, 1);
-    init_barrier(rings.free + i * 8, K::warps);
+    ptx::mbarrier_init(rings.full + i * 8, 1);
+    ptx::mbarrier_init(rings.free + i * 8, K::warps);
   }
 #pragma unroll 1
   for (int i = lane; i < 2 * p.x_stages; i += 32) {
-    init_barrier(rings.x_full + i * 8, 1);
-    init_barrier(rings.x_free + i * 8, arrivals);
+    ptx::mbarrier_init(rings.x_full + i * 8, 1);
+    ptx::mbarrier_init(rings.x_free + i * 8, arrivals);
   }
-  if (lane == 0) init_barrier(rings.full - 8 + FewShape::barrier_bytes, 1);
-  fence_barrier_init();
+  if (lane == 0) ptx::mbarrier_init(rings.full - 8 + FewShape::barrier_bytes, 1);
+  ptx::fence_mbarrier_init();
   __syncwarp();
 }
 
@@ -233,7 +234,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
                          const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::uint8_t shared[];
-  const std::uint32_t base = __shfl_sync(0xFFFFFFFFu, few::shared_address(shared), 0);
+  const std::uint32_t base = __shfl_sync(0xFFFFFFFFu, ptx::shared_address(shared), 0);
   // The same in all lanes, which the compiler shall know.
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -249,10 +250,10 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   const std::uint8_t* weights = p.weights + batch * p.weight_batch_bytes;
   const few::RingsSm90 rings(base, p, K::half_bytes);
 
-  few::let_next_kernel_start();
+  let_dependents_start();
   if (K::tenants == 2 && first_down >= p.tiles_down) {
     // Here to hold a place: see FewPlan::idle_groups.
-    few::wait_for_previous_kernel();
+    wait_for_kernels_ahead();
     return;
   }
   if (warp >= K::warps) {
@@ -272,10 +273,10 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
     __syncthreads();
     if constexpr (K::moves_registers) ptx::give_registers<K::producer_registers>();
     if (warp == K::warps && ptx::elect()) {
-      few::wait_for_previous_kernel();
+      wait_for_kernels_ahead();
       producer.produce(min(turns, early), turns);
     } else if (warp == K::warps + 1 && ptx::elect()) {
-      few::wait_for_previous_kernel();
+      wait_for_kernels_ahead();
       few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles, first_token,
                                   p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));
     }
@@ -305,7 +306,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
     if (threadIdx.x == 0) finish.expect();
     few::cluster_arrive_relaxed();
   }
-  few::wait_for_previous_kernel();
+  wait_for_kernels_ahead();
   finish.prepare_more();
 
   // The sums take the place of the rings, which are read to the end.

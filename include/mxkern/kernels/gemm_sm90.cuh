@@ -97,7 +97,8 @@ struct GemmSm90 {
     return !Config::has_late_rows || cluster() < p.work.clusters;
   }
 
-  // A warp: of one operand, then of the other. Rows of one operand are folded so.
+  // A warp: rows of the one operand that has some to fold; or to expand, of side `first` and then
+  // of the other.
   __device__ __forceinline__ void make_late_rows(int first) const {
     if constexpr (Config::folds_late_rows) {
       constexpr int log2_rows = 7;

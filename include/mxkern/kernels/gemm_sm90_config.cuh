@@ -37,7 +37,7 @@ struct GemmSm90Config {
   static constexpr bool folds_late_rows =
       has_halves && std::is_same_v<Left, E4M3> && std::is_same_v<Right, E4M3>;
   static constexpr bool has_late_rows = !promotes || folds_late_rows;
-  // Ahead of bfloat16 products; whether the compiler spills without it.
+  // Whether bfloat16 sums are zeros before the first product, where the compiler would spill else.
   static constexpr bool clears_sums = false;
   static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes
   // A tile's parts start at multiples of so many steps: scales of decoded codes come for four.

@@ -81,7 +81,7 @@ struct DecodeSm90 {
       const std::uint32_t both = word(now[row], Stage % 4);
       const std::uint32_t scale = __byte_perm(both, 0, i / 8 == 0 ? 0x1010 : 0x3232);
       // Each code with its sign in the byte above, and four places up.
-      const std::uint32_t shifted = with_signs(pairs[i]) << 4;
+      const std::uint32_t shifted = ptx::signs_beside<0x9180>(pairs[i]) << 4;
       carries[row] |= (shifted + 0x00100010u) ^ shifted;
       left[i] = ptx::multiply_pair(shifted & 0x87F087F0u, scale);
     }
@@ -106,11 +106,6 @@ struct DecodeSm90 {
     std::uint16_t pair;
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(pair) : "r"(address) : "memory");
     return pair;
-  }
-  __device__ __forceinline__ static std::uint32_t with_signs(std::uint32_t pair) {
-    std::uint32_t signs;
-    asm("prmt.b32 %0, %1, %1, 0x9180;" : "=r"(signs) : "r"(pair));
-    return signs;
   }
   __device__ __forceinline__ static std::uint32_t word(const uint4& words, int i) {
     return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;

@@ -152,19 +152,11 @@ struct LateRowMaker {
       const auto pair = [&](std::uint32_t with_signs) {
         return ptx::multiply_pair(ptx::multiply_pair(with_signs << 4 & 0x87F087F0u, first), second);
       };
-      elements =
-          make_uint4(pair(signs_beside<0x9180>(codes.x)), pair(signs_beside<0xB3A2>(codes.x)),
-                     pair(signs_beside<0x9180>(codes.y)), pair(signs_beside<0xB3A2>(codes.y)));
+      elements = make_uint4(
+          pair(ptx::signs_beside<0x9180>(codes.x)), pair(ptx::signs_beside<0xB3A2>(codes.x)),
+          pair(ptx::signs_beside<0x9180>(codes.y)), pair(ptx::signs_beside<0xB3A2>(codes.y)));
     }
     *reinterpret_cast<uint4*>(to) = elements;
-  }
-
-  // Two of four bytes, each with its sign in the byte above.
-  template <int Selector>
-  __device__ __forceinline__ static std::uint32_t signs_beside(std::uint32_t codes) {
-    std::uint32_t pair;
-    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(pair) : "r"(codes), "n"(Selector));
-    return pair;
   }
 };
 

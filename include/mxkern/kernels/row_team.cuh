@@ -9,9 +9,8 @@
 
 namespace mxkern::kernels {
 
-inline constexpr int team_threads = 256;    // of a thread block
-inline constexpr int team_loads = 4;        // that a thread has in flight
-inline constexpr int most_team_warps = 32;  // of any thread block with teams
+inline constexpr int team_threads = 256;  // of a thread block
+inline constexpr int team_loads = 4;      // that a thread has in flight
 
 // A thread block is divided into teams of 2^log2_threads threads, at least a warp, one row each:
 // the longest team whose threads have all their loads in flight. Where a row leaves some of them
@@ -122,7 +121,6 @@ __device__ __forceinline__ void store_halves(void* start, const uint4& low, cons
 template <int Words>
 __device__ __forceinline__ std::uint32_t largest_of_words(const ScaleRow& row, std::int64_t first,
                                                           int left) {
-  constexpr std::uint32_t ones = 0x00010001u, bytes = 0x00FF00FFu;
   std::uint32_t pairs = 0, words[Words];
 #pragma unroll
   for (int i = 0; i < Words; ++i) {
@@ -135,9 +133,7 @@ __device__ __forceinline__ std::uint32_t largest_of_words(const ScaleRow& row, s
   for (int i = 0; i < Words; ++i) {
     const int here = left - i * 128;
     if (here < 4 && here > 0) words[i] |= ~0u << (8 * here);
-    // What is NaN overflows to 0.
-    pairs = __vmaxu2(pairs, ((words[i] & bytes) + ones) & bytes);
-    pairs = __vmaxu2(pairs, ((words[i] >> 8 & bytes) + ones) & bytes);
+    pairs = __vmaxu2(pairs, more_than(words[i]));
   }
   return pairs;
 }

@@ -8,7 +8,7 @@ from typing import Any
 from mxkern import errors
 from mxkern.arrays.adapter import Adapter, Plain, View, built_with_cuda, collapsed
 
-__all__ = ["Adapter", "Plain", "View", "adapter_of", "collapsed"]
+__all__ = ["Adapter", "Plain", "View", "adapter_of", "collapsed", "meet_loaded_frameworks"]
 
 _adapters: dict[str, Adapter] = {}
 _known: dict[type, Adapter] = {}
@@ -18,6 +18,12 @@ def adapter_of(function: str, argument: str, array: Any) -> Adapter:
     """The adapter of an array's framework. TypeError for what is no array."""
     adapter = _known.get(type(array))
     return _find(function, argument, array) if adapter is None else adapter
+
+
+def meet_loaded_frameworks() -> None:
+    """JAX sees into a BlockScaled from now on, not only once it has met an array of JAX."""
+    if _loaded("jax", "Array") != ():
+        _adapter("jax")
 
 
 def _adapter(framework: str) -> Adapter:

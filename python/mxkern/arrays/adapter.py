@@ -178,6 +178,12 @@ class Adapter(ABC):
     @abstractmethod
     def is_writable(self, array: Any) -> bool: ...
 
+    def check_out(self, function: str, argument: str, out: Any) -> None:  # noqa: B027
+        """Refuses an output that is no memory of its own to the framework."""
+
+    def mark_written(self, array: Any) -> None:  # noqa: B027
+        """Tells the framework that the values of an array change."""
+
     @abstractmethod
     def device(self, array: Any) -> int:
         """CPU, or the index of a CUDA device."""

@@ -26,6 +26,10 @@ _current_stream = current_stream or (lambda index: torch.cuda.current_stream(ind
 _PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
 
 
+# How autograd hears that a tensor which it keeps was written to.
+_increment_version = getattr(torch.autograd.graph, "increment_version", None)
+
+
 def _scope(stream: Any) -> AbstractContextManager[Any]:
     scope: AbstractContextManager[Any] = torch.cuda.stream(stream)
     return scope
@@ -133,6 +137,18 @@ class TorchAdapter(Adapter):
 
     def is_writable(self, array: Any) -> bool:
         return True
+
+    def check_out(self, function: str, argument: str, out: Any) -> None:
+        if out.is_neg():
+            raise ValueError(
+                f"{function}: {argument} reads as the negative of its memory (a view of a "
+                f"conjugate's imaginary part?); expected a plain tensor; leave {argument} away and "
+                "copy the result"
+            )
+
+    def mark_written(self, array: Any) -> None:
+        if _increment_version is not None and not array.is_inference():
+            _increment_version(array)
 
     def device(self, array: Any) -> int:
         return array.device.index if array.is_cuda else CPU

@@ -37,9 +37,11 @@ def dequantize(
     function = "dequantize"
     result_dtype = dtype_position(function, dtype)
     if stream is None and isinstance(q, BlockScaled):
-        short_way = adapter_of(function, "q.codes", q.codes).short_way
-        y = None if short_way is None else short_way.dequantize(q, result_dtype, out)
+        own = adapter_of(function, "q.codes", q.codes)
+        y = None if own.short_way is None else own.short_way.dequantize(q, result_dtype, out)
         if y is not None:
+            if out is not None:
+                own.mark_written(out)
             return y
     if stream is not None:
         with on_stream(function, stream, operand_of(function, "q", q).adapter, q.codes):

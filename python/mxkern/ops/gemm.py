@@ -75,10 +75,12 @@ def gemm(
     wanted = 0 if precision == "auto" else position(function, "precision", precision, PRECISIONS)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
         codes = b.codes if isinstance(b, BlockScaled) else _array_of(b)
-        short_way = None if codes is None else adapter_of(function, "b.codes", codes).short_way
-        if short_way is not None:
-            product = short_way.gemm(a, b, result_dtype, alpha, beta, bias, wanted, out)
+        own = None if codes is None else adapter_of(function, "b.codes", codes)
+        if own is not None and own.short_way is not None:
+            product = own.short_way.gemm(a, b, result_dtype, alpha, beta, bias, wanted, out)
             if product is not None:
+                if out is not None:
+                    own.mark_written(out)
                 return product
     right = right_operand(function, b)
     adapter, like = right.adapter, right.like

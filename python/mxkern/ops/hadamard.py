@@ -39,9 +39,8 @@ def random_hadamard(
     """
     function = "random_hadamard"
     errors.flag(function, "inverse", inverse)
-    size, low, high = hadamard_of(
-        function, "size", errors.integer(function, "size", size, 1, 2**31), sign_mask
-    )
+    size = errors.integer(function, "size", size, -(2**63), 2**63 - 1)
+    size, low, high = hadamard_of(function, "size", size, sign_mask)
     adapter = adapter_of(function, "x", x)
     with on_stream(function, stream, adapter, x):
         plain = adapter.plain(function, "x", adapter.enter(function, "x", x))

@@ -41,8 +41,8 @@ def prepare_operand(
                  A folded operand without them multiplies with precision="folded" only.
     stream       CUDA: a stream handle, instead of the framework's current stream
 
-    folded is for Hopper, expanded for compute capability 8.0 and newer, few_tokens for 9.0 and
-    newer. Elsewhere, and on the CPU, the result holds the source alone, and gemm takes it all the
+    folded is for Hopper, expanded for compute capability 8.0 and newer, few_tokens for 9.0 to
+    10.x. Elsewhere, and on the CPU, the result holds the source alone, and gemm takes it all the
     same. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np

@@ -227,7 +227,7 @@ def quantize_both(
         for i in (0, 1):
             arrays.append(
                 new_parts(adapter, record, shapes[i], scale_layout, like)
-                if outs[i] is None
+                if out is None
                 else checked_out_parts(
                     function,
                     f"out[{i}]",

@@ -10,7 +10,7 @@ from mxkern.arrays.adapter import CPU
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import check_factor, float32_scalar
 from mxkern.options import SCALE_LAYOUTS, position
-from mxkern.outputs import checked_out_parts, extents_of, on_stream
+from mxkern.outputs import checked_out_parts, extents_of, mark_parts_written, on_stream
 from mxkern.scheme import Scheme, Shape
 
 Parts = tuple[Any, Any, Any]
@@ -38,6 +38,8 @@ def quantized(
     if short_way is not None and stream is None:
         q: Any = short_way.quantize(x, scheme.id, layout, options, columns, amax, tensor_scale, out)
         if q is not None:
+            if out is not None:
+                mark_parts_written(adapter, out)
             return q  # type: ignore[no-any-return]
     with on_stream(function, stream, adapter, x):
         plain = adapter.plain(function, "x", adapter.enter(function, "x", x))

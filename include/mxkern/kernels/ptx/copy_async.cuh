@@ -15,12 +15,6 @@ __device__ __forceinline__ void copy_async_16(std::uint32_t shared_address, cons
                : "memory");
 }
 
-// Four bytes; both addresses are multiples of 4.
-__device__ __forceinline__ void copy_async_4(std::uint32_t shared_address, const void* global) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address), "l"(global)
-               : "memory");
-}
-
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

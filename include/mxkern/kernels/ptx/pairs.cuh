@@ -17,4 +17,13 @@ __device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uin
   return product;
 }
 
+// Two of four bytes, each with its sign in the byte above: 0x9180 are the first two, 0xB3A2 the
+// others.
+template <int Selector>
+__device__ __forceinline__ std::uint32_t signs_beside(std::uint32_t bytes) {
+  std::uint32_t pair;
+  asm("prmt.b32 %0, %1, %1, %2;" : "=r"(pair) : "r"(bytes), "n"(Selector));
+  return pair;
+}
+
 }  // namespace mxkern::ptx

@@ -1,0 +1,54 @@
+// check_quantize.cc: the checks of how something is quantized.
+#include "check_quantize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "mxkern/core/error.h"
+
+namespace mxkern {
+namespace {
+
+// A scalar that the caller gives, where the CPU can read it.
+void check_scalar(const char* function, const char* name, const float* value, Device device) {
+  if (value == nullptr || device.type != DeviceType::cpu) return;
+  check(std::isfinite(*value) && *value >= 0.0f, function, ": ", name, " is ", *value,
+        "; expected a finite number that is not negative");
+}
+
+}  // namespace
+
+void check_quantize_options(const char* function, const BlockScaled& out,
+                            const QuantizeOptions& options, const Shape& shape) {
+  const SchemeFacts facts = facts_of(out.scheme);
+  check(options.scale_rule <= ScaleRule::even, function, ": scale rule number ",
+        static_cast<int>(options.scale_rule), "; expected rceil, floor, ceil or even");
+  check(options.rounding <= Rounding::stochastic, function, ": rounding number ",
+        static_cast<int>(options.rounding), "; expected nearest or stochastic");
+  check(options.block_shape <= BlockShape::square, function, ": block shape number ",
+        static_cast<int>(options.block_shape), "; expected row or square");
+  if (!facts.has_tensor_scale) {
+    check(!options.four_over_six, function, ": four_over_six is for nvfp4; ", facts.name,
+          " has one scale for each rule");
+    check(options.amax == nullptr && options.tensor_scale == nullptr, function,
+          ": amax and tensor_scale are for nvfp4; ", facts.name, " has no tensor scale");
+  }
+  check(
+      options.amax == nullptr || options.tensor_scale == nullptr, function,
+      ": amax and tensor_scale are both given; expected at most one, each follows from the other");
+  check_scalar(function, "amax", options.amax, out.device);
+  check_scalar(function, "tensor_scale", options.tensor_scale, out.device);
+  const int size = options.hadamard.size;
+  if (size == 0) return;
+  check(std::count(std::begin(hadamard_sizes), std::end(hadamard_sizes), size) == 1, function,
+        ": a Hadamard transform of size ", size, "; expected 16, 32, 64 or 128, or 0 for none");
+  check(shape.columns % size == 0, function, ": a Hadamard transform of size ", size,
+        " along an axis of ", shape.columns, "; expected a multiple of ", size);
+  check(
+      options.block_shape == BlockShape::row, function,
+      ": square blocks with a Hadamard transform; expected one of them, because a transform along "
+      "one axis leaves no square that both directions share; use block_shape row");
+}
+
+}  // namespace mxkern
