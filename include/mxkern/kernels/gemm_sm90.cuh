@@ -94,7 +94,7 @@ struct GemmSm90 {
 
   // Thread blocks that the tiles leave over make late rows with all their warps.
   __device__ __forceinline__ bool has_tiles() const {
-    return !Config::has_late_rows || cluster() < p.work.clusters;
+    return !Config::has_late_rows || static_cast<int>(blockIdx.x) < p.work.clusters * blocks;
   }
 
   // A warp: rows of the one operand that has some to fold; or to expand, of side `first` and then
