@@ -43,7 +43,10 @@ def integer(function: str, argument: str, value: Any, low: int, high: int) -> in
     """value as an int in [low, high]."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{function}: {argument} is {described(value)}; expected an int")
-    number = int(value.__index__())
+    try:
+        number = int(value.__index__())
+    except TypeError:  # arrays of more than one element
+        raise TypeError(f"{function}: {argument} is {described(value)}; expected an int") from None
     if not low <= number <= high:
         raise out_of_range(function, argument, number, low, high)
     return number
@@ -56,7 +59,8 @@ def out_of_range(function: str, argument: str, number: int, low: int, high: int)
         bits = high.bit_length()
         largest = f"2**{bits - 1}" if high == 2 ** (bits - 1) else f"2**{bits} - 1"
     bound = f"{low} <= {argument} <= {largest}"
-    return ValueError(f"{function}: {argument} is {number}; expected {bound}")
+    got = number if number.bit_length() <= 256 else f"an int of {number.bit_length()} bits"
+    return ValueError(f"{function}: {argument} is {got}; expected {bound}")
 
 
 def real(function: str, argument: str, value: Any) -> float:

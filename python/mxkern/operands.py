@@ -141,6 +141,11 @@ def made_from_parts(
     record = scheme_of(function, scheme)
     adapter = adapter_of(function, "codes", codes)
     if shape is None:
+        if not hasattr(codes, "shape"):
+            raise ValueError(
+                f"{function}: shape is None, and {adapter.name} codes do not say theirs; expected a "
+                "tuple; pass shape="
+            )
         if not codes.shape:
             raise ValueError(f"{function}: codes is 0-d; expected one dimension or more")
         *leading, last = codes.shape

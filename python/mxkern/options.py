@@ -52,9 +52,12 @@ def options_of(
 ) -> _core.QuantizeOptions:
     """The library's options for the keyword arguments of a quantization."""
     if (
-        scale_rule == _DEFAULT_RULE
+        type(scale_rule) is str
+        and scale_rule == _DEFAULT_RULE
+        and type(rounding) is str
         and rounding == "nearest"
         and seed is None
+        and type(offset) is int
         and offset == 0
         and block is None
         and hadamard is None
@@ -95,6 +98,7 @@ def _make(
             "leave scale_rule away"
         )
     way = position(function, "rounding", rounding, ROUNDINGS)
+    offset = errors.integer(function, "offset", offset, 0, _LARGEST_SEED)
     if rounding == "stochastic":
         if seed is None:
             raise ValueError(
@@ -102,7 +106,6 @@ def _make(
                 "seed=..., another one for each tensor and step"
             )
         seed = errors.integer(function, "seed", seed, 0, _LARGEST_SEED)
-        offset = errors.integer(function, "offset", offset, 0, _LARGEST_SEED)
     elif seed is not None or offset != 0:
         raise ValueError(
             f"{function}: seed and offset are for rounding='stochastic', but rounding is "

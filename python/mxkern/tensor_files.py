@@ -43,16 +43,23 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
         raise ValueError(f"--tensor {pattern!r} is no regular expression: {error}") from None
     available = read_tensors(path)
     matched = {name: array for name, array in available.items() if expression.search(name)}
+    if not available:
+        raise ValueError(f"{path}: there is no tensor in the file")
     if not matched:
         raise ValueError(
             f"{path}: no tensor name has a match for {pattern!r}; names are such as "
-            f"{', '.join(list(available)[:3]) or 'none: the file is empty'}"
+            f"{', '.join(list(available)[:3])}"
         )
     floats = {name: array for name, array in matched.items() if array.dtype in FLOATS}
     least_rank = 1 if pattern is not None or path.endswith(".npy") else 2
     chosen = {
         name: array for name, array in floats.items() if array.ndim >= least_rank and array.size
     }
+    if not chosen and floats:
+        raise ValueError(
+            f"{path}: nothing to quantize among {len(floats)} tensors, all of which are empty or "
+            f"of fewer than {least_rank} dimensions"
+        )
     if not chosen:
         dtypes = sorted({str(array.dtype) for array in matched.values()})
         raise ValueError(

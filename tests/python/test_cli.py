@@ -173,6 +173,24 @@ def test_mistakes_give_one_line_and_exit_code_1(arguments, pattern, checkpoint, 
     assert_one_line_error(capsys, pattern)
 
 
+@pytest.mark.parametrize(
+    ("name", "tensors", "pattern"),
+    [
+        ("a.safetensors", {}, r"there is no tensor in the file"),
+        ("a.safetensors", {"x": np.ones((0, 32), "f")}, r"1 tensors, all of which are empty"),
+        ("a.npy", np.float32(1), r"1 tensors, all of which are empty or of fewer than 1"),
+    ],
+)
+def test_files_without_a_tensor_to_quantize(name, tensors, pattern, tmp_path, capsys):
+    path = tmp_path / name
+    if name.endswith(".npy"):
+        np.save(path, tensors)
+    else:
+        path = write_safetensors(path, tensors)
+    assert main(["compare", str(path)]) == 1
+    assert_one_line_error(capsys, pattern)
+
+
 def test_truncated_checkpoint(checkpoint, capsys):
     with open(checkpoint, "r+b") as file:
         file.truncate(200)
