@@ -143,8 +143,8 @@ def made_from_parts(
     if shape is None:
         if not hasattr(codes, "shape"):
             raise ValueError(
-                f"{function}: shape is None, and {adapter.name} codes do not say theirs; expected a "
-                "tuple; pass shape="
+                f"{function}: shape is None, and a {adapter.name} array does not say its own; "
+                "expected a tuple; pass shape="
             )
         if not codes.shape:
             raise ValueError(f"{function}: codes is 0-d; expected one dimension or more")
