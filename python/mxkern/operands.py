@@ -89,12 +89,12 @@ def enter_part(function: str, argument: str, part: str, array: Any, adapter: Ada
     """An array that goes with others of the adapter's framework."""
     name = f"{argument}.{part}" if part else argument
     own = adapter_of(function, name, array)
-    if own is not adapter:
+    if not (own.goes_with(adapter) or adapter.goes_with(own)):
         raise TypeError(
             f"{function}: {name} is a {own.name} array beside {adapter.name} arrays; expected "
             f"one framework; convert it to {adapter.name}"
         )
-    return adapter.enter(function, name, array)
+    return own.enter(function, name, array)
 
 
 def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, like: Any) -> Any:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from mxkern import errors
-from mxkern.arrays import Adapter
+from mxkern.arrays import Adapter, adapter_of
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part
 from mxkern.scheme import Scheme, Shape
@@ -32,6 +32,11 @@ def checked_out(
             f"leave {argument} away"
         )
     array = enter_part(function, argument, "", out, adapter)
+    if adapter_of(function, argument, out) is not adapter:
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(out)}; expected an array of "
+            f"{adapter.name}; leave {argument} away and copy the result"
+        )
     adapter.check_out(function, argument, out)
     if array.dtype not in [adapter.dtypes[name] for name in dtypes]:
         raise TypeError(

@@ -24,6 +24,19 @@ NUMPY_DTYPES = {
 FRAMEWORKS = ("numpy", "torch", "jax")
 
 
+class Foreign:
+    """An array of a library that nobody knows, but for DLPack."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
 @functools.cache
 def available(framework: str) -> bool:
     try:

@@ -13,6 +13,7 @@ from support import (
     DTYPES,
     NUMPY_DTYPES,
     SCHEMES,
+    Foreign,
     array_of,
     assert_same,
     available,
@@ -182,20 +183,29 @@ def test_byte_order_and_memory_maps(tmp_path: Path) -> None:
 
 
 def test_dlpack() -> None:
-    class Exported:
-        def __init__(self, array: np.ndarray) -> None:
-            self.array = array
-
-        def __dlpack__(self, **options: Any) -> Any:
-            return self.array.__dlpack__(**options)
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return self.array.__dlpack_device__()
-
     x = random_values((5, 64), "float32")
-    q = mxkern.quantize(Exported(x), "mxfp8")
+    q = mxkern.quantize(Foreign(x), "mxfp8")
     assert type(q.codes) is np.ndarray
     assert_same_parts(q, mxkern.quantize(x, "mxfp8"), "DLPack")
+
+
+def test_dlpack_goes_with_numpy() -> None:
+    x, bias = random_values((5, 64), "float32"), random_values((7,), "float32")
+    w = mxkern.quantize(random_values((7, 64), "float32"), "mxfp4")
+    for a, b in ((Foreign(x), bias), (x, Foreign(bias)), (Foreign(x), Foreign(bias))):
+        assert (mxkern.gemm(a, w, bias=b) == mxkern.gemm(x, w, bias=bias)).all()
+    n = mxkern.quantize(x, "nvfp4")
+    amax = mxkern.tensor_amax(Foreign(x))
+    assert_same_parts(mxkern.quantize(Foreign(x), "nvfp4", amax=amax), n, "amax of NumPy")
+    assert_same_parts(mxkern.quantize(x, "nvfp4", amax=Foreign(amax)), n, "amax through DLPack")
+    codes, scales = Foreign(n.codes), Foreign(n.scales.view(np.uint8))
+    for scalar in (float(n.tensor_scale), n.tensor_scale, Foreign(n.tensor_scale)):
+        q = mxkern.BlockScaled.from_parts(
+            codes, scales, scheme="nvfp4", tensor_scale=scalar, shape=(5, 64)
+        )
+        assert (mxkern.dequantize(q) == mxkern.dequantize(n)).all()
+    with pytest.raises(TypeError, match=r"out is a support.Foreign; expected an array of NumPy"):
+        mxkern.dequantize(n, out=Foreign(np.zeros((5, 64), np.float32)))
 
 
 @needs_torch

@@ -3,13 +3,12 @@ from __future__ import annotations
 
 import pickle
 import time
-from typing import Any
 
 import numpy as np
 import pytest
 
 import mxkern
-from support import SCHEMES, array_of, framework_params, random_values, raw
+from support import SCHEMES, Foreign, array_of, framework_params, random_values, raw
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -98,16 +97,6 @@ def test_from_parts_takes_the_shape_from_the_codes() -> None:
 
 
 def test_from_parts_asks_for_a_shape_that_codes_do_not_say() -> None:
-    class Foreign:
-        def __init__(self, array: Any) -> None:
-            self.array = array
-
-        def __dlpack__(self, **options: Any) -> Any:
-            return self.array.__dlpack__(**options)
-
-        def __dlpack_device__(self) -> Any:
-            return self.array.__dlpack_device__()
-
     codes, scales = Foreign(np.zeros((4, 32), np.uint8)), Foreign(np.zeros((4, 2), np.uint8))
     with pytest.raises(ValueError, match=r"from_parts: shape is None.*pass shape="):
         mxkern.BlockScaled.from_parts(codes, scales, scheme="mxfp4")

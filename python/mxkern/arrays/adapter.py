@@ -178,6 +178,10 @@ class Adapter(ABC):
     @abstractmethod
     def is_writable(self, array: Any) -> bool: ...
 
+    def goes_with(self, other: Adapter) -> bool:
+        """Whether its arrays, once entered, may stand beside those of the other."""
+        return other is self
+
     def check_out(self, function: str, argument: str, out: Any) -> None:  # noqa: B027
         """Refuses an output that is no memory of its own to the framework."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mxkern.arrays.adapter import check_device
+from mxkern.arrays.adapter import Adapter, check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 
 _HOST = (1, 3)  # host memory, and host memory that CUDA has pinned
@@ -13,7 +13,7 @@ _CUDA = (2, 13)  # device memory, and memory that CUDA moves to where it is used
 
 
 class DlpackAdapter(NumpyAdapter):
-    """Results are NumPy arrays."""
+    """Results are NumPy arrays, and what is entered goes with such."""
 
     name = "DLPack"
     takes_out = False
@@ -21,6 +21,9 @@ class DlpackAdapter(NumpyAdapter):
     def __init__(self) -> None:
         super().__init__()
         self.short_way = None
+
+    def goes_with(self, other: Adapter) -> bool:
+        return other is self or type(other) is NumpyAdapter
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         device = array.__dlpack_device__()[0]
