@@ -75,7 +75,9 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
                        "gemm: precision is folded, which is for the FP8 tensor cores of Hopper "
                        "(compute capability 9.0); this device has ",
                        capabilities.major, ".", capabilities.minor,
-                       capabilities.major == 9 ? ", and this build no code for 9.0a" : "",
+                       capabilities.major != 9           ? ""
+                       : capabilities.has_hopper_kernels ? ", and one multiprocessor"
+                                                         : ", and this build no code for 9.0a",
                        folded_way_out);
   }
   if (problem.out.shape.size() == 0) return {CudaGemmPath::nothing, "the output has no elements"};
@@ -259,7 +261,8 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     }
     case CudaGemmPath::few_tokens:
       plan.right.is_prepared = true;
-      plan.workspace_bytes = aligned(cuda::copied_tokens_bytes(FewProblem(problem).x));
+      plan.workspace_bytes =
+          aligned(static_cast<std::int64_t>(cuda::copied_tokens_bytes(FewProblem(problem).x)));
       return plan;
     case CudaGemmPath::blackwell:
       plan.workspace_bytes =

@@ -127,6 +127,8 @@ TEST(PlanGemmCudaTest, OneMultiprocessorIsLikeOtherGpus) {
   one.processors = 1;
   EXPECT_EQ(plan_gemm_cuda(Case{}.problem(), one).path, CudaGemmPath::portable);
   EXPECT_FALSE(reads(PreparedForm::folded, one));
+  expect_failure<Unsupported>("this device has 9.0, and one multiprocessor",
+                              Case{.precision = GemmPrecision::folded}.problem(), one);
 }
 
 TEST(PlanGemmCudaTest, ABatchThatSharesItsRightOperandIsOneMatrix) {

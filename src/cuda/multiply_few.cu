@@ -80,7 +80,7 @@ void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape
         weights.batch, " matrices of weights for ", x.shape.batch,
         " of tokens; expected one, or as many");
   check(workspace.bytes >= wanted, function, ": the workspace has ", workspace.bytes,
-        " bytes; expected ", wanted, ", see multiply_few_workspace_bytes");
+        " bytes; expected ", wanted);
   check(reinterpret_cast<std::uintptr_t>(workspace.data) % DecodeLayout::alignment == 0 ||
             wanted == 0,
         function, ": the workspace is not aligned to ", DecodeLayout::alignment, " bytes");
@@ -159,20 +159,15 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
 
 }  // namespace
 
-std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights&) {
-  return static_cast<std::size_t>(copied_tokens_bytes(x));
-}
-
 std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights) {
-  const ReorderedWeights reordered{weights.scheme, weights.shape, nullptr, weights.device};
-  return multiply_few_workspace_bytes(x, reordered) +
+  return copied_tokens_bytes(x) +
          static_cast<std::size_t>(reordered_bytes(weights.scheme, weights.shape));
 }
 
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream) {
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
-            multiply_few_workspace_bytes(x, weights));
+            copied_tokens_bytes(x));
   const DeviceScope scope(weights.device, function);
   run(function, x, weights, finish, workspace.data, true, stream);
 }
@@ -181,7 +176,7 @@ void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
                      const ReorderedWeights& weights, const CoreFinish& finish, Workspace workspace,
                      Stream stream) {
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
-            multiply_few_workspace_bytes(x, weights));
+            copied_tokens_bytes(x));
   check<Unsupported>(has_few_sm90(function, weights.device), function,
                      ": the plan is for compute capability 9.0; leave the choice to multiply_few");
   const DeviceScope scope(weights.device, function);

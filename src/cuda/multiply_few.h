@@ -43,10 +43,11 @@ constexpr bool takes_few(DType x_dtype, std::int64_t tokens, int compute_capabil
 }
 
 // Memory for tokens whose rows do not start on 16 bytes: they are copied to whole tiles of weights.
-inline std::int64_t copied_tokens_bytes(const Buffer& x) {
+inline std::size_t copied_tokens_bytes(const Buffer& x) {
   if (starts_on_16(x)) return 0;
   const std::int64_t columns = round_up(x.shape.columns, DecodeLayout::tile_columns);
-  return round_up(x.shape.batch * x.shape.rows * columns * 2, DecodeLayout::alignment);
+  const std::int64_t bytes = x.shape.batch * x.shape.rows * columns * 2;
+  return static_cast<std::size_t>(round_up(bytes, DecodeLayout::alignment));
 }
 
 // Codes and scales in the order of DecodeLayout; reordered_bytes of memory, aligned to 128.
@@ -71,7 +72,7 @@ void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
 void multiply_few(const char* function, const Buffer& x, const BlockScaled& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream);
 
-std::size_t multiply_few_workspace_bytes(const Buffer& x, const ReorderedWeights& weights);
+// Of the last one; the others work in copied_tokens_bytes.
 std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights);
 
 }  // namespace mxkern::cuda

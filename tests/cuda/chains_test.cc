@@ -194,7 +194,7 @@ TEST_F(CudaChains, AFewTokenProductBehind) {
   DeviceBytes memory(static_cast<std::size_t>(cuda::reordered_bytes(Scheme::mxfp4, weights_shape)));
   const cuda::ReorderedWeights reordered{Scheme::mxfp4, weights_shape, memory.data(),
                                          first_cuda_device};
-  const std::size_t bytes = cuda::multiply_few_workspace_bytes(decoded.buffer(), reordered);
+  const std::size_t bytes = cuda::copied_tokens_bytes(decoded.buffer());
   DeviceBytes work(bytes);
   const auto run = [&](Stream stream, const Between& between) {
     for (std::size_t round = 0; round < rounds; ++round) {

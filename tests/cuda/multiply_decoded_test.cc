@@ -117,10 +117,10 @@ TEST_F(MultiplyDecoded, Batches) {
 }
 
 // Which tile the product has, and which tiles are divided along K, follows from all rows: those of
-// one matrix alone would ask for another one.
+// one matrix alone would ask for decoded codes, whose tiles are divided in another way.
 TEST_F(MultiplyDecoded, BatchesWithOneRightOperandHaveTheTilesOfOneMatrix) {
-  expect_same_bytes({.shape = {2, 260, 1024}, .n = 8704, .shares_right = true});
-  expect_same_bytes({.shape = {8, 130, 1024}, .n = 4096, .shares_right = true});
+  expect_same_bytes({.shape = {2, 260, 4096}, .n = 8704, .shares_right = true});
+  expect_same_bytes({.shape = {8, 130, 2048}, .n = 4096, .shares_right = true});
   expect_same_bytes({.shape = {4, 40, 2048}, .n = 8192, .shares_right = true});
 }
 

@@ -18,6 +18,18 @@ needs_jax = pytest.mark.skipif(not available("jax"), reason="jax is not installe
 X = random_values((4, 64), "float32")
 
 
+def writing_to(x: Any) -> list[tuple[Callable[[Any], Any], tuple[int, ...]]]:
+    """Calls that write to an array, and its shape; x is 4 x 64."""
+    q, w = mxkern.quantize(x, "mxfp8"), mxkern.quantize(x, "mxfp4")
+    return [
+        (lambda out: mxkern.dequantize(q, out=out), (4, 64)),
+        (lambda out: mxkern.gemm(q, w, out=out), (4, 4)),
+        (lambda out: mxkern.tensor_amax(x, out=out), ()),
+        (lambda out: mxkern.random_hadamard(x, out=out), (4, 64)),
+        (lambda out: mxkern.random_hadamard(out, out=out), (4, 64)),
+    ]
+
+
 class TestOut:
     """quantize(x, out=...): every way in which out can be wrong."""
 
@@ -93,13 +105,7 @@ class TestOut:
         import torch
 
         x = torch.from_numpy(X)
-        q, w = mxkern.quantize(x, "mxfp8"), mxkern.quantize(x, "mxfp4")
-        for call, shape in (
-            (lambda out: mxkern.dequantize(q, out=out), (4, 64)),
-            (lambda out: mxkern.gemm(q, w, out=out), (4, 4)),
-            (lambda out: mxkern.tensor_amax(x, out=out), ()),
-            (lambda out: mxkern.random_hadamard(out, out=out), (4, 64)),
-        ):
+        for call, shape in writing_to(x):
             out = torch._neg_view(torch.full(shape, 2.0))
             refused(ValueError, partial(call, out), "out reads as the negative of its memory")
             assert bool((out == -2.0).all())
@@ -109,13 +115,8 @@ class TestOut:
         import torch
 
         x = torch.from_numpy(X)
-        q, n = mxkern.quantize(x, "mxfp8"), mxkern.quantize(x, "nvfp4")
-        for call, shape in (
-            (lambda out: mxkern.dequantize(q, out=out), (4, 64)),
-            (lambda out: mxkern.gemm(q, q, out=out), (4, 4)),
-            (lambda out: mxkern.tensor_amax(x, out=out), ()),
-            (lambda out: mxkern.random_hadamard(x, out=out), (4, 64)),
-        ):
+        n = mxkern.quantize(x, "nvfp4")
+        for call, shape in writing_to(x):
             kept, weight = torch.ones(shape), torch.ones(shape, requires_grad=True)
             loss = (weight * kept).sum()
             call(kept)

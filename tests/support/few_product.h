@@ -96,7 +96,7 @@ struct Product {
     std::vector<std::uint8_t> ones(reordered_size, 0xFF);
     OnDevice memory(ones);
     const cuda::ReorderedWeights reordered{w.scheme, w.shape, memory.data(), first_cuda_device};
-    const std::size_t bytes = prepared ? cuda::multiply_few_workspace_bytes(x_view, reordered)
+    const std::size_t bytes = prepared ? cuda::copied_tokens_bytes(x_view)
                                        : cuda::multiply_few_workspace_bytes(x_view, w);
     std::vector<std::uint8_t> work(bytes, 0xFF);
     OnDevice work_device(work);

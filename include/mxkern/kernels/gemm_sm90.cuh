@@ -92,7 +92,8 @@ struct GemmSm90 {
     });
   }
 
-  // Thread blocks that the tiles leave over make late rows with all their warps.
+  // Thread blocks that the tiles leave over make late rows with all their warps. (Asked with
+  // cluster(), the compiler spills registers in the code for tiles.)
   __device__ __forceinline__ bool has_tiles() const {
     return !Config::has_late_rows || static_cast<int>(blockIdx.x) < p.work.clusters * blocks;
   }
