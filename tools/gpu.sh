@@ -81,7 +81,8 @@ sanitize() {
       'cuda.multiply_few_test *EverySchemeAndShape:*BatchesStrides*' \
       'cuda.multiply_few_sm90_test *EveryPlan' 'cuda.multiply_half_test *EverySchemeAndShape' \
       'cuda.multiply_sm90_test *OutputsOfEveryKind:*PartsOf*:*Gate' \
-      'cuda.divided_tiles_test *Nan*:*Gate' 'cuda.one_kernel_test *Small*'; do
+      'cuda.divided_tiles_test *Nan*:*Gate' 'cuda.one_kernel_test *Small*' \
+      'cuda.quantize_rows_test *'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
     done

@@ -7,6 +7,7 @@
 
 #include "cuda/launch.h"
 #include "cuda/quantize_launch.h"
+#include "mxkern/kernels/quantize_dense.cuh"
 #include "mxkern/kernels/quantize_small.cuh"
 
 namespace mxkern::cuda {
@@ -37,38 +38,80 @@ inline bool is_whole(Rounding rounding, const kernels::QuantizeRowsParameters& p
          p.columns % (std::int64_t{8} << p.grid.log2_across) == 0;
 }
 
+// The same for row-major scales and rows without gaps: whole stretches of adjacent elements.
+template <class S>
+bool is_dense(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
+  return rounding == Rounding::nearest && kernels::is_plain(p.options) && p.vector_loads &&
+         p.vector_stores && p.scale_index.layout == ScaleLayout::row_major && p.grid.batch == 1 &&
+         p.row_stride == p.columns && p.columns % S::block == 0 &&
+         p.grid.rows * p.columns % kernels::stretch_elements == 0;
+}
+
 // Whether every octet gets a thread: below 1 MB of 16-bit elements, or 4 MB where there are ragged
 // tiles. What measured faster on an H200.
 template <class S>
 bool is_small(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
-  const std::int64_t too_many = is_whole(rounding, p) ? 1 << 16 : 1 << 18;
+  const bool whole = is_whole(rounding, p) || is_dense<S>(rounding, p);
+  const std::int64_t too_many = whole ? 1 << 16 : 1 << 18;
   return rounding == Rounding::nearest && kernels::is_plain(p.options) && p.vector_loads &&
          p.vector_stores && p.columns % S::block == 0 &&
          kernels::SmallGrid::of(p.grid, p.scale_index).threads() < too_many;
 }
 
 // As many thread blocks as the device holds, each of which walks through its share of the groups of
-// rows; one for each two groups where there are so many that blocks that stay drift apart. NVFP4
-// stays always: its thread blocks begin with a table. What measured fastest on an H200.
+// rows; one for each group where there are many, as thread blocks that stay drift apart. NVFP4's
+// stay, where they begin with a table. What measured fastest on an H200.
 template <class S>
 void launch_whole_rows(const char* function, DType dtype, kernels::QuantizeRowsParameters p,
                        Stream stream) {
   visit(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    constexpr auto work = kernels::RowsWork::whole;
-    constexpr int blocks = kernels::rows_blocks<S, T, Rounding::nearest, work>;
+    using kernels::RowsWork;
+    constexpr int blocks = kernels::rows_blocks<S, T, Rounding::nearest, RowsWork::whole>;
     const int processors = processor_count(function);
     const std::int64_t others = p.grid.chunks() * p.grid.batch, resident = processors * blocks;
-    p.grid.log2_depth = 1;
-    if (p.grid.series() * others < processors) p.grid.log2_depth = 0;
-    const std::int64_t series = p.grid.series(), most = S::has_tensor_scale ? 1 : 8;
-    p.fetches = series * others <= most * resident;
-    const bool stays = S::has_tensor_scale || p.fetches;
-    const std::int64_t down =
-        stays ? std::min(series, std::max<std::int64_t>(1, resident / others)) : series;
-    launch<Start::early>(function, kernels::quantize_rows_kernel<S, T, Rounding::nearest, work>,
-                         grid_of(p.grid.chunks(), down, p.grid.batch), kernels::row_threads, 0,
-                         stream, p);
+    p.grid.log2_depth = 0;
+    if constexpr (kernels::once_pays<S, T>) {
+      const dim3 grid = grid_of(p.grid);
+      const bool wraps = grid.y < p.grid.groups() || grid.z < p.grid.batch;
+      if (p.grid.groups() * others > 6 * resident && !wraps) {
+        return launch<Start::early>(
+            function, kernels::quantize_rows_kernel<S, T, Rounding::nearest, RowsWork::once>, grid,
+            kernels::row_threads, 0, stream, p);
+      }
+    }
+    if (p.grid.groups() / 2 * others >= processors) p.grid.log2_depth = 1;
+    const std::int64_t series = p.grid.series();
+    p.fetches = !S::has_tensor_scale || series * others <= resident;
+    const std::int64_t down = std::min(series, std::max<std::int64_t>(1, resident / others));
+    launch<Start::early>(
+        function, kernels::quantize_rows_kernel<S, T, Rounding::nearest, RowsWork::whole>,
+        grid_of(p.grid.chunks(), down, p.grid.batch), kernels::row_threads, 0, stream, p);
+  });
+}
+
+// The same for stretches.
+template <class S>
+void launch_dense(const char* function, DType dtype, const kernels::QuantizeRowsParameters& rows,
+                  Stream stream) {
+  const kernels::QuantizeDenseParameters p = {
+      rows.x,        rows.codes,
+      rows.scales,   rows.tensor_scale,
+      rows.options,  rows.grid.rows * rows.columns / kernels::stretch_elements,
+      rows.backwards};
+  visit(dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const std::int64_t resident = processor_count(function) * kernels::dense_blocks<S, T, true>;
+    const std::int64_t blocks = ceil_div(p.stretches, kernels::stretches_at_once);
+    const auto launch_blocks = [&](auto kernel, std::int64_t count) {
+      launch<Start::early>(function, kernel, grid_of(count), kernels::row_threads, 0, stream, p);
+    };
+    if constexpr (kernels::once_pays<S, T>) {
+      if (blocks > 3 * resident) {
+        return launch_blocks(kernels::quantize_dense_kernel<S, T, false>, blocks);
+      }
+    }
+    launch_blocks(kernels::quantize_dense_kernel<S, T, true>, std::min(blocks, resident));
   });
 }
 
@@ -84,6 +127,7 @@ void launch_quantize_rows(const char* function, DType dtype, Rounding rounding,
                            kernels::small_threads, 0, stream, p, grid);
     });
   }
+  if (is_dense<S>(rounding, p)) return launch_dense<S>(function, dtype, p, stream);
   if (is_whole(rounding, p)) return launch_whole_rows<S>(function, dtype, p, stream);
   visit_input(dtype, rounding, kernels::is_plain(p.options), [&](auto type, auto r, auto plain) {
     using T = typename decltype(type)::type;

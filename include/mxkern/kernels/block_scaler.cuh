@@ -145,4 +145,14 @@ struct BlockScaler<S, true> {
   }
 };
 
+// What stands for a scaler where nothing is shared with other threads.
+template <class S>
+struct WithoutTable {
+  const BlockScaler<S>& scaler;
+
+  __device__ __forceinline__ BlockScale operator()(std::uint32_t amax) const {
+    return scaler.alone(amax);
+  }
+};
+
 }  // namespace mxkern::kernels

@@ -56,15 +56,16 @@ struct SharedScales {
   float multiplier[rows];
   std::uint32_t amax[rows];
 
-  template <class T>
+  // `scale_of` is a BlockScaler, or what stands for it.
+  template <class T, class ScaleOf>
   __device__ __forceinline__ SharedScales(const PackedAmax<T> (&octets)[rows_per_thread],
-                                          const BlockScaler<S>& scaler) {
+                                          const ScaleOf& scale_of) {
     PackedAmax<T> blocks[rows];
     share_amax<lanes>(octets, blocks);
 #pragma unroll
     for (int k = 0; k < rows; ++k) {
       amax[k] = blocks[k].value();
-      const BlockScale scale = scaler(amax[k]);
+      const BlockScale scale = scale_of(amax[k]);
       byte[k] = scale.byte;
       multiplier[k] = scale.multiplier;
     }
