@@ -24,17 +24,23 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit("bench.report: no results; run python -m bench.runner first")
     results = [json.loads(path.read_text()) for path in paths]
     fill(ROOT / "docs" / "performance.md", "\n\n".join(_tables(result) for result in results))
-    summaries = [_summary(result) for result in results]
-    if any(summaries):
-        fill(ROOT / "README.md", "\n\n".join(summary for summary in summaries if summary))
+    summaries = [_summary(result) for result in _shown(results)]
+    if summaries:
+        fill(ROOT / "README.md", "\n\n".join(summaries))
     for result in results:
         if "cuda_token_curve" in result:
             gemm_plot.draw(result, ROOT / "docs")
 
 
+def _shown(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the README summarizes: the CPU that was measured last, and all GPUs."""
+    measured = [result for result in results if "cuda_counters" not in result]
+    gpus = [result for result in measured if "gpu" in result["machine"]]
+    cpus = [result for result in measured if "gpu" not in result["machine"]]
+    return sorted(cpus, key=lambda result: result["machine"]["date"])[-1:] + gpus
+
+
 def _summary(result: dict[str, Any]) -> str:
-    if "cuda_counters" in result:
-        return ""
     on_gpu = "gpu" in result["machine"]
     return cuda_tables.summary(result) if on_gpu else tables.summary(result)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import mxkern
-from bench.cuda.timing import median_seconds
+from bench.cuda.timing import median_seconds, rested_seconds
 
 # Rows and columns of the weights.
 SHAPES = (
@@ -24,6 +24,8 @@ CURVE_TOKENS = (
     1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192,
 )  # fmt: skip
 BFLOAT16 = "bfloat16"
+# What sustained work slows down, and has a goal: measured after a rest as well.
+RESTED = (((8192, 8192), 16), ((8192, 8192), 64), ((28672, 8192), 16))
 
 
 def goal_seconds(scheme: str, tokens: int, shape: tuple[int, int]) -> float | None:
@@ -86,12 +88,14 @@ def _measure(
                 calls.append(partial(mxkern.gemm, x, ready, out=out))
         if scheme != BFLOAT16:
             _check(calls[0], x, weights[0][1], out, form)
+        is_rested = form == "few_tokens" and (shape, m) in RESTED and scheme != "mxfp6_e2m3"
         yield {
             "shape": [n, k],
             "scheme": scheme,
             "tokens": m,
             "form": form,
             "seconds": median_seconds(calls),
+            "rested_seconds": rested_seconds(calls) if is_rested else None,
             "goal_seconds": goal_seconds(scheme, m, shape) if form == "few_tokens" else None,
             "weight_bytes": weights[0][1].nbytes,
         }

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 
 ROUNDS = 15
+RESTED_ROUNDS = 9
+REST_SECONDS = 0.1
 MICROSECONDS = 4000.0  # of one round, so that the clock's steps do not show
 MOST_CALLS = 1024  # of one round
 L2_BYTES = 60 << 20
@@ -20,6 +23,23 @@ def copies_needed(bytes_of_one: int) -> int:
 
 def median_seconds(calls: Sequence[Callable[[], object]]) -> float:
     """Of one call: the calls take turns in a CUDA graph, which is replayed. The median counts."""
+    graph, count = _graph_of(calls)
+    return statistics.median(_replays(graph, ROUNDS)) / count
+
+
+def rested_seconds(calls: Sequence[Callable[[], object]]) -> float:
+    """The same of a device that has rested before each round and is not yet at its limit of power,
+    where it lowers its clock."""
+    graph, count = _graph_of(calls)
+    times = []
+    for _ in range(RESTED_ROUNDS):
+        time.sleep(REST_SECONDS)
+        times.append(_replays(graph, 2)[-1])  # the first one raises the clock
+    return statistics.median(times) / count
+
+
+def _graph_of(calls: Sequence[Callable[[], object]]) -> tuple[torch.cuda.CUDAGraph, int]:
+    """A round of calls that take turns, and how many they are."""
     for call in calls:
         call()
     torch.cuda.synchronize()
@@ -33,7 +53,7 @@ def median_seconds(calls: Sequence[Callable[[], object]]) -> float:
                     call()
         seconds = _replays(graph, 2)[-1]
         wanted = turns_wanted(turns, len(calls), seconds)
-    return statistics.median(_replays(graph, ROUNDS)) / (turns * len(calls))
+    return graph, turns * len(calls)
 
 
 def turns_wanted(turns: int, calls: int, seconds: float) -> int:
