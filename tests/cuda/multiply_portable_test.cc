@@ -190,6 +190,29 @@ TEST_F(CudaMultiplyPortable, OppositeScalesAreExact) {
   }
 }
 
+// Tensor scales and alpha may lie far from one, as long as their product with the sums does not.
+TEST_F(CudaMultiplyPortable, TensorScalesFarFromOne) {
+  const Size size{1, 40, 72, 96};
+  QuantizedOperand left =
+      normal_operand(Scheme::nvfp4, {1, size.m, size.k}, ScaleLayout::row_major, 9);
+  QuantizedOperand right =
+      normal_operand(Scheme::nvfp4, {1, size.n, size.k}, ScaleLayout::swizzled, 10);
+  struct Factors {
+    float left, right, alpha;
+  };
+  for (const Factors& f : {Factors{1e-38f, 1e38f, 1.0f}, Factors{1e30f, 1e30f, 1e-37f},
+                           Factors{1e-44f, 1e20f, 1e20f}, Factors{1e-20f, 1e-22f, 1.0f}}) {
+    left.tensor_scale = f.left;
+    right.tensor_scale = f.right;
+    DeviceQuantizedOperand device_left(left), device_right(right);
+    const double error =
+        product_error(GemmOperand(device_left.view()), left, GemmOperand(device_right.view()),
+                      right, size, DType::float32, {.alpha = f.alpha},
+                      device_left.view().tensor_scale, device_right.view().tensor_scale);
+    ASSERT_LE(error, 2e-6) << f.left << " * " << f.right << " * " << f.alpha;
+  }
+}
+
 TEST_F(CudaMultiplyPortable, PoisonStaysInItsRowAndColumn) {
   const Size size{1, 70, 90, 160};
   QuantizedOperand left =

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/ptx/copy_async.cuh"
 #include "mxkern/kernels/ptx/mma_bfloat16.cuh"
@@ -215,14 +216,14 @@ class PortableBlock {
                       : 0;
       bias[i] = inside && p.bias != nullptr ? bias_at(column + i) : 0.0f;
     }
-    float factor = p.alpha;
-    if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
-    if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
+    const CommonFactor common = common_factor(p);
     for (int i = static_cast<int>(threadIdx.x) / across; i < Tile::extent; i += down) {
       const std::int64_t row = first_row_ + i;
       if (row >= p.left.rows) return;
-      const int power =
-          p.left.exponents != nullptr ? p.left.exponents[batch_ * p.left.exponent_step + row] : 0;
+      int power = common.exponent;
+      if (p.left.exponents != nullptr) {
+        power += p.left.exponents[batch_ * p.left.exponent_step + row];
+      }
       T* out = static_cast<T*>(p.out) + batch_ * p.batch_stride + row * p.row_stride + column;
       const float4* place = reinterpret_cast<const float4*>(sums + Tile::sum_place(i, at));
       const float4 low = place[0], high = place[1];
@@ -231,7 +232,7 @@ class PortableBlock {
       if (p.beta != 0.0f) unpack(load_guarded(out, columns, p.vector_stores), before);
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
-        v[k] = scaled(v[k] * factor, power + powers[k]) + bias[k];
+        v[k] = scaled(v[k] * common.fraction, power + powers[k]) + bias[k];
         if (p.beta != 0.0f) v[k] += p.beta * before[k];
       }
       if (p.vector_stores && columns >= 8) {

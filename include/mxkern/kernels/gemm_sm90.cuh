@@ -120,7 +120,7 @@ struct GemmSm90 {
 
   // One warp: fetches each tile's factors once the others are through with those before.
   __device__ __forceinline__ void load_factors() const {
-    const RowFactor common = common_factor(p.finish);
+    const CommonFactor common = common_factor(p.finish);
     std::uint32_t parity = 1;
     [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
     for_each_tile([&](const TileWork& work) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/core/dtype.h"
+#include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 
 namespace mxkern::kernels {
@@ -107,16 +108,6 @@ struct RowFactor {
   }
 };
 
-// The tensor scales and alpha as a fraction and a power of two.
-__device__ __forceinline__ RowFactor common_factor(const FinishParameters& p) {
-  double factor = p.alpha;
-  if (p.left_tensor_scale) factor *= *p.left_tensor_scale;
-  if (p.right_tensor_scale) factor *= *p.right_tensor_scale;
-  RowFactor common{static_cast<float>(factor), 0};
-  if (isfinite(factor)) common.fraction = static_cast<float>(frexp(factor, &common.exponent));
-  return common;
-}
-
 __device__ __forceinline__ int left_exponent(const FinishParameters& p, std::int64_t row,
                                              int batch) {
   const bool has = p.left_exponents && row < p.rows;
@@ -145,7 +136,7 @@ struct TileFactors {
   TileCorner corner;
   FinishWay way;
   bool is_easy;  // whether all exponents are: then a row's factor times a column's is the factor
-  RowFactor common;
+  CommonFactor common;
 
   // Where `powers` has the columns 2 * pair and 2 * pair + 1.
   __device__ __forceinline__ static int place(int pair) {
@@ -162,7 +153,7 @@ struct TileFactors {
   }
 
   // `are_folded`: sums are those of 8-bit floats.
-  __device__ __forceinline__ void fetch(const FinishParameters& p, const RowFactor& all,
+  __device__ __forceinline__ void fetch(const FinishParameters& p, const CommonFactor& all,
                                         const TileCorner& tile, bool are_folded) {
     const std::int64_t first_row = tile.row, first_column = tile.column;
     const int batch = tile.batch;
