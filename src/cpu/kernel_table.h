@@ -93,6 +93,7 @@ struct QuantizeAcrossTask {
   bool streams;
   bool is_last;  // no task follows that goes on with these lines
   bool is_end;   // no task follows with this memory
+  bool is_near;  // whether what is asked for is in the second-level cache already
   Ahead ahead;   // asked for in the meantime
 };
 

@@ -181,8 +181,8 @@ bool streams(const BlockScaled& out) {
          are_more_than_caches(code_bytes(out));
 }
 
-// The same for columns that are encoded as they lie.
-void quantize_across(const Direction& columns, const Tile& tile) {
+// The same for columns that are encoded as they lie. `is_near`: the tile was read just before.
+void quantize_across(const Direction& columns, const Tile& tile, bool is_near) {
   const LineSource& source = columns.source;
   const KernelTable::QuantizeAcross kernel =
       source.kernels
@@ -197,6 +197,7 @@ void quantize_across(const Direction& columns, const Tile& tile) {
               .is_last = part.row + part.rows == tile.row + tile.rows,
               .is_end = part.row + part.rows == tile.row + tile.rows &&
                         part.column + part.columns == tile.column + tile.columns,
+              .is_near = is_near,
               .ahead = ahead_of(source.x, tile, part)});
     });
   });
@@ -238,7 +239,7 @@ void run(std::span<Direction> directions) {
   for_each_tile(shape, tiles, [&](const Tile& tile) {
     for (const Direction& direction : directions) {
       if (direction.is_across()) {
-        quantize_across(direction, tile);
+        quantize_across(direction, tile, directions.size() > 1);
       } else {
         quantize_tile(direction, tile);
       }

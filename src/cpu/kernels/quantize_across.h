@@ -143,6 +143,16 @@ template <class S, class T>
   store_lines(words, order, codes, AcrossMemory::code_stride);
 }
 
+// Copies less than a line of the cache, mostly sixteen bytes at a time.
+[[gnu::always_inline]] inline void copy_short(std::uint8_t* target, const std::uint8_t* source,
+                                              std::int64_t bytes) {
+  using Sixteen = std::uint8_t __attribute__((vector_size(16)));
+  for (; bytes >= 16; bytes -= 16, target += 16, source += 16) {
+    store_vector(target, load_vector<Sixteen>(source));
+  }
+  if (bytes > 0) [[unlikely]] copy_elements(target, source, bytes);
+}
+
 // Writes the codes of some lines that are on their way.
 [[gnu::always_inline]] inline void stream_lines(AcrossMemory::Stream& stream, std::int64_t lines) {
   constexpr int lines_ahead = 16;
@@ -153,7 +163,7 @@ template <class S, class T>
     const std::uint8_t* ahead = stream.target + lines_ahead * stream.stride;
     if (stream.begin != 0) {
       __builtin_prefetch(ahead, 1);
-      copy_elements(stream.target, stream.codes, stream.begin);
+      copy_short(stream.target, stream.codes, stream.begin);
     }
     for (std::int64_t i = stream.begin; i < stream.end; i += cache_line) {
       stream_line(stream.target + i, stream.codes + i);
@@ -161,9 +171,9 @@ template <class S, class T>
     const std::uint8_t* rest = stream.codes + stream.end;
     if (stream.is_last) {
       __builtin_prefetch(ahead + stream.bytes - 1, 1);
-      copy_elements(stream.target + stream.end, rest, stream.bytes - stream.end);
+      copy_short(stream.target + stream.end, rest, stream.bytes - stream.end);
     } else {
-      copy_elements(stream.rest, rest, stream.bytes - stream.end);
+      copy_short(stream.rest, rest, stream.bytes - stream.end);
     }
     stream.target += stream.stride;
     stream.codes += AcrossMemory::code_stride;
@@ -192,23 +202,29 @@ inline void start_stream(const QuantizeAcrossTask& across, std::int64_t code_byt
 }
 
 // What goes on while chunks are computed, in shares: memory is asked for, and codes are written. A
-// burst of writes past the caches would be waited for. The first-level cache may have room for one
-// copy of rows of float32, but not for the next rows beside it.
+// burst of writes past the caches would be waited for. Beside a copy of rows, codes and those on
+// their way the first-level cache has hardly any room for the next rows: what is not even in the
+// second one is asked for there, as are rows of float32.
 template <class T>
 class Background {
  public:
-  Background(const Ahead& ahead, std::int64_t shares, AcrossMemory::Stream& stream)
+  Background(const Ahead& ahead, std::int64_t shares, const QuantizeAcrossTask& across)
       : start_(static_cast<const std::byte*>(ahead.start)),
         stride_(ahead.stride),
         left_(ahead.rows),
         // The last byte may be in one line more.
         bytes_(ahead.bytes + reinterpret_cast<std::uintptr_t>(ahead.start) % cache_line),
         share_(ceil_div(ahead.rows, shares)),
-        stream_(stream) {}
+        stream_(across.memory.stream),
+        is_near_(across.is_near && sizeof(T) < 4) {}
 
   [[gnu::always_inline]] void step() {
     const std::int64_t rows = lower_of(share_, left_);
-    prefetch_rows<0, sizeof(T) == 4 ? second_level : first_level>(start_, stride_, rows, bytes_);
+    if (is_near_) {
+      prefetch_rows<0, first_level>(start_, stride_, rows, bytes_);
+    } else {
+      prefetch_rows<0, second_level>(start_, stride_, rows, bytes_);
+    }
     start_ += rows * stride_;
     left_ -= rows;
     stream_lines(stream_, streamed_lines);
@@ -224,6 +240,7 @@ class Background {
   std::int64_t bytes_;
   std::int64_t share_;
   AcrossMemory::Stream& stream_;
+  bool is_near_;
 };
 
 // Encodes a chunk.
@@ -279,7 +296,7 @@ void quantize_across(const QuantizeAcrossTask& across) {
     const Ahead next = {
         x + across_elements * task.x_stride, task.x_stride * std::int64_t{sizeof(T)},
         lower_of<std::int64_t>(rest, across_elements), task.lines * std::int64_t{sizeof(T)}};
-    Background<T> background(rest > 0 ? next : across.ahead, steps, across.memory.stream);
+    Background<T> background(rest > 0 ? next : across.ahead, steps, across);
     AcrossAmax<S, T> amax;
     copy_rows<S>(x, task.x_stride, task.elements - e, task.lines, copy, amax);
     for (std::int64_t line = 0; line < task.lines; line += across_lines) {
