@@ -222,12 +222,10 @@ bool is_one_line(const Buffer& x, const BlockScaled& out, const QuantizeOptions&
          out.shape.columns % facts_of(out.scheme).block == 0 && is_dense(x);
 }
 
-void run(std::span<Direction> directions) {
+// All directions, tile by tile.
+void run_tiles(std::span<const Direction> directions) {
   const Direction& first = directions.front();
   const Shape& shape = first.source.x.shape;
-  if (first.facts.has_tensor_scale) set_tensor_scales(directions);
-  if (shape.size() == 0) return;
-  for (const Direction& direction : directions) clear_padding_rows(direction.out);
   // Rows alone are read in long stretches; columns need tiles of which whole lines can be made.
   // Both read such a tile one after the other, so that each goes through memory in its own way.
   const bool rows_alone = directions.size() == 1 && !first.source.transposed;
@@ -245,6 +243,23 @@ void run(std::span<Direction> directions) {
       }
     }
   });
+}
+
+// Whether x is better read once for each direction than once for both: then columns are written in
+// long stretches, and few cores leave memory the time for it.
+bool are_apart(std::span<const Direction> directions) {
+  constexpr int few_threads = 4;
+  const Direction& last = directions.back();
+  return last.is_across() && are_more_than_caches(code_bytes(last.out)) &&
+         thread_count() <= few_threads;
+}
+
+void run(std::span<Direction> directions) {
+  if (directions.front().facts.has_tensor_scale) set_tensor_scales(directions);
+  if (directions.front().source.x.shape.size() == 0) return;
+  for (const Direction& direction : directions) clear_padding_rows(direction.out);
+  if (!are_apart(directions)) return run_tiles(directions);
+  for (const Direction& direction : directions) run_tiles({&direction, 1});
 }
 
 }  // namespace

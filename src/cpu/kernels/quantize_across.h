@@ -150,7 +150,7 @@ template <class S, class T>
   for (; bytes >= 16; bytes -= 16, target += 16, source += 16) {
     store_vector(target, load_vector<Sixteen>(source));
   }
-  if (bytes > 0) [[unlikely]] copy_elements(target, source, bytes);
+  if (bytes > 0) copy_elements(target, source, bytes);
 }
 
 // Writes the codes of some lines that are on their way.
