@@ -174,7 +174,7 @@ def quantize_both(
     out: tuple[BlockScaled, BlockScaled] | None = None,
     stream: int | None = None,
 ) -> tuple[BlockScaled, BlockScaled]:
-    """quantize(x) and quantize_columns(x) in one pass over x [..., M, K].
+    """quantize(x) and quantize_columns(x) of x [..., M, K] in one call.
 
     hadamard            transforms the columns' side only, as training recipes do, unless
                         hadamard_rows is True
