@@ -31,19 +31,23 @@ void visit_input(DType dtype, Rounding rounding, bool plain, Body&& body) {
   });
 }
 
-// Whether there is nothing but whole tiles, for plain quantization to nearest.
-inline bool is_whole(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
+// Plain quantization to nearest, with vector loads and stores.
+inline bool is_usual(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
   return rounding == Rounding::nearest && kernels::is_plain(p.options) && p.vector_loads &&
-         p.vector_stores && p.grid.rows % ScaleIndex::tile_rows == 0 &&
+         p.vector_stores;
+}
+
+// Whether there is nothing but whole tiles.
+inline bool is_whole(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
+  return is_usual(rounding, p) && p.grid.rows % ScaleIndex::tile_rows == 0 &&
          p.columns % (std::int64_t{8} << p.grid.log2_across) == 0;
 }
 
-// The same for row-major scales and rows without gaps: whole stretches of adjacent elements.
+// Or nothing but whole stretches of adjacent elements, with scales as adjacent.
 template <class S>
 bool is_dense(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
-  return rounding == Rounding::nearest && kernels::is_plain(p.options) && p.vector_loads &&
-         p.vector_stores && p.scale_index.layout == ScaleLayout::row_major && p.grid.batch == 1 &&
-         p.row_stride == p.columns && p.columns % S::block == 0 &&
+  return is_usual(rounding, p) && p.scale_index.layout == ScaleLayout::row_major &&
+         p.grid.batch == 1 && p.row_stride == p.columns && p.columns % S::block == 0 &&
          p.grid.rows * p.columns % kernels::stretch_elements == 0;
 }
 
@@ -53,8 +57,7 @@ template <class S>
 bool is_small(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
   const bool whole = is_whole(rounding, p) || is_dense<S>(rounding, p);
   const std::int64_t too_many = whole ? 1 << 16 : 1 << 18;
-  return rounding == Rounding::nearest && kernels::is_plain(p.options) && p.vector_loads &&
-         p.vector_stores && p.columns % S::block == 0 &&
+  return is_usual(rounding, p) && p.columns % S::block == 0 &&
          kernels::SmallGrid::of(p.grid, p.scale_index).threads() < too_many;
 }
 

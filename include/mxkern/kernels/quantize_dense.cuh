@@ -62,8 +62,7 @@ struct QuantizeDense {
     out.scale_step = stretch_step / lanes;
     out.scales = p.scales + first / lanes + SharedScales<S>::row(0) * out.scale_step;
     PackedAmax<T> octets[rows_per_thread];
-#pragma unroll
-    for (int i = 0; i < rows_per_thread; ++i) octets[i] = packed_amax(raw[i]);
+    packed_amax(raw, octets);
     RandomWords<Rounding::nearest> no_words(p.options.keys, p.options.offset);
     quantize_four_whole_rows<S, T, Rounding::nearest>(raw, SharedScales<S>(octets, scale_of),
                                                       scaler, no_words, out);

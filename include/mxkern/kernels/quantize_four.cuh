@@ -110,6 +110,13 @@ struct KnownScales {
   __device__ __forceinline__ float of_row(int i) const { return multiplier[i]; }
 };
 
+template <class T>
+__device__ __forceinline__ void packed_amax(const RawOctet<T> (&raw)[rows_per_thread],
+                                            PackedAmax<T> (&octets)[rows_per_thread]) {
+#pragma unroll
+  for (int i = 0; i < rows_per_thread; ++i) octets[i] = packed_amax(raw[i]);
+}
+
 // Transforms the octets of four rows where that is wanted, and finds their amax. `inside`: their
 // columns exist; what pads a block is not transformed.
 template <class T>
@@ -125,8 +132,7 @@ __device__ __forceinline__ void four_amax(RawOctet<T> (&raw)[rows_per_thread],
       if (inside) raw[i] = pack<T>(v);
     }
   }
-#pragma unroll
-  for (int i = 0; i < rows_per_thread; ++i) octets[i] = packed_amax(raw[i]);
+  packed_amax(raw, octets);
 }
 
 // Where the results of four rows go that are all there and stored whole.

@@ -184,8 +184,7 @@ struct QuantizeRows {
     load(place, raw);
     const BlockScaler<S> scaler = lone_scaler<S>(p.options, p.tensor_scale);
     PackedAmax<T> octets[rows_per_thread];
-#pragma unroll
-    for (int i = 0; i < rows_per_thread; ++i) octets[i] = packed_amax(raw[i]);
+    packed_amax(raw, octets);
     RandomWords<R> random(p.options.keys, p.options.offset);
     quantize_four_whole_rows<S, T, R>(raw, SharedScales<S>(octets, WithoutTable<S>{scaler}), scaler,
                                       random, place.out);
