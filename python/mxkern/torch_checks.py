@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from mxkern import errors
+from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import check_factor
@@ -44,8 +45,10 @@ def check_quantized(function: str, argument: str, q: Any) -> None:
             f"{function}: {argument} is {errors.described(q)}; expected a BlockScaled; make one "
             "with mxkern.quantize or mxkern.BlockScaled.from_parts"
         )
-    check_tensor(function, f"{argument}.codes", q.codes)
-    check_tensor(function, f"{argument}.scales", q.scales)
+    check_plain(function, f"{argument}.codes", q.codes)
+    check_plain(function, f"{argument}.scales", q.scales)
+    if isinstance(q.tensor_scale, torch.Tensor):
+        check_plain(function, f"{argument}.tensor_scale", q.tensor_scale)
 
 
 def check_operand(function: str, argument: str, operand: Any) -> None:
@@ -64,6 +67,11 @@ def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:
     return value
 
 
+def check_number(function: str, argument: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+        raise TypeError(f"{function}: {argument} is {errors.described(value)}; expected a number")
+
+
 def checked_pair(function: str, argument: str, value: Any) -> tuple[Any, Any]:
     """A value for both directions, or a pair of values."""
     if not isinstance(value, tuple):
@@ -77,7 +85,10 @@ def checked_pair(function: str, argument: str, value: Any) -> tuple[Any, Any]:
 
 def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
     """amax or tensor_scale as a tensor, if it is a number."""
-    if value is None or isinstance(value, torch.Tensor):
+    if value is None:
+        return value
+    if isinstance(value, torch.Tensor):
+        check_plain(function, argument, value)
         return value
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise TypeError(
@@ -88,8 +99,28 @@ def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
     return torch.full((), value, dtype=torch.float32, device=like.device)
 
 
-def dtype_name(dtype: Any) -> str:
-    return dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+def dtype_name(function: str, dtype: Any) -> str:
+    """The name of a dtype, for its name or what a framework calls it; an unknown one is the
+    operator's to refuse."""
+    if isinstance(dtype, torch.dtype):
+        return str(dtype).removeprefix("torch.")
+    if isinstance(dtype, str):
+        return dtype
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    if name is None:
+        raise errors.unknown_name(function, "dtype", dtype, PLAIN_DTYPES)
+    return str(name)
+
+
+def plain_dtype_name(function: str, argument: str, array: Any) -> str:
+    """The name of a tensor's dtype, which is a plain one."""
+    name = str(array.dtype).removeprefix("torch.")
+    if name not in PLAIN_DTYPES:
+        raise TypeError(
+            f"{function}: {argument} has dtype {name}; expected {errors.listed(PLAIN_DTYPES)}; "
+            f"convert with {argument}.to(torch.float32)"
+        )
+    return name
 
 
 def scheme_name(function: str, scheme: Any) -> str:

@@ -9,12 +9,15 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import mxkern
+from mxkern import errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import product_shape
 from mxkern.ops.run_quantize import transposed
+from mxkern.options import dtype_position
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape, scheme_of, swizzled_size
+from mxkern.torch_checks import plain_dtype_name, scheme_name
 
 # Integers of an operator have 64 bits and a sign: seeds are meant modulo 2**64, and the 128 bits of
 # a sign mask are written as a decimal string.
@@ -54,8 +57,9 @@ def _define(
     what it adds is a gradient that fails in the backward pass, which is late."""
 
     def trace(*arguments: Any, **options: Any) -> Any:
-        if name not in _WITH_GRADIENT:
-            _refuse_gradient(name, (arguments, options))
+        # Of what has a gradient it is x that has one.
+        without = arguments[1:] if name in _WITH_GRADIENT else arguments
+        _refuse_gradient(name, (without, options))
         return traced(*arguments, **options)
 
     def define(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,10 +92,21 @@ def block_scaled(parts: list[Any], scheme: str, shape: Any, scale_layout: str) -
     return BlockScaled(parts[0], parts[1], tensor_scale, scheme, tuple(shape), scale_layout)
 
 
+def _dtype(function: str, name: str) -> Any:
+    return getattr(torch, PLAIN_DTYPES[dtype_position(function, name)])
+
+
+def _check_parts(function: str, argument: str, parts: list[Any], counts: tuple[int, ...]) -> None:
+    if len(parts) not in counts:
+        raise ValueError(
+            f"{function}: {argument} has {len(parts)} tensors; expected {errors.listed(counts)}"
+        )
+
+
 def kind_of(operand: Any) -> tuple[list[Any], str, Shape]:
     """The tensors of what gemm multiplies, its form, scheme and layout, and its shape."""
     if isinstance(operand, BlockScaled):
-        kind = f"quantized {operand.scheme} {operand.scale_layout}"
+        kind = f"quantized {scheme_name('gemm', operand.scheme)} {operand.scale_layout}"
         return present(operand), kind, operand.shape
     if isinstance(operand, PreparedOperand):
         form, data, source, scheme, shape = operand
@@ -103,9 +118,19 @@ def kind_of(operand: Any) -> tuple[list[Any], str, Shape]:
     return [operand], "plain - -", tuple(operand.shape)
 
 
-def _operand_of(parts: list[Any], kind: str, shape: list[int]) -> Any:
+def _operand_of(argument: str, parts: list[Any], kind: str, shape: list[int]) -> Any:
     """The inverse of kind_of."""
-    form, scheme, layout = kind.split(" ")
+    words = kind.split(" ")
+    if len(words) != 3:
+        raise ValueError(
+            f"gemm: {argument}_kind is {errors.described(kind)}; expected three words, as "
+            "'plain - -' or 'quantized mxfp4 row_major'; mxkern.torch_ops.gemm finds them"
+        )
+    form, scheme, layout = words
+    held = (1,) if form == "plain" else (2, 3)
+    if form not in ("plain", "quantized"):
+        held = (1,) if layout == "-" else (3, 4)
+    _check_parts("gemm", argument, parts, held)
     if form == "plain":
         return parts[0]
     if form == "quantized":
@@ -120,18 +145,18 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
         if options.get(name) is not None:
             options[name] &= _WORD
     if options.get("sign_mask") is not None:
-        options["sign_mask"] = int(options["sign_mask"])
+        mask = options["sign_mask"]
+        if not mask.isdecimal():
+            raise ValueError(
+                f"sign_mask is {errors.described(mask)}; expected the digits of an int"
+            )
+        options["sign_mask"] = int(mask)
     return options
 
 
 def _plain_shape(function: str, x: Any) -> Shape:
     """The shape of a plain tensor; its extents may be symbols."""
-    name = str(x.dtype).removeprefix("torch.")
-    if name not in PLAIN_DTYPES:
-        raise TypeError(
-            f"{function}: x has dtype {name}; expected float32, float16 or bfloat16; convert with "
-            "x.to(torch.float32)"
-        )
+    plain_dtype_name(function, "x", x)
     if x.dim() == 0:
         raise ValueError(f"{function}: x is 0-d; expected one dimension or more")
     return tuple(x.shape)
@@ -219,6 +244,8 @@ def fake_quantize(
 
 def _count_inputs(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
     ctx.inputs = len(inputs)
+    with torch.enable_grad():
+        _refuse_gradient("fake_quantize", inputs[1:])
 
 
 # The gradient goes straight through, as that of the identity.
@@ -233,7 +260,8 @@ torch.library.register_autograd(
 def _traced_dequantize(
     parts: list[Any], scheme: str, shape: list[int], *, dtype: str = "float32", **options: Any
 ) -> Any:
-    return parts[0].new_empty(tuple(shape), dtype=getattr(torch, dtype))
+    _check_parts("dequantize", "parts", parts, (2, 3))
+    return parts[0].new_empty(tuple(shape), dtype=_dtype("dequantize", dtype))
 
 
 @_define("dequantize", f"{_DEQUANTIZE} -> Tensor", _traced_dequantize)
@@ -245,6 +273,7 @@ def dequantize(
     scale_layout: str = "row_major",
     dtype: str = "float32",
 ) -> Any:
+    _check_parts("dequantize", "parts", parts, (2, 3))
     return mxkern.dequantize(block_scaled(parts, scheme, shape, scale_layout), dtype=dtype)
 
 
@@ -262,7 +291,9 @@ def _traced_gemm(
     **options: Any,
 ) -> Any:
     shape = product_shape("gemm", tuple(a_shape), tuple(b_shape))
-    return b[0].new_empty(shape, dtype=getattr(torch, dtype))
+    _operand_of("a", a, a_kind, a_shape), _operand_of("b", b, b_kind, b_shape)
+    _check_addend(addend, dtype)
+    return b[0].new_empty(shape, dtype=_dtype("gemm", dtype))
 
 
 @_define("gemm", f"({_OPERANDS}, {_PRODUCT}) -> Tensor", _traced_gemm)
@@ -275,12 +306,25 @@ def gemm(
     b_shape: list[int],
     bias: Any = None,
     addend: Any = None,
+    *,
+    dtype: str = "float32",
     **options: Any,
 ) -> Any:
-    left, right = _operand_of(a, a_kind, a_shape), _operand_of(b, b_kind, b_shape)
+    left = _operand_of("a", a, a_kind, a_shape)
+    right = _operand_of("b", b, b_kind, b_shape)
+    _check_addend(addend, dtype)
     # An operator that writes to its argument would be one more: what beta adds is copied instead.
     out = None if addend is None else addend.clone(memory_format=torch.contiguous_format)
-    return mxkern.gemm(left, right, bias=bias, out=out, **options)
+    return mxkern.gemm(left, right, bias=bias, out=out, dtype=dtype, **options)
+
+
+def _check_addend(addend: Any, dtype: str) -> None:
+    """What beta adds has the dtype of the product, as compiled code makes room for it."""
+    if addend is not None and addend.dtype != _dtype("gemm", dtype):
+        raise TypeError(
+            f"gemm: addend has dtype {addend.dtype}; expected {dtype}, that of the product; pass "
+            "dtype= of the addend"
+        )
 
 
 def _traced_amax(x: Any) -> Any:

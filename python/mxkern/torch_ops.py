@@ -23,12 +23,14 @@ from typing import Any
 import torch
 
 import mxkern
+from mxkern import errors
 from mxkern.block_scaled import BlockScaled
 from mxkern.ops.pack_codes import codes_held, packed, unpacked
 from mxkern.ops.run_quantize import transposed
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 from mxkern.torch_checks import (
+    check_number,
     check_operand,
     check_plain,
     check_quantized,
@@ -37,6 +39,7 @@ from mxkern.torch_checks import (
     checked_pair,
     dtype_name,
     float32_tensor,
+    plain_dtype_name,
     scheme_name,
 )
 from mxkern.torch_library import block_scaled, kind_of, present
@@ -90,6 +93,9 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     if options.get("sign_mask") is not None:
         mask = checked_integer(function, "sign_mask", options["sign_mask"], 2**128 - 1)
         options["sign_mask"] = str(mask)
+    for name in ("four_over_six", "hadamard_rows", "inverse"):
+        if name in options:
+            errors.flag(function, name, options[name])
     if isinstance(options.get("block"), tuple):
         options["block"] = "x".join(str(extent) for extent in options["block"])
     return options
@@ -173,10 +179,10 @@ def dequantize(q: BlockScaled, *, dtype: Any = "float32", **options: Any) -> Any
     check_quantized("dequantize", "q", q)
     return _ops.dequantize(
         present(q),
-        q.scheme,
+        scheme_name("dequantize", q.scheme),
         q.shape,
         scale_layout=q.scale_layout,
-        dtype=dtype_name(dtype),
+        dtype=dtype_name("dequantize", dtype),
         **options,
     )
 
@@ -187,22 +193,38 @@ def gemm(
     *,
     dtype: Any = "float32",
     out: Any = None,
+    alpha: float = 1.0,
     beta: float = 0.0,
-    **options: Any,
+    bias: Any = None,
+    precision: str = "auto",
+    stream: None = None,
 ) -> Any:
     """mxkern.gemm as an operator."""
-    _refuse("gemm", options, "stream")
+    _refuse("gemm", {"stream": stream}, "stream")
     check_operand("gemm", "a", a)
     check_operand("gemm", "b", b)
-    bias = options.pop("bias", None)
+    check_number("gemm", "alpha", alpha)
+    check_number("gemm", "beta", beta)
+    name = dtype_name("gemm", dtype)
     if bias is not None:
         check_plain("gemm", "bias", bias)
-    operands = (*kind_of(a), *kind_of(b), bias)
+    addend = None
+    if out is not None:
+        check_plain("gemm", "out", out)
+        name = plain_dtype_name("gemm", "out", out)
+        addend = out if beta != 0.0 else None
+    product = _ops.gemm(
+        *kind_of(a),
+        *kind_of(b),
+        bias,
+        addend,
+        alpha=alpha,
+        beta=beta,
+        precision=precision,
+        dtype=name,
+    )
     if out is None:
-        return _ops.gemm(*operands, beta=beta, dtype=dtype_name(dtype), **options)
-    check_tensor("gemm", "out", out)
-    addend = out if beta != 0.0 else None
-    product = _ops.gemm(*operands, addend, beta=beta, dtype=dtype_name(out.dtype), **options)
+        return product
     if out.shape != product.shape:
         raise ValueError(
             f"mxkern.torch_ops.gemm: out has shape {tuple(out.shape)}; expected "

@@ -89,6 +89,82 @@ def test_operands() -> None:
     refused(TypeError, lambda: ops.gemm(X, Q, out=out), "gemm: out is a numpy.ndarray")
 
 
+DTYPES: dict[str, Any] = {
+    "gemm": lambda m, dtype: m.gemm(X, Q, dtype=dtype),
+    "dequantize": lambda m, dtype: m.dequantize(Q, dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_dtypes(name: str) -> None:
+    """What mxkern takes as a dtype compiled code takes, and nothing else; "nn" is in torch."""
+    function = DTYPES[name]
+    compiled = torch.compile(lambda dtype: function(mxkern, dtype), backend="aot_eager")
+    for dtype in (np.float16, np.dtype("float16"), torch.float16, "float16"):
+        torch._dynamo.reset()
+        for result in (function(ops, dtype), compiled(dtype)):
+            assert result.dtype == torch.float16
+            assert result.equal(function(mxkern, dtype))
+    for wrong in ("zz", "nn", torch.float64):
+        parts = (f"{name}: dtype is ", "expected float32, float16 or bfloat16")
+        refused(ValueError, lambda w=wrong: function(ops, w), *parts)
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match=f"{name}: dtype is .*expected float32"):
+            compiled(wrong)
+    refused(TypeError, lambda: function(ops, 3), f"{name}: dtype is 3", "float32")
+    refused(TypeError, lambda: ops.gemm(X, Q, out=X.double()), "gemm: out has dtype float64")
+
+
+def test_flags_and_numbers() -> None:
+    """As strictly as the functions that they stand for, where an operator would convert."""
+    for module in (mxkern, ops):
+        flag = "expected True or False"
+        quantize = lambda m=module: m.quantize(X, "nvfp4", four_over_six=1)  # noqa: E731
+        refused(TypeError, quantize, "quantize: four_over_six is 1", flag)
+        hadamard = lambda m=module: m.random_hadamard(X, inverse=1)  # noqa: E731
+        refused(TypeError, hadamard, "random_hadamard: inverse is 1", flag)
+        for number in (True, torch.ones(())):
+            gemm = lambda m=module, n=number: m.gemm(X, Q, alpha=n)  # noqa: E731
+            refused(TypeError, gemm, "gemm: alpha is ", "expected a number")
+
+
+def test_what_beta_adds_has_the_dtype_of_the_product() -> None:
+    """The operator's name for it is no argument of gemm; another dtype has other extents."""
+    half = torch.zeros(4, 4, dtype=torch.float16)
+    for module in (mxkern, ops):
+        refused(TypeError, lambda m=module: m.gemm(X, Q, addend=half, beta=1.0), "'addend'")
+
+    def product(x: Any, addend: Any) -> Any:
+        operands = ([x], "plain - -", [4, 96], [Q.codes, Q.scales], KIND, [4, 96])
+        return torch.ops.mxkern.gemm(*operands, None, addend, beta=1.0, dtype="float32")
+
+    refused(TypeError, lambda: product(X, half), "addend has dtype torch.float16", "float32")
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="addend has dtype torch.float16"):
+        torch.compile(product, backend="aot_eager")(X, half)
+    assert product(X, half.float()).equal(mxkern.gemm(X, Q))
+
+
+KIND = "quantized mxfp6_e2m3 row_major"
+
+
+def test_operators_themselves() -> None:
+    gemm, right = torch.ops.mxkern.gemm, ([Q.codes, Q.scales], KIND, [4, 96])
+    refused(ValueError, lambda: gemm([], "plain - -", [4, 96], *right), "a has 0 tensors")
+    refused(ValueError, lambda: gemm([X], "plain", [4, 96], *right), "a_kind is 'plain'", "three")
+    refused(ValueError, lambda: gemm([X], "folded a b", [4, 96], *right), "a has 1 tensors")
+    dequantize = torch.ops.mxkern.dequantize
+    refused(ValueError, lambda: dequantize([Q.codes], Q.scheme, [4, 96]), "parts has 1 tensors")
+    hadamard = torch.ops.mxkern.random_hadamard
+    refused(ValueError, lambda: hadamard(X, 16, sign_mask="zz"), "sign_mask is 'zz'", "digits")
+
+
+def test_the_record_of_a_scheme() -> None:
+    q = Q._replace(scheme=mxkern.schemes[Q.scheme])
+    assert ops.gemm(X, q).equal(mxkern.gemm(X, Q))
+    assert ops.dequantize(q).equal(mxkern.dequantize(Q))
+
+
 CODES = {
     "too many columns": (lambda c: mxkern.unpack_codes(c, "mxfp6", 97), "columns is 97"),
     "negative columns": (lambda c: mxkern.unpack_codes(c, "mxfp6", -1), "columns is -1"),
@@ -144,6 +220,13 @@ LOSING: dict[str, Any] = {
     "gemm of bias": lambda m, x: m.gemm(X, Q, bias=x[:, 0]),
     "random_hadamard": lambda m, x: m.random_hadamard(x),
     "tensor_amax": lambda m, x: m.tensor_amax(x),
+    "quantize of amax": lambda m, x: m.quantize(X, "nvfp4", amax=x[0, 0].abs()).codes.float(),
+    "quantize of tensor_scale": lambda m, x: m.quantize(
+        X, "nvfp4", tensor_scale=x[0, 0].abs()
+    ).codes.float(),
+    "fake_quantize of amax": lambda m, x: m.fake_quantize(X, "nvfp4", amax=x[0, 0].abs()),
+    "dequantize of tensor_scale": lambda m, x: m.dequantize(N._replace(tensor_scale=x[0, 0].abs())),
+    "gemm of out": lambda m, x: m.gemm(X, Q, out=x[:, :4].contiguous(), beta=1.0),
 }
 
 
@@ -155,7 +238,7 @@ def test_no_derivative_is_lost(name: str, module: Any) -> None:
     def function(x: Any) -> Any:
         return LOSING[name](module, x).sum()
 
-    argument = "bias" if name.endswith("bias") else "[xa]"
+    argument = name.rsplit(" ", 1)[-1] if " of " in name else "[xa]"
     with pytest.raises(ValueError, match=f"{argument} requires grad"):
         torch.func.grad(function)(X)
     with pytest.raises(ValueError, match=f"{argument} requires grad"):
@@ -167,6 +250,18 @@ def test_no_derivative_is_lost(name: str, module: Any) -> None:
         with pytest.raises(ValueError, match=f"{argument} has a tangent"):
             function(dual)
         function(X)
+
+
+def test_the_operator_loses_no_derivative_of_amax() -> None:
+    """The gradient of fake_quantize is that of x."""
+    function = torch.ops.mxkern.fake_quantize
+    amax = torch.tensor(3.0, requires_grad=True)
+    for x in (X, X.clone().requires_grad_()):
+        refused(ValueError, lambda x=x: function(x, "nvfp4", amax), "requires grad")
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="requires grad"):
+        torch.compile(lambda x: function(x, "nvfp4", amax), backend="aot_eager")(X)
+    assert function(X, "nvfp4", amax.detach()).equal(mxkern.fake_quantize(X, "nvfp4", amax=3.0))
 
 
 @pytest.mark.parametrize("module", [mxkern, ops], ids=["functions", "operators"])
