@@ -72,17 +72,6 @@ def check_number(function: str, argument: str, value: Any) -> None:
         raise TypeError(f"{function}: {argument} is {errors.described(value)}; expected a number")
 
 
-def checked_pair(function: str, argument: str, value: Any) -> tuple[Any, Any]:
-    """A value for both directions, or a pair of values."""
-    if not isinstance(value, tuple):
-        return value, value
-    if len(value) != 2:
-        raise TypeError(
-            f"{function}: {argument} is {errors.described(value)}; expected a pair (rows, columns)"
-        )
-    return value
-
-
 def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
     """amax or tensor_scale as a tensor, if it is a number."""
     if value is None:

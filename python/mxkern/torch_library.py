@@ -99,7 +99,7 @@ def _dtype(function: str, name: str) -> Any:
 def _check_parts(function: str, argument: str, parts: list[Any], counts: tuple[int, ...]) -> None:
     if len(parts) not in counts:
         raise ValueError(
-            f"{function}: {argument} has {len(parts)} tensors; expected {errors.listed(counts)}"
+            f"{function}: {argument} has {len(parts)} tensors; expected {errors.listed(map(str, counts))}"
         )
 
 

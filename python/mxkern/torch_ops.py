@@ -26,7 +26,7 @@ import mxkern
 from mxkern import errors
 from mxkern.block_scaled import BlockScaled
 from mxkern.ops.pack_codes import codes_held, packed, unpacked
-from mxkern.ops.run_quantize import transposed
+from mxkern.ops.run_quantize import each_way, transposed
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 from mxkern.torch_checks import (
@@ -36,7 +36,6 @@ from mxkern.torch_checks import (
     check_quantized,
     check_tensor,
     checked_integer,
-    checked_pair,
     dtype_name,
     float32_tensor,
     plain_dtype_name,
@@ -133,7 +132,7 @@ def quantize_both(x: Any, scheme: str | Scheme, **options: Any) -> tuple[BlockSc
     layout = options.get("scale_layout", "row_major")
     scalars = []
     for argument in ("amax", "tensor_scale"):
-        pair = checked_pair(function, argument, options.pop(argument, None))
+        pair = each_way(function, argument, options.pop(argument, None))
         scalars += [float32_tensor(function, argument, side, x) for side in pair]
     parts = _ops.quantize_both(x, name, *scalars, **_options(function, options))
     shape, half = tuple(x.shape), len(parts) // 2

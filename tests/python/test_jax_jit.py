@@ -91,6 +91,38 @@ def test_large_arrays() -> None:
     assert (product == 4096).all()
 
 
+def test_two_threads_at_once() -> None:
+    """The second one does not wait for the first, which waits for JAX."""
+    code = """if True:
+        import threading, jax, jax.numpy as jnp, mxkern
+        w = mxkern.quantize(jnp.ones((256, 256)), "mxfp8")
+        function = jax.jit(lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), w).sum())
+        x = jnp.ones((256, 256))
+        function(x).block_until_ready()
+        sums = []
+        def work():
+            for _ in range(50):
+                sums.append(float(function(x)))
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print(set(sums), len(sums))
+    """
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{{{256.0**3}}} 200\n"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_without_buffer_callbacks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an older JAX runs them."""
+    calls = "mxkern.arrays.jax_traced_calls.buffer_callback"
+    monkeypatch.setattr(calls, None)
+    # A function of its own, as JAX keeps what it has traced.
+    assert_same(jax.jit(lambda x: FUNCTIONS[name](x))(X), FUNCTIONS[name](X), name)
+
+
 def test_no_gradient() -> None:
     with pytest.raises(ValueError, match="callbacks do not support JVP"):
         jax.grad(lambda x: mxkern.fake_quantize(x, "mxfp8").sum())(X)
@@ -109,6 +141,11 @@ def test_errors_come_while_tracing() -> None:
         ValueError, traced(lambda x: mxkern.gemm(x, W, bias=x[0])), "gemm: bias has shape (96,)"
     )
     refused(ValueError, traced(lambda x: mxkern.gemm(x, W, beta=2.0)), "gemm: beta is 2.0")
+    refused(
+        TypeError,
+        traced(lambda x: mxkern.quantize_both(x, "nvfp4", amax=(1.0, 2.0, 3.0))),
+        "quantize_both: amax is (1.0, 2.0, 3.0); expected a pair",
+    )
     refused(
         ValueError, traced(lambda x: mxkern.quantize(x, "mxfp8", amax=1.0)), "amax is for nvfp4"
     )

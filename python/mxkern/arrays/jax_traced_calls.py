@@ -1,6 +1,7 @@
 # mxkern/arrays/jax_traced_calls.py: operations inside of jax.jit on the CPU, as calls back to here.
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -14,6 +15,13 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
+
+# Of an older JAX there is pure_callback only. It makes arrays of JAX on JAX's own threads, which two
+# threads of Python that run programs at once have been seen to wait for for ever, and copies them.
+try:
+    from jax.experimental.buffer_callback import buffer_callback
+except ImportError:
+    buffer_callback = None
 
 _SCHEMES = tuple(schemes)
 _LAYOUTS = tuple(SCALE_LAYOUTS)
@@ -53,9 +61,9 @@ class JaxTracedCalls:
             for scalar, number in zip((amax, tensor_scale), numbers, strict=True)
         )
 
-        def call(x: Any, amax: Any, tensor_scale: Any) -> BlockScaled:
-            scalars = (amax, tensor_scale, None, None)
-            return quantized(function, operation, record, options, x, name, *scalars)
+        def call(out: Any, x: Any, amax: Any, tensor_scale: Any) -> BlockScaled:
+            scalars = (amax, tensor_scale)
+            return quantized(function, operation, record, options, x, name, *scalars, out, None)
 
         return _call(call, _promised(record, shape, name), x, amax, tensor_scale)
 
@@ -70,10 +78,12 @@ class JaxTracedCalls:
         tensor_scale: Any,
     ) -> Any:
         """One pass over x for each direction."""
-        pairs = [v if isinstance(v, tuple) else (v, v) for v in (amax, tensor_scale)]
-        if not _is_traced(x, *pairs[0], *pairs[1]):
+        if not _is_traced(*jax.tree_util.tree_leaves((x, amax, tensor_scale))):
             return None
-        (row_amax, column_amax), (row_scale, column_scale) = pairs
+        from mxkern.ops.run_quantize import each_way
+
+        row_amax, column_amax = each_way("quantize_both", "amax", amax)
+        row_scale, column_scale = each_way("quantize_both", "tensor_scale", tensor_scale)
         rows = self.quantize(x, scheme, layout, row_options, False, row_amax, row_scale, None)
         return rows, self.quantize(
             x, scheme, layout, column_options, True, column_amax, column_scale, None
@@ -88,7 +98,7 @@ class JaxTracedCalls:
         operand_of("dequantize", "q", jax.tree_util.tree_map(_stand_in, q))
         name = PLAIN_DTYPES[dtype]
         result = jax.ShapeDtypeStruct(q.shape, numpy_dtype(name))
-        return _call(lambda q: dequantize(q, dtype=name), result, q)
+        return _call(lambda out, q: dequantize(q, dtype=name, out=out), result, q)
 
     def gemm(
         self,
@@ -117,8 +127,8 @@ class JaxTracedCalls:
         name = PLAIN_DTYPES[dtype]
         how = next(word for word, i in PRECISIONS.items() if i == precision)
 
-        def call(a: Any, b: Any, bias: Any) -> Any:
-            return gemm(a, b, dtype=name, alpha=alpha, beta=beta, bias=bias, precision=how)
+        def call(out: Any, a: Any, b: Any, bias: Any) -> Any:
+            return gemm(a, b, dtype=name, out=out, alpha=alpha, bias=bias, precision=how)
 
         return _call(call, jax.ShapeDtypeStruct(shape, numpy_dtype(name)), *operands, bias)
 
@@ -151,10 +161,17 @@ def _promised(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> Bloc
 
 
 def _call(function: Any, result: Any, *arguments: Any) -> Any:
-    """function(*arguments) with NumPy arrays, when the compiled program runs. Under jax.vmap once
-    for each element, as a tensor scale belongs to one tensor."""
+    """function(out, *arguments) with NumPy arrays, when the compiled program runs. Under jax.vmap
+    once for each element, as a tensor scale belongs to one tensor."""
+    to_numpy = functools.partial(jax.tree_util.tree_map, np.asarray)
+    if buffer_callback is None:
 
-    def call(*arrays: Any) -> Any:
-        return function(*jax.tree_util.tree_map(np.asarray, arrays))
+        def make(*arrays: Any) -> Any:
+            return function(None, *to_numpy(arrays))
 
-    return jax.pure_callback(call, result, *arguments, vmap_method="sequential")
+        return jax.pure_callback(make, result, *arguments, vmap_method="sequential")
+
+    def write(context: Any, out: Any, *arrays: Any) -> None:
+        function(to_numpy(out), *to_numpy(arrays))
+
+    return buffer_callback(write, result, vmap_method="sequential")(*arguments)

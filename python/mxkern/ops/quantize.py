@@ -11,6 +11,7 @@ from mxkern.ops.run_quantize import (
     addresses_of,
     amax_memory,
     check_groups,
+    each_way,
     new_parts,
     pair_of,
     quantized,
@@ -217,8 +218,8 @@ def quantize_both(
         check_groups(function, row_options, columns)
         check_groups(function, column_options, rows)
         outs = (None, None) if out is None else pair_of(function, "out", out)
-        each_amax = _each(function, "amax", amax)
-        each_scale = _each(function, "tensor_scale", tensor_scale)
+        each_amax = each_way(function, "amax", amax)
+        each_scale = each_way(function, "tensor_scale", tensor_scale)
         arrays: list[Parts] = []
         scalars = [
             scalars_of(function, record, adapter, plain, each_amax[i], each_scale[i])
@@ -262,11 +263,6 @@ def quantize_both(
         result(adapter, arrays[0], record, shapes[0], scale_layout, x),
         result(adapter, arrays[1], record, shapes[1], scale_layout, x),
     )
-
-
-def _each(function: str, argument: str, value: Any) -> tuple[Any, Any]:
-    """One value for both sides, or a pair."""
-    return pair_of(function, argument, value) if isinstance(value, tuple) else (value, value)
 
 
 def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:

@@ -181,3 +181,8 @@ def pair_of(function: str, argument: str, value: Any) -> tuple[Any, Any]:
             f"{function}: {argument} is {errors.described(value)}; expected a pair (rows, columns)"
         )
     return value[0], value[1]
+
+
+def each_way(function: str, argument: str, value: Any) -> tuple[Any, Any]:
+    """One value for both directions, or a pair of values."""
+    return pair_of(function, argument, value) if isinstance(value, tuple) else (value, value)
