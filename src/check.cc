@@ -31,11 +31,24 @@ void check_shape(const char* function, const char* argument, const Shape& shape)
         "; expected at most 2^60 elements, with rows and columns padded to 128 and 0 counted as 1");
 }
 
-void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
+void check_kind(const char* function, const char* argument, const Buffer& buffer) {
   check_shape(function, argument, buffer.shape);
   check<InvalidType>(buffer.dtype <= DType::bfloat16, function, ": ", argument,
                      " has dtype number ", static_cast<int>(buffer.dtype),
                      "; expected float32, float16 or bfloat16");
+}
+
+void check_kind(const char* function, const char* argument, const BlockScaled& q) {
+  check_shape(function, argument, q.shape);
+  check(q.scheme <= Scheme::nvfp4, function, ": ", argument, " has scheme number ",
+        static_cast<int>(q.scheme), "; expected one of the schemes");
+  check(q.scale_layout <= ScaleLayout::swizzled, function, ": ", argument,
+        " has scale layout number ", static_cast<int>(q.scale_layout),
+        "; expected row_major or swizzled");
+}
+
+void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
+  check_kind(function, argument, buffer);
   if (buffer.shape.size() == 0) return;
   check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
         " but a null pointer; expected memory that holds it");
@@ -56,13 +69,30 @@ void check_buffer(const char* function, const char* argument, const Buffer& buff
         buffer.batch_stride, " elements; expected less than 2^59 from its first row to its last");
 }
 
+void check_output(const char* function, const char* argument, const Buffer& buffer) {
+  const Shape& shape = buffer.shape;
+  if (shape.size() == 0 || shape.batch == 1) return;
+  const auto one_after_another = [](std::int64_t outer, std::int64_t count, std::int64_t inner,
+                                    std::int64_t extent) {
+    return outer >= (count - 1) * inner + extent;
+  };
+  const bool is_apart =
+      one_after_another(buffer.batch_stride, shape.rows, buffer.row_stride, shape.columns) ||
+      (buffer.batch_stride >= shape.columns && shape.rows > 1 &&
+       one_after_another(buffer.row_stride, shape.batch, buffer.batch_stride, shape.columns));
+  check(is_apart, function, ": ", argument, " has strides of ", buffer.row_stride, " and ",
+        buffer.batch_stride, " elements for the shape ", shape,
+        "; expected rows and matrices that do not overlap");
+}
+
+void check_aligned(const char* function, const char* argument, const char* part,
+                   const float* value) {
+  check(reinterpret_cast<std::uintptr_t>(value) % sizeof(float) == 0, function, ": ", argument,
+        part, " is at an odd address; expected a multiple of 4 bytes");
+}
+
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q) {
-  check_shape(function, argument, q.shape);
-  check(q.scheme <= Scheme::nvfp4, function, ": ", argument, " has scheme number ",
-        static_cast<int>(q.scheme), "; expected one of the schemes");
-  check(q.scale_layout <= ScaleLayout::swizzled, function, ": ", argument,
-        " has scale layout number ", static_cast<int>(q.scale_layout),
-        "; expected row_major or swizzled");
+  check_kind(function, argument, q);
   const BlockScaled::Sizes sizes = BlockScaled::sizes(q.scheme, q.shape, q.scale_layout);
   check(q.codes != nullptr || sizes.codes == 0, function, ": ", argument,
         ".codes is null; expected memory for ", sizes.codes, " bytes");
@@ -70,8 +100,7 @@ void check_block_scaled(const char* function, const char* argument, const BlockS
         ".scales is null; expected memory for ", sizes.scales, " bytes");
   check(q.tensor_scale != nullptr || sizes.tensor_scale == 0, function, ": ", argument,
         ".tensor_scale is null; expected a float32, which ", name_of(q.scheme), " has");
-  check(reinterpret_cast<std::uintptr_t>(q.tensor_scale) % sizeof(float) == 0, function, ": ",
-        argument, ".tensor_scale is at an odd address; expected a multiple of 4 bytes");
+  check_aligned(function, argument, ".tensor_scale", q.tensor_scale);
 }
 
 void check_same_shape(const char* function, const char* argument, const Shape& shape,

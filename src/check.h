@@ -17,8 +17,20 @@ std::ostream& operator<<(std::ostream& stream, Device device);
 // No extent is negative, and the number of elements is one that memory could hold.
 void check_shape(const char* function, const char* argument, const Shape& shape);
 
+// A valid shape, and a dtype, or a scheme and a layout, that there are. Memory is not looked at.
+void check_kind(const char* function, const char* argument, const Buffer& buffer);
+void check_kind(const char* function, const char* argument, const BlockScaled& q);
+
 // A valid shape and dtype, strides that do not fold rows, and memory where there are elements.
 void check_buffer(const char* function, const char* argument, const Buffer& buffer);
+
+// Rows and matrices of an output, a checked buffer, do not overlap: matrices follow one another, or
+// lie in the gaps between rows.
+void check_output(const char* function, const char* argument, const Buffer& buffer);
+
+// A float32 that is null or lies at a multiple of its size. `part` of an argument, as ".scales".
+void check_aligned(const char* function, const char* argument, const char* part,
+                   const float* value);
 
 // A valid shape, scheme and layout, and memory for each part that has bytes.
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q);

@@ -28,6 +28,13 @@ void check_apart(const Occupied& out, const char* argument, const PreparedOperan
   check_apart(function, out, {argument, ".data", p.data, p.bytes});
 }
 
+void check_apart(const Occupied& written, const GemmOperand& a, const GemmRightOperand& b,
+                 const GemmOptions& options) {
+  std::visit([&](const auto& left) { check_apart(written, "a", left); }, a);
+  std::visit([&](const auto& right) { check_apart(written, "b", right); }, b);
+  if (options.bias != nullptr) check_apart(written, "bias", *options.bias);
+}
+
 void check_operand(const char* argument, const BlockScaled& q) {
   check_block_scaled(function, argument, q);
 }
@@ -36,16 +43,43 @@ void check_operand(const char* argument, const PreparedOperand& p) {
   check_prepared(function, argument, p);
 }
 
+void check_form(const char* name, const char* argument, const PreparedOperand& p) {
+  check(p.form <= PreparedForm::few_tokens, name, ": ", argument, " has form number ",
+        static_cast<int>(p.form), "; expected one of the forms");
+  check_kind(name, argument, p.source);
+}
+
+void check_operand_kind(const char* argument, const BlockScaled& q) {
+  check_kind(function, argument, q);
+}
+void check_operand_kind(const char* argument, const Buffer& x) {
+  check_kind(function, argument, x);
+}
+void check_operand_kind(const char* argument, const PreparedOperand& p) {
+  check_form(function, argument, p);
+}
+
+void check_precision(GemmPrecision precision) {
+  check(precision <= GemmPrecision::folded, function, ": precision is number ",
+        static_cast<int>(precision), "; expected one of the precisions");
+}
+
+void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out) {
+  const Shape left = shape_of(a), right = source_of(b).shape;
+  check(left.columns == right.columns, function, ": a has K = ", left.columns,
+        " and b has K = ", right.columns,
+        "; expected the same K, which is the columns of both: b is [N, K]");
+  check(right.batch == left.batch || right.batch == 1, function, ": b has a batch of ", right.batch,
+        " and a one of ", left.batch, "; expected the same, or 1");
+  check_same_shape(function, "out", out.shape, {left.batch, left.rows, right.rows});
+}
+
 }  // namespace
 
 void check_prepared(const char* name, const char* argument, const PreparedOperand& p,
                     bool needs_data) {
-  check(p.form <= PreparedForm::few_tokens, name, ": ", argument, " has form number ",
-        static_cast<int>(p.form), "; expected one of the forms");
+  check_form(name, argument, p);
   const bool holds_data = p.form != PreparedForm::source;
-  check_shape(name, argument, p.source.shape);
-  check(p.source.scheme <= Scheme::nvfp4, name, ": ", argument, " has scheme number ",
-        static_cast<int>(p.source.scheme), "; expected one of the schemes");
   const std::size_t wanted = prepared_bytes(p.form, p.source.scheme, p.source.shape);
   if (!holds_data || p.has_source()) check_block_scaled(name, argument, p.source);
   if (!holds_data || !needs_data) return;
@@ -57,14 +91,13 @@ void check_prepared(const char* name, const char* argument, const PreparedOperan
         name, ": ", argument, ".data is null or not aligned; expected memory aligned to 256 bytes");
 }
 
-void check_gemm_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out) {
-  const Shape left = shape_of(a), right = source_of(b).shape;
-  check(left.columns == right.columns, function, ": a has K = ", left.columns,
-        " and b has K = ", right.columns,
-        "; expected the same K, which is the columns of both: b is [N, K]");
-  check(right.batch == left.batch || right.batch == 1, function, ": b has a batch of ", right.batch,
-        " and a one of ", left.batch, "; expected the same, or 1");
-  check_same_shape(function, "out", out.shape, {left.batch, left.rows, right.rows});
+void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                      const GemmOptions& options) {
+  std::visit([](const auto& right) { check_operand_kind("b", right); }, b);
+  check_kind(function, "out", out);
+  std::visit([](const auto& left) { check_operand_kind("a", left); }, a);
+  check_shapes(a, b, out);
+  check_precision(options.precision);
 }
 
 void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
@@ -72,12 +105,11 @@ void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& o
   std::visit([](const auto& right) { check_operand("b", right); }, b);
   check_buffer(function, "out", out);
   std::visit([](const auto& left) { check_operand("a", left); }, a);
-  check_gemm_shapes(a, b, out);
+  check_shapes(a, b, out);
   const Device device = visit_source(a, [](const auto& left) { return left.device; });
   check_same_device(function, "a", device, out.device);
   check_same_device(function, "b", source_of(b).device, out.device);
-  check(options.precision <= GemmPrecision::folded, function, ": precision is number ",
-        static_cast<int>(options.precision), "; expected one of the precisions");
+  check_precision(options.precision);
   check(out.shape.batch <= 1 || out.shape.rows == 0 ||
             out.batch_stride >= (out.shape.rows - 1) * out.row_stride + out.shape.columns,
         "gemm: out has a batch stride of ", out.batch_stride,
@@ -89,20 +121,22 @@ void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& o
   }
   check_device(function, out.device);
   if (out.shape.size() == 0 || has_gaps(out)) return;
-  const Occupied written("out", out);
-  std::visit([&](const auto& left) { check_apart(written, "a", left); }, a);
-  std::visit([&](const auto& right) { check_apart(written, "b", right); }, b);
-  if (options.bias != nullptr) check_apart(written, "bias", *options.bias);
+  check_apart({"out", out}, a, b, options);
 }
 
-void check_gemm_workspace(Workspace workspace, std::size_t bytes, Device device) {
-  const bool on_cpu = device.type == DeviceType::cpu;
+void check_gemm_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
+                          const GemmRightOperand& b, const Buffer& out,
+                          const GemmOptions& options) {
+  const bool on_cpu = out.device.type == DeviceType::cpu;
   const std::uintptr_t alignment = on_cpu ? 64 : 256;
   check(workspace.bytes >= bytes, "gemm: workspace has ", workspace.bytes,
         " bytes; expected at least ", bytes, "; ask gemm_workspace_bytes");
   check(bytes == 0 || (workspace.data != nullptr &&
                        reinterpret_cast<std::uintptr_t>(workspace.data) % alignment == 0),
         "gemm: workspace is null or not aligned; expected memory aligned to ", alignment, " bytes");
+  const Occupied written("workspace", "", workspace.data, bytes);
+  check_apart(written, a, b, options);
+  check_apart(written, "out", out);
 }
 
 }  // namespace mxkern

@@ -11,10 +11,13 @@ namespace mxkern {
 void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                 const GemmOptions& options);
 
-// Shapes alone: what a plan is made of.
-void check_gemm_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out);
+// What a plan is made of: shapes, dtypes, schemes, forms. Memory is not looked at.
+void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                      const GemmOptions& options);
 
-void check_gemm_workspace(Workspace workspace, std::size_t bytes, Device device);
+// `bytes` of memory that is aligned and nobody else's. Arguments that check_gemm has checked.
+void check_gemm_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
+                          const GemmRightOperand& b, const Buffer& out, const GemmOptions& options);
 
 // A prepared operand: its source, and memory for its form. `needs_data`: not only a description.
 void check_prepared(const char* function, const char* argument, const PreparedOperand& operand,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "check.h"
 #include "mxkern/core/error.h"
 
 namespace mxkern {
@@ -12,6 +13,7 @@ namespace {
 
 // A scalar that the caller gives, where the CPU can read it.
 void check_scalar(const char* function, const char* name, const float* value, Device device) {
+  check_aligned(function, name, "", value);
   if (value == nullptr || device.type != DeviceType::cpu) return;
   check(std::isfinite(*value) && *value >= 0.0f, function, ": ", name, " is ", *value,
         "; expected a finite number that is not negative");
@@ -39,6 +41,7 @@ void check_quantize_options(const char* function, const BlockScaled& out,
       ": amax and tensor_scale are both given; expected at most one, each follows from the other");
   check_scalar(function, "amax", options.amax, out.device);
   check_scalar(function, "tensor_scale", options.tensor_scale, out.device);
+  check_aligned(function, "found_amax", "", options.found_amax);
   const int size = options.hadamard.size;
   if (size == 0) return;
   check(std::count(std::begin(hadamard_sizes), std::end(hadamard_sizes), size) == 1, function,

@@ -14,6 +14,7 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   constexpr const char* function = "dequantize";
   check_block_scaled(function, "q", q);
   check_buffer(function, "out", out);
+  check_output(function, "out", out);
   check_same_shape(function, "out", out.shape, q.shape);
   check_same_device(function, "out", out.device, q.device);
   check_device(function, q.device);

@@ -37,7 +37,7 @@ GemmExplanation explain_cpu(const GemmOperand& a, const GemmRightOperand& b, con
 
 GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                              const GemmOptions& options, const std::string& device) {
-  check_gemm_shapes(a, b, out);
+  check_gemm_kinds(a, b, out, options);
   if (device == "cpu" || (device.empty() && out.device.type == DeviceType::cpu)) {
     return explain_cpu(a, b, out, options);
   }

@@ -134,7 +134,7 @@ GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffe
 
 void gemm_with(const GemmPlan& plan, const GemmOperand& a, const BlockScaled& b, const Buffer& out,
                const GemmOptions& options, Workspace workspace) {
-  check_gemm_workspace(workspace, plan.workspace_bytes, out.device);
+  check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
   const cpu::FloatEnvironment environment;
   cpu::gemm(make_task(a, b, out, options), plan, workspace.data);
 }

@@ -8,6 +8,7 @@
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
 #endif
+#include "overlap.h"
 
 namespace mxkern {
 
@@ -16,6 +17,7 @@ void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamar
   constexpr const char* function = "random_hadamard";
   check_buffer(function, "x", x);
   check_buffer(function, "out", out);
+  check_output(function, "out", out);
   check_same_shape(function, "out", out.shape, x.shape);
   check_same_device(function, "out", out.device, x.device);
   check<InvalidType>(out.dtype == x.dtype, function, ": out has dtype ", name_of(out.dtype),
@@ -26,6 +28,9 @@ void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamar
   check(x.shape.columns % size == 0, function, ": x has ", x.shape.columns,
         " columns; expected a multiple of the size ", size);
   check_device(function, x.device);
+  const bool in_place =
+      out.data == x.data && out.row_stride == x.row_stride && out.batch_stride == x.batch_stride;
+  if (!in_place && !has_gaps(x) && !has_gaps(out)) check_apart(function, {"out", out}, {"x", x});
 #if defined(MXKERN_HAS_CUDA)
   if (x.device.type == DeviceType::cuda) {
     return cuda::random_hadamard(x, out, hadamard, inverse, stream);

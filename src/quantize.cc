@@ -2,7 +2,7 @@
 #include "mxkern/quantize.h"
 
 #include <array>
-#include <utility>
+#include <cstddef>
 
 #include "check.h"
 #include "check_quantize.h"
@@ -30,6 +30,43 @@ void check_direction(const char* function, const Buffer& x, const Direction& dir
   check_quantize_options(function, direction.out, direction.options, direction.shape);
 }
 
+// What a direction writes, null where it is not asked for.
+struct Written {
+  const BlockScaled* out;
+  const QuantizeOptions& options;
+
+  // Where the amax is left that is found.
+  const float* found_amax() const {
+    return out != nullptr && finds_amax(*out, options) ? options.found_amax : nullptr;
+  }
+};
+
+// Outputs lie in memory of their own.
+void check_memory(const char* function, const Buffer& x, const Written& rows,
+                  const Written& columns) {
+  const bool both = rows.out != nullptr && columns.out != nullptr;
+  std::array<Occupied, 7> outs;
+  std::size_t parts = 0;
+  const auto add_parts = [&](const char* name, const BlockScaled* out) {
+    if (out == nullptr) return;
+    for (const Occupied& part : OccupiedParts(name, *out).part) outs[parts++] = part;
+  };
+  add_parts(both ? "rows" : "out", rows.out);
+  add_parts(both ? "columns" : "out", columns.out);
+  check_apart(function, {outs.data(), parts}, "x", x);
+  for (const Written* side : {&rows, &columns}) {
+    if (side->found_amax() == nullptr) continue;
+    outs[parts] = {"found_amax", "", side->found_amax(), sizeof(float)};
+    check_apart(function, {outs.data(), parts + 1}, "x", x);
+  }
+  const bool one_amax = rows.options.hadamard.size == 0 && columns.options.hadamard.size == 0;
+  check(
+      rows.found_amax() == nullptr || rows.found_amax() != columns.found_amax() || one_amax,
+      function,
+      ": found_amax is in one place for rows and columns, whose amaxes differ; expected a float32 "
+      "for each");
+}
+
 void run(const char* function, const Buffer& x, const BlockScaled* rows,
          const QuantizeOptions& row_options, const BlockScaled* columns,
          const QuantizeOptions& column_options, Stream stream) {
@@ -49,14 +86,7 @@ void run(const char* function, const Buffer& x, const BlockScaled* rows,
           ": the block shapes of rows and columns differ; expected the same for both");
   }
   check_device(function, x.device);
-  std::array<Occupied, 6> outs;
-  std::size_t parts = 0;
-  for (const auto& [name, out] : {std::pair{columns == nullptr ? "out" : "rows", rows},
-                                  std::pair{rows == nullptr ? "out" : "columns", columns}}) {
-    if (out == nullptr) continue;
-    for (const Occupied& part : OccupiedParts(name, *out).part) outs[parts++] = part;
-  }
-  check_apart(function, {outs.data(), parts}, "x", x);
+  check_memory(function, x, {rows, row_options}, {columns, column_options});
 #if defined(MXKERN_HAS_CUDA)
   if (x.device.type == DeviceType::cuda) {
     return cuda::quantize(function, x, rows, row_options, columns, column_options, stream);
@@ -88,6 +118,8 @@ void tensor_amax(const Buffer& x, float* amax, Stream stream) {
   constexpr const char* function = "tensor_amax";
   check_buffer(function, "x", x);
   check(amax != nullptr, function, ": amax is null; expected a float32 to write to");
+  check_aligned(function, "amax", "", amax);
+  if (!has_gaps(x)) check_apart(function, {"amax", "", amax, sizeof(float)}, {"x", x});
   check_device(function, x.device);
 #if defined(MXKERN_HAS_CUDA)
   if (x.device.type == DeviceType::cuda) return cuda::tensor_amax(x, amax, stream);

@@ -153,5 +153,36 @@ TEST(CheckGemmTest, Workspace) {
   EXPECT_THROW(run({nullptr, wanted}), InvalidArgument);
 }
 
+TEST(CheckGemmTest, WorkspaceInTheMemoryOfAnArgument) {
+  Call call;
+  const std::size_t wanted = gemm_workspace_bytes(call.left, call.right, call.result);
+  const test::AlignedMemory memory(wanted + 4096);
+  auto* const bytes = static_cast<std::uint8_t*>(memory.workspace().data);
+  std::uint8_t* const last = bytes + wanted - 1;
+  std::uint8_t* const aligned = bytes + (wanted - 1) / 64 * 64;
+  const auto message = [&] {
+    try {
+      gemm(call.left, call.right, call.result, {.bias = &call.offset}, {bytes, wanted});
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("no failure");
+  };
+  const Call good = call;
+  EXPECT_EQ(message(), "no failure");
+  const std::string way_out = "; expected memory of its own; write to another buffer and copy it";
+  call.left.codes = last;
+  EXPECT_EQ(message(), "gemm: workspace overlaps a.codes" + way_out);
+  call.left = good.left;
+  call.right.scales = last;
+  EXPECT_EQ(message(), "gemm: workspace overlaps b.scales" + way_out);
+  call.right = good.right;
+  call.result.data = aligned;
+  EXPECT_EQ(message(), "gemm: workspace overlaps out" + way_out);
+  call.result = good.result;
+  call.offset.data = aligned;
+  EXPECT_EQ(message(), "gemm: workspace overlaps bias" + way_out);
+}
+
 }  // namespace
 }  // namespace mxkern

@@ -66,6 +66,31 @@ TEST(Dequantize, ANanScaleMakesItsBlockNan) {
   }
 }
 
+TEST(Dequantize, MatricesOfTheOutputDoNotOverlap) {
+  Quantized q(Scheme::mxfp8_e4m3, {2, 3, 32}, ScaleLayout::row_major);
+  std::fill(q.codes.data(), q.codes.data() + q.codes.size(), std::uint8_t{0x38});
+  std::fill(q.scales.data(), q.scales.data() + q.scales.size(), std::uint8_t{127});
+  std::vector<float> memory(256, -1.0f);
+  const auto message = [&](std::int64_t row_stride, std::int64_t batch_stride) {
+    const Buffer out{memory.data(), DType::float32, {2, 3, 32}, row_stride, batch_stride, {}};
+    return error_message([&] { dequantize(q.out(), out); });
+  };
+  const auto refused = [](int row_stride, int batch_stride) {
+    return "dequantize: out has strides of " + std::to_string(row_stride) + " and " +
+           std::to_string(batch_stride) +
+           " elements for the shape [2, 3, 32]; expected rows and matrices that do not overlap";
+  };
+  EXPECT_EQ(message(32, 0), refused(32, 0));
+  EXPECT_EQ(message(32, 95), refused(32, 95));
+  EXPECT_EQ(message(63, 32), refused(63, 32));
+  EXPECT_EQ(memory, std::vector<float>(256, -1.0f));
+  const std::string fine = "(nothing was thrown)";
+  EXPECT_EQ(message(32, 96), fine);
+  EXPECT_EQ(message(40, 120), fine);
+  EXPECT_EQ(message(64, 32), fine);  // in the gaps of one another
+  EXPECT_EQ(std::count(memory.begin(), memory.begin() + 192, 1.0f), 192);
+}
+
 TEST(Dequantize, RefusesWrongArguments) {
   Quantized q(Scheme::mxfp6_e2m3, {1, 4, 40}, ScaleLayout::swizzled);
   Tensor out(DType::float32, {1, 4, 40});

@@ -171,6 +171,60 @@ TEST(GemmScalesTest, PowersFarFromOneMeet) {
   }
 }
 
+// The largest magnitude that a row with this block scale may hold.
+double largest_of(Scheme scheme, int scale) {
+  const float element = visit(scheme, [](auto type) { return decltype(type)::Format::max_value; });
+  return std::ldexp(element, scale - 127);
+}
+
+// Row r: a block of zeros under the largest scale, then one of elements under a scale that is
+// `step * r` powers of two smaller.
+void fill_falling_rows(QuantizedOperand& operand, int largest, int step, std::uint32_t code) {
+  operand.for_each_row([&](std::int64_t batch, std::int64_t row) {
+    for (std::int64_t k = 0; k < 64; ++k) operand.set_code(batch, row, k, k < 32 ? 0 : code);
+    operand.scale(batch, row, 0) = static_cast<std::uint8_t>(largest);
+    operand.scale(batch, row, 1) = static_cast<std::uint8_t>(largest - step * row);
+  });
+}
+
+// docs/numerics.md says how far: 112 powers of two for a block, 180 for a product.
+TEST(GemmScalesTest, BlocksFarBelowTheLargestOfTheirRowCount) {
+  constexpr int largest = 180;
+  for (const Scheme scheme : all_schemes) {
+    if (scheme == Scheme::nvfp4) continue;
+    const std::uint32_t ones = (1u << (facts_of(scheme).bits - 1)) - 1;
+    const std::uint32_t biggest = scheme == Scheme::mxfp8_e4m3   ? 0x7E
+                                  : scheme == Scheme::mxfp8_e5m2 ? 0x7B
+                                                                 : ones;
+    for (const auto& [left, right] : {std::pair{1u, 1u}, {biggest, 1u}, {biggest, biggest}}) {
+      QuantizedOperand a(scheme, {1, 57, 64}, ScaleLayout::row_major);
+      QuantizedOperand b(scheme, {1, 17, 64}, ScaleLayout::row_major);
+      fill_falling_rows(a, largest, 2, left);
+      fill_falling_rows(b, largest, 7, right);
+      PlainTensor out(DType::float32, {1, 57, 17});
+      const double top = largest_of(scheme, largest) * largest_of(scheme, largest);
+      // Scales as they are would leave float32.
+      const GemmOptions options{.alpha = 0x1p-60f};
+      const test::Reference want = test::multiply(a, b, out, options);
+      int looked_at = 0;
+      for (const GemmUnit unit : test::available_units()) {
+        test::run_unit(unit, a.operand(), b.quantized(), out.buffer(), options);
+        for (std::int64_t row = 0; row < 57; ++row) {
+          for (std::int64_t column = 0; column < 17; ++column) {
+            if (a.value(0, row, 32) * b.value(0, column, 32) < top * 0x1p-180) continue;
+            ++looked_at;
+            const test::Expected& expected = want.at(0, row, column);
+            ASSERT_NEAR(out.value(0, row, column), expected.value, expected.tolerance)
+                << describe_case(unit, a.operand(), b.quantized()) << ", rows " << 2 * row
+                << " and " << 7 * column << " powers of two below";
+          }
+        }
+      }
+      EXPECT_GT(looked_at, 57 * 4);
+    }
+  }
+}
+
 TEST(GemmScalesTest, PlainRowsFarFromOne) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const auto& [left, right] : {std::pair{-140, 127}, {-130, 100}, {120, -120}, {126, 20}}) {

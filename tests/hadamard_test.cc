@@ -86,6 +86,32 @@ TEST(Hadamard, TheInverseUndoesIt) {
   }
 }
 
+TEST(Hadamard, OutIsXOrMemoryOfItsOwn) {
+  std::vector<float> memory(1024, 1.0f);
+  const auto at = [&](std::ptrdiff_t first, std::int64_t rows, std::int64_t stride) {
+    return Buffer{memory.data() + first, DType::float32, {1, rows, 32}, stride, rows * stride, {}};
+  };
+  const auto message = [&](const Buffer& x, const Buffer& out) {
+    return error_message([&] { random_hadamard(x, out, {16}); });
+  };
+  const std::string fine = "(nothing was thrown)";
+  const std::string refused =
+      "random_hadamard: out overlaps x; expected memory of its own; write to another buffer and "
+      "copy it";
+  EXPECT_EQ(message(at(0, 4, 32), at(0, 4, 32)), fine);
+  EXPECT_EQ(message(at(0, 4, 40), at(0, 4, 40)), fine);
+  EXPECT_EQ(message(at(0, 4, 32), at(128, 4, 32)), fine);
+  EXPECT_EQ(message(at(0, 4, 64), at(32, 4, 64)), fine);  // in the gaps of one another
+  EXPECT_EQ(message(at(0, 4, 32), at(16, 4, 32)), refused);
+  EXPECT_EQ(message(at(16, 4, 32), at(0, 4, 32)), refused);
+  Buffer out{memory.data(), DType::float32, {2, 2, 32}, 32, 0, {}};
+  Buffer x = out;
+  x.data = memory.data() + 512;
+  EXPECT_EQ(message(x, out),
+            "random_hadamard: out has strides of 32 and 0 elements for the shape [2, 2, 32]; "
+            "expected rows and matrices that do not overlap");
+}
+
 TEST(Hadamard, RefusesWrongArguments) {
   Tensor x(DType::float32, {1, 2, 48});
   Tensor y(DType::float32, {1, 2, 48});

@@ -56,6 +56,17 @@ TEST(Overlap, NothingOverlapsWhatIsEmpty) {
   EXPECT_EQ(error_message([&] { quantize(m.x, m.at(0, 0)); }), nothing);
 }
 
+TEST(Overlap, TheAmaxOfATensor) {
+  Memory m;
+  auto* const floats = reinterpret_cast<float*>(m.bytes);
+  EXPECT_EQ(error_message([&] { tensor_amax(m.x, floats + 256); }), nothing);
+  EXPECT_EQ(error_message([&] { tensor_amax(m.x, floats + 255); }),
+            std::string("tensor_amax: amax overlaps x") + way_out);
+  auto* const odd = reinterpret_cast<float*>(m.bytes + 1030);
+  EXPECT_EQ(error_message([&] { tensor_amax(m.x, odd); }),
+            "tensor_amax: amax is at an odd address; expected a multiple of 4 bytes");
+}
+
 TEST(Overlap, OutputsOfDequantizeAndScales) {
   Memory m;
   EXPECT_EQ(error_message([&] { dequantize(m.at(1024, 1280), m.x); }), nothing);

@@ -118,6 +118,23 @@ TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {
   EXPECT_NE(here.kernel.find("tiles of"), std::string::npos) << here.kernel;
   EXPECT_EQ(explain_gemm(q, q, out.buffer(), {}, "sm_90").path, "folded or exact");
   EXPECT_EQ(explain_gemm(q, q, out.buffer(), {}, "sm_89").path, "portable");
+  BlockScaled wrong = q;
+  wrong.scheme = static_cast<Scheme>(77);
+  expect_failure("a has scheme number 77", [&] { explain_gemm(wrong, q, out.buffer()); });
+  expect_failure("b has form number 77", [&] {
+    explain_gemm(q, PreparedOperand{static_cast<PreparedForm>(77), q}, out.buffer());
+  });
+  Buffer odd = out.buffer();
+  odd.dtype = static_cast<DType>(77);
+  expect_failure("out has dtype number 77", [&] { explain_gemm(q, q, odd, {}, "sm_90"); });
+  odd = out.buffer();
+  odd.shape.rows = wrong.shape.rows = std::int64_t{1} << 60;
+  wrong.scheme = q.scheme;
+  expect_failure("expected at most 2^60 elements", [&] { explain_gemm(wrong, q, odd); });
+  odd.shape.rows = wrong.shape.rows = -1;
+  expect_failure("expected no negative extent", [&] { explain_gemm(wrong, q, odd, {}, "sm_90"); });
+  const GemmOptions unknown{.precision = static_cast<GemmPrecision>(77)};
+  expect_failure("precision is number 77", [&] { explain_gemm(q, q, out.buffer(), unknown); });
   expect_failure("device is 'gpu'", [&] { explain_gemm(q, q, out.buffer(), {}, "gpu"); });
   const GemmOptions folded{.precision = GemmPrecision::folded};
   expect_failure("the CPU's products are exact", [&] { explain_gemm(q, q, out.buffer(), folded); });

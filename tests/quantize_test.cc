@@ -273,6 +273,65 @@ TEST(Quantize, RefusesWrongTensorScales) {
             "follows from the other");
 }
 
+TEST(Quantize, LeavesTheAmaxThatItFinds) {
+  Tensor x(DType::float32, {1, 32, 48});
+  fill_mixed(x, 11, false);
+  float want = 0.0f, found = -1.0f, of_columns = -1.0f;
+  tensor_amax(x.buffer(), &want);
+  ASSERT_GT(want, 0.0f);
+  Quantized q(Scheme::nvfp4, x.shape(), ScaleLayout::row_major);
+  QuantizeOptions options;
+  options.found_amax = &found;
+  quantize(x.buffer(), q.out(), options);
+  EXPECT_EQ(found, want);
+  // Of the columns it is that of what the transform makes of them.
+  Quantized columns(Scheme::nvfp4, x.shape().transposed(), ScaleLayout::row_major);
+  QuantizeOptions transformed;
+  transformed.hadamard.size = 16;
+  transformed.found_amax = &of_columns;
+  found = -1.0f;
+  quantize_both(x.buffer(), q.out(), columns.out(), options, transformed);
+  EXPECT_EQ(found, want);
+  EXPECT_NE(of_columns, want);
+  EXPECT_EQ(TensorScale::from_amax(of_columns).stored, columns.tensor_scale);
+  // One that is given is not found.
+  const float given = 3.0f;
+  found = -1.0f;
+  options.amax = &given;
+  quantize(x.buffer(), q.out(), options);
+  EXPECT_EQ(found, -1.0f);
+}
+
+TEST(Quantize, RefusesAPlaceForAnAmaxThatIsNotItsOwn) {
+  Tensor x(DType::float32, {1, 32, 48});
+  Quantized rows(Scheme::nvfp4, x.shape(), ScaleLayout::row_major);
+  Quantized columns(Scheme::nvfp4, x.shape().transposed(), ScaleLayout::row_major);
+  float found[2] = {};
+  QuantizeOptions row_options, column_options;
+  const auto message = [&](float* of_rows, float* of_columns) {
+    row_options.found_amax = of_rows;
+    column_options.found_amax = of_columns;
+    return error_message(
+        [&] { quantize_both(x.buffer(), rows.out(), columns.out(), row_options, column_options); });
+  };
+  const std::string fine = "(nothing was thrown)";
+  EXPECT_EQ(message(found, found + 1), fine);
+  EXPECT_EQ(message(found, found), fine);
+  const std::string way_out = "; expected memory of its own; write to another buffer and copy it";
+  EXPECT_EQ(message(found, static_cast<float*>(x.buffer().data)),
+            "quantize_both: found_amax overlaps x" + way_out);
+  EXPECT_EQ(message(rows.out().tensor_scale, nullptr),
+            "quantize_both: found_amax overlaps rows.tensor_scale" + way_out);
+  auto* const odd = reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(found) + 1);
+  EXPECT_EQ(message(odd, nullptr),
+            "quantize_both: found_amax is at an odd address; expected a multiple of 4 bytes");
+  column_options.hadamard.size = 16;
+  EXPECT_EQ(message(found, found + 1), fine);
+  EXPECT_EQ(message(found, found),
+            "quantize_both: found_amax is in one place for rows and columns, whose amaxes differ; "
+            "expected a float32 for each");
+}
+
 TEST(Quantize, RefusesDirectionsThatDiffer) {
   Tensor x(DType::float32, {1, 32, 64});
   Quantized rows(Scheme::mxfp4, x.shape(), ScaleLayout::row_major);

@@ -15,7 +15,8 @@ struct Hadamard {
 
 // out = (x * sign) H / sqrt(size) for each group along the columns, in float32, rounded once to the
 // dtype of out, which is that of x. `inverse` undoes it: (x H / sqrt(size)) * sign.
-// x, out: the same shape, dtype and device; columns a multiple of size. out may be x.
+// x, out: the same shape, dtype and device; columns a multiple of size. out is x, with the
+// same strides, or lies in memory of its own.
 // Throws InvalidArgument. Source: Transformer Engine's NVFP4 recipe.
 MXKERN_API void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamard,
                                 bool inverse = false, Stream stream = {});

@@ -30,6 +30,7 @@ struct QuantizeOptions {
   const float* tensor_scale = nullptr;
   // Where an amax that is computed from x is left, a float32 on x's device: on the CPU where not
   // null; on CUDA it is needed, because a stream-ordered computation has nowhere else to keep it.
+  // Without a transform one place does for both directions.
   float* found_amax = nullptr;
 };
 

@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "gemm_workspace.h"
+#include "numbers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -15,9 +16,12 @@ using namespace nb::literals;
 namespace mxkern::bindings {
 namespace {
 
-GemmOptions gemm_options(float alpha, float beta, const std::optional<Buffer>& bias,
-                         int precision) {
-  return {alpha, beta, bias ? &*bias : nullptr, static_cast<GemmPrecision>(precision)};
+GemmOptions options_of(double alpha, double beta, const std::optional<Buffer>& bias,
+                       int precision) {
+  GemmOptions options = gemm_options(alpha, beta);
+  options.bias = bias ? &*bias : nullptr;
+  options.precision = static_cast<GemmPrecision>(precision);
+  return options;
 }
 
 void bind_prepare_operand(nb::module_& module) {
@@ -57,10 +61,10 @@ void bind_prepare_operand(nb::module_& module) {
 void bind_gemm(nb::module_& module) {
   module.def(
       "gemm",
-      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, float alpha,
-         float beta, const std::optional<Buffer>& bias, int precision, Address workspace,
+      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double alpha,
+         double beta, const std::optional<Buffer>& bias, int precision, Address workspace,
          std::size_t workspace_bytes, Address stream) {
-        const GemmOptions options = gemm_options(alpha, beta, bias, precision);
+        const GemmOptions options = options_of(alpha, beta, bias, precision);
         if (out.device.type == DeviceType::cpu) return gemm_with_workspace(a, b, out, options);
         gemm(a, b, out, options, {workspace.value, workspace_bytes}, Stream{stream.value});
       },
@@ -69,7 +73,7 @@ void bind_gemm(nb::module_& module) {
   module.def(
       "gemm_workspace_bytes",
       [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, int precision) {
-        return gemm_workspace_bytes(a, b, out, gemm_options(1.0f, 0.0f, {}, precision));
+        return gemm_workspace_bytes(a, b, out, options_of(1.0, 0.0, {}, precision));
       },
       "a"_a, "b"_a, "out"_a, "precision"_a);
   nb::class_<GemmExplanation>(module, "GemmExplanation")
@@ -85,7 +89,7 @@ void bind_gemm(nb::module_& module) {
       "explain_gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, int precision,
          const std::string& device) {
-        return explain_gemm(a, b, out, gemm_options(1.0f, 0.0f, {}, precision), device);
+        return explain_gemm(a, b, out, options_of(1.0, 0.0, {}, precision), device);
       },
       "a"_a, "b"_a, "out"_a, "precision"_a, "device"_a);
   bind_prepare_operand(module);

@@ -11,6 +11,7 @@
 
 #include "bindings.h"
 #include "gemm_workspace.h"
+#include "numbers.h"
 #include "numpy_array.h"
 
 namespace nb = nanobind;
@@ -125,7 +126,7 @@ class NumpyCalls {
   }
 
   // Of two matrices. out: None, or an array to write to; beta is 0 where there is none.
-  nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha, float beta, nb::handle bias,
+  nb::object gemm(nb::handle a, nb::handle b, int dtype, double alpha, double beta, nb::handle bias,
                   int precision, nb::handle given_out) const {
     if (!bias.is_none() || precision != 0) return nb::none();
     const std::optional<Read> left = read(a);
@@ -143,8 +144,7 @@ class NumpyCalls {
         !apart_from(target->view, left->view) || !apart_from(target->view, right->view)) {
       return nb::none();
     }
-    gemm_with_workspace(left->view, right->view, target->view,
-                        GemmOptions{.alpha = alpha, .beta = beta});
+    gemm_with_workspace(left->view, right->view, target->view, gemm_options(alpha, beta));
     return out;
   }
 
@@ -166,9 +166,9 @@ class NumpyCalls {
     if (value.is_none()) return true;
     if (!PyFloat_CheckExact(value.ptr())) return false;
     const double number = PyFloat_AsDouble(value.ptr());
-    const bool fits = number >= 0.0 && number <= static_cast<double>(float32::largest());
-    if (fits) factor = static_cast<float>(number);
-    return fits;
+    if (!(number >= 0.0)) return false;
+    factor = nearest_float(number);
+    return float32::is_finite(bits_of(factor));
   }
 
   // Whether x and the parts of q have no byte in common.

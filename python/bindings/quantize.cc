@@ -1,5 +1,6 @@
 // bindings/quantize.cc: quantize along rows, columns and both, and the tensor amax.
 #include "bindings.h"
+#include "mxkern/core/math.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -38,6 +39,9 @@ void bind_quantize(nb::module_& module) {
            "four_over_six"_a, "hadamard_size"_a, "sign_mask_low"_a, "sign_mask_high"_a)
       .def_prop_ro("hadamard_size",
                    [](const QuantizeOptions& options) { return options.hadamard.size; });
+
+  // amax and tensor_scale are Python's numbers and become arrays.
+  module.def("float32_bits", &float32::nearest_bits, "value"_a);
 
   using Quantize = void(const Buffer&, const BlockScaled&, const QuantizeOptions&, Stream);
   const auto define = [&module](const char* name, Quantize* operation) {

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "bindings.h"
+#include "numbers.h"
 #include "torch_operands.h"
 
 namespace nb = nanobind;
@@ -114,7 +115,7 @@ class TorchCudaCalls {
   }
 
   // Of anything with one matrix. out: None, or a dense tensor to write to.
-  nb::object gemm(nb::handle a, nb::handle b, int dtype, float alpha, float beta, nb::handle bias,
+  nb::object gemm(nb::handle a, nb::handle b, int dtype, double alpha, double beta, nb::handle bias,
                   int precision, nb::handle out) const {
     if (out.is_none() && beta != 0.0f) return nb::none();
     return if_ordinary([&]() -> nb::object {
@@ -142,7 +143,8 @@ class TorchCudaCalls {
           return nb::none();
         }
       }
-      GemmOptions options{alpha, beta, nullptr, static_cast<GemmPrecision>(precision)};
+      GemmOptions options = gemm_options(alpha, beta);
+      options.precision = static_cast<GemmPrecision>(precision);
       std::optional<Read<Buffer>> offset;
       if (!bias.is_none()) {
         offset = operands_.plain(bias);

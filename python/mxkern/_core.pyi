@@ -73,6 +73,7 @@ class QuantizeOptions:
     @property
     def hadamard_size(self) -> int: ...
 
+def float32_bits(value: float) -> int: ...
 def quantize(
     x: tuple[object, int, int, int, int, int, int, int],
     out: tuple[int, int, int, int, int, int, object, object, object],

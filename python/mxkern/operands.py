@@ -5,13 +5,13 @@ import math
 import numbers
 from typing import Any, NamedTuple
 
-from mxkern import errors
+from mxkern import _core, errors
 from mxkern.arrays import Adapter, View, adapter_of, collapsed
 from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.scheme import Scheme, Shape, scheme_of
 
-FLOAT32_MAX = 3.4028234663852886e38
+FLOAT32_END = 2.0**128 - 2.0**103  # what is below rounds to a finite float32
 _LARGEST_EXTENT = 2**48
 
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor
@@ -102,7 +102,7 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
     if not isinstance(value, bool) and isinstance(value, numbers.Real):
         number = errors.real(function, argument, value)
         check_factor(function, argument, number)
-        return adapter.scalar(number, like)
+        return adapter.scalar(_core.float32_bits(number + 0.0), like)  # -0 is 0
     if value is None:
         raise ValueError(
             f"{function}: {argument} is None; expected the float32 that nvfp4 values are "
@@ -127,7 +127,7 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
 
 def check_factor(function: str, argument: str, number: float) -> None:
     """An amax or a tensor scale that something is to be quantized with."""
-    if not 0.0 <= number <= FLOAT32_MAX:
+    if not 0.0 <= number < FLOAT32_END:
         raise ValueError(
             f"{function}: {argument} is {number}; expected a finite float32, 0 or larger"
         )

@@ -98,9 +98,8 @@ def _dtype(function: str, name: str) -> Any:
 
 def _check_parts(function: str, argument: str, parts: list[Any], counts: tuple[int, ...]) -> None:
     if len(parts) not in counts:
-        raise ValueError(
-            f"{function}: {argument} has {len(parts)} tensors; expected {errors.listed(map(str, counts))}"
-        )
+        wanted = errors.listed(map(str, counts))
+        raise ValueError(f"{function}: {argument} has {len(parts)} tensors; expected {wanted}")
 
 
 def kind_of(operand: Any) -> tuple[list[Any], str, Shape]:

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <span>
 
+#include "check_quantize.h"
 #include "cpu/backend.h"
 #include "cpu/cache.h"
 #include "cpu/float_environment.h"
@@ -54,7 +55,7 @@ void set_tensor_scales(std::span<Direction> directions) {
   float amaxes[2];
   for (std::size_t i = 0; i < directions.size(); ++i) {
     const QuantizeOptions& options = directions[i].options;
-    if (options.amax != nullptr || options.tensor_scale != nullptr) continue;
+    if (!finds_amax(directions[i].out, options)) continue;
     const LineSource* source = options.hadamard.size == 0 ? &plain : &directions[i].source;
     slots[i] = count == 1 && sources[0] == source ? 0 : count++;
     sources[slots[i]] = source;
@@ -63,6 +64,9 @@ void set_tensor_scales(std::span<Direction> directions) {
   for (std::size_t i = 0; i < directions.size(); ++i) {
     const QuantizeOptions& options = directions[i].options;
     const float amax = options.amax != nullptr ? *options.amax : amaxes[slots[i]];
+    if (finds_amax(directions[i].out, options) && options.found_amax != nullptr) {
+      *options.found_amax = amax;
+    }
     directions[i].tensor = options.tensor_scale != nullptr
                                ? TensorScale::from_decode_multiplier(*options.tensor_scale)
                                : TensorScale::from_amax(amax);

@@ -312,7 +312,7 @@ void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
              Workspace workspace, Stream stream) {
   const CudaGemmProblem problem(a, b, out, options.precision);
   const CudaGemmPlan plan = plan_gemm_cuda(problem, capabilities);
-  check_gemm_workspace(workspace, plan.workspace_bytes, out.device);
+  check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
   const DeviceScope scope(out.device, stream, function);
   check_pointers(problem, options, workspace);
   Product(problem, plan, options, workspace, stream).run();

@@ -1,4 +1,5 @@
 // cuda/quantize.cu: which kernels a quantization takes, and with which parameters.
+#include "check_quantize.h"
 #include "cuda/backend.h"
 #include "cuda/launch.h"
 #include "cuda/quantize_launch.h"
@@ -22,11 +23,6 @@ kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& option
           nullptr,
           options.hadamard.size,
           options.hadamard.signs};
-}
-
-bool needs_amax(const BlockScaled& out, const QuantizeOptions& options) {
-  return facts_of(out.scheme).has_tensor_scale && options.amax == nullptr &&
-         options.tensor_scale == nullptr;
 }
 
 // A float on the stack is what a caller who comes from the CPU would give.
@@ -159,8 +155,8 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
   check_device_pointer(function, "x", x.data, x.device);
   if (rows != nullptr) check_pointers(function, *rows, row_options);
   if (columns != nullptr) check_pointers(function, *columns, column_options);
-  const bool rows_find = rows != nullptr && needs_amax(*rows, row_options);
-  const bool columns_find = columns != nullptr && needs_amax(*columns, column_options);
+  const bool rows_find = rows != nullptr && finds_amax(*rows, row_options);
+  const bool columns_find = columns != nullptr && finds_amax(*columns, column_options);
   const bool backwards = rows_find || columns_find;
   // One pass over x for both directions, unless one of them looks at what a transform makes of it.
   const bool one_amax = rows_find && columns_find && row_options.hadamard.size == 0 &&

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/random_bits.h"
 #include "tests/support/show.h"
 
 namespace mxkern {
@@ -43,6 +44,37 @@ TEST(Float32, FieldsPutTogetherAreTheNumber) {
     EXPECT_EQ(magnitude, std::fabs(static_cast<double>(value))) << show(value);
   }
   EXPECT_EQ(float32::largest(), std::numeric_limits<float>::max());
+}
+
+TEST(Float32, NearestBitsAreThoseOfACast) {
+  const auto check = [](double value) {
+    ASSERT_EQ(float32::nearest_bits(value), bits_of(static_cast<float>(value))) << value;
+  };
+  // Around every number of these and the ties between them.
+  for (const std::uint32_t first : {0u, 0x00000100u, 0x003FFFF0u, 0x007FFFF0u, 0x00FFFFF0u,
+                                    0x3F7FFFF0u, 0x7EFFFFF0u, 0x7F7FFFD0u}) {
+    for (std::uint32_t bits = first; bits < first + 32; ++bits) {
+      const double below = float_of(bits), above = float_of(bits + 1);
+      const double tie = below + (above - below) / 2;
+      for (const double value :
+           {below, std::nextafter(tie, 0.0), tie, std::nextafter(tie, 1e300)}) {
+        check(value);
+        check(-value);
+      }
+    }
+  }
+  test::RandomBits random(5);
+  for (int i = 0; i < 1'000'000; ++i) {
+    const int exponent = random.between(-180, 140);
+    check(std::ldexp(1.0 + static_cast<double>(random.between(0, 1 << 30)) * 0x1p-30, exponent));
+  }
+  for (const double value :
+       {0x1.fffffefffffffp127, 0x1.ffffffp127, 0x1p128, 1e300, 5e-324, HUGE_VAL}) {
+    check(value);
+    check(-value);
+  }
+  EXPECT_EQ(float32::nearest_bits(std::nan("")), float32::nan_bits);
+  EXPECT_EQ(float32::nearest_bits(-std::nan("1")), float32::nan_bits);
 }
 
 TEST(Float32, FiniteIsWhatIsNeitherInfNorNan) {

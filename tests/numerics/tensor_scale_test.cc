@@ -162,6 +162,15 @@ TEST(TensorScaleTest, AGivenDecodeMultiplierIsStoredAsItIs) {
   }
 }
 
+TEST(TensorScaleTest, TheSignOfZeroDoesNotMatter) {
+  for (const float zero : {0.0f, -0.0f}) {
+    const TensorScale tensor = TensorScale::from_decode_multiplier(zero);
+    expect_bits("encode", tensor.encode, FLT_MAX, zero, 0);
+    expect_bits("stored", tensor.stored, 0.0f, zero, 0);
+    EXPECT_EQ(nvfp4_block_scale(1.0f, tensor).byte, UE4M3::max_byte);
+  }
+}
+
 TEST(FourOverSixTest, ScalesAreTheTensorsShareOfSixAndOfFour) {
   const TensorScale tensor = TensorScale::from_amax(2688.0f);  // encodes as it is
   const FourOverSix two = nvfp4_four_over_six(24.0f, tensor);

@@ -1,6 +1,8 @@
 # tests/python/test_arrays.py: the same bytes from NumPy, PyTorch and JAX, and every kind of input.
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from support import (
     framework_params,
     random_values,
     raw,
+    refused,
 )
 
 needs_torch = pytest.mark.skipif(not available("torch"), reason="torch is not installed")
@@ -249,6 +252,68 @@ def test_flushing_subnormals_changes_nothing() -> None:
             assert_same(raw(mxkern.gemm(got, got)), raw(products[scheme]), f"{scheme} product")
     finally:
         torch.set_flush_denormal(False)
+
+
+NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "amax": lambda x, q: mxkern.quantize(x, "nvfp4", amax=2.0**-128),
+    "tensor_scale": lambda x, q: mxkern.quantize(x, "nvfp4", tensor_scale=1.23e-40),
+    "tensor_scale with more": lambda x, q: mxkern.quantize(
+        x, "nvfp4", tensor_scale=1.23e-40, rounding="stochastic", seed=1
+    ),
+    "alpha": lambda x, q: mxkern.gemm(q, q, alpha=1.23e-40),
+    "alpha of plain a": lambda x, q: mxkern.gemm(x, q, alpha=1.23e-40),
+    "beta": lambda x, q: mxkern.gemm(q, q, beta=1.23e-40, out=x[:, :8] * 0 + 2.0**100),
+    "parts": lambda x, q: mxkern.BlockScaled.from_parts(
+        q.codes, q.scales, scheme="nvfp4", tensor_scale=1.23e-40
+    ),
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_flushing_subnormals_changes_no_number(name: str, framework: str) -> None:
+    import torch
+
+    values = (np.random.default_rng(0).standard_normal((8, 256)) * 2.0**20).astype(np.float32)
+    x = array_of(framework, values)
+    q = mxkern.quantize(x, "nvfp4")
+    want = NUMBERS[name](x, q)
+    assert torch.set_flush_denormal(True)
+    try:
+        got = NUMBERS[name](x, q)
+    finally:
+        torch.set_flush_denormal(False)
+    if isinstance(want, mxkern.BlockScaled):
+        assert_same_parts(got, want, name)
+    else:
+        assert raw(want).any()
+        assert_same(raw(got), raw(want), name)
+
+
+@pytest.mark.parametrize("argument", ["amax", "tensor_scale"])
+def test_numbers_at_the_ends_of_float32(argument: str) -> None:
+    """What rounds to a float32 is one; -0 is 0."""
+    x = random_values((4, 64), "float32")
+    q = mxkern.quantize(x, "nvfp4", **{argument: 0.0})
+    assert_same_parts(mxkern.quantize(x, "nvfp4", **{argument: -0.0}), q, "-0")
+    zero = np.float32(-0.0).reshape(())
+    assert_same_parts(mxkern.quantize(x, "nvfp4", **{argument: zero}), q, "an array of -0")
+    largest = float(np.finfo(np.float32).max)
+    want = mxkern.quantize(x, "nvfp4", **{argument: largest})
+    assert_same_parts(mxkern.quantize(x, "nvfp4", **{argument: 3.4028235e38}), want, "3.4028235e38")
+    for number in (2.0**128 - 2.0**103, 1e39, math.inf):
+        call = lambda n=number: mxkern.quantize(x, "nvfp4", **{argument: n})  # noqa: E731
+        refused(ValueError, call, f"{argument} is {number}", "a finite float32")
+
+
+def test_numbers_at_the_ends_of_float32_in_products() -> None:
+    x = random_values((4, 64), "float32")
+    q = mxkern.quantize(x, "mxfp8")
+    want = mxkern.gemm(q, q, alpha=float(np.finfo(np.float32).max))
+    assert_same(mxkern.gemm(q, q, alpha=3.4028235e38), want, "alpha")
+    beyond = 2.0**128 - 2.0**103
+    refused(ValueError, lambda: mxkern.gemm(q, q, alpha=-beyond), "alpha is -3.4", "float32 holds")
 
 
 @needs_torch

@@ -90,6 +90,29 @@ MXKERN_HOST_DEVICE constexpr float exp2(int exponent) {
              : float_of(1u << (exponent + bias - 1 + mantissa_bits));
 }
 
+// The bits of the float32 nearest to `value`, ties to even, whatever the thread's floating-point
+// settings are. NaNs are one.
+constexpr std::uint32_t nearest_bits(double value) {
+  constexpr int mantissa_bits_64 = 52, bias_64 = 1023, lowest_normal = 1 - bias;
+  const auto bits = __builtin_bit_cast(std::uint64_t, value);
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits >> 63) << 31;
+  const std::uint64_t magnitude = bits & ~(std::uint64_t{1} << 63);
+  constexpr std::uint64_t leading = std::uint64_t{1} << mantissa_bits_64;
+  const int exponent = static_cast<int>(magnitude >> mantissa_bits_64) - bias_64;
+  if (exponent > bias)
+    return magnitude > std::uint64_t{0x7FF} << 52 ? nan_bits : sign | infinity_bits;
+  if (exponent < lowest_normal - mantissa_bits - 1) return sign;
+  const std::uint64_t significand = (magnitude & (leading - 1)) | leading;
+  const int below_normal = exponent < lowest_normal ? lowest_normal - exponent : 0;
+  const int dropped = mantissa_bits_64 - mantissa_bits + below_normal;
+  const std::uint64_t half = std::uint64_t{1} << (dropped - 1);
+  const std::uint64_t odd = (significand >> dropped) & 1;
+  const auto rounded = static_cast<std::uint32_t>((significand + half - 1 + odd) >> dropped);
+  // The leading bit, if it is there, adds one to the exponent field; so does a carry.
+  const int field = exponent < lowest_normal ? 0 : exponent - lowest_normal;
+  return sign | (rounded + (static_cast<std::uint32_t>(field) << mantissa_bits));
+}
+
 }  // namespace float32
 
 // Every NaN as the same quiet one, what else there is unchanged: processors disagree about the
@@ -105,5 +128,6 @@ MXKERN_HOST_DEVICE constexpr Float with_one_nan(Float value) {
 }
 
 static_assert(float32::exp2(0) == 1.0f && float32::exp2(-127) == 0x1p-127f);
+static_assert(float32::nearest_bits(-0x1.8p-149) == 0x80000002u);
 
 }  // namespace mxkern

@@ -24,9 +24,10 @@ struct TensorScale {
     return from_encode(divide_capped(nvfp4_largest, amax), amax / nvfp4_largest);
   }
 
-  // From a decode multiplier that is already fixed: it is stored as it is.
+  // From a decode multiplier that is already fixed: it is stored as it is, but for the sign of 0.
   MXKERN_HOST_DEVICE static constexpr TensorScale from_decode_multiplier(float multiplier) {
-    return from_encode(divide_capped(1.0f, multiplier), multiplier);
+    const float positive = multiplier + 0.0f;  // -0 divides to -Inf
+    return from_encode(divide_capped(1.0f, positive), positive);
   }
 
   // numerator / denominator for a denominator >= 0, at most the largest float32.

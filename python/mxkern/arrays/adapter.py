@@ -197,8 +197,9 @@ class Adapter(ABC):
         """A dense array on like's device, not initialized."""
 
     @abstractmethod
-    def scalar(self, value: float, like: Any) -> Any:
-        """A 0-d float32 array on like's device."""
+    def scalar(self, bits: int, like: Any) -> Any:
+        """A 0-d float32 array on like's device. Of a number's bits: frameworks may be told to take
+        subnormal numbers for zero. No sign."""
 
     @abstractmethod
     def raw_bytes(self, array: Any) -> Any:

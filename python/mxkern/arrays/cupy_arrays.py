@@ -97,9 +97,9 @@ class CupyAdapter(Adapter):
         with like.device:
             return cupy.empty(shape, self.dtypes[dtype])
 
-    def scalar(self, value: float, like: Any) -> Any:
+    def scalar(self, bits: int, like: Any) -> Any:
         with like.device:
-            return cupy.full((), value, cupy.float32)
+            return cupy.full((), bits, cupy.int32).view(cupy.float32)
 
     def raw_bytes(self, array: Any) -> Any:
         return cupy.asnumpy(array.view(cupy.uint8))

@@ -16,8 +16,8 @@ from mxkern.options import SCALE_LAYOUTS
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 
-# Of an older JAX there is pure_callback only. It makes arrays of JAX on JAX's own threads, which two
-# threads of Python that run programs at once have been seen to wait for for ever, and copies them.
+# An older JAX has pure_callback only. It makes arrays on JAX's own threads, which threads of Python
+# that run programs at once have been seen to wait for without end, and copies them.
 try:
     from jax.experimental.buffer_callback import buffer_callback
 except ImportError:

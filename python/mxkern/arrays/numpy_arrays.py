@@ -73,8 +73,8 @@ class NumpyAdapter(Adapter):
     def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
         return np.empty(shape, self.dtypes[dtype])
 
-    def scalar(self, value: float, like: Any) -> Any:
-        return np.array(value, np.float32)
+    def scalar(self, bits: int, like: Any) -> Any:
+        return np.array(bits, np.int32).view(np.float32)
 
     def raw_bytes(self, array: Any) -> Any:
         return array.view(np.uint8)

@@ -156,9 +156,9 @@ class TorchAdapter(Adapter):
     def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
         return torch.empty(shape, dtype=self.dtypes[dtype], device=like.device)
 
-    def scalar(self, value: float, like: Any) -> Any:
+    def scalar(self, bits: int, like: Any) -> Any:
         # Unlike torch.tensor, full does not copy from the host, which would wait for the device.
-        return torch.full((), value, dtype=torch.float32, device=like.device)
+        return torch.full((), bits, dtype=torch.int32, device=like.device).view(torch.float32)
 
     def raw_bytes(self, array: Any) -> Any:
         return array.detach().cpu().view(torch.uint8).numpy()

@@ -16,7 +16,7 @@ from mxkern.gemm_operands import (
     product_shape,
     right_operand,
 )
-from mxkern.operands import FLOAT32_MAX, enter_part
+from mxkern.operands import FLOAT32_END, enter_part
 from mxkern.options import dtype_position, position
 from mxkern.outputs import checked_out, extents_of, on_stream
 from mxkern.prepared_operand import PreparedOperand
@@ -148,7 +148,7 @@ def _number(function: str, argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{function}: {argument} is {errors.described(value)}; expected a number")
     number = errors.real(function, argument, value)
-    if FLOAT32_MAX < abs(number) < math.inf:
+    if FLOAT32_END <= abs(number) < math.inf:
         raise ValueError(
             f"{function}: {argument} is {number}; expected a number that float32 holds"
         )

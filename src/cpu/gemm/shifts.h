@@ -14,7 +14,7 @@ namespace {
 
 // Largest elements are brought just below 2^28: a sum of 2^31 products stays below 2^87, and what
 // is 100 powers of two below the largest scale of its row is still a normal bfloat16. Units that
-// take subnormal numbers for zero lose nothing that a float32 sum would keep.
+// take subnormal numbers for zero lose products below 2^-126, 182 powers of two below the largest.
 inline constexpr int top_exponent = 28;
 
 // The longest panel along K.
