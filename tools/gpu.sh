@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/gpu.sh: builds for this machine's GPU, runs all tests there, checks memory, measures.
+# tools/gpu.sh: builds for this machine's GPU, tests there, checks memory, measures.
 # usage: gpu.sh [PART...] of build, cpp, python, sanitize, bench; all of them by default. `devices`
 # is what cpp and python have about several GPUs, alone. With two GPUs the second is checked for memory
 # errors and measures other libraries while the first measures mxkern and is checked for races. Needs

@@ -17,7 +17,6 @@ SPREAD_LIMITS = {
     "mxfp4": 28,
 }
 FOLDED_ERROR, EXACT_ERROR = 5e-4, 2e-5
-LAST_PLACE = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def values(kind: str, rows: int, columns: int, seed: int) -> Any:
@@ -81,6 +80,7 @@ def quantized(scheme: str, rows: int, columns: int, seed: int, **options: Any) -
     return mxkern.quantize(values(kind, rows, columns, seed).bfloat16(), scheme, **options)
 
 
-def bound(want: Any, dtype: str, limit: float) -> float:
-    """Of the relative error of a product that was rounded to dtype."""
-    return limit + (0.0 if dtype == "float32" else LAST_PLACE[dtype])
+def assert_near(got: Any, want: Any, limit: float, what: object = "") -> None:
+    """A product whose relative error was below the limit before it was rounded to its dtype."""
+    rounding = relative(want.to(got.dtype), want)
+    assert relative(got, want) <= limit + rounding, what

@@ -31,6 +31,7 @@ def test_there_is_something_to_test():
     assert len(blocks("README.md", "python")) >= 2
     assert len(blocks("README.md", "cpp")) == 1
     assert len(blocks("README.md", "cmake")) == 1
+    assert len(commands()) >= 5
     known = {"python", "cpp", "cmake", "sh", ""}
     for page in PAGES:
         assert set(re.findall(r"^```(\w*)$", (ROOT / page).read_text(), re.MULTILINE)) <= known

@@ -44,9 +44,10 @@ def test_files_that_are_named_exist(document: Path) -> None:
 
 
 def test_contributing_names_every_option_of_the_build() -> None:
-    options = re.findall(
-        r"^(?:option\(|set\()(MXKERN_\w+)", (ROOT / "cmake/options.cmake").read_text(), re.MULTILINE
-    )
-    assert len(options) > 5
+    files = tracked("*.cmake", "*CMakeLists.txt")
+    declared = r"^(?:option\((MXKERN_\w+)|set\((MXKERN_\w+)\s[^)]*?\bCACHE\b)"
+    found = [re.findall(declared, (ROOT / path).read_text(), re.MULTILINE) for path in files]
+    options = {option or cached for pairs in found for option, cached in pairs}
+    assert len(options) > 9
     text = (ROOT / "CONTRIBUTING.md").read_text()
     assert not [name for name in options if f"`{name}" not in text]
