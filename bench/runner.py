@@ -44,6 +44,9 @@ def measure(
         parser.error(f"no part {', '.join(sorted(unknown))}; expected {', '.join(parts)}")
 
     path = options.out or RESULTS / f"{machine.slug(device)}.json"
+    stored = json.loads((path.exists() and path.read_text()) or "{}").get("machine")
+    if options.parts and stored is not None:
+        described = _beside(stored, described, options.caution)
     if options.caution:
         described = described | {"caution": options.caution}
     results: dict[str, Any] = {}
@@ -65,6 +68,19 @@ def measure(
         sys.exit(f"{module}: failed: {', '.join(failed)}")
     print(f"wrote {path}; python -m bench.report puts it into the documentation")
     return results
+
+
+def _beside(
+    stored: dict[str, Any], described: dict[str, Any], caution: str | None
+) -> dict[str, Any]:
+    """What a file says of the machine once it has new parts beside those that it holds."""
+    if stored.get("commit") != described.get("commit") and caution is None:
+        sys.exit(
+            f"the file holds figures of commit {stored.get('commit')}, and these would be of "
+            f"{described.get('commit')}; measure all parts, write to another file with --out, or "
+            "say with --caution which figures are of which commit"
+        )
+    return described | {key: stored[key] for key in ("caution",) if key in stored}
 
 
 def _store(path: Path, records: dict[str, Any]) -> dict[str, Any]:

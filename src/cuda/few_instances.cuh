@@ -4,7 +4,6 @@
 
 #include "cuda/few_launch.h"
 #include "cuda/launch.h"
-#include "cuda/launch_clusters.cuh"
 #include "mxkern/kernels/gemm_few.cuh"
 #include "mxkern/kernels/reorder_weights.cuh"
 
@@ -14,7 +13,6 @@ namespace mxkern::cuda {
 struct FewLaunch {
   const char* function;
   const FewPlan& plan;
-  bool overlaps;
   dim3 grid;
   const kernels::FewParameters& p;
   const CUtensorMap& tokens;
@@ -22,8 +20,8 @@ struct FewLaunch {
 
   template <class K>
   void run() const {
-    launch_clusters(function, kernels::gemm_few_kernel<K>, K::threads, plan, overlaps, grid, stream,
-                    p, tokens);
+    launch_clusters(function, kernels::gemm_few_kernel<K>, 1 << plan.log2_ranks, grid, K::threads,
+                    static_cast<std::size_t>(plan.shared_bytes), stream, p, tokens);
   }
 
   template <class S, bool IsHalf, int Tokens, int WarpTiles>
@@ -56,9 +54,9 @@ struct FewLaunch {
 };
 
 template <class S>
-void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
+void launch_few(const char* function, DType x_dtype, const FewPlan& plan, dim3 grid,
                 const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream) {
-  const FewLaunch launch{function, plan, overlaps, grid, p, tokens, stream};
+  const FewLaunch launch{function, plan, grid, p, tokens, stream};
   x_dtype == DType::float16 ? launch.run_all<S, true>() : launch.run_all<S, false>();
 }
 
@@ -69,7 +67,7 @@ void launch_reorder(const char* function, const kernels::ReorderParameters& p, d
 }
 
 #define MXKERN_INSTANTIATE_FEW(Type)                                                         \
-  template void launch_few<Type>(const char*, DType, const FewPlan&, bool, dim3,             \
+  template void launch_few<Type>(const char*, DType, const FewPlan&, dim3,                   \
                                  const kernels::FewParameters&, const CUtensorMap&, Stream); \
   template void launch_reorder<Type>(const char*, const kernels::ReorderParameters&, dim3, Stream);
 

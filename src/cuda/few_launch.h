@@ -17,12 +17,12 @@ namespace mxkern::cuda {
 
 // `tokens`: boxes of p.group_tokens rows and 128 bytes.
 template <class S>
-void launch_few(const char* function, DType x_dtype, const FewPlan& plan, bool overlaps, dim3 grid,
+void launch_few(const char* function, DType x_dtype, const FewPlan& plan, dim3 grid,
                 const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
 
 // The same. IsHalf: float16 tokens.
 template <class S, bool IsHalf>
-void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, dim3 grid,
+void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
                      const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
 
 template <class S>

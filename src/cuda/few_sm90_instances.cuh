@@ -3,19 +3,19 @@
 #pragma once
 
 #include "cuda/few_launch.h"
-#include "cuda/launch_clusters.cuh"
+#include "cuda/launch.h"
 #include "mxkern/kernels/gemm_few_sm90.cuh"
 
 namespace mxkern::cuda {
 
 template <class S, bool IsHalf>
-void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, dim3 grid,
+void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
                      const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream) {
   using Shape = kernels::FewSm90Shape;
   const auto run = [&]<int Tokens, int Warpgroups>() {
     using K = kernels::FewSm90Kernel<S, IsHalf, Tokens, Warpgroups>;
-    launch_clusters(function, kernels::gemm_few_sm90_kernel<K>, K::all_threads, plan, overlaps,
-                    grid, stream, p, tokens);
+    launch_clusters(function, kernels::gemm_few_sm90_kernel<K>, 1 << plan.log2_ranks, grid,
+                    K::all_threads, static_cast<std::size_t>(plan.shared_bytes), stream, p, tokens);
   };
   const bool has_four = plan.row_tiles << plan.log2_parts == 4 * Shape::group_tiles;
   switch (plan.tokens) {
@@ -30,7 +30,7 @@ void launch_few_sm90(const char* function, const FewPlan& plan, bool overlaps, d
 }
 
 #define MXKERN_INSTANTIATE_FEW_SM90(Type, is_half)                                                \
-  template void launch_few_sm90<Type, is_half>(const char*, const FewPlan&, bool, dim3,           \
+  template void launch_few_sm90<Type, is_half>(const char*, const FewPlan&, dim3,                 \
                                                const kernels::FewParameters&, const CUtensorMap&, \
                                                Stream);
 

@@ -19,13 +19,6 @@ namespace {
 
 constexpr const char* function = "gemm";
 
-int attribute_of(Device device, cudaDeviceAttr attribute) {
-  int value = 0;
-  check_cuda(cudaDeviceGetAttribute(&value, attribute, device.index), function,
-             "read what the device can do");
-  return value;
-}
-
 void check_pointers(const char* codes, const char* scales, const char* tensor_scale,
                     const BlockScaled& q) {
   check_device_pointer(function, codes, q.codes, q.device);
@@ -290,9 +283,9 @@ class Product {
 
 CudaGemmCapabilities gemm_capabilities(Device device) {
   CudaGemmCapabilities capabilities;
-  capabilities.major = attribute_of(device, cudaDevAttrComputeCapabilityMajor);
-  capabilities.minor = attribute_of(device, cudaDevAttrComputeCapabilityMinor);
-  capabilities.processors = attribute_of(device, cudaDevAttrMultiProcessorCount);
+  capabilities.major = attribute_of(function, cudaDevAttrComputeCapabilityMajor, device.index);
+  capabilities.minor = attribute_of(function, cudaDevAttrComputeCapabilityMinor, device.index);
+  capabilities.processors = attribute_of(function, cudaDevAttrMultiProcessorCount, device.index);
 #if !defined(MXKERN_HAS_SM90)
   capabilities.has_hopper_kernels = false;
 #endif

@@ -21,6 +21,21 @@ inline void check_cuda(cudaError_t error, const char* function, const char* what
                                 ", ", cudaGetErrorString(error)));
 }
 
+// What the runtime knows about a device.
+inline int attribute_of(const char* function, cudaDeviceAttr attribute, int device) {
+  int value = 0;
+  check_cuda(cudaDeviceGetAttribute(&value, attribute, device), function,
+             "read what the device can do");
+  return value;
+}
+
+// The same of the current device.
+inline int attribute_of(const char* function, cudaDeviceAttr attribute) {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), function, "find the current device");
+  return attribute_of(function, attribute, device);
+}
+
 inline cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
 // Throws unless the stream is one of the device. Some drivers take a launch on a stream of another
@@ -91,11 +106,24 @@ enum class Start : std::uint8_t {
 };
 
 inline bool can_start_early(const char* function) {
-  int device = 0, major = 0;
-  check_cuda(cudaGetDevice(&device), function, "find the current device");
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), function,
-             "read the device's compute capability");
-  return major >= 9;
+  return attribute_of(function, cudaDevAttrComputeCapabilityMajor) >= 9;
+}
+
+// Lets a kernel have this much shared memory.
+template <class... Parameters>
+void reserve_shared(const char* function, void (*kernel)(Parameters...), std::size_t bytes) {
+  constexpr std::size_t without_asking = 48 * 1024;
+  if (bytes <= without_asking) return;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(bytes)),
+             function, "reserve shared memory");
+}
+
+inline cudaLaunchAttribute early_start() {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  return attribute;
 }
 
 // Launches kernel(arguments...).
@@ -103,20 +131,13 @@ template <Start start = Start::behind, class... Parameters, class... Arguments>
 void launch(const char* function, void (*kernel)(Parameters...), dim3 grid, int threads,
             std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  constexpr std::size_t without_asking = 48 * 1024;
-  if (shared_bytes > without_asking) {
-    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shared_bytes)),
-               function, "reserve shared memory");
-  }
+  reserve_shared(function, kernel, shared_bytes);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = handle_of(stream);
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attribute = early_start();
   if (start == Start::early && can_start_early(function)) {
     config.attrs = &attribute;
     config.numAttrs = 1;
@@ -124,33 +145,29 @@ void launch(const char* function, void (*kernel)(Parameters...), dim3 grid, int 
   check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch a kernel");
 }
 
-// Launches kernel(arguments...) as one cluster of thread blocks, which may start early: on devices
-// of which can_start_early is true.
+// Launches kernel(arguments...) in clusters of so many thread blocks along x, which may start
+// early: on devices of which can_start_early is true.
 template <class... Parameters, class... Arguments>
-void launch_cluster(const char* function, void (*kernel)(Parameters...), int blocks, int threads,
-                    Stream stream, const Arguments&... arguments) {
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+void launch_clusters(const char* function, void (*kernel)(Parameters...), int cluster, dim3 grid,
+                     int threads, std::size_t shared_bytes, Stream stream,
+                     const Arguments&... arguments) {
+  reserve_shared(function, kernel, shared_bytes);
+  cudaLaunchAttribute attributes[2] = {early_start()};
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(blocks);
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
   config.stream = handle_of(stream);
   config.attrs = attributes;
   config.numAttrs = 2;
-  check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch a cluster");
+  check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch clusters");
 }
 
 // The multiprocessors of the current device.
 inline int processor_count(const char* function) {
-  int device = 0, count = 0;
-  check_cuda(cudaGetDevice(&device), function, "find the current device");
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), function,
-             "read the device's size");
-  return count;
+  return attribute_of(function, cudaDevAttrMultiProcessorCount);
 }
 
 // Shared memory with which the thread blocks of a grid spread evenly over the device, where all of
@@ -161,10 +178,7 @@ inline int spread_bytes(const char* function, std::int64_t blocks, int resident,
   const std::int64_t processors = processor_count(function);
   const auto most = static_cast<int>(ceil_div(blocks, processors));  // a multiprocessor
   if (most < 2 || most >= resident || !can_start_early(function)) return bytes;
-  int device = 0, all = 0;
-  check_cuda(cudaGetDevice(&device), function, "find the current device");
-  check_cuda(cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
-             function, "read the size of shared memory");
+  const int all = attribute_of(function, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
   return std::max(bytes, all / most - reserved);
 }
 

@@ -46,12 +46,8 @@ __global__ void prepare_finish_kernel(PrepareFinish p) {
 }
 
 Blackwell architecture_of(const char* function, Device device) {
-  int major = 0, minor = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index),
-             function, "read the device's architecture");
-  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index),
-             function, "read the device's architecture");
-  return blackwell_of(major, minor);
+  return blackwell_of(attribute_of(function, cudaDevAttrComputeCapabilityMajor, device.index),
+                      attribute_of(function, cudaDevAttrComputeCapabilityMinor, device.index));
 }
 
 // On sm_100a one kernel serves all formats of a width, and the first of a width stands for them.

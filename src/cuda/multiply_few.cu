@@ -47,10 +47,7 @@ Buffer readable(const char* function, const Buffer& x, void* memory, Stream stre
 // Whether the device has the tensor cores of Hopper's warpgroups, and this build the code for them.
 bool has_few_sm90([[maybe_unused]] const char* function, [[maybe_unused]] Device device) {
 #if defined(MXKERN_HAS_SM90)
-  int major = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index),
-             function, "read what the device can do");
-  return major == 9;
+  return attribute_of(function, cudaDevAttrComputeCapabilityMajor, device.index) == 9;
 #else
   return false;
 #endif
@@ -86,10 +83,9 @@ void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape
         function, ": the workspace is not aligned to ", DecodeLayout::alignment, " bytes");
 }
 
-// With `overlaps`, the weights may be read while the kernel ahead in the stream still runs.
 // `wanted`: a plan for Hopper, or nullptr.
 void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFinish finish,
-         void* memory, bool overlaps, Stream stream, const FewPlan* wanted = nullptr) {
+         void* memory, Stream stream, const FewPlan* wanted = nullptr) {
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
   if (merges(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
@@ -146,12 +142,12 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
       using S = decltype(scheme);
       if (plan.on_sm90) {
         if (x.dtype == DType::float16) {
-          launch_few_sm90<S, true>(function, plan, overlaps, grid, p, map, stream);
+          launch_few_sm90<S, true>(function, plan, grid, p, map, stream);
         } else {
-          launch_few_sm90<S, false>(function, plan, overlaps, grid, p, map, stream);
+          launch_few_sm90<S, false>(function, plan, grid, p, map, stream);
         }
       } else {
-        launch_few<S>(function, x.dtype, plan, overlaps, grid, p, map, stream);
+        launch_few<S>(function, x.dtype, plan, grid, p, map, stream);
       }
     });
   }
@@ -159,17 +155,12 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
 
 }  // namespace
 
-std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights) {
-  return copied_tokens_bytes(x) +
-         static_cast<std::size_t>(reordered_bytes(weights.scheme, weights.shape));
-}
-
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream) {
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
             copied_tokens_bytes(x));
   const DeviceScope scope(weights.device, function);
-  run(function, x, weights, finish, workspace.data, true, stream);
+  run(function, x, weights, finish, workspace.data, stream);
 }
 
 void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
@@ -180,19 +171,7 @@ void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
   check<Unsupported>(has_few_sm90(function, weights.device), function,
                      ": the plan is for compute capability 9.0; leave the choice to multiply_few");
   const DeviceScope scope(weights.device, function);
-  run(function, x, weights, finish, workspace.data, true, stream, &plan);
-}
-
-void multiply_few(const char* function, const Buffer& x, const BlockScaled& weights,
-                  const CoreFinish& finish, Workspace workspace, Stream stream) {
-  check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
-            multiply_few_workspace_bytes(x, weights));
-  const DeviceScope scope(weights.device, function);
-  auto* memory = static_cast<std::uint8_t*>(workspace.data);
-  reorder_weights(function, weights, memory, stream);
-  const ReorderedWeights reordered{weights.scheme, weights.shape, memory, weights.device};
-  run(function, x, reordered, finish, memory + reordered_bytes(weights.scheme, weights.shape),
-      false, stream);
+  run(function, x, weights, finish, workspace.data, stream, &plan);
 }
 
 }  // namespace mxkern::cuda

@@ -56,23 +56,16 @@ void reorder_weights(const char* function, const BlockScaled& weights, std::uint
 
 // out[M, N] = finish(x[M, K] . w[N, K]^T): x bfloat16 or float16, rows anywhere; exact products,
 // summed in float32 in an order that is always the same. Batches are equal, or the weights have one
-// matrix. finish.right_tensor_scale is the weights'. workspace: aligned to 128; what is in it does
-// not matter, before and after. The weights and their tensor scale are read while kernels ahead in
-// the stream still run: they are to be complete before this is called, or come from
-// reorder_weights.
+// matrix. finish.right_tensor_scale is the weights'. workspace: copied_tokens_bytes, aligned to
+// 128; what is in it does not matter, before and after. The weights and their tensor scale are read
+// while kernels ahead in the stream still run: they are to be complete before this is called, or
+// come from reorder_weights.
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream);
 
-// The same by a plan for Hopper that is not the one which would be chosen.
+// The same by a plan for Hopper that is not the one which would be chosen, for tests and tuning.
 void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
                      const ReorderedWeights& weights, const CoreFinish& finish, Workspace workspace,
                      Stream stream);
-
-// The same for weights as they are: they are reordered in the workspace first.
-void multiply_few(const char* function, const Buffer& x, const BlockScaled& weights,
-                  const CoreFinish& finish, Workspace workspace, Stream stream);
-
-// Of the last one; the others work in copied_tokens_bytes.
-std::size_t multiply_few_workspace_bytes(const Buffer& x, const BlockScaled& weights);
 
 }  // namespace mxkern::cuda

@@ -121,24 +121,8 @@ template <class Config, class... Parameters>
 void launch_blocks(const ProductSm90& product, void (*kernel)(Parameters...), int clusters,
                    const Parameters&... parameters) {
   const int cluster = product.tile.cluster;
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  Config::shared_bytes),
-             product.function, "reserve shared memory");
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-  // Thread blocks get ready while the last ones of the kernel ahead are still at work.
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
-  config.blockDim = dim3(Config::threads);
-  config.dynamicSmemBytes = Config::shared_bytes;
-  config.stream = handle_of(product.stream);
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  check_cuda(cudaLaunchKernelEx(&config, kernel, parameters...), product.function,
-             "launch a kernel");
+  launch_clusters(product.function, kernel, cluster, grid_of(clusters * cluster), Config::threads,
+                  Config::shared_bytes, product.stream, parameters...);
 }
 
 template <class Config>

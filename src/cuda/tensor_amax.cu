@@ -49,8 +49,8 @@ void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hada
   visit(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     if (one_cluster) {
-      launch_cluster(function, kernels::tensor_amax_kernel<T, true>, kernels::amax_cluster,
-                     kernels::amax_threads, stream, p);
+      launch_clusters(function, kernels::tensor_amax_kernel<T, true>, kernels::amax_cluster,
+                      grid_of(kernels::amax_cluster), kernels::amax_threads, 0, stream, p);
     } else {
       launch<Start::early>(function, kernels::tensor_amax_kernel<T, false>, grid,
                            kernels::amax_threads, 0, stream, p);

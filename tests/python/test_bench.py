@@ -58,10 +58,10 @@ def measured(tmp_path, monkeypatch):
 
     parts = {"one": lambda: [{"n": 1}], "two": lambda: iter([{"n": 2}]), "bad": fails}
 
-    def run(*arguments):
+    def run(*arguments, **described):
         monkeypatch.setattr(sys, "argv", ["runner", "--out", str(path), *arguments])
         try:
-            runner.measure("runner", parts, "device", {"cpu": "some"})
+            runner.measure("runner", parts, "device", {"cpu": "some", **described})
         except SystemExit as stop:
             return stop.code, json.loads(path.read_text())
         return None, json.loads(path.read_text())
@@ -78,6 +78,20 @@ def test_parts_keep_one_another(measured):
         "one": [{"n": 1}],
         "two": [{"n": 2}],
     }
+
+
+def test_figures_of_two_commits_are_not_one_result(measured):
+    measured("one", commit="a")
+    stop, results = measured("two", commit="b")
+    assert "holds figures of commit a, and these would be of b" in stop
+    assert set(results) == {"machine", "one"} and results["machine"]["commit"] == "a"
+    stop, results = measured("two", "--caution", "one is of a", commit="b")
+    assert stop is None
+    assert results["machine"] == {"cpu": "some", "commit": "b", "caution": "one is of a"}
+    stop, results = measured("two", commit="b")
+    assert results["machine"]["caution"] == "one is of a"
+    stop, results = measured(commit="c")
+    assert results["machine"] == {"cpu": "some", "commit": "c"} and "two" in results
 
 
 def test_a_part_that_fails_does_not_end_the_rest(measured, capsys):

@@ -42,8 +42,8 @@ struct Product {
   PlainTensor out;
   float alpha = 1.0f, beta = 0.0f;
   PlainTensor* bias = nullptr;
-  int shift = 0;  // of x on the device, in elements
-  bool prepared = true;
+  int shift = 0;                  // of x on the device, in elements
+  bool prepared = true;           // ahead, not before each run
   int runs = 1;                   // of a captured graph, if more than one
   const FewPlan* plan = nullptr;  // instead of the one that is chosen
 
@@ -96,20 +96,18 @@ struct Product {
     std::vector<std::uint8_t> ones(reordered_size, 0xFF);
     OnDevice memory(ones);
     const cuda::ReorderedWeights reordered{w.scheme, w.shape, memory.data(), first_cuda_device};
-    const std::size_t bytes = prepared ? cuda::copied_tokens_bytes(x_view)
-                                       : cuda::multiply_few_workspace_bytes(x_view, w);
+    const std::size_t bytes = cuda::copied_tokens_bytes(x_view);
     std::vector<std::uint8_t> work(bytes, 0xFF);
     OnDevice work_device(work);
     const Workspace workspace{work_device.data(), bytes};
     cudaStream_t stream;
     check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     const auto go = [&] {
+      if (!prepared) cuda::reorder_weights("test", w, memory.data(), {stream});
       if (plan != nullptr) {
         cuda::multiply_few_by(*plan, "test", x_view, reordered, finish, workspace, {stream});
-      } else if (prepared) {
-        cuda::multiply_few("test", x_view, reordered, finish, workspace, {stream});
       } else {
-        cuda::multiply_few("test", x_view, w, finish, workspace, {stream});
+        cuda::multiply_few("test", x_view, reordered, finish, workspace, {stream});
       }
     };
     // Copies of pageable memory may still be on their way when they return, and the stream does not
