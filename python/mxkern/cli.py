@@ -22,7 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         code: int = options.command(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may be closed
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # or the interpreter complains at its end, when it flushes what is left

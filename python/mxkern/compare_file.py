@@ -34,13 +34,15 @@ def compare_file(
     with progress_bar("comparing", elements * len(cases)) as advance:
         for name, array in tensors.items():
             # float64 is no input of quantize; a .npy file often has it
-            x = array.astype(np.float32) if array.dtype == np.float64 else array
+            with np.errstate(over="ignore"):
+                x = array.astype(np.float32) if array.dtype == np.float64 else array
             sums = measure(x, cases, advance)
             for total, found in zip(totals, sums, strict=True):
                 total.merge(found)
             if per_tensor:
                 shape = "x".join(map(str, array.shape))
-                tables.append(f"{name} [{shape}] {array.dtype}\n{comparison_of(cases, sums)}\n")
+                title = f"{_printable(name)} [{shape}] {array.dtype}"
+                tables.append(f"{title}\n{comparison_of(cases, sums)}\n")
     comparison = comparison_of(cases, totals)
     for table in tables:
         print(table)
@@ -52,3 +54,8 @@ def compare_file(
         save_plot(comparison, plot, f"{os.path.basename(path)}: {size}")
         print(f"wrote {plot}")
     return comparison
+
+
+def _printable(name: str) -> str:
+    """A name from a file, which may hold what terminals obey."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, View, adapter_of, collapsed
 from mxkern.block_scaled import BlockScaled
-from mxkern.operands import enter_part, operand_of
+from mxkern.operands import check_shape, enter_part, operand_of
 from mxkern.options import position
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape, scheme_of
@@ -69,6 +69,7 @@ def _prepared(function: str, argument: str, prepared: PreparedOperand) -> GemmOp
     form_name, data, source, name, shape = prepared
     form = position(function, f"{argument}.form", form_name, FORMS)
     scheme = scheme_of(function, name)
+    check_shape(function, argument, shape)
     if source is not None:
         operand = operand_of(function, f"{argument}.source", source)
         if (operand.scheme, operand.shape) != (scheme, shape):

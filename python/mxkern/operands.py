@@ -38,7 +38,7 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     codes, scales, tensor_scale, name, shape, scale_layout = q
     scheme = scheme_of(function, name)
     layout = position(function, f"{argument}.scale_layout", scale_layout, SCALE_LAYOUTS)
-    _check_shape(function, argument, shape)
+    check_shape(function, argument, shape)
     adapter = adapter_of(function, f"{argument}.codes", codes)
 
     codes = enter_part(function, argument, "codes", codes, adapter)
@@ -161,7 +161,7 @@ def made_from_parts(
     return q
 
 
-def _check_shape(function: str, argument: str, shape: Any) -> None:
+def check_shape(function: str, argument: str, shape: Any) -> None:
     if type(shape) is not tuple or not shape:
         raise TypeError(
             f"{function}: {argument}.shape is {errors.described(shape)}; expected a tuple of one "

@@ -89,6 +89,9 @@ class Scheme:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Scheme: {name} is read-only")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Scheme: {name} is read-only")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _record_of, (self.name,)
 

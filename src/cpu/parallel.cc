@@ -25,8 +25,10 @@ int count_threads() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
   if (const char* text = std::getenv("MXKERN_NUM_THREADS")) {
-    const int wanted = std::atoi(text);
-    if (wanted > 0) cores = std::min(cores, wanted);
+    char* end = nullptr;
+    const long wanted = std::strtol(text, &end, 10);
+    // What is no whole number says nothing.
+    if (*end == '\0' && wanted > 0) cores = static_cast<int>(std::min<long>(cores, wanted));
   }
   return std::max(cores, 1);
 }

@@ -141,6 +141,8 @@ def test_table_of_schemes() -> None:
         table["mxpf4"]
     with pytest.raises(AttributeError, match="read-only"):
         table["mxfp4"].bits = 5
+    with pytest.raises(AttributeError, match="read-only"):
+        del table["mxfp4"].bits
 
 
 @pytest.mark.parametrize("scheme", ["mxfp4", "nvfp4"])

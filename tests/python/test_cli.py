@@ -80,6 +80,20 @@ def test_compare_one_tensor_of_many_and_each(checkpoint, capsys):
     assert out.count("mxfp4") == 3
 
 
+def test_names_are_not_for_the_terminal_to_obey(tmp_path, capsys):
+    path = write_safetensors(
+        tmp_path / "a.safetensors", {"w\x1b[2J\nß": np.ones((2, 32), np.float32)}
+    )
+    assert main(["compare", path, "--per-tensor", "--scheme", "mxint8"]) == 0
+    assert "w\\x1b[2J\\nß [2x32] float32\n" in capsys.readouterr().out
+
+
+def test_float64_beyond_float32_warns_of_nothing(tmp_path, recwarn):
+    np.save(tmp_path / "x.npy", np.array([[1e300] + [1.0] * 31]))
+    assert main(["compare", str(tmp_path / "x.npy"), "--scheme", "mxint8"]) == 0
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
 def test_compare_npy_of_every_float(dtype, tmp_path, capsys):
     x = np.random.default_rng(2).standard_normal(100).astype(dtype)
@@ -247,3 +261,9 @@ def test_a_closed_pipe_is_no_error(checkpoint):
     command = f"{sys.executable} -m mxkern compare {checkpoint} | head -c 10"
     finished = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert finished.stderr == "" and len(finished.stdout) == 10
+
+
+def test_a_closed_output_is_no_error():
+    command = f"{sys.executable} -m mxkern schemes >&-"
+    finished = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert finished.returncode == 0 and finished.stderr == ""

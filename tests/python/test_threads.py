@@ -90,7 +90,10 @@ def test_fork_after_the_workers_have_started() -> None:
     assert done.stdout.split() == ["True", "True", "0"], done.stderr
 
 
-@pytest.mark.parametrize(("said", "threads"), [("1", 1), ("0", None), ("none", None)])
+@pytest.mark.parametrize(
+    ("said", "threads"),
+    [("1", 1), ("0", None), ("none", None), ("1e9", None), ("99999999999", None)],
+)
 def test_fewer_threads(said: str, threads: int | None) -> None:
     """MXKERN_NUM_THREADS, and what is no number of threads."""
     command = [sys.executable, "-c", "import mxkern; print(mxkern.info().threads)"]
