@@ -31,6 +31,9 @@ def cases() -> Iterator[Case]:
         yield Case(scheme, "rows", 0.93 if nvfp4 else 0.95, _rows(scheme, **given))
         yield Case(scheme, "columns", 0.90, _columns(scheme, **given))
         yield Case(scheme, "both", 0.90, _both(scheme, **given))
+        in_rows = {"scale_layout": "row_major", **given}
+        yield Case(scheme, "columns, row-major scales", 0.90, _columns(scheme, **in_rows))
+        yield Case(scheme, "both, row-major scales", 0.90, _both(scheme, **in_rows))
         yield Case(scheme, "dequantize", 0.95, _dequantize(scheme))
         yield Case(scheme, "both, square blocks", 0.85, _both(scheme, **square))
         stochastic = {"rounding": "stochastic", "seed": 1, **given}

@@ -44,7 +44,8 @@ def summary(result: Record) -> str:
     rows = [[f"`{scheme}`", *(own.get(c, "") for c in columns)] for scheme, own in shares.items()]
     return (
         f"On one {result['machine']['gpu']}, bfloat16 [16384, 8192] out of the cache: bytes read "
-        "and written over the time, as a share of the same for a copy. NVFP4 with a given amax.\n\n"
+        "and written over the time, as a share of the same for a copy. Swizzled scales, NVFP4 with a given "
+        "amax.\n\n"
         + table(
             ["scheme", "`quantize`", "`quantize_columns`", "`quantize_both`", "`dequantize`"], rows
         )
@@ -116,8 +117,8 @@ def _quantize(result: Record) -> str:
         headers = ["scheme", "operation", "us", "TB/s", "of copy", "goal"]
         size = " x ".join(str(n) for n in shape)
         sections.append(
-            f"### bfloat16 [{size}], swizzled scales; a copy of it moves {copy:.2f} "
-            f"TB/s\n\n" + table(headers, rows)
+            f"### bfloat16 [{size}], swizzled scales unless it says so; a copy of it moves "
+            f"{copy:.2f} TB/s\n\n" + table(headers, rows)
         )
     return "\n\n".join(sections)
 

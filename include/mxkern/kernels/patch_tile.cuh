@@ -41,7 +41,7 @@ inline constexpr bool patch_stays = S::has_tensor_scale &&
                                      W == PatchWork::transform);
 template <class S, Rounding R, PatchWork W>
 inline constexpr int patch_blocks = R == Rounding::stochastic ||
-                                            (S::has_tensor_scale && W == PatchWork::both)
+                                            (S::has_tensor_scale && W != PatchWork::squares)
                                         ? 2
                                         : 3;  // a multiprocessor
 

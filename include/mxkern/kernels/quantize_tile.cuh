@@ -355,6 +355,17 @@ __device__ __forceinline__ void store_tile_scales(const TileOutput& out, std::in
     }
     return;
   }
+  if constexpr (blocks == 8) {
+    // Row-major: a store for each line, as it is their number that takes time.
+    const bool whole = block + blocks <= index.blocks;
+    if (!swizzled && whole && (reinterpret_cast<std::uintptr_t>(to) | index.blocks) % 8 == 0) {
+      for (int i = threadIdx.x; i < tile_extent && line + i < index.rows; i += tile_threads) {
+        *reinterpret_cast<uint2*>(to + (line + i) * index.blocks + block) =
+            *reinterpret_cast<const uint2*>(scales + i * blocks);
+      }
+      return;
+    }
+  }
   const std::int64_t lines_end =
       swizzled ? round_up(index.rows, ScaleIndex::tile_rows) : index.rows;
   const std::int64_t blocks_end =
