@@ -44,8 +44,8 @@ def summary(result: Record) -> str:
     rows = [[f"`{scheme}`", *(own.get(c, "") for c in columns)] for scheme, own in shares.items()]
     return (
         f"On one {result['machine']['gpu']}, bfloat16 [16384, 8192] out of the cache: bytes read "
-        "and written over the time, as a share of the same for a copy. Swizzled scales, NVFP4 with a given "
-        "amax.\n\n"
+        "and written over the time, as a share of the same for a copy. Swizzled scales, NVFP4 with "
+        "a given amax.\n\n"
         + table(
             ["scheme", "`quantize`", "`quantize_columns`", "`quantize_both`", "`dequantize`"], rows
         )
