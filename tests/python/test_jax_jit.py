@@ -153,6 +153,16 @@ def test_errors_come_while_tracing() -> None:
         ValueError, traced(lambda x: mxkern.quantize(x[:, :40], "mxfp8", hadamard=16)), "hadamard"
     )
     refused(ValueError, traced(lambda x: mxkern.quantize_columns(x[0], "mxfp8")), "two dimensions")
+    for name, call in {
+        "quantize": lambda x: mxkern.quantize(x, "mxfp4", out=W),
+        "dequantize": lambda x: mxkern.dequantize(mxkern.quantize(x, "mxfp4"), out=X),
+        "gemm": lambda x: mxkern.gemm(x, W, out=X),
+    }.items():
+        refused(TypeError, traced(call), f"{name}: out is given, but JAX arrays cannot be written")
+    if available("torch"):
+        other = array_of("torch", np.ones(1, np.float32))
+        wrong = traced(lambda x: mxkern.quantize(x, "nvfp4", amax=other))
+        refused(TypeError, wrong, "quantize: amax is a PyTorch array beside", "one framework")
     short = W._replace(codes=W.codes[:, 1:])
     refused(
         ValueError,

@@ -42,11 +42,12 @@ class JaxTracedCalls:
         tensor_scale: Any,
         out: Any,
     ) -> Any:
-        if not _is_traced(x, amax, tensor_scale) or out is not None:
+        if not _is_traced(x, amax, tensor_scale):
             return None
         from mxkern.ops.run_quantize import check_groups, quantized, scalars_of, transposed
 
         function = "quantize_columns" if columns else "quantize"
+        _refuse_out(function, out)
         operation = _core.quantize_columns if columns else _core.quantize
         record, name = _SCHEMES[scheme], _LAYOUTS[layout]
         stand_in = _stand_in(x)
@@ -90,8 +91,9 @@ class JaxTracedCalls:
         )
 
     def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
-        if not _is_traced(*q[:3]) or out is not None:
+        if not _is_traced(*q[:3]):
             return None
+        _refuse_out("dequantize", out)
         from mxkern.operands import operand_of
         from mxkern.ops.dequantize import dequantize
 
@@ -112,8 +114,9 @@ class JaxTracedCalls:
         out: Any,
     ) -> Any:
         operands = [side.source if isinstance(side, PreparedOperand) else side for side in (a, b)]
-        if not _is_traced(*jax.tree_util.tree_leaves((operands, bias))) or out is not None:
+        if not _is_traced(*jax.tree_util.tree_leaves((operands, bias))):
             return None
+        _refuse_out("gemm", out)
         from mxkern.gemm_operands import PRECISIONS, left_operand, product_shape, right_operand
         from mxkern.ops.gemm import bias_of, gemm
 
@@ -141,10 +144,19 @@ def _is_traced(*arrays: Any) -> bool:
     )
 
 
+def _refuse_out(function: str, out: Any) -> None:
+    if out is not None:
+        raise TypeError(
+            f"{function}: out is given, but JAX arrays cannot be written to; leave out away"
+        )
+
+
 def _stand_in(array: Any) -> Any:
     """An array of the shape and dtype, for checks. What NumPy fills with zeros takes memory only
     where it is written to."""
-    return np.zeros(array.shape, array.dtype) if hasattr(array, "dtype") else array
+    if not isinstance(array, (jax.Array, np.ndarray, np.generic)):
+        return array  # a number, or an array of another framework, which the checks refuse
+    return np.zeros(array.shape, array.dtype)
 
 
 def _promised(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> BlockScaled:
