@@ -54,7 +54,7 @@ def integer(function: str, argument: str, value: Any, low: int, high: int) -> in
 
 def out_of_range(function: str, argument: str, number: int, low: int, high: int) -> ValueError:
     """The error for an int that is not in [low, high]."""
-    largest = str(high)
+    largest = f"{high}"  # not str, which compilers of Python code do not take of a symbol
     if high >= 2**32:
         bits = high.bit_length()
         largest = f"2**{bits - 1}" if high == 2 ** (bits - 1) else f"2**{bits} - 1"

@@ -181,9 +181,11 @@ def test_codes(name: str) -> None:
     function, words = CODES[name]
     with pytest.raises((TypeError, ValueError), match=words):
         function(Q.codes)
-    torch._dynamo.reset()
-    with pytest.raises(Exception, match=words):
-        torch.compile(function, fullgraph=True, backend="aot_eager")(Q.codes)
+    for dynamic in (None, True):
+        torch._dynamo.reset()
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+        with pytest.raises(Exception, match=words):
+            compiled(Q.codes)
 
 
 def test_codes_without_a_compiler() -> None:
