@@ -80,7 +80,7 @@ def _beside(
             f"{described.get('commit')}; measure all parts, write to another file with --out, or "
             "say with --caution which figures are of which commit"
         )
-    return described | {key: stored[key] for key in ("caution",) if key in stored}
+    return {"caution": stored["caution"], **described} if "caution" in stored else described
 
 
 def _store(path: Path, records: dict[str, Any]) -> dict[str, Any]:

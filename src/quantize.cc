@@ -56,6 +56,7 @@ void check_memory(const char* function, const Buffer& x, const Written& rows,
   check_apart(function, {outs.data(), parts}, "x", x);
   for (const Written* side : {&rows, &columns}) {
     if (side->found_amax() == nullptr) continue;
+    // In turns, as one place may do for both.
     outs[parts] = {"found_amax", "", side->found_amax(), sizeof(float)};
     check_apart(function, {outs.data(), parts + 1}, "x", x);
   }

@@ -73,6 +73,14 @@ def real(function: str, argument: str, value: Any) -> float:
         ) from None
 
 
+def not_writable(function: str, argument: str, framework: str) -> TypeError:
+    """The error for an output of a framework whose arrays are immutable."""
+    return TypeError(
+        f"{function}: {argument} is given, but {framework} arrays cannot be written to; leave "
+        f"{argument} away"
+    )
+
+
 def flag(function: str, argument: str, value: Any) -> bool:
     """value, which is True or False."""
     if not isinstance(value, bool):

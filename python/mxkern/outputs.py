@@ -27,10 +27,7 @@ def checked_out(
     """An array that results may be written to: of like's framework and device, of the shape, of one
     of the dtypes, dense, writable, and not in memory that is taken."""
     if not adapter.takes_out:
-        raise TypeError(
-            f"{function}: {argument} is given, but {adapter.name} arrays cannot be written to; "
-            f"leave {argument} away"
-        )
+        raise errors.not_writable(function, argument, adapter.name)
     array = enter_part(function, argument, "", out, adapter)
     if adapter_of(function, argument, out) is not adapter:
         raise TypeError(

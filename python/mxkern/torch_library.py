@@ -138,7 +138,7 @@ def _operand_of(argument: str, parts: list[Any], kind: str, shape: list[int]) ->
     return PreparedOperand(form, parts[0], source, scheme, tuple(shape))
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _given(function: str, options: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of mxkern's functions for those of an operator."""
     for name in ("seed", "offset"):
         if options.get(name) is not None:
@@ -147,7 +147,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
         mask = options["sign_mask"]
         if not mask.isdecimal():
             raise ValueError(
-                f"sign_mask is {errors.described(mask)}; expected the digits of an int"
+                f"{function}: sign_mask is {errors.described(mask)}; expected the digits of an int"
             )
         options["sign_mask"] = int(mask)
     return options
@@ -195,7 +195,9 @@ def _traced_both(x: Any, scheme: str, *scalars: Any, **options: Any) -> list[Any
 def quantize(
     x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
 ) -> list[Any]:
-    q = mxkern.quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **_given(options))
+    q = mxkern.quantize(
+        x, scheme, amax=amax, tensor_scale=tensor_scale, **_given("quantize", options)
+    )
     return present(q)
 
 
@@ -203,7 +205,7 @@ def quantize(
 def quantize_columns(
     x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
 ) -> list[Any]:
-    options = _given(options)
+    options = _given("quantize_columns", options)
     return present(
         mxkern.quantize_columns(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
     )
@@ -224,7 +226,7 @@ def quantize_both(
         scheme,
         amax=(row_amax, column_amax),
         tensor_scale=(row_tensor_scale, column_tensor_scale),
-        **_given(options),
+        **_given("quantize_both", options),
     )
     return [*present(rows), *present(columns)]
 
@@ -237,13 +239,13 @@ def quantize_both(
 def fake_quantize(
     x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
 ) -> Any:
-    options = _given(options)
+    options = _given("fake_quantize", options)
     return mxkern.fake_quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
 
 
-def _count_inputs(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+def _set_up_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
     ctx.inputs = len(inputs)
-    with torch.enable_grad():
+    with torch.enable_grad():  # autograd has turned it off around this call
         _refuse_gradient("fake_quantize", inputs[1:])
 
 
@@ -251,7 +253,7 @@ def _count_inputs(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) 
 torch.library.register_autograd(
     "mxkern::fake_quantize",
     lambda ctx, gradient: (gradient, *[None] * (ctx.inputs - 1)),
-    setup_context=_count_inputs,
+    setup_context=_set_up_context,
     lib=_library,
 )
 
@@ -290,7 +292,8 @@ def _traced_gemm(
     **options: Any,
 ) -> Any:
     shape = product_shape("gemm", tuple(a_shape), tuple(b_shape))
-    _operand_of("a", a, a_kind, a_shape), _operand_of("b", b, b_kind, b_shape)
+    _operand_of("a", a, a_kind, a_shape)  # for its checks
+    _operand_of("b", b, b_kind, b_shape)
     _check_addend(addend, dtype)
     return b[0].new_empty(shape, dtype=_dtype("gemm", dtype))
 
@@ -342,7 +345,7 @@ def tensor_amax(x: Any) -> Any:
     lambda x, *rest, **options: x.new_empty(_plain_shape("random_hadamard", x)),
 )
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
-    return mxkern.random_hadamard(x, size, **_given(options))
+    return mxkern.random_hadamard(x, size, **_given("random_hadamard", options))
 
 
 def _traced_swizzle(scales: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern import _core
+from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.numpy_arrays import numpy_dtype
@@ -146,9 +146,7 @@ def _is_traced(*arrays: Any) -> bool:
 
 def _refuse_out(function: str, out: Any) -> None:
     if out is not None:
-        raise TypeError(
-            f"{function}: out is given, but JAX arrays cannot be written to; leave out away"
-        )
+        raise errors.not_writable(function, "out", "JAX")
 
 
 def _stand_in(array: Any) -> Any:
