@@ -29,9 +29,13 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
   const std::string prepared = std::string("prepared as ") + name_of(form_of(operand));
   std::string text = kind;
   if (side.is_prepared) text += ", " + prepared;
-  const std::string late = side.first_rows == 0 ? ""
-                                                : concatenate(", from row ", side.first_rows,
-                                                              " on while the product is under way");
+  std::string late;
+  if (side.first_rows > 0) {
+    late = concatenate(", from row ", side.first_rows, " on while the product is under way");
+  }
+  if (side.first_columns > 0) {
+    late += concatenate(", and the first rows from column ", side.first_columns, " on");
+  }
   if (side.folds) text += ", folded in the call" + late;
   if (side.expands) {
     text += std::string(", expanded to bfloat16 in the call") + only + (side.folds ? "" : late);

@@ -181,6 +181,11 @@ bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan
       cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, left, right);
   plan.left.first_rows = first.left;
   plan.right.first_rows = first.right;
+  // Behind a gate the spreads of the first rows are found as they are folded.
+  if (plan.path == CudaGemmPath::folded) {
+    plan.left.first_columns =
+        cuda::first_columns_sm90(tile, first, out.rows, out.columns, k, processors);
+  }
   return first.left > 0 || first.right > 0;
 }
 
@@ -200,7 +205,8 @@ std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan)
   }
   plan.progress = end;
   if (plan.first_rows > 0) {
-    end += aligned(cuda::FirstRows::counters(shape_of(operand).rows) * 4);
+    end += aligned(
+        cuda::FirstRows::counters(plan.first_rows, plan.first_columns, shape_of(operand)) * 4);
   }
   return end;
 }

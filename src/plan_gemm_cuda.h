@@ -76,7 +76,8 @@ struct SidePlan {
   std::size_t expanded = 0;  // or the scales of codes that are decoded
   // The product itself makes the rows from this one on; 0: all are made ahead.
   std::int64_t first_rows = 0;
-  std::size_t progress = 0;  // where in the working memory it counts them
+  std::int64_t first_columns = 0;  // and of those rows the columns from this one on; 0: none
+  std::size_t progress = 0;        // where in the working memory it counts them
 };
 
 struct CudaGemmPlan {

@@ -126,7 +126,7 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   EXPECT_EQ(first_rows(other), 6 * 256) << "no cluster waits where there are many turns";
   for (const Size& size : {Size{2048, 6144, 4096, "the first tiles need 4 of 8 rows"},
                            {1024, 4096, 14336, "they need all"},
-                           {4096, 14336, 4096, "folding is a small part"},
+                           {8192, 14336, 4096, "folding is a small part"},
                            {8192, 57344, 8192, "folding is a smaller part"},
                            {8192, 4096, 2048, "short rows"},
                            {8192, 4096, 4096 + 32, "scales not in words"},
@@ -138,22 +138,61 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   }
 }
 
+// Where the first of two turns takes half of the rows, and these are long.
+TEST(PlanLateRowsTest, ColumnsOfFirstRowsAreFoldedLateInTwoTurns) {
+  struct Size {
+    std::int64_t m, n, k, rows, columns;
+    const char* reason;
+  };
+  for (const Size& size : {Size{2048, 4096, 14336, 1024, 4096, "a third of the columns are ahead"},
+                           {2048, 4096, 28672, 1024, 8192, "in whole stretches"},
+                           {2048, 4096, 10368, 1024, 2048, "of which the last one is shorter"},
+                           {4096, 4096, 14336, 1024, 0, "four turns"},
+                           {2048, 4096, 8192, 1024, 0, "short rows"},
+                           {2048, 4096, 4096, 0, 0, "no row is late"}}) {
+    const Case c{.precision = GemmPrecision::folded, .shape = {1, size.m, size.k}, .n = size.n};
+    const GemmRightOperand ahead = prepared(PreparedForm::folded, c.right, c.right_shape());
+    const auto plan_of = [&](GemmPrecision precision) {
+      return plan_gemm_cuda({quantized(c.left, c.shape), ahead, c.result(), precision}, hopper);
+    };
+    const CudaGemmPlan plan = plan_of(GemmPrecision::folded);
+    EXPECT_EQ(plan.left.first_rows, size.rows) << size.reason;
+    EXPECT_EQ(plan.left.first_columns, size.columns) << size.reason;
+    EXPECT_EQ(plan_of(GemmPrecision::automatic).left.first_columns, 0) << "spreads are asked about";
+    if (size.columns == 0) continue;
+    // A counter for each tile of 64 rows, and for each stretch of those of the first rows.
+    const std::int64_t stretches = (size.k - size.columns + 2047) / 2048;
+    const std::int64_t counters = 1 + size.m / 64 + size.rows / 64 * stretches;
+    EXPECT_LE(plan.left.progress + static_cast<std::size_t>(counters) * 4, plan.workspace_bytes);
+    const CudaGemmProblem problem{quantized(c.left, c.shape), ahead, c.result(), c.precision};
+    EXPECT_NE(explain(plan, problem, hopper)
+                  .left.find("the first rows from column " + std::to_string(size.columns) + " on"),
+              std::string::npos);
+  }
+  // Right rows are needed too fast.
+  const Case both{.precision = GemmPrecision::folded, .shape = {1, 2048, 14336}, .n = 4096};
+  const CudaGemmPlan plan = plan_gemm_cuda(both.problem(), hopper);
+  EXPECT_GT(plan.right.first_rows, 0);
+  EXPECT_EQ(plan.right.first_columns + plan.left.first_columns, 0);
+}
+
 TEST(PlanLateRowsTest, RightRowsAreFoldedLateWhereThereAreAsMany) {
   struct Size {
     std::int64_t m, n, k, right, left;
     const char* reason;
   };
   for (const Size& size :
-       {Size{4096, 4096, 4096, 8 * 256, 0, "6 of 16 columns of tiles, and two more"},
+       {Size{4096, 4096, 4096, 7 * 256, 0, "6 of 16 columns of tiles, and one more"},
         {8192, 4096, 4096, 0, 4 * 256, "more rows on the left"},
         {8192, 4352, 4096 + 32, 0, 0, "scales not in words"},
-        {2048, 6144, 4096, 12 * 256, 0, "8 of 24, 0.18 of the others, and 1 MB"},
-        {2048, 4096, 4096, 11 * 256, 0, "8 of 16, 0.18 of the others, and 1 MB"},
-        {2048, 28672, 4096, 28 * 256, 0, "8 of 112, 0.18 of the others, and 1 MB"},
-        {2048, 57344, 8192, 95 * 256, 0, "9 of 224, 0.4 of the others: all clusters have tiles"},
-        {1024, 8192, 8192, 26 * 256, 0, "16 of 32, and 0.6 of the others"},
+        {2048, 6144, 4096, 9 * 256, 0, "8 of 24, and one more"},
+        {2048, 4096, 4096, 9 * 256, 0, "8 of 16, and one more"},
+        {2048, 28672, 4096, 9 * 256, 0, "8 of 112, and one more"},
+        {2048, 57344, 8192, 10 * 256, 0, "9 of 224, and one more"},
+        {1024, 8192, 8192, 24 * 256, 0, "16 of 32, what a turn does not make of 16, and one more"},
+        {1024, 28672, 4096, 59 * 256, 0, "16 of 112, what six turns do not make, and one more"},
         {1024, 4096, 14336, 0, 0, "the first tiles need all"},
-        {2048, 4096, 14336, 10 * 256, 0, "8 of 16, and two more: 1 MB is few long rows"},
+        {2048, 4096, 14336, 9 * 256, 0, "8 of 16, and one more"},
         {2816, 3840, 4096, 0, 0, "few rows"},
         {4096, std::int64_t{1} << 19, 8192, 0, 0, "2^32 codes"}}) {
     Case both{.precision = GemmPrecision::folded, .shape = {1, size.m, size.k}, .n = size.n};
@@ -173,12 +212,12 @@ TEST(PlanLateRowsTest, RightRowsAreFoldedLateWhereThereAreAsMany) {
                                    quantized(other.right, other.right_shape()), other.result(),
                                    GemmPrecision::folded};
   const CudaGemmPlan plan = plan_gemm_cuda(left_ahead, hopper);
-  EXPECT_EQ(plan.right.first_rows, 8 * 256);
+  EXPECT_EQ(plan.right.first_rows, 7 * 256);
   EXPECT_GE(plan.right.progress, plan.right.folded + std::size_t{4096} * 4096);
   EXPECT_LE(plan.right.progress + 4 * (1 + 4096 / 64), plan.workspace_bytes);
-  EXPECT_NE(explain(plan, left_ahead, hopper).right.find("from row 2048 on"), std::string::npos);
+  EXPECT_NE(explain(plan, left_ahead, hopper).right.find("from row 1792 on"), std::string::npos);
   other.left = Scheme::mxfp6_e2m3;  // becomes E4M3
-  EXPECT_EQ(plan_gemm_cuda(other.problem(), hopper).right.first_rows, 8 * 256);
+  EXPECT_EQ(plan_gemm_cuda(other.problem(), hopper).right.first_rows, 7 * 256);
   for (const Scheme left : {Scheme::mxfp8_e5m2, Scheme::mxfp4}) {
     other.left = left;
     EXPECT_EQ(plan_gemm_cuda(other.problem(), hopper).right.first_rows, 0) << name_of(left);

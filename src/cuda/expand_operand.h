@@ -53,7 +53,7 @@ inline kernels::ExpandOperand expand_operand(const char* function, const ExpandT
   o.out.exponents = const_cast<std::int32_t*>(view.exponents);
   o.log2_team = kernels::log2_team(ceil_div(shape.columns, unit));
   o.groups = ceil_div(shape.batch * o.rows, kernels::team_threads >> o.log2_team);
-  o.counters = zeroed_counters(task.first, shape.rows);
+  o.counters = zeroed_counters(task.first, shape);
   return o;
 }
 

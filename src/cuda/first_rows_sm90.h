@@ -42,42 +42,37 @@ constexpr std::int64_t rows_of_first_tiles_sm90(const TileSm90& tile, std::int64
 // Rows of a folded left operand that have to be there when the product starts, which folds the
 // others itself in tiles that have registers for it; 0: all have to. Lower bands of tiles cost as
 // much as late rows save where few are late, 2048 x 6144 x 4096, or where folding is a small part,
-// 4096 x 14336 x 4096: below 1 % with 57344 columns.
+// 8192 x 14336 x 4096.
 constexpr std::int64_t first_folded_left_rows_sm90(const TileSm90& tile, std::int64_t m,
                                                    std::int64_t n, std::int64_t k, int processors) {
   constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
-  constexpr std::int64_t least_right = 4096, wide_right = 10240, most_right = 16384;
+  constexpr std::int64_t least_right = 4096, most_right = 10240;
   if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
   if (tile.turns(1, m, n, processors) < least_turns) return 0;
   const std::int64_t first = rows_of_first_tiles_sm90(tile, m, n, processors);
-  const std::int64_t least_times = n > wide_right ? 8 : k >= long_row ? 2 : 3;
-  return first * least_times <= m ? first : 0;
+  return first * (k >= long_row ? 2 : 3) <= m ? first : 0;
 }
 
 // The same of a folded right operand, whose rows come in the order of all products: those that the
-// first tiles need, and two tiles' more lest loads wait at once. Where the left operand has few
-// rows, right ones are needed faster than they are made, 0.29 TB a second with 2048, and more have
-// to be ahead: 0.4 of those behind the first tiles with 2048, 0.7 with 1024. Clusters without tiles
-// make half as many again; of them 0.18 and 0.6, and 1 MB that are needed before any is made.
+// first tiles need, and a tile's more lest loads wait at once. While tiles of one turn are computed
+// an H200 makes 2304 rows; where the left operand has so few that the next turn needs more, what is
+// missing at the last one has to be ahead.
 constexpr std::int64_t first_folded_right_rows_sm90(const TileSm90& tile, std::int64_t m,
                                                     std::int64_t n, std::int64_t k,
                                                     int processors) {
   constexpr std::int64_t columns_with_registers = 256, least_turns = 2;
-  constexpr std::int64_t least_left = 1024, least_right = 4096;
+  constexpr std::int64_t least_left = 1024, least_right = 4096, made_in_turn = 2304;
   if (tile.columns != columns_with_registers || m < least_left || n < least_right) return 0;
   if (tile.turns(1, m, n, processors) < least_turns) return 0;
   const std::int64_t down = ceil_div(m, tile.cluster_rows());
   const std::int64_t band = lower_of(std::int64_t{band_sm90(false, true, true)}, down);
   const std::int64_t width = tile.cluster_columns();
   const kernels::WorkOrder work = work_sm90(tile, CoreElement::e4m3, 1, 1, m, n, k, processors);
-  const bool has_makers = work.fewest_clusters() < work.clusters;
-  const std::int64_t first = ceil_div(work.fewest_clusters(), band) * width;
-  if (first >= n) return 0;
-  const std::int64_t enough_left = has_makers ? 2500 : 3413;
-  const std::int64_t not_yet_made = has_makers ? (std::int64_t{1} << 20) / k : 0;
-  const std::int64_t too_fast =
-      (n - first) * higher_of(std::int64_t{0}, enough_left - m) / enough_left + not_yet_made;
-  const std::int64_t ahead = round_up(first + higher_of(2 * width, too_fast), width);
+  const std::int64_t in_turn = ceil_div(work.fewest_clusters(), band) * width;
+  if (in_turn >= n) return 0;
+  const std::int64_t turns_behind = ceil_div(n, in_turn) - 1;
+  const std::int64_t missing = in_turn > made_in_turn ? n - turns_behind * made_in_turn : 0;
+  const std::int64_t ahead = round_up(higher_of(in_turn, missing) + width, width);
   return ahead * 8 <= n * 7 ? ahead : 0;
 }
 
@@ -113,6 +108,20 @@ constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, st
   const std::int64_t clusters = processors / tile.cluster;
   const std::int64_t first = lower_of(across, ceil_div(clusters, band)) * tile.cluster_columns();
   return {0, first < n ? first : 0};
+}
+
+// The columns of the first rows of a folded left operand that are made ahead, where the product
+// makes the others as well; 0: all are. It does if the rows of the first of two turns are half of
+// all and long: then its first tiles need them as slowly as they are made, 2048 x 4096 x 14336 in
+// 0.7 to 1 % less time with a third ahead. With more turns there is as much to make beside each,
+// and right rows are needed too fast.
+constexpr std::int64_t first_columns_sm90(const TileSm90& tile, const FirstRowsSm90& first,
+                                          std::int64_t m, std::int64_t n, std::int64_t k,
+                                          int processors) {
+  constexpr std::int64_t long_row = 10240, part = 3;
+  if (tile.k != 128 || first.left == 0 || k < long_row) return 0;
+  if (tile.turns(1, m, n, processors) != 2) return 0;
+  return k / part / FirstRows::stretch * FirstRows::stretch;
 }
 
 }  // namespace mxkern::cuda

@@ -21,56 +21,60 @@ bool has_whole_rows(const kernels::FoldParameters& p) {
          p.rows < most_rows && p.columns < most_columns;
 }
 
-template <class S, bool HasOthers>
+template <class S, kernels::FoundSpreads Found>
 void launch_fold_rows(const char* function, kernels::FoldRowsParameters& p, Stream stream) {
   constexpr int most_warps = 32;  // of a multiprocessor
   const int processors = processor_count(function);
   const std::int64_t rows = p.rows, warps = std::int64_t{most_warps} * processors;
   if (rows > warps) {
     constexpr int few = 4;
-    launch<Start::early>(function, kernels::fold_rows_kernel<S, few, 1, HasOthers>,
+    launch<Start::early>(function, kernels::fold_rows_kernel<S, few, 1, Found>,
                          grid_of(ceil_div(rows, few)), 32 * few, 0, stream, p);
     return;
   }
-  const auto chunks = ceil_div(p.columns, kernels::fold_rows_chunk);
+  const auto chunks = ceil_div(p.folded_columns, kernels::fold_rows_chunk);
   while (rows << (p.log2_warps + 1) <= warps && 1 << (p.log2_warps + 1) <= most_warps &&
          1 << p.log2_warps < chunks) {
     ++p.log2_warps;
   }
   constexpr int log2_shares = 2;
-  const bool is_shared = chunks == 1 && rows << log2_shares <= warps;
+  const bool is_shared = p.columns <= kernels::fold_rows_chunk && rows << log2_shares <= warps;
   if (is_shared) p.log2_warps = log2_shares;
-  launch<Start::early>(
-      function,
-      is_shared ? kernels::fold_rows_kernel<S, most_warps, 1 << log2_shares, HasOthers>
-                : kernels::fold_rows_kernel<S, most_warps, 1, HasOthers>,
-      grid_of(std::min<std::int64_t>(rows, processors)), 32 * most_warps, 0, stream, p);
+  launch<Start::early>(function,
+                       is_shared ? kernels::fold_rows_kernel<S, most_warps, 1 << log2_shares, Found>
+                                 : kernels::fold_rows_kernel<S, most_warps, 1, Found>,
+                       grid_of(std::min<std::int64_t>(rows, processors)), 32 * most_warps, 0,
+                       stream, p);
 }
 
 template <class S>
 void fold_rows(const char* function, const kernels::FoldParameters& all, std::int64_t others,
-               Stream stream) {
+               std::int64_t folded_columns, bool finds_spreads, Stream stream) {
   kernels::FoldRowsParameters p = {};
   p.codes = all.codes;
   p.rows = static_cast<int>(all.rows);
   p.columns = static_cast<int>(all.columns);
+  p.folded_columns = static_cast<int>(folded_columns);
   p.others = static_cast<int>(others);
   const bool swizzled = all.scale_index.layout == ScaleLayout::swizzled;
   p.scales = {all.scales, p.columns, swizzled ? ScaleIndex::tile_bytes : ScaleIndex::tile_blocks};
   p.out = all.out;
   p.follows = all.follows;
   std::copy(std::begin(all.counters), std::end(all.counters), p.counters);
+  using Found = kernels::FoundSpreads;
   if constexpr (std::is_same_v<typename S::Format, E4M3>) {
-    if (others > 0) return launch_fold_rows<S, true>(function, p, stream);
+    if (others > 0) return launch_fold_rows<S, Found::of_all>(function, p, stream);
   }
   check(others == 0, function, ": expected E4M3 where some rows are folded later");
-  launch_fold_rows<S, false>(function, p, stream);
+  finds_spreads ? launch_fold_rows<S, Found::of_folded>(function, p, stream)
+                : launch_fold_rows<S, Found::none>(function, p, stream);
 }
 
 }  // namespace
 
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
-          kernels::Follows follows, const ZeroedWords& zeroed, const FirstRows& first) {
+          kernels::Follows follows, const ZeroedWords& zeroed, const FirstRows& first,
+          bool finds_spreads) {
   const DeviceScope scope(q.device, function);
   check_device_pointer(function, "codes", q.codes, q.device);
   check_device_pointer(function, "scales", q.scales, q.device);
@@ -79,6 +83,10 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   p.rows = first.rows > 0 ? first.rows : q.shape.rows;
   const std::int64_t others = first.are_gated ? q.shape.rows - p.rows : 0;
   p.columns = q.shape.columns;
+  const std::int64_t folded_columns = first.columns > 0 ? first.columns : p.columns;
+  check(folded_columns <= p.columns && !(folded_columns < p.columns && first.are_gated), function,
+        ": ", folded_columns, " columns of ", p.columns,
+        " are folded; expected no more than there are, and all where spreads are asked about");
   p.codes = q.codes;
   p.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);
   p.scales = q.scales;
@@ -87,7 +95,7 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
   p.scales_in_words = scales_in_words(p.scales, p.scale_index);
   p.follows = follows;
   p.counters[0] = {zeroed.data, zeroed.count};
-  p.counters[1] = zeroed_counters(first, q.shape.rows);
+  p.counters[1] = zeroed_counters(first, q.shape);
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if constexpr (scheme_can_fold<S>) {
@@ -96,9 +104,11 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
       p.is_whole =
           p.columns % Unit::codes == 0 && is_aligned(p.codes, p.code_row_bytes, Unit::alignment);
       if constexpr (S::Format::bits == 8) {
-        if (has_whole_rows(p)) return fold_rows<S>(function, p, others, stream);
+        if (has_whole_rows(p))
+          return fold_rows<S>(function, p, others, folded_columns, finds_spreads, stream);
       }
-      check(others == 0, function, ": expected whole rows of E4M3 where some are folded later");
+      check(others == 0 && folded_columns == p.columns, function,
+            ": expected whole rows of E4M3 where some are folded later");
       const int rows = kernels::team_threads >> p.log2_team;
       const dim3 grid = grid_of(ceil_div(p.batch * p.rows, rows));
       launch<Start::early>(function, kernels::fold_kernel<S>, grid, kernels::team_threads,

@@ -76,10 +76,10 @@ inline RowScaled folded_view(Scheme scheme, const Shape& shape, void* memory) {
 // Folds q into `memory`. The exponent of a row is that of its largest scale less the base shift;
 // its spread says how far below it the smallest scale of a block lies that is not all zeros, 255
 // for 255 and more. A block with a NaN scale becomes NaN and does not count for either. Of one
-// matrix it may be the first rows only.
+// matrix it may be the first rows only. Who asks for no spreads may find none.
 void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
           kernels::Follows follows = kernels::Follows::behind, const ZeroedWords& zeroed = {},
-          const FirstRows& first = {});
+          const FirstRows& first = {}, bool finds_spreads = true);
 
 // quantize (rounded to nearest) and fold in one reading of x: the same bytes as one after the
 // other. codes, where not null, is left what quantize leaves there.

@@ -13,8 +13,8 @@ inline kernels::FoldedRows folded_rows(const Shape& shape, void* memory) {
           reinterpret_cast<std::int32_t*>(bytes + layout.exponents), bytes + layout.spreads};
 }
 
-inline kernels::ZeroedCounters zeroed_counters(const FirstRows& first, std::int64_t rows) {
-  return {first.progress, first.rows > 0 ? static_cast<int>(FirstRows::counters(rows)) : 0};
+inline kernels::ZeroedCounters zeroed_counters(const FirstRows& first, const Shape& shape) {
+  return {first.progress, first.rows > 0 ? static_cast<int>(first.counters(shape)) : 0};
 }
 
 // Whether every fourth scale of a row starts on four bytes, so that they can be loaded at once.

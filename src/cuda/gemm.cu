@@ -106,7 +106,7 @@ class Product {
   // Rows of a side that are made ready ahead of the product, where those are not all.
   FirstRows first_rows(const SidePlan& side) const {
     return {side.first_rows, reinterpret_cast<std::uint32_t*>(memory_ + side.progress),
-            plan_.path == CudaGemmPath::folded_or_exact};
+            plan_.path == CudaGemmPath::folded_or_exact, side.first_columns};
   }
 
   // What the product makes the others of.
@@ -120,7 +120,7 @@ class Product {
                     const ZeroedWords& zeroed) const {
     if (!side.folds) return;
     fold(function, *quantized_of(operand), folded_memory(operand, side), stream_, follows, zeroed,
-         first_rows(side));
+         first_rows(side), plan_.path != CudaGemmPath::folded);
   }
 
   // Where the product adds up tiles that are divided along K. The first kernel that makes an

@@ -52,6 +52,21 @@ inline kernels::LateRows late_rows(const char* function, const RowScaled& x, int
   p.word_step = late.scale_index.layout == ScaleLayout::swizzled ? ScaleIndex::tile_bytes
                                                                  : ScaleIndex::tile_blocks;
   p.exponent = late.exponent;
+  // Of stretches of columns.
+  static_assert(kernels::LateRows::stretch == FirstRows::stretch);
+  const std::int64_t ahead = late.first.columns > 0 ? late.first.columns : x.columns;
+  check(ahead <= x.columns && (ahead == x.columns || ahead % FirstRows::stretch == 0), function,
+        ": the first ", ahead, " columns of ", x.columns, " are ready; expected a multiple of ",
+        FirstRows::stretch);
+  const std::int64_t stretches =
+      late.first.rows * FirstRows::stretches(late.first.columns, x.columns);
+  constexpr std::int64_t all = std::int64_t{1} << 32;
+  check(stretches * late.first.rows < all, function, ": too many rows have late columns");
+  p.columns_ahead = static_cast<int>(ahead);
+  p.stretches = static_cast<std::uint32_t>(stretches);
+  // About 8 KB of codes.
+  p.log2_rows = x.columns <= 2048 ? 2 : x.columns <= 4096 ? 1 : 0;
+  p.inverse_of_first = static_cast<std::uint32_t>(ceil_div(all, std::int64_t{p.first}));
   return p;
 }
 
@@ -96,6 +111,10 @@ void put_late_rows(const ProductSm90& product, kernels::GemmSm90Parameters& p) {
   if (p.late[0].codes != nullptr) p.tile_rows = Config::rows;
   const bool are_late = p.late[0].codes != nullptr || p.late[1].codes != nullptr;
   if (are_late) p.work.clusters = p.work.fewest_clusters();
+  if constexpr (Config::folds_late_rows) {
+    p.late_side = p.late[0].codes != nullptr ? 0 : 1;
+    p.late[0] = p.late[p.late_side];
+  }
 }
 
 template <class Config>

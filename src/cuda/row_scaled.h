@@ -23,12 +23,27 @@ struct ZeroedWords {
 // is under way, and counts them in `progress`, which who makes the first ones sets to zeros.
 struct FirstRows {
   static constexpr std::int64_t group = 64;  // the fewest rows that have a counter: a tile's
+  // So many of their columns are made by the product at a time, where not all are made ahead.
+  static constexpr std::int64_t stretch = 2048;
 
   std::int64_t rows = 0;  // of whole tiles; 0: all rows are made ahead
   std::uint32_t* progress = nullptr;
-  bool are_gated = false;  // who makes the first ones finds the spreads of the others, too
+  bool are_gated = false;    // who makes the first ones finds the spreads of the others, too
+  std::int64_t columns = 0;  // of the first rows, a multiple of `stretch`; 0: all
 
-  static constexpr std::int64_t counters(std::int64_t rows) { return 1 + ceil_div(rows, group); }
+  // How many stretches there are in a row behind its first columns.
+  static constexpr std::int64_t stretches(std::int64_t columns, std::int64_t all_columns) {
+    return columns == 0 ? 0 : ceil_div(all_columns - columns, stretch);
+  }
+  // Of an operand of so many rows and columns.
+  static constexpr std::int64_t counters(std::int64_t rows, std::int64_t columns,
+                                         const Shape& shape) {
+    return 1 + ceil_div(shape.rows, group) +
+           ceil_div(rows, group) * stretches(columns, shape.columns);
+  }
+  constexpr std::int64_t counters(const Shape& shape) const {
+    return counters(rows, columns, shape);
+  }
 };
 
 // What the other rows are made from.

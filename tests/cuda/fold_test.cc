@@ -6,6 +6,7 @@
 
 #include "mxkern/mxkern.h"
 #include "tests/support/cuda_memory.h"
+#include "tests/support/folded_rows.h"
 #include "tests/support/show.h"
 
 namespace mxkern {
@@ -20,35 +21,6 @@ const Scheme folded_schemes[] = {Scheme::mxfp8_e4m3, Scheme::mxfp8_e5m2, Scheme:
 // Rows that share a thread block, that fill one, and that come in pieces; ragged and empty ones.
 const Shape shapes[] = {{1, 1, 1},    {1, 33, 31},       {2, 16, 64},   {3, 5, 129}, {1, 17, 100},
                         {2, 9, 4096}, {1, 3, 8192 + 40}, {1, 2, 20000}, {1, 0, 32},  {1, 5, 0}};
-
-// Folded rows, copied from the device; what nobody wrote shows.
-struct Folded {
-  cuda::RowScaledLayout layout;
-  std::vector<std::uint8_t> bytes;
-
-  explicit Folded(const Shape& shape)
-      : layout(cuda::folded_layout(shape)), bytes(static_cast<std::size_t>(layout.bytes), 0xCD) {}
-
-  template <class Fill>
-  void fill_on_device(Fill&& fill) {
-    DeviceBytes memory(bytes.size());
-    check_cuda(cudaMemcpy(memory.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
-    fill(memory.data());
-    check_cuda(cudaMemcpy(bytes.data(), memory.data(), bytes.size(), cudaMemcpyDeviceToHost));
-  }
-  std::uint8_t code(std::int64_t batch, std::int64_t row, std::int64_t column) const {
-    return bytes[static_cast<std::size_t>(batch * layout.batch_bytes + row * layout.row_bytes +
-                                          column)];
-  }
-  std::int32_t exponent(std::int64_t index) const {
-    std::int32_t value;
-    std::memcpy(&value, bytes.data() + layout.exponents + index * 4, sizeof value);
-    return value;
-  }
-  int spread(std::int64_t index) const {
-    return bytes[static_cast<std::size_t>(layout.spreads + index)];
-  }
-};
 
 std::uint8_t code_of(const Quantized& q, std::int64_t row, std::int64_t column) {
   const int bits = facts_of(q.view.scheme).bits;
@@ -106,31 +78,6 @@ void fold_and_compare(Quantized& q, bool misaligned) {
     using S = decltype(scheme);
     if constexpr (scheme_can_fold<S>) expect_folded<S>(q, folded);
   });
-}
-
-// Random codes under scales that lie `spread` octaves apart, with zero blocks and poisoned ones.
-// Whatever belongs to no element holds ones.
-void fill(Quantized& q, int spread, RandomBits& random) {
-  const std::int64_t row_bytes = code_row_bytes(q.view.scheme, q.view.shape.columns);
-  const SchemeFacts facts = facts_of(q.view.scheme);
-  const ScaleIndex index = q.view.scale_index();
-  std::fill_n(q.scales.data(), q.scales.size(), std::uint8_t{0xFF});
-  for (std::int64_t i = 0; i < q.codes.size(); ++i) {
-    q.codes.data()[i] = static_cast<std::uint8_t>(random.next());
-  }
-  for (std::int64_t i = 0; i < q.view.shape.batch * q.view.shape.rows; ++i) {
-    const int lowest = random.between(0, 254 - spread);
-    for (std::int64_t block = 0; block < index.blocks; ++block) {
-      const int byte =
-          random.between(0, 40) == 0 ? E8M0::nan_byte : lowest + random.between(0, spread);
-      q.scales.data()[i / q.view.shape.rows * index.size() +
-                      index.offset(i % q.view.shape.rows, block)] = static_cast<std::uint8_t>(byte);
-      if (random.between(0, 7) != 0) continue;
-      const std::int64_t begin = block * facts.block_bytes;
-      const std::int64_t count = std::min<std::int64_t>(facts.block_bytes, row_bytes - begin);
-      std::fill_n(q.codes.data() + i * row_bytes + begin, count, std::uint8_t{0});
-    }
-  }
 }
 
 TEST_F(CudaFold, AnyCodesUnderAnyScales) {
@@ -278,51 +225,6 @@ TEST_F(CudaFold, QuantizedRowsInWarps) {
         expect_same_as_two_steps(x, Scheme::mxfp8_e4m3, rule, all_scale_layouts[turn % 2], false,
                                  turn % 7 < 4);
         if (HasFatalFailure()) return;
-      }
-    }
-  }
-}
-
-// The first rows are folded; of the others the gate's question is answered: is any block that is
-// not all zeros beyond the limit?
-TEST_F(CudaFold, SpreadsOfRowsThatAreFoldedLater) {
-  constexpr int limit = Fold<E4M3>::spread_limit;
-  RandomBits random(3);
-  struct Case {
-    Shape shape;
-    std::int64_t first;
-  };
-  for (const auto& [shape, first] : {Case{{1, 2300, 4096}, 1024},
-                                     {{1, 500, 4224}, 128},
-                                     {{1, 300, 12416}, 64},
-                                     {{1, 5000, 256}, 4352},
-                                     {{1, 1500, 128}, 64}}) {
-    for (const ScaleLayout layout : all_scale_layouts) {
-      for (const int spread : {limit, limit + 1, 100}) {
-        Quantized q(Scheme::mxfp8_e4m3, shape, layout);
-        fill(q, spread, random);
-        q.out();
-        Folded all(shape), some(shape);
-        DeviceQuantized device_q(q);
-        all.fill_on_device(
-            [&](std::uint8_t* memory) { cuda::fold("fold", device_q.view(), memory, {}); });
-        DeviceBytes progress(static_cast<std::size_t>(cuda::FirstRows::counters(shape.rows) * 4));
-        const cuda::FirstRows first_rows{first, reinterpret_cast<std::uint32_t*>(progress.data()),
-                                         true};
-        some.fill_on_device([&](std::uint8_t* memory) {
-          cuda::fold("fold", device_q.view(), memory, {}, kernels::Follows::behind, {}, first_rows);
-        });
-        int beyond = 0;
-        for (std::int64_t row = 0; row < shape.rows; ++row) {
-          const int wanted = all.spread(row), got = some.spread(row);
-          if (wanted > limit) ++beyond;
-          const bool is_right = row < first || wanted > limit ? got == wanted : got <= limit;
-          ASSERT_TRUE(is_right) << "row " << row << " of " << shape.rows << ": " << got << ", want "
-                                << wanted;
-          const std::uint8_t code = some.code(0, row, 0);
-          ASSERT_EQ(code, row < first ? all.code(0, row, 0) : 0xCD) << "row " << row;
-        }
-        EXPECT_EQ(beyond > 0, spread > limit);
       }
     }
   }

@@ -21,6 +21,7 @@ struct Case {
   bool left_is_late = true, right_is_late = true;
   int times = 1;
   bool on_two_streams = false;
+  bool has_late_columns = false;
   PreparedForm form = PreparedForm::expanded;  // or folded
   Scheme right = Scheme::mxfp8_e4m3;
 
@@ -90,6 +91,7 @@ class LateRows : public HopperTest {
         plan_gemm_cuda({left, right, out.view(), c.precision()}, capabilities_);
     ASSERT_TRUE(plan.left.first_rows > 0 || plan.right.first_rows > 0) << c << ": nothing is late";
     ASSERT_TRUE(plan.left.first_rows < c.m && plan.right.first_rows < c.n);
+    ASSERT_EQ(plan.left.first_columns > 0, c.has_late_columns) << c;
     for (int turn = 0; turn < c.times; ++turn) {
       for (const auto& got : products(left, right, host_out, options, c.on_two_streams)) {
         for (std::size_t i = 0; i < got.size(); ++i) {
@@ -157,6 +159,23 @@ TEST_F(LateRows, FoldedOfEveryNumberOfColumns) {
   expect_same(two_turns);
 }
 
+// Of the first rows the last columns are late as well.
+TEST_F(LateRows, FoldedColumns) {
+  for (const std::int64_t k : {10368, 12288, 14336}) {
+    for (const int spread : {0, 115}) {
+      Case c = folded(2048, k == 12288 ? 4100 : 4096, k);
+      c.right_is_late = false;
+      c.layout = all_scale_layouts[k == 12288];
+      c.spread = spread;
+      c.has_nan = spread != 0;
+      c.times = k == 14336 ? 10 : 1;
+      c.has_late_columns = true;
+      expect_same(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_F(LateRows, FoldedShapesSidesAndLayouts) {
   const std::pair<std::int64_t, std::int64_t> shapes[] = {{5900, 4352}, {5000, 5120}, {6300, 4096}};
   for (const auto& [m, n] : shapes) {
@@ -219,6 +238,15 @@ TEST_F(LateRows, OnTwoStreamsAtOnce) {
       if (HasFatalFailure()) return;
     }
   }
+}
+
+TEST_F(LateRows, ColumnsOnTwoStreamsAtOnce) {
+  Case c = folded(2048, 4096, 14336);
+  c.right_is_late = false;
+  c.times = 3;
+  c.on_two_streams = true;
+  c.has_late_columns = true;
+  expect_same(c);
 }
 
 }  // namespace

@@ -229,6 +229,7 @@ struct LateCase {
   std::int64_t first_rows;
   ScaleLayout layout;
   bool is_folded = false;
+  std::int64_t first_columns = 0;
 };
 
 struct LateProduct {
@@ -263,13 +264,14 @@ struct LateProduct {
     };
     DeviceCopy memory[] = {poisoned(operands[0]), poisoned(operands[1])};
     const int late = c.left_is_late ? 0 : 1;
-    DeviceBytes progress(size(cuda::FirstRows::counters(sources[late]->shape.rows) * 4));
+    DeviceBytes progress(
+        size(cuda::FirstRows::counters(c.first_rows, c.first_columns, sources[late]->shape) * 4));
     cuda::ExpandTask tasks[] = {{&operands[0], memory[0].data()}, {&operands[1], memory[1].data()}};
     cuda::RowScaled views[] = {view_of(0, memory[0]), view_of(1, memory[1])};
     if (has_late_rows) {
       const BlockScaled& q = *sources[late];
       tasks[late].first = {c.first_rows, reinterpret_cast<std::uint32_t*>(progress.data()),
-                           c.is_folded};
+                           c.is_folded && c.first_columns == 0, c.first_columns};
       views[late].late = {q.codes, q.scales, q.scale_index(), tasks[late].first,
                           cuda::expanded_exponent};
     }
@@ -306,7 +308,10 @@ TEST_F(CudaSanitizer, LateRows) {
                             {390, 128 * 100, 128, true, 128, ScaleLayout::row_major, true},
                             {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true},
                             {400, 128 * 66, 128, false, 1024, ScaleLayout::swizzled, true},
-                            {390, 128 * 66, 4736, false, 1024, ScaleLayout::row_major, true}};
+                            {390, 128 * 66, 4736, false, 1024, ScaleLayout::row_major, true},
+                            {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true, 2048},
+                            {390, 128 * 66, 2176, true, 256, ScaleLayout::row_major, true, 2048},
+                            {390, 128 * 66, 4224, false, 512, ScaleLayout::row_major, true, 2048}};
   for (const LateCase& c : cases) {
     LateProduct product(c);
     EXPECT_TRUE(product.bytes(true) == product.bytes(false))

@@ -22,12 +22,12 @@ struct FoldedRows {
   std::uint8_t* spreads;
 
   // The exponent and the spread of a row, by one of its threads.
-  template <class Format>
+  template <class Format, bool HasSpread = true>
   __device__ __forceinline__ void finish(std::int64_t row, unsigned largest_scale,
                                          unsigned spread) const {
     exponents[row] =
         static_cast<std::int32_t>(largest_scale) - E8M0::bias - Fold<Format>::base_shift;
-    spreads[row] = static_cast<std::uint8_t>(min(spread, 255u));
+    if constexpr (HasSpread) spreads[row] = static_cast<std::uint8_t>(min(spread, 255u));
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/kernels/fold.cuh"
 #include "mxkern/kernels/row_scale_words.cuh"
@@ -15,29 +16,37 @@ struct FoldRowsParameters {
   RowScaleWords scales;
   FoldedRows out;
   int rows, columns;
-  int others;      // rows behind these, of which only the spreads are found
-  int log2_warps;  // of a row
+  int folded_columns;  // the first ones
+  int others;          // rows behind these, of which only the spreads are found
+  int log2_warps;      // of a row
   Follows follows;
   ZeroedCounters counters[2];
 };
 
 inline constexpr int fold_rows_chunk = 4096;  // columns whose scales are a word a lane
 
+// Of which rows who folds some finds the spreads.
+enum class FoundSpreads : std::uint8_t { none, of_folded, of_all };
+
 // What a warp folds of a row: every so many chunks of columns, all of which are on their way at
 // once; or of a row of one chunk one of Shares of it. A lane has sixteen codes of every 512
 // columns.
-template <class S, int Shares>
+template <class S, int Shares, bool FindsSpread>
 struct FoldRowChunks {
   using Format = typename S::Format;
   static_assert(Format::bits == 8 && S::block == 32 && !FoldTable<Format>::is_used);
   static constexpr unsigned everyone = 0xFFFFFFFFu;
   static constexpr int unit = 16, piece = 32 * unit;
   static constexpr int share = fold_rows_chunk / Shares, depth = share / piece;
+  // Multipliers are worked out while codes are on their way, where nothing else is kept for a piece
+  // of them than its multiplier.
+  static constexpr bool keeps_factors = !FindsSpread && Format::specials != Specials::ieee;
 
   const std::uint8_t *codes, *scales;  // of this lane
   std::uint8_t* out;
-  int columns, scale_step;  // of the row, and from one word of four scales to the next
-  int first, step;          // chunk or share, and from one chunk to the next, in columns
+  int columns, folded_columns;
+  int scale_step;   // from one word of four scales to the next
+  int first, step;  // chunk or share, and from one chunk to the next, in columns
   int lane;
 
   // Four scales, where the row has them; else four that count as NaN.
@@ -49,17 +58,21 @@ struct FoldRowChunks {
     return __ldcs(reinterpret_cast<const uint4*>(from));
   }
 
-  // Finds the largest scale of the row; returns the spread of this warp's chunks.
-  __device__ __forceinline__ unsigned fold(unsigned& largest) const {
-    int left = columns - first - lane * unit;  // from this lane's first code on
-    const std::uint8_t* from = codes + first;
-    std::uint8_t* to = out + first;
-    uint4 loaded[depth];
+  // Codes from this lane's first one on, of the chunk that begins at a column and those behind it.
+  __device__ __forceinline__ int left_at(int at) const { return folded_columns - at - lane * unit; }
+  __device__ __forceinline__ void ask(uint4 (&loaded)[depth], int at) const {
 #pragma unroll
     for (int i = 0; i < depth; ++i) {
-      if (i * piece < left) loaded[i] = load(from + i * piece);
+      if (i * piece < left_at(at)) loaded[i] = load(codes + at + i * piece);
     }
+  }
+
+  // Finds the largest scale of the row; returns the spread of this warp's chunks, if it is to.
+  __device__ __forceinline__ unsigned fold(unsigned& largest) const {
+    // Ahead of the codes, or it comes behind them.
     std::uint32_t word = word_at(Shares > 1 ? 0 : first);
+    uint4 loaded[depth];
+    ask(loaded, first);
     std::uint32_t pairs = more_than(word);
     if constexpr (Shares == 1) {
 #pragma unroll 4
@@ -71,57 +84,96 @@ struct FoldRowChunks {
     largest = largest_of_warp(pairs);
     unsigned spread = 0;
 #pragma unroll 1
-    for (int at = first; at < columns; at += step) {
+    for (int at = first; at < folded_columns; at += step) {
       if (Shares == 1 && at > first) word = word_at(at);
-      from += step;
+      Scales held;
 #pragma unroll
       for (int i = 0; i < depth; ++i) {
         // The lane that has the word of four scales, and the scale's place in it.
         const std::uint32_t four = __shfl_sync(everyone, word, first_word + i * 4 + lane / 8);
-        const unsigned byte = four >> (lane / 2 % 4 * 8) & 0xFFu;
-        if (i * piece < left) {
-          spread = max(spread, fold_piece(loaded[i], largest, byte, to + i * piece));
-        }
-        if (i * piece < left - step) loaded[i] = load(from + i * piece);
+        held.put(i, four, lane / 2 % 4 * 8, largest);
       }
-      to += step;
-      left -= step;
+      const int left = left_at(at), next_left = left - step;
+      const std::uint8_t* from = codes + at + step;
+      std::uint8_t* to = out + at;
+#pragma unroll
+      for (int i = 0; i < depth; ++i) {
+        const uint4 folded = fold_piece(loaded[i], held.block(i, largest));
+        if (i * piece < left) *reinterpret_cast<uint4*>(to + i * piece) = folded;
+        if constexpr (FindsSpread) {
+          const unsigned found = is_zero(loaded[i]) ? 0u : held.distance(i, largest);
+          if (i * piece < left) spread = max(spread, found);
+        }
+        if (i * piece < next_left) loaded[i] = load(from + i * piece);
+      }
     }
-    return __reduce_max_sync(everyone, spread);
+    return FindsSpread ? __reduce_max_sync(everyone, spread) : 0u;
   }
 
  private:
-  // Returns how far the block lies below the largest scale, 0 where it does not count.
-  __device__ __forceinline__ static unsigned fold_piece(const uint4& piece, unsigned largest,
-                                                        unsigned byte, std::uint8_t* to) {
-    const bool is_poisoned = byte == E8M0::nan_byte;
-    const FoldTable<Format> no_table = {};
-    const BlockFold<Format> block(largest - byte, is_poisoned, no_table);
+  using Block = BlockFold<Format>;
+
+  // The scales of all pieces' blocks, four in a word, or the multipliers of their elements.
+  struct Scales {
+    static constexpr int count = keeps_factors ? depth : (depth + 3) / 4;
+    std::conditional_t<keeps_factors, __half2, std::uint32_t> kept[count] = {};
+
+    // From the byte of `four` that `shift` bits are below.
+    __device__ __forceinline__ void put(int i, std::uint32_t four, int shift, unsigned largest) {
+      const std::uint32_t moved = four >> shift;
+      if constexpr (keeps_factors) {
+        const unsigned byte = moved & 0xFFu;
+        kept[i] = Block::factor_of(largest - byte, byte == E8M0::nan_byte);
+      } else {
+        const int place = i % 4 * 4;  // of four bits; 4 stands for the first byte of `moved`
+        kept[i / 4] = __byte_perm(kept[i / 4], moved, (0x3210 & ~(0xF << place)) | 4 << place);
+      }
+    }
+    __device__ __forceinline__ unsigned byte(int i) const {
+      return kept[i / 4] >> (i % 4 * 8) & 0xFFu;
+    }
+    __device__ __forceinline__ Block block(int i, unsigned largest) const {
+      if constexpr (keeps_factors) {
+        return Block(kept[i]);
+      } else {
+        const FoldTable<Format> no_table = {};
+        return Block(largest - byte(i), byte(i) == E8M0::nan_byte, no_table);
+      }
+    }
+    // How far the block lies below the largest scale, 0 where it does not count.
+    __device__ __forceinline__ unsigned distance(int i, unsigned largest) const {
+      return byte(i) == E8M0::nan_byte ? 0u : largest - byte(i);
+    }
+  };
+
+  __device__ __forceinline__ static uint4 fold_piece(const uint4& piece, const Block& block) {
     const auto octet = [](std::uint32_t low, std::uint32_t high) {
       return low | static_cast<Octet>(high) << 32;
     };
     const uint2 low = block(octet(piece.x, piece.y)), high = block(octet(piece.z, piece.w));
-    *reinterpret_cast<uint4*>(to) = make_uint4(low.x, low.y, high.x, high.y);
+    return make_uint4(low.x, low.y, high.x, high.y);
+  }
+  __device__ __forceinline__ static bool is_zero(const uint4& piece) {
     constexpr std::uint32_t magnitudes = Format::magnitude_mask * 0x01010101u;
-    const bool is_zero = ((piece.x | piece.y | piece.z | piece.w) & magnitudes) == 0;
-    return is_poisoned || is_zero ? 0u : largest - byte;
+    return ((piece.x | piece.y | piece.z | piece.w) & magnitudes) == 0;
   }
 };
 
 // Few instructions are ahead of the first load. Thread blocks that leave room for others beside
 // them would not spread over the device, as they start wherever the kernel ahead leaves a
 // multiprocessor first: where 32 warps a multiprocessor are enough for all rows, they are one
-// thread block. HasOthers: there may be other rows.
-template <class S, int Warps, int Shares = 1, bool HasOthers = false>
+// thread block.
+template <class S, int Warps, int Shares = 1, FoundSpreads Found = FoundSpreads::of_folded>
 __global__ void __launch_bounds__(32 * Warps, 32 / Warps)
     fold_rows_kernel(const __grid_constant__ FoldRowsParameters p) {
+  constexpr bool finds_spread = Found != FoundSpreads::none;
   __shared__ unsigned spreads[Warps];
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, team = warp >> p.log2_warps;
   const int rank = warp & ((1 << p.log2_warps) - 1);
   const auto row =
       static_cast<int>(Warps == 32 ? team * gridDim.x + blockIdx.x : blockIdx.x * Warps + team);
-  FoldRowChunks<S, Shares> chunks;
+  FoldRowChunks<S, Shares, finds_spread> chunks;
   chunks.lane = thread % 32;
   const std::int64_t start = std::int64_t{row} * p.columns + chunks.lane * chunks.unit;
   const std::uint8_t* codes = p.codes + start;
@@ -133,6 +185,7 @@ __global__ void __launch_bounds__(32 * Warps, 32 / Warps)
   chunks.out = out;
   chunks.scales = scales;
   chunks.columns = p.columns;
+  chunks.folded_columns = p.folded_columns;
   chunks.scale_step = p.scales.step;
   chunks.first = rank * chunks.share;
   chunks.step = Shares > 1 ? fold_rows_chunk : fold_rows_chunk << p.log2_warps;
@@ -140,16 +193,16 @@ __global__ void __launch_bounds__(32 * Warps, 32 / Warps)
   const bool exists = row < p.rows;
   unsigned largest = 0, spread = 0;
   if (exists) spread = chunks.fold(largest);
-  if (p.log2_warps > 0) {
+  if (finds_spread && p.log2_warps > 0) {
     if (chunks.lane == 0) spreads[warp] = spread;
     __syncthreads();
     for (int i = 1; rank == 0 && i < 1 << p.log2_warps; ++i)
       spread = max(spread, spreads[warp + i]);
   }
   if (exists && rank == 0 && chunks.lane == 0) {
-    p.out.finish<typename S::Format>(row, largest, spread);
+    p.out.template finish<typename S::Format, finds_spread>(row, largest, spread);
   }
-  if constexpr (HasOthers) {
+  if constexpr (Found == FoundSpreads::of_all) {
     const RowSpreads<typename S::Format> spreads_of_others{p.codes, p.scales};
     const auto warps = static_cast<int>(gridDim.x) * Warps;
 #pragma unroll 1

@@ -9,6 +9,7 @@
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
 #include "mxkern/kernels/gemm_sm90_join.cuh"
 #include "mxkern/kernels/gemm_sm90_late.cuh"
+#include "mxkern/kernels/gemm_sm90_late_expand.cuh"
 #include "mxkern/kernels/gemm_sm90_late_fold.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
@@ -28,7 +29,9 @@ struct GemmSm90Parameters {
   SpreadGate gate;
   FinishParameters finish;
   LeftScales left_scales;  // where the left operand is decoded
-  LateRows late[2];        // left and right
+  // Left and right; of a product that folds, of the only one with late rows, on side late_side.
+  LateRows late[2];
+  int late_side;
 };
 
 // A thread block: one warpgroup loads, the others multiply and finish. Each goes through the
@@ -81,14 +84,12 @@ struct GemmSm90 {
     LoadSm90<Config> load{
         left_map,       right_map,       base, blocks, rank, p.tile_rows / Config::left_boxes,
         p.left_batched, p.right_batched, {}};
-    [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
+    [[maybe_unused]] LateRowsSeen<Config> seen(p.late, p.late_side);
     for_each_tile([&](const TileWork& work) {
       const TileCorner corner = corner_of(work.index);
-      if constexpr (Config::has_late_rows) {
-        left_seen.wait(p.late[0], corner.row, Config::rows);
-        right_seen.wait(p.late[1], corner.column, Config::columns);
-      }
-      load.tile(corner, p.parts, work);
+      seen.wait(corner);
+      load.tile(corner, p.parts, work,
+                [&](int step, int end) { return seen.wait(corner, step, end); });
     });
   }
 
@@ -102,10 +103,7 @@ struct GemmSm90 {
   // of the other.
   __device__ __forceinline__ void make_late_rows(int first) const {
     if constexpr (Config::folds_late_rows) {
-      constexpr int log2_rows = 7;
-      static_assert(Config::rows == 1 << log2_rows && Config::columns == 2 * Config::rows);
-      const int side = p.late[0].exist() ? 0 : 1;
-      if (p.late[side].exist()) LateRowFolder(p.late[side], log2_rows + side).run();
+      if (p.late[0].exist()) fold_late_rows(p.late[0], Config::log2_rows + p.late_side);
     } else if constexpr (Config::has_late_rows) {
 #pragma unroll 1
       for (int i = 0; i < 2; ++i) {
@@ -122,14 +120,11 @@ struct GemmSm90 {
   __device__ __forceinline__ void load_factors() const {
     const CommonFactor common = common_factor(p.finish);
     std::uint32_t parity = 1;
-    [[maybe_unused]] LateRowsSeen left_seen(p.late[0]), right_seen(p.late[1]);
+    [[maybe_unused]] LateRowsSeen<Config> seen(p.late, p.late_side);
     for_each_tile([&](const TileWork& work) {
       const TileCorner corner = corner_of(work.index);
       ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
-      if constexpr (Config::has_late_rows) {
-        left_seen.wait(p.late[0], corner.row, Config::rows);
-        right_seen.wait(p.late[1], corner.column, Config::columns);
-      }
+      seen.wait(corner);
       factors().fetch(p.finish, common, corner, Config::promotes);
       ptx::mbarrier_arrive(base + Config::factors_full_offset);
       parity ^= 1;

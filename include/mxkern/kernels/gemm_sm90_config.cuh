@@ -37,6 +37,8 @@ struct GemmSm90Config {
   static constexpr bool folds_late_rows =
       has_halves && std::is_same_v<Left, E4M3> && std::is_same_v<Right, E4M3>;
   static constexpr bool has_late_rows = !promotes || folds_late_rows;
+  static constexpr int log2_rows = 7;
+  static_assert(rows == 1 << log2_rows && (!folds_late_rows || columns == 2 * rows));
   // Whether bfloat16 sums are zeros before the first product, where the compiler would spill else.
   static constexpr bool clears_sums = false;
   static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes

@@ -1,174 +1,119 @@
-// mxkern/kernels/gemm_sm90_late.cuh: rows of operands made ready while the product is under way.
+// mxkern/kernels/gemm_sm90_late.cuh: rows of operands that are made ready while the product is
+// under way: which they are, and how who needs them waits.
 #pragma once
 
 #include <cstdint>
 
-#include "mxkern/core/dtype.h"
-#include "mxkern/kernels/expand.cuh"
-#include "mxkern/kernels/ptx/pairs.cuh"
+#include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/ptx/progress.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
-#include "mxkern/kernels/row_scale_words.cuh"
+#include "mxkern/tensor/scale_layout.h"
 
 namespace mxkern::kernels {
 
 // An operand in MXFP8 E4M3 with a multiple of 128 columns, of which the first rows are expanded or
 // folded when the product starts. Warps that have nothing else to do make the others, from the
 // first to the last, and the loads of a tile wait for its rows. Whichever thread blocks run make
-// them all, so none waits for one that has not started.
+// them all, so none waits for one that has not started. Of first rows that are folded the last
+// columns may be late as well, as the first turn of tiles needs them step by step: they come before
+// the other rows, in stretches of columns, each of all first rows.
 struct LateRows {
+  static constexpr int stretch = 2048;
+  static constexpr int log2_stretches = 2;  // that a warp takes at a time
+
   const std::uint8_t* codes;   // null: no row is late
   const std::uint8_t* scales;  // four of a row start on 4 bytes
   void* out;                   // rows follow one another
   std::int32_t* exponents;
-  std::uint32_t* progress;  // how many rows are taken, and how many of each tile are ready
+  // How many pieces of rows are taken; how many rows of each tile are ready; and, for each stretch
+  // of columns, how many of each tile of first rows.
+  std::uint32_t* progress;
   int first, rows, columns;
-  int word_step;  // bytes from four scales of a row to the next: more than 4 where swizzled
-  int exponent;   // of the largest elements of a row
+  int word_step;      // bytes from four scales of a row to the next: more than 4 where swizzled
+  int exponent;       // of the largest elements of a row
+  int columns_ahead;  // of the first rows: a multiple of `stretch`, or all
+  std::uint32_t stretches;         // of columns, each of one of the first rows
+  std::uint32_t inverse_of_first;  // times 2^32, rounded up
+  int log2_rows;                   // that a warp takes at a time behind the first ones
+
+  // Of a first row some columns, of another row all.
+  struct Piece {
+    int row, column;
+    int step;  // of stretches
+
+    __device__ __forceinline__ bool is_stretch() const { return column > 0; }
+  };
 
   __device__ __forceinline__ bool exist() const { return codes != nullptr; }
   // For a warp, by one of its lanes.
   __device__ __forceinline__ std::uint32_t take(bool is_the_lane) const {
-    return is_the_lane ? atomicAdd(progress, 1u) : 0u;
+    return is_the_lane ? ptx::add_relaxed(progress) : 0u;
   }
-  // The copy engine of any multiprocessor reads the row from now on. A tile has `group` rows.
-  __device__ __forceinline__ void publish(int row, int group, bool is_the_lane) const {
+  __device__ __forceinline__ std::uint32_t pieces() const { return stretches + (rows - first); }
+  __device__ __forceinline__ Piece piece(std::uint32_t index) const {
+    if (index >= stretches) return {first + static_cast<int>(index - stretches), 0, 0};
+    const auto step = static_cast<int>(__umulhi(index, inverse_of_first));
+    return {static_cast<int>(index) - step * first, columns_ahead + step * stretch, step};
+  }
+  // A warp takes adjacent rows of a tile at a time, as to tell of them takes long.
+  __device__ __forceinline__ std::uint32_t first_piece(std::uint32_t ticket) const {
+    const std::uint32_t of_stretches = stretches >> log2_stretches;
+    return ticket < of_stretches ? ticket << log2_stretches
+                                 : stretches + ((ticket - of_stretches) << log2_rows);
+  }
+  __device__ __forceinline__ std::uint32_t end_of_pieces(std::uint32_t first_piece) const {
+    return min(first_piece + (1u << (first_piece < stretches ? log2_stretches : log2_rows)),
+               pieces());
+  }
+  __device__ __forceinline__ int end_of(const Piece& at) const {
+    return at.is_stretch() ? min(at.column + stretch, columns) : columns;
+  }
+  // Of a tile with 2^log2_group rows.
+  __device__ __forceinline__ std::uint32_t* counter(const Piece& at, int log2_group) const {
+    const int tiles = ((rows - 1) >> log2_group) + 1;
+    const int of_stretch = at.is_stretch() ? tiles + at.step * (first >> log2_group) : 0;
+    return progress + 1 + of_stretch + (at.row >> log2_group);
+  }
+  // The copy engine of any multiprocessor reads what was written from now on.
+  __device__ __forceinline__ void publish(std::uint32_t* counter, std::uint32_t count,
+                                          bool is_the_lane) const {
     ptx::fence_global_for_tma();
     __syncwarp();
-    if (is_the_lane) ptx::add_release(progress + 1 + row / group);
+    if (is_the_lane) ptx::add_release(counter, count);
   }
-  __device__ __forceinline__ std::int64_t scales_of(int row) const {
-    return begin_of_scales(row, columns, word_step);
+  // Where the `word`th four scales of a row lie, of less than 2^32 in all.
+  template <int WordStep>
+  __device__ __forceinline__ std::uint32_t word_offset_of(int row, int word) const {
+    const auto r = static_cast<std::uint32_t>(row);
+    const std::uint32_t blocks = static_cast<std::uint32_t>(columns) / 32;
+    const std::uint32_t begin = WordStep == ScaleIndex::tile_blocks
+                                    ? r * blocks
+                                    : (r & ~127u) * blocks + (r & 31u) * 16 + (r >> 5 & 3u) * 4;
+    return begin + static_cast<std::uint32_t>(word * WordStep);
   }
-};
-
-// A warp. There are few registers, so a lane has few codes on their way, and asks the second-level
-// cache for those of a later row.
-struct LateRowMaker {
-  static constexpr int unit = 8;           // codes of a lane: 16 bytes of elements
-  static constexpr int piece = 32 * unit;  // of the warp
-  static constexpr int depth = 4;          // pieces on their way
-  static constexpr int chunk = 4096;       // columns whose scales are a word a lane
-
-  const LateRows& p;
-  int group;  // rows of a tile
-  int lane;
-
-  __device__ __forceinline__ void run() const {
-    std::uint32_t taken = take();
-#pragma unroll 1
-    while (true) {
-      const int row = p.first + static_cast<int>(__shfl_sync(everyone, taken, 0));
-      if (row >= p.rows) return;
-      taken = take();  // the answer arrives while this row is made
-      make(row);
-      p.publish(row, group, lane == 0);
-    }
-  }
-
- private:
-  static constexpr unsigned everyone = 0xFFFFFFFFu;
-
-  __device__ __forceinline__ std::uint32_t take() const { return p.take(lane == 0); }
-
-  // About as many rows ahead as there are warps that make them.
-  __device__ __forceinline__ void prefetch(int row) const {
-    if (row >= p.rows) return;
-    const std::uint8_t* line = p.codes + std::int64_t{row} * p.columns;
-#pragma unroll 1
-    for (int at = lane * 128; at < p.columns; at += chunk) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(line + at));
-    }
-  }
-
-  __device__ __forceinline__ void make(int row) const {
-    const int columns = p.columns;
-    const int own = lane * unit;  // the first of this lane's columns in a piece
-    const std::int64_t start = std::int64_t{row} * columns + own;
-    const std::uint8_t* from = p.codes + start;
-    bfloat16* to = static_cast<bfloat16*>(p.out) + start;
-    const std::uint8_t* scales = p.scales + p.scales_of(row) + lane * p.word_step;
-    // Four scales, where the row has them; else four that count as NaN.
-    const auto scale_word = [&](int at) {
-      if (at + lane * 128 >= columns) return ~0u;
-      return *reinterpret_cast<const std::uint32_t*>(scales + at / 128 * p.word_step);
-    };
-    uint2 loaded[depth];
-#pragma unroll
-    for (int i = 0; i < depth; ++i, from += piece) {
-      if (i * piece + own < columns) loaded[i] = __ldcs(reinterpret_cast<const uint2*>(from));
-    }
-    std::uint32_t word = scale_word(0);
-    std::uint32_t pairs = more_than(word);
-#pragma unroll 2
-    for (int at = chunk; at < columns; at += chunk)
-      pairs = __vmaxu2(pairs, more_than(scale_word(at)));
-    const auto largest = static_cast<int>(largest_of_warp(pairs));
-    prefetch(row + static_cast<int>(2 * gridDim.x));
-    const int raised = p.exponent - E4M3::max_exponent;
-    if (lane == 0) p.exponents[row] = largest - E8M0::bias - raised;
-    // Of multiplications by powers of two the second one is by this.
-    const std::uint32_t second =
-        static_cast<std::uint32_t>(raised - first_raise + 127) * 0x00800080u;
-#pragma unroll 1
-    for (int at = 0; at < columns;) {
-      if (at % chunk == 0 && at > 0) word = scale_word(at);
-#pragma unroll
-      for (int i = 0; i < depth; ++i) {
-        if (at >= columns) break;
-        // The lane that has the word of four scales, and the scale's place in it.
-        const std::uint32_t four = __shfl_sync(everyone, word, at / 128 + own / 128);
-        const int distance = largest - static_cast<int>(four >> (own / 32 % 4 * 8) & 0xFFu);
-        if (at + own < columns) write(to, loaded[i], distance, largest, raised, second);
-        if (at + depth * piece + own < columns) {
-          loaded[i] = __ldcs(reinterpret_cast<const uint2*>(from));
-        }
-        from += piece;
-        to += piece;
-        at += piece;
-      }
-    }
-  }
-
-  // The bits of an E4M3 code are those of a bfloat16 2^120 times smaller, subnormals included; see
-  // gemm_sm90_decode.cuh. 2^127 less the distance is the most that it can be multiplied by at once.
-  static constexpr int first_raise = 7;
-
-  // Eight elements as expand makes them, `distance` octaves below the row's largest scale.
-  __device__ __forceinline__ void write(bfloat16* to, const uint2& codes, int distance, int largest,
-                                        int raised, std::uint32_t second) const {
-    const std::uint32_t found =
-        ((codes.x & 0x7F7F7F7Fu) + 0x01010101u) | ((codes.y & 0x7F7F7F7Fu) + 0x01010101u);
-    uint4 elements;
-    // NaN codes, NaN scales, whose distance is negative, and what is small enough to lose bits.
-    if ((found & 0x80808080u) != 0 || static_cast<unsigned>(distance) > 120u) {
-      const unsigned byte = static_cast<unsigned>(largest - distance);
-      const float power = relative_scale<MxFp8E4M3>(byte, raised - largest);
-      using Expand = ExpandCodes<MxFp8E4M3>;
-      const Octet octet = codes.x | static_cast<Octet>(codes.y) << 32;
-      elements = Expand::piece(Expand::expand(octet, power));
-    } else {
-      const std::uint32_t first = static_cast<std::uint32_t>(254 - distance) * 0x00800080u;
-      const auto pair = [&](std::uint32_t with_signs) {
-        return ptx::multiply_pair(ptx::multiply_pair(with_signs << 4 & 0x87F087F0u, first), second);
-      };
-      elements = make_uint4(
-          pair(ptx::signs_beside<0x9180>(codes.x)), pair(ptx::signs_beside<0xB3A2>(codes.x)),
-          pair(ptx::signs_beside<0x9180>(codes.y)), pair(ptx::signs_beside<0xB3A2>(codes.y)));
-    }
-    *reinterpret_cast<uint4*>(to) = elements;
+  // One thread, of a tile of first rows: until the columns from one on are ready, of which this is
+  // the first to ask. Returns where columns may not be.
+  __device__ __forceinline__ int wait_for_columns(int row, int column, int log2_group) const {
+    if (row >= first) return columns;
+    if (column < columns_ahead) return columns_ahead;
+    const int step = (column - columns_ahead) / stretch;
+    const Piece at = {row, columns_ahead + step * stretch, step};
+    const std::uint32_t* ready = counter(at, log2_group);
+    while (ptx::load_acquire(ready) != 1u << log2_group) __nanosleep(32);
+    ptx::fence_global_for_tma();
+    return end_of(at);
   }
 };
 
-// A thread that needs rows of an operand waits until they are ready: what it or the copy engine
-// loads then is what was written.
-struct LateRowsSeen {
-  int ready;  // rows up to here are
+// Rows of an operand that a thread knows to be ready: those up to one.
+struct ReadyRows {
+  int ready;
 
-  __device__ __forceinline__ explicit LateRowsSeen(const LateRows& p)
+  __device__ __forceinline__ explicit ReadyRows(const LateRows& p)
       : ready(p.exist() ? p.first : 0x7FFFFFFF) {}
 
-  // The rows of a tile, `group` of them.
+  // Returns when those of a tile are, `group` of them: what this thread or the copy engine loads
+  // then is what was written.
   __device__ __forceinline__ void wait(const LateRows& p, int begin, int group) {
     if (begin + group <= ready || begin >= p.rows) return;
     const std::uint32_t* counter = p.progress + 1 + begin / group;
@@ -176,6 +121,54 @@ struct LateRowsSeen {
     while (ptx::load_acquire(counter) != wanted) __nanosleep(64);
     ptx::fence_global_for_tma();
     if (begin <= ready) ready = begin + group;
+  }
+};
+
+// A thread that needs tiles of operands of which rows are late. There is nothing to wait for where
+// the configuration does not make such.
+template <class Config>
+struct LateRowsSeen {
+  __device__ __forceinline__ LateRowsSeen(const LateRows (&)[2], int) {}
+  __device__ __forceinline__ void wait(const TileCorner&) {}
+  __device__ __forceinline__ int wait(const TileCorner&, int, int end) const { return end; }
+};
+
+template <class Config>
+requires(Config::has_late_rows && !Config::folds_late_rows) struct LateRowsSeen<Config> {
+  const LateRows& left;
+  const LateRows& right;
+  ReadyRows left_rows, right_rows;
+
+  __device__ __forceinline__ LateRowsSeen(const LateRows (&late)[2], int)
+      : left(late[0]), right(late[1]), left_rows(left), right_rows(right) {}
+  __device__ __forceinline__ void wait(const TileCorner& corner) {
+    left_rows.wait(left, corner.row, Config::rows);
+    right_rows.wait(right, corner.column, Config::columns);
+  }
+  __device__ __forceinline__ int wait(const TileCorner&, int, int end) const { return end; }
+};
+
+// One operand has late rows, and may have late columns.
+template <class Config>
+requires(Config::folds_late_rows) struct LateRowsSeen<Config> {
+  const LateRows& p;
+  int side;
+  ReadyRows rows;
+
+  __device__ __forceinline__ LateRowsSeen(const LateRows (&late)[2], int late_side)
+      : p(late[0]), side(late_side), rows(p) {}
+  __device__ __forceinline__ int begin_of(const TileCorner& corner) const {
+    return side == 0 ? corner.row : corner.column;
+  }
+  __device__ __forceinline__ void wait(const TileCorner& corner) {
+    rows.wait(p, begin_of(corner), Config::rows << side);
+  }
+  // Until the elements of a step are ready; returns the first step of whose this is not known.
+  __device__ __forceinline__ int wait(const TileCorner& corner, int step, int end) const {
+    if (!p.exist()) return end;
+    const int column =
+        p.wait_for_columns(begin_of(corner), step * Config::k, Config::log2_rows + side);
+    return min(column / Config::k, end);
   }
 };
 

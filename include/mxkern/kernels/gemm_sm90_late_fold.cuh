@@ -5,49 +5,65 @@
 
 #include "mxkern/kernels/fold_codes.cuh"
 #include "mxkern/kernels/gemm_sm90_late.cuh"
+#include "mxkern/kernels/row_scale_words.cuh"
+#include "mxkern/numerics/scale_format.h"
 
 namespace mxkern::kernels {
 
-// A warp that folds rows of an operand with 2^log2_group rows in a tile. It asks for the first
-// codes of the next row before a row is ready, and the second-level cache for those of the row
-// behind that.
+// A warp that folds what is late of an operand with 2^log2_group rows in a tile: the last columns
+// of the first rows, and then the rows behind them. There are few registers, and beside tensor
+// cores an instruction of another warp costs them a clock: so a lane has four pieces of 16 codes on
+// their way, asks for the next ones as it writes, and keeps addresses that only move on.
+template <int WordStep>
 struct LateRowFolder {
   static constexpr int unit = 16;          // codes of a lane
   static constexpr int piece = 32 * unit;  // of the warp
   static constexpr int depth = 4;          // pieces on their way
   static constexpr int round = depth * piece;
   static constexpr int chunk = 4096;  // columns whose scales are a word a lane
-  static_assert(chunk % round == 0, "a round has one word of scales");
+  static_assert(round == LateRows::stretch);
 
   const LateRows& p;
   int log2_group;
-  int own =
-      static_cast<int>(threadIdx.x % 32) * unit;  // the first of this lane's columns in a piece
+  int own = static_cast<int>(threadIdx.x % 32) * unit;  // this lane's first column in a piece
+  // On their way: codes and the scales of their blocks, where those behind them lie, and what tells
+  // the largest scale of the row.
+  uint4 codes[depth] = {};
+  unsigned bytes[depth] = {};
+  const std::uint8_t* from = nullptr;
+  const std::uint8_t* scale = nullptr;
+  std::uint32_t word = 0;
 
   __device__ __forceinline__ LateRowFolder(const LateRows& rows, int log2_rows)
       : p(rows), log2_group(log2_rows) {
     asm volatile("" : "+r"(own));  // kept in a register, not worked out again
   }
 
-  __device__ __forceinline__ void run() const {
-    int row = row_of(take());
-    if (row >= p.rows) return;
+  __device__ __forceinline__ void run() {
+    std::uint32_t index = p.first_piece(of_warp(take()));
+    if (index >= p.pieces()) return;
     std::uint32_t taken = take();
-    uint4 loaded[depth];
-    const std::uint8_t* from = p.codes + start_of(row);
+    int left = begin(p.piece(index));
 #pragma unroll
     for (int i = 0; i < depth; ++i) {
-      if (i * piece + own < p.columns) loaded[i] = load(from + i * piece);
+      if (i * piece < left) load(i);
     }
-    std::uint32_t word = scale_word(row, 0);
 #pragma unroll 1
     while (true) {
-      const int next = row_of(taken);
-      make(row, next, loaded, word);
-      taken = take();  // the answer arrives while rows are made
-      p.publish(row, 1 << log2_group, own == 0);
-      if (next >= p.rows) return;
-      row = next;
+      const std::uint32_t first = index, end = p.end_of_pieces(first);
+      std::uint32_t next;
+#pragma unroll 1
+      while (true) {
+        const bool is_last = index + 1 == end;
+        next = is_last ? p.first_piece(of_warp(taken)) : index + 1;
+        fold(index, next);
+        if (is_last) break;
+        index = next;
+      }
+      taken = take();  // the answer arrives while codes are folded
+      p.publish(p.counter(p.piece(first), log2_group), end - first, own == 0);
+      if (next >= p.pieces()) return;
+      index = next;
     }
   }
 
@@ -55,24 +71,53 @@ struct LateRowFolder {
   static constexpr unsigned everyone = 0xFFFFFFFFu;
 
   __device__ __forceinline__ std::uint32_t take() const { return p.take(own == 0); }
-  __device__ __forceinline__ int row_of(std::uint32_t taken) const {
-    return p.first + static_cast<int>(__shfl_sync(everyone, taken, 0));
-  }
-  // Where this lane's codes begin, from that of the first row on.
-  __device__ __forceinline__ std::uint32_t start_of(int row) const {
-    return static_cast<std::uint32_t>(row) * static_cast<std::uint32_t>(p.columns) + own;
-  }
-  __device__ __forceinline__ static uint4 load(const std::uint8_t* from) {
-    return __ldcs(reinterpret_cast<const uint4*>(from));
+  __device__ __forceinline__ static std::uint32_t of_warp(std::uint32_t taken) {
+    return __shfl_sync(everyone, taken, 0);
   }
 
-  // About as many rows ahead as there are warps that make them.
-  __device__ __forceinline__ void prefetch(int row) const {
-    if (row >= p.rows) return;
-    const std::uint8_t* line = p.codes + (start_of(row) - own);
+  // Where codes lie, from that of the first row on.
+  __device__ __forceinline__ std::uint32_t offset_of(const LateRows::Piece& at) const {
+    return static_cast<std::uint32_t>(at.row) * static_cast<std::uint32_t>(p.columns) + at.column;
+  }
+
+  // Turns to another piece of a row; returns how many of its codes there are from this lane's first
+  // one on.
+  __device__ __forceinline__ int begin(const LateRows::Piece& at) {
+    from = p.codes + offset_of(at) + own;
+    scale = p.scales + p.template word_offset_of<WordStep>(at.row, (at.column + own) / 128) +
+            own / 32 % 4;
+    word =
+        at.is_stretch() ? static_cast<std::uint32_t>(p.exponents[at.row]) : scale_word(at.row, 0);
+    return p.end_of(at) - at.column - own;
+  }
+
+  __device__ __forceinline__ void load(int i) {
+    codes[i] = __ldcs(reinterpret_cast<const uint4*>(from + i * piece));
+    bytes[i] = scale[i * piece / 128 * WordStep];
+  }
+
+  // This lane's codes of a block, `largest`: of the row.
+  __device__ __forceinline__ uint4 folded(int i, unsigned largest) const {
+    static_assert(!FoldTable<E4M3>::is_used);
+    const FoldTable<E4M3> no_table = {};
+    const BlockFold<E4M3> block(largest - bytes[i], bytes[i] == E8M0::nan_byte, no_table);
+    const auto octet = [](std::uint32_t low, std::uint32_t high) {
+      return low | static_cast<Octet>(high) << 32;
+    };
+    const uint2 low = block(octet(codes[i].x, codes[i].y));
+    const uint2 high = block(octet(codes[i].z, codes[i].w));
+    return make_uint4(low.x, low.y, high.x, high.y);
+  }
+
+  // About as many pieces ahead as there are warps that make them.
+  __device__ __forceinline__ void prefetch(std::uint32_t index) const {
+    if (index >= p.pieces()) return;
+    const LateRows::Piece at = p.piece(index);
+    const std::uint8_t* line = p.codes + offset_of(at);
+    const int codes_of_piece = p.end_of(at) - at.column;
 #pragma unroll 1
-    for (int at = own * 8; at < p.columns; at += chunk) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(line + at));
+    for (int i = own * 8; i < codes_of_piece; i += chunk) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(line + i));
     }
   }
 
@@ -80,63 +125,57 @@ struct LateRowFolder {
   __device__ __forceinline__ std::uint32_t scale_word(int row, int at) const {
     const int column = at + own * 8;
     if (column >= p.columns) return ~0u;
-    const std::uint8_t* scales = p.scales + p.scales_of(row);
     return *reinterpret_cast<const std::uint32_t*>(
-        scales + static_cast<std::uint32_t>(column / 128 * p.word_step));
+        p.scales + p.template word_offset_of<WordStep>(row, column / 128));
   }
 
-  // `loaded` and `word` are of this row's first columns, and then of the next one's.
-  __device__ __forceinline__ void make(int row, int next, uint4 (&loaded)[depth],
-                                       std::uint32_t& word) const {
+  // The largest scale of a row; who folds a whole row finds it.
+  __device__ __forceinline__ unsigned largest_of(const LateRows::Piece& at) const {
+    constexpr int below = E8M0::bias + Fold<E4M3>::base_shift;
+    if (at.is_stretch()) return word + below;
     std::uint32_t pairs = more_than(word);
 #pragma unroll 2
-    for (int at = chunk; at < p.columns; at += chunk)
-      pairs = __vmaxu2(pairs, more_than(scale_word(row, at)));
+    for (int i = chunk; i < p.columns; i += chunk)
+      pairs = __vmaxu2(pairs, more_than(scale_word(at.row, i)));
     const unsigned largest = largest_of_warp(pairs);
-    prefetch(row + static_cast<int>(4 * gridDim.x));
-    if (own == 0) {
-      p.exponents[row] = static_cast<std::int32_t>(largest) - E8M0::bias - Fold<E4M3>::base_shift;
-    }
-    std::uint32_t offset = start_of(row);
-#pragma unroll 1
-    for (int at = own; at - own < p.columns; at += round) {
-      if (at % chunk == own && at >= chunk) word = scale_word(row, at - own);
-      const std::uint32_t words = word;
-      std::uint8_t* to = static_cast<std::uint8_t*>(p.out) + offset;
-      int ahead = at + round;  // the first of the columns that are asked for
-      offset += round;
-      if (ahead - own >= p.columns) {
-        ahead = 0x7FFFFFFF - round;
-        if (next < p.rows) {
-          ahead = own;
-          offset = start_of(next);
-          word = scale_word(next, 0);
-        }
-      }
-      const std::uint8_t* from = p.codes + offset;
-#pragma unroll
-      for (int i = 0; i < depth; ++i) {
-        // The lane that has the word of four scales, and the scale's place in it.
-        const std::uint32_t four = __shfl_sync(everyone, words, (at + i * piece) / 128);
-        const unsigned byte = four >> (own / 32 % 4 * 8) & 0xFFu;
-        if (at + i * piece < p.columns) write(to + i * piece, loaded[i], largest, byte);
-        if (ahead + i * piece < p.columns) loaded[i] = load(from + i * piece);
-      }
-    }
+    if (own == 0) p.exponents[at.row] = static_cast<std::int32_t>(largest) - below;
+    return largest;
   }
 
-  // Sixteen codes of a block with this scale.
-  __device__ __forceinline__ static void write(std::uint8_t* to, const uint4& codes,
-                                               unsigned largest, unsigned byte) {
-    static_assert(!FoldTable<E4M3>::is_used);
-    const FoldTable<E4M3> no_table = {};
-    const BlockFold<E4M3> block(largest - byte, byte == E8M0::nan_byte, no_table);
-    const auto octet = [](std::uint32_t low, std::uint32_t high) {
-      return low | static_cast<Octet>(high) << 32;
-    };
-    const uint2 low = block(octet(codes.x, codes.y)), high = block(octet(codes.z, codes.w));
-    *reinterpret_cast<uint4*>(to) = make_uint4(low.x, low.y, high.x, high.y);
+  // What is on its way is of this piece's first columns, and then of the next one's.
+  __device__ __forceinline__ void fold(std::uint32_t index, std::uint32_t next) {
+    const LateRows::Piece at = p.piece(index);
+    const unsigned largest = largest_of(at);
+    prefetch(index + 4 * gridDim.x);
+    std::uint8_t* to = static_cast<std::uint8_t*>(p.out) + offset_of(at) + own;
+    int left = p.end_of(at) - at.column - own;
+#pragma unroll 1
+    while (true) {
+      int next_left = left - round;
+      const bool is_last = next_left + own <= 0;
+      from += round;
+      scale += round / 128 * WordStep;
+      if (is_last) next_left = next < p.pieces() ? begin(p.piece(next)) : 0;
+#pragma unroll
+      for (int i = 0; i < depth; ++i) {
+        const uint4 four = folded(i, largest);
+        if (i * piece < left) *reinterpret_cast<uint4*>(to + i * piece) = four;
+        if (i * piece < next_left) load(i);
+      }
+      if (is_last) return;
+      to += round;
+      left = next_left;
+    }
   }
 };
+
+// A warp: rows of an operand with 2^log2_rows rows in a tile.
+__device__ __forceinline__ void fold_late_rows(const LateRows& rows, int log2_rows) {
+  if (rows.word_step == ScaleIndex::tile_blocks) {
+    LateRowFolder<ScaleIndex::tile_blocks>(rows, log2_rows).run();
+  } else {
+    LateRowFolder<ScaleIndex::tile_bytes>(rows, log2_rows).run();
+  }
+}
 
 }  // namespace mxkern::kernels

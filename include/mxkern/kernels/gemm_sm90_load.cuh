@@ -21,31 +21,42 @@ struct LoadSm90 {
   int left_box;        // rows of a box of the left operand
   bool left_batched, right_batched;
   RingPhases phases;
+  int stage = 0;
 
   // One thread: steps of a tile, of each part of the left operand, as stages become free.
-  __device__ __forceinline__ void tile(const TileCorner& corner, int parts, const TileWork& work) {
-    const int step_bytes =
-        Config::left_boxes * left_box * Config::left_row_bytes + Config::right_bytes;
-    int stage = 0;
+  // wait(step, end) returns when the elements of some steps from that one on are ready, and where
+  // those end.
+  template <class Wait>
+  __device__ __forceinline__ void tile(const TileCorner& corner, int parts, const TileWork& work,
+                                       Wait&& wait) {
+    stage = 0;
     for (int part = 0; part < parts; ++part) {
-      for (int step = work.first; step < work.first + work.count; ++step) {
-        const std::uint32_t full = base + Config::full_offset + stage * 8;
-        ptx::mbarrier_wait(base + Config::empty_offset + stage * 8, phases.of(stage) ^ 1);
-        phases.advance(stage);
-        ptx::mbarrier_expect(full, step_bytes);
-        const std::uint32_t to = base + stage * Config::stage_bytes;
-        boxes<Config::left_boxes, Config::left_row_bytes, Config::shares_left>(
-            to, left_map, full, left_box, step * Config::k, corner.row, part,
-            left_batched ? corner.batch : 0);
-        boxes<Config::columns / Config::right_box, 128, !Config::shares_left>(
-            to + Config::left_bytes, right_map, full, Config::right_box, step * Config::k,
-            corner.column, 0, right_batched ? corner.batch : 0);
-        stage = stage + 1 == Config::stages ? 0 : stage + 1;
+      const int end = work.first + work.count;
+      for (int step = work.first; step < end;) {
+        const int ready = wait(step, end);
+        for (; step < ready; ++step) load(corner, part, step);
       }
     }
   }
 
  private:
+  __device__ __forceinline__ void load(const TileCorner& corner, int part, int step) {
+    const int step_bytes =
+        Config::left_boxes * left_box * Config::left_row_bytes + Config::right_bytes;
+    const std::uint32_t full = base + Config::full_offset + stage * 8;
+    ptx::mbarrier_wait(base + Config::empty_offset + stage * 8, phases.of(stage) ^ 1);
+    phases.advance(stage);
+    ptx::mbarrier_expect(full, step_bytes);
+    const std::uint32_t to = base + stage * Config::stage_bytes;
+    boxes<Config::left_boxes, Config::left_row_bytes, Config::shares_left>(
+        to, left_map, full, left_box, step * Config::k, corner.row, part,
+        left_batched ? corner.batch : 0);
+    boxes<Config::columns / Config::right_box, 128, !Config::shares_left>(
+        to + Config::left_bytes, right_map, full, Config::right_box, step * Config::k,
+        corner.column, 0, right_batched ? corner.batch : 0);
+    stage = stage + 1 == Config::stages ? 0 : stage + 1;
+  }
+
   // `rows` rows each.
   template <int Boxes, int RowBytes, bool Shared>
   __device__ __forceinline__ void boxes(std::uint32_t to, const CUtensorMap& map,

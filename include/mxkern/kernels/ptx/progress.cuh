@@ -7,8 +7,18 @@
 namespace mxkern::ptx {
 
 // Who sees the counter with load_acquire sees what this thread wrote before, and what it saw.
-__device__ __forceinline__ void add_release(std::uint32_t* counter) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+__device__ __forceinline__ void add_release(std::uint32_t* counter, std::uint32_t count = 1) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(count) : "memory");
+}
+
+// What the counter was. (atomicAdd of one lane becomes one of all lanes that might be there.)
+__device__ __forceinline__ std::uint32_t add_relaxed(std::uint32_t* counter) {
+  std::uint32_t before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(counter)
+               : "memory");
+  return before;
 }
 
 // What the counter was; both of the above and of the below.
