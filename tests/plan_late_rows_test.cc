@@ -147,6 +147,7 @@ TEST(PlanLateRowsTest, ColumnsOfFirstRowsAreFoldedLateInTwoTurns) {
   for (const Size& size : {Size{2048, 4096, 14336, 1024, 4096, "a third of the columns are ahead"},
                            {2048, 4096, 28672, 1024, 8192, "in whole stretches"},
                            {2048, 4096, 10368, 1024, 2048, "of which the last one is shorter"},
+                           {2040, 4096, 12288, 1024, 4096, "a tile that is not full"},
                            {4096, 4096, 14336, 1024, 0, "four turns"},
                            {2048, 4096, 8192, 1024, 0, "short rows"},
                            {2048, 4096, 4096, 0, 0, "no row is late"}}) {
