@@ -115,6 +115,8 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   };
   for (const Size& size : {Size{4096, 4096, 4096, "4 of 16 rows of tiles are ahead"},
                            {3072, 4096, 4096, "4 of 12"},
+                           {2048, 4096, 4096, "4 of 8, in two turns"},
+                           {1800, 4096, 4096, "of which the last one is not full"},
                            {2048, 4096, 14336, "half of the rows, which are long"}}) {
     other = wide;
     other.shape = {1, size.m, size.k};
@@ -150,7 +152,8 @@ TEST(PlanLateRowsTest, ColumnsOfFirstRowsAreFoldedLateInTwoTurns) {
                            {2040, 4096, 12288, 1024, 4096, "a tile that is not full"},
                            {4096, 4096, 14336, 1024, 0, "four turns"},
                            {2048, 4096, 8192, 1024, 0, "short rows"},
-                           {2048, 4096, 4096, 0, 0, "no row is late"}}) {
+                           {2048, 4096, 4096, 1024, 0, "shorter ones"},
+                           {2048, 6144, 4096, 0, 0, "no row is late"}}) {
     const Case c{.precision = GemmPrecision::folded, .shape = {1, size.m, size.k}, .n = size.n};
     const GemmRightOperand ahead = prepared(PreparedForm::folded, c.right, c.right_shape());
     const auto plan_of = [&](GemmPrecision precision) {

@@ -48,9 +48,11 @@ constexpr std::int64_t first_folded_left_rows_sm90(const TileSm90& tile, std::in
   constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
   constexpr std::int64_t least_right = 4096, most_right = 10240;
   if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
-  if (tile.turns(1, m, n, processors) < least_turns) return 0;
+  const std::int64_t turns = tile.turns(1, m, n, processors);
+  if (turns < least_turns) return 0;
   const std::int64_t first = rows_of_first_tiles_sm90(tile, m, n, processors);
-  return first * (k >= long_row ? 2 : 3) <= m ? first : 0;
+  const std::int64_t least_times = k >= long_row || turns == 2 ? 2 : 3;
+  return first * least_times <= round_up(m, tile.cluster_rows()) ? first : 0;
 }
 
 // The same of a folded right operand, whose rows come in the order of all products: those that the

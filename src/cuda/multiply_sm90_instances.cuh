@@ -64,8 +64,6 @@ inline kernels::LateRows late_rows(const char* function, const RowScaled& x, int
   check(stretches * late.first.rows < all, function, ": too many rows have late columns");
   p.columns_ahead = static_cast<int>(ahead);
   p.stretches = static_cast<std::uint32_t>(stretches);
-  // About 8 KB of codes.
-  p.log2_rows = x.columns <= 2048 ? 2 : x.columns <= 4096 ? 1 : 0;
   p.inverse_of_first = static_cast<std::uint32_t>(ceil_div(all, std::int64_t{p.first}));
   return p;
 }

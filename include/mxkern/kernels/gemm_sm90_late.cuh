@@ -19,7 +19,7 @@ namespace mxkern::kernels {
 // the other rows, in stretches of columns, each of all first rows.
 struct LateRows {
   static constexpr int stretch = 2048;
-  static constexpr int log2_stretches = 2;  // that a warp takes at a time
+  static constexpr int log2_stretches = 2;  // of adjacent rows, that a warp takes at a time
 
   const std::uint8_t* codes;   // null: no row is late
   const std::uint8_t* scales;  // four of a row start on 4 bytes
@@ -34,7 +34,6 @@ struct LateRows {
   int columns_ahead;  // of the first rows: a multiple of `stretch`, or all
   std::uint32_t stretches;         // of columns, each of one of the first rows
   std::uint32_t inverse_of_first;  // times 2^32, rounded up
-  int log2_rows;                   // that a warp takes at a time behind the first ones
 
   // Of a first row some columns, of another row all.
   struct Piece {
@@ -55,15 +54,13 @@ struct LateRows {
     const auto step = static_cast<int>(__umulhi(index, inverse_of_first));
     return {static_cast<int>(index) - step * first, columns_ahead + step * stretch, step};
   }
-  // A warp takes adjacent rows of a tile at a time, as to tell of them takes long.
+  // A warp takes a row at a time, or some stretches, as to tell of them takes long.
   __device__ __forceinline__ std::uint32_t first_piece(std::uint32_t ticket) const {
     const std::uint32_t of_stretches = stretches >> log2_stretches;
-    return ticket < of_stretches ? ticket << log2_stretches
-                                 : stretches + ((ticket - of_stretches) << log2_rows);
+    return ticket < of_stretches ? ticket << log2_stretches : stretches + (ticket - of_stretches);
   }
   __device__ __forceinline__ std::uint32_t end_of_pieces(std::uint32_t first_piece) const {
-    return min(first_piece + (1u << (first_piece < stretches ? log2_stretches : log2_rows)),
-               pieces());
+    return first_piece + (first_piece < stretches ? 1u << log2_stretches : 1u);
   }
   __device__ __forceinline__ int end_of(const Piece& at) const {
     return at.is_stretch() ? min(at.column + stretch, columns) : columns;
