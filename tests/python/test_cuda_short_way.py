@@ -142,6 +142,7 @@ def test_without_the_table_of_dlpack(torch: Any, monkeypatch: pytest.MonkeyPatch
         "test", schemes["mxfp4"], *["rceil", "nearest", None, 0], *[None] * 3, False
     )
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for scheme in schemes:
             want = mxkern.quantize(x, scheme)
