@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "mxkern/core/platform.h"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/ptx/progress.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
@@ -40,7 +41,7 @@ struct LateRows {
     int row, column;
     int step;  // of stretches
 
-    __device__ __forceinline__ bool is_stretch() const { return column > 0; }
+    MXKERN_HOST_DEVICE bool is_stretch() const { return column > 0; }
   };
 
   __device__ __forceinline__ bool exist() const { return codes != nullptr; }
@@ -48,25 +49,29 @@ struct LateRows {
   __device__ __forceinline__ std::uint32_t take(bool is_the_lane) const {
     return is_the_lane ? ptx::add_relaxed(progress) : 0u;
   }
-  __device__ __forceinline__ std::uint32_t pieces() const { return stretches + (rows - first); }
-  __device__ __forceinline__ Piece piece(std::uint32_t index) const {
+  MXKERN_HOST_DEVICE std::uint32_t pieces() const { return stretches + (rows - first); }
+  MXKERN_HOST_DEVICE Piece piece(std::uint32_t index) const {
     if (index >= stretches) return {first + static_cast<int>(index - stretches), 0, 0};
+#if defined(__CUDA_ARCH__)
     const auto step = static_cast<int>(__umulhi(index, inverse_of_first));
+#else
+    const auto step = static_cast<int>(std::uint64_t{index} * inverse_of_first >> 32);
+#endif
     return {static_cast<int>(index) - step * first, columns_ahead + step * stretch, step};
   }
   // A warp takes a row at a time, or some stretches, as to tell of them takes long.
-  __device__ __forceinline__ std::uint32_t first_piece(std::uint32_t ticket) const {
+  MXKERN_HOST_DEVICE std::uint32_t first_piece(std::uint32_t ticket) const {
     const std::uint32_t of_stretches = stretches >> log2_stretches;
     return ticket < of_stretches ? ticket << log2_stretches : stretches + (ticket - of_stretches);
   }
-  __device__ __forceinline__ std::uint32_t end_of_pieces(std::uint32_t first_piece) const {
+  MXKERN_HOST_DEVICE std::uint32_t end_of_pieces(std::uint32_t first_piece) const {
     return first_piece + (first_piece < stretches ? 1u << log2_stretches : 1u);
   }
-  __device__ __forceinline__ int end_of(const Piece& at) const {
+  MXKERN_HOST_DEVICE int end_of(const Piece& at) const {
     return at.is_stretch() ? min(at.column + stretch, columns) : columns;
   }
   // Of a tile with 2^log2_group rows.
-  __device__ __forceinline__ std::uint32_t* counter(const Piece& at, int log2_group) const {
+  MXKERN_HOST_DEVICE std::uint32_t* counter(const Piece& at, int log2_group) const {
     const int tiles = ((rows - 1) >> log2_group) + 1;
     const int of_stretch = at.is_stretch() ? tiles + at.step * (first >> log2_group) : 0;
     return progress + 1 + of_stretch + (at.row >> log2_group);
