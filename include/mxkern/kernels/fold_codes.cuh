@@ -134,6 +134,16 @@ class BlockFold {
     }
   }
 
+  // Sixteen of 8 bits.
+  __device__ __forceinline__ uint4 operator()(const uint4& codes) const {
+    static_assert(Format::bits == 8);
+    const auto octet = [](std::uint32_t low, std::uint32_t high) {
+      return low | static_cast<Octet>(high) << 32;
+    };
+    const uint2 low = (*this)(octet(codes.x, codes.y)), high = (*this)(octet(codes.z, codes.w));
+    return make_uint4(low.x, low.y, high.x, high.y);
+  }
+
  private:
   // Octaves that an element is raised by at distance 0, from where its bits stand in a half.
   static constexpr int total_shift =

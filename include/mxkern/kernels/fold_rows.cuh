@@ -98,7 +98,7 @@ struct FoldRowChunks {
       std::uint8_t* to = out + at;
 #pragma unroll
       for (int i = 0; i < depth; ++i) {
-        const uint4 folded = fold_piece(loaded[i], held.block(i, largest));
+        const uint4 folded = held.block(i, largest)(loaded[i]);
         if (i * piece < left) *reinterpret_cast<uint4*>(to + i * piece) = folded;
         if constexpr (FindsSpread) {
           const unsigned found = is_zero(loaded[i]) ? 0u : held.distance(i, largest);
@@ -146,13 +146,6 @@ struct FoldRowChunks {
     }
   };
 
-  __device__ __forceinline__ static uint4 fold_piece(const uint4& piece, const Block& block) {
-    const auto octet = [](std::uint32_t low, std::uint32_t high) {
-      return low | static_cast<Octet>(high) << 32;
-    };
-    const uint2 low = block(octet(piece.x, piece.y)), high = block(octet(piece.z, piece.w));
-    return make_uint4(low.x, low.y, high.x, high.y);
-  }
   __device__ __forceinline__ static bool is_zero(const uint4& piece) {
     constexpr std::uint32_t magnitudes = Format::magnitude_mask * 0x01010101u;
     return ((piece.x | piece.y | piece.z | piece.w) & magnitudes) == 0;

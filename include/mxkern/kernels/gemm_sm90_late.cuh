@@ -47,7 +47,7 @@ struct LateRows {
   __device__ __forceinline__ bool exist() const { return codes != nullptr; }
   // For a warp, by one of its lanes.
   __device__ __forceinline__ std::uint32_t take(bool is_the_lane) const {
-    return is_the_lane ? ptx::add_relaxed(progress) : 0u;
+    return is_the_lane ? atomicAdd(progress, 1u) : 0u;
   }
   MXKERN_HOST_DEVICE std::uint32_t pieces() const { return stretches + (rows - first); }
   MXKERN_HOST_DEVICE Piece piece(std::uint32_t index) const {

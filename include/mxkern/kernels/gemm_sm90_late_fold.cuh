@@ -101,12 +101,7 @@ struct LateRowFolder {
     static_assert(!FoldTable<E4M3>::is_used);
     const FoldTable<E4M3> no_table = {};
     const BlockFold<E4M3> block(largest - bytes[i], bytes[i] == E8M0::nan_byte, no_table);
-    const auto octet = [](std::uint32_t low, std::uint32_t high) {
-      return low | static_cast<Octet>(high) << 32;
-    };
-    const uint2 low = block(octet(codes[i].x, codes[i].y));
-    const uint2 high = block(octet(codes[i].z, codes[i].w));
-    return make_uint4(low.x, low.y, high.x, high.y);
+    return block(codes[i]);
   }
 
   // About as many pieces ahead as there are warps that make them.

@@ -11,16 +11,6 @@ __device__ __forceinline__ void add_release(std::uint32_t* counter, std::uint32_
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(count) : "memory");
 }
 
-// What the counter was. (atomicAdd of one lane becomes one of all lanes that might be there.)
-__device__ __forceinline__ std::uint32_t add_relaxed(std::uint32_t* counter) {
-  std::uint32_t before;
-  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;"
-               : "=r"(before)
-               : "l"(counter)
-               : "memory");
-  return before;
-}
-
 // What the counter was; both of the above and of the below.
 __device__ __forceinline__ std::uint32_t add_one(std::uint32_t* counter) {
   std::uint32_t before;
