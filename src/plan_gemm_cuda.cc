@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "cuda/decode_left.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/multiply_few.h"
 #include "cuda/multiply_sm90.h"
-#include "cuda/relative_scales.h"
 #include "cuda/takes_blackwell.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
@@ -162,16 +162,16 @@ bool can_be_late(const GemmOperand& operand, const CudaGemmPlan& plan, const Sid
          q->shape.rows * q->shape.columns <= cuda::LateSource::most_folded_codes;
 }
 
-// Whether the product makes rows ready itself, and which ones have to be before it starts. If they
+// Which rows have to be ready before the product starts, where it makes the others itself. If they
 // are folded, those of E4M3 with E4M3.
-bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
+void plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
   const Shape& out = problem.out.shape;
   const bool folds = is_folded(plan);
-  if (out.batch != 1 || (!folds && plan.path != CudaGemmPath::exact)) return false;
+  if (out.batch != 1 || (!folds && plan.path != CudaGemmPath::exact)) return;
   for (const GemmOperand* operand : {&problem.left, &problem.right}) {
     if (!folds) break;
     const auto element = cuda::fold_facts(quantized_of(*operand)->scheme).element;
-    if (element != cuda::CoreElement::e4m3) return false;
+    if (element != cuda::CoreElement::e4m3) return;
   }
   const cuda::TileSm90 tile = tiling_sm90(problem, out, folds, processors).tile;
   const bool left = can_be_late(problem.left, plan, plan.left);
@@ -186,7 +186,6 @@ bool plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan
     plan.left.first_columns =
         cuda::first_columns_sm90(tile, first, out.rows, out.columns, k, processors);
   }
-  return first.left > 0 || first.right > 0;
 }
 
 // Memory for one side, from `begin` on; returns where it ends.
@@ -194,7 +193,6 @@ std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan)
   plan.folded = plan.expanded = begin;
   std::size_t end = begin;
   if (plan.expands) end += aligned(cuda::expanded_layout(as_source(operand)).bytes);
-  if (plan.decodes) end += aligned(cuda::relative_scales_layout(shape_of(operand)).bytes);
   if (plan.folds) {
     // Where a product of folded rows was not to be, all that is still read of them are the spreads:
     // the rest may lie under the expanded rows.
@@ -253,13 +251,12 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::exact:
     case CudaGemmPath::portable:
     case CudaGemmPath::folded_or_exact: {
-      plan.left = plan_side(problem.left, plan.path, false);
-      plan.right = plan_side(problem.right, plan.path, false);
       plan.is_in_one_kernel = takes_one_kernel(problem, plan.path, capabilities.processors);
-      if (!plan_late_rows(problem, capabilities.processors, plan) && !plan.is_in_one_kernel) {
-        plan.left =
-            plan_side(problem.left, plan.path, decodes_left(problem, plan.path, capabilities));
-      }
+      const bool decodes =
+          !plan.is_in_one_kernel && decodes_left(problem, plan.path, capabilities);
+      plan.left = plan_side(problem.left, plan.path, decodes);
+      plan.right = plan_side(problem.right, plan.path, false);
+      plan_late_rows(problem, capabilities.processors, plan);
       const std::size_t middle = place(problem.left, 0, plan.left);
       plan.workspace_bytes = place(problem.right, middle, plan.right);
       place_parts_sm90(problem, capabilities.processors, plan);

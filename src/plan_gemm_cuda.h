@@ -70,10 +70,10 @@ constexpr const char* name_of(CudaGemmPath path) {
 struct SidePlan {
   bool folds = false;        // into the working memory
   bool expands = false;      // into the working memory
-  bool decodes = false;      // while it is multiplied; its scales go into the working memory
+  bool decodes = false;      // while it is multiplied, from codes and scales as they lie
   bool is_prepared = false;  // what was prepared is multiplied
   std::size_t folded = 0;    // where in the working memory
-  std::size_t expanded = 0;  // or the scales of codes that are decoded
+  std::size_t expanded = 0;
   // The product itself makes the rows from this one on; 0: all are made ahead.
   std::int64_t first_rows = 0;
   std::int64_t first_columns = 0;  // and of those rows the columns from this one on; 0: none

@@ -246,7 +246,7 @@ TEST(TileOrderTest, TheLastTilesDoNotDependOnWhatIsLate) {
                         tile.right < right && tile.batch == 0);
             ASSERT_TRUE(seen.emplace(tile.down, tile.right).second)
                 << "twice: " << tile.down << " " << tile.right;
-            if (i < order.whole) continue;
+            if (i < tiles - last) continue;
             EXPECT_TRUE(tile.down == plain.down && tile.right == plain.right)
                 << down << " x " << right << " in bands of " << late_band << ", " << i;
           }

@@ -94,9 +94,6 @@ struct ExpandTask {
 // rows that are long beside what each of them takes.
 inline bool can_be_late(const BlockScaled& q) {
   constexpr std::int64_t least_columns = 4096;
-  const auto starts_on = [](const void* address, std::uintptr_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
-  };
   return q.scheme == Scheme::mxfp8_e4m3 && q.shape.batch == 1 && q.shape.columns % 128 == 0 &&
          q.shape.columns >= least_columns && starts_on(q.codes, 16) && starts_on(q.scales, 4);
 }

@@ -8,7 +8,6 @@
 #include "cuda/expand_operand.h"
 #include "cuda/fold.h"
 #include "cuda/launch.h"
-#include "cuda/relative_scales_operand.h"
 #include "cuda/spread_gate.h"
 #include "mxkern/kernels/gated_operands.cuh"
 
@@ -41,11 +40,11 @@ void launch_gated(const char* function, Scheme scheme, const kernels::GatedOpera
 }  // namespace
 
 void gated_operands(const char* function, const ExpandTask& first, const ExpandTask& second,
-                    const DecodeTask& decoded, const CoreGate& gate, const RowScaled& left,
-                    const RowScaled& right, Stream stream) {
+                    const CoreGate& gate, const RowScaled& left, const RowScaled& right,
+                    Stream stream) {
   kernels::GatedOperandsParameters p = {};
   p.gate = spread_gate(gate, left, right);
-  Scheme scheme = Scheme::mxfp8_e4m3;  // any will do where codes are only decoded
+  Scheme scheme = {};
   int count = 0;
   for (const ExpandTask& task : {first, second}) {
     if (task.operand == nullptr) continue;
@@ -58,10 +57,7 @@ void gated_operands(const char* function, const ExpandTask& first, const ExpandT
     scheme = other;
     p.expanded[count++] = expand_operand(function, task);
   }
-  if (decoded.operand != nullptr) {
-    p.relative = relative_scales_operand(*decoded.operand, decoded.memory);
-  }
-  launch_gated(function, scheme, p, stream);
+  if (count > 0) launch_gated(function, scheme, p, stream);
 }
 
 }  // namespace mxkern::cuda

@@ -2,6 +2,7 @@
 #include "cuda/gemm.h"
 
 #include "check_gemm.h"
+#include "cuda/decode_left.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/gated_operands.h"
@@ -10,7 +11,6 @@
 #include "cuda/multiply_few.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
-#include "cuda/relative_scales.h"
 #include "cuda/zero_words.h"
 #include "gemm_operand.h"
 
@@ -163,15 +163,10 @@ class Product {
   }
 
   // For an exact product without a gate. The first kernel sets the counters to zeros.
-  void make_operands(const ExpandTask& first, const ExpandTask& second,
-                     const DecodeTask& decoded) const {
-    const bool expands = first.operand != nullptr || second.operand != nullptr;
-    if (expands) expand(function, first, second, stream_, zeroed());
-    if (decoded.operand != nullptr) {
-      relative_scales(function, *decoded.operand, decoded.memory, stream_,
-                      expands ? Follows::beside : Follows::behind,
-                      expands ? ZeroedWords{} : zeroed());
-    } else if (!expands) {
+  void make_operands(const ExpandTask& first, const ExpandTask& second) const {
+    if (first.operand != nullptr || second.operand != nullptr) {
+      expand(function, first, second, stream_, zeroed());
+    } else {
       zero_words(function, zeroed(), stream_);
     }
   }
@@ -181,20 +176,16 @@ class Product {
                       const RowScaled* right_folded) {
     const GemmOperand left = as_source(problem_.left), right = as_source(problem_.right);
     ExpandTask first, second;
-    DecodeTask decoded;
     if (plan_.left.expands) first = {&left, memory_ + plan_.left.expanded, first_rows(plan_.left)};
     if (plan_.right.expands) {
       second = {&right, memory_ + plan_.right.expanded, first_rows(plan_.right)};
     }
-    if (plan_.left.decodes) {
-      decoded = {quantized_of(problem_.left), memory_ + plan_.left.expanded};
-    }
     if (gate.is_open) {
-      make_operands(first, second, decoded);
+      make_operands(first, second);
     } else {
-      gated_operands(function, first, second, decoded, gate, *left_folded, *right_folded, stream_);
+      gated_operands(function, first, second, gate, *left_folded, *right_folded, stream_);
     }
-    RowScaled a = plan_.left.decodes ? decoded_view(*decoded.operand, decoded.memory)
+    RowScaled a = plan_.left.decodes ? decoded_view(*quantized_of(problem_.left))
                                      : expanded(problem_.left, plan_.left);
     RowScaled b = expanded(problem_.right, plan_.right);
     if (left_folded != nullptr) a.spreads = left_folded->spreads;

@@ -57,11 +57,11 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
                    const PartMemory& part_memory) {
   const Shape& shape = finish.out.shape;
   if (shape.size() == 0) return;
-  const bool decodes = a.multipliers != nullptr;
+  const bool decodes = a.scales != nullptr;
   check((a.element == CoreElement::bfloat16 || decodes) == (b.element == CoreElement::bfloat16),
         function, ": one operand is FP8 and the other bfloat16; expected both of one kind");
   check(!decodes || (a.element == CoreElement::e4m3 && a.parts == 1 && a.columns > 0), function,
-        ": a has multipliers; expected E4M3 codes in one part, and at least one column");
+        ": a has scales; expected E4M3 codes in one part, and at least one column");
   check(a.columns == b.columns, function, ": a has ", a.columns, " columns and b ", b.columns,
         "; expected as many in both");
   check(b.parts == 1, function, ": b has ", b.parts, " parts; expected 1: only a may have more");

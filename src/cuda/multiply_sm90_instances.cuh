@@ -34,6 +34,11 @@ inline kernels::FinishParameters finish_parameters(const ProductSm90& product) {
   return p;
 }
 
+// Bytes from four scales of a row to the next four.
+inline int word_step(const ScaleIndex& index) {
+  return index.layout == ScaleLayout::swizzled ? ScaleIndex::tile_bytes : ScaleIndex::tile_blocks;
+}
+
 // `group`: rows of a tile.
 inline kernels::LateRows late_rows(const char* function, const RowScaled& x, int group) {
   const LateSource& late = x.late;
@@ -49,8 +54,7 @@ inline kernels::LateRows late_rows(const char* function, const RowScaled& x, int
   p.first = static_cast<int>(late.first.rows);
   p.rows = static_cast<int>(x.rows);
   p.columns = static_cast<int>(x.columns);
-  p.word_step = late.scale_index.layout == ScaleLayout::swizzled ? ScaleIndex::tile_bytes
-                                                                 : ScaleIndex::tile_blocks;
+  p.word_step = word_step(late.scale_index);
   p.exponent = late.exponent;
   // Of stretches of columns.
   static_assert(kernels::LateRows::stretch == FirstRows::stretch);
@@ -77,12 +81,14 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
         product.function, ": the plan's tile is not the kernel's");
   kernels::GemmSm90Parameters p = {};
   static_assert(Config::shares_left != (Config::columns > Config::rows));
-  p.order.down = static_cast<int>(ceil_div(left.rows, product.tile.cluster_rows()));
-  p.order.right = static_cast<int>(ceil_div(right.rows, product.tile.cluster_columns()));
-  p.order.batch = static_cast<int>(out.shape.batch);
-  p.order.band = band_sm90(false, false);
-  p.order.late_band = product.band;
-  p.order.whole = product.work.whole;
+  const auto down = static_cast<int>(ceil_div(left.rows, product.tile.cluster_rows()));
+  const auto right_tiles = static_cast<int>(ceil_div(right.rows, product.tile.cluster_columns()));
+  p.order = {down,
+             right_tiles,
+             static_cast<int>(out.shape.batch),
+             band_sm90(false, false),
+             product.band,
+             product.work.whole};
   p.parts = left.parts;
   p.work = product.work;
   if (p.work.divided() > 0) {
@@ -96,7 +102,9 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   p.right_batched = right.batch > 1;
   p.gate = spread_gate(product.gate, left, right);
   p.finish = finish_parameters(product);
-  p.left_scales = {left.multipliers, left.multiplier_row, left.rows};
+  const ScaleIndex& index = left.scale_index;
+  p.left_scales = {left.scales, left.rows, static_cast<std::uint32_t>(index.size()),
+                   static_cast<int>(index.blocks), word_step(index)};
   return p;
 }
 

@@ -11,6 +11,10 @@ namespace mxkern::cuda {
 
 enum class CoreElement : std::uint8_t { e4m3, e5m2, bfloat16 };
 
+inline bool starts_on(const void* address, std::uintptr_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+}
+
 constexpr int bytes_of(CoreElement element) { return element == CoreElement::bfloat16 ? 2 : 1; }
 
 // Words of working memory that a kernel ahead of a product sets to zeros.
@@ -70,11 +74,10 @@ struct RowScaled {
   // a multiple of part_bytes, whose sum is the element; the right operand serves each of them.
   int parts = 1;
   std::int64_t part_bytes = 0;
-  // Not null: the elements are E4M3 codes, each to be multiplied as a bfloat16 2^120 times smaller
-  // by the bfloat16 factor of its 32 columns. Rows of `multiplier_row` factors, a multiple of 8,
-  // start on 16 bytes.
-  const std::uint16_t* multipliers = nullptr;
-  std::int64_t multiplier_row = 0;
+  // Not null: the elements are E4M3 codes under these E8M0 scales, of which four of a row are
+  // adjacent and start on four bytes. scale_index: of one matrix.
+  const std::uint8_t* scales = nullptr;
+  ScaleIndex scale_index = {};
   LateSource late = {};  // of one matrix whose rows follow one another
 };
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cuda/relative_scales.h"
+#include "cuda/expand.h"
 #include "mxkern/core/error.h"
 #include "tests/support/device_operand.h"
 #include "tests/support/show.h"
@@ -34,38 +34,32 @@ class Made {
   DeviceCopy device_;
 };
 
-// Codes of a scheme to expand, of another one to expand and of MXFP8 E4M3 whose scales a product
-// needs; and how they are made, all in one launch or each by its own.
+// Codes of a scheme to expand, and of another one; and how they are made, behind a gate or without.
 struct Operands {
-  DeviceQuantizedOperand device_first, device_second, device_decoded;
+  DeviceQuantizedOperand device_first, device_second;
   GemmOperand first, second;
-  Made first_memory, second_memory, scales;
+  Made first_memory, second_memory;
 
-  Operands(QuantizedOperand& a, QuantizedOperand& b, QuantizedOperand& c)
+  Operands(QuantizedOperand& a, QuantizedOperand& b)
       : device_first(a),
         device_second(b),
-        device_decoded(c),
         first(device_first.view()),
         second(device_second.view()),
         first_memory(cuda::expanded_layout(first).bytes),
-        second_memory(cuda::expanded_layout(second).bytes),
-        scales(cuda::relative_scales_layout(c.view.shape).bytes) {}
+        second_memory(cuda::expanded_layout(second).bytes) {}
 
   void make_alone() {
     cuda::expand("expand", {&first, first_memory.data()}, {&second, second_memory.data()}, {});
-    cuda::relative_scales("scales", device_decoded.view(), scales.data(), {});
   }
   void make_behind(const cuda::CoreGate& gate, const cuda::RowScaled& left,
                    const cuda::RowScaled& right) {
     cuda::gated_operands("gated", {&first, first_memory.data()}, {&second, second_memory.data()},
-                         {&device_decoded.view(), scales.data()}, gate, left, right, {});
+                         gate, left, right, {});
   }
   std::vector<std::uint8_t> bytes() {
     std::vector<std::uint8_t> all = first_memory.bytes();
-    for (Made* more : {&second_memory, &scales}) {
-      const std::vector<std::uint8_t> part = more->bytes();
-      all.insert(all.end(), part.begin(), part.end());
-    }
+    const std::vector<std::uint8_t> more = second_memory.bytes();
+    all.insert(all.end(), more.begin(), more.end());
     return all;
   }
 };
@@ -94,11 +88,10 @@ TEST_F(CudaGatedOperands, EverySchemeAsWithoutAGate) {
       const int seed = static_cast<int>(i) + 1;
       QuantizedOperand a = random_codes(foldable[i], shape, seed);
       QuantizedOperand b = random_codes(foldable[(i + 2) % 5], {1, 40, 64}, seed + 5);
-      QuantizedOperand c = random_codes(Scheme::mxfp8_e4m3, shape, seed + 9);
-      Operands alone(a, b, c);
+      Operands alone(a, b);
       alone.make_alone();
       for (const bool is_settled : {false, true}) {
-        Operands gated(a, b, c);
+        Operands gated(a, b);
         gated.make_behind({false, true, 0, 0, is_settled}, with_spreads(nullptr, 0),
                           with_spreads(nullptr, 0));
         ASSERT_TRUE(gated.bytes() == alone.bytes())
@@ -112,7 +105,7 @@ TEST_F(CudaGatedOperands, EverySchemeAsWithoutAGate) {
 TEST_F(CudaGatedOperands, TheGateDecides) {
   QuantizedOperand a = random_codes(Scheme::mxfp8_e4m3, {1, 8, 64}, 1);
   QuantizedOperand b = random_codes(Scheme::mxfp4, {1, 8, 64}, 2);
-  Operands alone(a, b, a);
+  Operands alone(a, b);
   const std::vector<std::uint8_t> untouched = alone.bytes();
   alone.make_alone();
   const std::vector<std::uint8_t> made = alone.bytes();
@@ -126,7 +119,7 @@ TEST_F(CudaGatedOperands, TheGateDecides) {
         if (wide_row >= 0 && on_left) left[static_cast<std::size_t>(wide_row)] = 4;
         if (wide_row >= 0 && !on_left) right[static_cast<std::size_t>(wide_row * 4 + 2)] = 8;
         DeviceCopy device_left(left, kind), device_right(right, kind == 3 ? 16 : 0);
-        Operands gated(a, b, a);
+        Operands gated(a, b);
         gated.make_behind({false, wants_narrow, 3, 7, is_settled},
                           with_spreads(device_left.data(), left_rows),
                           with_spreads(device_right.data(), right_rows));
@@ -144,7 +137,7 @@ TEST_F(CudaGatedOperands, RefusesWhatCannotBeFolded) {
   DeviceQuantizedOperand device_a(a);
   const GemmOperand operand(device_a.view());
   try {
-    cuda::gated_operands("gated", {&operand, nullptr}, {}, {}, {}, with_spreads(nullptr, 0),
+    cuda::gated_operands("gated", {&operand, nullptr}, {}, {}, with_spreads(nullptr, 0),
                          with_spreads(nullptr, 0), {});
     FAIL() << "was taken";
   } catch (const InvalidArgument& error) {

@@ -1,11 +1,11 @@
 // tests/cuda/sanitizer_test.cc: every kernel on a few small shapes, for runs under a memory
 // checker.
+#include "cuda/decode_left.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/gated_operands.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
-#include "cuda/relative_scales.h"
 #include "mxkern/mxkern.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/cuda_memory.h"
@@ -124,10 +124,8 @@ TEST_F(CudaSanitizer, OperandsOfProducts) {
         const cuda::RowScaled folded = cuda::folded_view(scheme, shape, memory.data());
         const GemmOperand codes(device_q.view());
         DeviceBytes expanded(static_cast<std::size_t>(cuda::expanded_layout(codes).bytes));
-        DeviceBytes scales(static_cast<std::size_t>(cuda::relative_scales_layout(shape).bytes));
         for (const bool is_settled : {false, true}) {
           cuda::gated_operands("gated", {&codes, expanded.data()}, {},
-                               {&device_q.view(), scales.data()},
                                {false, true, 255, 255, is_settled}, folded, folded, {});
         }
       }
@@ -203,21 +201,19 @@ TEST_F(CudaSanitizer, RowScaledProducts) {
 // Codes that are decoded while they are multiplied, in several tiles a thread block.
 TEST_F(CudaSanitizer, DecodedProducts) {
   if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
-  for (const std::int64_t k : {48, 400}) {
+  for (const std::int64_t k : {384, 400}) {
     const Shape shape{1, 129, k};
-    QuantizedOperand host(Scheme::mxfp8_e4m3, shape, all_scale_layouts[k == 48 ? 0 : 1]);
+    QuantizedOperand host(Scheme::mxfp8_e4m3, shape, all_scale_layouts[k == 384 ? 0 : 1]);
     std::fill(host.codes.begin(), host.codes.end(), std::uint8_t{0x35});
     std::fill(host.scales.begin(), host.scales.end(), std::uint8_t{120});
     DeviceQuantizedOperand q(host);
-    DeviceBytes memory(static_cast<std::size_t>(cuda::relative_scales_layout(shape).bytes));
-    cuda::relative_scales("scales", q.view(), memory.data(), {});
     RowScaledOperand right(CoreElement::bfloat16, {1, 128 * 264, k}, 1);
     Tensor out(DType::bfloat16, {1, shape.rows, 128 * 264});
     DeviceTensor device_out(out);
     CoreFinish finish;
     finish.out = device_out.buffer();
-    cuda::multiply_sm90("test", cuda::decoded_view(q.view(), memory.data()), right.on_device(),
-                        finish, {}, Stream{});
+    cuda::multiply_sm90("test", cuda::decoded_view(q.view()), right.on_device(), finish, {},
+                        Stream{});
     check_cuda(cudaDeviceSynchronize());
   }
 }

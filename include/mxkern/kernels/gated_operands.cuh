@@ -5,17 +5,15 @@
 
 #include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/expand.cuh"
-#include "mxkern/kernels/relative_scales.cuh"
 
 namespace mxkern::kernels {
 
 struct GatedOperandsParameters {
   ExpandOperand expanded[2];  // of one scheme
-  RelativeScales relative;
   SpreadGate gate;
 
   __host__ __device__ std::int64_t groups() const {
-    return expanded[0].groups + expanded[1].groups + relative.groups();
+    return expanded[0].groups + expanded[1].groups;
   }
 };
 
@@ -33,8 +31,6 @@ __global__ void __launch_bounds__(team_threads, expand_blocks)
       ExpandCodes<S>{ExpandRow::of_group(o, group)}(Exponent);
     group -= o.groups;
   }
-#pragma unroll 1
-  for (; group < p.relative.groups(); group += gridDim.x) make_relative(p.relative, group);
 }
 
 }  // namespace mxkern::kernels

@@ -88,8 +88,15 @@ struct GemmSm90 {
     for_each_tile([&](const TileWork& work) {
       const TileCorner corner = corner_of(work.index);
       seen.wait(corner);
-      load.tile(corner, p.parts, work,
-                [&](int step, int end) { return seen.wait(corner, step, end); });
+      load.tile(
+          corner, p.parts, work,
+          [&](int step, int end) { return seen.wait(corner, step, end); },
+          [&] {
+            // Codes of the next tile's first step are decoded beside the products of the last one.
+            if constexpr (!Config::decodes) return;
+            const TileWork next = after(work);
+            if (next.index >= 0) load.prefetch(corner_of(next.index), next.first);
+          });
     });
   }
 
@@ -120,15 +127,57 @@ struct GemmSm90 {
   __device__ __forceinline__ void load_factors() const {
     const CommonFactor common = common_factor(p.finish);
     std::uint32_t parity = 1;
+    [[maybe_unused]] int number = 0;
+    if constexpr (Config::decodes) ptx::mbarrier_wait(base + Config::rows_full_offset, 0);
     [[maybe_unused]] LateRowsSeen<Config> seen(p.late, p.late_side);
     for_each_tile([&](const TileWork& work) {
       const TileCorner corner = corner_of(work.index);
       ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
       seen.wait(corner);
-      factors().fetch(p.finish, common, corner, Config::promotes);
+      factors().fetch(p.finish, common, corner, Config::promotes, [&](int row) {
+        if constexpr (Config::decodes) {
+          constexpr int count = DecodedRows::count;
+          return decoded_rows(row / count)[number].largest[row % count].exponent();
+        }
+        return left_exponent(p.finish, std::int64_t{corner.row} + row, corner.batch);
+      });
       ptx::mbarrier_arrive(base + Config::factors_full_offset);
       parity ^= 1;
+      ++number;
     });
+  }
+
+  // Of each of the thread block's tiles, and one that does not exist.
+  __device__ __forceinline__ DecodedRows* decoded_rows(int warp) const {
+    return reinterpret_cast<DecodedRows*>(shared + Config::decoded_offset) +
+           warp * DecodedRows::most_tiles;
+  }
+
+  // A warp that decodes rows: those of all tiles, two tiles at a time.
+  __device__ __forceinline__ void find_rows() const {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    DecodedRows* rows = decoded_rows(warp);
+    int number = 0;
+    TileWork work = first();
+    while (work.index >= 0) {
+      DecodedRows(&two)[2] = *reinterpret_cast<DecodedRows(*)[2]>(rows + number);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const bool exists = work.index >= 0;
+        const TileCorner corner = exists ? corner_of(work.index) : TileCorner{};
+        if (threadIdx.x % 32 == 0) {
+          *reinterpret_cast<int4*>(&two[i].row) =
+              make_int4(corner.row + warp * DecodedRows::count,
+                        p.left_batched ? corner.batch : 0, work.first, exists);
+        }
+        if (exists) work = after(work);
+      }
+      __syncwarp();
+      find_largest_scales(two, p.left_scales);
+      number += 2;
+    }
+    if (threadIdx.x % 32 == 0) *reinterpret_cast<int4*>(&rows[number].row) = make_int4(0, 0, 0, 0);
+    __syncwarp();
   }
 
   __device__ __forceinline__ void multiply(int warpgroup) const {
@@ -137,22 +186,22 @@ struct GemmSm90 {
         p.finish, out_map, shared + Config::staging_offset + warp * Config::Finisher::staging_bytes,
         lane};
     SumSm90<Config> products(base, warpgroup, blocks);
-    [[maybe_unused]] DecodeSm90<Config> decoder(base, warpgroup);
-    // Scales of a tile are asked for before the one ahead of it is finished.
-    [[maybe_unused]] const auto begin = [&](const TileWork& work) {
-      if (work.index < 0) return;
-      const TileCorner corner = corner_of(work.index);
-      decoder.begin(p.left_scales, corner.row, p.left_batched ? corner.batch : 0, work.first,
-                    warpgroup);
-    };
-    if constexpr (Config::decodes) begin(first());
     std::uint32_t parity = 0;
+    [[maybe_unused]] DecodeSm90<Config> decoder(p.left_scales, decoded_rows(warp), base);
+    [[maybe_unused]] typename DecodeSm90<Config>::Left codes;  // of a tile's first step
+    if constexpr (Config::decodes) {
+      find_rows();
+      ptx::mbarrier_arrive(base + Config::rows_full_offset);
+      if (!decoder.find_next()) return;
+      decoder.ask();
+      products.begin_decoded(decoder, codes, true);
+    }
     for_each_tile([&](const TileWork& work) {
       typename SumSm90<Config>::Sums sums;
       if constexpr (Config::decodes) {
-        products.multiply_decoded(sums, work.count, decoder);
-        decoder.spread_nan(sums);
-        begin(after(work));
+        const std::uint32_t nan_rows =
+            products.multiply_decoded(sums, work.count, decoder, codes);
+        decoder.spread_nan(sums, nan_rows);
       } else {
         products.multiply(sums, p.parts * work.count);
       }
@@ -186,6 +235,7 @@ struct GemmSm90 {
     }
     ptx::mbarrier_init(base + Config::factors_full_offset, 32);
     ptx::mbarrier_init(base + Config::factors_empty_offset, warps * 32);
+    if (Config::decodes) ptx::mbarrier_init(base + Config::rows_full_offset, warps * 32);
     ptx::fence_mbarrier_init();
   }
 
@@ -215,7 +265,7 @@ struct GemmSm90 {
       const int thread = threadIdx.x % 128;
       if (thread / 32 > 1 || !has_tiles()) {
         make_late_rows(thread / 32 % 2);
-      } else if (thread == 0) {
+      } else if (thread / 32 == 0) {
         load();
       } else if (thread / 32 == 1) {
         load_factors();

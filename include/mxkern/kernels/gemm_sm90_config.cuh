@@ -7,6 +7,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
 #include "mxkern/kernels/gemm_sm90_join.cuh"
+#include "mxkern/kernels/gemm_sm90_row_scales.cuh"
 #include "mxkern/numerics/format.h"
 
 namespace mxkern::kernels {
@@ -57,7 +58,12 @@ struct GemmSm90Config {
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
   static constexpr int barrier_bytes = 256;
   static constexpr int part_bytes = sizeof(PartTable);
-  static constexpr int other_bytes = staging_bytes + factor_bytes + part_bytes + barrier_bytes;
+  static constexpr int copied_scale_bytes = 4 * groups * 16 * 8;  // of four steps
+  static constexpr int decoded_row_bytes =
+      4 * groups * DecodedRows::most_tiles * int{sizeof(DecodedRows)};
+  static constexpr int decoded_bytes = decodes ? decoded_row_bytes + copied_scale_bytes : 0;
+  static constexpr int other_bytes =
+      staging_bytes + factor_bytes + part_bytes + barrier_bytes + decoded_bytes;
   static constexpr int stages = (227 * 1024 - other_bytes) / stage_bytes;
   static constexpr int shared_bytes = stages * stage_bytes + other_bytes;
   // Where things lie behind the stages.
@@ -66,9 +72,12 @@ struct GemmSm90Config {
   static constexpr int empty_offset = full_offset + stages * 8;
   static constexpr int factors_full_offset = empty_offset + stages * 8;
   static constexpr int factors_empty_offset = factors_full_offset + 8;
+  static constexpr int rows_full_offset = factors_empty_offset + 8;
   static constexpr int parts_offset = full_offset + barrier_bytes;
   static constexpr int factors_offset = parts_offset + part_bytes;
-  static_assert((2 * stages + 2) * 8 <= barrier_bytes, "room for all barriers");
+  static constexpr int decoded_offset = factors_offset + factor_bytes;
+  static constexpr int copied_scales_offset = decoded_offset + decoded_row_bytes;
+  static_assert((2 * stages + 3) * 8 <= barrier_bytes, "room for all barriers");
   static constexpr int threads = 128 * (groups + 1);
   // Of 65536 registers: what a thread that multiplies has, and one that loads.
   static constexpr int consumer_registers = has_halves ? 224 : 232;

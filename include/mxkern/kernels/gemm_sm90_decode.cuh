@@ -4,65 +4,88 @@
 #include <cstdint>
 
 #include "mxkern/kernels/gemm_sm90_config.cuh"
+#include "mxkern/kernels/gemm_sm90_row_scales.cuh"
+#include "mxkern/kernels/ptx/copy_async.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
 
 namespace mxkern::kernels {
-
-// Block scales of a left operand that is decoded while it is multiplied: see relative_scales.cuh.
-struct LeftScales {
-  const std::uint16_t* multipliers;
-  std::int64_t row_elements;  // from one row to the next, a multiple of 8
-  std::int64_t rows;          // of a matrix
-};
 
 // The left operand of a warpgroup's products, 64 rows, from the codes of a stage: 64 bytes a row
 // with the 64-byte swizzle. A lane has two rows, and of 16 elements of K each two neighbours of the
 // lower and of the upper half. The bits of an E4M3 code are those of a bfloat16 2^120 times
 // smaller, subnormals included, so decoding is a shift, and one multiplication by the block's
-// scale.
+// scale. Steps go on from tile to tile: scales of four steps are asked for while those ahead of
+// them are in use, whichever tile they are of.
 template <class Config>
 struct DecodeSm90 {
-  static constexpr int registers = 16;  // of a step
+  static constexpr int registers = 16;         // of a step
+  static constexpr int copied_bytes = 16 * 8;  // scales of four steps of a warp's rows
   using Left = std::uint32_t[registers];
 
+  const LeftScales& left;
+  const DecodedRows* rows;  // of this warp, of the tile that comes next
   std::uint32_t places[4];  // of 16 elements each in stage 0, of the upper row
-  const uint4* scales[2];   // a row's, of four steps each
-  uint4 now[2], next[2];
+  std::uint32_t copied;         // where a warp's scales of the next four steps come to
+  const std::uint8_t* scales;  // of the row and the half of these that this lane copies
+  int block;                   // the first one of them
+  std::uint32_t now[2][2][2];  // multipliers of four steps of each row
+  std::uint32_t field_offsets[2];
   std::uint32_t carries[2];  // a bit of 0x08000800 is set where one of the row's codes was NaN
 
-  __device__ __forceinline__ DecodeSm90(std::uint32_t base, int warpgroup) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    const int row = warpgroup * 64 + warp * 16 + lane / 4;
+  __device__ __forceinline__ DecodeSm90(const LeftScales& scales_of_left,
+                                        const DecodedRows* first_rows, std::uint32_t base)
+      : left(scales_of_left),
+        rows(first_rows),
+        copied(base + Config::copied_scales_offset + threadIdx.x / 32 * copied_bytes) {
+    const int row = static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      places[i] = base + row * 64 + ((i ^ (row / 2 % 4)) << 4) + lane % 4 * 2;
+      places[i] = base + row * 64 + ((i ^ (row / 2 % 4)) << 4) + threadIdx.x % 4 * 2;
     }
   }
 
-  // The rows of another tile, from a step of K on, a multiple of four. Rows behind the last one are
-  // decoded as it is, and never stored.
-  __device__ __forceinline__ void begin(const LeftScales& left, std::int64_t first_row, int batch,
-                                        int first_step, int warpgroup) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      std::int64_t row = first_row + warpgroup * 64 + warp * 16 + lane / 4 + i * 8;
-      row = (row < left.rows ? row : left.rows - 1) + batch * left.rows;
-      scales[i] = reinterpret_cast<const uint4*>(left.multipliers + row * left.row_elements) +
-                  first_step / 4;
-      next[i] = *scales[i];
-      carries[i] = 0;
-    }
+  // Goes to the scales of the next tile, if there is one.
+  __device__ __forceinline__ bool find_next() {
+    const int4 next = *reinterpret_cast<const int4*>(&rows->row);
+    const int lane = threadIdx.x % 32;
+    scales = left.row(next.x + lane / 2, next.y) + lane % 2 * left.step;
+    block = next.z * 2;
+    return next.w != 0;
   }
 
-  // Takes the scales that were asked for, and asks for those of the four steps behind them.
-  __device__ __forceinline__ void take_scales(bool has_more) {
+  // Asks for the scales of four steps, once those before were taken. Loaded to registers, they
+  // would be waited for together with the codes that are loaded next.
+  __device__ __forceinline__ void ask() {
+    const int lane = threadIdx.x % 32;
+    ptx::copy_async_4(copied + lane * 4, left.four(scales, block),
+                      left.bytes_of_four(block + lane % 2 * 4));
+    ptx::copy_async_commit();
+  }
+
+  __device__ __forceinline__ void take_scales() {
+    ptx::copy_async_wait<0>();
+    __syncwarp();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      now[i] = next[i];
-      ++scales[i];
-      if (has_more) next[i] = *scales[i];
+      const uint2 words = load_two_words(copied + threadIdx.x % 32 / 4 * 8 + i * 64);
+      multipliers_of(now[i][0], words.x, field_offsets[i]);
+      multipliers_of(now[i][1], words.y, field_offsets[i]);
     }
+    __syncwarp();
+  }
+
+  // Before scales of the next tile are taken; returns what became of the codes of the one ahead.
+  __device__ __forceinline__ std::uint32_t begin() {
+    constexpr std::uint32_t upper = 0x08000800u, lower = upper >> 1;
+    const std::uint32_t nan_rows = (carries[0] & upper) | (carries[1] >> 1 & lower);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const LargestScale largest = rows->largest[threadIdx.x % 32 / 4 + i * 8];
+      field_offsets[i] = largest.field_offsets();
+      carries[i] = largest.is_nan() ? upper : 0;
+    }
+    ++rows;
+    return nan_rows;
   }
 
   // The codes of a stage, which is the step of four that its scales are for.
@@ -78,7 +101,7 @@ struct DecodeSm90 {
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
       const int row = i % 2;
-      const std::uint32_t both = word(now[row], Stage % 4);
+      const std::uint32_t both = now[row][Stage / 2][Stage % 2];
       const std::uint32_t scale = __byte_perm(both, 0, i / 8 == 0 ? 0x1010 : 0x3232);
       // Each code with its sign in the byte above, and four places up.
       const std::uint32_t shifted = ptx::signs_beside<0x9180>(pairs[i]) << 4;
@@ -87,28 +110,33 @@ struct DecodeSm90 {
     }
   }
 
-  // Rows with a NaN code become NaN. All lanes of a warp call this.
+  // Rows with a NaN code become NaN: `nan_rows` is of begin(). All lanes of a warp call this.
   template <int Count>
-  __device__ __forceinline__ void spread_nan(float (&sums)[Count]) const {
+  __device__ __forceinline__ static void spread_nan(float (&sums)[Count], std::uint32_t nan_rows) {
+    if (!__any_sync(0xFFFFFFFFu, nan_rows != 0)) return;
+    nan_rows |= __shfl_xor_sync(0xFFFFFFFFu, nan_rows, 1);
+    nan_rows |= __shfl_xor_sync(0xFFFFFFFFu, nan_rows, 2);
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      std::uint32_t bits = carries[row];
-      bits |= __shfl_xor_sync(0xFFFFFFFFu, bits, 1);
-      bits |= __shfl_xor_sync(0xFFFFFFFFu, bits, 2);
-      if ((bits & 0x08000800u) == 0) continue;
+      if ((nan_rows & 0x08000800u >> row) == 0) continue;
 #pragma unroll
       for (int i = row * 2; i < Count; i += 4) sums[i] = sums[i + 1] = float_of(float32::nan_bits);
     }
   }
 
  private:
+  __device__ __forceinline__ static uint2 load_two_words(std::uint32_t address) {
+    uint2 words;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(words.x), "=r"(words.y)
+                 : "r"(address)
+                 : "memory");
+    return words;
+  }
   __device__ __forceinline__ static std::uint32_t load_pair(std::uint32_t address) {
     std::uint16_t pair;
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(pair) : "r"(address) : "memory");
     return pair;
-  }
-  __device__ __forceinline__ static std::uint32_t word(const uint4& words, int i) {
-    return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
   }
 };
 

@@ -133,6 +133,7 @@ struct TileFactors {
   alignas(16) std::uint32_t powers[Columns / 2];
   float bias[Columns];  // -0: none, which changes no sum, not even a zero's sign
   float rows[Rows];
+  std::int16_t row_exponents[Rows];
   TileCorner corner;
   FinishWay way;
   bool is_easy;  // whether all exponents are: then a row's factor times a column's is the factor
@@ -152,16 +153,21 @@ struct TileFactors {
     pairs[0] = four.x, pairs[1] = four.y, pairs[2] = four.z, pairs[3] = four.w;
   }
 
-  // `are_folded`: sums are those of 8-bit floats.
+  // `are_folded`: sums are those of 8-bit floats. exponent_of(row): of the left operand, of a row
+  // of the tile.
+  template <class ExponentOf>
   __device__ __forceinline__ void fetch(const FinishParameters& p, const CommonFactor& all,
-                                        const TileCorner& tile, bool are_folded) {
-    const std::int64_t first_row = tile.row, first_column = tile.column;
+                                        const TileCorner& tile, bool are_folded,
+                                        ExponentOf&& exponent_of) {
+    const std::int64_t first_column = tile.column;
     const int batch = tile.batch;
     const int lane = threadIdx.x % 32;
     bool are_easy = true, are_narrow = true;
 #pragma unroll
     for (int i = lane; i < Rows; i += 32) {
-      const RowFactor row{all.fraction, all.exponent + left_exponent(p, first_row + i, batch)};
+      const int exponent = exponent_of(i);
+      row_exponents[i] = static_cast<std::int16_t>(exponent);
+      const RowFactor row{all.fraction, all.exponent + exponent};
       are_easy = are_easy && row.is_easy();
       are_narrow = are_narrow && row.is_narrow_power();
       rows[i] = row.fraction * RowFactor::power(row.exponent);

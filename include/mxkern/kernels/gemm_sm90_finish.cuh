@@ -177,7 +177,8 @@ struct Finish {
           value *= factors.rows[row_in_tile + i] * factors.power_of(own_column);
         } else {
           const RowFactor factor{factors.common.fraction,
-                                 factors.common.exponent + left_exponent(p, row, batch)};
+                                 factors.common.exponent +
+                                     factors.row_exponents[row_in_tile + i]};
           value = factor.hard(value, right_exponent(p, column, batch));
         }
         const std::int64_t index = batch * p.batch_stride + row * p.row_stride + column;

@@ -6,6 +6,7 @@
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/gemm_sm90_work.h"
+#include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
@@ -23,19 +24,42 @@ struct LoadSm90 {
   RingPhases phases;
   int stage = 0;
 
-  // One thread: steps of a tile, of each part of the left operand, as stages become free.
+  // One warp: steps of a tile, of each part of the left operand, as stages become free. One lane
+  // is elected to load: of any other one the compiler does not know that it is alone, and puts a
+  // loop around each load.
   // wait(step, end) returns when the elements of some steps from that one on are ready, and where
-  // those end.
-  template <class Wait>
+  // those end. before_last() is called some steps ahead of the last one.
+  template <class Wait, class BeforeLast>
   __device__ __forceinline__ void tile(const TileCorner& corner, int parts, const TileWork& work,
-                                       Wait&& wait) {
+                                       Wait&& wait, BeforeLast&& before_last) {
+    constexpr int ahead = 6;
+    const int calls_at = work.first + higher_of(work.count - ahead, 0);
     stage = 0;
     for (int part = 0; part < parts; ++part) {
       const int end = work.first + work.count;
       for (int step = work.first; step < end;) {
         const int ready = wait(step, end);
-        for (; step < ready; ++step) load(corner, part, step);
+        for (; step < ready; ++step) {
+          if (step == calls_at) before_last();
+          load(corner, part, step);
+        }
       }
+    }
+  }
+
+  // Brings this block's share of a step to the second-level cache.
+  __device__ __forceinline__ void prefetch(const TileCorner& corner, int step) const {
+    const bool shares = blocks > 1;
+    if (!ptx::elect()) return;
+    for (int i = 0; i < Config::left_boxes; ++i) {
+      if (Config::shares_left && shares && i != rank) continue;
+      ptx::tma_prefetch(left_map, step * Config::k, corner.row + i * left_box, 0,
+                        left_batched ? corner.batch : 0);
+    }
+    for (int i = 0; i < Config::columns / Config::right_box; ++i) {
+      if (!Config::shares_left && shares && i != rank) continue;
+      ptx::tma_prefetch(right_map, step * Config::k, corner.column + i * Config::right_box, 0,
+                        right_batched ? corner.batch : 0);
     }
   }
 
@@ -46,14 +70,16 @@ struct LoadSm90 {
     const std::uint32_t full = base + Config::full_offset + stage * 8;
     ptx::mbarrier_wait(base + Config::empty_offset + stage * 8, phases.of(stage) ^ 1);
     phases.advance(stage);
-    ptx::mbarrier_expect(full, step_bytes);
-    const std::uint32_t to = base + stage * Config::stage_bytes;
-    boxes<Config::left_boxes, Config::left_row_bytes, Config::shares_left>(
-        to, left_map, full, left_box, step * Config::k, corner.row, part,
-        left_batched ? corner.batch : 0);
-    boxes<Config::columns / Config::right_box, 128, !Config::shares_left>(
-        to + Config::left_bytes, right_map, full, Config::right_box, step * Config::k,
-        corner.column, 0, right_batched ? corner.batch : 0);
+    if (ptx::elect()) {
+      ptx::mbarrier_expect(full, step_bytes);
+      const std::uint32_t to = base + stage * Config::stage_bytes;
+      boxes<Config::left_boxes, Config::left_row_bytes, Config::shares_left>(
+          to, left_map, full, left_box, step * Config::k, corner.row, part,
+          left_batched ? corner.batch : 0);
+      boxes<Config::columns / Config::right_box, 128, !Config::shares_left>(
+          to + Config::left_bytes, right_map, full, Config::right_box, step * Config::k,
+          corner.column, 0, right_batched ? corner.batch : 0);
+    }
     stage = stage + 1 == Config::stages ? 0 : stage + 1;
   }
 

@@ -54,25 +54,73 @@ struct SumSm90 {
   }
 
   // The left operand is decoded in registers: the codes of a step while the products of the one
-  // before are under way. Four steps have one load of scales.
-  __device__ __forceinline__ void multiply_decoded(Sums& sums, int steps,
-                                                   DecodeSm90<Config>& decoder) {
+  // before are under way, be they of the tile ahead. So `even` has those of the first step, and
+  // those of the next tile's first step when the sums are there. Four steps have one load of
+  // scales. Instructions that are not in the cache take five times as long, so the loop is short,
+  // and little runs once a tile. Returns which rows have NaN codes.
+  using Codes = typename DecodeSm90<Config>::Left;
+  __device__ __forceinline__ std::uint32_t multiply_decoded(Sums& sums, int steps,
+                                                            DecodeSm90<Config>& decoder,
+                                                            Codes& even) {
     static_assert(stages == 4, "the stage says which of four scales");
-    typename DecodeSm90<Config>::Left even, odd;
-    is_full = false;
-    clear(sums);  // without it the compiler spills
-    decoder.take_scales(steps > 4);
-    wait_full(0);
-    decoder.template decode<0>(even);
-    for (int first = 0; first < steps; first += stages) {
-      const int left = steps - first;
-      if (!follow_decoded<0>(sums, even, odd, first > 0, left, decoder)) break;
-      if (!follow_decoded<1>(sums, odd, even, true, left, decoder)) break;
-      if (!follow_decoded<2>(sums, even, odd, true, left, decoder)) break;
-      if (!follow_decoded<3>(sums, odd, even, true, left, decoder)) break;
+    Codes odd;
+    bool has_next = false;
+    const auto ask = [&](bool has_more) {
+      if (__builtin_expect(has_more, 1)) {
+        decoder.block += 8;
+      } else {
+        has_next = decoder.find_next();
+      }
+      decoder.ask();
+    };
+    int last = 0;
+    start_decoded<0, true>(sums, even);
+    ask(steps > stages);
+    for (bool has_before = false;; has_before = true) {
+      if (!follow_decoded<0>(sums, odd, has_before, steps, decoder)) break;
+      start_decoded<1>(sums, odd);
+      last = 1;
+      if (!follow_decoded<1>(sums, even, true, steps, decoder)) break;
+      start_decoded<2>(sums, even);
+      last = 2;
+      if (!follow_decoded<2>(sums, odd, true, steps, decoder)) break;
+      start_decoded<3>(sums, odd);
+      wait_for<1>(sums);
+      release(2);
+      const bool is_last = steps == stages;
+      std::uint32_t nan_rows = 0;
+      if (__builtin_expect(is_last, 0)) nan_rows = decoder.begin();
+      decoder.take_scales();
+      if (__builtin_expect(!is_last, 1)) ask(steps > 2 * stages);
+      if (__builtin_expect(!is_last || has_next, 1)) {
+        wait_full(0);
+        decoder.template decode<0>(even);
+      }
+      if (__builtin_expect(is_last, 0)) {
+        wait_for<0>(sums);
+        release(3);
+        return nan_rows;
+      }
+      steps -= stages;
+      last = 0;
+      start_decoded<0>(sums, even);
     }
+    // Steps that are no multiple of four: the last products may read `even`.
     wait_for<0>(sums);
-    release((steps - 1) % stages);
+    release(last);
+    return begin_decoded(decoder, even, has_next);
+  }
+
+  // The codes of the first step of the next tile, whose scales were asked for.
+  __device__ __forceinline__ std::uint32_t begin_decoded(DecodeSm90<Config>& decoder, Codes& even,
+                                                         bool has_next) {
+    const std::uint32_t nan_rows = decoder.begin();
+    decoder.take_scales();
+    if (has_next) {
+      wait_full(0);
+      decoder.template decode<0>(even);
+    }
+    return nan_rows;
   }
 
  private:
@@ -81,29 +129,36 @@ struct SumSm90 {
     phases.advance(stage);
   }
 
-  // Starts the products of a stage, and decodes the next one's codes if `left` says that there is
-  // one.
-  template <int Stage>
-  __device__ __forceinline__ bool follow_decoded(Sums& sums,
-                                                 const typename DecodeSm90<Config>::Left& codes,
-                                                 typename DecodeSm90<Config>::Left& next,
-                                                 bool has_before, int left,
-                                                 DecodeSm90<Config>& decoder) {
-    ptx::wgmma_pin(sums);
+  // Starts the products of a stage.
+  template <int Stage, bool IsFirst = false>
+  __device__ __forceinline__ void start_decoded(Sums& sums, const Codes& codes) {
+    if constexpr (!IsFirst) ptx::wgmma_pin(sums);
+    std::uint32_t from = right;
+    asm volatile("" : "+r"(from));
+    from += Stage * Config::stage_bytes / 16;
     ptx::wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int offset = (Stage * Config::stage_bytes + i * 32) / 16;
-      ptx::wgmma(codes + i * 4, sums, ptx::swizzled_descriptor(right + offset), 1);
+      const std::uint64_t from_right = ptx::swizzled_descriptor(from + i * 2);
+      if (IsFirst && i == 0) {
+        ptx::wgmma_first(codes, sums, from_right);
+      } else {
+        ptx::wgmma(codes + i * 4, sums, from_right);
+      }
     }
     ptx::wgmma_commit();
     ptx::wgmma_pin(sums);
+  }
+
+  // Meanwhile decodes the next stage's codes if `left`, the steps from stage 0 on, has one more.
+  template <int Stage>
+  __device__ __forceinline__ bool follow_decoded(Sums& sums, Codes& next, bool has_before, int left,
+                                                 DecodeSm90<Config>& decoder) {
     wait_for<1>(sums);
     if (has_before) release(before(Stage));
-    if (left == Stage + 1) return false;
-    if constexpr (Stage == 3) decoder.take_scales(left > 8);
+    if (__builtin_expect(left == Stage + 1, 0)) return false;
     wait_full(after(Stage));
-    decoder.template decode<(Stage + 1) % stages>(next);
+    decoder.template decode<after(Stage)>(next);
     return true;
   }
 

@@ -15,6 +15,14 @@ __device__ __forceinline__ void copy_async_16(std::uint32_t shared_address, cons
                : "memory");
 }
 
+// 4 bytes, in the same way.
+__device__ __forceinline__ void copy_async_4(std::uint32_t shared_address, const void* global,
+                                             int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

@@ -58,6 +58,8 @@ __device__ __forceinline__ void wgmma_pin(float (&sums)[Count]) {
   MXKERN_NEW_8(56)
 #define MXKERN_NEW_96 MXKERN_NEW_64, MXKERN_NEW_8(64), MXKERN_NEW_8(72), MXKERN_NEW_8(80), \
   MXKERN_NEW_8(88)
+#define MXKERN_NEW_128 MXKERN_NEW_96, MXKERN_NEW_8(96), MXKERN_NEW_8(104), MXKERN_NEW_8(112), \
+  MXKERN_NEW_8(120)
 #define MXKERN_NAMES_32 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -110,15 +112,19 @@ MXKERN_WGMMA(bfloat16, bfloat16, 112, "m64n224k16.f32.bf16.bf16", "112", "113", 
 MXKERN_WGMMA(bfloat16, bfloat16, 128, "m64n256k16.f32.bf16.bf16", "128", "129", "130", ", 0, 0")
 
 // The same with the left operand in registers.
-__device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[128],
-                                      std::uint64_t right, int accumulates) {
-  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %133, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" MXKERN_NAMES_128 "}, "
-               "{%128, %129, %130, %131}, %132, accumulate, 1, 1, 0;\n}\n"
-               : MXKERN_SUMS_128
-               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right),
-                 "r"(accumulates));
-}
+#define MXKERN_WGMMA_DECODED(name, sums_128, accumulates)                                          \
+  __device__ __forceinline__ void name(const std::uint32_t* left, float (&sums)[128],              \
+                                       std::uint64_t right) {                                      \
+    asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %133, 0;\n"                   \
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" MXKERN_NAMES_128 "}, "  \
+                 "{%128, %129, %130, %131}, %132, accumulate, 1, 1, 0;\n}\n"                       \
+                 : sums_128                                                                        \
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right),             \
+                   "r"(accumulates));                                                              \
+  }
+MXKERN_WGMMA_DECODED(wgmma, MXKERN_SUMS_128, 1)
+MXKERN_WGMMA_DECODED(wgmma_first, MXKERN_NEW_128, 0)
+#undef MXKERN_WGMMA_DECODED
 #undef MXKERN_WGMMA_FP8
 #undef MXKERN_WGMMA_FIRST
 #undef MXKERN_WGMMA
@@ -133,6 +139,7 @@ __device__ __forceinline__ void wgmma(const std::uint32_t* left, float (&sums)[1
 #undef MXKERN_SUMS_64
 #undef MXKERN_SUMS_32
 #undef MXKERN_SUMS_8
+#undef MXKERN_NEW_128
 #undef MXKERN_NEW_96
 #undef MXKERN_NEW_64
 #undef MXKERN_NEW_32
