@@ -109,15 +109,6 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
 
 std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, 256)); }
 
-// Whether the exact product of a path decodes the left operand's codes instead of expanding them.
-bool decodes_left(const CudaGemmProblem& problem, CudaGemmPath path,
-                  const CudaGemmCapabilities& capabilities) {
-  if (path != CudaGemmPath::exact && path != CudaGemmPath::folded_or_exact) return false;
-  const BlockScaled* q = quantized_of(problem.left);
-  return q != nullptr && form_of(problem.left) != PreparedForm::expanded &&
-         cuda::can_decode(*q, multiplied_shape(problem), capabilities.processors);
-}
-
 // What happens to one side.
 SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path, bool decodes) {
   SidePlan plan;
@@ -160,6 +151,25 @@ bool can_be_late(const GemmOperand& operand, const CudaGemmPlan& plan, const Sid
   if (plan.is_in_one_kernel && q->shape.columns < least_gated_columns) return false;
   return is_folded(plan) && side.folds &&
          q->shape.rows * q->shape.columns <= cuda::LateSource::most_folded_codes;
+}
+
+// Whether the exact product of a path decodes the left operand's codes instead of expanding them.
+bool decodes_left(const CudaGemmProblem& problem, const CudaGemmPlan& plan, int processors) {
+  if (plan.path != CudaGemmPath::exact && plan.path != CudaGemmPath::folded_or_exact) return false;
+  const BlockScaled* q = quantized_of(problem.left);
+  const Shape out = multiplied_shape(problem);
+  if (q == nullptr || form_of(problem.left) == PreparedForm::expanded || plan.is_in_one_kernel ||
+      !cuda::can_decode(*q, out, processors)) {
+    return false;
+  }
+  const cuda::TileSm90 tile = tiling_sm90(problem, out, false, processors).tile;
+  const std::int64_t k = q->shape.columns;
+  const bool late_right =
+      plan.path == CudaGemmPath::exact && out.batch == 1 &&
+      can_be_late(problem.right, plan, plan.right) &&
+      cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, false, true).right > 0;
+  return cuda::is_better_decoded(tile.turns(out.batch, out.rows, out.columns, processors), out.rows,
+                                 late_right);
 }
 
 // Which rows have to be ready before the product starts, where it makes the others itself. If they
@@ -252,10 +262,9 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::portable:
     case CudaGemmPath::folded_or_exact: {
       plan.is_in_one_kernel = takes_one_kernel(problem, plan.path, capabilities.processors);
-      const bool decodes =
-          !plan.is_in_one_kernel && decodes_left(problem, plan.path, capabilities);
-      plan.left = plan_side(problem.left, plan.path, decodes);
       plan.right = plan_side(problem.right, plan.path, false);
+      plan.left =
+          plan_side(problem.left, plan.path, decodes_left(problem, plan, capabilities.processors));
       plan_late_rows(problem, capabilities.processors, plan);
       const std::size_t middle = place(problem.left, 0, plan.left);
       plan.workspace_bytes = place(problem.right, middle, plan.right);

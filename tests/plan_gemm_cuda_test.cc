@@ -7,6 +7,7 @@
 
 #include "cuda/expand.h"
 #include "cuda/fold.h"
+#include "cuda/multiply_sm90.h"
 #include "mxkern/core/error.h"
 #include "mxkern/prepare_operand.h"
 #include "tests/support/gemm_case.h"
@@ -208,53 +209,6 @@ TEST(PlanGemmCudaTest, PreparedOperandsAreMultipliedAsTheyAre) {
   EXPECT_TRUE(plan.right.folds && !plan.right.is_prepared);
   plan = plan_with(PreparedForm::few_tokens, GemmPrecision::exact);
   EXPECT_TRUE(plan.right.expands && !plan.right.is_prepared);
-}
-
-// Where a product has the wide tile of bfloat16, codes of the left operand are decoded in
-// registers.
-TEST(PlanGemmCudaTest, LeftCodesAreDecoded) {
-  const auto plan_of = [](const Case& c, const char* architecture = "sm_90") {
-    return plan_gemm_cuda(c.problem(), capabilities_of(architecture));
-  };
-  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 8192, 2048}, .n = 8192};
-  CudaGemmPlan plan = plan_of(wide);
-  EXPECT_TRUE(plan.left.decodes && !plan.left.expands);
-  EXPECT_TRUE(!plan.right.decodes && plan.right.expands);
-  EXPECT_EQ(plan.right.expanded, 0U) << "codes and scales are taken as they lie";
-  const GemmExplanation text = explain(plan, wide.problem(), hopper);
-  EXPECT_NE(text.left.find("decoded in registers"), std::string::npos) << text.left;
-  EXPECT_EQ(text.left.find("as it lies"), std::string::npos) << text.left;
-  Case other = wide;
-  other.precision = GemmPrecision::automatic;
-  other.shape.batch = 2;  // in kernels of their own
-  plan = plan_of(other);
-  EXPECT_TRUE(plan.left.decodes && plan.left.folds && !plan.left.expands);
-  const cuda::RowScaledLayout folded = cuda::folded_layout(other.shape);
-  EXPECT_LE(plan.left.folded + static_cast<std::size_t>(folded.bytes), plan.right.expanded);
-  other = wide;
-  other.precision = GemmPrecision::folded;
-  EXPECT_FALSE(plan_of(other).left.decodes);
-  other = wide;
-  other.shape.rows = other.n = 128;  // too few tiles
-  EXPECT_FALSE(plan_of(other).left.decodes);
-  other = wide;
-  other.n = 16384;  // expanding takes less time
-  EXPECT_FALSE(plan_of(other).left.decodes);
-  other = wide;
-  other.shape.columns = 4104;  // rows that the copy engine cannot load
-  EXPECT_FALSE(plan_of(other).left.decodes);
-  for (const Scheme scheme : {Scheme::mxfp8_e5m2, Scheme::mxfp4, Scheme::nvfp4}) {
-    other = wide;
-    other.left = scheme;
-    EXPECT_FALSE(plan_of(other).left.decodes);
-  }
-  EXPECT_FALSE(plan_of(wide, "sm_80").left.decodes);
-  // What was expanded ahead is taken.
-  const CudaGemmProblem ahead{prepared(PreparedForm::expanded, wide.left, wide.shape),
-                              quantized(wide.right, wide.right_shape()), wide.result(),
-                              GemmPrecision::exact};
-  plan = plan_gemm_cuda(ahead, hopper);
-  EXPECT_TRUE(plan.left.is_prepared && !plan.left.decodes);
 }
 
 TEST(PlanGemmCudaTest, WithoutSourceOnlyWhatThePreparedFormCanDo) {

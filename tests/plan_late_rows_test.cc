@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cuda/multiply_sm90.h"
 #include "mxkern/prepare_operand.h"
 #include "plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
@@ -16,7 +17,7 @@ using Case = GemmCase;
 // Rows of one operand that no first tile needs are made ready by the product, where no question has
 // to be asked about them first.
 TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
-  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 8192, 4096}, .n = 4096};
+  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 8192, 4096}, .n = 8192};
   const auto plan_of = [](const Case& c) { return plan_gemm_cuda(c.problem(), hopper); };
   const auto has_late_rows = [&](const Case& c) {
     const CudaGemmPlan plan = plan_of(c);
@@ -24,7 +25,7 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   };
   const CudaGemmPlan plan = plan_of(wide);
   EXPECT_TRUE(plan.left.expands && plan.right.expands && !plan.left.decodes);
-  EXPECT_EQ(plan.left.first_rows, 4 * 256);  // 66 clusters: 4 x 16 tiles, and two that wait
+  EXPECT_EQ(plan.left.first_rows, 4 * 256);  // 66 clusters: a band of tiles
   EXPECT_EQ(plan.right.first_rows, 0);
   EXPECT_GE(plan.left.progress, plan.left.expanded + std::size_t{8192} * 4096 * 2);
   EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.expanded);
@@ -41,6 +42,12 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   other.right = Scheme::mxfp4;
   EXPECT_FALSE(has_late_rows(other));
   other = wide;
+  other.n = 4096;
+  const CudaGemmProblem ahead{quantized(other.left, other.shape),
+                              prepared(PreparedForm::expanded, other.right, other.right_shape()),
+                              other.result(), other.precision};
+  EXPECT_EQ(plan_gemm_cuda(ahead, hopper).left.first_rows, 4 * 256) << "two clusters wait";
+  EXPECT_TRUE(plan_of(other).left.decodes && plan_of(other).right.first_rows > 0);
   other.shape.rows = 16384;
   EXPECT_EQ(plan_of(other).left.first_rows, 6 * 256) << "no cluster waits where turns are many";
   other.shape.rows = 32768;
@@ -48,12 +55,20 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   EXPECT_FALSE(has_late_rows(other));
   other = wide;
   other.shape = {1, 2048, 14336};
-  EXPECT_EQ(plan_of(other).left.first_rows, 4 * 256) << "two turns of long rows";
-  other.shape.rows = 1920;
-  EXPECT_FALSE(has_late_rows(other)) << "more than half would have to be ahead";
+  other.n = 4096;
+  EXPECT_TRUE(plan_of(other).left.decodes && !has_late_rows(other)) << "two turns";
+  // In other tiles, which do not decode.
+  const auto first_rows_of = [](std::int64_t m) {
+    const cuda::TileSm90 tile =
+        cuda::tile_of_columns_sm90(256, cuda::CoreElement::bfloat16, m, 4096);
+    return cuda::first_rows_sm90(tile, m, 4096, 14336, 132, true, false).left;
+  };
+  EXPECT_EQ(first_rows_of(2048), 4 * 256) << "two turns of long rows";
+  EXPECT_EQ(first_rows_of(1920), 0) << "more than half would have to be ahead";
   for (const Shape shape :
        {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 2048, 4096}, {2, 8192, 4096}}) {
     other = wide;
+    other.n = 4096;
     other.shape = shape;
     EXPECT_FALSE(has_late_rows(other)) << shape.rows << " " << shape.columns;
   }

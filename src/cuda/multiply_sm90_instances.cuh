@@ -83,12 +83,9 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   static_assert(Config::shares_left != (Config::columns > Config::rows));
   const auto down = static_cast<int>(ceil_div(left.rows, product.tile.cluster_rows()));
   const auto right_tiles = static_cast<int>(ceil_div(right.rows, product.tile.cluster_columns()));
-  p.order = {down,
-             right_tiles,
-             static_cast<int>(out.shape.batch),
-             band_sm90(false, false),
-             product.band,
-             product.work.whole};
+  p.order = {
+      down,         right_tiles,       static_cast<int>(out.shape.batch), band_sm90(false, false),
+      product.band, product.work.whole};
   p.parts = left.parts;
   p.work = product.work;
   if (p.work.divided() > 0) {
@@ -102,6 +99,13 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   p.right_batched = right.batch > 1;
   p.gate = spread_gate(product.gate, left, right);
   p.finish = finish_parameters(product);
+  if constexpr (Config::decodes) {
+    // Two parts may follow whole tiles, and the one that does not exist all of them.
+    const std::int64_t tiles = ceil_div(p.work.whole, p.work.clusters) + 3;
+    check(tiles <= kernels::DecodedRows::most_tiles, product.function, ": ", tiles - 3,
+          " tiles of a multiprocessor are decoded; expected at most ",
+          kernels::DecodedRows::most_tiles - 3);
+  }
   const ScaleIndex& index = left.scale_index;
   p.left_scales = {left.scales, left.rows, static_cast<std::uint32_t>(index.size()),
                    static_cast<int>(index.blocks), word_step(index)};

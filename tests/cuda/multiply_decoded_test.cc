@@ -93,27 +93,62 @@ class MultiplyDecoded : public HopperTest {
 
 TEST_F(MultiplyDecoded, EveryNumberOfSteps) {
   for (const std::int64_t k : {16, 32, 64, 80, 128, 208, 256, 272, 320, 512, 544}) {
+    expect_same({.shape = {1, rows(), k}, .n = 504, .layout = ScaleLayout::swizzled});
+    if (HasFatalFailure()) return;
+  }
+  for (const std::int64_t k : {128, 256, 384, 640, 768}) {
     expect_same({.shape = {1, rows(), k}, .n = 504});
     if (HasFatalFailure()) return;
   }
 }
 
+TEST_F(MultiplyDecoded, ManyTiles) {
+  expect_same({.shape = {1, rows(), 384}, .n = 1000});
+  expect_same({.shape = {1, rows(), 400}, .n = 1024, .layout = ScaleLayout::swizzled});
+}
+
+// A row of blocks under the largest scale and the smallest, which adds nothing.
+TEST_F(MultiplyDecoded, ScalesAsFarApartAsCanBe) {
+  const Shape shape{1, rows(), 256};
+  const Case c{.shape = shape, .n = 504, .spread = 0};
+  QuantizedOperand host_a = random_operand(Scheme::mxfp8_e4m3, shape, c, 1);
+  QuantizedOperand host_b = random_operand(Scheme::mxfp8_e4m3, {1, c.n, 256}, c, 2);
+  for (std::int64_t block = 0; block < 8; ++block) {
+    host_a.scale(0, 5, block) = block % 2 == 0 ? 0 : 254;
+    host_a.scale(0, 6, block) = 0;
+  }
+  DeviceQuantizedOperand a(host_a), b(host_b);
+  const GemmOptions options{.precision = GemmPrecision::exact};
+  const std::size_t size = prepared_bytes(PreparedForm::expanded, a.view().scheme, shape);
+  DeviceBytes data(size);
+  PreparedOperand expanded{PreparedForm::expanded, a.view(), data.data(), size};
+  prepare_operand(a.view(), expanded);
+  const PlainTensor host_out(DType::float32, {1, shape.rows, c.n});
+  EXPECT_TRUE(product(a.view(), b.view(), host_out, options) ==
+              product(expanded, b.view(), host_out, options));
+}
+
 TEST_F(MultiplyDecoded, OutputsLayoutsAndSpreads) {
   for (const DType dtype : all_dtypes) {
-    expect_same({.shape = {1, rows(), 160}, .n = 510, .dtype = dtype, .beta = 0.5f});
+    expect_same({.shape = {1, rows(), 256}, .n = 510, .dtype = dtype, .beta = 0.5f});
     if (HasFatalFailure()) return;
   }
   expect_same({.shape = {1, rows(), 1056}, .n = 512, .layout = ScaleLayout::swizzled});
-  expect_same({.shape = {1, rows(), 160}, .n = 504, .right = Scheme::nvfp4});
+  expect_same({.shape = {1, rows(), 128}, .n = 504, .right = Scheme::nvfp4});
   for (const int spread : {0, 20, 115}) {
-    expect_same({.shape = {1, rows(), 288}, .n = 504, .spread = spread});
+    expect_same(
+        {.shape = {1, rows(), 288}, .n = 504, .layout = ScaleLayout::swizzled, .spread = spread});
     if (HasFatalFailure()) return;
   }
 }
 
 TEST_F(MultiplyDecoded, Batches) {
   expect_same({.shape = {3, rows() / 3 - 40, 96}, .n = 505, .layout = ScaleLayout::swizzled});
-  expect_same({.shape = {3, rows() / 3 - 40, 96}, .n = 505, .shares_right = true});
+  expect_same({.shape = {3, rows() / 3 - 40, 128}, .n = 505, .shares_right = true});
+  expect_same({.shape = {3, rows() / 384 * 128, 96},
+               .n = 505,
+               .layout = ScaleLayout::swizzled,
+               .shares_right = true});
 }
 
 // Which tile the product has, and which tiles are divided along K, follows from all rows: those of
@@ -126,14 +161,14 @@ TEST_F(MultiplyDecoded, BatchesWithOneRightOperandHaveTheTilesOfOneMatrix) {
 
 TEST_F(MultiplyDecoded, NanStaysInItsRow) {
   for (const DType dtype : {DType::bfloat16, DType::float32}) {
-    expect_same({.shape = {1, rows(), 320}, .n = 504, .dtype = dtype, .has_nan = true});
+    expect_same({.shape = {1, rows(), 384}, .n = 504, .dtype = dtype, .has_nan = true});
   }
 }
 
 // Rows too wide to be folded, so that the device chooses the exact product; of a batch, which has
 // a kernel for each.
 TEST_F(MultiplyDecoded, BehindAGate) {
-  expect_same({.shape = {3, rows() / 3 - 40, 320}, .n = 504, .spread = 40},
+  expect_same({.shape = {3, rows() / 3 - 40, 384}, .n = 504, .spread = 40},
               GemmPrecision::automatic);
 }
 

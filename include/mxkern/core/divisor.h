@@ -25,7 +25,8 @@ struct Divisor {
 
   // Of a number that is not negative.
   MXKERN_HOST_DEVICE constexpr int quotient(int number) const {
-    const std::uint64_t product = std::uint64_t{static_cast<std::uint32_t>(number) * 2} * multiplier;
+    const std::uint64_t product =
+        std::uint64_t{static_cast<std::uint32_t>(number) * 2} * multiplier;
     return static_cast<int>(static_cast<std::uint32_t>(product >> 32) >> shift);
   }
 };

@@ -88,15 +88,8 @@ struct GemmSm90 {
     for_each_tile([&](const TileWork& work) {
       const TileCorner corner = corner_of(work.index);
       seen.wait(corner);
-      load.tile(
-          corner, p.parts, work,
-          [&](int step, int end) { return seen.wait(corner, step, end); },
-          [&] {
-            // Codes of the next tile's first step are decoded beside the products of the last one.
-            if constexpr (!Config::decodes) return;
-            const TileWork next = after(work);
-            if (next.index >= 0) load.prefetch(corner_of(next.index), next.first);
-          });
+      load.tile(corner, p.parts, work,
+                [&](int step, int end) { return seen.wait(corner, step, end); });
     });
   }
 
@@ -167,8 +160,8 @@ struct GemmSm90 {
         const TileCorner corner = exists ? corner_of(work.index) : TileCorner{};
         if (threadIdx.x % 32 == 0) {
           *reinterpret_cast<int4*>(&two[i].row) =
-              make_int4(corner.row + warp * DecodedRows::count,
-                        p.left_batched ? corner.batch : 0, work.first, exists);
+              make_int4(corner.row + warp * DecodedRows::count, p.left_batched ? corner.batch : 0,
+                        work.first, exists);
         }
         if (exists) work = after(work);
       }
@@ -199,8 +192,7 @@ struct GemmSm90 {
     for_each_tile([&](const TileWork& work) {
       typename SumSm90<Config>::Sums sums;
       if constexpr (Config::decodes) {
-        const std::uint32_t nan_rows =
-            products.multiply_decoded(sums, work.count, decoder, codes);
+        const std::uint32_t nan_rows = products.multiply_decoded(sums, work.count, decoder, codes);
         decoder.spread_nan(sums, nan_rows);
       } else {
         products.multiply(sums, p.parts * work.count);

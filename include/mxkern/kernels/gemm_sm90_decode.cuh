@@ -23,14 +23,14 @@ struct DecodeSm90 {
   using Left = std::uint32_t[registers];
 
   const LeftScales& left;
-  const DecodedRows* rows;  // of this warp, of the tile that comes next
-  std::uint32_t places[4];  // of 16 elements each in stage 0, of the upper row
-  std::uint32_t copied;         // where a warp's scales of the next four steps come to
+  const DecodedRows* rows;     // of this warp, of the tile that comes next
+  std::uint32_t places[4];     // of 16 elements each in stage 0, of the upper row
+  std::uint32_t copied;        // where a warp's scales of the next four steps come to
   const std::uint8_t* scales;  // of the row and the half of these that this lane copies
   int block;                   // the first one of them
   std::uint32_t now[2][2][2];  // multipliers of four steps of each row
   std::uint32_t field_offsets[2];
-  std::uint32_t carries[2];  // a bit of 0x08000800 is set where one of the row's codes was NaN
+  std::uint32_t largest[2];  // of the row's codes before they are scaled, two magnitudes
 
   __device__ __forceinline__ DecodeSm90(const LeftScales& scales_of_left,
                                         const DecodedRows* first_rows, std::uint32_t base)
@@ -76,13 +76,12 @@ struct DecodeSm90 {
 
   // Before scales of the next tile are taken; returns what became of the codes of the one ahead.
   __device__ __forceinline__ std::uint32_t begin() {
-    constexpr std::uint32_t upper = 0x08000800u, lower = upper >> 1;
-    const std::uint32_t nan_rows = (carries[0] & upper) | (carries[1] >> 1 & lower);
+    const std::uint32_t nan_rows = nan_bits(largest[0]) | nan_bits(largest[1]) >> 1;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const LargestScale largest = rows->largest[threadIdx.x % 32 / 4 + i * 8];
-      field_offsets[i] = largest.field_offsets();
-      carries[i] = largest.is_nan() ? upper : 0;
+      const LargestScale scale = rows->largest[threadIdx.x % 32 / 4 + i * 8];
+      field_offsets[i] = scale.field_offsets();
+      largest[i] = scale.is_nan() ? nan_pair : 0;
     }
     ++rows;
     return nan_rows;
@@ -104,9 +103,10 @@ struct DecodeSm90 {
       const std::uint32_t both = now[row][Stage / 2][Stage % 2];
       const std::uint32_t scale = __byte_perm(both, 0, i / 8 == 0 ? 0x1010 : 0x3232);
       // Each code with its sign in the byte above, and four places up.
-      const std::uint32_t shifted = ptx::signs_beside<0x9180>(pairs[i]) << 4;
-      carries[row] |= (shifted + 0x00100010u) ^ shifted;
-      left[i] = ptx::multiply_pair(shifted & 0x87F087F0u, scale);
+      const std::uint32_t pair =
+          ptx::signs_beside<0x9180>(pairs[i]) << 4 & (nan_pair | 0x80008000u);
+      largest[row] = ptx::larger_magnitudes(largest[row], pair);
+      left[i] = ptx::multiply_pair(pair, scale);
     }
   }
 
@@ -125,6 +125,12 @@ struct DecodeSm90 {
   }
 
  private:
+  static constexpr std::uint32_t nan_pair = 0x07F007F0u;
+
+  // A bit of 0x08000800 is set where the largest magnitude is NaN's.
+  __device__ __forceinline__ static std::uint32_t nan_bits(std::uint32_t magnitudes) {
+    return ((magnitudes & nan_pair) + 0x00100010u) & 0x08000800u;
+  }
   __device__ __forceinline__ static uint2 load_two_words(std::uint32_t address) {
     uint2 words;
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"

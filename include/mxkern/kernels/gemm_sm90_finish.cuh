@@ -177,8 +177,7 @@ struct Finish {
           value *= factors.rows[row_in_tile + i] * factors.power_of(own_column);
         } else {
           const RowFactor factor{factors.common.fraction,
-                                 factors.common.exponent +
-                                     factors.row_exponents[row_in_tile + i]};
+                                 factors.common.exponent + factors.row_exponents[row_in_tile + i]};
           value = factor.hard(value, right_exponent(p, column, batch));
         }
         const std::int64_t index = batch * p.batch_stride + row * p.row_stride + column;

@@ -28,38 +28,17 @@ struct LoadSm90 {
   // is elected to load: of any other one the compiler does not know that it is alone, and puts a
   // loop around each load.
   // wait(step, end) returns when the elements of some steps from that one on are ready, and where
-  // those end. before_last() is called some steps ahead of the last one.
-  template <class Wait, class BeforeLast>
+  // those end.
+  template <class Wait>
   __device__ __forceinline__ void tile(const TileCorner& corner, int parts, const TileWork& work,
-                                       Wait&& wait, BeforeLast&& before_last) {
-    constexpr int ahead = 6;
-    const int calls_at = work.first + higher_of(work.count - ahead, 0);
+                                       Wait&& wait) {
     stage = 0;
     for (int part = 0; part < parts; ++part) {
       const int end = work.first + work.count;
       for (int step = work.first; step < end;) {
         const int ready = wait(step, end);
-        for (; step < ready; ++step) {
-          if (step == calls_at) before_last();
-          load(corner, part, step);
-        }
+        for (; step < ready; ++step) load(corner, part, step);
       }
-    }
-  }
-
-  // Brings this block's share of a step to the second-level cache.
-  __device__ __forceinline__ void prefetch(const TileCorner& corner, int step) const {
-    const bool shares = blocks > 1;
-    if (!ptx::elect()) return;
-    for (int i = 0; i < Config::left_boxes; ++i) {
-      if (Config::shares_left && shares && i != rank) continue;
-      ptx::tma_prefetch(left_map, step * Config::k, corner.row + i * left_box, 0,
-                        left_batched ? corner.batch : 0);
-    }
-    for (int i = 0; i < Config::columns / Config::right_box; ++i) {
-      if (!Config::shares_left && shares && i != rank) continue;
-      ptx::tma_prefetch(right_map, step * Config::k, corner.column + i * Config::right_box, 0,
-                        right_batched ? corner.batch : 0);
     }
   }
 

@@ -65,8 +65,7 @@ class TileOrder {
     const int first = bands.tiles.quotient(in_matrix) * bands.high;
     const int height = lower_of(bands.high, down_ - first);
     const int in_band = in_matrix - first * right_;
-    const int right =
-        (height == bands.high ? bands.height : bands.last_height).quotient(in_band);
+    const int right = (height == bands.high ? bands.height : bands.last_height).quotient(in_band);
     return {first + in_band - right * height, right, batch};
   }
 

@@ -73,42 +73,30 @@ struct SumSm90 {
       }
       decoder.ask();
     };
-    int last = 0;
     start_decoded<0, true>(sums, even);
     ask(steps > stages);
     for (bool has_before = false;; has_before = true) {
-      if (!follow_decoded<0>(sums, odd, has_before, steps, decoder)) break;
+      if (steps < stages) return end_early(sums, steps, has_before, decoder, even, has_next);
+      follow_decoded<0>(sums, odd, has_before, decoder);
       start_decoded<1>(sums, odd);
-      last = 1;
-      if (!follow_decoded<1>(sums, even, true, steps, decoder)) break;
+      follow_decoded<1>(sums, even, true, decoder);
       start_decoded<2>(sums, even);
-      last = 2;
-      if (!follow_decoded<2>(sums, odd, true, steps, decoder)) break;
+      follow_decoded<2>(sums, odd, true, decoder);
       start_decoded<3>(sums, odd);
       wait_for<1>(sums);
       release(2);
-      const bool is_last = steps == stages;
-      std::uint32_t nan_rows = 0;
-      if (__builtin_expect(is_last, 0)) nan_rows = decoder.begin();
+      if (steps == stages) break;
       decoder.take_scales();
-      if (__builtin_expect(!is_last, 1)) ask(steps > 2 * stages);
-      if (__builtin_expect(!is_last || has_next, 1)) {
-        wait_full(0);
-        decoder.template decode<0>(even);
-      }
-      if (__builtin_expect(is_last, 0)) {
-        wait_for<0>(sums);
-        release(3);
-        return nan_rows;
-      }
+      ask(steps > 2 * stages);
+      wait_full(0);
+      decoder.template decode<0>(even);
       steps -= stages;
-      last = 0;
       start_decoded<0>(sums, even);
     }
-    // Steps that are no multiple of four: the last products may read `even`.
+    const std::uint32_t nan_rows = begin_decoded(decoder, even, has_next);
     wait_for<0>(sums);
-    release(last);
-    return begin_decoded(decoder, even, has_next);
+    release(3);
+    return nan_rows;
   }
 
   // The codes of the first step of the next tile, whose scales were asked for.
@@ -150,16 +138,39 @@ struct SumSm90 {
     ptx::wgmma_pin(sums);
   }
 
-  // Meanwhile decodes the next stage's codes if `left`, the steps from stage 0 on, has one more.
+  // Meanwhile decodes the next stage's codes.
   template <int Stage>
-  __device__ __forceinline__ bool follow_decoded(Sums& sums, Codes& next, bool has_before, int left,
+  __device__ __forceinline__ void follow_decoded(Sums& sums, Codes& next, bool has_before,
                                                  DecodeSm90<Config>& decoder) {
     wait_for<1>(sums);
     if (has_before) release(before(Stage));
-    if (__builtin_expect(left == Stage + 1, 0)) return false;
     wait_full(after(Stage));
     decoder.template decode<after(Stage)>(next);
-    return true;
+  }
+
+  // Rare, and one step after the other: where one to three steps are left, of which the first
+  // one's products are under way.
+  __device__ __forceinline__ std::uint32_t end_early(Sums& sums, int steps, bool has_before,
+                                                     DecodeSm90<Config>& decoder, Codes& even,
+                                                     bool has_next) {
+    wait_for<0>(sums);
+    if (has_before) release(3);
+    release(0);
+    if (steps > 1) {
+      wait_full(1);
+      decoder.template decode<1>(even);
+      start_decoded<1>(sums, even);
+      wait_for<0>(sums);
+      release(1);
+    }
+    if (steps > 2) {
+      wait_full(2);
+      decoder.template decode<2>(even);
+      start_decoded<2>(sums, even);
+      wait_for<0>(sums);
+      release(2);
+    }
+    return begin_decoded(decoder, even, has_next);
   }
 
   __device__ __forceinline__ std::uint32_t full(int stage) const {

@@ -17,6 +17,13 @@ __device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uin
   return product;
 }
 
+// The larger magnitudes of two pairs of bfloat16, none of them NaN, under any signs.
+__device__ __forceinline__ std::uint32_t larger_magnitudes(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t larger;
+  asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
+
 // Two of four bytes, each with its sign in the byte above: 0x9180 are the first two, 0xB3A2 the
 // others.
 template <int Selector>

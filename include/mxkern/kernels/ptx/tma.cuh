@@ -34,13 +34,6 @@ __device__ __forceinline__ void tma_load_multicast(std::uint32_t to, const CUten
       : "memory");
 }
 
-// Brings a box to the second-level cache.
-__device__ __forceinline__ void tma_prefetch(const CUtensorMap& map, int x, int y, int z, int w) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(&map),
-               "r"(x), "r"(y), "r"(z), "r"(w)
-               : "memory");
-}
-
 // Stores a box; what lies outside the tensor is left out.
 __device__ __forceinline__ void tma_store(const CUtensorMap& map, std::uint32_t from, int x, int y,
                                           int z, int w) {

@@ -1,0 +1,84 @@
+// tests/plan_decoded_test.cc: which products decode their left operand while they multiply.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "cuda/fold.h"
+#include "mxkern/prepare_operand.h"
+#include "plan_gemm_cuda.h"
+#include "tests/support/gemm_case.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+using Case = GemmCase;
+
+// Where a product has the wide tile of bfloat16, codes of the left operand are decoded in
+// registers.
+TEST(PlanDecodedTest, LeftCodesAreDecoded) {
+  const auto plan_of = [](const Case& c, const char* architecture = "sm_90") {
+    return plan_gemm_cuda(c.problem(), capabilities_of(architecture));
+  };
+  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 4096, 2048}, .n = 4096};
+  CudaGemmPlan plan = plan_of(wide);
+  EXPECT_TRUE(plan.left.decodes && !plan.left.expands);
+  EXPECT_TRUE(!plan.right.decodes && plan.right.expands);
+  EXPECT_EQ(plan.right.expanded, 0U) << "codes and scales are taken as they lie";
+  const GemmExplanation text = explain(plan, wide.problem(), hopper);
+  EXPECT_NE(text.left.find("decoded in registers"), std::string::npos) << text.left;
+  EXPECT_EQ(text.left.find("as it lies"), std::string::npos) << text.left;
+  Case other = wide;
+  other.precision = GemmPrecision::automatic;
+  other.shape = {2, 2048, 2048};  // in kernels of their own
+  plan = plan_of(other);
+  EXPECT_TRUE(plan.left.decodes && plan.left.folds && !plan.left.expands);
+  const cuda::RowScaledLayout folded = cuda::folded_layout(other.shape);
+  EXPECT_LE(plan.left.folded + static_cast<std::size_t>(folded.bytes), plan.right.expanded);
+  other = wide;
+  other.precision = GemmPrecision::folded;
+  EXPECT_FALSE(plan_of(other).left.decodes);
+  other = wide;
+  other.shape.rows = other.n = 128;  // too few tiles
+  EXPECT_FALSE(plan_of(other).left.decodes);
+  other = wide;
+  other.n = 16384;  // many turns: expanding takes less time
+  EXPECT_FALSE(plan_of(other).left.decodes);
+  // Rows of the right operand that are late leave decoding the more time the more left rows there
+  // are.
+  for (const auto& [m, n, is_decoded] : {std::tuple{2048, 4096, true},
+                                         {2048, 8192, false},
+                                         {3072, 8192, true},
+                                         {4096, 8192, true},
+                                         {4096, 10240, false}}) {
+    other = wide;
+    other.shape = {1, m, 4096};
+    other.n = n;
+    plan = plan_of(other);
+    EXPECT_EQ(plan.left.decodes, is_decoded) << m << " x " << n;
+    EXPECT_NE(plan.left.decodes, plan.left.expands);
+    EXPECT_EQ(plan.right.first_rows > 0, m * n > 2048 * 4096) << m << " x " << n;
+  }
+  other = wide;
+  other.shape.columns = 2048 + 32;  // scales that do not come in fours
+  EXPECT_FALSE(plan_of(other).left.decodes);
+  other = wide;
+  other.shape.columns = 4104;  // rows that the copy engine cannot load
+  EXPECT_FALSE(plan_of(other).left.decodes);
+  for (const Scheme scheme : {Scheme::mxfp8_e5m2, Scheme::mxfp4, Scheme::nvfp4}) {
+    other = wide;
+    other.left = scheme;
+    EXPECT_FALSE(plan_of(other).left.decodes);
+  }
+  EXPECT_FALSE(plan_of(wide, "sm_80").left.decodes);
+  // What was expanded ahead is taken.
+  const CudaGemmProblem ahead{prepared(PreparedForm::expanded, wide.left, wide.shape),
+                              quantized(wide.right, wide.right_shape()), wide.result(),
+                              GemmPrecision::exact};
+  plan = plan_gemm_cuda(ahead, hopper);
+  EXPECT_TRUE(plan.left.is_prepared && !plan.left.decodes);
+}
+
+}  // namespace
+}  // namespace mxkern
