@@ -6,7 +6,7 @@
 
 #include "mxkern/core/error.h"
 #include "tests/support/error_message.h"
-#include "tests/support/row_scaled_product.h"
+#include "tests/support/product_sm90.h"
 
 namespace mxkern {
 namespace {
@@ -20,27 +20,6 @@ constexpr std::pair<CoreElement, CoreElement> element_pairs[] = {
     {CoreElement::bfloat16, CoreElement::bfloat16}};
 
 using Case = RowScaledCase;
-
-struct Product : RowScaledProduct {
-  using RowScaledProduct::RowScaledProduct;
-
-  void run(const CoreGate& gate = {}, int spreads_shift = 0) {
-    run_with([](const cuda::RowScaled& a, const cuda::RowScaled& b, const CoreFinish& finish,
-                const CoreGate& g) { cuda::multiply_sm90("test", a, b, finish, g, Stream{}); },
-             gate, spreads_shift);
-  }
-};
-
-class MultiplySm90 : public CudaTest {
- protected:
-  void SetUp() override {
-    CudaTest::SetUp();
-    if (IsSkipped()) return;
-    int major = 0;
-    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
-  }
-};
 
 void expect_right(const Case& c) {
   Product product(c);
@@ -148,35 +127,6 @@ TEST_F(MultiplySm90, OutputsOfEveryKind) {
                           .exponents = 2});
             if (HasFatalFailure()) return;
           }
-        }
-      }
-    }
-  }
-}
-
-// Whichever way it is worked out: by powers of two alone, in float32, or where exponents are
-// extreme.
-TEST_F(MultiplySm90, BFloat16OutputsAreRoundedOnce) {
-  int processors = 0;
-  check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
-  for (const std::int64_t n : {std::int64_t{136}, std::int64_t{256} * processors}) {
-    for (const CoreElement left : {CoreElement::e4m3, CoreElement::e5m2}) {
-      for (const int exponents : {0, 6, 30, 31, 45, 70}) {
-        for (const float alpha : {1.0f, -0.25f, 0x1p20f, 0.7f}) {
-          Case c{.left = left, .m = 129, .n = n, .k = 96, .exponents = exponents, .alpha = alpha};
-          Product exact(c);
-          exact.run();
-          c.dtype = DType::bfloat16;
-          Product rounded(c);
-          rounded.run();
-          rounded.out.for_each([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-            if (HasFatalFailure()) return;
-            const float wanted = to_float(from_float<bfloat16>(exact.out.get(b, i, j)));
-            ASSERT_EQ(bits_of(rounded.out.get(b, i, j)), bits_of(wanted))
-                << c << " at " << i << ", " << j << ": exponents " << exponents << ", alpha "
-                << alpha;
-          });
-          if (HasFatalFailure()) return;
         }
       }
     }

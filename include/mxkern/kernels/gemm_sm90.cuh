@@ -120,6 +120,12 @@ struct GemmSm90 {
   __device__ __forceinline__ void load_factors() const {
     const CommonFactor common = common_factor(p.finish);
     std::uint32_t parity = 1;
+    // Elements without exponents may be of any size.
+    const bool are_checked =
+        Config::checks_sums && p.finish.left_exponents && p.finish.right_exponents;
+    const PowerRange range = Config::promotes ? folded_powers
+                             : are_checked    ? expanded_powers
+                                              : no_powers;
     [[maybe_unused]] int number = 0;
     if constexpr (Config::decodes) ptx::mbarrier_wait(base + Config::rows_full_offset, 0);
     [[maybe_unused]] LateRowsSeen<Config> seen(p.late, p.late_side);
@@ -127,7 +133,7 @@ struct GemmSm90 {
       const TileCorner corner = corner_of(work.index);
       ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
       seen.wait(corner);
-      factors().fetch(p.finish, common, corner, Config::promotes, [&](int row) {
+      factors().fetch(p.finish, common, corner, range, [&](int row) {
         if constexpr (Config::decodes) {
           constexpr int count = DecodedRows::count;
           return decoded_rows(row / count)[number].largest[row % count].exponent();

@@ -74,6 +74,24 @@ __device__ __forceinline__ void store_from_float(void* data, DType dtype, std::i
   }
 }
 
+// Exponents with which sums may be rounded to bfloat16 before they are multiplied by the powers of
+// a row and a column, one after the other.
+struct PowerRange {
+  int least, most;
+
+  __device__ __forceinline__ bool has(int exponent) const {
+    return exponent >= least && exponent <= most;
+  }
+};
+
+// Sums of products of two 8-bit floats are 0 or between 2^-32 and 2^63, and stay normal numbers.
+inline constexpr PowerRange folded_powers{-30, 30};
+// Sums of expanded rows, which are less than 2^88: none overflows on the way, and those from 1 on
+// stay normal.
+inline constexpr PowerRange expanded_powers{-60, 30};
+// Others may be any.
+inline constexpr PowerRange no_powers{1, 0};
+
 // fraction * 2^exponent. Exponents add up before they become a float: 2^left alone may overflow
 // where 2^(left + right) does not.
 struct RowFactor {
@@ -81,20 +99,11 @@ struct RowFactor {
   int exponent;
 
   static constexpr int easy = 60;  // the product of two such powers is a normal float
-  // Sums of products of two 8-bit floats are 0 or between 2^-32 and 2^63. In bfloat16 they stay
-  // normal numbers when they are multiplied by two such powers.
-  static constexpr int narrow = 30;
   __device__ __forceinline__ bool is_easy() const { return exponent >= -easy && exponent <= easy; }
   static __device__ __forceinline__ bool is_easy(int exponent) {
     return exponent >= -easy && exponent <= easy;
   }
-  static __device__ __forceinline__ bool is_narrow(int exponent) {
-    return exponent >= -narrow && exponent <= narrow;
-  }
-  // Whether it is a power of two, and one of these.
-  __device__ __forceinline__ bool is_narrow_power() const {
-    return fabsf(fraction) == 0.5f && is_narrow(exponent);
-  }
+  __device__ __forceinline__ bool is_power() const { return fabsf(fraction) == 0.5f; }
   static __device__ __forceinline__ float power(int exponent) {
     return float_of(static_cast<std::uint32_t>(exponent + 127) << 23);
   }
@@ -153,23 +162,22 @@ struct TileFactors {
     pairs[0] = four.x, pairs[1] = four.y, pairs[2] = four.z, pairs[3] = four.w;
   }
 
-  // `are_folded`: sums are those of 8-bit floats. exponent_of(row): of the left operand, of a row
-  // of the tile.
+  // exponent_of(row): of the left operand, of a row of the tile.
   template <class ExponentOf>
   __device__ __forceinline__ void fetch(const FinishParameters& p, const CommonFactor& all,
-                                        const TileCorner& tile, bool are_folded,
+                                        const TileCorner& tile, const PowerRange& range,
                                         ExponentOf&& exponent_of) {
     const std::int64_t first_column = tile.column;
     const int batch = tile.batch;
     const int lane = threadIdx.x % 32;
-    bool are_easy = true, are_narrow = true;
+    bool are_easy = true, are_powers = true;
 #pragma unroll
     for (int i = lane; i < Rows; i += 32) {
       const int exponent = exponent_of(i);
       row_exponents[i] = static_cast<std::int16_t>(exponent);
       const RowFactor row{all.fraction, all.exponent + exponent};
       are_easy = are_easy && row.is_easy();
-      are_narrow = are_narrow && row.is_narrow_power();
+      are_powers = are_powers && row.is_power() && range.has(row.exponent);
       rows[i] = row.fraction * RowFactor::power(row.exponent);
     }
     auto* halves = reinterpret_cast<std::uint16_t*>(powers);
@@ -177,18 +185,18 @@ struct TileFactors {
     for (int i = lane; i < Columns; i += 32) {
       const int exponent = right_exponent(p, first_column + i, batch);
       are_easy = are_easy && RowFactor::is_easy(exponent);
-      are_narrow = are_narrow && RowFactor::is_narrow(exponent);
+      are_powers = are_powers && range.has(exponent);
       halves[place(i / 2) * 2 + i % 2] =
           static_cast<std::uint16_t>(__float_as_uint(RowFactor::power(exponent)) >> 16);
       const bool has_bias = p.bias && first_column + i < p.columns;
       bias[i] = has_bias ? load_as_float(p.bias, p.bias_dtype, first_column + i) : -0.0f;
     }
     are_easy = __all_sync(0xFFFFFFFFu, are_easy);
-    are_narrow = __all_sync(0xFFFFFFFFu, are_narrow);
+    are_powers = __all_sync(0xFFFFFFFFu, are_powers);
     if (lane == 0) {
       corner = tile;
       is_easy = are_easy;
-      way = way_of(p, are_easy, are_folded && are_narrow);
+      way = way_of(p, are_easy, are_powers);
       common = all;
     }
   }

@@ -19,7 +19,8 @@ namespace mxkern::kernels {
 // the rows lane / 4 and 8 below. Warps store on their own; 16-bit outputs as boxes of 16 rows of
 // 128 bytes, of which Slots may be on their way. What most products ask for has code of its own:
 // nothing else is done meanwhile, and each instruction of it takes its time once a tile.
-template <int Rows, int Columns, int Slots>
+// ChecksSums: sums may be so small that they cannot be rounded before they are scaled.
+template <int Rows, int Columns, int Slots, bool ChecksSums>
 struct Finish {
   static constexpr int chunk = 64;  // columns at a time
   static constexpr int chunks = Columns / chunk;
@@ -40,9 +41,10 @@ struct Finish {
   // The warp's sums of a tile. Its first row lies `row_in_tile` below the tile's.
   __device__ __forceinline__ void tile(const Sums& sums, const Factors& factors,
                                        int row_in_tile) const {
-    if (factors.way == FinishWay::by_powers) {
+    const bool has_powers = factors.way == FinishWay::by_powers;
+    if (has_powers && (!ChecksSums || are_large(sums))) {
       by_powers(sums, factors, row_in_tile);
-    } else if (factors.way == FinishWay::boxes_of_bfloat16) {
+    } else if (has_powers || factors.way == FinishWay::boxes_of_bfloat16) {
       in_boxes<DType::bfloat16>(sums, factors, row_in_tile);
     } else if (factors.way == FinishWay::boxes_of_float16) {
       in_boxes<DType::float16>(sums, factors, row_in_tile);
@@ -74,6 +76,20 @@ struct Finish {
         pair[1] = __fmaf_rn(pair[1], row_factors[half] * column.y, added.y);
       }
     }
+  }
+
+  // Whether all sums of the warp are 1 and more; NaN is.
+  __device__ __forceinline__ static bool are_large(const Sums& sums) {
+    constexpr std::uint32_t magnitude = 0x7FFFu, one = 0x3F80u;
+    std::uint32_t least[4] = {};
+#pragma unroll
+    for (int i = 0; i < Columns / 4; ++i) {
+      const std::uint32_t pair = pack_pair(DType::bfloat16, sums[i * 2], sums[i * 2 + 1]);
+      least[i % 4] = i < 4 ? pair : ptx::smaller_magnitudes(least[i % 4], pair);
+    }
+    const std::uint32_t all = ptx::smaller_magnitudes(ptx::smaller_magnitudes(least[0], least[1]),
+                                                      ptx::smaller_magnitudes(least[2], least[3]));
+    return __all_sync(0xFFFFFFFFu, (all & magnitude) >= one && (all >> 16 & magnitude) >= one);
   }
 
   // In bfloat16, two values at a time: nothing is lost by powers of two.

@@ -17,11 +17,17 @@ __device__ __forceinline__ std::uint32_t multiply_pair(std::uint32_t a, std::uin
   return product;
 }
 
-// The larger magnitudes of two pairs of bfloat16, none of them NaN, under any signs.
+// The larger and the smaller magnitudes of two pairs of bfloat16, under any signs. NaN only where
+// both are.
 __device__ __forceinline__ std::uint32_t larger_magnitudes(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;
   asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
+}
+__device__ __forceinline__ std::uint32_t smaller_magnitudes(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t smaller;
+  asm("min.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(smaller) : "r"(a), "r"(b));
+  return smaller;
 }
 
 // Two of four bytes, each with its sign in the byte above: 0x9180 are the first two, 0xB3A2 the

@@ -1,0 +1,30 @@
+// tests/support/product_sm90.h: products of row-scaled matrices by the Hopper kernels.
+#pragma once
+
+#include "cuda/multiply_sm90.h"
+#include "tests/support/row_scaled_product.h"
+
+namespace mxkern::test {
+
+struct Product : RowScaledProduct {
+  using RowScaledProduct::RowScaledProduct;
+
+  void run(const CoreGate& gate = {}, int spreads_shift = 0) {
+    run_with([](const cuda::RowScaled& a, const cuda::RowScaled& b, const CoreFinish& finish,
+                const CoreGate& g) { cuda::multiply_sm90("test", a, b, finish, g, Stream{}); },
+             gate, spreads_shift);
+  }
+};
+
+class MultiplySm90 : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    int major = 0;
+    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  }
+};
+
+}  // namespace mxkern::test
