@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "cuda/multiply_sm90.h"
 #include "mxkern/prepare_operand.h"
 #include "plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
@@ -57,14 +56,6 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   other.shape = {1, 2048, 14336};
   other.n = 4096;
   EXPECT_TRUE(plan_of(other).left.decodes && !has_late_rows(other)) << "two turns";
-  // In other tiles, which do not decode.
-  const auto first_rows_of = [](std::int64_t m) {
-    const cuda::TileSm90 tile =
-        cuda::tile_of_columns_sm90(256, cuda::CoreElement::bfloat16, m, 4096);
-    return cuda::first_rows_sm90(tile, m, 4096, 14336, 132, true, false).left;
-  };
-  EXPECT_EQ(first_rows_of(2048), 4 * 256) << "two turns of long rows";
-  EXPECT_EQ(first_rows_of(1920), 0) << "more than half would have to be ahead";
   for (const Shape shape :
        {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 2048, 4096}, {2, 8192, 4096}}) {
     other = wide;

@@ -80,29 +80,27 @@ constexpr std::int64_t first_folded_right_rows_sm90(const TileSm90& tile, std::i
 
 // Given which operands have rows that can be made so. It is done to the one with more rows, if
 // the other one has enough that there is time for it: the bands of the right one use its rows
-// longer. In two turns of bfloat16 tiles rows are needed too soon, but for half of the left ones
-// where they are long; shorter ones are decoded. Folding takes less time, and bands that need few
-// right rows at first need no fewer left ones: so right ones are late where there are as many.
+// longer. In two turns of bfloat16 tiles rows are needed too soon. Folding takes less time, and
+// bands that need few right rows at first need no fewer left ones: so right ones are late where
+// there are as many.
 constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, std::int64_t n,
                                         std::int64_t k, int processors, bool left, bool right) {
   // Late rows are of whole tiles. Where those of the same product with rows that are ready are
   // lower, other rows would be in the tiles that are divided along K, and get other bytes.
   left = left && m > 0 && tile.height(m) == tile.rows;
-  constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096, long_row = 10240;
+  constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096;
   if (tile.k == 128) {
     const std::int64_t of_right =
         right ? first_folded_right_rows_sm90(tile, m, n, k, processors) : 0;
     if (of_right > 0 && (!left || n >= m)) return {0, of_right};
     return {left ? first_folded_left_rows_sm90(tile, m, n, k, processors) : 0, 0};
   }
-  const std::int64_t turns = tile.turns(1, m, n, processors);
-  const bool has_two_long_turns = turns == 2 && left && k > long_row;
-  if ((!left && !right) || (turns < least_turns && !has_two_long_turns)) return {};
-  const bool takes_left = left && (!right || m >= n || has_two_long_turns);
+  if ((!left && !right) || tile.turns(1, m, n, processors) < least_turns) return {};
+  const bool takes_left = left && (!right || m >= n);
   if (takes_left ? n < least_right : m < least_left) return {};
   if (takes_left) {
     const std::int64_t first = rows_of_first_tiles_sm90(tile, m, n, processors);
-    return {first < m && (!has_two_long_turns || first * 2 <= m) ? first : 0, 0};
+    return {first < m ? first : 0, 0};
   }
   const std::int64_t down = ceil_div(m, tile.cluster_rows());
   const std::int64_t across = ceil_div(n, tile.cluster_columns());

@@ -109,9 +109,10 @@ TEST_F(LateRows, EveryNumberOfColumns) {
   }
 }
 
-TEST_F(LateRows, TwoTurnsOfLongRows) {
-  expect_same({.m = 2048, .n = 4096, .k = 10368});
-  expect_same({.m = 2100, .n = 4100, .k = 12288, .layout = ScaleLayout::swizzled});
+TEST_F(LateRows, LongRowsOnTheLeft) {
+  expect_same({.m = 5000, .n = 4608, .k = 10368, .right_is_late = false});
+  expect_same(
+      {.m = 5200, .n = 4600, .k = 12288, .layout = ScaleLayout::swizzled, .right_is_late = false});
 }
 
 TEST_F(LateRows, ShapesAndSides) {
@@ -140,6 +141,15 @@ TEST_F(LateRows, OutputsSpreadsAndNan) {
                    .has_nan = spread != 0});
       if (HasFatalFailure()) return;
     }
+    // On the left: with right rows that are late the left ones are decoded.
+    expect_same({.m = 5000,
+                 .n = 4608,
+                 .k = 4096,
+                 .dtype = dtype,
+                 .spread = 115,
+                 .has_nan = true,
+                 .right_is_late = false});
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -231,7 +241,9 @@ TEST_F(LateRows, FoldedManyTimes) {
 TEST_F(LateRows, OnTwoStreamsAtOnce) {
   for (const PreparedForm form : {PreparedForm::expanded, PreparedForm::folded}) {
     for (const bool left_is_late : {true, false}) {
-      Case c{.m = 4096, .n = 4096, .k = 4096, .times = 3, .on_two_streams = true, .form = form};
+      // Few turns of the exact product would decode their left rows.
+      const std::int64_t n = form == PreparedForm::expanded ? 8192 : 4096;
+      Case c{.m = 4096, .n = n, .k = 4096, .times = 3, .on_two_streams = true, .form = form};
       c.left_is_late = left_is_late;
       c.right_is_late = !left_is_late;
       expect_same(c);
