@@ -11,17 +11,14 @@
 namespace mxkern::cuda {
 
 // Whether codes can be loaded by the copy engine and scales in fours, and the product, of an output
-// of this shape, has the tile that decodes, and few turns of it.
+// of this shape, has the tile that decodes.
 inline bool can_decode(const BlockScaled& q, const Shape& out, int processors) {
-  constexpr std::int64_t most_scales = std::int64_t{1} << 32;
   const ScaleIndex index = q.scale_index();
-  const bool is_swizzled = index.layout == ScaleLayout::swizzled;
   // Matrices that are taken as one are swizzled as one if their tiles have no rows for padding.
-  const bool is_one =
-      q.shape.batch == out.batch || !is_swizzled || q.shape.rows % ScaleIndex::tile_rows == 0;
+  const bool is_one = q.shape.batch == out.batch || index.layout == ScaleLayout::row_major ||
+                      q.shape.rows % ScaleIndex::tile_rows == 0;
   if (q.scheme != Scheme::mxfp8_e4m3 || q.shape.columns == 0 || q.shape.columns % 16 != 0 ||
-      !is_one || !(is_swizzled || index.blocks % 4 == 0) || !starts_on(q.codes, 16) ||
-      !starts_on(q.scales, 4) || q.shape.batch * index.size() >= most_scales) {
+      !starts_on(q.codes, 16) || !is_one || !are_scales_to_decode(q.scales, index, q.shape.batch)) {
     return false;
   }
   const TileSm90 tile = tile_sm90(CoreElement::bfloat16, CoreElement::bfloat16, out.batch, out.rows,

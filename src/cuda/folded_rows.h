@@ -17,10 +17,4 @@ inline kernels::ZeroedCounters zeroed_counters(const FirstRows& first, const Sha
   return {first.progress, first.rows > 0 ? static_cast<int>(first.counters(shape)) : 0};
 }
 
-// Whether every fourth scale of a row starts on four bytes, so that they can be loaded at once.
-inline bool scales_in_words(const std::uint8_t* scales, const ScaleIndex& index) {
-  return (index.layout == ScaleLayout::swizzled || index.blocks % 4 == 0) &&
-         reinterpret_cast<std::uintptr_t>(scales) % 4 == 0;
-}
-
 }  // namespace mxkern::cuda

@@ -15,6 +15,17 @@ inline bool starts_on(const void* address, std::uintptr_t bytes) {
   return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
 }
 
+// Whether every fourth scale of a row starts on four bytes, so that they can be loaded at once.
+inline bool scales_in_words(const std::uint8_t* scales, const ScaleIndex& index) {
+  return (index.layout == ScaleLayout::swizzled || index.blocks % 4 == 0) && starts_on(scales, 4);
+}
+
+// Whether a product can decode codes under such scales: it counts them in 32 bits.
+inline bool are_scales_to_decode(const std::uint8_t* scales, const ScaleIndex& index,
+                                 std::int64_t batch) {
+  return scales_in_words(scales, index) && batch * index.size() < std::int64_t{1} << 32;
+}
+
 constexpr int bytes_of(CoreElement element) { return element == CoreElement::bfloat16 ? 2 : 1; }
 
 // Words of working memory that a kernel ahead of a product sets to zeros.
@@ -74,8 +85,7 @@ struct RowScaled {
   // a multiple of part_bytes, whose sum is the element; the right operand serves each of them.
   int parts = 1;
   std::int64_t part_bytes = 0;
-  // Not null: the elements are E4M3 codes under these E8M0 scales, of which four of a row are
-  // adjacent and start on four bytes. scale_index: of one matrix.
+  // Not null: the elements are E4M3 codes under these E8M0 scales. scale_index: of one matrix.
   const std::uint8_t* scales = nullptr;
   ScaleIndex scale_index = {};
   LateSource late = {};  // of one matrix whose rows follow one another
