@@ -56,8 +56,8 @@ struct SumSm90 {
   // The left operand is decoded in registers: the codes of a step while the products of the one
   // before are under way, be they of the tile ahead. So `even` has those of the first step, and
   // those of the next tile's first step when the sums are there. Four steps have one load of
-  // scales. Instructions that are not in the cache take five times as long, so the loop is short,
-  // and little runs once a tile. Returns which rows have NaN codes.
+  // scales. What runs once a tile takes 5 clocks an instruction, so there is little of it, and the
+  // loop has one question for four steps. Returns which rows have NaN codes.
   using Codes = typename DecodeSm90<Config>::Left;
   __device__ __forceinline__ std::uint32_t multiply_decoded(Sums& sums, int steps,
                                                             DecodeSm90<Config>& decoder,
