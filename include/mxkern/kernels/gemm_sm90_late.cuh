@@ -93,8 +93,8 @@ struct LateRows {
                                     : (r & ~127u) * blocks + (r & 31u) * 16 + (r >> 5 & 3u) * 4;
     return begin + static_cast<std::uint32_t>(word * WordStep);
   }
-  // One thread, of a tile of first rows: until the columns from one on are ready, of which this is
-  // the first to ask. Returns where columns may not be.
+  // A warp that loads, of a tile of first rows: until the columns from one on are ready, of which
+  // this is the first to ask. Returns where columns may not be.
   __device__ __forceinline__ int wait_for_columns(int row, int column, int log2_group) const {
     if (row >= first) return columns;
     if (column < columns_ahead) return columns_ahead;
