@@ -80,5 +80,21 @@ TEST(PlanDecodedTest, LeftCodesAreDecoded) {
   EXPECT_TRUE(plan.left.is_prepared && !plan.left.decodes);
 }
 
+// Where all matrices are multiplied as one, swizzled scales have to be those of one matrix.
+TEST(PlanDecodedTest, MatricesOfWholeTilesOfScalesAreDecodedAsOne) {
+  const auto decodes = [](std::int64_t rows, ScaleLayout layout, std::int64_t right_batch) {
+    BlockScaled left = quantized(Scheme::mxfp8_e4m3, {2, rows, 2048});
+    left.scale_layout = layout;
+    const CudaGemmProblem problem{left, quantized(Scheme::mxfp8_e4m3, {right_batch, 4096, 2048}),
+                                  plain(DType::bfloat16, {2, rows, 4096}), GemmPrecision::exact};
+    return plan_gemm_cuda(problem, hopper).left.decodes;
+  };
+  for (const std::int64_t rows : {1000, 1024}) {
+    EXPECT_TRUE(decodes(rows, ScaleLayout::row_major, 1)) << rows;
+    EXPECT_TRUE(decodes(rows, ScaleLayout::swizzled, 2)) << rows;
+    EXPECT_EQ(decodes(rows, ScaleLayout::swizzled, 1), rows == 1024);
+  }
+}
+
 }  // namespace
 }  // namespace mxkern
