@@ -56,8 +56,7 @@ void fold_rows(const char* function, const kernels::FoldParameters& all, std::in
   p.columns = static_cast<int>(all.columns);
   p.folded_columns = static_cast<int>(folded_columns);
   p.others = static_cast<int>(others);
-  const bool swizzled = all.scale_index.layout == ScaleLayout::swizzled;
-  p.scales = {all.scales, p.columns, swizzled ? ScaleIndex::tile_bytes : ScaleIndex::tile_blocks};
+  p.scales = {all.scales, p.columns, word_step(all.scale_index)};
   p.out = all.out;
   p.follows = all.follows;
   std::copy(std::begin(all.counters), std::end(all.counters), p.counters);

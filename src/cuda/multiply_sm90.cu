@@ -62,8 +62,9 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
         function, ": one operand is FP8 and the other bfloat16; expected both of one kind");
   check(!decodes || (a.element == CoreElement::e4m3 && a.parts == 1 && a.columns > 0), function,
         ": a has scales; expected E4M3 codes in one part, and at least one column");
-  check(!decodes || are_scales_to_decode(a.scales, a.scale_index, a.batch), function,
-        ": a has scales that are decoded; expected fours of a row on 4 bytes, and less than 2^32");
+  check(
+      !decodes || are_scales_to_decode(a.scales, a.scale_index, a.batch), function,
+      ": a has scales to decode; expected less than 2^32 bytes, four of a row starting on 4 bytes");
   check(a.columns == b.columns, function, ": a has ", a.columns, " columns and b ", b.columns,
         "; expected as many in both");
   check(b.parts == 1, function, ": b has ", b.parts, " parts; expected 1: only a may have more");

@@ -34,11 +34,6 @@ inline kernels::FinishParameters finish_parameters(const ProductSm90& product) {
   return p;
 }
 
-// Bytes from four scales of a row to the next four.
-inline int word_step(const ScaleIndex& index) {
-  return index.layout == ScaleLayout::swizzled ? ScaleIndex::tile_bytes : ScaleIndex::tile_blocks;
-}
-
 // `group`: rows of a tile.
 inline kernels::LateRows late_rows(const char* function, const RowScaled& x, int group) {
   const LateSource& late = x.late;

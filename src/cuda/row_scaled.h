@@ -20,6 +20,11 @@ inline bool scales_in_words(const std::uint8_t* scales, const ScaleIndex& index)
   return (index.layout == ScaleLayout::swizzled || index.blocks % 4 == 0) && starts_on(scales, 4);
 }
 
+// Bytes from four scales of a row to the next four.
+inline int word_step(const ScaleIndex& index) {
+  return index.layout == ScaleLayout::swizzled ? ScaleIndex::tile_bytes : ScaleIndex::tile_blocks;
+}
+
 // Whether a product can decode codes under such scales: it counts them in 32 bits.
 inline bool are_scales_to_decode(const std::uint8_t* scales, const ScaleIndex& index,
                                  std::int64_t batch) {

@@ -152,8 +152,9 @@ struct GemmSm90 {
            warp * DecodedRows::most_tiles;
   }
 
-  // A warp that decodes rows: those of all tiles, two tiles at a time.
-  __device__ __forceinline__ void find_rows() const {
+  // A warp that decodes rows: where those of all tiles lie and their largest scales, two tiles at a
+  // time.
+  __device__ __forceinline__ void find_decoded_rows() const {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     DecodedRows* rows = decoded_rows(warp);
     int number = 0;
@@ -189,7 +190,7 @@ struct GemmSm90 {
     [[maybe_unused]] DecodeSm90<Config> decoder(p.left_scales, decoded_rows(warp), base);
     [[maybe_unused]] typename DecodeSm90<Config>::Left codes;  // of a tile's first step
     if constexpr (Config::decodes) {
-      find_rows();
+      find_decoded_rows();
       ptx::mbarrier_arrive(base + Config::rows_full_offset);
       if (!decoder.find_next()) return;
       decoder.ask();

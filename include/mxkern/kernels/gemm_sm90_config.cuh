@@ -60,7 +60,7 @@ struct GemmSm90Config {
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
   static constexpr int barrier_bytes = 256;
   static constexpr int part_bytes = sizeof(PartTable);
-  static constexpr int copied_scale_bytes = 4 * groups * 16 * 8;  // of four steps
+  static constexpr int copied_scale_bytes = 4 * groups * DecodedRows::copied_bytes;
   static constexpr int decoded_row_bytes =
       4 * groups * DecodedRows::most_tiles * int{sizeof(DecodedRows)};
   static constexpr int decoded_bytes = decodes ? decoded_row_bytes + copied_scale_bytes : 0;

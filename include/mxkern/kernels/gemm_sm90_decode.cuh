@@ -18,8 +18,7 @@ namespace mxkern::kernels {
 // them are in use, whichever tile they are of.
 template <class Config>
 struct DecodeSm90 {
-  static constexpr int registers = 16;         // of a step
-  static constexpr int copied_bytes = 16 * 8;  // scales of four steps of a warp's rows
+  static constexpr int registers = 16;  // of a step
   using Left = std::uint32_t[registers];
 
   const LeftScales& left;
@@ -36,7 +35,7 @@ struct DecodeSm90 {
                                         const DecodedRows* first_rows, std::uint32_t base)
       : left(scales_of_left),
         rows(first_rows),
-        copied(base + Config::copied_scales_offset + threadIdx.x / 32 * copied_bytes) {
+        copied(base + Config::copied_scales_offset + threadIdx.x / 32 * DecodedRows::copied_bytes) {
     const int row = static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

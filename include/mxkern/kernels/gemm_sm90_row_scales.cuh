@@ -70,6 +70,7 @@ struct LargestScale {
 // it starts with the first one: beside products each instruction of another warp costs a clock.
 struct alignas(16) DecodedRows {
   static constexpr int count = 16, most_tiles = 64;
+  static constexpr int copied_bytes = count * 8;  // scales of four steps
 
   LargestScale largest[count];
   int row, batch, first_step;

@@ -156,21 +156,19 @@ struct SumSm90 {
     wait_for<0>(sums);
     if (has_before) release(3);
     release(0);
-    if (steps > 1) {
-      wait_full(1);
-      decoder.template decode<1>(even);
-      start_decoded<1>(sums, even);
-      wait_for<0>(sums);
-      release(1);
-    }
-    if (steps > 2) {
-      wait_full(2);
-      decoder.template decode<2>(even);
-      start_decoded<2>(sums, even);
-      wait_for<0>(sums);
-      release(2);
-    }
+    if (steps > 1) step_alone<1>(sums, decoder, even);
+    if (steps > 2) step_alone<2>(sums, decoder, even);
     return begin_decoded(decoder, even, has_next);
+  }
+
+  template <int Stage>
+  __device__ __forceinline__ void step_alone(Sums& sums, DecodeSm90<Config>& decoder,
+                                             Codes& codes) {
+    wait_full(Stage);
+    decoder.template decode<Stage>(codes);
+    start_decoded<Stage>(sums, codes);
+    wait_for<0>(sums);
+    release(Stage);
   }
 
   __device__ __forceinline__ std::uint32_t full(int stage) const {
