@@ -164,4 +164,9 @@ def on_stream(
     if stream is None:
         return _NO_SCOPE
     handle = errors.integer(function, "stream", stream, 1, 2**64 - 1)
+    if not adapter.takes_stream:
+        raise ValueError(
+            f"{function}: stream is {handle}, but {adapter.name} has streams of its own for its "
+            "arrays, and waits for no other; leave stream away"
+        )
     return adapter.on_stream(handle, array)

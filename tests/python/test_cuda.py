@@ -262,6 +262,24 @@ def test_given_stream(framework: str) -> None:
             mxkern.quantize(given, "nvfp4", stream=stream)
 
 
+@pytest.mark.skipif(not available("jax"), reason="jax is missing")
+def test_no_stream_for_jax() -> None:
+    x = on_device("jax", random_values((64, 128), "float32"))
+    q = mxkern.quantize(x, "mxfp8")
+    for call in (
+        lambda: mxkern.quantize(x, "mxfp8", stream=1),
+        lambda: mxkern.quantize_both(x, "mxfp8", stream=1),
+        lambda: mxkern.dequantize(q, stream=1),
+        lambda: mxkern.gemm(q, q, stream=1),
+        lambda: mxkern.prepare_operand(q, stream=1),
+        lambda: mxkern.tensor_amax(x, stream=1),
+        lambda: mxkern.random_hadamard(x, stream=1),
+        lambda: mxkern.swizzle_scales(q.scales, stream=1),
+    ):
+        with pytest.raises(ValueError, match="stream is 1, but JAX has streams of its own"):
+            call()
+
+
 def test_bad_input(torch: Any) -> None:
     x = torch.randn(32, 64, device="cuda")
     q = mxkern.quantize(x, "mxfp8")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import array_of, assert_same, capture, random_values, raw
+from support import array_of, assert_same, available, capture, random_values, raw
 from test_cuda import FRAMEWORKS, assert_same_parts, on_host
 
 pytestmark = pytest.mark.skipif(
@@ -58,6 +58,19 @@ def test_arrays_of_the_second_device(scheme: str, framework: str) -> None:
     assert float(mxkern.tensor_amax(given)) == np.abs(x).max()
     turned = mxkern.random_hadamard(given)
     assert_same(on_host(turned), raw(mxkern.random_hadamard(x)), framework)
+
+
+@pytest.mark.skipif(not available("jax"), reason="jax is missing")
+def test_programs_of_jax_on_the_second_device() -> None:
+    import jax
+
+    x = random_values((96, 160), "float32", 3)
+    given = on_second("jax", x)
+    q = jax.jit(lambda x: mxkern.quantize(x, "nvfp4"))(given)
+    assert q.codes.device == given.device
+    assert_same_parts(q, mxkern.quantize(x, "nvfp4"), "jit")
+    product = jax.jit(lambda q: mxkern.gemm(q, q, dtype="bfloat16"))(q)
+    assert_same(on_host(product), on_host(mxkern.gemm(q, q, dtype="bfloat16")), "gemm")
 
 
 def test_the_current_device_stays(torch: Any) -> None:

@@ -128,11 +128,8 @@ def test_packing(scheme: str, framework: str) -> None:
 
 
 @pytest.mark.skipif(not available("jax"), reason="jax is not installed")
-def test_jit_of_jax_names_the_way_out() -> None:
+def test_packing_inside_of_jit() -> None:
     import jax
 
-    x = on_device("jax", random_values((4, 64), "float32"))
-    with pytest.raises(TypeError, match=r"x is a JAX tracer.*jax.pure_callback"):
-        jax.jit(lambda x: mxkern.quantize(x, "mxfp8"))(x)
     codes = on_device("jax", np.full((2, 32), 7, np.uint8))
     assert (jax.jit(lambda c: mxkern.pack_codes(c, "mxfp4"))(codes) == 0x77).all()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import DTYPES, SCHEMES, array_of, available, random_values, refused
+from support import DTYPES, SCHEMES, array_of, available, refused
 
 if not available("jax"):
     pytest.skip("jax is not installed", allow_module_level=True)
@@ -21,39 +21,7 @@ import jax.numpy as jnp
 if jax.default_backend() != "cpu":
     pytest.skip("JAX runs on a GPU here", allow_module_level=True)
 
-
-def array(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
-    return array_of("jax", random_values(shape, dtype, seed))
-
-
-X = array(64, 96)
-W = mxkern.quantize(array(32, 96, seed=1), "mxfp4")
-N = mxkern.quantize(array(32, 96, seed=2), "nvfp4")
-BIAS = jnp.arange(32.0)
-
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "swizzled": lambda x: mxkern.quantize(x, "mxfp8", scale_rule="floor", scale_layout="swizzled"),
-    "computed x": lambda x: mxkern.quantize(x[:, ::2] * 2, "mxfp6"),
-    "amax": lambda x: mxkern.quantize(x, "nvfp4", amax=6.5),
-    "traced amax": lambda x: mxkern.quantize_nvfp4(x, amax=jnp.abs(x).max(), four_over_six=True),
-    "stochastic": lambda x: mxkern.quantize_mxfp4(x, rounding="stochastic", seed=2**64 - 1),
-    "columns": lambda x: mxkern.quantize_columns(x, "mxint8", block="32x32"),
-    "both": lambda x: mxkern.quantize_both(x, "nvfp4", hadamard=16, amax=(3.0, None)),
-    "dequantize": lambda x: mxkern.dequantize(mxkern.quantize(x, "nvfp4"), dtype="bfloat16"),
-    "fake_quantize": lambda x: mxkern.fake_quantize(x.astype("bfloat16"), "mxfp6") + 1,
-    "gemm": lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W, bias=BIAS, dtype="float16"),
-    "gemm of plain x": lambda x: mxkern.gemm(x, N, alpha=0.5, bias=x[0, :32]),
-    "prepared": lambda x: mxkern.gemm(x, mxkern.prepare_operand(W)),
-}
-
-
-def assert_same(got: Any, want: Any, what: str) -> None:
-    leaves, structure = jax.tree_util.tree_flatten(got)
-    expected, wanted = jax.tree_util.tree_flatten(want)
-    assert structure == wanted, what
-    for a, b in zip(leaves, expected, strict=True):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape), what
-        assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), what
+from jax_functions import FUNCTIONS, W, X, array, assert_same
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -72,6 +40,16 @@ def test_every_scheme(scheme: str, dtype: str) -> None:
     assert_same(decoded, mxkern.dequantize(rows, dtype=dtype), scheme)
     a, b = mxkern.quantize(x, scheme), mxkern.quantize(x[:, :4], scheme)
     assert_same(jax.jit(mxkern.gemm)(a, b), mxkern.gemm(a, b), scheme)
+
+
+def test_prepared_operands_are_arguments() -> None:
+    w = mxkern.prepare_operand(W)
+    assert len(jax.tree_util.tree_leaves(w)) == 2
+    assert_same(jax.jit(mxkern.gemm)(X, w), mxkern.gemm(X, w), "prepared")
+    stacked = jax.tree_util.tree_map(lambda part: jnp.stack([part, part[::-1]]), w)
+    _, products = jax.lax.scan(lambda x, w: (x, mxkern.gemm(x, w)), X, stacked)
+    assert_same(products[0], mxkern.gemm(X, w), "the first matrix")
+    assert_same(products[1], products[0][:, ::-1], "the second one")
 
 
 def test_vmap_gives_each_tensor_its_scale() -> None:
@@ -118,7 +96,7 @@ def test_two_threads_at_once() -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_without_buffer_callbacks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an older JAX runs them."""
-    calls = "mxkern.arrays.jax_traced_calls.buffer_callback"
+    calls = "mxkern.arrays.jax_callbacks.buffer_callback"
     monkeypatch.setattr(calls, None)
     # A function of its own, as JAX keeps what it has traced.
     assert_same(jax.jit(lambda x: FUNCTIONS[name](x))(X), FUNCTIONS[name](X), name)

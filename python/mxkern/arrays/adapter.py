@@ -128,6 +128,7 @@ class Adapter(ABC):
 
     name: str  # of the framework, for people
     takes_out = True  # whether its arrays can be written to
+    takes_stream = True  # whether work on its arrays may go to any stream
     converts = False  # whether results are made elsewhere and come home through leave()
     short_way: ShortWay | None = None  # for ordinary arguments
     namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to

@@ -10,6 +10,15 @@ from mxkern.arrays.adapter import check_device
 from mxkern.arrays.jax_traced_calls import JaxTracedCalls
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 from mxkern.block_scaled import BlockScaled
+from mxkern.prepared_operand import PreparedOperand
+
+
+def refuse_tracer(function: str, argument: str, array: Any) -> None:
+    if isinstance(array, jax.core.Tracer):
+        raise TypeError(
+            f"{function}: {argument} is a JAX tracer, which has no values; expected an array; "
+            f"call outside of jax.jit, jax.grad and jax.vmap, or through jax.pure_callback"
+        )
 
 
 class JaxAdapter(NumpyAdapter):
@@ -21,19 +30,20 @@ class JaxAdapter(NumpyAdapter):
     def __init__(self) -> None:
         super().__init__()
         self.short_way = JaxTracedCalls()
-        # Arrays are what a transformation sees of a BlockScaled; the rest is static.
+        # Arrays are what a transformation sees of these; the rest is static.
         jax.tree_util.register_pytree_node(
             BlockScaled,
             lambda q: (tuple(q[:3]), tuple(q[3:])),
             lambda static, parts: BlockScaled(*parts, *static),
         )
+        jax.tree_util.register_pytree_node(
+            PreparedOperand,
+            lambda w: ((w.data, w.source), (w.form, w.scheme, w.shape)),
+            lambda static, parts: PreparedOperand(static[0], *parts, *static[1:]),
+        )
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
-        if isinstance(array, jax.core.Tracer):
-            raise TypeError(
-                f"{function}: {argument} is a JAX tracer, which has no values; expected an array; "
-                f"call outside of jax.jit, jax.grad and jax.vmap, or through jax.pure_callback"
-            )
+        refuse_tracer(function, argument, array)
         for device in array.devices():
             check_device(function, argument, device.platform)
         return np.asarray(array)

@@ -1,7 +1,6 @@
-# mxkern/arrays/jax_traced_calls.py: operations inside of jax.jit on the CPU, as calls back to here.
+# mxkern/arrays/jax_traced_calls.py: operations inside of jax.jit, as calls back to here.
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -10,18 +9,11 @@ import numpy as np
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.arrays.jax_callbacks import call_back, missing
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS
-from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
-
-# An older JAX has pure_callback only. It makes arrays on JAX's own threads, which threads of Python
-# that run programs at once have been seen to wait for without end, and copies them.
-try:
-    from jax.experimental.buffer_callback import buffer_callback
-except ImportError:
-    buffer_callback = None
 
 _SCHEMES = tuple(schemes)
 _LAYOUTS = tuple(SCALE_LAYOUTS)
@@ -42,11 +34,11 @@ class JaxTracedCalls:
         tensor_scale: Any,
         out: Any,
     ) -> Any:
-        if not _is_traced(x, amax, tensor_scale):
+        function = "quantize_columns" if columns else "quantize"
+        if not _is_traced(function, x, amax, tensor_scale):
             return None
         from mxkern.ops.run_quantize import check_groups, quantized, scalars_of, transposed
 
-        function = "quantize_columns" if columns else "quantize"
         _refuse_out(function, out)
         operation = _core.quantize_columns if columns else _core.quantize
         record, name = _SCHEMES[scheme], _LAYOUTS[layout]
@@ -66,7 +58,7 @@ class JaxTracedCalls:
             scalars = (amax, tensor_scale)
             return quantized(function, operation, record, options, x, name, *scalars, out, None)
 
-        return _call(call, _promised(record, shape, name), x, amax, tensor_scale)
+        return call_back(call, _promised(record, shape, name), x, amax, tensor_scale)
 
     def quantize_both(
         self,
@@ -79,7 +71,7 @@ class JaxTracedCalls:
         tensor_scale: Any,
     ) -> Any:
         """One pass over x for each direction."""
-        if not _is_traced(*jax.tree_util.tree_leaves((x, amax, tensor_scale))):
+        if not _is_traced("quantize_both", x, amax, tensor_scale):
             return None
         from mxkern.ops.run_quantize import each_way
 
@@ -91,7 +83,7 @@ class JaxTracedCalls:
         )
 
     def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
-        if not _is_traced(*q[:3]):
+        if not _is_traced("dequantize", q):
             return None
         _refuse_out("dequantize", out)
         from mxkern.operands import operand_of
@@ -100,7 +92,7 @@ class JaxTracedCalls:
         operand_of("dequantize", "q", jax.tree_util.tree_map(_stand_in, q))
         name = PLAIN_DTYPES[dtype]
         result = jax.ShapeDtypeStruct(q.shape, numpy_dtype(name))
-        return _call(lambda out, q: dequantize(q, dtype=name, out=out), result, q)
+        return call_back(lambda out, q: dequantize(q, dtype=name, out=out), result, q)
 
     def gemm(
         self,
@@ -113,15 +105,14 @@ class JaxTracedCalls:
         precision: int,
         out: Any,
     ) -> Any:
-        operands = [side.source if isinstance(side, PreparedOperand) else side for side in (a, b)]
-        if not _is_traced(*jax.tree_util.tree_leaves((operands, bias))):
+        function = "gemm"
+        if not _is_traced(function, a, b, bias):
             return None
-        _refuse_out("gemm", out)
+        _refuse_out(function, out)
         from mxkern.gemm_operands import PRECISIONS, left_operand, product_shape, right_operand
         from mxkern.ops.gemm import bias_of, gemm
 
-        function = "gemm"
-        stand_ins = jax.tree_util.tree_map(_stand_in, (*operands, bias))
+        stand_ins = jax.tree_util.tree_map(_stand_in, (a, b, bias))
         right = right_operand(function, stand_ins[1])
         left = left_operand(function, stand_ins[0], right.adapter)
         shape = product_shape(function, left.shape, right.shape)
@@ -133,15 +124,20 @@ class JaxTracedCalls:
         def call(out: Any, a: Any, b: Any, bias: Any) -> Any:
             return gemm(a, b, dtype=name, out=out, alpha=alpha, bias=bias, precision=how)
 
-        return _call(call, jax.ShapeDtypeStruct(shape, numpy_dtype(name)), *operands, bias)
+        return call_back(call, jax.ShapeDtypeStruct(shape, numpy_dtype(name)), a, b, bias)
 
 
-def _is_traced(*arrays: Any) -> bool:
-    # Elsewhere than on the CPU a call back would copy arrays to the host and home again.
-    return (
-        any(isinstance(array, jax.core.Tracer) for array in arrays)
-        and jax.default_backend() == "cpu"
-    )
+def _is_traced(function: str, *arguments: Any) -> bool:
+    leaves = jax.tree_util.tree_leaves(arguments)
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        return False
+    lack = missing()
+    if lack is not None:
+        raise TypeError(
+            f"{function}: an argument is a JAX tracer, which takes {lack}; call outside of "
+            f"jax.jit and jax.vmap, or through jax.pure_callback"
+        )
+    return True
 
 
 def _refuse_out(function: str, out: Any) -> None:
@@ -168,20 +164,3 @@ def _promised(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> Bloc
         shape,
         scale_layout,
     )
-
-
-def _call(function: Any, result: Any, *arguments: Any) -> Any:
-    """function(out, *arguments) with NumPy arrays, when the compiled program runs. Under jax.vmap
-    once for each element, as a tensor scale belongs to one tensor."""
-    to_numpy = functools.partial(jax.tree_util.tree_map, np.asarray)
-    if buffer_callback is None:
-
-        def make(*arrays: Any) -> Any:
-            return function(None, *to_numpy(arrays))
-
-        return jax.pure_callback(make, result, *arguments, vmap_method="sequential")
-
-    def write(context: Any, out: Any, *arrays: Any) -> None:
-        function(to_numpy(out), *to_numpy(arrays))
-
-    return buffer_callback(write, result, vmap_method="sequential")(*arguments)

@@ -30,8 +30,13 @@ _PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
 
 
-def _scope(stream: Any) -> AbstractContextManager[Any]:
-    scope: AbstractContextManager[Any] = torch.cuda.stream(stream)
+def stream_scope(handle: int, device: int) -> AbstractContextManager[Any]:
+    """A scope in which the stream of the handle is the current one of the CUDA device."""
+    legacy = handle == LEGACY_STREAM
+    default, external = torch.cuda.default_stream, torch.cuda.ExternalStream
+    scope: AbstractContextManager[Any] = torch.cuda.stream(
+        default(device) if legacy else external(handle, device)
+    )
     return scope
 
 
@@ -167,12 +172,7 @@ class TorchAdapter(Adapter):
         return _current_stream(array.device.index) if array.is_cuda else None
 
     def on_stream(self, handle: int, array: Any) -> AbstractContextManager[Any]:
-        if not array.is_cuda:
-            return nullcontext()
-        device = array.device
-        if handle == LEGACY_STREAM:
-            return _scope(torch.cuda.default_stream(device))
-        return _scope(torch.cuda.ExternalStream(handle, device))
+        return stream_scope(handle, array.device.index) if array.is_cuda else nullcontext()
 
     def conversion(self, argument: str, dtype: str) -> str:
         return f"{argument}.to(torch.{dtype})"

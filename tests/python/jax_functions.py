@@ -1,0 +1,48 @@
+# tests/python/jax_functions.py: functions of x [64, 96] that JAX transforms, and comparisons.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import mxkern
+from support import array_of, random_values
+
+
+def array(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
+    """On JAX's default device."""
+    return array_of("jax", random_values(shape, dtype, seed))
+
+
+X = array(64, 96)
+W = mxkern.quantize(array(32, 96, seed=1), "mxfp4")
+N = mxkern.quantize(array(32, 96, seed=2), "nvfp4")
+BIAS = jnp.arange(32.0)
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "swizzled": lambda x: mxkern.quantize(x, "mxfp8", scale_rule="floor", scale_layout="swizzled"),
+    "computed x": lambda x: mxkern.quantize(x[:, ::2] * 2, "mxfp6"),
+    "amax": lambda x: mxkern.quantize(x, "nvfp4", amax=6.5),
+    "traced amax": lambda x: mxkern.quantize_nvfp4(x, amax=jnp.abs(x).max(), four_over_six=True),
+    "stochastic": lambda x: mxkern.quantize_mxfp4(x, rounding="stochastic", seed=2**64 - 1),
+    "columns": lambda x: mxkern.quantize_columns(x, "mxint8", block="32x32"),
+    "both": lambda x: mxkern.quantize_both(x, "nvfp4", hadamard=16, amax=(3.0, None)),
+    "dequantize": lambda x: mxkern.dequantize(mxkern.quantize(x, "nvfp4"), dtype="bfloat16"),
+    "fake_quantize": lambda x: mxkern.fake_quantize(x.astype("bfloat16"), "mxfp6") + 1,
+    "gemm": lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W, bias=BIAS, dtype="float16"),
+    "gemm of plain x": lambda x: mxkern.gemm(x, N, alpha=0.5, bias=x[0, :32]),
+    "prepared": lambda x: mxkern.gemm(x, mxkern.prepare_operand(W)),
+}
+
+
+def assert_same(got: Any, want: Any, what: str) -> None:
+    """Equal trees of arrays, bit for bit."""
+    leaves, structure = jax.tree_util.tree_flatten(got)
+    expected, wanted = jax.tree_util.tree_flatten(want)
+    assert structure == wanted, what
+    for a, b in zip(leaves, expected, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), what
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), what

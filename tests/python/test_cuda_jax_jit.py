@@ -1,0 +1,136 @@
+# tests/python/test_cuda_jax_jit.py: mxkern's functions in programs that JAX compiles for a GPU.
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import DTYPES, SCHEMES, available
+
+if not mxkern.info().devices:
+    pytest.skip(f"no CUDA device can be used: {mxkern.info().cuda}", allow_module_level=True)
+if not available("jax"):
+    pytest.skip("jax is not installed", allow_module_level=True)
+
+import jax
+import jax.numpy as jnp
+
+if jax.default_backend() != "gpu":
+    pytest.skip("JAX runs on the CPU here", allow_module_level=True)
+
+from jax_functions import FUNCTIONS, N, W, X, array, assert_same
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_jit(name: str) -> None:
+    assert_same(jax.jit(FUNCTIONS[name])(X), FUNCTIONS[name](X), name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme(scheme: str, dtype: str) -> None:
+    x = array(3, 5, 50, dtype=dtype)
+    rows, columns = jax.jit(lambda x: mxkern.quantize_both(x, scheme))(x)
+    host = mxkern.quantize_both(np.asarray(x), scheme)
+    assert_same(tuple(rows[:3]), tuple(host[0][:3]), f"{scheme} rows")
+    assert_same(tuple(columns[:3]), tuple(host[1][:3]), f"{scheme} columns")
+    decoded = jax.jit(lambda q: mxkern.dequantize(q, dtype=dtype))(rows)
+    assert_same(decoded, mxkern.dequantize(rows, dtype=dtype), scheme)
+    a, b = mxkern.quantize(x, scheme), mxkern.quantize(x[:, :4], scheme)
+    assert_same(jax.jit(mxkern.gemm)(a, b), mxkern.gemm(a, b), scheme)
+
+
+@pytest.mark.parametrize("form", ["folded", "expanded", "few_tokens"])
+def test_prepared_operands_are_arguments(form: str) -> None:
+    x = X.astype("bfloat16")
+    w = mxkern.prepare_operand(W, form=form)
+    assert_same(jax.jit(mxkern.gemm)(x, w), mxkern.gemm(x, w), form)
+
+
+def test_layers_that_are_copied_right_ahead() -> None:
+    """In a scan JAX copies the weights of a layer, and its product starts early."""
+    weights = [mxkern.quantize(array(4096, 4096, seed=seed), "nvfp4") for seed in range(4)]
+    layers = [mxkern.prepare_operand(w, form="few_tokens") for w in weights]
+    stacked = jax.tree_util.tree_map(lambda *parts: jnp.stack(parts), *layers)
+    x = array(8, 4096, dtype="bfloat16")
+
+    @jax.jit
+    def all_layers(x: Any, stacked: Any) -> Any:
+        return jax.lax.scan(lambda x, w: (x, mxkern.gemm(x, w, dtype="bfloat16")), x, stacked)[1]
+
+    want = jnp.stack([mxkern.gemm(x, w, dtype="bfloat16") for w in layers])
+    for _ in range(5):
+        assert_same(all_layers(x, stacked), want, "four layers")
+
+
+def test_vmap_gives_each_tensor_its_scale() -> None:
+    both = jnp.stack([X, X * 100])
+    q = jax.vmap(lambda x: mxkern.quantize(x, "nvfp4"))(both)
+    assert q.tensor_scale.shape == (2,)
+    for i in range(2):
+        one = mxkern.quantize(both[i], "nvfp4")
+        assert_same((q.codes[i], q.scales[i], q.tensor_scale[i]), tuple(one[:3]), f"element {i}")
+
+
+def test_what_is_ahead_and_behind_in_the_program() -> None:
+    """Kernels of JAX's own that take long are ordered with mxkern's."""
+    x = array(4096, 4096) / 64
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        q = mxkern.quantize(x @ x @ x, "mxfp8")
+        y = mxkern.dequantize(q) @ x
+        return mxkern.quantize(y, "nvfp4"), y
+
+    q, y = program(x)
+    ahead = jax.jit(lambda x: x @ x @ x)(x)
+    want = jax.jit(lambda y, x: y @ x)(mxkern.dequantize(mxkern.quantize(ahead, "mxfp8")), x)
+    assert float(jnp.abs(y - want).max()) <= 1e-3 * float(jnp.abs(want).max())
+    assert_same(q, mxkern.quantize(y, "nvfp4"), "behind")
+
+
+def test_threads_at_once() -> None:
+    function = jax.jit(lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W))
+    want, wrong = np.asarray(function(X)), []
+
+    def work() -> None:
+        wrong.extend(i for i in range(25) if not np.array_equal(np.asarray(function(X)), want))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+        assert not thread.is_alive()
+    assert wrong == []
+
+
+def test_programs_for_the_cpu() -> None:
+    try:
+        cpu = jax.devices("cpu")[0]
+    except RuntimeError:
+        pytest.skip("JAX has no CPU here")
+    x = jax.device_put(X, cpu)
+    got = jax.jit(lambda x: mxkern.quantize(x * 2, "mxfp8"))(x)
+    assert got.codes.devices() == {cpu}
+    assert_same(got, mxkern.quantize(x * 2, "mxfp8"), "on the CPU")
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match=r"gemm: a has shape \(64, 5\)"):
+        jax.jit(lambda x: mxkern.gemm(x[:, :5], W))(X)
+    with pytest.raises(Exception, match="precision is folded, but b is nvfp4"):
+        jax.jit(lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), N, precision="folded"))(
+            X
+        ).block_until_ready()
+    with pytest.raises(TypeError, match=r"x is a JAX tracer.*jax.pure_callback"):
+        jax.jit(mxkern.tensor_amax)(X)
+
+
+def test_an_older_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mxkern.arrays.jax_callbacks.buffer_callback", None)
+    with pytest.raises(TypeError, match="a JAX tracer, which takes a newer JAX"):
+        jax.jit(lambda x: mxkern.quantize(x, "mxfp4"))(X)
