@@ -153,19 +153,23 @@ bool can_be_late(const GemmOperand& operand, const CudaGemmPlan& plan, const Sid
          q->shape.rows * q->shape.columns <= cuda::LateSource::most_folded_codes;
 }
 
+// Late rows are those of one matrix, even where the matrices of a batch are multiplied as one.
+bool can_have_late_rows(const CudaGemmProblem& problem) { return problem.out.shape.batch == 1; }
+
 // Whether the exact product of a path decodes the left operand's codes instead of expanding them.
 bool decodes_left(const CudaGemmProblem& problem, const CudaGemmPlan& plan, int processors) {
   if (plan.path != CudaGemmPath::exact && plan.path != CudaGemmPath::folded_or_exact) return false;
   const BlockScaled* q = quantized_of(problem.left);
   const Shape out = multiplied_shape(problem);
   if (q == nullptr || form_of(problem.left) == PreparedForm::expanded || plan.is_in_one_kernel ||
-      !cuda::can_decode(*q, out, processors)) {
+      !cuda::can_decode(*q, out)) {
     return false;
   }
   const cuda::TileSm90 tile = tiling_sm90(problem, out, false, processors).tile;
+  if (!cuda::can_decode(tile)) return false;
   const std::int64_t k = q->shape.columns;
   const bool late_right =
-      plan.path == CudaGemmPath::exact && out.batch == 1 &&
+      plan.path == CudaGemmPath::exact && can_have_late_rows(problem) &&
       can_be_late(problem.right, plan, plan.right) &&
       cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, false, true).right > 0;
   return cuda::is_better_decoded(tile.turns(out.batch, out.rows, out.columns, processors), out.rows,
@@ -177,7 +181,7 @@ bool decodes_left(const CudaGemmProblem& problem, const CudaGemmPlan& plan, int 
 void plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
   const Shape& out = problem.out.shape;
   const bool folds = is_folded(plan);
-  if (out.batch != 1 || (!folds && plan.path != CudaGemmPath::exact)) return;
+  if (!can_have_late_rows(problem) || (!folds && plan.path != CudaGemmPath::exact)) return;
   for (const GemmOperand* operand : {&problem.left, &problem.right}) {
     if (!folds) break;
     const auto element = cuda::fold_facts(quantized_of(*operand)->scheme).element;

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "cuda/fold.h"
 #include "mxkern/prepare_operand.h"
@@ -93,6 +94,21 @@ TEST(PlanDecodedTest, MatricesOfWholeTilesOfScalesAreDecodedAsOne) {
     EXPECT_TRUE(decodes(rows, ScaleLayout::row_major, 1)) << rows;
     EXPECT_TRUE(decodes(rows, ScaleLayout::swizzled, 2)) << rows;
     EXPECT_EQ(decodes(rows, ScaleLayout::swizzled, 1), rows == 1024);
+  }
+}
+
+// A batch has no late rows, so that they do not count for it, though its matrices are multiplied as
+// one.
+TEST(PlanDecodedTest, NoRowOfABatchIsLate) {
+  for (const auto& [rows, is_decoded] : {std::pair{1024, true}, {2048, false}}) {
+    const Shape shape{2, rows, 4096};
+    const CudaGemmProblem problem{quantized(Scheme::mxfp8_e4m3, shape),
+                                  quantized(Scheme::mxfp8_e4m3, {1, 8192, 4096}),
+                                  plain(DType::bfloat16, {2, rows, 8192}), GemmPrecision::exact};
+    const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
+    EXPECT_EQ(plan.left.decodes, is_decoded) << rows;
+    EXPECT_EQ(plan.left.expands, !is_decoded) << rows;
+    EXPECT_EQ(plan.right.first_rows, 0) << rows;
   }
 }
 

@@ -3,31 +3,27 @@
 
 #include <cstdint>
 
-#include "cuda/fold.h"
 #include "cuda/multiply_sm90.h"
 #include "cuda/row_scaled.h"
 #include "mxkern/tensor/block_scaled.h"
 
 namespace mxkern::cuda {
 
-// Whether codes can be loaded by the copy engine and scales in fours, and the product, of an output
-// of this shape, has the tile that decodes.
-inline bool can_decode(const BlockScaled& q, const Shape& out, int processors) {
+// Whether codes can be loaded by the copy engine and scales in fours, for an output of this shape.
+inline bool can_decode(const BlockScaled& q, const Shape& out) {
   const ScaleIndex index = q.scale_index();
   // Matrices that are taken as one are swizzled as one if their tiles have no rows for padding.
   const bool is_one = q.shape.batch == out.batch || index.layout == ScaleLayout::row_major ||
                       q.shape.rows % ScaleIndex::tile_rows == 0;
-  if (q.scheme != Scheme::mxfp8_e4m3 || q.shape.columns == 0 || q.shape.columns % 16 != 0 ||
-      !starts_on(q.codes, 16) || !is_one || !are_scales_to_decode(q.scales, index, q.shape.batch)) {
-    return false;
-  }
-  const TileSm90 tile = tile_sm90(CoreElement::bfloat16, CoreElement::bfloat16, out.batch, out.rows,
-                                  out.columns, q.shape.columns, processors);
-  return tile.columns == 256;
+  return q.scheme == Scheme::mxfp8_e4m3 && q.shape.columns > 0 && q.shape.columns % 16 == 0 &&
+         starts_on(q.codes, 16) && is_one && are_scales_to_decode(q.scales, index, q.shape.batch);
 }
 
+// Whether it is the tile of bfloat16 elements that has code for it.
+inline bool can_decode(const TileSm90& tile) { return tile.columns == 256; }
+
 // Whether a product that can decode takes less time so than with rows that are expanded, ahead of
-// it or late: on an H200 a turn of tiles takes 1.3 to 2.8 us more, and what is saved is expanding,
+// it or late: on an H200 a turn of tiles takes 1 to 3 us more, and what is saved is expanding,
 // less what late rows hide of it, and the wait for a kernel ahead. late_right: whether rows of the
 // right operand would be late. Warps that make these have less time beside decoding, which is
 // enough where their rows are used by many left ones.

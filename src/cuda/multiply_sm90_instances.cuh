@@ -95,11 +95,11 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   p.gate = spread_gate(product.gate, left, right);
   p.finish = finish_parameters(product);
   if constexpr (Config::decodes) {
-    // Two parts may follow whole tiles, and the one that does not exist all of them.
-    const std::int64_t tiles = ceil_div(p.work.whole, p.work.clusters) + 3;
-    check(tiles <= kernels::DecodedRows::most_tiles, product.function, ": ", tiles - 3,
-          " tiles of a multiprocessor are decoded; expected at most ",
-          kernels::DecodedRows::most_tiles - 3);
+    // Two parts may follow whole tiles.
+    const std::int64_t tiles = ceil_div(p.work.whole, p.work.clusters) + 2;
+    check(kernels::DecodedRows::have_room(tiles), product.function, ": ", tiles,
+          " tiles and parts of a multiprocessor are decoded; expected less than ",
+          kernels::DecodedRows::most_tiles - 1);
   }
   const ScaleIndex& index = left.scale_index;
   p.left_scales = {left.scales, left.rows, static_cast<std::uint32_t>(index.size()),

@@ -1,8 +1,10 @@
 // tests/cuda/multiply_decoded_test.cc: products whose left codes are decoded while they are
 // multiplied give the bytes of those whose left operand was expanded.
+#include <cmath>
+#include <cstring>
 #include <vector>
 
-#include "mxkern/prepare_operand.h"
+#include "tests/support/device_prepared.h"
 #include "tests/support/hopper_test.h"
 #include "tests/support/random_bits.h"
 
@@ -21,6 +23,8 @@ struct Case {
   Scheme right = Scheme::mxfp8_e4m3;
   float beta = 0.0f;
   bool shares_right = false;  // all matrices of the left operand have one on the right
+  bool has_bias = false;
+  bool is_divided = false, has_late_rows = false;  // what the case has to have
 };
 
 // Any codes, under any scales.
@@ -57,20 +61,24 @@ class MultiplyDecoded : public HopperTest {
   void expect_same_bytes(const Case& c, GemmPrecision precision = GemmPrecision::exact,
                          bool must_decode = false) {
     const Shape& shape = c.shape;
-    QuantizedOperand host_a = random_operand(Scheme::mxfp8_e4m3, shape, c, 1);
+    QuantizedOperand a = random_operand(Scheme::mxfp8_e4m3, shape, c, 1);
     const std::int64_t right_batch = c.shares_right ? 1 : shape.batch;
-    QuantizedOperand host_b = random_operand(c.right, {right_batch, c.n, shape.columns}, c, 2);
+    QuantizedOperand b = random_operand(c.right, {right_batch, c.n, shape.columns}, c, 2);
     if (c.has_nan) {
-      host_a.set_code(0, shape.rows / 2, shape.columns - 1, 0x7F);
-      host_a.set_code(0, shape.rows - 1, 0, 0xFF);
-      host_a.scale(0, 1, 0) = 0xFF;
+      a.set_code(0, shape.rows / 2, shape.columns - 1, 0x7F);
+      a.set_code(0, shape.rows - 1, 0, 0xFF);
+      a.scale(0, 1, 0) = 0xFF;
     }
+    expect_same_operands(a, b, c, precision, must_decode);
+  }
+
+  // Fills `result`, where it is not null.
+  void expect_same_operands(QuantizedOperand& host_a, QuantizedOperand& host_b, const Case& c,
+                            GemmPrecision precision, bool must_decode,
+                            std::vector<std::uint8_t>* result = nullptr) {
+    const Shape& shape = c.shape;
     DeviceQuantizedOperand a(host_a), b(host_b);
-    GemmOptions options{.beta = c.beta, .precision = precision};
-    const std::size_t size = prepared_bytes(PreparedForm::expanded, a.view().scheme, shape);
-    DeviceBytes data(size);
-    PreparedOperand expanded{PreparedForm::expanded, a.view(), data.data(), size};
-    prepare_operand(a.view(), expanded);
+    DevicePrepared expanded(PreparedForm::expanded, a.view());
     PlainTensor host_out(c.dtype, {shape.batch, shape.rows, c.n});
     if (c.beta != 0.0f) host_out.fill(normal_values(3));
     DevicePlainTensor out(host_out);
@@ -78,13 +86,22 @@ class MultiplyDecoded : public HopperTest {
         plan_gemm_cuda({a.view(), b.view(), out.view(), precision}, capabilities_);
     ASSERT_TRUE(plan.left.decodes || !must_decode) << "the case does not reach the kernel";
     ASSERT_FALSE(plan.is_in_one_kernel);
+    EXPECT_TRUE(plan.part_bytes > 0 || !c.is_divided) << "no tile is divided along K";
+    EXPECT_TRUE(plan.right.first_rows > 0 || !c.has_late_rows) << "no row is late";
+    GemmOptions options{.beta = c.beta, .precision = precision};
+    PlainTensor host_bias(DType::float32, {1, 1, c.n});
+    host_bias.fill(normal_values(4));
+    DevicePlainTensor bias(host_bias);
+    const Buffer bias_view = bias.view();
+    if (c.has_bias) options.bias = &bias_view;
     const std::vector<std::uint8_t> got = product(a.view(), b.view(), host_out, options);
     options.precision = GemmPrecision::exact;  // what the device has to find out
-    const std::vector<std::uint8_t> wanted = product(expanded, b.view(), host_out, options);
+    const std::vector<std::uint8_t> wanted = product(expanded.operand, b.view(), host_out, options);
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i], wanted[i]) << "byte " << i << " of [" << shape.batch << ", " << shape.rows
                                    << ", " << shape.columns << "] x " << c.n;
     }
+    if (result != nullptr) *result = got;
   }
 
   // Rows that give every multiprocessor two of the wide tiles, and not all of the last one.
@@ -92,7 +109,7 @@ class MultiplyDecoded : public HopperTest {
 };
 
 TEST_F(MultiplyDecoded, EveryNumberOfSteps) {
-  for (const std::int64_t k : {16, 32, 64, 80, 128, 208, 256, 272, 320, 512, 544}) {
+  for (const std::int64_t k : {16, 32, 64, 80, 128, 192, 208, 256, 272, 320, 448, 512, 544}) {
     expect_same({.shape = {1, rows(), k}, .n = 504, .layout = ScaleLayout::swizzled});
     if (HasFatalFailure()) return;
   }
@@ -107,25 +124,79 @@ TEST_F(MultiplyDecoded, ManyTiles) {
   expect_same({.shape = {1, rows(), 400}, .n = 1024, .layout = ScaleLayout::swizzled});
 }
 
-// A row of blocks under the largest scale and the smallest, which adds nothing.
-TEST_F(MultiplyDecoded, ScalesAsFarApartAsCanBe) {
-  const Shape shape{1, rows(), 256};
-  const Case c{.shape = shape, .n = 504, .spread = 0};
-  QuantizedOperand host_a = random_operand(Scheme::mxfp8_e4m3, shape, c, 1);
-  QuantizedOperand host_b = random_operand(Scheme::mxfp8_e4m3, {1, c.n, 256}, c, 2);
-  for (std::int64_t block = 0; block < 8; ++block) {
-    host_a.scale(0, 5, block) = block % 2 == 0 ? 0 : 254;
-    host_a.scale(0, 6, block) = 0;
+// A tile of few rows leaves registers and shared memory of the others as they were.
+TEST_F(MultiplyDecoded, LowTiles) {
+  const std::int64_t n = 256 * capabilities_.processors - 8;
+  expect_same({.shape = {1, 200, 400}, .n = n, .layout = ScaleLayout::swizzled});
+  expect_same({.shape = {1, 200, 384}, .n = n});
+}
+
+// The last turn's tiles have two parts and four.
+TEST_F(MultiplyDecoded, DividedTiles) {
+  if (capabilities_.processors != 132) GTEST_SKIP() << "tiles are divided for 132 multiprocessors";
+  for (const DType dtype : {DType::bfloat16, DType::float32}) {
+    Case c{.shape = {1, 1664, 2048}, .n = 4864, .dtype = dtype, .has_nan = true};
+    c.is_divided = true;
+    expect_same(c);
+    if (HasFatalFailure()) return;
+    c.shape.columns = 4096;
+    c.n = 5120;
+    expect_same(c);
+    if (HasFatalFailure()) return;
   }
-  DeviceQuantizedOperand a(host_a), b(host_b);
-  const GemmOptions options{.precision = GemmPrecision::exact};
-  const std::size_t size = prepared_bytes(PreparedForm::expanded, a.view().scheme, shape);
-  DeviceBytes data(size);
-  PreparedOperand expanded{PreparedForm::expanded, a.view(), data.data(), size};
-  prepare_operand(a.view(), expanded);
-  const PlainTensor host_out(DType::float32, {1, shape.rows, c.n});
-  EXPECT_TRUE(product(a.view(), b.view(), host_out, options) ==
-              product(expanded, b.view(), host_out, options));
+}
+
+TEST_F(MultiplyDecoded, BesideLateRows) {
+  if (capabilities_.processors != 132) GTEST_SKIP() << "rows are late for 132 multiprocessors";
+  for (const DType dtype : {DType::bfloat16, DType::float32}) {
+    Case c{.shape = {1, 5000, 4096}, .n = 4608, .dtype = dtype, .spread = 60, .has_nan = true};
+    c.layout = dtype == DType::float32 ? ScaleLayout::swizzled : ScaleLayout::row_major;
+    c.has_late_rows = true;
+    expect_same(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Row 5 has blocks under the largest scale, beside which those under the smallest add nothing;
+// row 6 the smallest scale alone. In row 7 codes of zero lie under the largest scale, and codes
+// that are subnormal numbers as far below it as elements are exact, see cuda/expand.h: they become
+// subnormal bfloat16. Columns take turns with two scales: float32 holds the outputs of rows 5 and 7
+// in the even ones, of rows 6 and 7 in the odd ones.
+TEST_F(MultiplyDecoded, ScalesAsFarApartAsCanBe) {
+  constexpr int largest = 254, exact_octaves = 130, block_codes = 32;
+  const Case c{.shape = {1, rows(), 256}, .n = 504, .dtype = DType::float32, .spread = 0};
+  QuantizedOperand a = random_operand(Scheme::mxfp8_e4m3, c.shape, c, 1);
+  QuantizedOperand b = random_operand(Scheme::mxfp8_e4m3, {1, c.n, c.shape.columns}, c, 2);
+  for (std::int64_t block = 0; block < c.shape.columns / block_codes; ++block) {
+    const bool is_large = block % 2 != 0;
+    a.scale(0, 5, block) = is_large ? largest : 0;
+    a.scale(0, 6, block) = 0;
+    a.scale(0, 7, block) = is_large ? largest : largest - exact_octaves;
+    for (std::int64_t k = block * block_codes; k < (block + 1) * block_codes; ++k) {
+      const auto sign = static_cast<std::uint32_t>(k % 3 == 0 ? 0x80 : 0);
+      a.set_code(0, 7, k, sign | (is_large ? 0u : static_cast<std::uint32_t>(k % 7 + 1)));
+    }
+    for (std::int64_t j = 0; j < c.n; j += 2) b.scale(0, j, block) = 100;
+  }
+  std::vector<std::uint8_t> bytes;
+  expect_same_operands(a, b, c, GemmPrecision::exact, true, &bytes);
+  if (HasFatalFailure()) return;
+  for (const std::int64_t row : {5, 6, 7}) {
+    for (std::int64_t j = row == 6 ? 1 : 0; j < c.n; j += row == 7 ? 1 : 2) {
+      double sum = 0.0, magnitude = 0.0;
+      for (std::int64_t k = 0; k < c.shape.columns; ++k) {
+        const double product = a.value(0, row, k) * b.value(0, j, k);
+        sum += product;
+        magnitude += std::fabs(product);
+      }
+      float got = 0.0f;
+      std::memcpy(&got, bytes.data() + static_cast<std::size_t>(row * c.n + j) * sizeof got,
+                  sizeof got);
+      ASSERT_TRUE(std::isfinite(got) && magnitude > 0.0) << "row " << row << ", column " << j;
+      ASSERT_LE(std::fabs(static_cast<double>(got) - sum), 0x1p-20 * magnitude)
+          << "row " << row << ", column " << j << ": " << got << ", wanted " << sum;
+    }
+  }
 }
 
 TEST_F(MultiplyDecoded, OutputsLayoutsAndSpreads) {
@@ -161,7 +232,14 @@ TEST_F(MultiplyDecoded, BatchesWithOneRightOperandHaveTheTilesOfOneMatrix) {
 
 TEST_F(MultiplyDecoded, NanStaysInItsRow) {
   for (const DType dtype : {DType::bfloat16, DType::float32}) {
-    expect_same({.shape = {1, rows(), 384}, .n = 504, .dtype = dtype, .has_nan = true});
+    Case c{.shape = {1, rows(), 384}, .n = 504, .dtype = dtype, .has_nan = true};
+    expect_same(c);
+    if (HasFatalFailure()) return;
+    // The other rows' sums, bias and output are added in the same order as without.
+    c.has_bias = true;
+    c.beta = 0.5f;
+    expect_same(c);
+    if (HasFatalFailure()) return;
   }
 }
 

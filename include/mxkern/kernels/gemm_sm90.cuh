@@ -121,11 +121,11 @@ struct GemmSm90 {
     const CommonFactor common = common_factor(p.finish);
     std::uint32_t parity = 1;
     // Elements without exponents may be of any size.
-    const bool are_checked =
-        Config::checks_sums && p.finish.left_exponents && p.finish.right_exponents;
-    const PowerRange range = Config::promotes ? folded_powers
-                             : are_checked    ? expanded_powers
-                                              : no_powers;
+    const bool are_checked = Config::rounded == RoundedFirst::large && p.finish.left_exponents &&
+                             p.finish.right_exponents;
+    const PowerRange range = Config::rounded == RoundedFirst::all ? folded_powers
+                             : are_checked                        ? expanded_powers
+                                                                  : no_powers;
     [[maybe_unused]] int number = 0;
     if constexpr (Config::decodes) ptx::mbarrier_wait(base + Config::rows_full_offset, 0);
     [[maybe_unused]] LateRowsSeen<Config> seen(p.late, p.late_side);

@@ -54,8 +54,10 @@ struct GemmSm90Config {
   static constexpr int left_box = rows / left_boxes;
   static constexpr int right_box = shares_left ? columns : columns / cluster;
   // Sums of folded rows need no check, and where codes are decoded there is no register for one.
-  static constexpr bool checks_sums = !promotes && !decodes;
-  using Finisher = Finish<rows, columns, columns % 128 == 0 ? 2 : columns / 64, checks_sums>;
+  static constexpr RoundedFirst rounded = promotes  ? RoundedFirst::all
+                                          : decodes ? RoundedFirst::none
+                                                    : RoundedFirst::large;
+  using Finisher = Finish<rows, columns, columns % 128 == 0 ? 2 : columns / 64, rounded>;
   static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
   static constexpr int barrier_bytes = 256;

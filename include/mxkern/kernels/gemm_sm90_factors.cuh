@@ -129,6 +129,10 @@ __device__ __forceinline__ int right_exponent(const FinishParameters& p, std::in
   return has ? p.right_exponents[batch * p.right_exponents_batch + column] : 0;
 }
 
+// Which sums a kernel may round before it multiplies them by powers of two: all, those that it sees
+// to be large, or none, as it has no registers to look.
+enum class RoundedFirst { all, large, none };
+
 // How the values of a tile are worked out and stored. Only what is neither extreme nor added to an
 // output goes a short way, and the shortest one what is multiplied by powers of two alone.
 enum class FinishWay { by_powers, boxes_of_bfloat16, boxes_of_float16, plainly, slowly };

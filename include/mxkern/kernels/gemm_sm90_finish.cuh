@@ -19,8 +19,8 @@ namespace mxkern::kernels {
 // the rows lane / 4 and 8 below. Warps store on their own; 16-bit outputs as boxes of 16 rows of
 // 128 bytes, of which Slots may be on their way. What most products ask for has code of its own:
 // nothing else is done meanwhile, and each instruction of it takes its time once a tile.
-// ChecksSums: sums may be so small that they cannot be rounded before they are scaled.
-template <int Rows, int Columns, int Slots, bool ChecksSums>
+// Rounded: which sums may be rounded before they are multiplied by powers of two.
+template <int Rows, int Columns, int Slots, RoundedFirst Rounded>
 struct Finish {
   static constexpr int chunk = 64;  // columns at a time
   static constexpr int chunks = Columns / chunk;
@@ -42,9 +42,13 @@ struct Finish {
   __device__ __forceinline__ void tile(const Sums& sums, const Factors& factors,
                                        int row_in_tile) const {
     const bool has_powers = factors.way == FinishWay::by_powers;
-    if (has_powers && (!ChecksSums || are_large(sums))) {
-      by_powers(sums, factors, row_in_tile);
-    } else if (has_powers || factors.way == FinishWay::boxes_of_bfloat16) {
+    if constexpr (Rounded != RoundedFirst::none) {
+      if (has_powers && (Rounded == RoundedFirst::all || are_large(sums))) {
+        by_powers(sums, factors, row_in_tile);
+        return;
+      }
+    }
+    if (has_powers || factors.way == FinishWay::boxes_of_bfloat16) {
       in_boxes<DType::bfloat16>(sums, factors, row_in_tile);
     } else if (factors.way == FinishWay::boxes_of_float16) {
       in_boxes<DType::float16>(sums, factors, row_in_tile);
@@ -189,18 +193,20 @@ struct Finish {
         // Where the fragment of a warpgroup's product has the element.
         const int value_index = lane / 8 * 4 + i / 8 * 2 + lane % 2;
         float value = staged[value_index * 32 + i % 8 * 4 + lane % 8 / 2];
+        const float bias = factors.bias[own_column];
         if (factors.is_easy) {
-          value *= factors.rows[row_in_tile + i] * factors.power_of(own_column);
+          const float factor = factors.rows[row_in_tile + i] * factors.power_of(own_column);
+          value = __fmaf_rn(value, factor, bias);
         } else {
           const RowFactor factor{factors.common.fraction,
                                  factors.common.exponent + factors.row_exponents[row_in_tile + i]};
-          value = factor.hard(value, right_exponent(p, column, batch));
+          value = factor.hard(value, right_exponent(p, column, batch)) + bias;
         }
         const std::int64_t index = batch * p.batch_stride + row * p.row_stride + column;
         if (p.beta != 0.0f) {
           value = __fmaf_rn(p.beta, load_as_float(p.out, p.dtype, index), value);
         }
-        store_from_float(p.out, p.dtype, index, value + factors.bias[own_column]);
+        store_from_float(p.out, p.dtype, index, value);
       }
       __syncwarp();
     }

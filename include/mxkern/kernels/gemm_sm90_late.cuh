@@ -8,7 +8,7 @@
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/ptx/progress.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
-#include "mxkern/tensor/scale_layout.h"
+#include "mxkern/kernels/row_scale_words.cuh"
 
 namespace mxkern::kernels {
 
@@ -86,12 +86,9 @@ struct LateRows {
   // Where the `word`th four scales of a row lie, of less than 2^32 in all.
   template <int WordStep>
   __device__ __forceinline__ std::uint32_t word_offset_of(int row, int word) const {
-    const auto r = static_cast<std::uint32_t>(row);
     const std::uint32_t blocks = static_cast<std::uint32_t>(columns) / 32;
-    const std::uint32_t begin = WordStep == ScaleIndex::tile_blocks
-                                    ? r * blocks
-                                    : (r & ~127u) * blocks + (r & 31u) * 16 + (r >> 5 & 3u) * 4;
-    return begin + static_cast<std::uint32_t>(word * WordStep);
+    return begin_of_scales(static_cast<std::uint32_t>(row), blocks, WordStep) +
+           static_cast<std::uint32_t>(word * WordStep);
   }
   // A warp that loads, of a tile of first rows: until the columns from one on are ready, of which
   // this is the first to ask. Returns where columns may not be.

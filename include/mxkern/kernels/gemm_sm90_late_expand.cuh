@@ -57,8 +57,9 @@ struct LateRowMaker {
     const std::int64_t start = std::int64_t{row} * columns + own;
     const std::uint8_t* from = p.codes + start;
     bfloat16* to = static_cast<bfloat16*>(p.out) + start;
-    const std::uint8_t* scales =
-        p.scales + begin_of_scales(row, columns, p.word_step) + lane * p.word_step;
+    const std::uint8_t* scales = p.scales +
+                                 begin_of_scales(row, std::int64_t{columns / 32}, p.word_step) +
+                                 lane * p.word_step;
     // Four scales, where the row has them; else four that count as NaN.
     const auto scale_word = [&](int at) {
       if (at + lane * 128 >= columns) return ~0u;

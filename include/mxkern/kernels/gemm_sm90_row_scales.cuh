@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "mxkern/core/dtype.h"
+#include "mxkern/kernels/row_scale_words.cuh"
 #include "mxkern/numerics/scale_format.h"
 #include "mxkern/tensor/scale_layout.h"
 
@@ -27,12 +27,10 @@ struct LeftScales {
   __device__ __forceinline__ const std::uint8_t* row(std::int64_t row, int batch) const {
     const auto at = static_cast<std::uint32_t>(row < rows ? row : rows - 1);
     const std::uint32_t matrix = static_cast<std::uint32_t>(batch) * batch_bytes;
-    if (step == ScaleIndex::tile_blocks) {
-      return scales + (matrix + at * static_cast<std::uint32_t>(blocks));
-    }
-    const auto across = static_cast<std::uint32_t>(blocks + 3) / ScaleIndex::tile_blocks;
-    return scales + (matrix + (at >> 7) * (across * ScaleIndex::tile_bytes) + (at & 31) * 16 +
-                     (at >> 5 & 3) * 4);
+    constexpr auto tile = static_cast<std::uint32_t>(ScaleIndex::tile_blocks);
+    auto stored = static_cast<std::uint32_t>(blocks);
+    if (step != ScaleIndex::tile_blocks) stored = (stored + tile - 1) / tile * tile;
+    return scales + (matrix + begin_of_scales(at, stored, step));
   }
 
   // Four of a row's scales, from a block on that is a multiple of four, and how many of them there
@@ -51,9 +49,10 @@ struct LargestScale {
 
   // Then all of the row's outputs are NaN, whatever its other scales are.
   __device__ __forceinline__ bool is_nan() const { return byte == E8M0::nan_byte; }
-  // The rows' sums are to be multiplied by two to this.
+  // The rows' sums are to be multiplied by two to this. NaN needs no exponent, which could be one
+  // that has the whole tile finished in another way.
   __device__ __forceinline__ int exponent() const {
-    return byte - E8M0::bias + decoded_shift - largest_multiplier;
+    return is_nan() ? 0 : byte - E8M0::bias + decoded_shift - largest_multiplier;
   }
   // What makes a block's scale the exponent field of its multiplier, in both halves of a word. A
   // scale of 0 under one of 254 gives zero instead of 2^-127, as do products with that.
@@ -70,6 +69,9 @@ struct LargestScale {
 // it starts with the first one: beside products each instruction of another warp costs a clock.
 struct alignas(16) DecodedRows {
   static constexpr int count = 16, most_tiles = 64;
+  // Whether these tiles, found in pairs, have room, and one behind them that does not exist.
+  static constexpr bool have_room(std::int64_t tiles) { return tiles + tiles % 2 < most_tiles; }
+
   static constexpr int copied_bytes = count * 8;  // scales of four steps
 
   LargestScale largest[count];

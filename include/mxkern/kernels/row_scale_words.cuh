@@ -7,11 +7,13 @@
 
 namespace mxkern::kernels {
 
-// Where a row's first four scales lie, `step` bytes ahead of the next four.
-__device__ __forceinline__ std::int64_t begin_of_scales(int row, int columns, int step) {
-  const std::int64_t blocks = columns / 32;
-  if (step == 4) return row * blocks;
-  return row / 128 * 128 * blocks + row % 32 * 16 + row % 128 / 32 * 4;
+// Where a row's first four scales lie, `step` bytes ahead of the next four. blocks: of a row,
+// padding included.
+template <class Row, class Blocks>
+__device__ __forceinline__ Blocks begin_of_scales(Row row, Blocks blocks, int step) {
+  constexpr Row tile_rows = ScaleIndex::tile_rows;
+  if (step == ScaleIndex::tile_blocks) return row * blocks;
+  return row / tile_rows * tile_rows * blocks + row % 32 * 16 + row % tile_rows / 32 * 4;
 }
 
 // Scales of one matrix with a multiple of 128 columns, of which four of a row start on 4 bytes.
@@ -22,7 +24,7 @@ struct RowScaleWords {
 
   // Of the `word`th four of a row.
   __device__ __forceinline__ const std::uint8_t* address(int row, int word) const {
-    return scales + begin_of_scales(row, columns, step) + word * step;
+    return scales + begin_of_scales(row, std::int64_t{columns / 32}, step) + word * step;
   }
 };
 
