@@ -18,6 +18,10 @@ if(NOT "baseline" IN_LIST MXKERN_INSTRUCTION_SETS)
   message(FATAL_ERROR "mxkern: MXKERN_INSTRUCTION_SETS is '${MXKERN_INSTRUCTION_SETS}'; expected "
     "baseline at the end of the list, for machines that have none of the others")
 endif()
+if(MXKERN_INSTRUCTION_SETS MATCHES "_bf16" AND NOT "avx512" IN_LIST MXKERN_INSTRUCTION_SETS)
+  message(FATAL_ERROR "mxkern: MXKERN_INSTRUCTION_SETS is '${MXKERN_INSTRUCTION_SETS}'; expected "
+    "avx512 as well, whose code packs the operands of avx512_bf16 and amx_bf16")
+endif()
 
 set(MXKERN_FLAGS_baseline "")
 set(MXKERN_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <variant>
 
 #include "check.h"
+#include "cuda/fold.h"
 #include "gemm_operand.h"
 #include "mxkern/prepare_operand.h"
 #include "overlap.h"
@@ -44,9 +46,8 @@ void check_operand(const char* argument, const PreparedOperand& p) {
 }
 
 void check_form(const char* name, const char* argument, const PreparedOperand& p) {
-  check(p.form <= PreparedForm::few_tokens, name, ": ", argument, " has form number ",
-        static_cast<int>(p.form), "; expected one of the forms");
   check_kind(name, argument, p.source);
+  check_form(name, (std::string(argument) + ".").c_str(), p.form, p.source.scheme);
 }
 
 void check_operand_kind(const char* argument, const BlockScaled& q) {
@@ -76,13 +77,21 @@ void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer&
 
 }  // namespace
 
-void check_prepared(const char* name, const char* argument, const PreparedOperand& p,
-                    bool needs_data) {
+void check_form(const char* name, const char* place, PreparedForm form, Scheme scheme) {
+  check(form <= PreparedForm::few_tokens, name, ": ", place, "form is number ",
+        static_cast<int>(form), "; expected one of the forms");
+  check(form != PreparedForm::folded || cuda::fold_facts(scheme).can_fold, name, ": ", place,
+        "form is folded, but the scheme is ", name_of(scheme),
+        "; expected mxfp8, mxfp6 or mxfp4, whose block scales fit into 8-bit floats; use the form "
+        "expanded");
+}
+
+void check_prepared(const char* name, const char* argument, const PreparedOperand& p) {
   check_form(name, argument, p);
   const bool holds_data = p.form != PreparedForm::source;
   const std::size_t wanted = prepared_bytes(p.form, p.source.scheme, p.source.shape);
   if (!holds_data || p.has_source()) check_block_scaled(name, argument, p.source);
-  if (!holds_data || !needs_data) return;
+  if (!holds_data) return;
   check(facts_of(p.source.scheme).has_tensor_scale == (p.source.tensor_scale != nullptr), name,
         ": ", argument, ".source.tensor_scale does not fit ", name_of(p.source.scheme));
   check(p.bytes >= wanted, name, ": ", argument, " has ", p.bytes, " bytes of data; expected ",

@@ -19,8 +19,10 @@ void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buf
 void check_gemm_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
                           const GemmRightOperand& b, const Buffer& out, const GemmOptions& options);
 
-// A prepared operand: its source, and memory for its form. `needs_data`: not only a description.
-void check_prepared(const char* function, const char* argument, const PreparedOperand& operand,
-                    bool needs_data = true);
+// A form that operands of the scheme may have. place: what stands ahead of "form", as in "a.form".
+void check_form(const char* function, const char* place, PreparedForm form, Scheme scheme);
+
+// A prepared operand: its source, and memory for its form.
+void check_prepared(const char* function, const char* argument, const PreparedOperand& operand);
 
 }  // namespace mxkern

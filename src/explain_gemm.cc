@@ -1,4 +1,5 @@
 // explain_gemm.cc: the plan of a product in words, for this device or another.
+#include "check.h"
 #include "check_gemm.h"
 #include "cpu/gemm.h"
 #include "gemm_operand.h"
@@ -45,6 +46,7 @@ GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b, co
   if (!device.empty()) {
     capabilities = capabilities_of(device);
   } else {
+    check_device("explain_gemm", out.device);
 #if defined(MXKERN_HAS_CUDA)
     capabilities = cuda::gemm_capabilities(out.device);
 #endif

@@ -36,7 +36,8 @@ cpu::GemmMatrix matrix_of(const Buffer& x, std::int64_t rows) {
           .scheme = {},
           .dtype = x.dtype,
           .data = static_cast<const std::uint8_t*>(x.data),
-          .row_bytes = x.row_stride * static_cast<std::int64_t>(size_of(x.dtype)),
+          // The stride of one row may be any number.
+          .row_bytes = rows > 1 ? x.row_stride * static_cast<std::int64_t>(size_of(x.dtype)) : 0,
           .scales = nullptr,
           .scale_index = {},
           .rows = rows,
@@ -48,7 +49,7 @@ std::int64_t bytes_between(const BlockScaled& q) {
 }
 
 std::int64_t bytes_between(const Buffer& x) {
-  return x.batch_stride * static_cast<std::int64_t>(size_of(x.dtype));
+  return x.shape.batch > 1 ? x.batch_stride * static_cast<std::int64_t>(size_of(x.dtype)) : 0;
 }
 
 // Rows of neighbouring matrices follow one another as rows of one matrix do.

@@ -301,7 +301,11 @@ CudaGemmCapabilities capabilities_of(const std::string& architecture) {
       {"sm_120", {12, 0, 188}}, {"sm_121", {12, 1, 48}},
   };
   for (const Known& one : known) {
-    if (architecture == one.name) return one.capabilities;
+    if (architecture != one.name) continue;
+    CudaGemmCapabilities found = one.capabilities;
+    found.has_blackwell_kernels =
+        cuda::blackwell_of(found.major, found.minor) != cuda::Blackwell::none;
+    return found;
   }
   throw InvalidArgument("explain_gemm: device is '" + architecture +
                         "'; expected cpu, sm_80, sm_86, sm_89, sm_90, sm_100, sm_103, sm_120 or "

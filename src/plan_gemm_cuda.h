@@ -33,7 +33,7 @@ struct CudaGemmCapabilities {
 };
 
 // A device by the name of its architecture, "sm_90", with as many multiprocessors as its largest
-// GPU in use. Throws InvalidArgument.
+// GPU in use, and a build with all kernels for it. Throws InvalidArgument.
 CudaGemmCapabilities capabilities_of(const std::string& architecture);
 
 // The output as it is computed: a batch that shares its right operand is one matrix with more rows

@@ -20,17 +20,11 @@
 namespace mxkern {
 namespace {
 
-constexpr const char* function = "prepare_operand";
+constexpr const char* function = "prepare_operand";  // and of what asks for it ahead
 
-void check_form(PreparedForm form, Scheme scheme) {
-  check(form <= PreparedForm::few_tokens, function, ": form number ", static_cast<int>(form),
-        "; expected one of the forms");
-  check(scheme <= Scheme::nvfp4, function, ": scheme number ", static_cast<int>(scheme),
+void check_scheme(const char* caller, Scheme scheme) {
+  check(scheme <= Scheme::nvfp4, caller, ": scheme is number ", static_cast<int>(scheme),
         "; expected one of the schemes");
-  check(form != PreparedForm::folded || cuda::fold_facts(scheme).can_fold, function,
-        ": form is folded, but the scheme is ", name_of(scheme),
-        "; expected mxfp8, mxfp6 or mxfp4, whose block scales fit into 8-bit floats; use the form "
-        "expanded");
 }
 
 // Throws for a device without products of the form.
@@ -45,6 +39,7 @@ void check_usable(const PreparedOperand& out) {
 }  // namespace
 
 PreparedForm best_prepared_form(Scheme scheme, Device device) {
+  check_scheme(function, scheme);
   if (cuda::fold_facts(scheme).can_fold &&
       usable_prepared_form(PreparedForm::folded, scheme, device) == PreparedForm::folded) {
     return PreparedForm::folded;
@@ -53,7 +48,8 @@ PreparedForm best_prepared_form(Scheme scheme, Device device) {
 }
 
 PreparedForm usable_prepared_form(PreparedForm wanted, Scheme scheme, Device device) {
-  check_form(wanted, scheme);
+  check_scheme(function, scheme);
+  check_form(function, "", wanted, scheme);
   if (device.type == DeviceType::cpu) return PreparedForm::source;
 #if defined(MXKERN_HAS_CUDA)
   if (reads(wanted, cuda::gemm_capabilities(device))) return wanted;
@@ -62,8 +58,10 @@ PreparedForm usable_prepared_form(PreparedForm wanted, Scheme scheme, Device dev
 }
 
 std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape) {
-  check_form(form, scheme);
-  check_shape(function, "x", shape);
+  constexpr const char* own = "prepared_bytes";
+  check_scheme(own, scheme);
+  check_form(own, "", form, scheme);
+  check_shape(own, "shape", shape);
   switch (form) {
     case PreparedForm::source: return 0;
     case PreparedForm::folded: return static_cast<std::size_t>(cuda::folded_layout(shape).bytes);
@@ -74,8 +72,7 @@ std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape)
       return static_cast<std::size_t>(cuda::expanded_layout(q).bytes);
     }
     case PreparedForm::few_tokens:
-      return static_cast<std::size_t>(shape.batch *
-                                      DecodeLayout::of(scheme, shape.rows, shape.columns).size());
+      return static_cast<std::size_t>(cuda::reordered_bytes(scheme, shape));
   }
   return 0;
 }

@@ -88,8 +88,7 @@ TEST(PlanGemmCudaTest, OtherGpusTakeThePortableKernels) {
 }
 
 TEST(PlanGemmCudaTest, BlackwellTakesThePairsOfItsTensorCores) {
-  CudaGemmCapabilities capabilities = capabilities_of("sm_100");
-  capabilities.has_blackwell_kernels = true;
+  const CudaGemmCapabilities capabilities = capabilities_of("sm_100");
   const auto path = [&](const Case& c) { return plan_gemm_cuda(c.problem(), capabilities).path; };
   EXPECT_EQ(path(Case{}), CudaGemmPath::blackwell);
   EXPECT_EQ(path(Case{.left = Scheme::nvfp4, .right = Scheme::nvfp4}), CudaGemmPath::blackwell);

@@ -49,10 +49,14 @@ TEST(PrepareOperandTest, TheCpuReadsTheSource) {
 
 TEST(PrepareOperandTest, SchemesWithoutAFoldedForm) {
   for (const Scheme scheme : {Scheme::mxint8, Scheme::nvfp4}) {
-    expect_failure(std::string("form is folded, but the scheme is ") + name_of(scheme), [&] {
-      prepared_bytes(PreparedForm::folded, scheme, {1, 4, 64});
-    });
+    expect_failure(
+        std::string("prepared_bytes: form is folded, but the scheme is ") + name_of(scheme), [&] {
+          prepared_bytes(PreparedForm::folded, scheme, {1, 4, 64});
+        });
   }
+  expect_failure("prepared_bytes: shape has shape", [] {
+    prepared_bytes(PreparedForm::expanded, Scheme::nvfp4, {1, -4, 64});
+  });
   EXPECT_GT(prepared_bytes(PreparedForm::folded, Scheme::mxfp4, {1, 4, 64}), 4u * 64u);
   EXPECT_GT(prepared_bytes(PreparedForm::expanded, Scheme::nvfp4, {1, 4, 64}), 4u * 128u - 1);
   EXPECT_GT(prepared_bytes(PreparedForm::few_tokens, Scheme::nvfp4, {1, 32, 128}), 32u * 64u);
@@ -71,7 +75,7 @@ TEST(PrepareOperandTest, BadArguments) {
   out.data = nullptr;
   expect_failure("is null or not aligned", [&] { prepare_operand(q, out); });
   out.form = static_cast<PreparedForm>(9);
-  expect_failure("form number 9", [&] { prepare_operand(q, out); });
+  expect_failure("prepare_operand: out.form is number 9;", [&] { prepare_operand(q, out); });
   PlainTensor x(DType::float32, {1, 7, 96});
   out = {PreparedForm::source, q};
   expect_failure("expected folded for a plain x", [&] { prepare_operand(x.buffer(), out); });
@@ -121,7 +125,7 @@ TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {
   BlockScaled wrong = q;
   wrong.scheme = static_cast<Scheme>(77);
   expect_failure("a has scheme number 77", [&] { explain_gemm(wrong, q, out.buffer()); });
-  expect_failure("b has form number 77", [&] {
+  expect_failure("gemm: b.form is number 77;", [&] {
     explain_gemm(q, PreparedOperand{static_cast<PreparedForm>(77), q}, out.buffer());
   });
   Buffer odd = out.buffer();

@@ -158,7 +158,8 @@ def disagreement(x: torch.Tensor, q: mxkern.BlockScaled, other: Result, rival: s
 
 
 class _Side:
-    """Both sides quantize the same tensors in turn, more of them than the cache holds."""
+    """Both sides quantize the same tensors in turn, more of them than the cache holds. In a graph
+    what a rival allocates is the same memory each time, as mxkern's result is."""
 
     def __init__(self, inputs: list[torch.Tensor], copy: float) -> None:
         self.inputs = inputs

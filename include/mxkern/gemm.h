@@ -82,7 +82,8 @@ struct GemmExplanation {
   std::size_t workspace_bytes = 0;
 };
 
-// device: empty for where out is; "cpu"; or "sm_90" and the like, for a GPU that need not be here.
+// device: empty for where out is; "cpu"; or "sm_90" and the like, for a GPU that need not be here
+// and a build with the kernels for it.
 // Memory is not looked at: addresses may be null.
 MXKERN_API GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b,
                                         const Buffer& out, const GemmOptions& options = {},

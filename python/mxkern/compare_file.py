@@ -4,8 +4,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-import numpy as np
-
 from mxkern.comparison import Comparison, comparison_of, measure, select_cases
 from mxkern.error_sums import ErrorSums
 from mxkern.plot import check_plot_path, save_plot
@@ -33,10 +31,7 @@ def compare_file(
     tables = []
     with progress_bar("comparing", elements * len(cases)) as advance:
         for name, array in tensors.items():
-            # float64 is no input of quantize; a .npy file often has it
-            with np.errstate(over="ignore"):
-                x = array.astype(np.float32) if array.dtype == np.float64 else array
-            sums = measure(x, cases, advance)
+            sums = measure(array, cases, advance)
             for total, found in zip(totals, sums, strict=True):
                 total.merge(found)
             if per_tensor:

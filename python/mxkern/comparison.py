@@ -168,12 +168,14 @@ def _several(given: Any, every: Iterable[Any]) -> list[Any]:
 def measure(
     x: Tensor, cases: Sequence[Case], advance: Callable[[int], None] = lambda amount: None
 ) -> list[ErrorSums]:
-    """The sums of each case over x; calls advance with the elements done, times the cases."""
+    """The sums of each case over x, float64 too; calls advance with the elements done, times the
+    cases."""
     sums = [ErrorSums() for _ in cases]
     amax = None
     if any(case.scheme.has_tensor_scale for case in cases):
-        amax = max((float(tensor_amax(chunk)) for chunk in chunks_of(x)), default=0.0)
-    for chunk in chunks_of(x):
+        chunks = (_input_of(chunk) for chunk in chunks_of(x))
+        amax = max((float(tensor_amax(chunk)) for chunk in chunks), default=0.0)
+    for chunk in map(_input_of, chunks_of(x)):
         values = Values.of(chunk.astype(np.float32, copy=False))
         for case, total in zip(cases, sums, strict=True):
             _add_chunk(total, case, chunk, values, amax)
@@ -182,6 +184,14 @@ def measure(
         if case.scheme.has_tensor_scale:
             total.stored_bytes += np.dtype(np.float32).itemsize
     return sums
+
+
+def _input_of(chunk: Tensor) -> Tensor:
+    """What quantize takes: float64 is rounded to float32. A .npy file often has it."""
+    if chunk.dtype != np.float64:
+        return chunk
+    with np.errstate(over="ignore"):
+        return chunk.astype(np.float32)
 
 
 def _add_chunk(

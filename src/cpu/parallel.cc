@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -60,8 +61,14 @@ struct Job {
 
 class Workers {
  public:
+  // As many as there can be: a system that has no more threads leaves more to each, or to the
+  // caller alone.
   explicit Workers(int helpers) {
-    for (int i = 0; i < helpers; ++i) threads_.emplace_back([this] { serve(); });
+    threads_.reserve(static_cast<std::size_t>(helpers));
+    try {
+      while (helpers-- > 0) threads_.emplace_back([this] { serve(); });
+    } catch (const std::system_error&) {
+    }
   }
 
   void run(Job& job) {

@@ -63,13 +63,15 @@ void set_tensor_scales(std::span<Direction> directions) {
   if (count != 0) find_amaxes({sources, count}, amaxes);
   for (std::size_t i = 0; i < directions.size(); ++i) {
     const QuantizeOptions& options = directions[i].options;
-    const float amax = options.amax != nullptr ? *options.amax : amaxes[slots[i]];
-    if (finds_amax(directions[i].out, options) && options.found_amax != nullptr) {
-      *options.found_amax = amax;
+    if (options.tensor_scale != nullptr) {
+      directions[i].tensor = TensorScale::from_decode_multiplier(*options.tensor_scale);
+    } else if (options.amax != nullptr) {
+      directions[i].tensor = TensorScale::from_amax(*options.amax);
+    } else {
+      const float amax = amaxes[slots[i]];
+      directions[i].tensor = TensorScale::from_amax(amax);
+      if (options.found_amax != nullptr) *options.found_amax = amax;
     }
-    directions[i].tensor = options.tensor_scale != nullptr
-                               ? TensorScale::from_decode_multiplier(*options.tensor_scale)
-                               : TensorScale::from_amax(amax);
     *directions[i].out.tensor_scale = directions[i].tensor.stored;
   }
 }

@@ -124,9 +124,10 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.group_tokens = static_cast<int>(ceil_div(x.shape.rows, token_tiles));
   const std::int64_t groups = ceil_div(layout.tiles_down(), plan.row_tiles);
   constexpr std::int64_t most = 65535;
-  check(groups <= most, function, ": N = ", layout.rows, " is beyond what this kernel takes");
+  check(groups <= most, function, ": N = ", layout.rows,
+        " is beyond what products of few tokens take; prepare b with the form expanded");
   check(x.shape.rows < 1 << 30, function, ": M = ", x.shape.rows,
-        " is beyond what this kernel takes");
+        " is beyond what products of few tokens take; divide a");
   for (std::int64_t batch = 0; batch < x.shape.batch; batch += most) {
     p.weights = weights.data + batch * p.weight_batch_bytes;
     p.x = static_cast<const std::uint8_t*>(x.data) + batch * p.x_batch_bytes;

@@ -131,21 +131,6 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   });
 }
 
-// Nothing to read: only scale padding and the tensor scale of an empty tensor are written.
-void write_empty(const char* function, const BlockScaled& out, const QuantizeOptions& options,
-                 Stream stream) {
-  const auto sizes = BlockScaled::sizes(out.scheme, out.shape, out.scale_layout);
-  if (sizes.scales > 0) {
-    check_cuda(cudaMemsetAsync(out.scales, 0, sizes.scales, handle_of(stream)), function,
-               "clear scales");
-  }
-  if (sizes.codes > 0) {
-    check_cuda(cudaMemsetAsync(out.codes, 0, sizes.codes, handle_of(stream)), function,
-               "clear codes");
-  }
-  if (sizes.tensor_scale > 0) store_tensor_scale(function, out.tensor_scale, options, stream);
-}
-
 }  // namespace
 
 void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
@@ -168,8 +153,13 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
     find_amax(function, x, column_options, true, stream);
   }
   if (x.shape.size() == 0) {
-    if (rows != nullptr) write_empty(function, *rows, row_options, stream);
-    if (columns != nullptr) write_empty(function, *columns, column_options, stream);
+    // An empty tensor has no codes and no scales, but a tensor scale.
+    const auto store = [&](const BlockScaled* out, const QuantizeOptions& options) {
+      if (out == nullptr || !facts_of(out->scheme).has_tensor_scale) return;
+      store_tensor_scale(function, out->tensor_scale, options, stream);
+    };
+    store(rows, row_options);
+    store(columns, column_options);
     return;
   }
   const bool square = row_options.block_shape == BlockShape::square;

@@ -2,12 +2,14 @@
 #include "cpu/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -70,6 +72,26 @@ TEST(Parallel, AForkedChildHasThreadsOfItsOwn) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+}
+
+TEST(Parallel, WithoutThreadsTheCallerWorksAlone) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit none = {0, 0};
+    constexpr uid_t nobody = 65534;  // root may start threads whatever the limit is
+    if (setrlimit(RLIMIT_NPROC, &none) != 0 || (getuid() == 0 && setuid(nobody) != 0)) _exit(2);
+    try {
+      std::thread([] {}).join();
+      _exit(2);
+    } catch (const std::system_error&) {
+    }
+    _exit(all_once(visits(1000, 1)) && all_once(visits(1000, 1)) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "status " << status;
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this system does not limit the number of threads";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

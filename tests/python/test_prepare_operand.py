@@ -122,9 +122,13 @@ class TestExplain:
             assert "wgmma" in text.kernel and "clusters" in text.kernel
             exact = mxkern.explain_gemm(self.a, b, dtype=dtype, device="sm_90", precision="exact")
             assert exact.path == "exact" and exact.workspace_bytes >= 2 * (24 + 40) * 96
-        for device in ("sm_80", "sm_89"):
+        assert mxkern.explain_gemm(self.a, b, device="cpu").device == "cpu"
+        for device in ("sm_80", "sm_86", "sm_89", "sm_100", "sm_103", "sm_120", "sm_121"):
             text = mxkern.explain_gemm(self.a, b, device=device)
-            assert text.path == "portable" and text.device == device
+            # K = 96 is a multiple of what is copied at a time for 8 bits on both sides.
+            is_pair = scheme.startswith("mxfp8") and device in ("sm_100", "sm_120")
+            assert text.path == ("blackwell" if is_pair else "portable"), device
+            assert text.device == device
         few = mxkern.explain_gemm(X.astype(np.float16), b, device="sm_90")
         assert few.path == "exact" and "2e-5" in few.error, "b was not reordered ahead"
 

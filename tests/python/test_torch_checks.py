@@ -31,10 +31,22 @@ def test_no_tensor(name: str) -> None:
         "unswizzle_scales": (4, 3),
     }
     for value in (None, 3, [1.0], random_values((4, 96), "float32")):
-        called = name if name in rest or "quantize_" not in name else "quantize"
         wanted = "BlockScaled" if name == "dequantize" else "torch.Tensor"
         call = lambda v=value: function(v, *rest.get(name, ()))  # noqa: E731
-        refused(TypeError, call, f"{called}: ", " is ", f"expected a {wanted}")
+        refused(TypeError, call, f"{name}: ", " is ", f"expected a {wanted}")
+
+
+def test_formats_and_extents() -> None:
+    refused(
+        ValueError,
+        lambda: ops.quantize_mxfp8(X, format="e4m2"),
+        "quantize_mxfp8: format is 'e4m2'; expected e4m3 or e5m2",
+    )
+    refused(TypeError, lambda: ops.quantize_mxfp6(X, format=3), "quantize_mxfp6: format is 3")
+    refused(TypeError, lambda: ops.random_hadamard(X, "a"), "random_hadamard: size is 'a'")
+    scales = mxkern.swizzle_scales(Q.scales)
+    refused(TypeError, lambda: ops.unswizzle_scales(scales, 5.5, 3), "rows is 5.5")
+    refused(TypeError, lambda: ops.unswizzle_scales(scales, 4, None), "blocks is None")
 
 
 @pytest.mark.parametrize(
@@ -49,6 +61,10 @@ def test_no_tensor(name: str) -> None:
         ({**STOCHASTIC, "seed": 1, "offset": -3}, ValueError, ["offset is -3"]),
         ({"hadamard": 16, "sign_mask": 1.5}, TypeError, ["sign_mask is 1.5", "an int"]),
         ({"block": (32,)}, ValueError, ["block is '32'", "'32x32'"]),
+        ({"scale_rule": 3}, TypeError, ["scale_rule is 3", "rceil"]),
+        ({"rounding": None}, TypeError, ["rounding is None", "stochastic"]),
+        ({"scale_layout": 3}, TypeError, ["scale_layout is 3", "swizzled"]),
+        ({"hadamard": "16"}, TypeError, ["hadamard is '16'", "an int"]),
         ({"scheme": "nvfp4", "amax": "1"}, TypeError, ["amax is '1'", "a number"]),
         ({"scheme": "nvfp4", "amax": True}, TypeError, ["amax is True", "a number"]),
         ({"scheme": "nvfp4", "amax": [1.0, 2.0]}, TypeError, ["amax is a list", "a number"]),

@@ -43,15 +43,15 @@ struct Product {
   words[3] = broadcast<BitLanes>(static_cast<std::uint32_t>(offset >> 32));
   auto key_0 = static_cast<std::uint32_t>(key);
   auto key_1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const Product first = multiply(words[0], 0xD2511F53u);
-    const Product second = multiply(words[2], 0xCD9E8D57u);
+  for (int round = 0; round < Philox::rounds; ++round) {
+    const Product first = multiply(words[0], Philox::multiplier0);
+    const Product second = multiply(words[2], Philox::multiplier1);
     words[0] = second.high ^ words[1] ^ key_0;
     words[1] = second.low;
     words[2] = first.high ^ words[3] ^ key_1;
     words[3] = first.low;
-    key_0 += 0x9E3779B9u;
-    key_1 += 0xBB67AE85u;
+    key_0 += Philox::step0;
+    key_1 += Philox::step1;
   }
 }
 
