@@ -78,7 +78,9 @@ TEST(PlanTilesSm90Test, FewestClustersTakeAsManyTurns) {
       const int fewest = order.fewest_clusters();
       ASSERT_LE(fewest, used);
       ASSERT_EQ(turns(tiles, fewest), turns(tiles, used)) << tiles;
-      if (fewest > 1) ASSERT_GT(turns(tiles, fewest - 1), turns(tiles, used)) << tiles;
+      if (fewest > 1) {
+        ASSERT_GT(turns(tiles, fewest - 1), turns(tiles, used)) << tiles;
+      }
       WorkOrder shortened = order;
       shortened.clusters = fewest;
       expect_complete(shortened);

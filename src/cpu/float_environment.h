@@ -7,8 +7,9 @@
 
 namespace mxkern::cpu {
 
-// Round to nearest even and subnormals kept, whatever the calling thread has set (frameworks offer
-// "flush denormals to zero"); the caller's settings come back at the end of the scope.
+// On x86-64: round to nearest even and subnormals kept, whatever the calling thread has set
+// (frameworks offer "flush denormals to zero"); the caller's settings come back at the end of the
+// scope. Elsewhere the calling thread's settings count, which are these unless it changed them.
 class FloatEnvironment {
  public:
 #if defined(__x86_64__)

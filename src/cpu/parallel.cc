@@ -1,6 +1,5 @@
-// cpu/parallel.cc: the worker threads of the CPU backend. They are the one thing of the library
-// that lives as long as the process: starting threads for every call would cost more than many
-// calls.
+// cpu/parallel.cc: the worker threads of the CPU backend. They live as long as the process:
+// starting threads for every call would cost more than many calls.
 #include "cpu/parallel.h"
 
 #include <pthread.h>

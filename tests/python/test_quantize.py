@@ -257,6 +257,90 @@ def test_names_of_the_families() -> None:
             np.testing.assert_array_equal(raw(same.codes), raw(q.codes))
 
 
+FAMILIES = {
+    "mxfp8_e4m3": mxkern.quantize_mxfp8,
+    "mxfp6_e2m3": mxkern.quantize_mxfp6,
+    "mxfp4": mxkern.quantize_mxfp4,
+    "mxint8": mxkern.quantize_mxint8,
+    "nvfp4": mxkern.quantize_nvfp4,
+}
+
+
+@pytest.mark.parametrize("scheme", FAMILIES)
+def test_families_hand_on_every_option(scheme: str) -> None:
+    x = random_values((64, 128), "float32")
+    default = mxkern.quantize(x, scheme)
+    options: list[dict[str, object]] = [
+        {"rounding": "stochastic", "seed": 2**40 + 1, "offset": 3},
+        {"scale_layout": "swizzled", "stream": 1},
+        {"block": square_of(scheme)},
+        {"hadamard": 32, "sign_mask": 0x1234},
+    ]
+    if scheme == "nvfp4":
+        options += [{"four_over_six": True}, {"amax": 9.0}, {"tensor_scale": 0.25}]
+    else:
+        options += [{"scale_rule": "floor"}, {"scale_rule": "even"}]
+    for chosen in options:
+        want = mxkern.quantize(x, scheme, **chosen)
+        got = FAMILIES[scheme](x, **chosen)
+        assert got[3:] == want[3:], chosen
+        for a, b in zip(got[:3], want[:3], strict=True):
+            assert (a is None and b is None) or raw(a).tobytes() == raw(b).tobytes(), chosen
+        same = all(
+            raw(a).tobytes() == raw(b).tobytes() for a, b in zip(want[:2], default[:2], strict=True)
+        )
+        assert not same, f"{chosen} changes nothing"
+    given = mxkern.quantize(x * 3, scheme)
+    assert FAMILIES[scheme](x, out=given) is given
+    assert raw(given.codes).tobytes() == raw(default.codes).tobytes()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_columns_to_given_memory(scheme: str) -> None:
+    x = random_values((40, 96), "bfloat16")
+    want = mxkern.quantize_columns(x, scheme, scale_layout="swizzled")
+    out = mxkern.quantize_columns(x * 2 + 1, scheme, scale_layout="swizzled")
+    assert mxkern.quantize_columns(x, scheme, scale_layout="swizzled", out=out) is out
+    for a, b in zip(out[:3], want[:3], strict=True):
+        assert (a is None and b is None) or raw(a).tobytes() == raw(b).tobytes()
+
+
+def test_a_tensor_scale_for_each_direction() -> None:
+    x = random_values((48, 80), "float32")
+    rows, columns = mxkern.quantize_both(x, "nvfp4", tensor_scale=(0.5, np.float32(2.0)))
+    for got, want in (
+        (rows, mxkern.quantize(x, "nvfp4", tensor_scale=0.5)),
+        (columns, mxkern.quantize_columns(x, "nvfp4", tensor_scale=2.0)),
+    ):
+        for a, b in zip(got[:3], want[:3], strict=True):
+            assert raw(a).tobytes() == raw(b).tobytes()
+
+
+def test_streams_are_left_aside_on_the_host() -> None:
+    x = random_values((64, 128), "float32")
+    q = mxkern.quantize(x, "mxfp8")
+    scales = mxkern.swizzle_scales(q.scales)
+    calls = {
+        "quantize": lambda s: mxkern.quantize(x, "mxfp8", stream=s).codes,
+        "quantize_columns": lambda s: mxkern.quantize_columns(x, "mxfp8", stream=s).codes,
+        "quantize_both": lambda s: mxkern.quantize_both(x, "mxfp8", stream=s)[1].codes,
+        "dequantize": lambda s: mxkern.dequantize(q, stream=s),
+        "fake_quantize": lambda s: mxkern.fake_quantize(x, "mxfp8", stream=s),
+        "gemm": lambda s: mxkern.gemm(x, q, stream=s),
+        "random_hadamard": lambda s: mxkern.random_hadamard(x, stream=s),
+        "swizzle_scales": lambda s: mxkern.swizzle_scales(q.scales, stream=s),
+        "tensor_amax": lambda s: mxkern.tensor_amax(x, stream=s),
+        "unswizzle_scales": lambda s: mxkern.unswizzle_scales(scales, 64, 4, stream=s),
+    }
+    for name, call in calls.items():
+        assert raw(call(1)).tobytes() == raw(call(None)).tobytes(), name
+        for wrong in (0, -1, 2**64):
+            with pytest.raises(ValueError, match="stream is"):
+                call(wrong)
+        with pytest.raises(TypeError, match=r"stream is '1'; expected an int"):
+            call("1")
+
+
 def test_amax_of_what_is_finite() -> None:
     for dtype in DTYPES:
         x = corner_values(9, 300, dtype)
