@@ -20,6 +20,7 @@ except ImportError:
     buffer_callback = None
 
 _CPU = 1  # as DLPack counts kinds of devices
+_READ_EARLY = "few_tokens"  # the form that products read before their stream's turn
 
 
 def missing() -> str | None:
@@ -78,8 +79,8 @@ def _write_on_stream(handle: int, index: int, function: Callable[..., Any], *arr
     # Of a capsule PyTorch does not ask which stream it is ready on, which takes it a while.
     tensors = tree_map(lambda buffer: torch.from_dlpack(buffer.__dlpack__()), arrays)
     with stream_scope(handle, index):
-        if any(isinstance(side, PreparedOperand) for side in tensors):
-            # A product may read them while the kernel ahead is at work, which may be JAX's that
-            # makes them: so one more is between the two.
+        if any(isinstance(side, PreparedOperand) and side.form == _READ_EARLY for side in tensors):
+            # While the kernel ahead is at work, which may be JAX's that makes it: so one more is
+            # between the two.
             torch.zeros(1, device=tree_leaves(tensors)[0].device)
         function(*tensors)
