@@ -13,7 +13,7 @@
 namespace mxkern::kernels {
 
 // A thread block computes tiles of 64 rows for each of its two warpgroups and Columns columns;
-// one more warpgroup has a thread that loads. Loads bring 128 bytes of K at a time for every row of
+// one more warpgroup has a warp that loads. Loads bring 128 bytes of K at a time for every row of
 // both operands. A cluster's blocks need the same rows of one operand, the larger side of the tile;
 // each loads a part of them for all.
 template <class LeftElement, class RightElement, int Columns>
