@@ -29,7 +29,7 @@ help:
 	@echo "make clean   remove what was built"
 
 demo: $(VENV)/.installed
-	@$(BIN)/python -m mxkern.demo $(if $(CHECKPOINT),--checkpoint $(CHECKPOINT))
+	@$(BIN)/python -m mxkern.demo $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 test: $(VENV)/.installed $(VENV)/.test-tools
 	@bash tools/system_packages.sh $(PYTHON) tests

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-RIVALS = Path(".cache/rivals")
+RIVALS = Path(__file__).resolve().parents[2] / ".cache/rivals"
 # Each has its folder of packages: TorchMX needs an older torchao. PyTorch comes from the
 # environment.
 PACKAGES = {

@@ -1,4 +1,4 @@
-// mxkern/mxkern.h: the whole library, in reading order.
+// mxkern/mxkern.h: the whole library but for the kernels, in reading order.
 #pragma once
 
 #include "mxkern/core/platform.h"
@@ -28,11 +28,6 @@
 #include "mxkern/tensor/decode_layout.h"
 #include "mxkern/tensor/half_scales.h"
 #include "mxkern/tensor/lifted_scales.h"
-#include "mxkern/kernels/few_shape.h"
-#include "mxkern/kernels/few_sm90_shape.h"
-#include "mxkern/kernels/few_parameters.h"
-#include "mxkern/kernels/follows.h"
-#include "mxkern/kernels/gemm_sm90_work.h"
 #include "mxkern/tensor/prepared_operand.h"
 
 #include "mxkern/info.h"

@@ -56,7 +56,7 @@ MXKERN_API void quantize_both(const Buffer& x, const BlockScaled& rows, const Bl
                               const QuantizeOptions& column_options = {}, Stream stream = {});
 
 // *amax = the largest magnitude among the finite elements of x, 0 if there is none. amax is a
-// float32 on x's device.
+// float32 on x's device. Throws InvalidArgument where amax is null or lies in x.
 MXKERN_API void tensor_amax(const Buffer& x, float* amax, Stream stream = {});
 
 }  // namespace mxkern

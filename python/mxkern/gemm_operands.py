@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, View, adapter_of, collapsed
+from mxkern.arrays.adapter import check_same_device
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import check_shape, enter_part, operand_of
 from mxkern.options import position
@@ -109,10 +110,7 @@ def _prepared(function: str, argument: str, prepared: PreparedOperand) -> GemmOp
         memory: tuple[Any, ...] = (array,)
     else:
         view, memory = operand.view, (array, *operand.parts, *operand.memory)
-        if view[2] != adapter.device(array):
-            raise ValueError(
-                f"{function}: {argument}.data and {argument}.source are on two devices"
-            )
+        check_same_device(function, f"{argument}.data", adapter, array, operand.parts[0])
     return GemmOperand(adapter, (form, view, adapter.address(array), size), shape, array, memory)
 
 

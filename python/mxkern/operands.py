@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, View, adapter_of, collapsed
+from mxkern.arrays.adapter import check_same_device
 from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.scheme import Scheme, Shape, scheme_of
@@ -66,8 +67,7 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
             "expected None"
         )
     device = adapter.device(codes)
-    if device != adapter.device(scales):
-        raise ValueError(f"{function}: {argument}.codes and {argument}.scales are on two devices")
+    check_same_device(function, f"{argument}.scales", adapter, scales, codes)
 
     parts = memory = (codes, scales, tensor_scale)
     if not (adapter.is_dense(codes) and adapter.is_dense(scales)):
@@ -120,8 +120,7 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
         raise ValueError(
             f"{function}: {argument} has shape {tuple(array.shape)}; expected one element"
         )
-    if adapter.device(array) != adapter.device(like):
-        raise ValueError(f"{function}: {argument} is on another device than the codes")
+    check_same_device(function, argument, adapter, array, like)
     return array if adapter.is_dense(array) else adapter.dense(array)
 
 

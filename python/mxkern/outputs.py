@@ -7,6 +7,7 @@ from typing import Any
 
 from mxkern import errors
 from mxkern.arrays import Adapter, adapter_of
+from mxkern.arrays.adapter import check_same_device
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part
 from mxkern.scheme import Scheme, Shape
@@ -42,8 +43,7 @@ def checked_out(
         )
     if array.shape != shape:
         raise ValueError(f"{function}: {argument} has shape {tuple(array.shape)}; expected {shape}")
-    if adapter.device(array) != adapter.device(like):
-        raise ValueError(f"{function}: {argument} is on another device than the input")
+    check_same_device(function, argument, adapter, array, like)
     if not adapter.is_writable(array):
         raise ValueError(
             f"{function}: {argument} is read-only; expected a writable array; pass "

@@ -119,11 +119,12 @@ def test_host_headers_say_nothing_to_nvcc() -> None:
     assert saying == ["mxkern/core/platform.h"]
 
 
-def test_umbrella_names_every_host_header() -> None:
+def test_umbrella_names_every_host_header_but_the_kernels() -> None:
     umbrella = (INCLUDE / "mxkern/mxkern.h").read_text()
     missing = [
         str(header)
         for header in HOST_HEADERS
         if header.name != "mxkern.h" and f'#include "{header}"' not in umbrella
+        if not header.is_relative_to("mxkern/kernels")
     ]
     assert not missing, f"mxkern.h leaves out {missing}"

@@ -82,6 +82,19 @@ def check_device(function: str, argument: str, device: str) -> None:
     )
 
 
+def check_same_device(
+    function: str, argument: str, adapter: Adapter, array: Any, like: Any
+) -> None:
+    """ValueError unless an array is where another one of the call is."""
+    got, wanted = adapter.device(array), adapter.device(like)
+    if got != wanted:
+        names = ["cpu" if index == CPU else f"cuda:{index}" for index in (got, wanted)]
+        raise ValueError(
+            f"{function}: {argument} is on {names[0]}; expected {names[1]}, where the other arrays "
+            "are; move it there"
+        )
+
+
 class ShortWay(Protocol):
     """Whole operations for ordinary arguments; None for all others."""
 
