@@ -15,7 +15,7 @@ namespace {
 
 GemmExplanation explain_cpu(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                             const GemmOptions& options) {
-  check_precision_of_cpu(options.precision);
+  check_gemm_of_cpu(a, b, options.precision);
   GemmExplanation text;
   text.device = "cpu";
   text.path = "exact";

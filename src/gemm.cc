@@ -107,10 +107,18 @@ cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer
 
 }  // namespace
 
-void check_precision_of_cpu(GemmPrecision precision) {
+void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
   check<Unsupported>(precision != GemmPrecision::folded,
                      "gemm: precision is folded, and the CPU's products are exact; leave precision "
                      "away");
+  const auto check_source = [](const char* argument, const PreparedOperand* p) {
+    const bool is_there = p == nullptr || p->form == PreparedForm::source || p->has_source();
+    check<Unsupported>(is_there, "gemm: ", argument,
+                       " was prepared without its codes and scales, which are what the CPU "
+                       "multiplies; keep the source, or multiply on the device");
+  };
+  check_source("a", prepared_of(a));
+  check_source("b", prepared_of(b));
 }
 
 GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
@@ -149,7 +157,7 @@ void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
   }
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
-  check_precision_of_cpu(options.precision);
+  check_gemm_of_cpu(a, b, options.precision);
   if (out.shape.size() == 0) return;
   const BlockScaled& right = source_of(b);
   const GemmPlan plan = plan_gemm(gemm_problem(a, right, out), cpu::gemm_capabilities());
@@ -163,7 +171,7 @@ std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b
 #if defined(MXKERN_HAS_CUDA)
   if (out.device.type == DeviceType::cuda) return cuda::gemm_workspace_bytes(a, b, out, options);
 #endif
-  check_precision_of_cpu(options.precision);
+  check_gemm_of_cpu(a, b, options.precision);
   return plan_gemm(gemm_problem(a, source_of(b), out), cpu::gemm_capabilities()).workspace_bytes;
 }
 

@@ -9,8 +9,9 @@ namespace mxkern {
 // What plan_gemm is asked about these operands, which are checked already.
 GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffer& out);
 
-// Products on the CPU are exact: throws where folded ones are asked for.
-void check_precision_of_cpu(GemmPrecision precision);
+// Products on the CPU are exact, of codes and scales: throws where folded ones are asked for, or an
+// operand was prepared without its source.
+void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision);
 
 // gemm on the CPU for checked operands with an output that is not empty. The plan is one for
 // gemm_problem, with a unit that this machine runs.

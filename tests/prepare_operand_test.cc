@@ -47,6 +47,28 @@ TEST(PrepareOperandTest, TheCpuReadsTheSource) {
   }
 }
 
+// What was prepared on a device and moved here: data is left aside, wherever it lies.
+TEST(PrepareOperandTest, TheCpuNeedsTheSource) {
+  QuantizedOperand a(Scheme::mxfp8_e4m3, {1, 5, 96}, ScaleLayout::row_major);
+  a.quantize(test::normal_values(1));
+  alignas(256) static std::uint8_t memory[1 << 16];
+  PreparedOperand moved{PreparedForm::folded, a.quantized(), memory + 1, sizeof(memory) - 1};
+  PlainTensor plain(DType::float32, {1, 5, 5}), prepared(DType::float32, {1, 5, 5});
+  const test::AlignedMemory work(1 << 20);
+  gemm(a.quantized(), a.quantized(), plain.buffer(), {}, work.workspace());
+  gemm(moved, moved, prepared.buffer(), {}, work.workspace());
+  EXPECT_EQ(plain.bytes, prepared.bytes);
+  moved.source.codes = moved.source.scales = nullptr;
+  const auto refuse = [&](const char* wanted, const GemmOperand& left,
+                          const GemmRightOperand& right) {
+    expect_failure(wanted, [&] { gemm(left, right, plain.buffer(), {}, work.workspace()); });
+    expect_failure(wanted, [&] { gemm_workspace_bytes(left, right, plain.buffer()); });
+    expect_failure(wanted, [&] { explain_gemm(left, right, plain.buffer()); });
+  };
+  refuse("gemm: a was prepared without its codes and scales", moved, a.quantized());
+  refuse("gemm: b was prepared without its codes and scales", a.quantized(), moved);
+}
+
 TEST(PrepareOperandTest, SchemesWithoutAFoldedForm) {
   for (const Scheme scheme : {Scheme::mxint8, Scheme::nvfp4}) {
     expect_failure(

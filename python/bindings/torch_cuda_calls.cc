@@ -29,12 +29,13 @@ class TorchCudaCalls {
  public:
   // See TorchTensors and TorchOperands.
   TorchCudaCalls(nb::object tensor_type, nb::object empty, nb::object current_device,
-                 nb::object current_stream, const Objects& samples, nb::object block_scaled,
-                 nb::object prepared_operand, std::vector<int> plain_elements,
-                 std::vector<int> code_elements, std::vector<int> scale_elements,
-                 Objects scheme_names, Objects layout_names, Objects form_names)
+                 nb::object current_stream, Objects recorders, const Objects& samples,
+                 nb::object block_scaled, nb::object prepared_operand,
+                 std::vector<int> plain_elements, std::vector<int> code_elements,
+                 std::vector<int> scale_elements, Objects scheme_names, Objects layout_names,
+                 Objects form_names)
       : operands_{{std::move(tensor_type), std::move(empty), std::move(current_device),
-                   std::move(current_stream), samples},
+                   std::move(current_stream), std::move(recorders), samples},
                   std::move(block_scaled),
                   std::move(prepared_operand),
                   std::move(plain_elements),
@@ -172,8 +173,9 @@ class TorchCudaCalls {
   // work(), or None where an argument is not what this way is for. What PyTorch raises, as when
   // memory is short, the long way meets again.
   template <class Work>
-  static nb::object if_ordinary(Work&& work) {
+  nb::object if_ordinary(Work&& work) const {
     try {
+      if (operands_.tensors.are_recorded()) return nb::none();
       return work();
     } catch (const InvalidArgument&) {
       return nb::none();
@@ -291,12 +293,13 @@ class TorchCudaCalls {
 
 void bind_torch_cuda_calls(nb::module_& module) {
   nb::class_<TorchCudaCalls>(module, "TorchCudaCalls")
-      .def(nb::init<nb::object, nb::object, nb::object, nb::object, Objects, nb::object, nb::object,
-                    std::vector<int>, std::vector<int>, std::vector<int>, Objects, Objects,
-                    Objects>(),
-           "tensor_type"_a, "empty"_a, "current_device"_a, "current_stream"_a, "samples"_a,
-           "block_scaled"_a, "prepared_operand"_a, "plain_elements"_a, "code_elements"_a,
-           "scale_elements"_a, "scheme_names"_a, "layout_names"_a, "form_names"_a)
+      .def(nb::init<nb::object, nb::object, nb::object, nb::object, Objects, Objects, nb::object,
+                    nb::object, std::vector<int>, std::vector<int>, std::vector<int>, Objects,
+                    Objects, Objects>(),
+           "tensor_type"_a, "empty"_a, "current_device"_a, "current_stream"_a, "recorders"_a,
+           "samples"_a, "block_scaled"_a, "prepared_operand"_a, "plain_elements"_a,
+           "code_elements"_a, "scale_elements"_a, "scheme_names"_a, "layout_names"_a,
+           "form_names"_a)
       .def("quantize", &TorchCudaCalls::quantize, "x"_a.none(), "scheme"_a, "layout"_a, "options"_a,
            "columns"_a, "amax"_a.none(), "tensor_scale"_a.none(), "out"_a.none())
       .def("quantize_both", &TorchCudaCalls::quantize_both, "x"_a.none(), "scheme"_a, "layout"_a,

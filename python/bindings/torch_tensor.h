@@ -25,15 +25,17 @@ struct TorchTensor {
 
 class TorchTensors {
  public:
-  // empty(shape, strides, dtype) makes a tensor on the current device; samples: a tensor of each
-  // of the dtypes that are told apart.
+  // empty(shape, strides, dtype) makes a tensor on the current device; recorders: functions whose
+  // results are true while something records PyTorch's operations; samples: a tensor of each of the
+  // dtypes that are told apart.
   TorchTensors(nanobind::object tensor_type, nanobind::object empty,
-               nanobind::object current_device, nanobind::object current_stream,
+               nanobind::object current_device, nanobind::object current_stream, Objects recorders,
                const Objects& samples)
       : tensor_type_(std::move(tensor_type)),
         empty_(std::move(empty)),
         current_device_(std::move(current_device)),
         current_stream_(std::move(current_stream)),
+        recorders_(std::move(recorders)),
         table_(DlpackTable::of(tensor_type_)) {
     for (const nanobind::object& sample : samples) {
       dtypes_.push_back(attribute(sample, dtype_));
@@ -53,6 +55,16 @@ class TorchTensors {
       return std::nullopt;
     }
     return table_ != nullptr ? read_from_table(x) : read_attributes(x);
+  }
+
+  // Whether a trace is under way, which would not hold what is done here.
+  bool are_recorded() const {
+    for (const nanobind::object& recorder : recorders_) {
+      const nanobind::object state = nanobind::steal(PyObject_CallNoArgs(recorder.ptr()));
+      if (!state.is_valid()) nanobind::raise_python_error();
+      if (PyObject_IsTrue(state.ptr()) != 0) return true;
+    }
+    return false;
   }
 
   // Whether it reads as the negative of its memory.
@@ -165,6 +177,7 @@ class TorchTensors {
   nanobind::object empty_;
   nanobind::object current_device_;
   nanobind::object current_stream_;
+  Objects recorders_;
   const DlpackTable* table_;  // null in PyTorch before 2.10: attributes say the same
   Objects dtypes_;
   std::vector<DlpackElement> elements_;

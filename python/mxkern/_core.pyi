@@ -262,6 +262,7 @@ class TorchCudaCalls:
         empty: object,
         current_device: object,
         current_stream: object,
+        recorders: Sequence[object],
         samples: Sequence[object],
         block_scaled: object,
         prepared_operand: object,

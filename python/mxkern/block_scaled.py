@@ -48,7 +48,8 @@ class BlockScaled(NamedTuple):
 
         codes, scales  arrays of one framework, of the dtypes that quantize gives or uint8; 4-bit
                        codes of PyTorch also float4_e2m1fn_x2
-        tensor_scale   nvfp4: a float32 array of one element, or a float
+        tensor_scale   nvfp4: a float32 array of one element, of any value, or a number, finite and
+                       not negative
         shape          of the tensor; by default what the codes hold, padding included
 
         Raises TypeError and ValueError where the parts do not fit the scheme and the shape.

@@ -1,6 +1,7 @@
 # mxkern/comparison.py: what every scheme and scale rule does to the values of a tensor.
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -56,7 +57,7 @@ class Comparison(tuple[CompareRecord, ...]):
     __slots__ = ()
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The records as plain dicts: for JSON, or for a data frame."""
+        """The records as plain dicts: for a data frame, or for JSON that takes Infinity and NaN."""
         return [asdict(record) for record in self]
 
     def __repr__(self) -> str:
@@ -101,7 +102,7 @@ def compare(
       saturated         share of elements with |x| > 1.000001 times the largest that fits the block
       flushed           share of elements with x != 0 and d = 0
       poisoned          share of elements in a block with a NaN or Inf: they decode to NaN and
-                        count in no other figure
+                        count in no other figure; where all are, errors are NaN
     Raises TypeError and ValueError as quantize does.
 
     >>> import mxkern, numpy as np
@@ -124,7 +125,7 @@ def comparison_of(cases: Sequence[Case], sums: Sequence[ErrorSums]) -> Compariso
             bits_per_element=found.bits_per_element,
             sqnr_db=found.sqnr_db,
             relative_rmse=found.relative_rmse,
-            max_error=found.max_error,
+            max_error=found.max_error if found.has_values else math.nan,
             saturated=found.share(found.saturated),
             flushed=found.share(found.flushed),
             poisoned=found.share(found.poisoned),
@@ -142,6 +143,11 @@ def select_cases(
     """Every chosen scheme with every chosen rule, each once, in the order given."""
     chosen = [scheme_of(function, scheme) for scheme in _several(schemes, all_schemes)]
     names = _several(rules, SCALE_RULES)
+    if not names:
+        raise ValueError(
+            f"{function}: rules is empty; expected {errors.listed(SCALE_RULES)}; leave rules away "
+            "for all of them"
+        )
     for name in names:
         if name not in SCALE_RULES:
             raise errors.unknown_name(function, "rules", name, SCALE_RULES)
@@ -171,6 +177,17 @@ def measure(
     """The sums of each case over x, float64 too; calls advance with the elements done, times the
     cases."""
     sums = [ErrorSums() for _ in cases]
+    with np.errstate(all="ignore"):  # x is measured as it is, whatever the caller has set
+        _measure_chunks(x, cases, sums, advance)
+    for case, total in zip(cases, sums, strict=True):
+        if case.scheme.has_tensor_scale:
+            total.stored_bytes += np.dtype(np.float32).itemsize
+    return sums
+
+
+def _measure_chunks(
+    x: Tensor, cases: Sequence[Case], sums: list[ErrorSums], advance: Callable[[int], None]
+) -> None:
     amax = None
     if any(case.scheme.has_tensor_scale for case in cases):
         chunks = (_input_of(chunk) for chunk in chunks_of(x))
@@ -180,18 +197,11 @@ def measure(
         for case, total in zip(cases, sums, strict=True):
             _add_chunk(total, case, chunk, values, amax)
             advance(chunk.size)
-    for case, total in zip(cases, sums, strict=True):
-        if case.scheme.has_tensor_scale:
-            total.stored_bytes += np.dtype(np.float32).itemsize
-    return sums
 
 
 def _input_of(chunk: Tensor) -> Tensor:
     """What quantize takes: float64 is rounded to float32. A .npy file often has it."""
-    if chunk.dtype != np.float64:
-        return chunk
-    with np.errstate(over="ignore"):
-        return chunk.astype(np.float32)
+    return chunk.astype(np.float32) if chunk.dtype == np.float64 else chunk
 
 
 def _add_chunk(
@@ -205,9 +215,9 @@ def _add_chunk(
         q = quantize(chunk, scheme.name, scale_rule=rule)
         scale = np.float32(1)
     decoded = dequantize(q)
-    with np.errstate(over="ignore"):  # a limit beyond float32 is no limit
-        largest = q.scales.astype(np.float32) * np.float32(scheme.max_value) * scale
-        total.add(values, decoded, largest, scheme.block)
+    # A limit beyond float32 is no limit.
+    largest = q.scales.astype(np.float32) * np.float32(scheme.max_value) * scale
+    total.add(values, decoded, largest, scheme.block)
     total.stored_bytes += q.codes.nbytes + q.scales.nbytes
 
 

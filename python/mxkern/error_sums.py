@@ -81,13 +81,22 @@ class ErrorSums:
         return 8 * self.stored_bytes / self.elements if self.elements else math.nan
 
     @property
+    def has_values(self) -> bool:
+        """Whether any element counts: not all of them are poisoned."""
+        return self.elements == 0 or self.poisoned < self.elements
+
+    @property
     def relative_rmse(self) -> float:
+        if not self.has_values:
+            return math.nan
         if self.noise == 0:
             return 0.0
         return math.sqrt(self.noise / self.signal) if self.signal else math.inf
 
     @property
     def sqnr_db(self) -> float:
+        if not self.has_values:
+            return math.nan
         if self.noise == 0:
             return math.inf
         if self.signal == 0 or math.isinf(self.noise):

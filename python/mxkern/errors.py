@@ -39,6 +39,14 @@ def unknown_name(
     )
 
 
+def not_packed(function: str, scheme: str) -> ValueError:
+    """The error for a scheme without packed codes."""
+    return ValueError(
+        f"{function}: scheme is {scheme!r}, whose codes are one a byte already; expected a scheme "
+        "of 4 or 6 bits"
+    )
+
+
 def integer(function: str, argument: str, value: Any, low: int, high: int) -> int:
     """value as an int in [low, high]."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):

@@ -31,9 +31,9 @@ class GemmOperand(NamedTuple):
 
 def right_operand(function: str, b: Any) -> GemmOperand:
     """b, which is quantized."""
-    if type(b) is PreparedOperand:
+    if isinstance(b, PreparedOperand):
         return _prepared(function, "b", b)
-    if isinstance(b, PreparedOperand) or type(b) is not BlockScaled:
+    if not isinstance(b, BlockScaled):
         raise TypeError(
             f"{function}: b is {errors.described(b)}; expected a BlockScaled or a PreparedOperand; "
             "make one with mxkern.quantize or mxkern.prepare_operand"

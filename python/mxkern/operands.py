@@ -31,35 +31,37 @@ class Operand(NamedTuple):
 
 def operand_of(function: str, argument: str, q: Any) -> Operand:
     """Checks every part of a BlockScaled against its scheme, shape and layout."""
-    if type(q) is not BlockScaled:
+    if not isinstance(q, BlockScaled):
         raise TypeError(
             f"{function}: {argument} is {errors.described(q)}; expected a BlockScaled; make one "
             "with mxkern.quantize or mxkern.BlockScaled.from_parts"
         )
     codes, scales, tensor_scale, name, shape, scale_layout = q
     scheme = scheme_of(function, name)
-    layout = position(function, f"{argument}.scale_layout", scale_layout, SCALE_LAYOUTS)
+    layout = position(function, part_of(argument, "scale_layout"), scale_layout, SCALE_LAYOUTS)
     check_shape(function, argument, shape)
-    adapter = adapter_of(function, f"{argument}.codes", codes)
+    adapter = adapter_of(function, part_of(argument, "codes"), codes)
 
     codes = enter_part(function, argument, "codes", codes, adapter)
     if scheme.format == "e2m1":
         codes = adapter.packed_e2m1_bytes(codes)
     if codes.dtype not in adapter.byte_dtypes[scheme.codes_dtype]:
-        raise _wrong_dtype(function, f"{argument}.codes", codes, adapter, scheme.codes_dtype)
+        raise _wrong_dtype(function, part_of(argument, "codes"), codes, adapter, scheme.codes_dtype)
     if codes.shape != scheme.codes_shape(shape):
         raise ValueError(
-            f"{function}: {argument}.codes has shape {tuple(codes.shape)}; expected "
+            f"{function}: {part_of(argument, 'codes')} has shape {tuple(codes.shape)}; expected "
             f"{scheme.codes_shape(shape)} for {scheme.name} and the tensor shape {shape}"
         )
     scales = enter_part(function, argument, "scales", scales, adapter)
     if scales.dtype not in adapter.byte_dtypes[scheme.scales_dtype]:
-        raise _wrong_dtype(function, f"{argument}.scales", scales, adapter, scheme.scales_dtype)
+        raise _wrong_dtype(
+            function, part_of(argument, "scales"), scales, adapter, scheme.scales_dtype
+        )
     if scales.shape != scheme.scales_shape(shape, scale_layout):
         raise _wrong_scales(function, argument, tuple(scales.shape), scheme, shape, scale_layout)
     if scheme.has_tensor_scale:
         tensor_scale = float32_scalar(
-            function, f"{argument}.tensor_scale", tensor_scale, adapter, codes
+            function, part_of(argument, "tensor_scale"), tensor_scale, adapter, codes
         )
     elif tensor_scale is not None:
         raise ValueError(
@@ -67,7 +69,7 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
             "expected None"
         )
     device = adapter.device(codes)
-    check_same_device(function, f"{argument}.scales", adapter, scales, codes)
+    check_same_device(function, part_of(argument, "scales"), adapter, scales, codes)
 
     parts = memory = (codes, scales, tensor_scale)
     if not (adapter.is_dense(codes) and adapter.is_dense(scales)):
@@ -85,9 +87,14 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     return _new(Operand, (adapter, view, scheme, shape, parts, memory))
 
 
+def part_of(argument: str, field: str) -> str:
+    """The name of a part; those of an argument without a name are arguments themselves."""
+    return f"{argument}.{field}" if argument else field
+
+
 def enter_part(function: str, argument: str, part: str, array: Any, adapter: Adapter) -> Any:
     """An array that goes with others of the adapter's framework."""
-    name = f"{argument}.{part}" if part else argument
+    name = part_of(argument, part) if part else argument
     own = adapter_of(function, name, array)
     if not (own.goes_with(adapter) or adapter.goes_with(own)):
         raise TypeError(
@@ -156,21 +163,20 @@ def made_from_parts(
     if isinstance(shape, (tuple, list)):
         shape = tuple(errors.integer(function, "shape", n, 0, _LARGEST_EXTENT) for n in shape)
     q = BlockScaled(codes, scales, tensor_scale, record.name, shape, scale_layout)
-    operand_of(function, "q", q)
+    operand_of(function, "", q)
     return q
 
 
 def check_shape(function: str, argument: str, shape: Any) -> None:
+    name = part_of(argument, "shape")
     if type(shape) is not tuple or not shape:
         raise TypeError(
-            f"{function}: {argument}.shape is {errors.described(shape)}; expected a tuple of one "
-            "int or more"
+            f"{function}: {name} is {errors.described(shape)}; expected a tuple of one int or more"
         )
     for n in shape:
         if type(n) is not int or not 0 <= n <= _LARGEST_EXTENT:
             raise ValueError(
-                f"{function}: {argument}.shape is {errors.described(shape)}; expected ints from 0 "
-                "to 2**48"
+                f"{function}: {name} is {errors.described(shape)}; expected ints from 0 to 2**48"
             )
 
 
@@ -178,25 +184,28 @@ def _wrong_dtype(
     function: str, argument: str, array: Any, adapter: Adapter, dtype: str
 ) -> TypeError:
     wanted = ("uint8",) if dtype == "uint8" else (dtype, "uint8")
+    name = adapter.dtype_name(array)
+    is_byte = name.endswith("8") or "float8" in name
+    way_out = f"reinterpret them with {argument}.view('uint8')" if is_byte else "pass stored bytes"
     return TypeError(
-        f"{function}: {argument} has dtype {adapter.dtype_name(array)}; expected "
-        f"{errors.listed(wanted)}; reinterpret bytes with {argument}.view(uint8)"
+        f"{function}: {argument} has dtype {name}; expected {errors.listed(wanted)}; {way_out}"
     )
 
 
 def _wrong_scales(
     function: str, argument: str, got: Shape, scheme: Scheme, shape: Shape, layout: str
 ) -> ValueError:
+    name = part_of(argument, "scales")
     wanted = scheme.scales_shape(shape, layout)
     for other in SCALE_LAYOUTS:
         if other != layout and got == scheme.scales_shape(shape, other):
             way_out = "unswizzle_scales" if other == "swizzled" else "swizzle_scales"
             return ValueError(
-                f"{function}: {argument}.scales has shape {got}, that of {other} scales, but "
+                f"{function}: {name} has shape {got}, that of {other} scales, but "
                 f"scale_layout is {layout!r} ({wanted}); pass scale_layout={other!r}, or convert "
                 f"them with mxkern.{way_out}"
             )
     return ValueError(
-        f"{function}: {argument}.scales has shape {got}; expected {wanted} for {scheme.name}, the "
+        f"{function}: {name} has shape {got}; expected {wanted} for {scheme.name}, the "
         f"tensor shape {shape} and scale_layout {layout!r}"
     )

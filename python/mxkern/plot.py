@@ -28,8 +28,12 @@ def check_plot_path(path: str) -> None:
     if os.path.splitext(path)[1][1:] not in endings:
         raise ValueError(f"--plot {path}: expected a name that ends in .{', .'.join(endings)}")
     folder = os.path.dirname(path) or "."
+    if not os.path.exists(folder):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
     if not os.path.isdir(folder):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
 def save_plot(comparison: Comparison, path: str, title: str) -> None:

@@ -45,6 +45,10 @@ class PreparedOperand(NamedTuple):
         return data + (0 if self.source is None else self.source.nbytes)
 
     def __repr__(self) -> str:
+        if not hasattr(self.data, "nbytes") and self.data is not None:
+            fields = zip(self._fields, self, strict=True)
+            text = ", ".join(f"{name}={value!r}" for name, value in fields)
+            return f"PreparedOperand({text})  # not valid: data is no array"
         lines = [f"PreparedOperand {self.scheme}, shape {self.shape}, {self.nbytes} bytes"]
         if self.data is not None:
             what = _FORMS.get(self.form, "")

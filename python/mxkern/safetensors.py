@@ -110,10 +110,17 @@ def read_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile:
     (30522, 384)
     """
     source = os.fspath(path)
+    check_mappable(source)
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size < 8:  # an empty file cannot be mapped
-            return parse_safetensors(file.read(), source)
+            return parse_safetensors(file.read(8), source)
         return SafetensorsFile(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), source)
+
+
+def check_mappable(path: str) -> None:
+    """ValueError for a device or a pipe, of which there is no end, or nothing yet."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ValueError(f"{path}: no file that can be mapped; copy what it gives to one")
 
 
 def parse_safetensors(data: bytes, source: str = "<bytes>") -> SafetensorsFile:

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from mxkern.safetensors import read_safetensors
+from mxkern.safetensors import check_mappable, read_safetensors
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 
@@ -26,6 +26,7 @@ class Selection:
 
 def read_tensors(path: str) -> Mapping[str, npt.NDArray[Any]]:
     """Every tensor of the file, mapped. Raises ValueError or OSError."""
+    check_mappable(path)
     if path.endswith(".safetensors"):
         return read_safetensors(path)
     if path.endswith(".npy"):
@@ -56,9 +57,10 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
         name: array for name, array in floats.items() if array.ndim >= least_rank and array.size
     }
     if not chosen and floats:
+        way_out = "; a --tensor pattern takes vectors too" if least_rank > 1 else ""
         raise ValueError(
             f"{path}: nothing to quantize among {len(floats)} tensors, all of which are empty or "
-            f"of fewer than {least_rank} dimensions"
+            f"of fewer than {least_rank} dimensions{way_out}"
         )
     if not chosen:
         dtypes = sorted({str(array.dtype) for array in matched.values()})

@@ -25,6 +25,7 @@ import torch
 import mxkern
 from mxkern import errors
 from mxkern.block_scaled import BlockScaled
+from mxkern.gemm_operands import PRECISIONS
 from mxkern.ops.pack_codes import codes_held, packed, unpacked
 from mxkern.ops.run_quantize import each_way, transposed
 from mxkern.options import ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES
@@ -55,6 +56,8 @@ _CHOICES = {
     "rounding": tuple(ROUNDINGS),
     "scale_layout": tuple(SCALE_LAYOUTS),
 }
+_KNOWN = {*_CHOICES, "seed", "offset", "block", "hadamard", "sign_mask", "four_over_six"}
+_KNOWN |= {"amax", "tensor_scale", "hadamard_rows", "inverse"}
 
 __all__ = [
     "dequantize",
@@ -109,8 +112,14 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     for name in ("four_over_six", "hadamard_rows", "inverse"):
         if name in options:
             errors.flag(function, name, options[name])
-    if isinstance(options.get("block"), tuple):
-        options["block"] = "x".join(str(extent) for extent in options["block"])
+    block = options.get("block")
+    if isinstance(block, tuple):
+        options["block"] = "x".join(str(extent) for extent in block)
+    elif block is not None and not isinstance(block, str):
+        raise TypeError(f"{function}: block is {errors.described(block)}; expected '32x32' or None")
+    unknown = options.keys() - _KNOWN
+    if unknown:
+        raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
     return options
 
 
@@ -230,12 +239,19 @@ def gemm(
     check_operand("gemm", "b", b)
     check_number("gemm", "alpha", alpha)
     check_number("gemm", "beta", beta)
+    if not isinstance(precision, str):
+        raise errors.unknown_name("gemm", "precision", precision, PRECISIONS)
     name = dtype_name("gemm", dtype)
     if bias is not None:
         check_plain("gemm", "bias", bias)
     addend = None
     if out is not None:
         check_plain("gemm", "out", out)
+        if not out.is_contiguous():
+            raise ValueError(
+                "gemm: out is not contiguous; expected a row-major tensor without gaps; leave out "
+                "away and copy the result"
+            )
         name = plain_dtype_name("gemm", "out", out)
         addend = out if beta != 0.0 else None
     product = _ops.gemm(
@@ -306,6 +322,8 @@ def _entered(function: str, codes: Any, scheme: str | Scheme) -> tuple[Any, int,
     """The codes as uint8, their bits and the block they fill up."""
     check_tensor(function, "codes", codes)
     name = scheme_name(function, scheme)
+    if name in schemes.names and name not in _PACKED:
+        raise errors.not_packed(function, name)
     if name in _PACKED and _PACKED[name][0] == 4 and codes.dtype == _PACKED_E2M1:
         codes = codes.view(torch.uint8)
     if name not in _PACKED or codes.dtype != torch.uint8:

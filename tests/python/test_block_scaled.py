@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import SCHEMES, Foreign, array_of, framework_params, random_values, raw
+from support import SCHEMES, Foreign, array_of, framework_params, random_values, raw, refused
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -166,3 +166,30 @@ def test_packed_e2m1_of_pytorch(scheme: str) -> None:
     codes = torch.zeros(6, 48, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
     with pytest.raises(TypeError, match="codes has dtype float4_e2m1fn_x2; expected uint8"):
         mxkern.BlockScaled.from_parts(codes, q.scales[:, :2], scheme="mxfp6_e2m3")
+
+
+def test_from_parts_names_its_own_arguments() -> None:
+    codes, scales = np.zeros((2, 32), np.uint8), np.full((2, 1), 127, np.uint8)
+    make = mxkern.BlockScaled.from_parts
+    function = "BlockScaled.from_parts: "
+    wrong = codes.astype(np.float32)
+    refused(TypeError, lambda: make(wrong, scales, scheme="mxfp8"), f"{function}codes has dtype")
+    refused(
+        ValueError, lambda: make(codes, scales[:1], scheme="mxfp8"), f"{function}scales has shape"
+    )
+    packed, bytes_of_scales = np.zeros((2, 8), np.uint8), np.full((2, 1), 0x38, np.uint8)
+    for value in (-1.0, np.nan, np.inf):
+        refused(
+            ValueError,
+            lambda s=value: make(packed, bytes_of_scales, scheme="nvfp4", tensor_scale=s),
+            f"{function}tensor_scale is",
+        )
+
+
+def test_subclasses() -> None:
+    class Named(mxkern.BlockScaled):
+        pass
+
+    q = mxkern.quantize(np.ones((4, 64), np.float32), "mxfp8")
+    named = Named(*q)
+    assert (mxkern.dequantize(named) == 1).all() and (mxkern.gemm(named, named) == 64).all()

@@ -179,7 +179,7 @@ def assert_one_line_error(capsys, pattern):
         (["{}", "--scheme", "mxfp5"], r"scheme is 'mxfp5'; .*did you mean"),
         (["{}", "--rule", "ceiling"], r"rules is 'ceiling'; .*did you mean 'ceil'"),
         (["{}", "--plot", "x.jpq"], r"--plot x.jpq: expected a name that ends in"),
-        (["{}", "--plot", "no/such/x.png"], r"no/such: Not a directory"),
+        (["{}", "--plot", "no/such/x.png"], r"no/such: No such file or directory"),
     ],
 )
 def test_mistakes_give_one_line_and_exit_code_1(arguments, pattern, checkpoint, capsys):

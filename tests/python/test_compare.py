@@ -190,7 +190,8 @@ def test_the_result_is_easy_to_use():
         ((np.ones(32, np.float32), "mxfp5"), ValueError, r"compare: scheme is 'mxfp5'.*did you"),
         ((np.ones(32, np.float32), None, "flor"), ValueError, r"rules is 'flor'.*mean 'floor'"),
         ((np.ones(32, np.float32), [], None), ValueError, r"nothing to compare"),
-        ((np.ones(32, np.float32), "mxfp4", []), ValueError, r"nothing to compare"),
+        ((np.ones(32, np.float32), "mxfp4", []), ValueError, r"rules is empty; expected rceil"),
+        ((np.ones(32, np.float32), None, []), ValueError, r"rules is empty; expected rceil"),
         ((np.ones(32, np.float32), 3), TypeError, r"compare: scheme is 3; expected a name"),
         ((np.ones(32, np.float32), None, 3), TypeError, r"compare: rules is 3; expected a name"),
     ],
@@ -236,3 +237,19 @@ def test_jax_arrays():
     jnp = pytest.importorskip("jax.numpy")
     x = values((8, 64))
     assert mxkern.compare(jnp.asarray(x)).to_dicts() == mxkern.compare(x).to_dicts()
+
+
+def test_nothing_but_poison_has_no_error():
+    for value in (np.nan, np.inf):
+        for record in mxkern.compare(np.full((2, 64), value, np.float32), rules="rceil"):
+            assert record.poisoned == 1.0
+            for figure in (record.sqnr_db, record.relative_rmse, record.max_error):
+                assert np.isnan(figure)
+
+
+def test_floating_point_settings_of_the_caller():
+    signaling = np.full((1, 32), 0x7F81, np.uint16).view(ml_dtypes.bfloat16)
+    tiny = np.full((1, 32), 1e-40, np.float32)
+    with np.errstate(all="raise"):
+        assert mxkern.compare(signaling, "mxfp8", "rceil")[0].poisoned == 1.0
+        assert len(mxkern.compare(tiny)) == 25

@@ -175,3 +175,11 @@ def test_sees_into_a_block_scaled_before_it_meets_an_array() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == 512.0
+
+
+def test_a_straight_through_gradient() -> None:
+    def function(x: Any) -> Any:
+        stopped = jax.lax.stop_gradient
+        return (x + stopped(mxkern.fake_quantize(stopped(x), "mxfp8") - x)).sum()
+
+    assert (jax.jit(jax.grad(function))(X) == 1).all()

@@ -103,6 +103,14 @@ def test_folded_is_not_for_the_cpu() -> None:
     refused(ValueError, lambda: mxkern.gemm(q, q, precision="quick"), "precision is 'quick'")
 
 
+def test_what_was_moved_here_without_its_source() -> None:
+    data = np.zeros(1280, np.uint8)
+    ready = mxkern.PreparedOperand("folded", data, None, "mxfp8_e4m3", (5, 64))
+    x = np.ones((8, 64), np.float32)
+    for call in (mxkern.gemm, mxkern.explain_gemm):
+        refused(RuntimeError, lambda c=call: c(x, ready), "gemm: b was prepared without its codes")
+
+
 class TestExplain:
     a = mxkern.quantize(X, "mxfp8")
     b = mxkern.quantize(W, "mxfp4")

@@ -1,5 +1,6 @@
 # tests/python/test_safetensors.py: the reader against written files, and against hostile ones.
 import json
+import os
 import struct
 
 import ml_dtypes
@@ -280,3 +281,11 @@ def test_the_mapping_says_what_the_header_says():
     assert file.entries["b"] == ("F4", (2, 4), 16, 20)
     with pytest.raises(KeyError):
         file["missing"]
+
+
+def test_what_has_no_end_is_not_read(tmp_path):
+    pipe = tmp_path / "pipe.safetensors"
+    os.mkfifo(pipe)
+    for path in ("/dev/zero", pipe):
+        with pytest.raises(ValueError, match="no file that can be mapped; copy"):
+            read_safetensors(path)

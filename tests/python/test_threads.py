@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import mxkern
-from support import assert_same, random_values, raw
+from support import assert_same, available, random_values, raw
 
 LARGE = (300, 4096)  # enough elements for the library's own threads
 
@@ -101,3 +101,25 @@ def test_fewer_threads(said: str, threads: int | None) -> None:
     every = int(subprocess.check_output(command, env=environment))
     environment["MXKERN_NUM_THREADS"] = said
     assert int(subprocess.check_output(command, env=environment)) == (threads or every)
+
+
+@pytest.mark.skipif(not available("jax"), reason="jax is not installed")
+def test_first_calls_with_jax_at_once() -> None:
+    """Of threads that meet JAX together one tells it of mxkern's classes."""
+    code = """if True:
+        import threading, mxkern, jax, jax.numpy as jnp
+        x = jnp.ones((4, 64))
+        barrier, errors = threading.Barrier(8), []
+        def call():
+            barrier.wait()
+            try:
+                mxkern.quantize(x, "mxfp8")
+            except Exception as error:
+                errors.append(error)
+        threads = [threading.Thread(target=call) for _ in range(8)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print(errors)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stdout + done.stderr

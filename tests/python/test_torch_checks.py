@@ -286,3 +286,22 @@ def test_the_operator_loses_no_derivative_of_amax() -> None:
 def test_fake_quantize_forward(module: Any) -> None:
     with pytest.raises(ValueError, match="fake_quantize: x has a tangent"):
         torch.func.jvp(lambda x: module.fake_quantize(x, "mxfp4"), (X,), (torch.ones_like(X),))
+
+
+def test_traces_that_would_not_hold_the_call() -> None:
+    """They record PyTorch's operations alone: what they return later would be memory as it was."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    weights = mxkern.quantize(X, "mxfp8")
+    calls = {
+        "quantize": lambda x: mxkern.quantize(x, "mxfp8").codes,
+        "gemm": lambda x: mxkern.gemm(x, weights),
+        "tensor_amax": lambda x: mxkern.tensor_amax(x),
+    }
+    for name, call in calls.items():
+        for trace in (lambda f: torch.jit.trace(f, X), lambda f: make_fx(f)(X)):
+            refused(TypeError, lambda t=trace, c=call: t(c), f"{name}: ", "is traced", "torch_ops")
+        call(X)
+    traced = make_fx(lambda x: ops.gemm(x, weights))(X)
+    other = X * 3
+    assert torch.equal(traced(other), mxkern.gemm(other, weights))

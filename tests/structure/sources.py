@@ -24,7 +24,8 @@ def tracked(*patterns: str) -> list[Path]:
     if not (ROOT / ".git").exists():  # a source distribution: all that is there
         found = (path for pattern in patterns or ("*",) for path in ROOT.rglob(pattern))
         inside = (path.relative_to(ROOT) for path in found if path.is_file())
-        return sorted(path for path in inside if not path.parts[0].startswith((".", "build")))
+        made = (".", "build", "PKG-INFO")
+        return sorted(path for path in inside if not path.parts[0].startswith(made))
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return sorted(Path(line) for line in listed.stdout.splitlines() if (ROOT / line).exists())

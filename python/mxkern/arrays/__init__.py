@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 from mxkern import errors
@@ -12,6 +13,7 @@ __all__ = ["Adapter", "Plain", "View", "adapter_of", "collapsed", "meet_loaded_f
 
 _adapters: dict[str, Adapter] = {}
 _known: dict[type, Adapter] = {}
+_lock = threading.RLock()  # an adapter is made once: JAX is told of the classes here but once
 
 
 def adapter_of(function: str, argument: str, array: Any) -> Adapter:
@@ -27,7 +29,12 @@ def meet_loaded_frameworks() -> None:
 
 
 def _adapter(framework: str) -> Adapter:
-    if framework not in _adapters:
+    known = _adapters.get(framework)
+    if known is not None:
+        return known
+    with _lock:
+        if framework in _adapters:
+            return _adapters[framework]
         made: Adapter
         if framework == "numpy":
             from mxkern.arrays.numpy_arrays import NumpyAdapter
@@ -53,8 +60,8 @@ def _adapter(framework: str) -> Adapter:
             from mxkern.arrays.dlpack_arrays import DlpackAdapter
 
             made = DlpackAdapter()
-        _adapters.setdefault(framework, made)
-    return _adapters[framework]
+        _adapters[framework] = made
+        return made
 
 
 def _loaded(framework: str, name: str) -> Any:
@@ -67,9 +74,11 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
     if isinstance(array, _loaded("numpy", "ndarray")):
         numpy = sys.modules["numpy"]
         if kind is not numpy.ndarray and kind is not numpy.memmap:
+            filled = hasattr(kind, "filled")  # a masked array, whose mask asarray would lose
+            way_out = f"{argument}.filled(0)" if filled else f"numpy.asarray({argument})"
             raise TypeError(
                 f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}; expected a "
-                f"plain NumPy array; convert with numpy.asarray({argument})"
+                f"plain NumPy array; convert with {way_out}"
             )
         return _known.setdefault(kind, _adapter("numpy"))
     if isinstance(array, _loaded("torch", "Tensor")):

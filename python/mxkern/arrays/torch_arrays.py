@@ -17,7 +17,12 @@ from mxkern.arrays.adapter import (
     built_with_cuda,
     check_device,
 )
-from mxkern.arrays.torch_cuda_calls import current_stream, torch_cuda_calls
+from mxkern.arrays.torch_cuda_calls import (
+    current_stream,
+    dispatch_modes,
+    torch_cuda_calls,
+    tracing_state,
+)
 
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
 _current_stream = current_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
@@ -28,6 +33,15 @@ _PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
 
 # How autograd hears that a tensor which it keeps was written to.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
+
+
+def _is_recorded() -> bool:
+    """Whether a mode of PyTorch writes down what operators do to ordinary tensors."""
+    if not dispatch_modes():
+        return False
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+    return get_proxy_mode() is not None
 
 
 def stream_scope(handle: int, device: int) -> AbstractContextManager[Any]:
@@ -71,6 +85,12 @@ class TorchAdapter(Adapter):
                 f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}, a subclass of "
                 f"torch.Tensor; expected a plain tensor; call outside of tracing, trace the "
                 f"function of mxkern.torch_ops, or take the tensor it wraps"
+            )
+        if tracing_state() is not None or _is_recorded():
+            raise TypeError(
+                f"{function}: {argument} is traced (torch.jit.trace or make_fx), and the trace "
+                f"would not hold this function; expected an operator; call that of "
+                f"mxkern.torch_ops"
             )
         if array.layout is not torch.strided:
             raise TypeError(

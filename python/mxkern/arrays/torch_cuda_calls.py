@@ -13,6 +13,9 @@ from mxkern.scheme import schemes
 
 current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
+# None unless torch.jit.trace is under way; how many modes see what operators are called with.
+tracing_state: Any = getattr(torch._C, "_get_tracing_state", lambda: None)
+dispatch_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
 def _find_empty() -> Any:
@@ -36,6 +39,7 @@ def torch_cuda_calls() -> _core.TorchCudaCalls | None:
         empty,
         _current_device,
         current_stream,
+        [tracing_state, dispatch_modes],
         [torch.empty(1, dtype=dtype, device="cpu") for dtype in dtypes],
         BlockScaled,
         PreparedOperand,

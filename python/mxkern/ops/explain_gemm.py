@@ -68,7 +68,7 @@ def explain_gemm(
     function = "explain_gemm"
     result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, PRECISIONS)
-    if device is not None and not isinstance(device, str):
+    if device is not None and (not isinstance(device, str) or not device):
         raise TypeError(
             f"{function}: device is {errors.described(device)}; expected 'cpu' or 'sm_90'"
         )

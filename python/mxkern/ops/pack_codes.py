@@ -110,10 +110,7 @@ def unpacked(namespace: Any, codes: Any, bits: int) -> Any:
 def _entered(function: str, codes: Any, scheme: Any) -> tuple[Scheme, Adapter, Any]:
     record = scheme_of(function, scheme)
     if record.bits not in _GROUPS:
-        raise ValueError(
-            f"{function}: scheme is {record.name!r}, whose codes are one a byte already; expected "
-            "a scheme of 4 or 6 bits"
-        )
+        raise errors.not_packed(function, record.name)
     if isinstance(codes, BlockScaled):
         raise TypeError(f"{function}: codes is a BlockScaled; expected its codes; pass q.codes")
     adapter = adapter_of(function, "codes", codes)

@@ -49,7 +49,8 @@ def quantize(
                   PyTorch, CuPy or JAX. A last block may be short: missing elements count as zero.
     scheme        "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4", "mxint8",
                   "nvfp4", or a record of mxkern.schemes
-    scale_rule    of the MX schemes: "rceil" (nothing saturates), "floor" (OCP v1.0), "ceil", "even"
+    scale_rule    of the MX schemes: "rceil" (nothing saturates, but one float32 of mxint8), "floor"
+                  (OCP v1.0), "ceil", "even"
     rounding      "nearest" (ties to even), or "stochastic", which needs a seed
     seed, offset  0 to 2**64 - 1. The random bits of an element depend on seed, offset and its index
                   in x, and on nothing else.
@@ -268,7 +269,7 @@ def quantize_both(
 def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
     """The largest magnitude among the finite elements of x, 0 if there is none.
 
-    x       [...], float32, float16 or bfloat16
+    x       [..., K], float32, float16 or bfloat16
     out     a 0-d float32 array to write to; it is returned
     stream  CUDA: a stream handle, instead of the framework's current stream
 
