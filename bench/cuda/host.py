@@ -1,6 +1,7 @@
 # bench/cuda/host.py: how long a call keeps the host: the whole Python call, and the binding alone.
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -62,10 +63,34 @@ def run() -> Iterator[dict[str, Any]]:
         ),
         ("mxkern.gemm, few tokens x prepared, out=", lambda: mxkern.gemm(tokens, few, out=y), None),
         ("torch.add(x, 1, out=x), for comparison", lambda: torch.add(x, 1, out=x), None),
+        *_jax_calls(),
     ]
     times = _shortest([call for _, call, _ in calls])
     for (name, _, goal), seconds in zip(calls, times, strict=True):
         yield {"call": name, "seconds": seconds, "goal_seconds": goal}
+
+
+def _jax_calls() -> list[tuple[str, Callable[[], object], None]]:
+    """The same of JAX arrays, outside of programs and in them, where JAX runs on this GPU."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    try:
+        import jax
+    except ImportError:
+        return []
+    if jax.default_backend() != "gpu":
+        return []
+    x = jax.numpy.ones((256, 512), jax.numpy.bfloat16)
+    few = mxkern.prepare_operand(mxkern.quantize(x, "mxfp8"), form="few_tokens")
+    tokens = x[:16]
+    quantize = jax.jit(lambda x: mxkern.quantize(x, "mxfp8"))
+    product = jax.jit(lambda x, w: mxkern.gemm(x, w, dtype="bfloat16"))
+    add = jax.jit(lambda x: x + 1)
+    return [
+        ("mxkern.quantize, mxfp8, of a JAX array", lambda: mxkern.quantize(x, "mxfp8"), None),
+        ("jax.jit of mxkern.quantize, mxfp8", lambda: quantize(x), None),
+        ("jax.jit of mxkern.gemm, few tokens x prepared", lambda: product(tokens, few), None),
+        ("jax.jit of x + 1, for comparison", lambda: add(x), None),
+    ]
 
 
 def _shortest(calls: Sequence[Callable[[], object]]) -> list[float]:
