@@ -124,11 +124,11 @@ def test_mixed_devices(torch: Any) -> None:
     x = torch.randn(64, 128)
     here, there = x.to("cuda:0"), x.to("cuda:1")
     q_here, q_there = mxkern.quantize(here, "nvfp4"), mxkern.quantize(there, "nvfp4")
-    with pytest.raises(ValueError, match="device"):
+    with pytest.raises(ValueError, match="amax is on cuda:0; expected cuda:1"):
         mxkern.quantize(there, "nvfp4", amax=torch.ones((), device="cuda:0"))
-    with pytest.raises(ValueError, match="device"):
+    with pytest.raises(ValueError, match=r"out\.codes is on cuda:1; expected cuda:0"):
         mxkern.quantize(here, "nvfp4", out=q_there)
-    with pytest.raises(ValueError, match="device"):
+    with pytest.raises(ValueError, match=r"q\.scales is on cuda:1; expected cuda:0"):
         mxkern.dequantize(q_here._replace(scales=q_there.scales))
-    with pytest.raises(ValueError, match="device"):
+    with pytest.raises(ValueError, match="out is on cuda:1; expected cuda:0"):
         mxkern.dequantize(q_here, out=torch.empty(64, 128, device="cuda:1"))
