@@ -46,6 +46,8 @@ def _scale_range(scheme: Scheme, scales: Any, q: BlockScaled) -> str:
     if q.scale_layout != "row_major" or scales.size == 0:
         return ""
     looked_at = scales.reshape(-1)[:_SCALES]
+    if scheme.scale_format == "ue4m3":
+        looked_at = looked_at & 0x7F  # the eighth bit says nothing
     finite = looked_at[looked_at != scheme.nan_scale]
     poisoned = looked_at.size - finite.size
     text = f", {poisoned} poisoned" if poisoned else ""
