@@ -13,14 +13,6 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.prepared_operand import PreparedOperand
 
 
-def refuse_tracer(function: str, argument: str, array: Any) -> None:
-    if isinstance(array, jax.core.Tracer):
-        raise TypeError(
-            f"{function}: {argument} is a JAX tracer, which has no values; expected an array; "
-            f"call outside of jax.jit, jax.grad and jax.vmap, or through jax.pure_callback"
-        )
-
-
 class JaxAdapter(NumpyAdapter):
     name = "JAX"
     namespace = jax.numpy
@@ -43,7 +35,11 @@ class JaxAdapter(NumpyAdapter):
         )
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
-        refuse_tracer(function, argument, array)
+        if isinstance(array, jax.core.Tracer):
+            raise TypeError(
+                f"{function}: {argument} is a JAX tracer, which has no values; expected an array; "
+                f"call outside of jax.jit, jax.grad and jax.vmap, or through jax.pure_callback"
+            )
         for device in array.devices():
             check_device(function, argument, device.platform)
         return np.asarray(array)
