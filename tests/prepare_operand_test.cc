@@ -4,29 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "mxkern/core/error.h"
 #include "mxkern/gemm.h"
+#include "tests/support/error_message.h"
 #include "tests/support/gemm_reference.h"
 
 namespace mxkern {
 namespace {
 
+using test::expect_failure;
 using test::PlainTensor;
 using test::QuantizedOperand;
-
-void expect_failure(const std::string& wanted, const std::function<void()>& call) {
-  try {
-    call();
-    FAIL() << "nothing was thrown; wanted: " << wanted;
-  } catch (const std::exception& error) {
-    EXPECT_NE(std::string(error.what()).find(wanted), std::string::npos)
-        << error.what() << "\nexpected: " << wanted;
-  }
-}
 
 TEST(PrepareOperandTest, TheCpuReadsTheSource) {
   for (const Scheme scheme : all_schemes) {

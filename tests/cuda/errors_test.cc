@@ -8,6 +8,7 @@
 #include "mxkern/mxkern.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/cuda_memory.h"
+#include "tests/support/error_message.h"
 
 namespace mxkern {
 namespace {
@@ -37,13 +38,7 @@ class CudaErrors : public CudaTest {
 
   template <class Failure>
   void expect_failure(const std::string& says, const std::function<void()>& call) {
-    try {
-      call();
-      FAIL() << "nothing was thrown; wanted: " << says;
-    } catch (const Failure& failure) {
-      EXPECT_NE(std::string(failure.what()).find(says), std::string::npos)
-          << "got: " << failure.what() << "\nwanted: " << says;
-    }
+    test::expect_failure<Failure>(says, call);
     expect_usable();
   }
 

@@ -12,7 +12,9 @@
 #include "mxkern/core/error.h"
 #include "mxkern/prepare_operand.h"
 #include "tests/support/device_operand.h"
+#include "tests/support/error_message.h"
 #include "tests/support/gemm_reference.h"
+#include "tests/support/hopper_test.h"
 
 namespace mxkern {
 namespace {
@@ -72,7 +74,7 @@ struct Product {
 
 class CudaGemm : public CudaTest {
  protected:
-  static bool is_hopper() { return cuda::gemm_capabilities(first_cuda_device).major == 9; }
+  static bool is_hopper() { return has_hopper_products(); }
 };
 
 TEST_F(CudaGemm, EveryPairOfSchemes) {
@@ -256,13 +258,7 @@ class CudaGemmErrors : public CudaGemm {
 
   template <class Failure = InvalidArgument>
   void expect_failure(const std::string& says, const GemmOptions& options = {}) {
-    try {
-      gemm(left_, right_, out_, options, workspace_);
-      FAIL() << "nothing was thrown; wanted: " << says;
-    } catch (const Failure& failure) {
-      EXPECT_NE(std::string(failure.what()).find(says), std::string::npos)
-          << "got: " << failure.what() << "\nwanted: " << says;
-    }
+    test::expect_failure<Failure>(says, [&] { gemm(left_, right_, out_, options, workspace_); });
     ASSERT_NO_THROW(product_->run(product_->a.view(), product_->b.view()));
     EXPECT_TRUE(product_->is_near(2e-5));
   }

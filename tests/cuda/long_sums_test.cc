@@ -9,6 +9,7 @@
 #include "mxkern/prepare_operand.h"
 #include "tests/support/device_operand.h"
 #include "tests/support/gemm_reference.h"
+#include "tests/support/hopper_test.h"
 
 namespace mxkern {
 namespace {
@@ -61,7 +62,7 @@ class CudaLongSums : public CudaTest {
     CudaTest::SetUp();
     if (!IsSkipped()) own_ = cuda::gemm_capabilities(first_cuda_device);
   }
-  bool is_hopper() const { return own_.major == 9 && own_.has_hopper_kernels; }
+  static bool is_hopper() { return has_hopper_products(); }
 
   static QuantizedOperand quantized(std::int64_t rows, std::int64_t k, const Values& values) {
     QuantizedOperand operand(Scheme::mxfp8_e4m3, {1, rows, k}, ScaleLayout::row_major);

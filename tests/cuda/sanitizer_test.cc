@@ -10,6 +10,7 @@
 #include "tests/support/compare_quantized.h"
 #include "tests/support/cuda_memory.h"
 #include "tests/support/device_operand.h"
+#include "tests/support/hopper_test.h"
 #include "tests/support/row_scaled_product.h"
 
 namespace mxkern {
@@ -18,12 +19,6 @@ namespace {
 using namespace test;
 
 using CudaSanitizer = CudaTest;
-
-bool is_hopper() {
-  int major = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  return major == 9;
-}
 
 const Shape shapes[] = {{1, 1, 1}, {2, 33, 48}, {1, 129, 160}, {1, 128, 128}};
 
@@ -174,7 +169,7 @@ TEST_F(CudaSanitizer, QuantizedRowsInWarps) {
 
 // The kernels of both kinds of elements, with plain and with rare finishes, and a gate.
 TEST_F(CudaSanitizer, RowScaledProducts) {
-  if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  if (!has_hopper_products()) GTEST_SKIP() << "the device or the build has no Hopper kernels";
   const RowScaledCase cases[] = {
       {.m = 130, .n = 136, .k = 300},
       {.m = 70, .n = 33, .k = 33, .beta = 0.5f},
@@ -200,7 +195,7 @@ TEST_F(CudaSanitizer, RowScaledProducts) {
 
 // Codes that are decoded while they are multiplied, in several tiles a thread block.
 TEST_F(CudaSanitizer, DecodedProducts) {
-  if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  if (!has_hopper_products()) GTEST_SKIP() << "the device or the build has no Hopper kernels";
   for (const std::int64_t k : {384, 400}) {
     const Shape shape{1, 129, k};
     QuantizedOperand host(Scheme::mxfp8_e4m3, shape, all_scale_layouts[k == 384 ? 0 : 1]);
@@ -294,7 +289,7 @@ struct LateProduct {
 // than a warp has scales at a time. gemm does it from K = 4096 on, in products that are too large
 // for a checker.
 TEST_F(CudaSanitizer, LateRows) {
-  if (!is_hopper()) GTEST_SKIP() << "the device's compute capability is not 9.0";
+  if (!has_hopper_products()) GTEST_SKIP() << "the device or the build has no Hopper kernels";
   const LateCase cases[] = {{400, 250, 128, true, 128, ScaleLayout::row_major},
                             {136, 400, 256, false, 256, ScaleLayout::swizzled},
                             {270, 130, 4224, true, 128, ScaleLayout::swizzled},

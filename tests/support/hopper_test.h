@@ -11,15 +11,18 @@
 
 namespace mxkern::test {
 
+inline bool has_hopper_products() {
+  const CudaGemmCapabilities capabilities = cuda::gemm_capabilities(first_cuda_device);
+  return capabilities.major == 9 && capabilities.has_hopper_kernels;
+}
+
 class HopperTest : public CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped()) return;
     capabilities_ = cuda::gemm_capabilities(first_cuda_device);
-    if (capabilities_.major != 9 || !capabilities_.has_hopper_kernels) {
-      GTEST_SKIP() << "the device or the build has no Hopper kernels";
-    }
+    if (!has_hopper_products()) GTEST_SKIP() << "the device or the build has no Hopper kernels";
   }
 
   // The bytes of an output that held `before`. The working memory holds NaN.

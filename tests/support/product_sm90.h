@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/multiply_sm90.h"
+#include "tests/support/hopper_test.h"
 #include "tests/support/row_scaled_product.h"
 
 namespace mxkern::test {
@@ -16,15 +17,6 @@ struct Product : RowScaledProduct {
   }
 };
 
-class MultiplySm90 : public CudaTest {
- protected:
-  void SetUp() override {
-    CudaTest::SetUp();
-    if (IsSkipped()) return;
-    int major = 0;
-    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    if (major != 9) GTEST_SKIP() << "the device's compute capability is not 9.0";
-  }
-};
+using MultiplySm90 = HopperTest;
 
 }  // namespace mxkern::test
