@@ -34,6 +34,13 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "fake_quantize": lambda x: mxkern.fake_quantize(x.astype("bfloat16"), "mxfp6") + 1,
     "gemm": lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W, bias=BIAS, dtype="float16"),
     "gemm of plain x": lambda x: mxkern.gemm(x, N, alpha=0.5, bias=x[0, :32]),
+    "amax of x": lambda x: mxkern.quantize(x, "nvfp4", amax=mxkern.tensor_amax(x)),
+    "transformed": lambda x: mxkern.random_hadamard(x, 32, sign_mask=0x1234),
+    "and back": lambda x: mxkern.random_hadamard(x.astype("bfloat16")[0], 16, inverse=True),
+    "swizzled scales": lambda x: mxkern.swizzle_scales(mxkern.quantize(x, "nvfp4").scales),
+    "scales in rows": lambda x: mxkern.unswizzle_scales(
+        mxkern.quantize(x, "mxfp4", scale_layout="swizzled").scales, 64, 3
+    ),
     "prepared": lambda x: mxkern.gemm(x, mxkern.prepare_operand(W)),
 }
 

@@ -150,14 +150,19 @@ def test_errors_come_while_tracing() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "function", [mxkern.tensor_amax, mxkern.random_hadamard], ids=lambda f: f.__name__
-)
-def test_the_others_name_the_way_out(function: Callable[[Any], Any]) -> None:
-    refused(TypeError, lambda: jax.jit(function)(X), "a JAX tracer", "jax.pure_callback")
-    result = jax.eval_shape(lambda x: x, function(X))
-    through = jax.jit(lambda x: jax.pure_callback(lambda x: function(np.asarray(x)), result, x))
-    assert_same(through(X), function(X), function.__name__)
+def test_the_others_name_the_way_out() -> None:
+    prepare = jax.jit(lambda q: mxkern.prepare_operand(q))
+    refused(TypeError, lambda: prepare(W), "prepare_operand: x.codes is a JAX tracer")
+    out = jax.jit(lambda x: mxkern.random_hadamard(x, out=X))
+    refused(TypeError, lambda: out(X), "random_hadamard: out is given, but JAX arrays cannot be")
+    short = jax.jit(lambda x: mxkern.random_hadamard(x[:, :17]))
+    refused(ValueError, lambda: short(X), "random_hadamard: x has a last axis of 17")
+    wrong = jax.jit(lambda x: mxkern.unswizzle_scales(x[0].astype("uint8"), 64, 3))
+    refused(ValueError, lambda: wrong(X), "unswizzle_scales: scales has shape (96,); expected")
+    tracer = jax.jit(lambda x: mxkern.tensor_amax(x, stream=1))
+    refused(TypeError, lambda: tracer(X), "tensor_amax: x is a JAX tracer", "jax.pure_callback")
+    host = jax.jit(lambda x: jax.pure_callback(lambda x: np.asarray(x) * 2, X, x))
+    assert_same(host(X), X * 2, "the way out")
 
 
 def test_compare_names_the_way_out() -> None:

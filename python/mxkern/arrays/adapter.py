@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -136,6 +137,19 @@ class ShortWay(Protocol):
     ) -> Any: ...
 
 
+class TracedCalls(Protocol):
+    """Operations on arrays that have no values yet, as parts of a program; None for all others."""
+
+    def of_one(
+        self,
+        function: str,
+        operation: Callable[..., Any],
+        array: Any,
+        out: Any,
+        shape: Shape | None = None,
+    ) -> Any: ...
+
+
 class Adapter(ABC):
     """Arrays of one framework: how to look into them, and how to make them."""
 
@@ -144,6 +158,7 @@ class Adapter(ABC):
     takes_stream = True  # whether work on its arrays may go to any stream
     converts = False  # whether results are made elsewhere and come home through leave()
     short_way: ShortWay | None = None  # for ordinary arguments
+    traced_calls: TracedCalls | None = None  # where arrays may have no values
     namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to
     dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list

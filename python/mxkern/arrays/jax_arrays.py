@@ -21,7 +21,7 @@ class JaxAdapter(NumpyAdapter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.short_way = JaxTracedCalls()
+        self.short_way = self.traced_calls = JaxTracedCalls()
         # Arrays are what a transformation sees of these; the rest is static.
         jax.tree_util.register_pytree_node(
             BlockScaled,

@@ -50,7 +50,7 @@ class JaxCudaAdapter(TorchAdapter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.short_way = JaxTracedCalls()
+        self.short_way = self.traced_calls = JaxTracedCalls()
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         if len(array.devices()) != 1:

@@ -1,6 +1,7 @@
 # mxkern/arrays/jax_traced_calls.py: operations inside of jax.jit, as calls back to here.
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -81,6 +82,24 @@ class JaxTracedCalls:
         return rows, self.quantize(
             x, scheme, layout, column_options, True, column_amax, column_scale, None
         )
+
+    def of_one(
+        self,
+        function: str,
+        operation: Callable[..., Any],
+        array: Any,
+        out: Any,
+        shape: tuple[int, ...] | None = None,
+    ) -> Any:
+        """operation(array, out=...) with a result of this shape, which does not depend on how many
+        rows there are, or else of that which a stand-in gives."""
+        if not _is_traced(function, array):
+            return None
+        _refuse_out(function, out)
+        stand_in = _stand_in(array)
+        sample = operation(stand_in if shape is None or array.ndim < 2 else stand_in[..., :0, :])
+        result = jax.ShapeDtypeStruct(sample.shape if shape is None else shape, sample.dtype)
+        return call_back(lambda out, array: operation(array, out=out), result, array)
 
     def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
         if not _is_traced("dequantize", q):

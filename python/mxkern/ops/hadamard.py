@@ -1,6 +1,7 @@
 # mxkern/ops/hadamard.py: the random Hadamard transform.
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mxkern import _core, errors
@@ -42,6 +43,11 @@ def random_hadamard(
     size = errors.integer(function, "size", size, -(2**63), 2**63 - 1)
     size, low, high = hadamard_of(function, "size", size, sign_mask)
     adapter = adapter_of(function, "x", x)
+    if adapter.traced_calls is not None and stream is None:
+        same = partial(random_hadamard, size=size, sign_mask=sign_mask, inverse=inverse)
+        y = adapter.traced_calls.of_one(function, same, x, out, tuple(x.shape))
+        if y is not None:
+            return y
     with on_stream(function, stream, adapter, x):
         plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
         columns = plain.shape[-1]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from mxkern import _core, errors
@@ -28,6 +29,9 @@ def swizzle_scales(scales: Any, *, out: Any = None, stream: int | None = None) -
     (2, 2048)
     """
     function = "swizzle_scales"
+    traced = _traced(function, swizzle_scales, scales, out, stream)
+    if traced is not None:
+        return traced
     adapter, array = _scales(function, scales)
     shape = tuple(array.shape)
     rows, blocks = (shape[-2] if len(shape) > 1 else 1), shape[-1]
@@ -54,6 +58,10 @@ def unswizzle_scales(
     True
     """
     function = "unswizzle_scales"
+    moved_back = partial(unswizzle_scales, rows=rows, blocks=blocks)
+    traced = _traced(function, moved_back, scales, out, stream)
+    if traced is not None:
+        return traced
     adapter, array = _scales(function, scales)
     rows = errors.integer(function, "rows", rows, 0, 2**31 - 1)
     blocks = errors.integer(function, "blocks", blocks, 0, 2**31 - 1)
@@ -69,6 +77,14 @@ def unswizzle_scales(
     return _moved(
         function, _core.unswizzle_scales, adapter, scales, array, move, target, out, stream
     )
+
+
+def _traced(function: str, operation: Any, scales: Any, out: Any, stream: int | None) -> Any:
+    """The operation as a part of a program, where scales have no values yet; else None."""
+    if stream is not None or isinstance(scales, BlockScaled):
+        return None
+    calls = adapter_of(function, "scales", scales).traced_calls
+    return None if calls is None else calls.of_one(function, operation, scales, out)
 
 
 def _scales(function: str, scales: Any) -> tuple[Adapter, Any]:
