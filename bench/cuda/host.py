@@ -22,7 +22,7 @@ def run() -> Iterator[dict[str, Any]]:
     x = torch.randn(256, 512, device="cuda", dtype=torch.bfloat16)
     q = mxkern.quantize(x, "mxfp8")
     scheme = mxkern.schemes["mxfp8"]
-    options = options_of("quantize", scheme, "rceil", "nearest", None, 0, None, None, None, False)
+    options = options_of("quantize", scheme)
     buffer = (x.data_ptr(), 2, 0, 1, 256, 512, 512, 256 * 512)
     view = (0, 0, 0, 1, 256, 512, q.codes.data_ptr(), q.scales.data_ptr(), None)
     stream = torch.cuda.current_stream().cuda_stream

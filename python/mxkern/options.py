@@ -41,14 +41,15 @@ def dtype_position(function: str, dtype: Any) -> int:
 def options_of(
     function: str,
     scheme: Scheme,
-    scale_rule: Any,
-    rounding: Any,
-    seed: Any,
-    offset: Any,
-    block: Any,
-    hadamard: Any,
-    sign_mask: Any,
-    four_over_six: Any,
+    *,
+    scale_rule: Any = _DEFAULT_RULE,
+    rounding: Any = "nearest",
+    seed: Any = None,
+    offset: Any = 0,
+    block: Any = None,
+    hadamard: Any = None,
+    sign_mask: Any = None,
+    four_over_six: Any = False,
 ) -> _core.QuantizeOptions:
     """The library's options for the keyword arguments of a quantization."""
     if (

@@ -71,9 +71,7 @@ def test_what_takes_the_short_way(torch: Any) -> None:
     short = adapter_of("test", "x", x).short_way
     if short is None:
         pytest.skip("this PyTorch lacks what makes the way short")
-    options = options_of(
-        "test", schemes["nvfp4"], *["rceil", "nearest", None, 0], *[None] * 3, False
-    )
+    options = options_of("test", schemes["nvfp4"])
     nvfp4, mxfp8 = schemes["nvfp4"].id, schemes["mxfp8"].id
     amax = torch.ones((), device="cuda")
     assert short.quantize(x, nvfp4, 0, options, False, amax, None, None) is not None
@@ -138,9 +136,7 @@ def test_without_the_table_of_dlpack(torch: Any, monkeypatch: pytest.MonkeyPatch
     if short is None:
         pytest.skip("this PyTorch lacks what makes the way short")
     x = torch.randn(2, 33, 96, device="cuda", dtype=torch.bfloat16)
-    options = options_of(
-        "test", schemes["mxfp4"], *["rceil", "nearest", None, 0], *[None] * 3, False
-    )
+    options = options_of("test", schemes["mxfp4"])
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -40,8 +40,16 @@ def fake_quantize(
     """
     function = "fake_quantize"
     record = scheme_of(function, scheme)
-    common = (scale_rule, rounding, seed, offset, block)
-    options = options_of(function, record, *common, None, None, four_over_six)
+    options = options_of(
+        function,
+        record,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        four_over_six=four_over_six,
+    )
     scalars = (amax, tensor_scale)
     layout = "row_major"
     q = quantized(function, _core.quantize, record, options, x, layout, *scalars, None, stream)

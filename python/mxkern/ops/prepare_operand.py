@@ -83,9 +83,7 @@ def prepare_operand(
         device = adapter.device(adapter.enter(function, "x", x))
         if _core.prepared_form(wanted, record.id, device) == FORMS["folded"]:
             return _quantized(function, adapter, x, record, scale_rule, keep_source)
-        options = options_of(
-            function, record, scale_rule, "nearest", None, 0, None, None, None, False
-        )
+        options = options_of(function, record, scale_rule=scale_rule)
         q = quantized(
             function, _core.quantize, record, options, x, "row_major", None, None, None, None
         )
@@ -116,7 +114,7 @@ def _quantized(
 ) -> PreparedOperand:
     """Quantized and folded in one pass, to MX schemes."""
     array, _, buffer, shape = adapter.plain(function, "x", adapter.enter(function, "x", x))
-    options = options_of(function, scheme, scale_rule, "nearest", None, 0, None, None, None, False)
+    options = options_of(function, scheme, scale_rule=scale_rule)
     extents, device = buffer[3:6], buffer[2]
     layout = "row_major"
     parts = new_parts(adapter, scheme, shape, layout, array) if keep_source else (None, None, None)

@@ -1,6 +1,7 @@
 # mxkern/ops/quantize.py: quantize along the rows, the columns, or both, and the tensor amax.
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mxkern import _core, errors
@@ -79,14 +80,14 @@ def quantize(
     options = options_of(
         "quantize",
         record,
-        scale_rule,
-        rounding,
-        seed,
-        offset,
-        block,
-        hadamard,
-        sign_mask,
-        four_over_six,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        hadamard=hadamard,
+        sign_mask=sign_mask,
+        four_over_six=four_over_six,
     )
     return quantized(
         "quantize",
@@ -134,14 +135,14 @@ def quantize_columns(
     options = options_of(
         function,
         record,
-        scale_rule,
-        rounding,
-        seed,
-        offset,
-        block,
-        hadamard,
-        sign_mask,
-        four_over_six,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        hadamard=hadamard,
+        sign_mask=sign_mask,
+        four_over_six=four_over_six,
     )
     return quantized(
         function,
@@ -191,11 +192,21 @@ def quantize_both(
     """
     function = "quantize_both"
     record = scheme_of(function, scheme)
-    common = (scale_rule, rounding, seed, offset, block)
-    column_options = options_of(function, record, *common, hadamard, sign_mask, four_over_six)
+    without_transform = partial(
+        options_of,
+        function,
+        record,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        four_over_six=four_over_six,
+    )
+    column_options = without_transform(hadamard=hadamard, sign_mask=sign_mask)
     row_options = column_options
     if not errors.flag(function, "hadamard_rows", hadamard_rows):
-        row_options = options_of(function, record, *common, None, None, four_over_six)
+        row_options = without_transform()
     elif hadamard is None:
         raise ValueError(
             f"{function}: hadamard_rows is True and hadamard is None; pass hadamard=16, or leave "

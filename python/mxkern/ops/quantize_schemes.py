@@ -46,14 +46,13 @@ def quantize_mxfp8(
     options = options_of(
         function,
         record,
-        scale_rule,
-        rounding,
-        seed,
-        offset,
-        block,
-        hadamard,
-        sign_mask,
-        False,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        hadamard=hadamard,
+        sign_mask=sign_mask,
     )
     return quantized(
         function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
@@ -91,14 +90,13 @@ def quantize_mxfp6(
     options = options_of(
         function,
         record,
-        scale_rule,
-        rounding,
-        seed,
-        offset,
-        block,
-        hadamard,
-        sign_mask,
-        False,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        hadamard=hadamard,
+        sign_mask=sign_mask,
     )
     return quantized(
         function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
@@ -134,14 +132,13 @@ def quantize_mxfp4(
     options = options_of(
         function,
         record,
-        scale_rule,
-        rounding,
-        seed,
-        offset,
-        block,
-        hadamard,
-        sign_mask,
-        False,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        hadamard=hadamard,
+        sign_mask=sign_mask,
     )
     return quantized(
         function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
@@ -177,14 +174,13 @@ def quantize_mxint8(
     options = options_of(
         function,
         record,
-        scale_rule,
-        rounding,
-        seed,
-        offset,
-        block,
-        hadamard,
-        sign_mask,
-        False,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        hadamard=hadamard,
+        sign_mask=sign_mask,
     )
     return quantized(
         function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
@@ -227,14 +223,13 @@ def quantize_nvfp4(
     options = options_of(
         function,
         record,
-        "rceil",
-        rounding,
-        seed,
-        offset,
-        block,
-        hadamard,
-        sign_mask,
-        four_over_six,
+        rounding=rounding,
+        seed=seed,
+        offset=offset,
+        block=block,
+        hadamard=hadamard,
+        sign_mask=sign_mask,
+        four_over_six=four_over_six,
     )
     return quantized(
         function, _core.quantize, record, options, x, scale_layout, amax, tensor_scale, out, stream
