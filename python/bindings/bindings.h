@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "casters.h"
+#include "released_interpreter.h"
 
 namespace mxkern::bindings {
 
@@ -29,7 +30,7 @@ void call(std::int64_t elements, Work&& work) {
   if (elements < long_work) {
     work();
   } else {
-    nanobind::gil_scoped_release release;
+    const ReleasedInterpreter released;
     work();
   }
 }

@@ -123,3 +123,23 @@ def test_first_calls_with_jax_at_once() -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stdout + done.stderr
+
+
+def test_daemon_threads_at_the_end_of_the_process() -> None:
+    """They may be in the middle of a call, or come back from one when there is no interpreter."""
+    code = """if True:
+        import threading, time, numpy as np, mxkern
+        x = np.ones((512, 2048), np.float32)
+        w = mxkern.quantize(np.ones((512, 2048), np.float32), "mxfp8")
+        def work():
+            while True:
+                mxkern.gemm(x, w)
+                mxkern.quantize(x, "nvfp4")
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.2)
+    """
+    for _ in range(5):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
