@@ -148,7 +148,7 @@ void check_gemm_workspace(Workspace workspace, std::size_t bytes, const GemmOper
         "gemm: workspace is null or not aligned; expected memory aligned to ", alignment, " bytes");
   const Occupied written("workspace", "", workspace.data, bytes);
   check_apart(written, a, b, options);
-  check_apart(written, "out", out);
+  check_apart(function, written, {"out", out});  // not between its rows either
 }
 
 }  // namespace mxkern

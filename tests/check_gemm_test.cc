@@ -153,6 +153,17 @@ TEST(CheckGemmTest, Workspace) {
   EXPECT_THROW(run({nullptr, wanted}), InvalidArgument);
 }
 
+TEST(CheckGemmTest, WorkspaceBetweenTheRowsOfTheOutput) {
+  Call call;
+  const std::size_t wanted = gemm_workspace_bytes(call.left, call.right, call.result);
+  const test::AlignedMemory memory(wanted + (1 << 20));
+  Buffer out = call.result;
+  out.data = memory.workspace().data;
+  out.row_stride = out.shape.columns + 1;
+  out.batch_stride = out.shape.rows * out.row_stride;
+  EXPECT_THROW(gemm(call.left, call.right, out, {}, {out.data, wanted}), InvalidArgument);
+}
+
 TEST(CheckGemmTest, WorkspaceInTheMemoryOfAnArgument) {
   Call call;
   const std::size_t wanted = gemm_workspace_bytes(call.left, call.right, call.result);

@@ -68,9 +68,14 @@ void set_tensor_scales(std::span<Direction> directions) {
     } else if (options.amax != nullptr) {
       directions[i].tensor = TensorScale::from_amax(*options.amax);
     } else {
-      const float amax = amaxes[slots[i]];
-      directions[i].tensor = TensorScale::from_amax(amax);
-      if (options.found_amax != nullptr) *options.found_amax = amax;
+      directions[i].tensor = TensorScale::from_amax(amaxes[slots[i]]);
+    }
+  }
+  // Once all that is given has been read, as it may lie where something is written.
+  for (std::size_t i = 0; i < directions.size(); ++i) {
+    const QuantizeOptions& options = directions[i].options;
+    if (finds_amax(directions[i].out, options) && options.found_amax != nullptr) {
+      *options.found_amax = amaxes[slots[i]];
     }
     *directions[i].out.tensor_scale = directions[i].tensor.stored;
   }
