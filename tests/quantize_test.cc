@@ -204,6 +204,21 @@ TEST(Quantize, EmptyTensorsHaveATensorScaleAndNothingElse) {
   }
 }
 
+TEST(Quantize, GivenScalarsAreReadBeforeAnyIsWritten) {
+  Tensor x(DType::float32, {1, 32, 32});
+  Quantized rows(Scheme::nvfp4, x.shape(), ScaleLayout::row_major);
+  Quantized columns(Scheme::nvfp4, x.shape(), ScaleLayout::row_major);
+  float scalar = 2688.0f;
+  BlockScaled first = rows.out();
+  first.tensor_scale = &scalar;
+  const BlockScaled second = columns.out();
+  QuantizeOptions options;
+  options.amax = &scalar;
+  quantize_both(x.buffer(), first, second, options, options);
+  EXPECT_EQ(scalar, 1.0f);
+  EXPECT_EQ(*second.tensor_scale, 1.0f);
+}
+
 TEST(Quantize, RefusesWrongArguments) {
   Tensor x(DType::float32, {1, 4, 48});
   Quantized q(Scheme::mxfp4, x.shape(), ScaleLayout::row_major);
