@@ -37,9 +37,11 @@ def missing() -> str | None:
         return "a newer JAX, with jax.experimental.buffer_callback"
     try:
         import torch
+
+        is_there = torch.cuda.is_available()
     except ImportError:
-        return "PyTorch with CUDA"
-    return None if torch.cuda.is_available() else "PyTorch with CUDA"
+        is_there = False
+    return None if is_there else "PyTorch with CUDA"
 
 
 def call_back(function: Callable[..., Any], result: Any, *arguments: Any) -> Any:
