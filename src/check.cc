@@ -47,14 +47,8 @@ void check_kind(const char* function, const char* argument, const BlockScaled& q
         "; expected row_major or swizzled");
 }
 
-void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
-  check_kind(function, argument, buffer);
+void check_strides(const char* function, const char* argument, const Buffer& buffer) {
   if (buffer.shape.size() == 0) return;
-  check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
-        " but a null pointer; expected memory that holds it");
-  check(reinterpret_cast<std::uintptr_t>(buffer.data) % size_of(buffer.dtype) == 0, function, ": ",
-        argument, " is at an odd address for ", name_of(buffer.dtype), "; expected a multiple of ",
-        size_of(buffer.dtype), " bytes");
   check(buffer.shape.rows == 1 || buffer.row_stride >= buffer.shape.columns, function, ": ",
         argument, " has a row stride of ", buffer.row_stride, " elements; expected at least its ",
         buffer.shape.columns, " columns");
@@ -67,6 +61,25 @@ void check_buffer(const char* function, const char* argument, const Buffer& buff
             rows <= reach && batches <= reach,
         function, ": ", argument, " has strides of ", buffer.row_stride, " and ",
         buffer.batch_stride, " elements; expected less than 2^59 from its first row to its last");
+}
+
+void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
+  check_kind(function, argument, buffer);
+  if (buffer.shape.size() == 0) return;
+  check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
+        " but a null pointer; expected memory that holds it");
+  check(reinterpret_cast<std::uintptr_t>(buffer.data) % size_of(buffer.dtype) == 0, function, ": ",
+        argument, " is at an odd address for ", name_of(buffer.dtype), "; expected a multiple of ",
+        size_of(buffer.dtype), " bytes");
+  check_strides(function, argument, buffer);
+}
+
+Buffer with_strides(const Buffer& buffer) {
+  Buffer known = buffer;
+  const Shape& shape = buffer.shape;
+  if (shape.rows <= 1) known.row_stride = shape.columns;
+  if (shape.batch <= 1) known.batch_stride = shape.rows * known.row_stride;
+  return known;
 }
 
 void check_output(const char* function, const char* argument, const Buffer& buffer) {

@@ -21,8 +21,15 @@ void check_shape(const char* function, const char* argument, const Shape& shape)
 void check_kind(const char* function, const char* argument, const Buffer& buffer);
 void check_kind(const char* function, const char* argument, const BlockScaled& q);
 
-// A valid shape and dtype, strides that do not fold rows, and memory where there are elements.
+// Strides that do not fold rows and that addresses can be calculated with.
+void check_strides(const char* function, const char* argument, const Buffer& buffer);
+
+// A valid shape and dtype, such strides, and memory where there are elements.
 void check_buffer(const char* function, const char* argument, const Buffer& buffer);
+
+// A checked buffer whose strides all mean something: nothing is known of those of a single row or
+// matrix, and they become what dense memory has.
+Buffer with_strides(const Buffer& buffer);
 
 // Rows and matrices of an output, a checked buffer, do not overlap: matrices follow one another, or
 // lie in the gaps between rows.

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* function = "gemm";
 
 void check_apart(const Occupied& out, const char* argument, const Buffer& x) {
-  if (!has_gaps(x)) check_apart(function, out, {argument, x});
+  check_apart(function, out, {argument, x});
 }
 
 void check_apart(const Occupied& out, const char* argument, const BlockScaled& q) {
@@ -55,6 +55,7 @@ void check_operand_kind(const char* argument, const BlockScaled& q) {
 }
 void check_operand_kind(const char* argument, const Buffer& x) {
   check_kind(function, argument, x);
+  check_strides(function, argument, x);
 }
 void check_operand_kind(const char* argument, const PreparedOperand& p) {
   check_form(function, argument, p);
@@ -73,6 +74,19 @@ void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer&
   check(right.batch == left.batch || right.batch == 1, function, ": b has a batch of ", right.batch,
         " and a one of ", left.batch, "; expected the same, or 1");
   check_same_shape(function, "out", out.shape, {left.batch, left.rows, right.rows});
+}
+
+void check_memory(const char* name, const char* argument, const char* part, const void* data,
+                  std::size_t bytes, std::uintptr_t alignment) {
+  if (bytes == 0) return;
+  check(data != nullptr, name, ": ", argument, part, " is null; expected memory for ", bytes,
+        " bytes");
+  check(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, name, ": ", argument, part,
+        " is at an odd address; expected a multiple of ", alignment, " bytes");
+}
+
+void check_bias_shape(const Buffer& bias, const Buffer& out) {
+  check_same_shape(function, "bias", bias.shape, {1, 1, out.shape.columns});
 }
 
 }  // namespace
@@ -97,18 +111,20 @@ void check_prepared(const char* name, const char* argument, const PreparedOperan
   check(p.bytes >= wanted, name, ": ", argument, " has ", p.bytes, " bytes of data; expected ",
         wanted, "; ask prepared_bytes");
   // The CPU does not read what was prepared on a device and moved.
-  const bool is_aligned = p.source.device.type == DeviceType::cpu ||
-                          reinterpret_cast<std::uintptr_t>(p.data) % 256 == 0;
-  check(wanted == 0 || (p.data != nullptr && is_aligned), name, ": ", argument,
-        ".data is null or not aligned; expected memory aligned to 256 bytes");
+  const bool on_cpu = p.source.device.type == DeviceType::cpu;
+  check_memory(name, argument, ".data", p.data, wanted, on_cpu ? 1 : 256);
 }
 
 void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                       const GemmOptions& options) {
   std::visit([](const auto& right) { check_operand_kind("b", right); }, b);
-  check_kind(function, "out", out);
+  check_operand_kind("out", out);
   std::visit([](const auto& left) { check_operand_kind("a", left); }, a);
   check_shapes(a, b, out);
+  if (options.bias != nullptr) {
+    check_operand_kind("bias", *options.bias);
+    check_bias_shape(*options.bias, out);
+  }
   check_precision(options.precision);
 }
 
@@ -122,17 +138,13 @@ void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& o
   check_same_device(function, "a", device, out.device);
   check_same_device(function, "b", source_of(b).device, out.device);
   check_precision(options.precision);
-  check(out.shape.batch <= 1 || out.shape.rows == 0 ||
-            out.batch_stride >= (out.shape.rows - 1) * out.row_stride + out.shape.columns,
-        "gemm: out has a batch stride of ", out.batch_stride,
-        " elements; expected matrices that do not overlap");
+  check_output(function, "out", out);
   if (options.bias != nullptr) {
     check_buffer(function, "bias", *options.bias);
-    check_same_shape(function, "bias", options.bias->shape, {1, 1, out.shape.columns});
+    check_bias_shape(*options.bias, out);
     check_same_device(function, "bias", options.bias->device, out.device);
   }
   check_device(function, out.device);
-  if (out.shape.size() == 0 || has_gaps(out)) return;
   check_apart({"out", out}, a, b, options);
 }
 
@@ -143,12 +155,10 @@ void check_gemm_workspace(Workspace workspace, std::size_t bytes, const GemmOper
   const std::uintptr_t alignment = on_cpu ? 64 : 256;
   check(workspace.bytes >= bytes, "gemm: workspace has ", workspace.bytes,
         " bytes; expected at least ", bytes, "; ask gemm_workspace_bytes");
-  check(bytes == 0 || (workspace.data != nullptr &&
-                       reinterpret_cast<std::uintptr_t>(workspace.data) % alignment == 0),
-        "gemm: workspace is null or not aligned; expected memory aligned to ", alignment, " bytes");
+  check_memory(function, "workspace", "", workspace.data, bytes, alignment);
   const Occupied written("workspace", "", workspace.data, bytes);
   check_apart(written, a, b, options);
-  check_apart(function, written, {"out", out});  // not between its rows either
+  check_apart(function, written, {"out", out});
 }
 
 }  // namespace mxkern

@@ -36,9 +36,12 @@ GemmExplanation explain_cpu(const GemmOperand& a, const GemmRightOperand& b, con
 
 }  // namespace
 
-GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                             const GemmOptions& options, const std::string& device) {
-  check_gemm_kinds(a, b, out, options);
+GemmExplanation explain_gemm(const GemmOperand& given_a, const GemmRightOperand& b,
+                             const Buffer& given_out, const GemmOptions& options,
+                             const std::string& device) {
+  check_gemm_kinds(given_a, b, given_out, options);
+  const GemmOperand a = with_strides(given_a);
+  const Buffer out = with_strides(given_out);
   if (device == "cpu" || (device.empty() && out.device.type == DeviceType::cpu)) {
     return explain_cpu(a, b, out, options);
   }

@@ -36,8 +36,7 @@ cpu::GemmMatrix matrix_of(const Buffer& x, std::int64_t rows) {
           .scheme = {},
           .dtype = x.dtype,
           .data = static_cast<const std::uint8_t*>(x.data),
-          // The stride of one row may be any number.
-          .row_bytes = rows > 1 ? x.row_stride * static_cast<std::int64_t>(size_of(x.dtype)) : 0,
+          .row_bytes = x.row_stride * static_cast<std::int64_t>(size_of(x.dtype)),
           .scales = nullptr,
           .scale_index = {},
           .rows = rows,
@@ -49,7 +48,7 @@ std::int64_t bytes_between(const BlockScaled& q) {
 }
 
 std::int64_t bytes_between(const Buffer& x) {
-  return x.shape.batch > 1 ? x.batch_stride * static_cast<std::int64_t>(size_of(x.dtype)) : 0;
+  return x.batch_stride * static_cast<std::int64_t>(size_of(x.dtype));
 }
 
 // Rows of neighbouring matrices follow one another as rows of one matrix do.
@@ -148,9 +147,11 @@ void gemm_with(const GemmPlan& plan, const GemmOperand& a, const BlockScaled& b,
   cpu::gemm(make_task(a, b, out, options), plan, workspace.data);
 }
 
-void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+void gemm(const GemmOperand& given_a, const GemmRightOperand& b, const Buffer& given_out,
           const GemmOptions& options, Workspace workspace, Stream stream) {
-  check_gemm(a, b, out, options);
+  check_gemm(given_a, b, given_out, options);
+  const GemmOperand a = with_strides(given_a);
+  const Buffer out = with_strides(given_out);
 #if defined(MXKERN_HAS_CUDA)
   if (out.device.type == DeviceType::cuda) {
     return cuda::gemm(a, b, out, options, workspace, stream);
@@ -164,9 +165,11 @@ void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
   gemm_with(plan, a, right, out, options, workspace);
 }
 
-std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                                 const GemmOptions& options) {
-  check_gemm(a, b, out, options);
+std::size_t gemm_workspace_bytes(const GemmOperand& given_a, const GemmRightOperand& b,
+                                 const Buffer& given_out, const GemmOptions& options) {
+  check_gemm(given_a, b, given_out, options);
+  const GemmOperand a = with_strides(given_a);
+  const Buffer out = with_strides(given_out);
   if (out.shape.size() == 0) return 0;
 #if defined(MXKERN_HAS_CUDA)
   if (out.device.type == DeviceType::cuda) return cuda::gemm_workspace_bytes(a, b, out, options);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "check.h"
 #include "mxkern/gemm.h"
 
 namespace mxkern {
@@ -51,6 +52,12 @@ inline PreparedForm form_of(const GemmOperand& a) {
 inline const char* kind_of(const GemmOperand& a) {
   const BlockScaled* q = quantized_of(a);
   return q != nullptr ? name_of(q->scheme) : name_of(std::get<Buffer>(a).dtype);
+}
+
+// The operand with strides that all mean something, as with_strides of a buffer.
+inline GemmOperand with_strides(const GemmOperand& operand) {
+  const auto* plain = std::get_if<Buffer>(&operand);
+  return plain == nullptr ? operand : GemmOperand(with_strides(*plain));
 }
 
 // The operand as it was before anything was prepared.

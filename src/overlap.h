@@ -2,29 +2,25 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "mxkern/core/buffer.h"
 #include "mxkern/tensor/block_scaled.h"
+#include "region.h"
 
 namespace mxkern {
 
-// The bytes that an argument, or a part of one, occupies. As numbers: comparing pointers into
-// different objects is not defined.
+// The bytes that an argument, or a part of one, occupies.
 struct Occupied {
-  const char* argument;
-  const char* part;  // ".codes", or empty
-  std::uintptr_t begin = 0, end = 0;
+  const char* argument = "";
+  const char* part = "";  // ".codes", or empty
+  Region region;
 
-  Occupied() : Occupied("", "", nullptr, 0) {}
+  Occupied() = default;
   Occupied(const char* name, const char* part_name, const void* data, std::size_t bytes)
-      : argument(name),
-        part(part_name),
-        begin(reinterpret_cast<std::uintptr_t>(data)),
-        end(begin + bytes) {}
-  // A checked buffer, from its first element to its last.
-  Occupied(const char* name, const Buffer& x);
+      : argument(name), part(part_name), region(data, bytes) {}
+  // A checked buffer.
+  Occupied(const char* name, const Buffer& x) : argument(name), region(x) {}
 };
 
 // Codes, scales and tensor scale.
@@ -32,16 +28,15 @@ struct OccupiedParts {
   Occupied part[3];
 
   OccupiedParts(const char* argument, const BlockScaled& q);
-};
 
-// Rows with gaps between them may lie in each other's gaps.
-inline bool has_gaps(const Buffer& x) { return x.shape.rows > 1 && x.row_stride > x.shape.columns; }
+  const Occupied& codes() const { return part[0]; }
+  const Occupied& scales() const { return part[1]; }
+};
 
 // Throws InvalidArgument where an output shares bytes with the other.
 void check_apart(const char* function, const Occupied& out, const Occupied& other);
 
-// The same for all of `outs` and one another, and for a buffer that has no gaps.
-void check_apart(const char* function, std::span<const Occupied> outs, const char* argument,
-                 const Buffer& input);
+// The same for all of `outs`, with an input and one another.
+void check_apart(const char* function, std::span<const Occupied> outs, const Occupied& input);
 
 }  // namespace mxkern

@@ -111,7 +111,7 @@ void prepare_operand(const Buffer& x, const PreparedOperand& out, const Quantize
   std::array<Occupied, 4> written = {Occupied("out", ".data", out.data, out.bytes)};
   const OccupiedParts source("out.source", out.source);
   if (out.has_source()) std::copy(std::begin(source.part), std::end(source.part), &written[1]);
-  check_apart(function, written, "x", x);
+  check_apart(function, written, {"x", x});
   check_usable(out);
 #if defined(MXKERN_HAS_CUDA)
   cuda::quantize_prepared(x, out, options.scale_rule, stream);

@@ -15,23 +15,9 @@
 namespace mxkern {
 namespace {
 
-// One direction: what it writes, and how.
-struct Direction {
-  const char* argument;
-  const BlockScaled& out;
-  const QuantizeOptions& options;
-  Shape shape;  // of x as this direction sees it
-};
-
-void check_direction(const char* function, const Buffer& x, const Direction& direction) {
-  check_block_scaled(function, direction.argument, direction.out);
-  check_same_shape(function, direction.argument, direction.out.shape, direction.shape);
-  check_same_device(function, direction.argument, direction.out.device, x.device);
-  check_quantize_options(function, direction.out, direction.options, direction.shape);
-}
-
-// What a direction writes, null where it is not asked for.
+// A direction: what it writes, null where it is not asked for, and how.
 struct Written {
+  const char* argument;
   const BlockScaled* out;
   const QuantizeOptions& options;
 
@@ -41,24 +27,45 @@ struct Written {
   }
 };
 
+// `shape` is that of x as the direction sees it.
+void check_direction(const char* function, const Buffer& x, const Written& side,
+                     const Shape& shape) {
+  check_block_scaled(function, side.argument, *side.out);
+  check_same_shape(function, side.argument, side.out->shape, shape);
+  check_same_device(function, side.argument, side.out->device, x.device);
+  check_quantize_options(function, *side.out, side.options, shape);
+}
+
+// A scalar that is given may be where one is written, as it is read before; not in codes or scales.
+void check_given(const char* function, const char* argument, const float* scalar,
+                 const OccupiedParts& out) {
+  if (scalar == nullptr) return;
+  const Occupied given(argument, "", scalar, sizeof(float));
+  check_apart(function, out.codes(), given);
+  check_apart(function, out.scales(), given);
+}
+
 // Outputs lie in memory of their own.
 void check_memory(const char* function, const Buffer& x, const Written& rows,
                   const Written& columns) {
-  const bool both = rows.out != nullptr && columns.out != nullptr;
   std::array<Occupied, 7> outs;
   std::size_t parts = 0;
-  const auto add_parts = [&](const char* name, const BlockScaled* out) {
-    if (out == nullptr) return;
-    for (const Occupied& part : OccupiedParts(name, *out).part) outs[parts++] = part;
-  };
-  add_parts(both ? "rows" : "out", rows.out);
-  add_parts(both ? "columns" : "out", columns.out);
-  check_apart(function, {outs.data(), parts}, "x", x);
+  for (const Written* side : {&rows, &columns}) {
+    if (side->out == nullptr) continue;
+    const OccupiedParts out(side->argument, *side->out);
+    for (const Occupied& part : out.part) outs[parts++] = part;
+    for (const Written* other : {&rows, &columns}) {
+      if (other->out == nullptr) continue;
+      check_given(function, "amax", other->options.amax, out);
+      check_given(function, "tensor_scale", other->options.tensor_scale, out);
+    }
+  }
+  check_apart(function, {outs.data(), parts}, {"x", x});
   for (const Written* side : {&rows, &columns}) {
     if (side->found_amax() == nullptr) continue;
     // In turns, as one place may do for both.
     outs[parts] = {"found_amax", "", side->found_amax(), sizeof(float)};
-    check_apart(function, {outs.data(), parts + 1}, "x", x);
+    check_apart(function, {outs.data(), parts + 1}, {"x", x});
   }
   const bool one_amax = rows.options.hadamard.size == 0 && columns.options.hadamard.size == 0;
   check(
@@ -68,18 +75,15 @@ void check_memory(const char* function, const Buffer& x, const Written& rows,
       "for each");
 }
 
-void run(const char* function, const Buffer& x, const BlockScaled* rows,
+void run(const char* function, const Buffer& given, const BlockScaled* rows,
          const QuantizeOptions& row_options, const BlockScaled* columns,
          const QuantizeOptions& column_options, Stream stream) {
-  check_buffer(function, "x", x);
-  if (rows != nullptr) {
-    const char* name = columns == nullptr ? "out" : "rows";
-    check_direction(function, x, {name, *rows, row_options, x.shape});
-  }
-  if (columns != nullptr) {
-    const char* name = rows == nullptr ? "out" : "columns";
-    check_direction(function, x, {name, *columns, column_options, x.shape.transposed()});
-  }
+  check_buffer(function, "x", given);
+  const Buffer x = with_strides(given);
+  const Written row_side{columns == nullptr ? "out" : "rows", rows, row_options};
+  const Written column_side{rows == nullptr ? "out" : "columns", columns, column_options};
+  if (rows != nullptr) check_direction(function, x, row_side, x.shape);
+  if (columns != nullptr) check_direction(function, x, column_side, x.shape.transposed());
   if (rows != nullptr && columns != nullptr) {
     check(rows->scheme == columns->scheme, function, ": rows has scheme ", name_of(rows->scheme),
           ", columns has ", name_of(columns->scheme), "; expected the same scheme");
@@ -87,7 +91,7 @@ void run(const char* function, const Buffer& x, const BlockScaled* rows,
           ": the block shapes of rows and columns differ; expected the same for both");
   }
   check_device(function, x.device);
-  check_memory(function, x, {rows, row_options}, {columns, column_options});
+  check_memory(function, x, row_side, column_side);
 #if defined(MXKERN_HAS_CUDA)
   if (x.device.type == DeviceType::cuda) {
     return cuda::quantize(function, x, rows, row_options, columns, column_options, stream);
@@ -115,12 +119,13 @@ void quantize_both(const Buffer& x, const BlockScaled& rows, const BlockScaled& 
   run("quantize_both", x, &rows, row_options, &columns, column_options, stream);
 }
 
-void tensor_amax(const Buffer& x, float* amax, Stream stream) {
+void tensor_amax(const Buffer& given, float* amax, Stream stream) {
   constexpr const char* function = "tensor_amax";
-  check_buffer(function, "x", x);
+  check_buffer(function, "x", given);
+  const Buffer x = with_strides(given);
   check(amax != nullptr, function, ": amax is null; expected a float32 to write to");
   check_aligned(function, "amax", "", amax);
-  if (!has_gaps(x)) check_apart(function, {"amax", "", amax, sizeof(float)}, {"x", x});
+  check_apart(function, {"amax", "", amax, sizeof(float)}, {"x", x});
   check_device(function, x.device);
 #if defined(MXKERN_HAS_CUDA)
   if (x.device.type == DeviceType::cuda) return cuda::tensor_amax(x, amax, stream);

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "mxkern/core/error.h"
+#include "tests/support/error_message.h"
 #include "tests/support/gemm_reference.h"
 
 namespace mxkern {
@@ -71,7 +74,7 @@ TEST(CheckGemmTest, Shapes) {
 
 TEST(CheckGemmTest, Strides) {
   expect_failure("out has a row stride of 4", [](Call& c) { c.result.row_stride = 4; });
-  expect_failure("out has a batch stride of 14", [](Call& c) { c.result.batch_stride = 14; });
+  expect_failure("out has strides of 5 and 14", [](Call& c) { c.result.batch_stride = 14; });
   expect_failure(
       "a has a row stride of 63", [](Call& c) { c.left_plain.row_stride = 63; }, true);
 }
@@ -106,6 +109,55 @@ TEST(CheckGemmTest, OutInTheMemoryOfAnInput) {
   expect_failure("out overlaps bias", [](Call& c) { c.result.data = c.offset.data; });
   expect_failure(
       "out overlaps a", [](Call& c) { c.result.data = c.left_plain.data; }, true);
+}
+
+// Rows of one in the gaps of the other are fine; a byte that both have is not.
+TEST(CheckGemmTest, OutBetweenTheRowsOfAnInput) {
+  std::vector<float> memory(2 * 3 * 128);
+  const auto share = [&](std::int64_t out_begin) {
+    return [&, out_begin](Call& c) {
+      c.left_plain = {memory.data(), DType::float32, {2, 3, 64}, 128, 3 * 128, {}};
+      c.result = {memory.data() + out_begin, DType::float32, {2, 3, 5}, 128, 3 * 128, {}};
+    };
+  };
+  for (const std::int64_t apart : {64, 100, 123}) {
+    Call call;
+    share(apart)(call);
+    EXPECT_EQ(call.failure(true), "no failure") << apart;
+  }
+  for (const std::int64_t inside : {0, 30, 63})
+    expect_failure("out overlaps a", share(inside), true);
+}
+
+TEST(CheckGemmTest, ExplanationsLookAtEverythingButMemory) {
+  const auto message = [](const std::function<void(Call&)>& spoil) {
+    Call call;
+    spoil(call);
+    for (Buffer* buffer : {&call.left_plain, &call.result, &call.offset}) buffer->data = nullptr;
+    return test::error_message(
+        [&] { explain_gemm(call.left_plain, call.right, call.result, {.bias = &call.offset}); });
+  };
+  EXPECT_EQ(message([](Call&) {}), "(nothing was thrown)");
+  EXPECT_EQ(message([](Call& c) { c.offset.shape.columns = 4; }),
+            "gemm: bias has shape [1, 1, 4]; expected [1, 1, 5]");
+  EXPECT_NE(message([](Call& c) { c.left_plain.row_stride = 63; }).find("a has a row stride of 63"),
+            std::string::npos);
+  EXPECT_NE(message([](Call& c) { c.result.row_stride = 4; }).find("out has a row stride of 4"),
+            std::string::npos);
+}
+
+// Of a single row and a single matrix: any number.
+TEST(CheckGemmTest, StridesThatMeanNothing) {
+  PlainTensor x(DType::bfloat16, {1, 1, 64}), out(DType::float32, {1, 1, 5});
+  QuantizedOperand b(Scheme::mxfp8_e4m3, {1, 5, 64}, ScaleLayout::row_major);
+  x.fill(test::normal_values(1));
+  b.quantize(test::normal_values(2));
+  Buffer left = x.buffer(), result = out.buffer();
+  left.row_stride = result.row_stride = std::numeric_limits<std::int64_t>::max();
+  left.batch_stride = result.batch_stride = std::numeric_limits<std::int64_t>::min();
+  const test::AlignedMemory memory(gemm_workspace_bytes(left, b.quantized(), result));
+  gemm(left, b.quantized(), result, {}, memory.workspace());
+  EXPECT_TRUE(test::agrees(out, test::multiply(x, b, out), "strides of one row"));
 }
 
 TEST(CheckGemmTest, Precision) {

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "tests/support/error_message.h"
 
@@ -55,6 +56,19 @@ TEST(Check, StridesThatReachBeyondMemory) {
             std::string::npos);
   buffer.shape.batch = 1;  // then its stride says nothing
   EXPECT_EQ(error_message([&] { check_buffer("f", "x", buffer); }), nothing);
+}
+
+TEST(Check, StridesOfASingleRowOrMatrix) {
+  const auto strides = [](const Shape& shape) {
+    const Buffer x = with_strides({nullptr, DType::float32, shape, huge, huge, {}});
+    return std::pair(x.row_stride, x.batch_stride);
+  };
+  EXPECT_EQ(strides({1, 1, 5}), std::pair(std::int64_t{5}, std::int64_t{5}));
+  EXPECT_EQ(strides({3, 1, 5}), std::pair(std::int64_t{5}, huge));
+  EXPECT_EQ(with_strides({nullptr, DType::float32, {1, 4, 5}, 8, huge, {}}).batch_stride, 32);
+  const Buffer known{nullptr, DType::float32, {3, 4, 5}, 8, 40, {}};
+  EXPECT_EQ(with_strides(known).row_stride, 8);
+  EXPECT_EQ(with_strides(known).batch_stride, 40);
 }
 
 TEST(Check, OddAddresses) {

@@ -231,6 +231,22 @@ TEST(GemmTest, BatchesOfEqualSizeAndWithOneRightOperand) {
   }
 }
 
+// Rows of a matrix lie in the gaps of the others, in a plain left operand and in out.
+TEST(GemmTest, InterleavedMatrices) {
+  PlainTensor a(DType::bfloat16, {3, 21, 70}), out(DType::bfloat16, {3, 21, 40});
+  a.interleave_matrices();
+  out.interleave_matrices();
+  a.fill(normal_values(24));
+  for (const std::int64_t right_batch : {1, 3}) {
+    QuantizedOperand b =
+        make_operand(Scheme::mxfp8_e4m3, {right_batch, 40, 70}, ScaleLayout::row_major, 25);
+    const std::size_t bytes = gemm_workspace_bytes(a.operand(), b.quantized(), out.buffer());
+    const test::AlignedMemory memory(bytes);
+    gemm(a.operand(), b.quantized(), out.buffer(), {}, memory.workspace());
+    EXPECT_TRUE(agrees(out, test::multiply(a, b, out), "interleaved"));
+  }
+}
+
 // An empty sum is 0 even where the tensor scale is NaN; beta * out and bias remain.
 TEST(GemmTest, KOfZero) {
   QuantizedOperand a(Scheme::nvfp4, {1, 3, 0}, ScaleLayout::row_major);

@@ -104,6 +104,10 @@ TEST(Hadamard, OutIsXOrMemoryOfItsOwn) {
   EXPECT_EQ(message(at(0, 4, 64), at(32, 4, 64)), fine);  // in the gaps of one another
   EXPECT_EQ(message(at(0, 4, 32), at(16, 4, 32)), refused);
   EXPECT_EQ(message(at(16, 4, 32), at(0, 4, 32)), refused);
+  EXPECT_EQ(message(at(0, 4, 64), at(31, 4, 64)), refused);
+  EXPECT_EQ(message(at(0, 4, 64), at(0, 4, 40)), refused);
+  // The strides of a single row mean nothing.
+  EXPECT_EQ(message(at(0, 1, 32), at(0, 1, 77)), fine);
   Buffer out{memory.data(), DType::float32, {2, 2, 32}, 32, 0, {}};
   Buffer x = out;
   x.data = memory.data() + 512;

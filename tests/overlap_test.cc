@@ -49,6 +49,48 @@ TEST(Overlap, OutputsOfQuantize) {
             std::string("quantize_both: columns.scales overlaps rows.scales") + way_out);
 }
 
+// What lies between two rows is nobody's.
+TEST(Overlap, BetweenTheRowsOfATensor) {
+  Memory m;
+  m.x = {m.bytes, DType::float32, {1, 4, 64}, 128, 512, {}};  // every other 256 bytes
+  BlockScaled q = m.at(2048, 256);
+  const auto scales_at = [&](std::int64_t begin) { q.scales = m.bytes + begin; };
+  for (const std::int64_t fine : {256, 504, 768}) {
+    scales_at(fine);
+    EXPECT_EQ(error_message([&] { quantize(m.x, q); }), nothing) << fine;
+    EXPECT_EQ(error_message([&] { dequantize(q, m.x); }), nothing) << fine;
+  }
+  for (const std::int64_t refused : {249, 505, 600, 1530}) {
+    scales_at(refused);
+    EXPECT_EQ(error_message([&] { quantize(m.x, q); }),
+              std::string("quantize: out.scales overlaps x") + way_out);
+    EXPECT_EQ(error_message([&] { dequantize(q, m.x); }),
+              std::string("dequantize: out overlaps q.scales") + way_out);
+  }
+  auto* const floats = reinterpret_cast<float*>(m.bytes);
+  EXPECT_EQ(error_message([&] { tensor_amax(m.x, floats + 64); }), nothing);
+  EXPECT_EQ(error_message([&] { tensor_amax(m.x, floats + 128); }),
+            std::string("tensor_amax: amax overlaps x") + way_out);
+}
+
+// A scalar that is given may be where one is written, not in codes or scales.
+TEST(Overlap, GivenScalars) {
+  Memory m;
+  BlockScaled q = m.at(1024, 1280);
+  q.scheme = Scheme::nvfp4;
+  q.tensor_scale = reinterpret_cast<float*>(m.bytes + 2048);
+  *q.tensor_scale = 0.5f;
+  const auto message = [&](const float* amax, const float* tensor_scale) {
+    return error_message([&] { quantize(m.x, q, {.amax = amax, .tensor_scale = tensor_scale}); });
+  };
+  EXPECT_EQ(message(nullptr, q.tensor_scale), nothing);
+  EXPECT_EQ(message(q.tensor_scale, nullptr), nothing);
+  EXPECT_EQ(message(reinterpret_cast<float*>(q.codes + 124), nullptr),
+            std::string("quantize: out.codes overlaps amax") + way_out);
+  EXPECT_EQ(message(nullptr, reinterpret_cast<float*>(q.scales + 12)),
+            std::string("quantize: out.scales overlaps tensor_scale") + way_out);
+}
+
 TEST(Overlap, NothingOverlapsWhatIsEmpty) {
   Memory m;
   m.shape = {1, 0, 64};

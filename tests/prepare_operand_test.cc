@@ -86,7 +86,7 @@ TEST(PrepareOperandTest, BadArguments) {
   expect_failure("has 16 bytes of data", [&] { prepare_operand(q, out); });
   out.bytes = 1 << 16;
   out.data = nullptr;
-  expect_failure("is null or not aligned", [&] { prepare_operand(q, out); });
+  expect_failure("out.data is null; expected memory for", [&] { prepare_operand(q, out); });
   out.form = static_cast<PreparedForm>(9);
   expect_failure("prepare_operand: out.form is number 9;", [&] { prepare_operand(q, out); });
   PlainTensor x(DType::float32, {1, 7, 96});

@@ -66,7 +66,6 @@ inline RowScaled expanded_view(const GemmOperand& operand, void* memory) {
     const Buffer& x = std::get<Buffer>(operand);
     view.data = x.data;
     if (x.batch_stride == 0) view.batch = 1;  // all matrices are the same one
-    // The strides of one row and of one matrix are never used, and may be anything in x.
     view.row_bytes = round_up(x.row_stride * 2, 16);
     view.batch_bytes = round_up(x.batch_stride * 2, 16);
     return view;

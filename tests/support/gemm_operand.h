@@ -164,6 +164,12 @@ struct PlainTensor {
     });
   }
 
+  // Row r of all matrices lies ahead of row r + 1 of any. Without gaps.
+  void interleave_matrices() {
+    view.row_stride = view.shape.batch * view.shape.columns;
+    view.batch_stride = view.shape.columns;
+  }
+
   GemmOperand operand() { return buffer(); }
   Buffer buffer() {
     view.data = bytes.data();
