@@ -1,0 +1,291 @@
+"""fuzz/devices_fuzzer.py: random calls give the same bytes on the CPU and on a GPU, and products
+of both are as near to those in double precision as gemm promises.
+
+usage: devices_fuzzer.py SECONDS [FIRST_SEED]. Reproducible: call i comes from seed i. Needs PyTorch
+and a GPU.
+"""
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import mxkern
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+SCHEMES = [scheme.name for scheme in mxkern.schemes]
+FOLDABLE = [name for name in SCHEMES if name not in ("mxint8", "nvfp4")]
+EXACT, FOLDED = 2e-5, 5e-4
+
+
+def extent(source: random.Random, most: int) -> int:
+    """Small, near a multiple of a tile, or anything."""
+    near = source.choice([16, 32, 64, 128, 256]) + source.choice([-1, 0, 0, 1])
+    return max(1, min(most, source.choice([source.randint(1, 20), near, source.randint(1, most)])))
+
+
+def elements(source: random.Random, shape: tuple[int, ...], *, finite: bool) -> torch.Tensor:
+    """Numbers of one of the kinds that tensors have, in float32."""
+    generator = torch.Generator().manual_seed(source.randrange(2**32))
+    x = torch.randn(shape, generator=generator)
+    kind = source.randrange(6)
+    if kind == 1:  # magnitudes that differ from element to element
+        spread = source.choice([2, 8, 40])
+        x = torch.ldexp(x, torch.randint(-spread, spread + 1, shape, generator=generator))
+    elif kind == 2:  # ties and codes themselves
+        x = torch.round(x * 8) / source.choice([1, 2, 16])
+    elif kind == 3:  # mostly zeros, of both signs
+        x = x * (torch.rand(shape, generator=generator) < 0.05)
+    elif kind == 4 and not finite:  # the ends of the dtypes
+        x = torch.ldexp(x, torch.full(shape, source.choice([-150, -135, -126, -20, 15, 110, 126])))
+    if not finite and source.random() < 0.3:
+        special = torch.tensor([float("inf"), -float("inf"), float("nan"), -0.0, 3e38, 1e-45])
+        chosen = torch.randint(0, len(special), shape, generator=generator)
+        x = torch.where(torch.rand(shape, generator=generator) < 0.01, special[chosen], x)
+    return x
+
+
+def plain(
+    source: random.Random, shape: tuple[int, ...], *, finite: bool, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """A tensor on the CPU; at times a part of a larger one, with gaps or at an odd address."""
+    dtype = dtype or source.choice(DTYPES)
+    way = source.randrange(4)
+    if way == 0 and len(shape) > 1:
+        gap = source.choice([1, 8, 64])
+        wide = elements(source, (*shape[:-1], shape[-1] + gap), finite=finite).to(dtype)
+        return wide[..., source.choice([0, gap]) :][..., : shape[-1]]
+    if way == 1:
+        size = 1
+        for n in shape:
+            size *= n
+        return elements(source, (size + 3,), finite=finite).to(dtype)[3:].view(shape)
+    return elements(source, shape, finite=finite).to(dtype)
+
+
+def on_gpu(x: Any) -> Any:
+    """The same with arrays on the GPU, with the same strides."""
+    if isinstance(x, mxkern.BlockScaled):
+        return x._replace(
+            codes=on_gpu(x.codes), scales=on_gpu(x.scales), tensor_scale=on_gpu(x.tensor_scale)
+        )
+    if not isinstance(x, torch.Tensor):
+        return x
+    if x.is_contiguous():
+        return x.cuda()
+    memory = x.untyped_storage()
+    copy = torch.empty(0, dtype=x.dtype, device="cuda")
+    moved = torch.frombuffer(bytearray(bytes(memory)), dtype=torch.uint8).cuda()
+    return copy.set_(moved.untyped_storage(), x.storage_offset(), x.shape, x.stride())
+
+
+def bytes_of(x: torch.Tensor) -> torch.Tensor:
+    return x.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+
+
+def expect_same(what: str, cpu: Any, gpu: Any) -> None:
+    """All arrays of two results have the same bytes."""
+    if isinstance(cpu, tuple):
+        for i, (a, b) in enumerate(zip(cpu, gpu, strict=True)):
+            expect_same(f"{what}[{i}]", a, b)
+    elif isinstance(cpu, torch.Tensor):
+        if not torch.equal(bytes_of(cpu), bytes_of(gpu)):
+            raise AssertionError(f"{what}: {(bytes_of(cpu) != bytes_of(gpu)).sum()} bytes differ")
+    elif cpu != gpu:
+        raise AssertionError(f"{what}: {cpu} and {gpu}")
+
+
+def leading(source: random.Random) -> tuple[int, ...]:
+    return source.choice([(), (), (), (1,), (3,), (2, 3)])
+
+
+def quantize_options(source: random.Random, scheme: str, both: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"scale_layout": source.choice(["row_major", "swizzled"])}
+    if source.random() < 0.3:
+        options |= {"rounding": "stochastic", "seed": source.randrange(2**64)}
+        options["offset"] = source.choice([0, 1, source.randrange(2**64)])
+    way = source.randrange(4)
+    if way == 0:
+        block = mxkern.schemes[scheme].block
+        options["block"] = (block, block)
+    elif way == 1:
+        options["hadamard"] = source.choice([16, 32, 64, 128])
+        if source.random() < 0.5:
+            options["sign_mask"] = source.randrange(2 ** options["hadamard"])
+        if both and source.random() < 0.5:
+            options["hadamard_rows"] = True
+    if scheme == "nvfp4":
+        options["four_over_six"] = source.random() < 0.3
+        given = source.choice(["amax", "tensor_scale", None, None])
+        if given is not None:
+            options[given] = source.choice([0.0, 1.0, 3.7, 448.0 * 6, 2.0**-30, 1e30])
+    else:
+        options["scale_rule"] = source.choice(["rceil", "floor", "ceil", "even"])
+    return options
+
+
+def quantize(source: random.Random) -> None:
+    scheme = source.choice(SCHEMES)
+    name = source.choice(["quantize", "quantize_columns", "quantize_both"])
+    options = quantize_options(source, scheme, name == "quantize_both")
+    rows, columns = extent(source, 700), extent(source, 1500)
+    if "hadamard" in options:
+        size = options["hadamard"]
+        rows, columns = -(-rows // size) * size, -(-columns // size) * size
+    x = plain(source, (*leading(source), rows, columns), finite=False)
+    function: Callable[..., Any] = getattr(mxkern, name)
+    expect_same(name, function(x, scheme, **options), function(on_gpu(x), scheme, **options))
+
+
+def any_codes(source: random.Random, scheme: str, shape: tuple[int, ...]) -> mxkern.BlockScaled:
+    """Codes and scales of any bytes."""
+    layout = source.choice(["row_major", "swizzled"])
+    q = mxkern.quantize(torch.zeros(shape), scheme, scale_layout=layout)
+    generator = torch.Generator().manual_seed(source.randrange(2**32))
+    for part in (q.codes, q.scales):
+        view = part.view(torch.uint8)
+        view.copy_(torch.randint(0, 256, view.shape, dtype=torch.uint8, generator=generator))
+    if q.tensor_scale is not None:
+        q.tensor_scale.fill_(source.choice([0.0, 1.0, 3e-4, 7e30, float("inf"), float("nan")]))
+    return q
+
+
+def dequantize(source: random.Random) -> None:
+    shape = (*leading(source), extent(source, 700), extent(source, 1500))
+    q = any_codes(source, source.choice(SCHEMES), shape)
+    dtype = str(source.choice(DTYPES)).removeprefix("torch.")
+    expect_same(
+        "dequantize", mxkern.dequantize(q, dtype=dtype), mxkern.dequantize(on_gpu(q), dtype=dtype)
+    )
+
+
+def transform(source: random.Random) -> None:
+    size = source.choice([16, 32, 64, 128])
+    shape = (*leading(source), extent(source, 500), size * source.randint(1, 12))
+    x = plain(source, shape, finite=False)
+    options = {"inverse": source.random() < 0.5, "sign_mask": source.randrange(2**size)}
+    a, b = (mxkern.random_hadamard(y, size, **options) for y in (x, on_gpu(x)))
+    # What a NaN looks like is not said.
+    if not torch.equal(a.isnan(), b.cpu().isnan()):
+        raise AssertionError("random_hadamard: other NaNs")
+    expect_same("random_hadamard", a.nan_to_num(0.5), b.nan_to_num(0.5))
+    expect_same("tensor_amax", mxkern.tensor_amax(x), mxkern.tensor_amax(on_gpu(x)))
+
+
+def scales(source: random.Random) -> None:
+    rows, blocks = extent(source, 700), extent(source, 300)
+    generator = torch.Generator().manual_seed(source.randrange(2**32))
+    x = torch.randint(
+        0, 256, (*leading(source), rows, blocks), dtype=torch.uint8, generator=generator
+    )
+    swizzled = mxkern.swizzle_scales(x)
+    expect_same("swizzle_scales", swizzled, mxkern.swizzle_scales(on_gpu(x)))
+    back = mxkern.unswizzle_scales(on_gpu(swizzled), rows, blocks)
+    expect_same("unswizzle_scales", x, back)
+
+
+def rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """To the dtype and back, in double precision."""
+    return x.to(dtype).double()
+
+
+def check_product(what: str, out: torch.Tensor, want: torch.Tensor, limit: float) -> None:
+    """NaN and Inf where they should be, and the relative L2 of the rest within the limit and what
+    rounding to out's dtype does."""
+    got = out.cpu().double()
+    largest = torch.finfo(out.dtype).max
+    if not torch.equal(got.isnan(), want.isnan()):
+        raise AssertionError(f"{what}: NaN at other places")
+    near = want.abs() < largest / 2
+    infinite = want.isinf()
+    if not torch.equal(got[infinite], want[infinite]):
+        raise AssertionError(f"{what}: Inf at other places")
+    if not got[near].isfinite().all():
+        raise AssertionError(f"{what}: not finite where it should be")
+    norm = want[want.isfinite()].norm()  # where out overflows, too
+    error = (got[near] - want[near]).norm()
+    rounding = (rounded(want[near], out.dtype) - want[near]).norm()
+    if error > limit * norm + 1.01 * rounding + 1e-30:
+        raise AssertionError(
+            f"{what}: relative L2 {error / norm:.3g}, rounding {rounding / norm:.3g}"
+        )
+
+
+def operand(source: random.Random, shape: tuple[int, ...], scheme: str) -> mxkern.BlockScaled:
+    layout = source.choice(["row_major", "swizzled"])
+    x = elements(source, shape, finite=True)
+    q: mxkern.BlockScaled = mxkern.quantize(x, scheme, scale_layout=layout)
+    if source.random() < 0.2:  # a poisoned block
+        flat = q.scales.view(torch.uint8).reshape(-1)
+        flat[source.randrange(flat.numel())] = 0x7F if scheme == "nvfp4" else 0xFF
+    return q
+
+
+def product(source: random.Random) -> None:
+    batch = source.choice([(), (), (), (2,), (3,)])
+    m = source.choice([source.randint(1, 64), extent(source, 700)])
+    n, k = extent(source, 700), source.choice([32, 96, 128, 160, 512, extent(source, 1500)])
+    right_batch = source.choice([batch, ()])
+    b = operand(source, (*right_batch, n, k), source.choice(SCHEMES))
+    if source.random() < 0.4:
+        a = plain(source, (*batch, m, k), finite=True)
+        decoded_a = a.double()
+    else:
+        a = operand(source, (*batch, m, k), source.choice(SCHEMES))
+        decoded_a = mxkern.dequantize(a).double()
+    decoded_b = mxkern.dequantize(b).double()
+    # A row that holds NaN is NaN; 0 * NaN as well.
+    want = decoded_a @ decoded_b.transpose(-1, -2)
+    dtype = source.choice(DTYPES)
+    options: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch.")}
+    if source.random() < 0.3:
+        options["alpha"] = source.choice([0.5, -3.0, 1.7])
+    if source.random() < 0.3:
+        options["bias"] = plain(source, (n,), finite=True)
+    want = want * options.get("alpha", 1.0) + options.get("bias", torch.zeros(1)).double()
+    check_product("gemm on the CPU", mxkern.gemm(a, b, **options), want, EXACT)
+    options = {name: on_gpu(value) for name, value in options.items()}
+    left, right = on_gpu(a), on_gpu(b)
+    precision = source.choice(["exact", "auto"])
+    form = source.choice([None, None, "auto", "folded", "expanded", "few_tokens"])
+    if form is not None and (form != "folded" or b.scheme in FOLDABLE):
+        right = mxkern.prepare_operand(right, form=form)
+    limit = FOLDED if precision == "auto" and dtype != torch.float32 else EXACT
+    what = f"gemm on the GPU, {precision}, {form}"
+    out = mxkern.gemm(left, right, precision=precision, **options)
+    check_product(what, out, want, limit)
+    expect_same(what, out, mxkern.gemm(left, right, precision=precision, **options))
+
+
+CALLS = [quantize, quantize, quantize, dequantize, transform, scales, product, product, product]
+
+
+def main() -> None:
+    seconds = float(sys.argv[1])
+    first = seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    counts: Counter[str] = Counter()
+    failures = 0
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        source = random.Random(seed)
+        call = source.choice(CALLS)
+        counts[call.__name__] += 1
+        try:
+            call(source)
+        except (AssertionError, ValueError, TypeError, RuntimeError) as error:
+            failures += 1
+            print(f"seed {seed}, {call.__name__}: {error}", file=sys.stderr)
+            if failures == 20 or "CUDA" in str(error):
+                break
+        seed += 1
+    done = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    print(f"Done {seed - first} runs in {seconds:g} second(s), {failures} failed: {done}")
+    sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()
