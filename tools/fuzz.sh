@@ -15,10 +15,12 @@ for target in dequantize gemm; do
     -artifact_prefix=build/fuzz/ "build/fuzz/$target" >"$scratch/$target" 2>&1 &
   runs[$target]=$!
 done
-python fuzz/safetensors_fuzzer.py "$seconds" >"$scratch/safetensors" 2>&1 &
-runs[safetensors]=$!
+for target in safetensors arguments; do
+  python "fuzz/${target}_fuzzer.py" "$seconds" >"$scratch/$target" 2>&1 &
+  runs[$target]=$!
+done
 failed=0
-for target in dequantize gemm safetensors; do
+for target in dequantize gemm safetensors arguments; do
   lines=1
   wait "${runs[$target]}" || { failed=1; lines=60; }
   echo "== fuzz $target"

@@ -1,6 +1,7 @@
 # mxkern/options.py: the options of quantization, from keyword arguments to the library's.
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from mxkern import _core, errors
@@ -22,7 +23,7 @@ def position(function: str, argument: str, name: Any, names: dict[str, int]) -> 
     """Where a name stands in one of the library's lists."""
     try:
         return names[name]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):  # ValueError: some that have no hash
         raise errors.unknown_name(function, argument, name, names) from None
 
 
@@ -31,7 +32,7 @@ def dtype_position(function: str, dtype: Any) -> int:
     torch.bfloat16 and numpy.float16."""
     try:
         return DTYPES[dtype]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
         if name is None and type(dtype).__module__ == "torch":
             name = str(dtype).removeprefix("torch.")
@@ -142,12 +143,14 @@ def is_square(function: str, scheme: Scheme, block: Any) -> bool:
     side = scheme.block
     if block is None:
         return False
-    if isinstance(block, (str, tuple)):
+    is_name = isinstance(block, str)
+    is_pair = isinstance(block, tuple) and all(isinstance(n, Integral) for n in block)
+    if is_name or is_pair:
         if block in (f"1x{side}", (1, side)):
             return False
         if block in (f"{side}x{side}", (side, side)):
             return True
-    failure = ValueError if isinstance(block, (str, tuple)) else TypeError
+    failure = ValueError if is_name or is_pair else TypeError
     raise failure(
         f"{function}: block is {errors.described(block)}; expected '1x{side}' or "
         f"'{side}x{side}' for {scheme.name}"

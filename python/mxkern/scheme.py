@@ -212,5 +212,5 @@ def scheme_of(function: str, scheme: Any) -> Scheme:
     """The record of a name, an alias or a record."""
     try:
         return _RECORDS[scheme]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):  # ValueError: some that have no hash
         raise errors.unknown_name(function, "scheme", scheme, schemes.names, _ALIASES) from None

@@ -161,6 +161,7 @@ class TestX:
         ({"block": "16x16"}, ValueError, ["block is '16x16'", "'1x32' or '32x32'"]),
         ({"block": (32, 1)}, ValueError, ["block is (32, 1)", "'1x32' or '32x32'"]),
         ({"block": 32}, TypeError, ["block is 32"]),
+        ({"block": ("32", "32")}, TypeError, ["block is ('32', '32')", "'1x32' or '32x32'"]),
         ({"block": "32x32", "scheme": "nvfp4"}, ValueError, ["'1x16' or '16x16' for nvfp4"]),
         ({"hadamard": 24}, ValueError, ["hadamard is 24", "16, 32, 64 or 128"]),
         ({"hadamard": -16}, ValueError, ["hadamard is -16", "16, 32, 64 or 128"]),
@@ -198,6 +199,16 @@ def test_options(options: dict[str, Any], kind: type[Exception], parts: list[str
     square = random_values((64, 64), "float32")
     for function in (mxkern.quantize_columns, mxkern.quantize_both):
         refused(kind, lambda f=function: f(square, scheme, **options), f"{function.__name__}: ")
+
+
+def test_what_has_no_hash_and_no_truth() -> None:
+    view = memoryview(bytearray(4))
+    refused(TypeError, lambda: mxkern.quantize(X, view), "quantize: scheme is a memoryview")
+    for argument in ("scale_layout", "scale_rule", "rounding"):
+        call = lambda name=argument: mxkern.quantize(X, "mxfp8", **{name: view})  # noqa: E731
+        refused(TypeError, call, f"quantize: {argument} is a memoryview")
+    refused(TypeError, lambda: mxkern.quantize_mxfp8(X, format=view), "format is a memoryview")
+    refused(TypeError, lambda: mxkern.quantize(X, "mxfp8", block=(X, X)), "quantize: block is (")
 
 
 def test_families_speak_of_themselves() -> None:
@@ -327,6 +338,7 @@ class TestGemm:
         refused(ValueError, lambda: call(dtype="float8"), "gemm: dtype is 'float8'", "float16")
         refused(ValueError, lambda: call(dtype=np.float64), "dtype is 'float64'", "float16")
         refused(TypeError, lambda: call(dtype=None), "gemm: dtype is None", "expected a name")
+        refused(TypeError, lambda: call(precision=X), "gemm: precision is a numpy.ndarray")
         refused(ValueError, lambda: call(beta=1.0), "gemm: beta is 1.0", "out")
         refused(TypeError, lambda: call(alpha="2"), "gemm: alpha is '2'", "a number")
         refused(TypeError, lambda: call(alpha=True), "gemm: alpha is True")

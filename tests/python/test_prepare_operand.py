@@ -68,6 +68,11 @@ def test_bad_arguments() -> None:
     q = mxkern.quantize(W, "mxfp8")
     late_rule = lambda: call(q, scale_rule="floor")  # noqa: E731
     refused(ValueError, late_rule, "scale_rule is 'floor', but x is quantized already")
+    rules = lambda: call(q, scale_rule=np.array(["rceil"] * 2))  # noqa: E731
+    refused(ValueError, rules, "scale_rule is a numpy.ndarray, but x is quantized already")
+    for plain_or_quantized in ((q,), (W, "mxfp8")):
+        with_stream = lambda x=plain_or_quantized: call(*x, stream="s")  # noqa: E731
+        refused(TypeError, with_stream, "prepare_operand: stream is 's'; expected an int")
     call_with_rule = lambda: call(W, "mxfp8", scale_rule="flor")  # noqa: E731
     refused(ValueError, call_with_rule, "prepare_operand: scale_rule is 'flor'", "'floor'")
     refused(ValueError, lambda: call(W, "mxfp9"), "scheme is 'mxfp9'")

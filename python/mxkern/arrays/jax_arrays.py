@@ -42,6 +42,10 @@ class JaxAdapter(NumpyAdapter):
             )
         for device in array.devices():
             check_device(function, argument, device.platform)
+        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+            raise TypeError(
+                f"{function}: {argument} holds random keys; expected an array of numbers"
+            )
         return np.asarray(array)
 
     def leave(self, array: Any, like: Any) -> Any:

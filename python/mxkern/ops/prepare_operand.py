@@ -61,7 +61,7 @@ def prepare_operand(
                 f"{function}: scheme is {errors.described(scheme)}, but x is quantized already; "
                 "leave scheme away"
             )
-        if scale_rule != "rceil":
+        if not (isinstance(scale_rule, str) and scale_rule == "rceil"):
             raise ValueError(
                 f"{function}: scale_rule is {errors.described(scale_rule)}, but x is quantized "
                 "already; leave scale_rule away"
@@ -95,11 +95,11 @@ def _prepared(
 ) -> PreparedOperand:
     operand = operand_of(function, "x", q)
     adapter, like, shape = operand.adapter, operand.parts[0], operand.shape
-    form = _core.prepared_form(wanted, operand.scheme.id, adapter.device(like))
-    name = _name_of(form)
-    if name == "source":
-        return PreparedOperand(name, None, q, operand.scheme.name, shape)
     with on_stream(function, stream, adapter, like):
+        form = _core.prepared_form(wanted, operand.scheme.id, adapter.device(like))
+        name = _name_of(form)
+        if name == "source":
+            return PreparedOperand(name, None, q, operand.scheme.name, shape)
         size = _core.prepared_bytes(form, operand.scheme.id, *collapsed(shape))
         data = adapter.empty((size,), "uint8", like)
         _core.prepare_operand(

@@ -240,5 +240,5 @@ def record_of(function: str, format: Any, formats: dict[str, Scheme]) -> Scheme:
     """The scheme of a family for a format name."""
     try:
         return formats[format]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         raise errors.unknown_name(function, "format", format, formats) from None
