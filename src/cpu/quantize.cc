@@ -257,13 +257,13 @@ void run_tiles(std::span<const Direction> directions) {
 }
 
 // Whether x is better read once for each direction than once for both: then columns are written in
-// long stretches. Where codes are half of its bytes, and few cores leave memory the time for it.
+// long stretches. Where codes are half of its bytes, or its rows are longer than a band.
 bool are_apart(std::span<const Direction> directions) {
-  constexpr int few_threads = 4;
   const Direction& last = directions.back();
-  const int bits_of_x = 8 * static_cast<int>(size_of(last.source.x.dtype));
-  return last.is_across() && 2 * last.facts.bits >= bits_of_x &&
-         are_more_than_caches(code_bytes(last.out)) && thread_count() <= few_threads;
+  const Buffer& x = last.source.x;
+  const int bits_of_x = 8 * static_cast<int>(size_of(x.dtype));
+  return last.is_across() && are_more_than_caches(code_bytes(last.out)) &&
+         (2 * last.facts.bits >= bits_of_x || x.shape.columns > longest_band);
 }
 
 void run(std::span<Direction> directions) {

@@ -59,16 +59,17 @@ constexpr TileShape strip_tile(const Shape& shape) {
                          ceil_div(units * line_unit, round_up(rows, line_unit)) * line_unit)};
 }
 
+inline constexpr std::int64_t longest_band = 32 * line_unit;
+
 // For rows and then columns of a tile that a large cache keeps: one unit of rows, and stretches of
 // them that are as long as leaves every thread a few tiles.
 constexpr TileShape band_tile(const Shape& shape, int threads) {
   constexpr std::int64_t shortest = 4 * line_unit;
-  constexpr std::int64_t longest = 32 * line_unit;
   const std::int64_t bands = shape.batch * ceil_div(shape.rows, line_unit);
   const std::int64_t across = ceil_div(4 * threads, bands);
   const std::int64_t columns = round_up(ceil_div(shape.columns, across), line_unit);
   return {std::min(shape.rows, line_unit),
-          std::min(shape.columns, std::clamp(columns, shortest, longest))};
+          std::min(shape.columns, std::clamp(columns, shortest, longest_band))};
 }
 
 // The tile to the right, or the first one below it; without rows where there is none.

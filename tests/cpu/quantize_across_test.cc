@@ -91,11 +91,10 @@ TEST(CpuQuantizeAcross, StreamedCodesAreTheSameBytes) {
 }
 
 // Enough codes to be written past the caches, in both scale layouts, beside rows and alone.
-TEST(CpuQuantizeAcross, ManyCodesGiveTheBytesOfTheReference) {
-  Tensor x(DType::bfloat16, {1, 4096, 2085});
+void expect_reference(Scheme scheme, DType dtype, const Shape& shape) {
+  Tensor x(dtype, shape);
   fill_mixed(x, 23);
   for (const ScaleLayout layout : all_scale_layouts) {
-    const Scheme scheme = Scheme::mxfp8_e4m3;
     const Quantized rows = reference_quantize(x, false, scheme, layout, {});
     const Quantized columns = reference_quantize(x, true, scheme, layout, {});
     Quantized alone(scheme, x.shape().transposed(), layout);
@@ -110,6 +109,21 @@ TEST(CpuQuantizeAcross, ManyCodesGiveTheBytesOfTheReference) {
     EXPECT_TRUE(same_bytes(both_rows, rows)) << "rows of both";
     EXPECT_TRUE(same_bytes(both_columns, columns)) << "columns of both";
   }
+}
+
+// Read once for each direction, as codes are half of x.
+TEST(CpuQuantizeAcross, ManyCodesGiveTheBytesOfTheReference) {
+  expect_reference(Scheme::mxfp8_e4m3, DType::bfloat16, {1, 4096, 2085});
+}
+
+// The same, as rows are longer than a band.
+TEST(CpuQuantizeAcross, LongRowsGiveTheBytesOfTheReference) {
+  expect_reference(Scheme::mxfp6_e3m2, DType::float32, {1, 1366, 8200});
+}
+
+// Read once for both.
+TEST(CpuQuantizeAcross, BandsGiveTheBytesOfTheReference) {
+  expect_reference(Scheme::mxfp6_e2m3, DType::float32, {1, 3000, 3800});
 }
 
 }  // namespace
