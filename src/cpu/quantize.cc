@@ -257,13 +257,15 @@ void run_tiles(std::span<const Direction> directions) {
 }
 
 // Whether x is better read once for each direction than once for both: then columns are written in
-// long stretches. Where codes are half of its bytes, or its rows are longer than a band.
+// long stretches. Where codes are half of its bytes, or its rows are longer than a band; or, with
+// codes of 8 bits, as long.
 bool are_apart(std::span<const Direction> directions) {
   const Direction& last = directions.back();
   const Buffer& x = last.source.x;
-  const int bits_of_x = 8 * static_cast<int>(size_of(x.dtype));
+  const int bits = last.facts.bits, bits_of_x = 8 * static_cast<int>(size_of(x.dtype));
+  const std::int64_t longest = bits == 8 ? longest_band - 1 : longest_band;
   return last.is_across() && are_more_than_caches(code_bytes(last.out)) &&
-         (2 * last.facts.bits >= bits_of_x || x.shape.columns > longest_band);
+         (2 * bits >= bits_of_x || x.shape.columns > longest);
 }
 
 void run(std::span<Direction> directions) {
