@@ -226,20 +226,39 @@ def operand(source: random.Random, shape: tuple[int, ...], scheme: str) -> mxker
 
 
 def product(source: random.Random) -> None:
+    """On both devices."""
     batch = source.choice([(), (), (), (2,), (3,)])
     m = source.choice([source.randint(1, 64), extent(source, 700)])
     n, k = extent(source, 700), source.choice([32, 96, 128, 160, 512, extent(source, 1500)])
+    multiply(source, batch, (m, n, k), on_both=True)
+
+
+def large_product(source: random.Random) -> None:
+    """Of many tiles, whose rows are made ready while others are multiplied."""
+    m = source.choice([source.randint(1, 300), 2048, 4096, source.randint(300, 6000)])
+    n = source.choice([4096, 6144, source.randint(1000, 6000)])
+    k = source.choice([4096, 4096, 4224, 6144, 8192, source.randint(1000, 6000)])
+    multiply(source, (), (m, n, k), on_both=False)
+
+
+def multiply(
+    source: random.Random, batch: tuple[int, ...], extents: tuple[int, int, int], on_both: bool
+) -> None:
+    m, n, k = extents
     right_batch = source.choice([batch, ()])
-    b = operand(source, (*right_batch, n, k), source.choice(SCHEMES))
+    schemes = SCHEMES if on_both else [*SCHEMES, *["mxfp8_e4m3"] * 7]  # which has most ways
+    b = operand(source, (*right_batch, n, k), source.choice(schemes))
     if source.random() < 0.4:
         a = plain(source, (*batch, m, k), finite=True)
         decoded_a = a.double()
     else:
-        a = operand(source, (*batch, m, k), source.choice(SCHEMES))
+        a = operand(source, (*batch, m, k), source.choice(schemes))
         decoded_a = mxkern.dequantize(a).double()
     decoded_b = mxkern.dequantize(b).double()
+    if not on_both:
+        decoded_a, decoded_b = decoded_a.cuda(), decoded_b.cuda()
     # A row that holds NaN is NaN; 0 * NaN as well.
-    want = decoded_a @ decoded_b.transpose(-1, -2)
+    want = (decoded_a @ decoded_b.transpose(-1, -2)).cpu()
     dtype = source.choice(DTYPES)
     options: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch.")}
     if source.random() < 0.3:
@@ -247,7 +266,8 @@ def product(source: random.Random) -> None:
     if source.random() < 0.3:
         options["bias"] = plain(source, (n,), finite=True)
     want = want * options.get("alpha", 1.0) + options.get("bias", torch.zeros(1)).double()
-    check_product("gemm on the CPU", mxkern.gemm(a, b, **options), want, EXACT)
+    if on_both:
+        check_product("gemm on the CPU", mxkern.gemm(a, b, **options), want, EXACT)
     options = {name: on_gpu(value) for name, value in options.items()}
     left, right = on_gpu(a), on_gpu(b)
     precision = source.choice(["exact", "auto"])
@@ -255,13 +275,14 @@ def product(source: random.Random) -> None:
     if form is not None and (form != "folded" or b.scheme in FOLDABLE):
         right = mxkern.prepare_operand(right, form=form)
     limit = FOLDED if precision == "auto" and dtype != torch.float32 else EXACT
-    what = f"gemm on the GPU, {precision}, {form}"
+    kind = a.scheme if isinstance(a, mxkern.BlockScaled) else a.dtype
+    what = f"gemm on the GPU, {precision}, {kind} {m} x {k} by {b.scheme} {n}, {form}"
     out = mxkern.gemm(left, right, precision=precision, **options)
     check_product(what, out, want, limit)
     expect_same(what, out, mxkern.gemm(left, right, precision=precision, **options))
 
 
-CALLS = [quantize, quantize, quantize, dequantize, transform, scales, product, product, product]
+CALLS = [quantize] * 3 + [dequantize, transform, scales] + [product] * 3 + [large_product]
 
 
 def main() -> None:
