@@ -77,10 +77,9 @@ def on_gpu(x: Any) -> Any:
         return x
     if x.is_contiguous():
         return x.cuda()
-    memory = x.untyped_storage()
+    memory = torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage()).cuda()
     copy = torch.empty(0, dtype=x.dtype, device="cuda")
-    moved = torch.frombuffer(bytearray(bytes(memory)), dtype=torch.uint8).cuda()
-    return copy.set_(moved.untyped_storage(), x.storage_offset(), x.shape, x.stride())
+    return copy.set_(memory.untyped_storage(), x.storage_offset(), x.shape, x.stride())
 
 
 def bytes_of(x: torch.Tensor) -> torch.Tensor:

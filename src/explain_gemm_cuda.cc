@@ -84,6 +84,13 @@ std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilit
                      1 << plan.log2_parts, " parts of K, clusters of ", 1 << plan.log2_ranks);
 }
 
+// Of what is not folded. Tensor cores lose something with each step of a sum.
+std::string exact_error(const CudaGemmProblem& problem) {
+  constexpr std::int64_t long_sum = 8192;
+  const std::int64_t k = shape_of(problem.left).columns;
+  return k <= long_sum ? std::string("<= 2e-5") : concatenate("<= 2e-5 * ", k, " / ", long_sum);
+}
+
 }  // namespace
 
 GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
@@ -100,7 +107,8 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     case CudaGemmPath::nothing: text.error = "none"; return text;
     case CudaGemmPath::folded_or_exact:
       text.kernel = describe_either(plan, problem, capabilities.processors);
-      text.error = "relative L2 <= 5e-4 folded, <= 2e-5 exact, for elements of both signs";
+      text.error = concatenate("relative L2 <= 5e-4 folded, ", exact_error(problem),
+                               " exact, for elements of both signs");
       return text;
     case CudaGemmPath::blackwell:
       text.kernel = "block-scaled tensor cores through CUTLASS: compiled, never executed";
@@ -119,8 +127,9 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
       break;
     }
   }
-  text.error = folds ? "relative L2 <= 5e-4 where rows are narrow enough" : "relative L2 <= 2e-5";
-  text.error += ", for elements of both signs";
+  text.error = concatenate("relative L2 ",
+                           folds ? "<= 5e-4 where rows are narrow enough" : exact_error(problem),
+                           ", for elements of both signs");
   return text;
 }
 

@@ -327,6 +327,12 @@ TEST(PlanGemmCudaTest, TheExplanationNamesWhatMatters) {
   EXPECT_NE(text.error.find("5e-4"), std::string::npos) << text.error;
   EXPECT_NE(text.error.find("of both signs"), std::string::npos) << text.error;
   EXPECT_GT(text.workspace_bytes, 0u);
+  Case longer;
+  longer.shape.columns = 16384;
+  const CudaGemmProblem of_long_sums = longer.problem();
+  EXPECT_NE(explain(plan_gemm_cuda(of_long_sums, hopper), of_long_sums, hopper)
+                .error.find("2e-5 * 16384 / 8192 exact"),
+            std::string::npos);
   EXPECT_THROW(capabilities_of("sm_75"), InvalidArgument);
 }
 

@@ -35,6 +35,8 @@ def values(kind: str, rows: int, columns: int, seed: int) -> Any:
         x[:, chosen] *= 60
     if kind == "student":
         x /= (normal(3, rows, columns).square().sum(0) / 3).sqrt().clamp_min(1e-3)
+    if kind == "apart":
+        x *= (torch.rand(x.shape, device="cuda", generator=generator) * 17 - 8.5).round().exp2()
     if kind == "lognormal":
         blocks = -(-columns // 32)
         gain = (normal(rows, blocks) * 2.2).clamp(-8.5, 8.5).round().exp2()

@@ -88,6 +88,17 @@ def test_errors_of_distributions(schemes: tuple[str, str], kind: str) -> None:
         assert relative(mxkern.gemm(a, b, precision="folded"), want) <= FOLDED_ERROR
 
 
+@pytest.mark.parametrize("kind", [*DISTRIBUTIONS, "apart"])
+@pytest.mark.parametrize("left", ["mxfp8", "mxint8", "nvfp4", *DTYPES])
+def test_long_sums(left: str, kind: str) -> None:
+    """Whole ones: 2048 by 2048 outputs leave nothing to divide along K."""
+    m, n, k = 2048, 2048, 8192
+    x = values(kind, m, k, 1)
+    a = x.to(getattr(torch, left)) if left in DTYPES else mxkern.quantize(x, left)
+    b = mxkern.quantize(values(kind, n, k, 2), "mxfp8" if left in DTYPES else left)
+    assert relative(mxkern.gemm(a, b, precision="exact"), product(a, b)) <= EXACT_ERROR
+
+
 @hopper
 @pytest.mark.parametrize("side", ["a", "b"])
 @pytest.mark.parametrize("scheme", FOLDABLE)

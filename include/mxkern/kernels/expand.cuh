@@ -213,7 +213,8 @@ __device__ __forceinline__ void split_octet(float (&v)[8], float (&upper)[8]) {
   }
 }
 
-// Plain elements as the sum of so many bfloat16 that nothing is lost.
+// Plain elements as the sum of so many bfloat16 that nothing is lost. The smallest ones come first:
+// what tensor cores cut off of a sum, with each step, is in proportion to what the sum is already.
 template <class T>
 __device__ __forceinline__ void expand_plain(const ExpandRow& row, unsigned* slots, int exponent) {
   constexpr int parts = sizeof(T) == 4 ? 3 : dtype_of<T>::value == DType::float16 ? 2 : 1;
@@ -259,7 +260,7 @@ __device__ __forceinline__ void expand_plain(const ExpandRow& row, unsigned* slo
 #pragma unroll
       for (int part = 0; part < parts; ++part) {
         split_octet(v, upper);
-        store_octet(row.out + std::int64_t{octet} * 8 + part * o.out.part_elements,
+        store_octet(row.out + std::int64_t{octet} * 8 + (parts - 1 - part) * o.out.part_elements,
                     pack<bfloat16>(upper));
       }
     }
