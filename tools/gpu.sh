@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # tools/gpu.sh: builds for this machine's GPU, tests there, checks memory, measures.
 # usage: gpu.sh [PART...] of build, cpp, python, sanitize, bench; all of them by default. `devices`
-# is what cpp and python have about several GPUs, alone. With two GPUs the second is checked for memory
-# errors and measures other libraries while the first measures mxkern and is checked for races. Needs
+# is what cpp and python have about several GPUs, alone, and `fuzz` random calls on both devices.
+# With two GPUs the second is checked for memory errors and measures other libraries while the first
+# measures mxkern and is checked for races. Needs
 # nvcc, CMake, Ninja, GoogleTest and a Python with NumPy, ml_dtypes, pytest, hypothesis and
 # nanobind; uses PyTorch, CuPy and JAX where they are. Needs no network.
 set -uo pipefail
@@ -72,6 +73,8 @@ devices() {
   return $status
 }
 
+fuzz() { "$PYTHON" fuzz/devices_fuzzer.py 60; }
+
 # Small shapes, every kernel: compute-sanitizer slows kernels down by a factor of a hundred. Tests of
 # errors are left out, as calls that fail on purpose count as errors.
 sanitize() {
@@ -132,6 +135,7 @@ fi
 if wanted cpp; then step "C++ tests" cpp; fi
 if wanted python; then step "Python tests" python; fi
 if wanted devices; then step "several GPUs" devices; fi
+if wanted fuzz; then step "random calls" fuzz; fi
 if wanted bench && (($(nvidia-smi -L | wc -l) > 1)); then
   benchmarks_of_two
 else

@@ -211,6 +211,14 @@ def test_what_has_no_hash_and_no_truth() -> None:
     refused(TypeError, lambda: mxkern.quantize(X, "mxfp8", block=(X, X)), "quantize: block is (")
 
 
+@needs_jax
+def test_random_keys_are_no_numbers() -> None:
+    import jax
+
+    call = lambda: mxkern.quantize(jax.random.key(0), "mxfp8")  # noqa: E731
+    refused(TypeError, call, "quantize: x holds random keys", "jax.random.key_data(x)")
+
+
 def test_families_speak_of_themselves() -> None:
     for family in FAMILIES:
         parts = (f"{family.__name__}: scale_layout", "did you mean 'row_major'")

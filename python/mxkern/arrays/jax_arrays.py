@@ -44,7 +44,8 @@ class JaxAdapter(NumpyAdapter):
             check_device(function, argument, device.platform)
         if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
             raise TypeError(
-                f"{function}: {argument} holds random keys; expected an array of numbers"
+                f"{function}: {argument} holds random keys; expected an array of numbers; "
+                f"jax.random.key_data({argument}) has theirs"
             )
         return np.asarray(array)
 

@@ -73,9 +73,7 @@ def gemm(
         raise ValueError(
             f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta away"
         )
-    wanted = PRECISIONS["auto"]
-    if not (type(precision) is str and precision == "auto"):
-        wanted = position(function, "precision", precision, PRECISIONS)
+    wanted = position(function, "precision", precision, PRECISIONS)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
         codes = b.codes if isinstance(b, BlockScaled) else _array_of(b)
         own = None if codes is None else adapter_of(function, "b.codes", codes)
