@@ -21,10 +21,12 @@ constexpr int expanded_parts(DType dtype) {
   return dtype == DType::bfloat16 ? 1 : dtype == DType::float16 ? 2 : 3;
 }
 
-// Whether the operand is taken as it lies: bfloat16 rows that start on 16 bytes.
+// Whether the operand is taken as it lies: bfloat16 rows that start and end on 16 bytes. (Memory
+// may end with the last row, and an asynchronous copy of fewer bytes counts as a read of 16.)
 inline bool is_expanded(const GemmOperand& operand) {
   const auto* x = std::get_if<Buffer>(&operand);
-  return x != nullptr && x->dtype == DType::bfloat16 && starts_on_16(*x);
+  return x != nullptr && x->dtype == DType::bfloat16 && starts_on_16(*x) &&
+         x->shape.columns % 8 == 0;
 }
 
 inline int parts_of(const GemmOperand& operand) {

@@ -155,10 +155,10 @@ TEST_F(CudaExpand, PlainOperandsAreTheSumsOfTheirParts) {
 }
 
 TEST_F(CudaExpand, AlignedBfloat16IsTakenAsItLies) {
-  const auto at = [](std::uintptr_t address, std::int64_t row_stride) {
+  const auto at = [](std::uintptr_t address, std::int64_t row_stride, std::int64_t columns = 24) {
     return GemmOperand(Buffer{reinterpret_cast<void*>(address),
                               DType::bfloat16,
-                              {2, 4, 24},
+                              {2, 4, columns},
                               row_stride,
                               4 * row_stride,
                               first_cuda_device});
@@ -168,6 +168,8 @@ TEST_F(CudaExpand, AlignedBfloat16IsTakenAsItLies) {
   EXPECT_EQ(cuda::expanded_view(at(256, 24), nullptr).data, reinterpret_cast<void*>(256));
   EXPECT_FALSE(cuda::is_expanded(at(258, 24)));
   EXPECT_FALSE(cuda::is_expanded(at(256, 25)));
+  EXPECT_TRUE(cuda::is_expanded(at(256, 24, 16)));
+  EXPECT_FALSE(cuda::is_expanded(at(256, 24, 20)));  // the last row ends with its memory
   EXPECT_GT(cuda::expanded_layout(at(256, 25)).bytes, 0);
 }
 
