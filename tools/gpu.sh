@@ -86,7 +86,8 @@ sanitize() {
       'cuda.multiply_sm90_test *OutputsOfEveryKind:*PartsOf*:*Gate' \
       'cuda.multiply_decoded_test *NanStays*:*ManyTiles*:*LowTiles*' \
       'cuda.divided_tiles_test *Nan*:*Gate' 'cuda.one_kernel_test *Small*' \
-      'cuda.multiply_portable_test *Plain*' 'cuda.quantize_rows_test *' 'cuda.fold_first_rows_test *FirstColumns*'; do
+      'cuda.multiply_portable_test *Plain*' 'cuda.quantize_rows_test *' \
+      'cuda.fold_first_rows_test *FirstColumns*'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
     done

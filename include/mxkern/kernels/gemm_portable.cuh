@@ -11,7 +11,7 @@
 
 namespace mxkern::kernels {
 
-// Rows of bfloat16 that start on 16 bytes.
+// Rows of bfloat16 that start on 16 bytes. Memory reaches to the next 16 behind each of them.
 struct PortableOperand {
   const std::uint8_t* data;
   std::int64_t rows;
