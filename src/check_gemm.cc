@@ -112,7 +112,7 @@ void check_prepared(const char* name, const char* argument, const PreparedOperan
         wanted, "; ask prepared_bytes");
   // The CPU does not read what was prepared on a device and moved.
   const bool on_cpu = p.source.device.type == DeviceType::cpu;
-  check_memory(name, argument, ".data", p.data, wanted, on_cpu ? 1 : 256);
+  check_memory(name, argument, ".data", p.data, wanted, on_cpu ? 1 : 128);
 }
 
 void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,

@@ -32,13 +32,19 @@ void check_can_fold(const char* argument, const GemmOperand& operand) {
         folded_way_out);
 }
 
-// What multiplies decoded elements needs codes and scales, or has them expanded already.
-void check_has_source(const char* argument, const GemmOperand& operand) {
+bool has_codes(const GemmOperand& operand) {
+  const BlockScaled* q = quantized_of(operand);
+  return q == nullptr || q->codes != nullptr;
+}
+
+// A product reads what was prepared in its form, and makes it of codes and scales otherwise.
+void check_readable(const char* argument, const GemmOperand& operand, PreparedForm form) {
   const PreparedOperand* prepared = prepared_of(operand);
   if (prepared == nullptr || prepared->form == PreparedForm::source) return;
-  check(prepared->has_source(), "gemm: ", argument, " was prepared as ", name_of(prepared->form),
+  check(prepared->form == form || prepared->has_source(), "gemm: ", argument, " was prepared as ",
+        name_of(prepared->form),
         " without its codes and scales, and this product needs them; keep the source, or pass "
-        "precision folded to products of folded operands");
+        "precision folded to products of folded operands, and exact or auto to others");
 }
 
 // A plain 16-bit left operand of few rows, and weights in the order for it. Reordering them in the
@@ -56,8 +62,8 @@ bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capab
 // their sums are nobody has measured, so products that have to be exact go elsewhere.
 bool takes_blackwell(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   const BlockScaled* left = quantized_of(problem.left);
-  return capabilities.has_blackwell_kernels && left != nullptr &&
-         problem.precision == GemmPrecision::automatic &&
+  return capabilities.has_blackwell_kernels && left != nullptr && has_codes(problem.left) &&
+         has_codes(problem.right) && problem.precision == GemmPrecision::automatic &&
          cuda::why_not_blackwell(*left, *quantized_of(problem.right), problem.out) == nullptr;
 }
 
@@ -83,13 +89,15 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
   if (problem.out.shape.size() == 0) return {CudaGemmPath::nothing, "the output has no elements"};
   const bool is_deep = shape_of(problem.right).columns > 0;
   if (problem.precision == GemmPrecision::folded && is_deep) {
+    check_readable("a", problem.left, PreparedForm::folded);
+    check_readable("b", problem.right, PreparedForm::folded);
     return {CudaGemmPath::folded, "asked for"};
   }
-  check_has_source("a", problem.left);
+  check_readable("a", problem.left, PreparedForm::expanded);
   if (is_deep && takes_few(problem, capabilities)) {
     return {CudaGemmPath::few_tokens, "a has few rows in 16 bits: the weights are read once"};
   }
-  check_has_source("b", problem.right);
+  check_readable("b", problem.right, PreparedForm::expanded);
   check<Unsupported>(capabilities.major >= 8, "gemm: the device has compute capability ",
                      capabilities.major, ".", capabilities.minor,
                      "; expected 8.0 or newer; multiply on the CPU");
@@ -103,6 +111,9 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
     return {CudaGemmPath::exact, "an operand has no folded form"};
   }
   if (problem.out.dtype == DType::float32) return {CudaGemmPath::exact, "the output is float32"};
+  if (!has_codes(problem.left) || !has_codes(problem.right)) {
+    return {CudaGemmPath::exact, "an operand was expanded without its codes and scales"};
+  }
   return {CudaGemmPath::folded_or_exact,
           "folded if the scales of every row lie close enough together, which the device looks at"};
 }

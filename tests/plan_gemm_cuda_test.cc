@@ -220,6 +220,35 @@ TEST(PlanGemmCudaTest, WithoutSourceOnlyWhatThePreparedFormCanDo) {
   }
 }
 
+// Expanded elements are all that an exact product reads, so it is what those without codes are for.
+TEST(PlanGemmCudaTest, ExpandedWithoutSourceIsExact) {
+  const Case c;
+  for (const char* device : {"sm_80", "sm_90", "sm_100"}) {
+    for (const bool left_too : {false, true}) {
+      const auto problem = [&](PreparedForm form, GemmPrecision precision) {
+        return CudaGemmProblem{left_too ? GemmOperand(prepared(form, c.left, c.shape, false))
+                                        : GemmOperand(quantized(c.left, c.shape)),
+                               prepared(form, c.right, c.right_shape(), false), c.result(),
+                               precision};
+      };
+      for (const GemmPrecision precision : {GemmPrecision::automatic, GemmPrecision::exact}) {
+        const CudaGemmPlan plan =
+            plan_gemm_cuda(problem(PreparedForm::expanded, precision), capabilities_of(device));
+        const bool hopper_products = capabilities_of(device).is_hopper();
+        EXPECT_EQ(plan.path, hopper_products ? CudaGemmPath::exact : CudaGemmPath::portable);
+        EXPECT_TRUE(plan.right.is_prepared && !plan.right.expands && !plan.right.folds);
+        EXPECT_EQ(plan.left.is_prepared, left_too);
+      }
+    }
+  }
+  for (const PreparedForm form : {PreparedForm::expanded, PreparedForm::few_tokens}) {
+    const CudaGemmProblem folded{quantized(c.left, c.shape),
+                                 prepared(form, c.right, c.right_shape(), false), c.result(),
+                                 GemmPrecision::folded};
+    expect_no_plan<InvalidArgument>("without its codes and scales", folded);
+  }
+}
+
 TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
   const auto path_with = [&](std::int64_t rows, DType dtype, PreparedForm form,
                              const char* architecture = "sm_90", std::int64_t batch = 1) {

@@ -49,6 +49,9 @@ struct GemmOptions {
   float beta = 0.0f;             // not 0: beta * out is added to what is written to out
   const Buffer* bias = nullptr;  // [1, 1, N], any dtype: added to every row
   GemmPrecision precision = GemmPrecision::automatic;
+  // Products of few tokens read a prepared b while kernels ahead of them in the stream still run.
+  // False where one of those may be what writes it: they wait, which takes a microsecond or two.
+  bool right_is_complete = true;
 };
 
 // out[M, N] = alpha * a[M, K] . b[N, K]^T + beta * out + bias, summed in float32, rounded once to

@@ -19,6 +19,7 @@ void bind_scales(nanobind::module_& module);
 void bind_gemm(nanobind::module_& module);
 void bind_numpy_calls(nanobind::module_& module);
 void bind_torch_cuda_calls(nanobind::module_& module);
+void bind_xla_calls(nanobind::module_& module);
 
 // Below this many elements giving the interpreter lock away and taking it back costs more than it
 // gains the other threads.

@@ -27,6 +27,7 @@ NB_MODULE(_core, module) {
   bindings::bind_gemm(module);
   bindings::bind_numpy_calls(module);
   bindings::bind_torch_cuda_calls(module);
+  bindings::bind_xla_calls(module);
   nb::module_::import_("atexit").attr("register")(
       nb::cpp_function(&bindings::ReleasedInterpreter::close));
 }

@@ -1,6 +1,11 @@
 // bindings/quantize.cc: quantize along rows, columns and both, and the tensor amax.
+#include <cstddef>
+#include <functional>
+#include <tuple>
+
 #include "bindings.h"
 #include "mxkern/core/math.h"
+#include "quantize_numbers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -11,15 +16,10 @@ namespace {
 QuantizeOptions make_options(int scale_rule, int rounding, std::uint64_t seed, std::uint64_t offset,
                              bool square, bool four_over_six, int hadamard_size,
                              std::uint64_t sign_mask_low, std::uint64_t sign_mask_high) {
-  QuantizeOptions options;
-  options.scale_rule = static_cast<ScaleRule>(scale_rule);
-  options.rounding = static_cast<Rounding>(rounding);
-  options.seed = seed;
-  options.offset = offset;
-  options.block_shape = square ? BlockShape::square : BlockShape::row;
-  options.four_over_six = four_over_six;
-  options.hadamard = {hadamard_size, {sign_mask_low, sign_mask_high}};
-  return options;
+  return quantize_options({static_cast<std::uint64_t>(scale_rule),
+                           static_cast<std::uint64_t>(rounding), seed, offset, square,
+                           four_over_six, static_cast<std::uint64_t>(hadamard_size), sign_mask_low,
+                           sign_mask_high});
 }
 
 // Options are shared between calls; where a tensor's amax or scale lies is a call's own.
@@ -37,8 +37,29 @@ void bind_quantize(nb::module_& module) {
   nb::class_<QuantizeOptions>(module, "QuantizeOptions")
       .def(nb::new_(&make_options), "scale_rule"_a, "rounding"_a, "seed"_a, "offset"_a, "square"_a,
            "four_over_six"_a, "hadamard_size"_a, "sign_mask_low"_a, "sign_mask_high"_a)
+      .def(
+          "__eq__",
+          [](const QuantizeOptions& a, const QuantizeOptions& b) {
+            return numbers_of(a) == numbers_of(b);
+          },
+          nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__",
+           [](const QuantizeOptions& options) {
+             std::size_t hash = 0;
+             for (const std::uint64_t number : numbers_of(options)) {
+               hash = hash * 31 + std::hash<std::uint64_t>()(number);
+             }
+             return hash;
+           })
       .def_prop_ro("hadamard_size",
-                   [](const QuantizeOptions& options) { return options.hadamard.size; });
+                   [](const QuantizeOptions& options) { return options.hadamard.size; })
+      .def_prop_ro(
+          "numbers",
+          [](const QuantizeOptions& options) {
+            return std::apply([](auto... items) { return nb::make_tuple(items...); },
+                              numbers_of(options));
+          },
+          nb::sig("def numbers(self) -> tuple[int, ...]"));
 
   // amax and tensor_scale are Python's numbers and become arrays.
   module.def("float32_bits", &float32::nearest_bits, "value"_a);

@@ -75,6 +75,7 @@ class Product {
       : problem_(problem),
         plan_(plan),
         finish_(finish_of(problem, options)),
+        right_is_complete_(options.right_is_complete),
         memory_(static_cast<std::uint8_t*>(workspace.data)),
         stream_(stream) {}
 
@@ -230,6 +231,7 @@ class Product {
     const Buffer& x = std::get<Buffer>(problem_.left);
     const BlockScaled& q = *quantized_of(problem_.right);
     const auto* data = static_cast<const std::uint8_t*>(prepared_of(problem_.right)->data);
+    if (!right_is_complete_) stand_between(function, stream_);
     multiply_few(function, x, ReorderedWeights{q.scheme, q.shape, data, q.device}, finish_,
                  {memory_, plan_.workspace_bytes}, stream_);
   }
@@ -266,6 +268,7 @@ class Product {
   const CudaGemmProblem& problem_;
   const CudaGemmPlan& plan_;
   CoreFinish finish_;
+  bool right_is_complete_;
   std::uint8_t* memory_;
   Stream stream_;
 };

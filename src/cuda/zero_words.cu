@@ -13,4 +13,9 @@ void zero_words(const char* function, const ZeroedWords& words, Stream stream) {
                        kernels::ZeroedCounters{words.data, words.count});
 }
 
+void stand_between(const char* function, Stream stream) {
+  launch(function, kernels::zero_words_kernel, grid_of(1), 32, 0, stream,
+         kernels::ZeroedCounters{});
+}
+
 }  // namespace mxkern::cuda

@@ -10,4 +10,8 @@ namespace mxkern::cuda {
 // thread blocks from getting ready meanwhile.
 void zero_words(const char* function, const ZeroedWords& words, Stream stream);
 
+// A kernel of no words that starts when all ahead of it in the stream is over, so that what starts
+// early behind it does too.
+void stand_between(const char* function, Stream stream);
+
 }  // namespace mxkern::cuda

@@ -104,8 +104,10 @@ TEST_F(CudaGemm, PreparedOperandsGiveTheSameBytes) {
       if (form == PreparedForm::folded && scheme >= Scheme::mxint8) continue;
       if (usable_prepared_form(form, scheme, first_cuda_device) != form) continue;
       const std::size_t size = prepared_bytes(form, scheme, product.b.view().shape);
-      DeviceBytes memory(size);
-      PreparedOperand ready{form, product.b.view(), size == 0 ? nullptr : memory.data(), size};
+      constexpr std::size_t alignment = 128;
+      DeviceBytes memory(size + alignment);
+      PreparedOperand ready{form, product.b.view(), size == 0 ? nullptr : memory.data() + alignment,
+                            size};
       prepare_operand(product.b.view(), ready);
       product.run(product.a.view(), ready);
       EXPECT_EQ(product.bytes(), wanted) << name_of(scheme) << ", " << name_of(form);

@@ -88,6 +88,25 @@ def test_without_source() -> None:
             mxkern.gemm(ready, b, dtype="bfloat16", precision=precision)
 
 
+@pytest.mark.parametrize("scheme", ["mxfp8", "mxfp4", "mxint8"])
+def test_expanded_without_source(scheme: str) -> None:
+    """Exact, whatever the output; what would have to fold it is refused."""
+    x, q = values("normal", 70, 416, 1).bfloat16(), quantized(scheme, 60, 416, 5)
+    ready = mxkern.prepare_operand(q, form="expanded", keep_source=False)
+    assert ready.source is None
+    for a in (x, mxkern.quantize(x, "mxfp8"), mxkern.quantize(x, "nvfp4")):
+        for dtype in ("float32", "bfloat16"):
+            want = mxkern.gemm(a, q, dtype=dtype, precision="exact")
+            for precision in ("auto", "exact"):
+                assert torch.equal(mxkern.gemm(a, ready, dtype=dtype, precision=precision), want)
+            assert torch.equal(mxkern.gemm(a, ready, dtype=dtype, stream=1), want)
+    both = mxkern.prepare_operand(mxkern.quantize(x, "mxfp6"), form="expanded", keep_source=False)
+    want = mxkern.gemm(mxkern.quantize(x, "mxfp6"), q)
+    assert torch.equal(mxkern.gemm(both, ready), want)
+    with pytest.raises(ValueError, match=r"without its codes and scales|whose block scales fit"):
+        mxkern.gemm(mxkern.quantize(x, "mxfp8"), ready, precision="folded")
+
+
 @pytest.mark.parametrize("form", ["auto", "few_tokens"])
 def test_short_and_long_way_agree(form: str) -> None:
     """A stream that is named takes the general way; 1 is the default one."""

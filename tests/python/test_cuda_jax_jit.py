@@ -1,6 +1,8 @@
 # tests/python/test_cuda_jax_jit.py: mxkern's functions in programs that JAX compiles for a GPU.
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -22,6 +24,7 @@ if jax.default_backend() != "gpu":
     pytest.skip("JAX runs on the CPU here", allow_module_level=True)
 
 from jax_functions import FUNCTIONS, N, W, X, array, assert_same
+from mxkern.arrays import jax_programs
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -126,11 +129,53 @@ def test_errors() -> None:
         jax.jit(lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), N, precision="folded"))(
             X
         ).block_until_ready()
-    with pytest.raises(TypeError, match=r"x.codes is a JAX tracer.*jax.pure_callback"):
-        jax.jit(mxkern.prepare_operand)(W)
 
 
-def test_an_older_jax(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mxkern.arrays.jax_callbacks.buffer_callback", None)
-    with pytest.raises(TypeError, match="a JAX tracer, which takes a newer JAX"):
-        jax.jit(lambda x: mxkern.quantize(x, "mxfp4"))(X)
+@pytest.mark.parametrize("form", ["auto", "folded", "expanded", "few_tokens"])
+@pytest.mark.parametrize("keep_source", [True, False])
+def test_preparing(form: str, keep_source: bool) -> None:
+    """In a program, and alone."""
+    options = {"form": form, "keep_source": keep_source}
+    for x, scheme in ((W, None), (X, "mxfp8")):
+        alone = mxkern.prepare_operand(x, scheme, **options)
+        traced = jax.jit(lambda x, s=scheme: mxkern.prepare_operand(x, s, **options))(x)
+        assert alone.form == ("folded" if form == "auto" else form)
+        assert (alone.source is None) is not keep_source
+        assert_same(traced.source, alone.source, form)
+        # Of data some bytes hold nothing.
+        left = X.astype("bfloat16") if form == "few_tokens" else mxkern.quantize(X, "mxfp8")
+        precision = "folded" if alone.form == "folded" and not keep_source else "auto"
+        product = mxkern.gemm(left, alone, precision=precision)
+        assert_same(mxkern.gemm(left, traced, precision=precision), product, form)
+        q = x if scheme is None else mxkern.quantize(x, scheme)
+        assert_same(product, mxkern.gemm(left, q, precision=precision), form)
+
+
+def test_without_pytorch() -> None:
+    code = """if True:
+        import sys
+        sys.modules["torch"] = None  # an import of it fails
+        import jax, jax.numpy as jnp, mxkern
+        x = jnp.ones((64, 96))
+        w = mxkern.prepare_operand(mxkern.quantize(x, "nvfp4"), form="few_tokens")
+        y = mxkern.gemm(x.astype("bfloat16"), w)
+        assert y.devices() == x.devices()
+        print(float(y.sum()), float(jax.jit(mxkern.gemm)(x.astype("bfloat16"), w).sum()))
+    """
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(64.0 * 64 * 96)] * 2
+
+
+def test_numbers_that_change_need_no_other_program() -> None:
+    mxkern.quantize(X, "nvfp4", amax=1.5)
+    programs = jax_programs._program.cache_info().misses
+    for amax in (2.5, 3, np.float32(1e-45), 0.0):
+        q = mxkern.quantize(X, "nvfp4", amax=amax)
+        assert_same(q, mxkern.quantize(X, "nvfp4", amax=jnp.float32(amax)), f"{amax}")
+    both = mxkern.quantize_both(X, "nvfp4", amax=(2.5, 3.5))
+    assert_same(both[1], mxkern.quantize_columns(X, "nvfp4", amax=3.5), "a pair")
+    assert jax_programs._program.cache_info().misses - programs == 2
+    with pytest.raises(ValueError, match=r"quantize: amax is -1.0; expected a finite float32"):
+        mxkern.quantize(X, "nvfp4", amax=-1)

@@ -19,7 +19,9 @@ def modules() -> list[str]:
         "cupy_arrays",
         "jax_arrays",
         "jax_cuda_arrays",
-        "jax_traced_calls",
+        "jax_ffi",
+        "jax_operations",
+        "jax_programs",
         "torch_library",
         "torch_ops",
     )

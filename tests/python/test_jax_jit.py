@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ if jax.default_backend() != "cpu":
     pytest.skip("JAX runs on a GPU here", allow_module_level=True)
 
 from jax_functions import FUNCTIONS, W, X, array, assert_same
+from mxkern.arrays import jax_ffi
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -52,6 +53,14 @@ def test_prepared_operands_are_arguments() -> None:
     assert_same(products[1], products[0][:, ::-1], "the second one")
 
 
+def test_preparing_is_a_part_of_a_program() -> None:
+    for options in ({}, {"form": "expanded"}, {"keep_source": False}):
+        prepared = jax.jit(lambda q, options=options: mxkern.prepare_operand(q, **options))(W)
+        assert_same(prepared, mxkern.prepare_operand(W, **options), "of a BlockScaled")
+    plain = jax.jit(lambda x: mxkern.prepare_operand(x, "mxfp6", scale_rule="floor"))(X)
+    assert_same(plain, mxkern.prepare_operand(X, "mxfp6", scale_rule="floor"), "of plain x")
+
+
 def test_vmap_gives_each_tensor_its_scale() -> None:
     both = jnp.stack([X, X * 100])
     q = jax.vmap(lambda x: mxkern.quantize(x, "nvfp4"))(both)
@@ -62,7 +71,7 @@ def test_vmap_gives_each_tensor_its_scale() -> None:
 
 
 def test_large_arrays() -> None:
-    """JAX's own threads wait for the call back, which uses those of mxkern."""
+    """JAX's own threads call, and mxkern's work."""
     x = jnp.ones((2048, 2048))
     w = mxkern.quantize(x, "mxfp8")
     product = jax.jit(lambda x: mxkern.gemm(mxkern.quantize(x * 2, "mxfp8"), w))(x)
@@ -70,8 +79,7 @@ def test_large_arrays() -> None:
 
 
 def test_two_threads_at_once() -> None:
-    """Results are right, and there are any: threads whose calls back made arrays of JAX were seen
-    waiting for one another on one machine, and not on others, where this passes either way."""
+    """Results are right, and no thread waits for another one without end."""
     code = """if True:
         import threading, jax, jax.numpy as jnp, mxkern
         w = mxkern.quantize(jnp.ones((256, 256)), "mxfp8")
@@ -93,18 +101,71 @@ def test_two_threads_at_once() -> None:
     assert done.stdout == f"{{{256.0**3}}} 200\n"
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_without_buffer_callbacks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an older JAX runs them."""
-    calls = "mxkern.arrays.jax_callbacks.buffer_callback"
-    monkeypatch.setattr(calls, None)
-    # A function of its own, as JAX keeps what it has traced.
-    assert_same(jax.jit(lambda x: FUNCTIONS[name](x))(X), FUNCTIONS[name](X), name)
-
-
 def test_no_gradient() -> None:
-    with pytest.raises(ValueError, match="callbacks do not support JVP"):
+    with pytest.raises(ValueError, match="mxkern_quantize` cannot be differentiated"):
         jax.grad(lambda x: mxkern.fake_quantize(x, "mxfp8").sum())(X)
+
+
+@pytest.fixture
+def registered_anew() -> Iterator[None]:
+    """What XLA was told of is asked for again, then and afterwards."""
+    jax_ffi._not_registered.cache_clear()
+    yield
+    jax_ffi._not_registered.cache_clear()
+
+
+@pytest.mark.usefixtures("registered_anew")
+@pytest.mark.parametrize(
+    "version, lack",
+    [
+        (None, "an mxkern built where jaxlib's headers are"),
+        ((0, 99), "a JAX whose XLA has version"),
+    ],
+)
+def test_what_is_missing(version: Any, lack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mxkern._core.xla_version", lambda: version)
+    call = jax.jit(lambda x: mxkern.quantize(x, "mxfp8"))
+    refused(
+        TypeError, lambda: call(X), f"quantize: an argument is a JAX tracer, which takes {lack}"
+    )
+
+
+NUMBERS = (0, 0, 0, *[0] * 9, 0)
+
+
+@pytest.mark.parametrize(
+    "operation, arrays, numbers, results",
+    [
+        ("quantize", [X], NUMBERS[:-1], [((64, 96), "float8_e4m3fn"), ((64, 3), "float8_e8m0fnu")]),
+        ("quantize", [X], (*NUMBERS, 0), [((64, 96), "uint8"), ((64, 3), "uint8")]),
+        ("quantize", [X], (0, 7, *NUMBERS[2:]), [((64, 96), "uint8"), ((64, 3), "uint8")]),
+        ("quantize", [X], (0, -1, *NUMBERS[2:]), [((64, 96), "uint8"), ((64, 3), "uint8")]),
+        ("quantize", [X], NUMBERS, [((64, 95), "uint8"), ((64, 3), "uint8")]),
+        ("quantize", [X], NUMBERS, [((64, 96), "uint8")]),
+        ("quantize", [], NUMBERS, [((64, 96), "uint8"), ((64, 3), "uint8")]),
+        ("quantize", [X.astype("int32")], NUMBERS, [((64, 96), "uint8"), ((64, 3), "uint8")]),
+        ("dequantize", [X], (0, 0, 1, -64, 96), [((64, 96), "float32")]),
+        ("gemm", [X, X], (0, 0, False, 0, 0), [((64, 64), "float32")]),
+        ("gemm", [X, X], (9, 0, False, 0, 0), [((64, 64), "float32")]),
+    ],
+)
+def test_calls_that_do_not_fit(
+    operation: str, arrays: list[Any], numbers: Any, results: list[tuple[Any, str]]
+) -> None:
+    """As a program from another version might make them: errors, and nothing is written."""
+    assert jax_ffi.missing("cpu") is None
+    promised = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: mxkern: a compiled"):
+        jax.block_until_ready(jax_ffi.call(operation, promised, arrays, numbers))
+
+
+def test_what_the_library_refuses() -> None:
+    """Errors of its own come through."""
+    with pytest.raises(jax.errors.JaxRuntimeError, match="prepare_operand: form is few_tokens"):
+        w = jax.jit(lambda x: mxkern.quantize(x, "mxfp8"))(X)
+        numbers = (3, 0, 0, 1, 64, 96)
+        result = [jax.ShapeDtypeStruct((2**16,), "uint8")]
+        jax.block_until_ready(jax_ffi.call("prepare_operand", result, [*w[:2]], numbers))
 
 
 def test_errors_come_while_tracing() -> None:
@@ -151,8 +212,8 @@ def test_errors_come_while_tracing() -> None:
 
 
 def test_the_others_name_the_way_out() -> None:
-    prepare = jax.jit(lambda q: mxkern.prepare_operand(q))
-    refused(TypeError, lambda: prepare(W), "prepare_operand: x.codes is a JAX tracer")
+    explain = jax.jit(lambda q: mxkern.explain_gemm(q, q).workspace_bytes)
+    refused(TypeError, lambda: explain(W), "explain_gemm: b.codes is a JAX tracer")
     out = jax.jit(lambda x: mxkern.random_hadamard(x, out=X))
     refused(TypeError, lambda: out(X), "random_hadamard: out is given, but JAX arrays cannot be")
     short = jax.jit(lambda x: mxkern.random_hadamard(x[:, :17]))

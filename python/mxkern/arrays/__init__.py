@@ -115,11 +115,4 @@ def _find_jax(function: str, argument: str, array: Any) -> Adapter:
         return own
     if not built_with_cuda or all(device.platform == "cpu" for device in array.devices()):
         return own
-    try:
-        return _adapter("jax on CUDA")
-    except ImportError as error:
-        raise RuntimeError(
-            f"{function}: {argument} is a JAX array on a CUDA device, which is read as a PyTorch "
-            f"tensor, but PyTorch cannot be imported ({error}); install PyTorch with CUDA, or move "
-            f"the array to the CPU with jax.device_put({argument}, jax.devices('cpu')[0])"
-        ) from error
+    return _adapter("jax on CUDA")

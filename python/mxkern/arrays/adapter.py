@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -138,16 +137,26 @@ class ShortWay(Protocol):
 
 
 class TracedCalls(Protocol):
-    """Operations on arrays that have no values yet, as parts of a program; None for all others."""
+    """The other operations, as parts of programs; None for arrays that are none of one."""
 
-    def of_one(
+    def prepare_operand(
         self,
-        function: str,
-        operation: Callable[..., Any],
-        array: Any,
-        out: Any,
-        shape: Shape | None = None,
+        x: Any,
+        scheme: int | None,
+        form: int,
+        options: _core.QuantizeOptions,
+        keep_source: bool,
     ) -> Any: ...
+
+    def tensor_amax(self, x: Any, out: Any) -> Any: ...
+
+    def random_hadamard(
+        self, x: Any, size: int, low: int, high: int, inverse: bool, out: Any
+    ) -> Any: ...
+
+    def swizzle_scales(self, scales: Any, out: Any) -> Any: ...
+
+    def unswizzle_scales(self, scales: Any, rows: Any, blocks: Any, out: Any) -> Any: ...
 
 
 class Adapter(ABC):
@@ -158,7 +167,7 @@ class Adapter(ABC):
     takes_stream = True  # whether work on its arrays may go to any stream
     converts = False  # whether results are made elsewhere and come home through leave()
     short_way: ShortWay | None = None  # for ordinary arguments
-    traced_calls: TracedCalls | None = None  # where arrays may have no values
+    traced_calls: TracedCalls | None = None  # where operations are parts of programs
     namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to
     dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from mxkern.arrays.adapter import check_device
-from mxkern.arrays.jax_traced_calls import JaxTracedCalls
+from mxkern.arrays.jax_programs import JaxPrograms
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 from mxkern.block_scaled import BlockScaled
 from mxkern.prepared_operand import PreparedOperand
@@ -21,7 +21,7 @@ class JaxAdapter(NumpyAdapter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.short_way = self.traced_calls = JaxTracedCalls()
+        self.short_way = self.traced_calls = JaxPrograms()
         # Arrays are what a transformation sees of these; the rest is static.
         jax.tree_util.register_pytree_node(
             BlockScaled,

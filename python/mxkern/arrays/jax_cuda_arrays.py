@@ -1,47 +1,19 @@
-# mxkern/arrays/jax_cuda_arrays.py: JAX arrays on CUDA devices, as tensors of PyTorch. DLPack hands
-# the memory over in both directions without a copy, and orders the streams of the two.
+# mxkern/arrays/jax_cuda_arrays.py: JAX arrays on CUDA devices. Only XLA allocates them and knows
+# when they are ready, so operations on them are programs; what is here looks at them for checks.
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
-import torch
+import numpy as np
 
-from mxkern.arrays.adapter import check_device
-from mxkern.arrays.jax_traced_calls import JaxTracedCalls
-from mxkern.arrays.torch_arrays import TorchAdapter
-
-_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+from mxkern.arrays.adapter import BYTE_DTYPES, PLAIN_DTYPES, Adapter, Shape, check_device
+from mxkern.arrays.jax_programs import JaxPrograms, device_index
+from mxkern.arrays.numpy_arrays import numpy_dtype
 
 
-@functools.cache
-def _known(name: str) -> bool:
-    """Whether JAX and PyTorch exchange arrays of the dtype. An older one of the two does not."""
-    if name not in _FLOAT8:
-        return True
-    try:
-        one = torch.zeros(1, dtype=torch.uint8, device="cuda").view(getattr(torch, name))
-        back = torch.from_dlpack(jax.dlpack.from_dlpack(one))
-    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
-        return False
-    return bool(back.dtype == one.dtype)
-
-
-def as_known(array: Any) -> Any:
-    """An array that DLPack knows: of uint8, if need be."""
-    if _known(str(array.dtype)):
-        return array
-    return jax.lax.bitcast_convert_type(array, jnp.uint8)
-
-
-def of_dtype(array: Any, like: Any) -> Any:
-    """An array of as_known as what it was."""
-    return array if array.dtype == like.dtype else jax.lax.bitcast_convert_type(array, like.dtype)
-
-
-class JaxCudaAdapter(TorchAdapter):
+class JaxCudaAdapter(Adapter):
     name = "JAX"
     namespace = jnp
     takes_out = False
@@ -49,8 +21,8 @@ class JaxCudaAdapter(TorchAdapter):
     converts = True
 
     def __init__(self) -> None:
-        super().__init__()
-        self.short_way = self.traced_calls = JaxTracedCalls()
+        super().__init__({name: numpy_dtype(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)})
+        self.short_way = self.traced_calls = JaxPrograms()
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         if len(array.devices()) != 1:
@@ -65,14 +37,45 @@ class JaxCudaAdapter(TorchAdapter):
                 f"{function}: {argument} has dtype {name}; expected float32, float16 or bfloat16; "
                 f"convert with {self.conversion(argument, 'float32')}"
             )
-        return torch.from_dlpack(as_known(array)).view(self.dtypes[name])
+        return array
 
-    def leave(self, array: Any, like: Any) -> Any:
-        name = self.dtype_name(array)
-        # PyTorch hands out memory of the current device only.
-        with torch.cuda.device(array.device):
-            given = jax.dlpack.from_dlpack(array if _known(name) else array.view(torch.uint8))
-        return given if _known(name) else jax.lax.bitcast_convert_type(given, getattr(jnp, name))
+    def dtype_name(self, array: Any) -> str:
+        return str(array.dtype)
+
+    def is_dense(self, array: Any) -> bool:
+        return True
+
+    def strides(self, array: Any) -> Shape | None:
+        return None
+
+    def dense(self, array: Any) -> Any:
+        return array
+
+    def address(self, array: Any) -> Any:
+        return array.unsafe_buffer_pointer()
+
+    def extent(self, array: Any) -> tuple[int, int]:
+        return (0, 0)
+
+    def is_writable(self, array: Any) -> bool:
+        return False
+
+    def device(self, array: Any) -> int:
+        (device,) = array.devices()
+        return device_index(device)
+
+    def empty(self, shape: Shape, dtype: str, like: Any) -> NoReturn:
+        raise RuntimeError(
+            "mxkern: an operation on JAX arrays on a CUDA device did not become a program; that is "
+            "a mistake of mxkern's"
+        )
+
+    def scalar(self, bits: int, like: Any) -> Any:
+        (device,) = like.devices()
+        return jax.device_put(np.array(bits, np.int32).view(np.float32), device)
+
+    def raw_bytes(self, array: Any) -> Any:
+        return np.asarray(array).view(np.uint8)
 
     def conversion(self, argument: str, dtype: str) -> str:
         return f"{argument}.astype(jax.numpy.{dtype})"

@@ -1,7 +1,6 @@
 # mxkern/ops/hadamard.py: the random Hadamard transform.
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from mxkern import _core, errors
@@ -44,8 +43,7 @@ def random_hadamard(
     size, low, high = hadamard_of(function, "size", size, sign_mask)
     adapter = adapter_of(function, "x", x)
     if adapter.traced_calls is not None and stream is None:
-        same = partial(random_hadamard, size=size, sign_mask=sign_mask, inverse=inverse)
-        y = adapter.traced_calls.of_one(function, same, x, out, tuple(x.shape))
+        y = adapter.traced_calls.random_hadamard(x, size, low, high, inverse, out)
         if y is not None:
             return y
     with on_stream(function, stream, adapter, x):

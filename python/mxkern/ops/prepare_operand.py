@@ -37,8 +37,9 @@ def prepare_operand(
                  products with a plain 16-bit left operand of few rows (all schemes); "auto":
                  folded where the scheme has it, else expanded
     scale_rule   with a plain x: as in quantize
-    keep_source  whether codes and scales are kept, for what the form cannot do: exact products.
-                 A folded operand without them multiplies with precision="folded" only.
+    keep_source  whether codes and scales are kept, for what the form cannot do. A folded operand
+                 without them multiplies with precision="folded" only, an expanded one exactly,
+                 and one of few_tokens with few tokens. nvfp4's are always kept.
     stream       CUDA: a stream handle, instead of the framework's current stream
 
     folded is for Hopper, expanded for compute capability 8.0 and newer, few_tokens for 9.0 to
@@ -66,6 +67,12 @@ def prepare_operand(
                 f"{function}: scale_rule is {errors.described(scale_rule)}, but x is quantized "
                 "already; leave scale_rule away"
             )
+        calls = adapter_of(function, "x.codes", x.codes).traced_calls
+        if calls is not None and stream is None:
+            options = options_of(function, scheme_of(function, x.scheme))
+            traced = calls.prepare_operand(x, None, wanted, options, keep_source)
+            if traced is not None:
+                return traced  # type: ignore[no-any-return]
         return _prepared(function, x, wanted, keep_source, stream)
     if isinstance(x, PreparedOperand):
         raise TypeError(
@@ -78,12 +85,16 @@ def prepare_operand(
             "it, or a BlockScaled"
         )
     record = scheme_of(function, scheme)
+    options = options_of(function, record, scale_rule=scale_rule)
     adapter = adapter_of(function, "x", x)
+    if adapter.traced_calls is not None and stream is None:
+        traced = adapter.traced_calls.prepare_operand(x, record.id, wanted, options, keep_source)
+        if traced is not None:
+            return traced  # type: ignore[no-any-return]
     with on_stream(function, stream, adapter, x):
         device = adapter.device(adapter.enter(function, "x", x))
         if _core.prepared_form(wanted, record.id, device) == FORMS["folded"]:
-            return _quantized(function, adapter, x, record, scale_rule, keep_source)
-        options = options_of(function, record, scale_rule=scale_rule)
+            return _quantized(function, adapter, x, record, options, keep_source)
         q = quantized(
             function, _core.quantize, record, options, x, "row_major", None, None, None, None
         )
@@ -110,11 +121,15 @@ def _prepared(
 
 
 def _quantized(
-    function: str, adapter: Adapter, x: Any, scheme: Scheme, scale_rule: str, keep_source: bool
+    function: str,
+    adapter: Adapter,
+    x: Any,
+    scheme: Scheme,
+    options: _core.QuantizeOptions,
+    keep_source: bool,
 ) -> PreparedOperand:
     """Quantized and folded in one pass, to MX schemes."""
     array, _, buffer, shape = adapter.plain(function, "x", adapter.enter(function, "x", x))
-    options = options_of(function, scheme, scale_rule=scale_rule)
     extents, device = buffer[3:6], buffer[2]
     layout = "row_major"
     parts = new_parts(adapter, scheme, shape, layout, array) if keep_source else (None, None, None)

@@ -293,7 +293,7 @@ def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
     function = "tensor_amax"
     adapter = adapter_of(function, "x", x)
     if adapter.traced_calls is not None and stream is None:
-        found = adapter.traced_calls.of_one(function, tensor_amax, x, out, ())
+        found = adapter.traced_calls.tensor_amax(x, out)
         if found is not None:
             return found
     with on_stream(function, stream, adapter, x):

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of
+from mxkern.arrays.adapter import TracedCalls
 from mxkern.block_scaled import BlockScaled
 from mxkern.outputs import checked_out, extents_of, on_stream
 from mxkern.scheme import Shape, schemes, swizzled_size
@@ -29,7 +29,8 @@ def swizzle_scales(scales: Any, *, out: Any = None, stream: int | None = None) -
     (2, 2048)
     """
     function = "swizzle_scales"
-    traced = _traced(function, swizzle_scales, scales, out, stream)
+    calls = _traced_calls(function, scales, stream)
+    traced = None if calls is None else calls.swizzle_scales(scales, out)
     if traced is not None:
         return traced
     adapter, array = _scales(function, scales)
@@ -58,13 +59,13 @@ def unswizzle_scales(
     True
     """
     function = "unswizzle_scales"
-    moved_back = partial(unswizzle_scales, rows=rows, blocks=blocks)
-    traced = _traced(function, moved_back, scales, out, stream)
+    rows = errors.integer(function, "rows", rows, 0, 2**31 - 1)
+    blocks = errors.integer(function, "blocks", blocks, 0, 2**31 - 1)
+    calls = _traced_calls(function, scales, stream)
+    traced = None if calls is None else calls.unswizzle_scales(scales, rows, blocks, out)
     if traced is not None:
         return traced
     adapter, array = _scales(function, scales)
-    rows = errors.integer(function, "rows", rows, 0, 2**31 - 1)
-    blocks = errors.integer(function, "blocks", blocks, 0, 2**31 - 1)
     shape = tuple(array.shape)
     if shape[-1] != swizzled_size(rows, blocks):
         raise ValueError(
@@ -79,12 +80,11 @@ def unswizzle_scales(
     )
 
 
-def _traced(function: str, operation: Any, scales: Any, out: Any, stream: int | None) -> Any:
-    """The operation as a part of a program, where scales have no values yet; else None."""
+def _traced_calls(function: str, scales: Any, stream: int | None) -> TracedCalls | None:
+    """What makes a program of the operation, or a part of one, where scales ask for it."""
     if stream is not None or isinstance(scales, BlockScaled):
         return None
-    calls = adapter_of(function, "scales", scales).traced_calls
-    return None if calls is None else calls.of_one(function, operation, scales, out)
+    return adapter_of(function, "scales", scales).traced_calls
 
 
 def _scales(function: str, scales: Any) -> tuple[Adapter, Any]:

@@ -1,0 +1,154 @@
+// bindings/xla_operations.h: the operations as programs of XLA call them. Each reads its numbers in
+// the order of python/mxkern/arrays/jax_programs.py.
+#pragma once
+
+#include "xla_call.h"
+
+namespace mxkern::bindings::xla_operations {
+
+// Which of a tensor's amax and its tensor scale a call gives, if any.
+inline void read_given(XlaCall& call, QuantizeOptions& options) {
+  switch (call.number()) {
+    case 1: options.amax = call.scalar(call.argument()); break;
+    case 2: options.tensor_scale = call.scalar(call.argument()); break;
+    default: break;
+  }
+}
+
+// Where an amax that is found lies from one kernel to the next.
+inline void keep_found_amax(XlaCall& call, Scheme scheme, QuantizeOptions& options) {
+  if (call.on_cpu() || !facts_of(scheme).has_tensor_scale) return;
+  if (options.amax != nullptr || options.tensor_scale != nullptr) return;
+  options.found_amax = static_cast<float*>(call.workspace(sizeof(float)).data);
+}
+
+// along columns, scheme, scale layout, options, what is given; x, the given -> codes, scales, ...
+inline void quantize(XlaCall& call) {
+  const bool along_columns = call.flag();
+  const Scheme scheme = call.scheme();
+  const ScaleLayout layout = call.one_of(all_scale_layouts);
+  QuantizeOptions options = call.options();
+  const Buffer x = call.plain(call.argument());
+  read_given(call, options);
+  const BlockScaled out =
+      call.quantized_result(scheme, layout, along_columns ? x.shape.transposed() : x.shape);
+  call.end();
+  keep_found_amax(call, scheme, options);
+  (along_columns ? mxkern::quantize_columns : mxkern::quantize)(x, out, options, call.stream());
+}
+
+// scheme, scale layout, options and what is given of the rows, the same of the columns
+inline void quantize_both(XlaCall& call) {
+  const Scheme scheme = call.scheme();
+  const ScaleLayout layout = call.one_of(all_scale_layouts);
+  const Buffer x = call.plain(call.argument());
+  QuantizeOptions row_options = call.options();
+  read_given(call, row_options);
+  QuantizeOptions column_options = call.options();
+  read_given(call, column_options);
+  const BlockScaled rows = call.quantized_result(scheme, layout, x.shape);
+  const BlockScaled columns = call.quantized_result(scheme, layout, x.shape.transposed());
+  call.end();
+  keep_found_amax(call, scheme, row_options);
+  keep_found_amax(call, scheme, column_options);
+  mxkern::quantize_both(x, rows, columns, row_options, column_options, call.stream());
+}
+
+// nothing; x -> amax
+inline void tensor_amax(XlaCall& call) {
+  const Buffer x = call.plain(call.argument());
+  float* amax = call.scalar(call.result());
+  call.end();
+  mxkern::tensor_amax(x, amax, call.stream());
+}
+
+// the quantized operand -> a plain array
+inline void dequantize(XlaCall& call) {
+  const BlockScaled q = call.quantized_argument();
+  const Buffer out = call.plain(call.result());
+  call.end();
+  mxkern::dequantize(q, out, call.stream());
+}
+
+// size, halves of the sign mask, inverse; x -> the same
+inline void random_hadamard(XlaCall& call) {
+  Hadamard hadamard;
+  hadamard.size = static_cast<int>(call.number());
+  hadamard.signs.low = static_cast<std::uint64_t>(call.number());
+  hadamard.signs.high = static_cast<std::uint64_t>(call.number());
+  const bool inverse = call.flag();
+  const Buffer x = call.plain(call.argument());
+  const Buffer out = call.plain(call.result());
+  call.end();
+  mxkern::random_hadamard(x, out, hadamard, inverse, call.stream());
+}
+
+// whether back to rows, batch, rows, blocks; scales -> scales
+inline void move_scales(XlaCall& call) {
+  const bool back = call.flag();
+  const Shape shape = call.shape();
+  const std::int64_t in_rows = shape.size();
+  const std::int64_t in_tiles =
+      shape.batch * ScaleIndex{shape.rows, shape.columns, ScaleLayout::swizzled}.size();
+  const std::uint8_t* from = call.bytes(call.argument(), back ? in_tiles : in_rows);
+  std::uint8_t* to = call.bytes(call.result(), back ? in_rows : in_tiles);
+  call.end();
+  (back ? unswizzle_scales : swizzle_scales)(from, to, shape.batch, shape.rows, shape.columns,
+                                             call.device(), call.stream());
+}
+
+// form, the quantized operand -> data
+inline void prepare_operand(XlaCall& call) {
+  PreparedOperand out;
+  out.form = call.one_of(all_prepared_forms);
+  out.source = call.quantized_argument();
+  const ffi::AnyBuffer data = call.result();
+  call.end();
+  out.data = data.untyped_data();
+  out.bytes = data.size_bytes();
+  mxkern::prepare_operand(out.source, out, call.stream());
+}
+
+// scheme, options, whether codes and scales are kept; x -> folded data, codes, scales
+inline void quantize_prepared(XlaCall& call) {
+  PreparedOperand out;
+  out.form = PreparedForm::folded;
+  const Scheme scheme = call.scheme();
+  const QuantizeOptions options = call.options();
+  const bool keeps_source = call.flag();
+  const Buffer x = call.plain(call.argument());
+  const ffi::AnyBuffer data = call.result();
+  if (keeps_source) {
+    out.source = call.quantized_result(scheme, ScaleLayout::row_major, x.shape);
+  } else {
+    out.source.scheme = scheme;
+    out.source.shape = x.shape;
+    out.source.device = call.device();
+  }
+  call.end();
+  out.data = data.untyped_data();
+  out.bytes = data.size_bytes();
+  mxkern::prepare_operand(x, out, options, call.stream());
+}
+
+// left operand, right operand, whether there is a bias, precision, bits of alpha -> a plain array
+inline void gemm(XlaCall& call) {
+  const GemmOperand a = call.gemm_operand();
+  const GemmRightOperand b = call.gemm_right_operand();
+  Buffer bias;
+  GemmOptions options;
+  if (call.flag()) {
+    bias = call.plain(call.argument());
+    options.bias = &bias;
+  }
+  options.precision = call.one_of(all_gemm_precisions);
+  options.alpha = float_of(static_cast<std::uint32_t>(call.number()));
+  // A kernel of the program that is ahead of this call may be what writes b.
+  options.right_is_complete = false;
+  const Buffer out = call.plain(call.result());
+  call.end();
+  const Workspace workspace = call.workspace(gemm_workspace_bytes(a, b, out, options));
+  mxkern::gemm(a, b, out, options, workspace, call.stream());
+}
+
+}  // namespace mxkern::bindings::xla_operations

@@ -1,0 +1,312 @@
+# mxkern/arrays/jax_operations.py: the operations on tracers of JAX's: what can be checked without
+# values, and the call of the library. The order of the numbers is that of
+# python/bindings/xla_operations.h. device: that of the program, as an Adapter counts them.
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mxkern import _core
+from mxkern.arrays import adapter_of, collapsed
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
+from mxkern.arrays.jax_ffi import call
+from mxkern.arrays.numpy_arrays import numpy_dtype
+from mxkern.block_scaled import BlockScaled
+from mxkern.options import SCALE_LAYOUTS
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.scheme import Scheme, schemes
+
+_SCHEMES = tuple(schemes)
+_LAYOUTS = tuple(SCALE_LAYOUTS)
+_ROW_MAJOR = _LAYOUTS.index("row_major")
+_PLAIN, _QUANTIZED, _PREPARED = range(3)  # kinds of operands
+_AMAX, _TENSOR_SCALE = 1, 2  # what is given
+_SOMEWHERE = 256  # an address that nobody looks at, aligned as those of XLA's buffers are
+
+
+def quantize(
+    device: int,
+    scheme: int,
+    layout: int,
+    options: _core.QuantizeOptions,
+    columns: bool,
+    x: Any,
+    amax: Any,
+    tensor_scale: Any,
+) -> BlockScaled:
+    function = "quantize_columns" if columns else "quantize"
+    record = _SCHEMES[scheme]
+    _, shape = _shapes(function, x, columns, options)
+    given, which = _given(function, record, x, amax, tensor_scale)
+    numbers = (columns, scheme, layout, *options.numbers, which)
+    promised = _promised(record, shape, _LAYOUTS[layout])
+    parts = call("quantize", _parts_of(promised), [x, *given], numbers)
+    return _filled(promised, parts)
+
+
+def quantize_both(
+    device: int,
+    scheme: int,
+    layout: int,
+    row_options: _core.QuantizeOptions,
+    column_options: _core.QuantizeOptions,
+    x: Any,
+    amax: Any,
+    tensor_scale: Any,
+) -> tuple[BlockScaled, BlockScaled]:
+    from mxkern.ops.run_quantize import each_way
+
+    function = "quantize_both"
+    record = _SCHEMES[scheme]
+    arrays, numbers = [x], [scheme, layout]
+    amaxes, scales = (
+        each_way(function, name, value)
+        for name, value in (("amax", amax), ("tensor_scale", tensor_scale))
+    )
+    promised = []
+    for i, options in enumerate((row_options, column_options)):
+        _, shape = _shapes(function, x, i == 1, options)
+        given, which = _given(function, record, x, amaxes[i], scales[i])
+        arrays += given
+        numbers += [*options.numbers, which]
+        promised.append(_promised(record, shape, _LAYOUTS[layout]))
+    rows, columns = promised
+    parts = call("quantize_both", [*_parts_of(rows), *_parts_of(columns)], arrays, numbers)
+    half = len(parts) // 2
+    return _filled(rows, parts[:half]), _filled(columns, parts[half:])
+
+
+def tensor_amax(device: int, x: Any) -> Any:
+    _shapes("tensor_amax", x)
+    return call("tensor_amax", [jax.ShapeDtypeStruct((), np.float32)], [x], [])[0]
+
+
+def dequantize(device: int, dtype: int, q: Any) -> Any:
+    from mxkern.operands import operand_of
+
+    view = operand_of("dequantize", "q", _stand_in(q)).view
+    result = jax.ShapeDtypeStruct(q.shape, numpy_dtype(PLAIN_DTYPES[dtype]))
+    return call("dequantize", [result], _arrays_of(q), _numbers_of(view))[0]
+
+
+def random_hadamard(device: int, size: int, low: int, high: int, inverse: bool, x: Any) -> Any:
+    from mxkern.ops.hadamard import random_hadamard as same
+
+    _shapes("random_hadamard", x)
+    same(_stand_in(x)[..., :0, :] if x.ndim > 1 else _stand_in(x), size)
+    numbers = (size, low, high, inverse)
+    return call("random_hadamard", [jax.ShapeDtypeStruct(x.shape, x.dtype)], [x], numbers)[0]
+
+
+def swizzle_scales(device: int, scales: Any) -> Any:
+    from mxkern.ops.scales import swizzle_scales as same
+
+    moved = same(_stand_in(scales))
+    shape = collapsed(scales.shape)
+    return _moved(scales, moved, (False, *shape))
+
+
+def unswizzle_scales(device: int, rows: int, blocks: int, scales: Any) -> Any:
+    from mxkern.ops.scales import unswizzle_scales as same
+
+    moved = same(_stand_in(scales), rows, blocks)
+    return _moved(scales, moved, (True, *collapsed((1, *moved.shape))))
+
+
+def prepare_operand(
+    device: int,
+    scheme: int | None,
+    form: int,
+    options: _core.QuantizeOptions,
+    keep_source: bool,
+    x: Any,
+) -> PreparedOperand:
+    """Of a plain x, to scheme; or of one that is quantized. form: -1 for the best one."""
+    from mxkern.gemm_operands import FORMS
+    from mxkern.operands import operand_of
+
+    function = "prepare_operand"
+    folded = FORMS["folded"]
+    if scheme is not None:
+        if _core.prepared_form(form, scheme, device) == folded:
+            return _quantize_prepared(scheme, folded, options, keep_source, x)
+        x = quantize(device, scheme, _ROW_MAJOR, options, False, x, None, None)
+    operand = operand_of(function, "x", _stand_in(x))
+    record = operand.scheme
+    form = _core.prepared_form(form, record.id, device)
+    name = _name_of(form)
+    if name == "source":
+        return PreparedOperand(name, None, x, record.name, x.shape)
+    result = _bytes(_core.prepared_bytes(form, record.id, *collapsed(x.shape)))
+    numbers = (form, *_numbers_of(operand.view))
+    data = call(function, [result], _arrays_of(x), numbers)[0]
+    source = x if keep_source or record.has_tensor_scale else None
+    return PreparedOperand(name, data, source, record.name, x.shape)
+
+
+def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, bias: Any) -> Any:
+    from mxkern.gemm_operands import left_operand, product_extents, product_shape, right_operand
+    from mxkern.ops.gemm import bias_of
+
+    function = "gemm"
+    stand_ins = _stand_in((a, b, bias))
+    right = right_operand(function, stand_ins[1])
+    left = left_operand(function, stand_ins[0], right.adapter)
+    shape = product_shape(function, left.shape, right.shape)
+    if bias is not None:
+        bias_of(function, stand_ins[2], right.adapter, shape)
+    extents = product_extents(left.shape, shape)
+    _check_plan(device, left.view, right.view, dtype, extents, precision)
+    arrays = [*_arrays_of(a), *_arrays_of(b), *([] if bias is None else [bias])]
+    numbers = (
+        *_operand_numbers(a, left.view),
+        *_operand_numbers(b, right.view),
+        bias is not None,
+        precision,
+        _core.float32_bits(alpha),
+    )
+    result = jax.ShapeDtypeStruct(shape, numpy_dtype(PLAIN_DTYPES[dtype]))
+    return call(function, [result], arrays, numbers)[0]
+
+
+def _quantize_prepared(
+    scheme: int, folded: int, options: _core.QuantizeOptions, keep_source: bool, x: Any
+) -> PreparedOperand:
+    plain, shape = _shapes("prepare_operand", x, False, options)
+    record = _SCHEMES[scheme]
+    promised = _promised(record, shape, "row_major")
+    results = [_bytes(_core.prepared_bytes(folded, scheme, *plain.buffer[3:6]))]
+    if keep_source:
+        results += _parts_of(promised)
+    numbers = (scheme, *options.numbers, keep_source)
+    data, *parts = call("quantize_prepared", results, [x], numbers)
+    source = _filled(promised, parts) if keep_source else None
+    return PreparedOperand("folded", data, source, record.name, shape)
+
+
+def _check_plan(
+    device: int, left: Any, right: Any, dtype: int, out: tuple[int, int, int], precision: int
+) -> None:
+    """Raises what a product on the device would: it is planned, without memory."""
+    if device == CPU:
+        return
+    _, rows, columns = out
+    buffer = (None, dtype, device, *out, columns, rows * columns)
+    _core.explain_gemm(_on(device, left), _on(device, right), buffer, precision, "")
+
+
+def _on(device: int, view: Any) -> Any:
+    """A view of a stand-in as one of arrays on the device."""
+    if len(view) == 4:  # prepared
+        form, source, _, size = view
+        return (form, _on(device, source), _SOMEWHERE, size)
+    return tuple(
+        device if i == 2 else item if isinstance(item, (int, type(None))) else _SOMEWHERE
+        for i, item in enumerate(view)
+    )
+
+
+def _moved(scales: Any, moved: np.ndarray, numbers: Sequence[int]) -> Any:
+    result = jax.ShapeDtypeStruct(moved.shape, moved.dtype)
+    return call("move_scales", [result], [scales], numbers)[0]
+
+
+def _shapes(
+    function: str, x: Any, columns: bool = False, options: _core.QuantizeOptions | None = None
+) -> tuple[Any, tuple[int, ...]]:
+    """x as the library sees it, and the shape of what is quantized."""
+    from mxkern.ops.run_quantize import check_groups, transposed
+
+    stand_in = _stand_in(x)
+    plain = adapter_of(function, "x", stand_in).plain(function, "x", stand_in)
+    shape = transposed(function, plain.shape) if columns else plain.shape
+    if options is not None:
+        check_groups(function, options, shape[-1])
+    return plain, shape
+
+
+def _given(
+    function: str, scheme: Scheme, x: Any, amax: Any, tensor_scale: Any
+) -> tuple[list[Any], int]:
+    """What is given of amax and tensor_scale, as an array, and which it is."""
+    from mxkern.ops.run_quantize import scalars_of
+
+    stand_in = _stand_in(x)
+    adapter = adapter_of(function, "x", stand_in)
+    plain = adapter.plain(function, "x", stand_in)
+    checked = scalars_of(function, scheme, adapter, plain, *_stand_in((amax, tensor_scale)))
+    for which, scalar, array in (
+        (_AMAX, amax, checked[0]),
+        (_TENSOR_SCALE, tensor_scale, checked[1]),
+    ):
+        if scalar is not None:
+            return [scalar if hasattr(scalar, "dtype") else array], which
+    return [], 0
+
+
+def _arrays_of(operand: Any) -> list[Any]:
+    """In the order in which the library reads them."""
+    leaves: list[Any] = jax.tree_util.tree_leaves(operand)
+    return leaves
+
+
+def _operand_numbers(operand: Any, view: Any) -> tuple[int, ...]:
+    if isinstance(operand, PreparedOperand) and operand.form != "source":
+        form, source, _, _ = view
+        return (_PREPARED, form, operand.source is not None, *_numbers_of(source))
+    if isinstance(operand, (BlockScaled, PreparedOperand)):
+        return (_QUANTIZED, *_numbers_of(view))
+    return (_PLAIN,)
+
+
+def _numbers_of(view: Any) -> tuple[int, ...]:
+    """Scheme, layout and extents of a BlockScaled that the library sees."""
+    scheme, layout, _, batch, rows, columns, *_ = view
+    return (scheme, layout, batch, rows, columns)
+
+
+def _name_of(form: int) -> str:
+    from mxkern.gemm_operands import FORMS
+
+    return next(name for name, i in FORMS.items() if i == form)
+
+
+def _stand_in(tree: Any) -> Any:
+    """Arrays of the shapes and dtypes, for checks. What NumPy fills with zeros takes memory only
+    where it is written to."""
+
+    def stand_in(array: Any) -> Any:
+        if not isinstance(array, (jax.Array, np.ndarray, np.generic)):
+            return array  # a number, or an array of another framework, which the checks refuse
+        return np.zeros(array.shape, array.dtype)
+
+    return jax.tree_util.tree_map(stand_in, tree)
+
+
+def _bytes(count: int) -> Any:
+    return jax.ShapeDtypeStruct((count,), np.dtype(np.uint8))
+
+
+def _promised(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> BlockScaled:
+    """The shapes and dtypes of what is quantized."""
+    scales_shape = scheme.scales_shape(shape, scale_layout)
+    return BlockScaled(
+        jax.ShapeDtypeStruct(scheme.codes_shape(shape), numpy_dtype(scheme.codes_dtype)),
+        jax.ShapeDtypeStruct(scales_shape, numpy_dtype(scheme.scales_dtype)),
+        jax.ShapeDtypeStruct((), np.dtype(np.float32)) if scheme.has_tensor_scale else None,
+        scheme.name,
+        shape,
+        scale_layout,
+    )
+
+
+def _parts_of(q: BlockScaled) -> list[Any]:
+    return [part for part in q[:3] if part is not None]
+
+
+def _filled(promised: BlockScaled, parts: Sequence[Any]) -> BlockScaled:
+    codes, scales, *rest = parts
+    return promised._replace(codes=codes, scales=scales, tensor_scale=rest[0] if rest else None)

@@ -1,0 +1,186 @@
+# mxkern/arrays/jax_programs.py: operations on JAX's arrays as programs, or as parts of one: where
+# there are tracers, inside of jax.jit, and for arrays on CUDA devices, which XLA alone allocates.
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from mxkern import _core, errors
+from mxkern.arrays import jax_operations as operations
+from mxkern.arrays.jax_ffi import missing
+from mxkern.operands import check_factor
+
+_SCALARS = ("amax", "tensor_scale")
+
+
+class JaxPrograms:
+    """Takes arguments with tracers in them and arrays on one CUDA device, and leaves all others, by
+    None, to the usual way. What can be checked without values is checked while tracing."""
+
+    def quantize(
+        self,
+        x: Any,
+        scheme: int,
+        layout: int,
+        options: _core.QuantizeOptions,
+        columns: bool,
+        amax: Any,
+        tensor_scale: Any,
+        out: Any,
+    ) -> Any:
+        function = "quantize_columns" if columns else "quantize"
+        static = (scheme, layout, options, columns)
+        arrays = (x, amax, tensor_scale)
+        return _run(function, operations.quantize, static, arrays, out, _SCALARS)
+
+    def quantize_both(
+        self,
+        x: Any,
+        scheme: int,
+        layout: int,
+        row_options: _core.QuantizeOptions,
+        column_options: _core.QuantizeOptions,
+        amax: Any,
+        tensor_scale: Any,
+    ) -> Any:
+        static = (scheme, layout, row_options, column_options)
+        arrays = (x, amax, tensor_scale)
+        return _run("quantize_both", operations.quantize_both, static, arrays, None, _SCALARS)
+
+    def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
+        return _run("dequantize", operations.dequantize, (dtype,), (q,), out)
+
+    def gemm(
+        self,
+        a: Any,
+        b: Any,
+        dtype: int,
+        alpha: float,
+        beta: float,
+        bias: Any,
+        precision: int,
+        out: Any,
+    ) -> Any:
+        static = (dtype, alpha, precision)
+        return _run("gemm", operations.gemm, static, (a, b, bias), out)
+
+    def prepare_operand(
+        self,
+        x: Any,
+        scheme: int | None,
+        form: int,
+        options: _core.QuantizeOptions,
+        keep_source: bool,
+    ) -> Any:
+        static = (scheme, form, options, keep_source)
+        return _run("prepare_operand", operations.prepare_operand, static, (x,))
+
+    def tensor_amax(self, x: Any, out: Any) -> Any:
+        return _run("tensor_amax", operations.tensor_amax, (), (x,), out)
+
+    def random_hadamard(
+        self, x: Any, size: int, low: int, high: int, inverse: bool, out: Any
+    ) -> Any:
+        static = (size, low, high, inverse)
+        return _run("random_hadamard", operations.random_hadamard, static, (x,), out)
+
+    def swizzle_scales(self, scales: Any, out: Any) -> Any:
+        return _run("swizzle_scales", operations.swizzle_scales, (), (scales,), out)
+
+    def unswizzle_scales(self, scales: Any, rows: Any, blocks: Any, out: Any) -> Any:
+        static = (rows, blocks)
+        return _run("unswizzle_scales", operations.unswizzle_scales, static, (scales,), out)
+
+
+def _run(
+    function: str,
+    operation: Callable[..., Any],
+    static: tuple[Any, ...],
+    arrays: tuple[Any, ...],
+    out: Any = None,
+    scalars: tuple[str, ...] = (),
+) -> Any:
+    """operation(device, *static, *arrays), of tracers as a part of the program that is traced, and
+    of arrays on a CUDA device as a program of its own. scalars: the last arrays may be numbers."""
+    leaves = jax.tree_util.tree_leaves(arrays)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        backend = jax.default_backend()
+        lack = missing(backend)
+        if lack is not None:
+            raise TypeError(
+                f"{function}: an argument is a JAX tracer, which takes {lack}; call outside of "
+                f"jax.jit and jax.vmap, or through jax.pure_callback"
+            )
+        _refuse_out(function, out)
+        return operation(-1 if backend == "cpu" else 0, *static, *arrays)
+    device = _cuda_device([leaf for leaf in leaves if not (scalars and _is_number(leaf))])
+    if device is None:
+        return None
+    lack = missing("gpu")
+    if lack is not None:
+        raise RuntimeError(
+            f"{function}: an argument is a JAX array on a CUDA device, which takes {lack}; move "
+            "the arrays to the CPU with jax.device_put(array, jax.devices('cpu')[0])"
+        )
+    _refuse_out(function, out)
+    if scalars:
+        arrays = (arrays[0], *map(partial(_as_float32, function), scalars, arrays[1:]))
+    return _program(operation, device, *static)(*arrays)
+
+
+@lru_cache(maxsize=4096)
+def _program(operation: Callable[..., Any], device: int, *static: Any) -> Any:
+    def run(*arrays: Any) -> Any:
+        return operation(device, *static, *arrays)
+
+    return jax.jit(run)
+
+
+def _cuda_device(leaves: list[Any]) -> int | None:
+    """The CUDA device that all arrays are on; None if there is no such."""
+    found = None
+    for leaf in leaves:
+        # Random keys have a dtype of JAX's own.
+        if not isinstance(leaf, jax.Array) or not isinstance(leaf.dtype, np.dtype):
+            return None
+        devices = leaf.devices()
+        if len(devices) != 1:
+            return None
+        (device,) = devices
+        if device.platform != "gpu" or found not in (None, device):
+            return None
+        found = device
+    return None if found is None else device_index(found)
+
+
+def device_index(device: Any) -> int:
+    """CUDA's index of a device of JAX's."""
+    index = device.local_hardware_id
+    return int(device.id if index is None else index)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _as_float32(function: str, name: str, value: Any) -> Any:
+    """Numbers as arguments of a program, so that the next ones need no other program."""
+
+    def as_float32(value: Any) -> Any:
+        if not _is_number(value):
+            return value
+        number = errors.real(function, name, value)
+        check_factor(function, name, number)
+        return np.array(_core.float32_bits(number + 0.0), np.uint32).view(np.float32)  # -0 is 0
+
+    return jax.tree_util.tree_map(as_float32, value)
+
+
+def _refuse_out(function: str, out: Any) -> None:
+    if out is not None:
+        raise errors.not_writable(function, "out", "JAX")
