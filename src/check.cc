@@ -98,10 +98,10 @@ void check_output(const char* function, const char* argument, const Buffer& buff
         "; expected rows and matrices that do not overlap");
 }
 
-void check_aligned(const char* function, const char* argument, const char* part,
-                   const float* value) {
-  check(reinterpret_cast<std::uintptr_t>(value) % sizeof(float) == 0, function, ": ", argument,
-        part, " is at an odd address; expected a multiple of 4 bytes");
+void check_aligned(const char* function, const char* argument, const char* part, const void* value,
+                   std::size_t size) {
+  check(reinterpret_cast<std::uintptr_t>(value) % size == 0, function, ": ", argument, part,
+        " is at an odd address; expected a multiple of ", size, " bytes");
 }
 
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q) {

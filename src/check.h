@@ -36,8 +36,8 @@ Buffer with_strides(const Buffer& buffer);
 void check_output(const char* function, const char* argument, const Buffer& buffer);
 
 // A float32 that is null or lies at a multiple of its size. `part` of an argument, as ".scales".
-void check_aligned(const char* function, const char* argument, const char* part,
-                   const float* value);
+void check_aligned(const char* function, const char* argument, const char* part, const void* value,
+                   std::size_t size = sizeof(float));
 
 // A valid shape, scheme and layout, and memory for each part that has bytes.
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q);

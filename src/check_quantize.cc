@@ -42,6 +42,7 @@ void check_quantize_options(const char* function, const BlockScaled& out,
   check_scalar(function, "amax", options.amax, out.device);
   check_scalar(function, "tensor_scale", options.tensor_scale, out.device);
   check_aligned(function, "found_amax", "", options.found_amax);
+  check_aligned(function, "offset_at", "", options.offset_at, sizeof(std::uint64_t));
   const int size = options.hadamard.size;
   if (size == 0) return;
   check(std::count(std::begin(hadamard_sizes), std::end(hadamard_sizes), size) == 1, function,

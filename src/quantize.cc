@@ -37,10 +37,11 @@ void check_direction(const char* function, const Buffer& x, const Written& side,
 }
 
 // A scalar that is given may be where one is written, as it is read before; not in codes or scales.
-void check_given(const char* function, const char* argument, const float* scalar,
+template <class T>
+void check_given(const char* function, const char* argument, const T* scalar,
                  const OccupiedParts& out) {
   if (scalar == nullptr) return;
-  const Occupied given(argument, "", scalar, sizeof(float));
+  const Occupied given(argument, "", scalar, sizeof(T));
   check_apart(function, out.codes(), given);
   check_apart(function, out.scales(), given);
 }
@@ -58,6 +59,7 @@ void check_memory(const char* function, const Buffer& x, const Written& rows,
       if (other->out == nullptr) continue;
       check_given(function, "amax", other->options.amax, out);
       check_given(function, "tensor_scale", other->options.tensor_scale, out);
+      check_given(function, "offset_at", other->options.offset_at, out);
     }
   }
   check_apart(function, {outs.data(), parts}, {"x", x});
@@ -73,6 +75,12 @@ void check_memory(const char* function, const Buffer& x, const Written& rows,
       function,
       ": found_amax is in one place for rows and columns, whose amaxes differ; expected a float32 "
       "for each");
+}
+
+// The CPU reads it here.
+QuantizeOptions with_offset(QuantizeOptions options) {
+  if (options.offset_at != nullptr) options.offset = *options.offset_at;
+  return options;
 }
 
 void run(const char* function, const Buffer& given, const BlockScaled* rows,
@@ -98,7 +106,7 @@ void run(const char* function, const Buffer& given, const BlockScaled* rows,
   }
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
-  cpu::quantize(x, rows, row_options, columns, column_options);
+  cpu::quantize(x, rows, with_offset(row_options), columns, with_offset(column_options));
 }
 
 }  // namespace

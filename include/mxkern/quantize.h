@@ -21,6 +21,9 @@ struct QuantizeOptions {
   Rounding rounding = Rounding::nearest;
   std::uint64_t seed = 0;    // of stochastic rounding: Philox key
   std::uint64_t offset = 0;  // of stochastic rounding: upper half of the Philox counter
+  // Where not null, the offset lies there, on x's device: programs that are recorded once and run
+  // many times, as CUDA graphs are, can count it up.
+  const std::uint64_t* offset_at = nullptr;
   BlockShape block_shape = BlockShape::row;
   bool four_over_six = false;  // NVFP4: per block, the better of two scales
   Hadamard hadamard;           // transform groups along the block axis first

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <functional>
 #include <tuple>
+#include <utility>
 
 #include "bindings.h"
 #include "mxkern/core/math.h"
@@ -21,6 +22,23 @@ QuantizeOptions make_options(int scale_rule, int rounding, std::uint64_t seed, s
                            four_over_six, static_cast<std::uint64_t>(hadamard_size), sign_mask_low,
                            sign_mask_high});
 }
+
+// Options whose offset is the value of an array. They keep it alive, and `numbers` say nothing of
+// it.
+struct OffsetOptions : QuantizeOptions {
+  OffsetOptions(const QuantizeOptions& options, nb::object array, Address address)
+      : QuantizeOptions(options), array(std::move(array)) {
+    offset_at = static_cast<const std::uint64_t*>(address.value);
+  }
+
+  QuantizeOptions without_array() const {
+    QuantizeOptions options = *this;
+    options.offset_at = nullptr;
+    return options;
+  }
+
+  nb::object array;
+};
 
 // Options are shared between calls; where a tensor's amax or scale lies is a call's own.
 QuantizeOptions with_tensor_scale(QuantizeOptions options, Address amax, Address tensor_scale,
@@ -51,6 +69,14 @@ void bind_quantize(nb::module_& module) {
              }
              return hash;
            })
+      .def_ro("offset", &QuantizeOptions::offset)
+      .def(
+          "with_offset",
+          [](QuantizeOptions options, std::uint64_t offset) {
+            options.offset = offset;
+            return options;
+          },
+          "offset"_a)
       .def_prop_ro("hadamard_size",
                    [](const QuantizeOptions& options) { return options.hadamard.size; })
       .def_prop_ro(
@@ -60,6 +86,12 @@ void bind_quantize(nb::module_& module) {
                               numbers_of(options));
           },
           nb::sig("def numbers(self) -> tuple[int, ...]"));
+
+  nb::class_<OffsetOptions, QuantizeOptions>(module, "OffsetOptions")
+      .def(nb::init<const QuantizeOptions&, nb::object, Address>(), "options"_a, "array"_a,
+           "address"_a.none())
+      .def_ro("array", &OffsetOptions::array)
+      .def("without_array", &OffsetOptions::without_array);
 
   // amax and tensor_scale are Python's numbers and become arrays.
   module.def("float32_bits", &float32::nearest_bits, "value"_a);

@@ -15,6 +15,12 @@ inline void read_given(XlaCall& call, QuantizeOptions& options) {
   }
 }
 
+// The offset, where it is an array: as halves, the lower one first, at an address for 64 bits.
+inline const std::uint64_t* read_offset(XlaCall& call) {
+  if (!call.flag()) return nullptr;
+  return reinterpret_cast<const std::uint64_t*>(call.bytes(call.argument(), sizeof(std::uint64_t)));
+}
+
 // Where an amax that is found lies from one kernel to the next.
 inline void keep_found_amax(XlaCall& call, Scheme scheme, QuantizeOptions& options) {
   if (call.on_cpu() || !facts_of(scheme).has_tensor_scale) return;
@@ -22,7 +28,8 @@ inline void keep_found_amax(XlaCall& call, Scheme scheme, QuantizeOptions& optio
   options.found_amax = static_cast<float*>(call.workspace(sizeof(float)).data);
 }
 
-// along columns, scheme, scale layout, options, what is given; x, the given -> codes, scales, ...
+// along columns, scheme, scale layout, options, what is given, whether an offset is; x, what is
+// given, the offset -> codes, scales and, of nvfp4, the tensor scale
 inline void quantize(XlaCall& call) {
   const bool along_columns = call.flag();
   const Scheme scheme = call.scheme();
@@ -30,6 +37,7 @@ inline void quantize(XlaCall& call) {
   QuantizeOptions options = call.options();
   const Buffer x = call.plain(call.argument());
   read_given(call, options);
+  options.offset_at = read_offset(call);
   const BlockScaled out =
       call.quantized_result(scheme, layout, along_columns ? x.shape.transposed() : x.shape);
   call.end();
@@ -37,7 +45,8 @@ inline void quantize(XlaCall& call) {
   (along_columns ? mxkern::quantize_columns : mxkern::quantize)(x, out, options, call.stream());
 }
 
-// scheme, scale layout, options and what is given of the rows, the same of the columns
+// scheme, scale layout, options and what is given of the rows, the same of the columns, whether an
+// offset is given
 inline void quantize_both(XlaCall& call) {
   const Scheme scheme = call.scheme();
   const ScaleLayout layout = call.one_of(all_scale_layouts);
@@ -46,6 +55,7 @@ inline void quantize_both(XlaCall& call) {
   read_given(call, row_options);
   QuantizeOptions column_options = call.options();
   read_given(call, column_options);
+  row_options.offset_at = column_options.offset_at = read_offset(call);
   const BlockScaled rows = call.quantized_result(scheme, layout, x.shape);
   const BlockScaled columns = call.quantized_result(scheme, layout, x.shape.transposed());
   call.end();

@@ -20,6 +20,7 @@ class Info(NamedTuple):
     built_with_cuda: bool
     cuda: str
     blackwell: str
+    jax: str
     devices: tuple[str, ...]
     package: str
 
@@ -31,6 +32,7 @@ class Info(NamedTuple):
             ("threads", str(self.threads)),
             ("CUDA", self.cuda),
             ("Blackwell", self.blackwell),
+            ("JAX", self.jax),
             ("devices", "none" if not self.devices else self.devices[0]),
             *(("", device) for device in self.devices[1:]),
             ("package", self.package),
@@ -61,9 +63,17 @@ def info() -> Info:
         found.built_with_cuda,
         found.cuda,
         found.blackwell,
+        _jax(),
         tuple(found.devices),
         _FOLDER,
     )
+
+
+def _jax() -> str:
+    version = _core.xla_version()
+    if version is None:
+        return "no programs: jaxlib's headers were not found at build time"
+    return f"programs by version {version[0]}.{version[1]} of XLA's interface"
 
 
 def cmake_dir() -> str:

@@ -17,6 +17,7 @@ _DEFAULT_OPTIONS = _core.QuantizeOptions(
     SCALE_RULES[_DEFAULT_RULE], ROUNDINGS["nearest"], 0, 0, False, False, 0, 0, 0
 )
 _LARGEST_SEED = 2**64 - 1
+_OFFSET_DTYPES = ("int64", "uint64", "int32", "uint32")
 
 
 def position(function: str, argument: str, name: Any, names: dict[str, int]) -> int:
@@ -100,6 +101,9 @@ def _make(
             "leave scale_rule away"
         )
     way = position(function, "rounding", rounding, ROUNDINGS)
+    array = None
+    if is_integer_array(offset):
+        array, offset = offset, 0
     offset = errors.integer(function, "offset", offset, 0, _LARGEST_SEED)
     if rounding == "stochastic":
         if seed is None:
@@ -108,7 +112,7 @@ def _make(
                 "seed=..., another one for each tensor and step"
             )
         seed = errors.integer(function, "seed", seed, 0, _LARGEST_SEED)
-    elif seed is not None or offset != 0:
+    elif seed is not None or offset != 0 or array is not None:
         raise ValueError(
             f"{function}: seed and offset are for rounding='stochastic', but rounding is "
             f"{rounding!r}; pass rounding='stochastic' or leave them away"
@@ -125,7 +129,7 @@ def _make(
             f"{function}: block is {block!r} and hadamard is {size}; expected one of them, as a "
             "transform along one axis leaves no square that both directions share; leave one away"
         )
-    return _core.QuantizeOptions(
+    options = _core.QuantizeOptions(
         rule,
         way,
         seed or 0,
@@ -136,6 +140,16 @@ def _make(
         low,
         high,
     )
+    return options if array is None else _core.OffsetOptions(options, array, None)
+
+
+def is_integer_array(value: Any) -> bool:
+    """Whether a value is an array of 32- or 64-bit integers, and no number of NumPy's."""
+    if type(value) is int or not hasattr(value, "shape"):
+        return False
+    name = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    is_number = any(kind.__qualname__ == "generic" for kind in type(value).__mro__)
+    return name in _OFFSET_DTYPES and not is_number
 
 
 def is_square(function: str, scheme: Scheme, block: Any) -> bool:

@@ -17,7 +17,7 @@ kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& option
   return {rule,
           options.four_over_six,
           PhiloxKeys::of(options.seed),
-          options.offset,
+          {options.offset, options.offset_at},
           amax,
           options.tensor_scale,
           nullptr,
@@ -32,6 +32,7 @@ void check_pointers(const char* function, const BlockScaled& out, const Quantize
   check_device_pointer(function, "out.tensor_scale", out.tensor_scale, out.device);
   check_device_pointer(function, "amax", options.amax, out.device);
   check_device_pointer(function, "tensor_scale", options.tensor_scale, out.device);
+  check_device_pointer(function, "offset_at", options.offset_at, out.device);
   check_device_pointer(function, "found_amax", options.found_amax, out.device);
 }
 

@@ -47,10 +47,20 @@ void expect_cpu_bytes(Tensor& x, const Case& test, const Given& given = {}) {
     return with_given(options, given.amax != 0 ? &given.amax : nullptr,
                       given.tensor_scale != 0 ? &given.tensor_scale : nullptr);
   };
+  // Of three cases one has its offset in the call.
+  static int cases = 0;
+  const bool offsets_on_device = ++cases % 3 != 0;
+  DeviceBytes offsets(2 * sizeof(std::uint64_t));
   const auto on_device = [&](const QuantizeOptions& options, DeviceQuantized& out) {
     QuantizeOptions with = with_given(options, given.amax != 0 ? device_amax.address() : nullptr,
                                       given.tensor_scale != 0 ? device_scale.address() : nullptr);
     with.found_amax = out.found_amax();
+    if (options.rounding == Rounding::stochastic && offsets_on_device) {
+      auto* place = reinterpret_cast<std::uint64_t*>(offsets.data()) + (&options == &test.rows);
+      check_cuda(cudaMemcpy(place, &options.offset, sizeof *place, cudaMemcpyHostToDevice));
+      with.offset_at = place;
+      with.offset = ~options.offset;
+    }
     return with;
   };
   const auto trace = [&](const char* direction, const QuantizeOptions& options) {

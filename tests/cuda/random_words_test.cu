@@ -15,7 +15,8 @@ constexpr std::uint64_t offset = 0xFEDCBA9876543210ull;
 // A warp of octets or of column pairs from `index` on; counts words that are not philox_word's.
 __global__ void compare_words(PhiloxKeys keys, std::uint64_t index, std::uint64_t columns,
                               unsigned* differences) {
-  Words random(keys, offset);
+  const kernels::RandomOffset in_call{offset, nullptr};
+  Words random(keys, in_call);
   // Twice, with the upper half of the counter changing between.
   for (const std::uint64_t start : {index, index + (std::uint64_t{5} << 40), index}) {
     std::uint32_t words[8], pair[2][8];

@@ -17,6 +17,7 @@ def test_info() -> None:
     assert isinstance(info.built_with_cuda, bool)
     assert info.cuda, "says which CUDA, or why there is none"
     assert info.blackwell, "says which kernels of Blackwell, or why there are none"
+    assert info.jax, "says whether programs of JAX can call it"
     assert os.path.isfile(os.path.join(info.package, "__init__.py"))
 
 
@@ -30,6 +31,7 @@ def test_info_prints() -> None:
         info.instruction_set,
         info.cuda,
         info.blackwell,
+        info.jax,
         "threads",
     ):
         assert part in text

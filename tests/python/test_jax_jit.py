@@ -101,6 +101,30 @@ def test_two_threads_at_once() -> None:
     assert done.stdout == f"{{{256.0**3}}} 200\n"
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+def test_an_offset_is_an_argument(dtype: str) -> None:
+    """One program for all steps."""
+    options = {"rounding": "stochastic", "seed": 3}
+    traces = []
+
+    @jax.jit
+    def step(x: Any, offset: Any) -> Any:
+        traces.append(offset)
+        q = mxkern.quantize(x, "mxfp4", offset=offset, **options)
+        both = mxkern.quantize_both(x, "nvfp4", offset=offset + 1, **options)
+        return q, both, mxkern.fake_quantize(x, "mxfp6", offset=offset, **options)
+
+    for offset in (0, 1, 2**31 - 1):
+        q, both, fake = step(X, jnp.asarray(offset, dtype)[None])
+        plus_one = (offset + 1 + 2**31) % 2**32 - 2**31 if dtype == "int32" else offset + 1
+        assert_same(q, mxkern.quantize(X, "mxfp4", offset=offset, **options), f"{offset}")
+        want = mxkern.quantize_both(X, "nvfp4", offset=plus_one % 2**64, **options)
+        assert_same(both, want, f"{offset}, both")
+        assert_same(fake, mxkern.fake_quantize(X, "mxfp6", offset=offset, **options), "fake")
+    assert len(traces) == 1
+    refused(ValueError, lambda: step(X, jnp.zeros(2, dtype)), "offset has shape (2,); expected an")
+
+
 def test_no_gradient() -> None:
     with pytest.raises(ValueError, match="mxkern_quantize` cannot be differentiated"):
         jax.grad(lambda x: mxkern.fake_quantize(x, "mxfp8").sum())(X)
@@ -130,7 +154,7 @@ def test_what_is_missing(version: Any, lack: str, monkeypatch: pytest.MonkeyPatc
     )
 
 
-NUMBERS = (0, 0, 0, *[0] * 9, 0)
+NUMBERS = (0, 0, 0, *[0] * 9, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +178,9 @@ def test_calls_that_do_not_fit(
 ) -> None:
     """As a program from another version might make them: errors, and nothing is written."""
     assert jax_ffi.missing("cpu") is None
+    right = [jax.ShapeDtypeStruct((64, 96), "uint8"), jax.ShapeDtypeStruct((64, 3), "uint8")]
+    codes, _ = jax_ffi.call("quantize", right, [X], NUMBERS)
+    assert (codes == mxkern.quantize(X, "mxfp8").codes.view("uint8")).all()
     promised = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
     with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: mxkern: a compiled"):
         jax.block_until_ready(jax_ffi.call(operation, promised, arrays, numbers))

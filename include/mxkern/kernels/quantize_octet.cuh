@@ -17,11 +17,11 @@ struct OctetOptions {
   E8M0Rule rule;
   bool four_over_six;
   PhiloxKeys keys;
-  std::uint64_t offset;
-  const float* amax;          // NVFP4: one of these two; the quantizers below read it
-  const float* tensor_scale;  // NVFP4
-  float* found;               // NVFP4, second direction, if not null: where amax is left as well
-  int hadamard_size;          // 0: no transform
+  RandomOffset offset;
+  const float* amax;               // NVFP4: one of these two; the quantizers below read it
+  const float* tensor_scale;       // NVFP4
+  float* found;       // NVFP4, second direction, if not null: where amax is left as well
+  int hadamard_size;  // 0: no transform
   SignMask hadamard_signs;
 };
 

@@ -144,10 +144,10 @@ struct QuantizeRows {
     const auto group_of = [&](std::int64_t i) {
       return (p.backwards ? p.grid.series() - 1 - i : i) << p.grid.log2_depth;
     };
-    RandomWords<R> random(p.options.keys, p.options.offset);
     Place place = place_of(batch, group_of(step));
     RawOctet<T> raw[rows_per_thread];
     begin(place);
+    RandomWords<R> random(p.options.keys, p.options.offset);
     load(place, raw);
     const BlockScaler<S> scaler = scaler_once();
     int left = 1 << p.grid.log2_depth;

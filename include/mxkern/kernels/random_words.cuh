@@ -15,11 +15,21 @@ MXKERN_HOST_DEVICE bool words_are_whole(std::int64_t elements, std::int64_t colu
   return columns % 4 == 0 && elements / 4 <= std::int64_t{1} << 32;
 }
 
+// The upper half of the counter, or where it lies.
+struct RandomOffset {
+  std::uint64_t value;
+  const std::uint64_t* at;  // if not null
+
+  // After wait_for_kernels_ahead.
+  __device__ __forceinline__ std::uint64_t get() const { return at == nullptr ? value : *at; }
+  friend constexpr bool operator==(const RandomOffset&, const RandomOffset&) = default;
+};
+
 // The words of a thread's elements; nothing where elements are rounded to nearest.
 template <Rounding R>
 class RandomWords {
  public:
-  __device__ __forceinline__ RandomWords(const PhiloxKeys&, std::uint64_t) {}
+  __device__ __forceinline__ RandomWords(const PhiloxKeys&, const RandomOffset&) {}
   __device__ __forceinline__ void whole_octet(std::uint64_t, std::uint32_t (&)[8]) {}
   __device__ __forceinline__ void octet(std::uint64_t, std::uint64_t, std::uint32_t (&)[8]) {}
   __device__ __forceinline__ void column_pair(std::uint64_t, std::uint64_t,
@@ -29,8 +39,9 @@ class RandomWords {
 template <>
 class RandomWords<Rounding::stochastic> {
  public:
-  // The keys are read where they lie, as operands: a kernel's arguments cost no registers.
-  __device__ __forceinline__ RandomWords(const PhiloxKeys& keys, std::uint64_t offset)
+  // The keys are read where they lie, as operands: a kernel's arguments cost no registers. So is
+  // the offset, each time that it is needed.
+  __device__ __forceinline__ RandomWords(const PhiloxKeys& keys, const RandomOffset& offset)
       : keys_(keys), offset_(offset) {
     start(0);
   }
@@ -102,13 +113,15 @@ class RandomWords<Rounding::stochastic> {
   // Of the first two rounds, the products of all words but the counter's lowest: they change every
   // 2^32 calls.
   __device__ __forceinline__ void start(std::uint32_t high) {
-    const std::uint64_t first = std::uint64_t{Philox::multiplier1} * low_of(offset_);
+    const std::uint64_t offset = offset_.get();
+    const std::uint64_t first = std::uint64_t{Philox::multiplier1} * low_of(offset);
     const std::uint64_t second =
         std::uint64_t{Philox::multiplier0} * (high_of(first) ^ high ^ keys_.key0[0]);
     high_ = high;
     first_ = low_of(first) ^ keys_.key0[1];
     second_ = high_of(second) ^ keys_.key1[1];
     third_ = low_of(second);
+    fourth_ = high_of(offset) ^ keys_.key1[0];
   }
 
   // philox4x32 of the counter.
@@ -119,8 +132,7 @@ class RandomWords<Rounding::stochastic> {
 
   __device__ __forceinline__ Philox4 call_of_low(std::uint32_t counter) const {
     const std::uint64_t first = std::uint64_t{Philox::multiplier0} * counter;
-    const std::uint64_t second =
-        std::uint64_t{Philox::multiplier1} * (high_of(first) ^ high_of(offset_) ^ keys_.key1[0]);
+    const std::uint64_t second = std::uint64_t{Philox::multiplier1} * (high_of(first) ^ fourth_);
     std::uint32_t c0 = high_of(second) ^ first_, c1 = low_of(second);
     std::uint32_t c2 = second_ ^ low_of(first), c3 = third_;
 #pragma unroll
@@ -141,8 +153,8 @@ class RandomWords<Rounding::stochastic> {
   }
 
   const PhiloxKeys& keys_;
-  std::uint64_t offset_;
-  std::uint32_t high_, first_, second_, third_;
+  const RandomOffset& offset_;
+  std::uint32_t high_, first_, second_, third_, fourth_;
 };
 
 }  // namespace mxkern::kernels

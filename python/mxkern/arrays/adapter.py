@@ -239,6 +239,10 @@ class Adapter(ABC):
         """A 0-d float32 array on like's device. Of a number's bits: frameworks may be told to take
         subnormal numbers for zero. No sign."""
 
+    def as_int64(self, array: Any) -> Any:
+        """A copy of an array of integers."""
+        return array.astype("int64")
+
     @abstractmethod
     def raw_bytes(self, array: Any) -> Any:
         """The elements of an array of one-byte elements as a NumPy uint8 view."""

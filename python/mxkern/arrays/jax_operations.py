@@ -36,14 +36,16 @@ def quantize(
     x: Any,
     amax: Any,
     tensor_scale: Any,
+    offset: Any,
 ) -> BlockScaled:
     function = "quantize_columns" if columns else "quantize"
     record = _SCHEMES[scheme]
     _, shape = _shapes(function, x, columns, options)
     given, which = _given(function, record, x, amax, tensor_scale)
-    numbers = (columns, scheme, layout, *options.numbers, which)
+    words = _words_of(offset)
+    numbers = (columns, scheme, layout, *options.numbers, which, len(words))
     promised = _promised(record, shape, _LAYOUTS[layout])
-    parts = call("quantize", _parts_of(promised), [x, *given], numbers)
+    parts = call("quantize", _parts_of(promised), [x, *given, *words], numbers)
     return _filled(promised, parts)
 
 
@@ -56,6 +58,7 @@ def quantize_both(
     x: Any,
     amax: Any,
     tensor_scale: Any,
+    offset: Any,
 ) -> tuple[BlockScaled, BlockScaled]:
     from mxkern.ops.run_quantize import each_way
 
@@ -73,8 +76,11 @@ def quantize_both(
         arrays += given
         numbers += [*options.numbers, which]
         promised.append(_promised(record, shape, _LAYOUTS[layout]))
+    words = _words_of(offset)
+    numbers.append(len(words))
     rows, columns = promised
-    parts = call("quantize_both", [*_parts_of(rows), *_parts_of(columns)], arrays, numbers)
+    results = [*_parts_of(rows), *_parts_of(columns)]
+    parts = call("quantize_both", results, [*arrays, *words], numbers)
     half = len(parts) // 2
     return _filled(rows, parts[:half]), _filled(columns, parts[half:])
 
@@ -133,7 +139,7 @@ def prepare_operand(
     if scheme is not None:
         if _core.prepared_form(form, scheme, device) == folded:
             return _quantize_prepared(scheme, folded, options, keep_source, x)
-        x = quantize(device, scheme, _ROW_MAJOR, options, False, x, None, None)
+        x = quantize(device, scheme, _ROW_MAJOR, options, False, x, None, None, None)
     operand = operand_of(function, "x", _stand_in(x))
     record = operand.scheme
     form = _core.prepared_form(form, record.id, device)
@@ -245,6 +251,18 @@ def _given(
         if scalar is not None:
             return [scalar if hasattr(scalar, "dtype") else array], which
     return [], 0
+
+
+def _words_of(offset: Any) -> list[Any]:
+    """An offset as the halves of 64 bits, the lower one first, which take no wider integers of
+    JAX's; none if there is none."""
+    if offset is None:
+        return []
+    scalar = jax.numpy.reshape(offset, ())
+    if scalar.dtype.itemsize == 8:
+        return [jax.lax.bitcast_convert_type(scalar, np.uint32)]
+    high = jax.numpy.where(scalar < 0, np.uint32(2**32 - 1), np.uint32(0))
+    return [jax.numpy.stack([jax.lax.bitcast_convert_type(scalar, np.uint32), high])]
 
 
 def _arrays_of(operand: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 from mxkern import _core, errors
 from mxkern.arrays import jax_operations as operations
 from mxkern.arrays.jax_ffi import missing
+from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor
 
 _SCALARS = ("amax", "tensor_scale")
@@ -34,8 +35,9 @@ class JaxPrograms:
         out: Any,
     ) -> Any:
         function = "quantize_columns" if columns else "quantize"
+        options, offset = _split(function, options)
         static = (scheme, layout, options, columns)
-        arrays = (x, amax, tensor_scale)
+        arrays = (x, amax, tensor_scale, offset)
         return _run(function, operations.quantize, static, arrays, out, _SCALARS)
 
     def quantize_both(
@@ -48,9 +50,12 @@ class JaxPrograms:
         amax: Any,
         tensor_scale: Any,
     ) -> Any:
+        function = "quantize_both"
+        row_options, offset = _split(function, row_options)
+        column_options, _ = _split(function, column_options)
         static = (scheme, layout, row_options, column_options)
-        arrays = (x, amax, tensor_scale)
-        return _run("quantize_both", operations.quantize_both, static, arrays, None, _SCALARS)
+        arrays = (x, amax, tensor_scale, offset)
+        return _run(function, operations.quantize_both, static, arrays, None, _SCALARS)
 
     def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
         return _run("dequantize", operations.dequantize, (dtype,), (q,), out)
@@ -106,7 +111,7 @@ def _run(
     scalars: tuple[str, ...] = (),
 ) -> Any:
     """operation(device, *static, *arrays), of tracers as a part of the program that is traced, and
-    of arrays on a CUDA device as a program of its own. scalars: the last arrays may be numbers."""
+    of arrays on a CUDA device as a program of its own. scalars: which ones may be numbers."""
     leaves = jax.tree_util.tree_leaves(arrays)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         backend = jax.default_backend()
@@ -129,7 +134,9 @@ def _run(
         )
     _refuse_out(function, out)
     if scalars:
-        arrays = (arrays[0], *map(partial(_as_float32, function), scalars, arrays[1:]))
+        x, amax, tensor_scale, offset = arrays
+        both = zip(scalars, (amax, tensor_scale), strict=True)
+        arrays = (x, *(_as_float32(function, *one) for one in both), offset)
     return _program(operation, device, *static)(*arrays)
 
 
@@ -162,6 +169,15 @@ def device_index(device: Any) -> int:
     """CUDA's index of a device of JAX's."""
     index = device.local_hardware_id
     return int(device.id if index is None else index)
+
+
+def _split(function: str, options: _core.QuantizeOptions) -> tuple[_core.QuantizeOptions, Any]:
+    """Options without an array, and the array that is their offset."""
+    if not isinstance(options, _core.OffsetOptions):
+        return options, None
+    array: Any = options.array
+    check_offset(function, array)
+    return options.without_array(), array
 
 
 def _is_number(value: Any) -> bool:

@@ -185,6 +185,9 @@ class TorchAdapter(Adapter):
         # Unlike torch.tensor, full does not copy from the host, which would wait for the device.
         return torch.full((), bits, dtype=torch.int32, device=like.device).view(torch.float32)
 
+    def as_int64(self, array: Any) -> Any:
+        return array.to(torch.int64)
+
     def raw_bytes(self, array: Any) -> Any:
         return array.detach().cpu().view(torch.uint8).numpy()
 

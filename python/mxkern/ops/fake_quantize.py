@@ -19,7 +19,7 @@ def fake_quantize(
     scale_rule: str = "rceil",
     rounding: str = "nearest",
     seed: int | None = None,
-    offset: int = 0,
+    offset: Any = 0,
     block: str | tuple[int, int] | None = None,
     four_over_six: bool = False,
     amax: Any = None,

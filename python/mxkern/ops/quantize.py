@@ -7,6 +7,7 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.block_scaled import BlockScaled
+from mxkern.offset_array import placed_both
 from mxkern.ops.run_quantize import (
     Parts,
     addresses_of,
@@ -33,7 +34,7 @@ def quantize(
     scale_rule: str = "rceil",
     rounding: str = "nearest",
     seed: int | None = None,
-    offset: int = 0,
+    offset: Any = 0,
     scale_layout: str = "row_major",
     block: str | tuple[int, int] | None = None,
     hadamard: int | None = None,
@@ -54,7 +55,8 @@ def quantize(
                   (OCP v1.0), "ceil", "even"
     rounding      "nearest" (ties to even), or "stochastic", which needs a seed
     seed, offset  0 to 2**64 - 1. The random bits of an element depend on seed, offset and its index
-                  in x, and on nothing else.
+                  in x, and on nothing else. offset may be an array of one integer, modulo 2**64:
+                  a step that is counted on the device, or an argument under jax.jit.
     scale_layout  "row_major", or "swizzled": 128x4 tiles, as cuBLAS and CUTLASS read them
     block         "1x32" (nvfp4: "1x16"), or "32x32" ("16x16") for one scale a square tile
     hadamard      16, 32, 64 or 128: a random Hadamard transform of groups along K first; not with
@@ -110,7 +112,7 @@ def quantize_columns(
     scale_rule: str = "rceil",
     rounding: str = "nearest",
     seed: int | None = None,
-    offset: int = 0,
+    offset: Any = 0,
     scale_layout: str = "row_major",
     block: str | tuple[int, int] | None = None,
     hadamard: int | None = None,
@@ -165,7 +167,7 @@ def quantize_both(
     scale_rule: str = "rceil",
     rounding: str = "nearest",
     seed: int | None = None,
-    offset: int = 0,
+    offset: Any = 0,
     scale_layout: str = "row_major",
     block: str | tuple[int, int] | None = None,
     hadamard: int | None = None,
@@ -215,6 +217,11 @@ def quantize_both(
     layout = position(function, "scale_layout", scale_layout, SCALE_LAYOUTS)
     adapter = adapter_of(function, "x", x)
     short_way = adapter.short_way
+    both = (row_options, column_options)
+    has_array = isinstance(row_options, _core.OffsetOptions)
+    if has_array and adapter.traced_calls is None and stream is None:
+        row_options, column_options = placed_both(function, *both, adapter, x)
+        has_array = False
     if short_way is not None and out is None and stream is None:
         pair: Any = short_way.quantize_both(
             x, record.id, layout, row_options, column_options, amax, tensor_scale
@@ -222,6 +229,8 @@ def quantize_both(
         if pair is not None:
             return pair  # type: ignore[no-any-return]
     with on_stream(function, stream, adapter, x):
+        if has_array:
+            row_options, column_options = placed_both(function, *both, adapter, x)
         plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
         like, device = plain.array, plain.buffer[2]
         batch, rows, columns = plain.buffer[3:6]

@@ -8,6 +8,7 @@ from mxkern import _core, errors
 from mxkern.arrays import Adapter, Plain, View, adapter_of
 from mxkern.arrays.adapter import CPU
 from mxkern.block_scaled import BlockScaled
+from mxkern.offset_array import placed
 from mxkern.operands import check_factor, float32_scalar
 from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.outputs import checked_out_parts, extents_of, mark_parts_written, on_stream
@@ -35,6 +36,9 @@ def quantized(
     adapter = adapter_of(function, "x", x)
     columns = operation is _core.quantize_columns
     short_way = adapter.short_way
+    has_array = isinstance(options, _core.OffsetOptions)
+    if has_array and adapter.traced_calls is None and stream is None:
+        options, has_array = placed(function, options, adapter, x), False
     if short_way is not None and stream is None:
         q: Any = short_way.quantize(x, scheme.id, layout, options, columns, amax, tensor_scale, out)
         if q is not None:
@@ -42,6 +46,8 @@ def quantized(
                 mark_parts_written(adapter, out)
             return q  # type: ignore[no-any-return]
     with on_stream(function, stream, adapter, x):
+        if has_array:
+            options = placed(function, options, adapter, x)
         plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
         array, _, buffer, shape = plain
         extents = buffer[3:6]
