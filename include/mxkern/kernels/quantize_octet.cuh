@@ -18,10 +18,10 @@ struct OctetOptions {
   bool four_over_six;
   PhiloxKeys keys;
   RandomOffset offset;
-  const float* amax;               // NVFP4: one of these two; the quantizers below read it
-  const float* tensor_scale;       // NVFP4
-  float* found;       // NVFP4, second direction, if not null: where amax is left as well
-  int hadamard_size;  // 0: no transform
+  const float* amax;          // NVFP4: one of these two; the quantizers below read it
+  const float* tensor_scale;  // NVFP4
+  float* found;               // NVFP4, second direction, if not null: where amax is left as well
+  int hadamard_size;          // 0: no transform
   SignMask hadamard_signs;
 };
 
