@@ -13,6 +13,7 @@ from bench.cuda import (
     gemm,
     gemm_errors,
     host,
+    jax_layers,
     quantize,
     rivals,
     tables,
@@ -29,6 +30,7 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "cuda_token_curve": few_tokens.curve,
     "cuda_few_token_rivals": few_token_rivals.run,
     "cuda_host": host.run,
+    "cuda_jax_layers": jax_layers.run,
 }
 
 

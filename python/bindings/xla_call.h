@@ -5,11 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 
 #include <xla/ffi/api/ffi.h>
 
-#include "gemm_workspace.h"
 #include "mxkern/core/math.h"
 #include "mxkern/mxkern.h"
 #include "quantize_numbers.h"
@@ -17,6 +15,8 @@
 namespace mxkern::bindings {
 
 namespace ffi = xla::ffi;
+
+inline constexpr std::size_t workspace_alignment = 256;
 
 // What Python gives a call is its arrays and an attribute of numbers, which say
 //   of a quantized operand  scheme, scale layout, batch, rows, columns
@@ -28,14 +28,12 @@ namespace ffi = xla::ffi;
 class XlaCall {
  public:
   XlaCall(ffi::RemainingArgs arguments, ffi::RemainingRets results,
-          ffi::Span<const std::int64_t> numbers, Device device, Stream stream,
-          ffi::ScratchAllocator* scratch)
+          ffi::Span<const std::int64_t> numbers, Device device, Stream stream)
       : arguments_(arguments),
         results_(results),
         numbers_(numbers),
         device_(device),
-        stream_(stream),
-        scratch_(scratch) {}
+        stream_(stream) {}
 
   Device device() const { return device_; }
   Stream stream() const { return stream_; }
@@ -162,19 +160,16 @@ class XlaCall {
     throw not_fitting();
   }
 
-  // Memory until the call, or on a CUDA device the work that it launches, is over.
-  Workspace workspace(std::size_t bytes) {
-    if (bytes == 0) return {};
-    if (on_cpu()) {
-      memory_ = allocate_workspace(bytes);
-      return {memory_.get(), bytes};
-    }
-    // XLA promises 16 bytes, and the library wants more.
-    constexpr std::uintptr_t alignment = 256;
-    const auto given = scratch_->Allocate(bytes + alignment);
-    if (!given) throw std::bad_alloc();
-    const auto address = reinterpret_cast<std::uintptr_t>(*given);
-    return {reinterpret_cast<void*>((address + alignment - 1) / alignment * alignment), bytes};
+  // Memory to work in, which is a result where the program gives any. The CPU can do without.
+  Workspace workspace() {
+    if (!flag()) return {};
+    const ffi::AnyBuffer memory = result();
+    // XLA does not align as the library wants it.
+    constexpr std::uintptr_t alignment = workspace_alignment;
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory.untyped_data());
+    const std::uintptr_t aligned = (begin + alignment - 1) / alignment * alignment;
+    const std::uintptr_t end = begin + memory.size_bytes();
+    return {reinterpret_cast<void*>(aligned), end > aligned ? end - aligned : 0};
   }
 
   // Nothing is left over.
@@ -220,9 +215,7 @@ class XlaCall {
   ffi::Span<const std::int64_t> numbers_;
   Device device_;
   Stream stream_;
-  ffi::ScratchAllocator* scratch_;
   std::size_t next_argument_ = 0, next_result_ = 0, next_number_ = 0;
-  std::unique_ptr<void, FreeMemory> memory_;
 };
 
 }  // namespace mxkern::bindings

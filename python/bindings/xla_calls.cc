@@ -35,15 +35,14 @@ ffi::Error run(XlaCall call) {
 template <Operation* operation>
 ffi::Error run_on_cpu(ffi::RemainingArgs arguments, ffi::RemainingRets results,
                       ffi::Span<const std::int64_t> numbers) {
-  return run<operation>(XlaCall(arguments, results, numbers, {}, {}, nullptr));
+  return run<operation>(XlaCall(arguments, results, numbers, {}, {}));
 }
 
 template <Operation* operation>
-ffi::Error run_on_cuda(void* stream, std::int32_t device, ffi::ScratchAllocator scratch,
-                       ffi::RemainingArgs arguments, ffi::RemainingRets results,
-                       ffi::Span<const std::int64_t> numbers) {
+ffi::Error run_on_cuda(void* stream, std::int32_t device, ffi::RemainingArgs arguments,
+                       ffi::RemainingRets results, ffi::Span<const std::int64_t> numbers) {
   return run<operation>(
-      XlaCall(arguments, results, numbers, {DeviceType::cuda, device}, Stream{stream}, &scratch));
+      XlaCall(arguments, results, numbers, {DeviceType::cuda, device}, Stream{stream}));
 }
 
 nb::object capsule_of(XLA_FFI_Handler* handler) {
@@ -52,6 +51,8 @@ nb::object capsule_of(XLA_FFI_Handler* handler) {
   return capsule;
 }
 
+// On a CUDA device XLA may record calls in graphs: all their memory is the program's, and they
+// launch kernels and nothing else.
 template <Operation* operation>
 void add(nb::dict& handlers, const char* name) {
   XLA_FFI_DEFINE_HANDLER(
@@ -62,10 +63,10 @@ void add(nb::dict& handlers, const char* name) {
                          ffi::Ffi::Bind()
                              .Ctx<ffi::PlatformStream<void*>>()
                              .Ctx<ffi::DeviceOrdinal>()
-                             .Ctx<ffi::ScratchAllocator>()
                              .RemainingArgs()
                              .RemainingRets()
-                             .Attr<ffi::Span<const std::int64_t>>("numbers"));
+                             .Attr<ffi::Span<const std::int64_t>>("numbers"),
+                         {ffi::Traits::kCmdBufferCompatible});
   handlers[name] = nb::make_tuple(capsule_of(on_cpu), capsule_of(on_cuda));
 }
 
@@ -85,12 +86,15 @@ nb::dict handlers() {
 
 }  // namespace
 
-// By operation, the handlers for the CPU and for CUDA devices; the version is that of the interface
-// by which programs call them, which XLA's is to be at least.
+// By operation, the handlers for the CPU and for CUDA devices; the version of the interface by
+// which programs call them, which XLA's is to be at least; and how many bytes more the working
+// memory of a product has to have, for it to be aligned.
 void bind_xla_calls(nb::module_& module) {
   module.def(
       "xla_version", [] { return nb::make_tuple(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); },
       nb::sig("def xla_version() -> tuple[int, int] | None"));
+  module.def(
+      "xla_alignment", [] { return workspace_alignment; }, nb::sig("def xla_alignment() -> int"));
   module.def("xla_handlers", &handlers,
              nb::sig("def xla_handlers() -> dict[str, tuple[object, object]]"));
 }

@@ -2,6 +2,7 @@
 // the order of python/mxkern/arrays/jax_programs.py.
 #pragma once
 
+#include "gemm_workspace.h"
 #include "xla_call.h"
 
 namespace mxkern::bindings::xla_operations {
@@ -21,15 +22,15 @@ inline const std::uint64_t* read_offset(XlaCall& call) {
   return reinterpret_cast<const std::uint64_t*>(call.bytes(call.argument(), sizeof(std::uint64_t)));
 }
 
-// Where an amax that is found lies from one kernel to the next.
-inline void keep_found_amax(XlaCall& call, Scheme scheme, QuantizeOptions& options) {
-  if (call.on_cpu() || !facts_of(scheme).has_tensor_scale) return;
+// Where an amax that is found lies from one kernel to the next: the last result of a direction.
+inline void read_found_amax(XlaCall& call, Scheme scheme, QuantizeOptions& options) {
+  if (!facts_of(scheme).has_tensor_scale) return;
   if (options.amax != nullptr || options.tensor_scale != nullptr) return;
-  options.found_amax = static_cast<float*>(call.workspace(sizeof(float)).data);
+  options.found_amax = call.scalar(call.result());
 }
 
 // along columns, scheme, scale layout, options, what is given, whether an offset is; x, what is
-// given, the offset -> codes, scales and, of nvfp4, the tensor scale
+// given, the offset -> codes, scales and, of nvfp4, the tensor scale, and an amax that is found
 inline void quantize(XlaCall& call) {
   const bool along_columns = call.flag();
   const Scheme scheme = call.scheme();
@@ -40,8 +41,8 @@ inline void quantize(XlaCall& call) {
   options.offset_at = read_offset(call);
   const BlockScaled out =
       call.quantized_result(scheme, layout, along_columns ? x.shape.transposed() : x.shape);
+  read_found_amax(call, scheme, options);
   call.end();
-  keep_found_amax(call, scheme, options);
   (along_columns ? mxkern::quantize_columns : mxkern::quantize)(x, out, options, call.stream());
 }
 
@@ -57,10 +58,10 @@ inline void quantize_both(XlaCall& call) {
   read_given(call, column_options);
   row_options.offset_at = column_options.offset_at = read_offset(call);
   const BlockScaled rows = call.quantized_result(scheme, layout, x.shape);
+  read_found_amax(call, scheme, row_options);
   const BlockScaled columns = call.quantized_result(scheme, layout, x.shape.transposed());
+  read_found_amax(call, scheme, column_options);
   call.end();
-  keep_found_amax(call, scheme, row_options);
-  keep_found_amax(call, scheme, column_options);
   mxkern::quantize_both(x, rows, columns, row_options, column_options, call.stream());
 }
 
@@ -141,7 +142,8 @@ inline void quantize_prepared(XlaCall& call) {
   mxkern::prepare_operand(x, out, options, call.stream());
 }
 
-// left operand, right operand, whether there is a bias, precision, bits of alpha -> a plain array
+// left operand, right operand, whether there is a bias, precision, bits of alpha, whether there is
+// memory to work in -> a plain array, the memory
 inline void gemm(XlaCall& call) {
   const GemmOperand a = call.gemm_operand();
   const GemmRightOperand b = call.gemm_right_operand();
@@ -156,9 +158,13 @@ inline void gemm(XlaCall& call) {
   // A kernel of the program that is ahead of this call may be what writes b.
   options.right_is_complete = false;
   const Buffer out = call.plain(call.result());
+  Workspace workspace = call.workspace();
   call.end();
-  const Workspace workspace = call.workspace(gemm_workspace_bytes(a, b, out, options));
-  mxkern::gemm(a, b, out, options, workspace, call.stream());
+  if (!call.on_cpu()) return mxkern::gemm(a, b, out, options, workspace, call.stream());
+  workspace.bytes = gemm_workspace_bytes(a, b, out, options);
+  const auto memory = allocate_workspace(workspace.bytes);
+  workspace.data = memory.get();
+  mxkern::gemm(a, b, out, options, workspace);
 }
 
 }  // namespace mxkern::bindings::xla_operations

@@ -95,6 +95,26 @@ def test_what_is_ahead_and_behind_in_the_program() -> None:
     assert_same(q, mxkern.quantize(y, "nvfp4"), "behind")
 
 
+def test_programs_that_are_recorded() -> None:
+    """XLA puts long rows of calls into CUDA graphs, which run with other arrays than before."""
+    layers = [mxkern.quantize(array(256, 256, seed=seed), "mxfp8") for seed in range(4)]
+    few = [mxkern.prepare_operand(w, form="few_tokens") for w in layers]
+
+    def program(x: Any, offset: Any) -> Any:
+        for w, prepared in zip(layers, few, strict=True):
+            q = mxkern.quantize(x, "nvfp4")
+            x = mxkern.gemm(q, w, dtype="bfloat16") / 16
+            x = mxkern.gemm(x, prepared, dtype="bfloat16") / 16
+            x = x + mxkern.gemm(mxkern.quantize(x, "mxfp8"), w, dtype="bfloat16") / 16
+        rounded = mxkern.quantize(x, "mxfp4", rounding="stochastic", seed=1, offset=offset)
+        return mxkern.tensor_amax(x), mxkern.dequantize(rounded), x
+
+    recorded = jax.jit(program)
+    for step in range(6):
+        x, offset = array(32, 256, dtype="bfloat16", seed=step), jnp.int32(step)
+        assert_same(recorded(x, offset), program(x, offset), f"step {step}")
+
+
 def test_threads_at_once() -> None:
     function = jax.jit(lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W))
     want, wrong = np.asarray(function(X)), []

@@ -45,8 +45,8 @@ def quantize(
     words = _words_of(offset)
     numbers = (columns, scheme, layout, *options.numbers, which, len(words))
     promised = _promised(record, shape, _LAYOUTS[layout])
-    parts = call("quantize", _parts_of(promised), [x, *given, *words], numbers)
-    return _filled(promised, parts)
+    results = _results_of(promised, which)
+    return _filled(promised, call("quantize", results, [x, *given, *words], numbers))
 
 
 def quantize_both(
@@ -69,20 +69,19 @@ def quantize_both(
         each_way(function, name, value)
         for name, value in (("amax", amax), ("tensor_scale", tensor_scale))
     )
-    promised = []
+    promised, results = [], []
     for i, options in enumerate((row_options, column_options)):
         _, shape = _shapes(function, x, i == 1, options)
         given, which = _given(function, record, x, amaxes[i], scales[i])
         arrays += given
         numbers += [*options.numbers, which]
         promised.append(_promised(record, shape, _LAYOUTS[layout]))
+        results.append(_results_of(promised[i], which))
     words = _words_of(offset)
     numbers.append(len(words))
-    rows, columns = promised
-    results = [*_parts_of(rows), *_parts_of(columns)]
-    parts = call("quantize_both", results, [*arrays, *words], numbers)
-    half = len(parts) // 2
-    return _filled(rows, parts[:half]), _filled(columns, parts[half:])
+    count = len(results[0])
+    made = call("quantize_both", [*results[0], *results[1]], [*arrays, *words], numbers)
+    return _filled(promised[0], made[:count]), _filled(promised[1], made[count:])
 
 
 def tensor_amax(device: int, x: Any) -> Any:
@@ -165,7 +164,7 @@ def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, 
     if bias is not None:
         bias_of(function, stand_ins[2], right.adapter, shape)
     extents = product_extents(left.shape, shape)
-    _check_plan(device, left.view, right.view, dtype, extents, precision)
+    size = _workspace(device, left.view, right.view, dtype, extents, precision)
     arrays = [*_arrays_of(a), *_arrays_of(b), *([] if bias is None else [bias])]
     numbers = (
         *_operand_numbers(a, left.view),
@@ -173,9 +172,12 @@ def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, 
         bias is not None,
         precision,
         _core.float32_bits(alpha),
+        size > 0,
     )
-    result = jax.ShapeDtypeStruct(shape, numpy_dtype(PLAIN_DTYPES[dtype]))
-    return call(function, [result], arrays, numbers)[0]
+    results = [jax.ShapeDtypeStruct(shape, numpy_dtype(PLAIN_DTYPES[dtype]))]
+    if size > 0:
+        results.append(_bytes(size + _core.xla_alignment()))
+    return call(function, results, arrays, numbers)[0]
 
 
 def _quantize_prepared(
@@ -186,22 +188,23 @@ def _quantize_prepared(
     promised = _promised(record, shape, "row_major")
     results = [_bytes(_core.prepared_bytes(folded, scheme, *plain.buffer[3:6]))]
     if keep_source:
-        results += _parts_of(promised)
+        results += promised[:2]
     numbers = (scheme, *options.numbers, keep_source)
     data, *parts = call("quantize_prepared", results, [x], numbers)
     source = _filled(promised, parts) if keep_source else None
     return PreparedOperand("folded", data, source, record.name, shape)
 
 
-def _check_plan(
+def _workspace(
     device: int, left: Any, right: Any, dtype: int, out: tuple[int, int, int], precision: int
-) -> None:
-    """Raises what a product on the device would: it is planned, without memory."""
+) -> int:
+    """Bytes of working memory that the program gives. Raises what a product on the device would."""
     if device == CPU:
-        return
+        return 0
     _, rows, columns = out
-    buffer = (None, dtype, device, *out, columns, rows * columns)
-    _core.explain_gemm(_on(device, left), _on(device, right), buffer, precision, "")
+    buffer = (_SOMEWHERE, dtype, device, *out, columns, rows * columns)
+    plan = _core.explain_gemm(_on(device, left), _on(device, right), buffer, precision, "")
+    return plan.workspace_bytes
 
 
 def _on(device: int, view: Any) -> Any:
@@ -321,10 +324,13 @@ def _promised(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> Bloc
     )
 
 
-def _parts_of(q: BlockScaled) -> list[Any]:
-    return [part for part in q[:3] if part is not None]
+def _results_of(promised: BlockScaled, given: int) -> list[Any]:
+    """What an operation returns: the parts, and an amax that it finds."""
+    parts = [part for part in promised[:3] if part is not None]
+    finds = promised.tensor_scale is not None and given == 0
+    return [*parts, jax.ShapeDtypeStruct((), np.dtype(np.float32))] if finds else parts
 
 
-def _filled(promised: BlockScaled, parts: Sequence[Any]) -> BlockScaled:
-    codes, scales, *rest = parts
+def _filled(promised: BlockScaled, made: Sequence[Any]) -> BlockScaled:
+    codes, scales, *rest = made
     return promised._replace(codes=codes, scales=scales, tensor_scale=rest[0] if rest else None)
