@@ -1,5 +1,5 @@
-# bench/cuda/jax_layers.py: a token step of many layers as one program of JAX: few-token products one
-# behind the other, recorded in CUDA graphs by XLA and not, beside XLA's products in bfloat16.
+# bench/cuda/jax_layers.py: a token step of many layers as one program of JAX: products of few tokens
+# one behind the other, recorded in CUDA graphs by XLA and not, beside XLA's in bfloat16.
 from __future__ import annotations
 
 import json
