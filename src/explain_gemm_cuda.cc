@@ -85,10 +85,10 @@ std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilit
 }
 
 // Of what is not folded. Tensor cores lose something with each step of a sum.
-std::string exact_error(const CudaGemmProblem& problem) {
-  constexpr std::int64_t long_sum = 8192;
-  const std::int64_t k = shape_of(problem.left).columns;
-  return k <= long_sum ? std::string("<= 2e-5") : concatenate("<= 2e-5 * ", k, " / ", long_sum);
+std::string exact_error(const CudaGemmProblem& problem, const CudaGemmPlan& plan) {
+  const std::int64_t k = plan.sum_columns(shape_of(problem.left).columns);
+  return k <= longest_sum ? std::string("<= 2e-5")
+                          : concatenate("<= 2e-5 * ", k, " / ", longest_sum);
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     case CudaGemmPath::nothing: text.error = "none"; return text;
     case CudaGemmPath::folded_or_exact:
       text.kernel = describe_either(plan, problem, capabilities.processors);
-      text.error = concatenate("relative L2 <= 5e-4 folded, ", exact_error(problem),
+      text.error = concatenate("relative L2 <= 5e-4 folded, ", exact_error(problem, plan),
                                " exact, for elements of both signs");
       return text;
     case CudaGemmPath::blackwell:
@@ -115,9 +115,13 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
       text.error = "never measured";
       return text;
     case CudaGemmPath::folded:
-    case CudaGemmPath::exact:
-      text.kernel = describe_tile(problem, folds, capabilities.processors);
+    case CudaGemmPath::exact: {
+      const Shape out = multiplied_shape(problem);
+      TilingSm90 tiling = tiling_sm90(problem, out, folds, capabilities.processors);
+      if (plan.part_bytes == 0) tiling.work.whole = tiling.work.tiles;
+      text.kernel = describe_tile(tiling, folds);
       break;
+    }
     case CudaGemmPath::few_tokens: text.kernel = describe_few(problem, capabilities); break;
     case CudaGemmPath::portable: {
       const Shape out = multiplied_shape(problem);
@@ -127,9 +131,10 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
       break;
     }
   }
-  text.error = concatenate("relative L2 ",
-                           folds ? "<= 5e-4 where rows are narrow enough" : exact_error(problem),
-                           ", for elements of both signs");
+  if (plan.sums > 1) text.kernel += concatenate(", K in ", plan.sums, " parts");
+  text.error = concatenate(
+      "relative L2 ", folds ? "<= 5e-4 where rows are narrow enough" : exact_error(problem, plan),
+      ", for elements of both signs");
   return text;
 }
 

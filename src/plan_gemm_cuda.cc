@@ -167,6 +167,13 @@ bool can_be_late(const GemmOperand& operand, const CudaGemmPlan& plan, const Sid
 // Late rows are those of one matrix, even where the matrices of a batch are multiplied as one.
 bool can_have_late_rows(const CudaGemmProblem& problem) { return problem.out.shape.batch == 1; }
 
+// Exact ones; folded products take their sums out all along.
+std::int64_t sums_of(const CudaGemmProblem& problem, CudaGemmPath path) {
+  const bool is_exact = path == CudaGemmPath::exact || path == CudaGemmPath::portable;
+  if (!is_exact || problem.out.dtype != DType::float32) return 1;
+  return std::max<std::int64_t>(1, ceil_div(shape_of(problem.right).columns, longest_sum));
+}
+
 // Whether the exact product of a path decodes the left operand's codes instead of expanding them.
 bool decodes_left(const CudaGemmProblem& problem, const CudaGemmPlan& plan, int processors) {
   if (plan.path != CudaGemmPath::exact && plan.path != CudaGemmPath::folded_or_exact) return false;
@@ -277,13 +284,15 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::portable:
     case CudaGemmPath::folded_or_exact: {
       plan.is_in_one_kernel = takes_one_kernel(problem, plan.path, capabilities.processors);
+      plan.sums = sums_of(problem, plan.path);
       plan.right = plan_side(problem.right, plan.path, false);
-      plan.left =
-          plan_side(problem.left, plan.path, decodes_left(problem, plan, capabilities.processors));
-      plan_late_rows(problem, capabilities.processors, plan);
+      const bool is_whole = plan.sums == 1;
+      plan.left = plan_side(problem.left, plan.path,
+                            is_whole && decodes_left(problem, plan, capabilities.processors));
+      if (is_whole) plan_late_rows(problem, capabilities.processors, plan);
       const std::size_t middle = place(problem.left, 0, plan.left);
       plan.workspace_bytes = place(problem.right, middle, plan.right);
-      place_parts_sm90(problem, capabilities.processors, plan);
+      if (is_whole) place_parts_sm90(problem, capabilities.processors, plan);
       return plan;
     }
     case CudaGemmPath::few_tokens:

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "mxkern/core/math.h"
 #include "mxkern/gemm.h"
 
 namespace mxkern {
@@ -80,10 +81,20 @@ struct SidePlan {
   std::size_t progress = 0;        // where in the working memory it counts them
 };
 
+// Tensor cores cut off what does not fit when they add, and a float32 output shows it: longer sums
+// are computed in parts, each of which is added to the output.
+inline constexpr std::int64_t longest_sum = 8192;
+
 struct CudaGemmPlan {
   CudaGemmPath path = CudaGemmPath::nothing;
   const char* reason = "";
   SidePlan left, right;
+  std::int64_t sums = 1;  // parts of K that are added up in the output
+
+  // Columns of each of them, but the last one.
+  constexpr std::int64_t sum_columns(std::int64_t k) const {
+    return sums == 1 ? k : round_up(ceil_div(k, sums), 64);
+  }
   // Where in the working memory tiles of a product on Hopper that are divided along K are added up.
   std::size_t part_sums = 0;
   std::int64_t part_bytes = 0;     // 0: no tile is divided

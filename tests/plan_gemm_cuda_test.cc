@@ -220,6 +220,25 @@ TEST(PlanGemmCudaTest, WithoutSourceOnlyWhatThePreparedFormCanDo) {
   }
 }
 
+// Whatever a part reads is made ready ahead, for all of them.
+TEST(PlanGemmCudaTest, LongSumsOfFloat32OutputsHaveParts) {
+  for (const char* device : {"sm_80", "sm_90"}) {
+    for (const std::int64_t k : {8192, 8193, 28672, 100000}) {
+      for (const DType out : all_dtypes) {
+        Case c{Scheme::mxfp8_e4m3, Scheme::mxint8, out, GemmPrecision::exact, {1, 4096, k}, 4096};
+        const CudaGemmPlan plan = plan_gemm_cuda(c.problem(), capabilities_of(device));
+        EXPECT_EQ(plan.sums, out == DType::float32 ? ceil_div(k, 8192) : 1) << k;
+        EXPECT_LE(plan.sum_columns(k), out == DType::float32 ? 8192 : k);
+        EXPECT_GE(plan.sum_columns(k) * plan.sums, k);
+        EXPECT_LT(plan.sum_columns(k) * (plan.sums - 1), k) << "a part without columns";
+        if (plan.sums == 1) continue;
+        EXPECT_TRUE(plan.left.expands && plan.right.expands);
+        EXPECT_EQ(plan.left.first_rows + plan.right.first_rows + plan.part_bytes, 0);
+      }
+    }
+  }
+}
+
 // Expanded elements are all that an exact product reads, so it is what those without codes are for.
 TEST(PlanGemmCudaTest, ExpandedWithoutSourceIsExact) {
   const Case c;
@@ -358,10 +377,14 @@ TEST(PlanGemmCudaTest, TheExplanationNamesWhatMatters) {
   EXPECT_GT(text.workspace_bytes, 0u);
   Case longer;
   longer.shape.columns = 16384;
-  const CudaGemmProblem of_long_sums = longer.problem();
-  EXPECT_NE(explain(plan_gemm_cuda(of_long_sums, hopper), of_long_sums, hopper)
-                .error.find("2e-5 * 16384 / 8192 exact"),
-            std::string::npos);
+  const auto of_long_sums = [&] {
+    const CudaGemmProblem wanted = longer.problem();
+    return explain(plan_gemm_cuda(wanted, hopper), wanted, hopper);
+  };
+  EXPECT_NE(of_long_sums().error.find("2e-5 * 16384 / 8192 exact"), std::string::npos);
+  longer.out = DType::float32;
+  EXPECT_EQ(of_long_sums().error, "relative L2 <= 2e-5, for elements of both signs");
+  EXPECT_NE(of_long_sums().kernel.find("K in 2 parts"), std::string::npos);
   EXPECT_THROW(capabilities_of("sm_75"), InvalidArgument);
 }
 

@@ -258,6 +258,25 @@ class Product {
       finish.out.shape = shape;
       finish.out.batch_stride = shape.rows * finish.out.row_stride;
     }
+    const std::int64_t k = left.columns, step = plan_.sum_columns(k);
+    for (std::int64_t begin = 0; begin == 0 || begin < k; begin += step) {
+      multiply_part(columns_of(left, begin, step), columns_of(right, begin, step), finish, gate);
+      // The other parts are added to it.
+      finish.beta = 1.0f;
+      finish.bias = nullptr;
+    }
+  }
+
+  // Those from `begin` on, at most so many, of bfloat16 elements where these are not all.
+  static RowScaled columns_of(RowScaled x, std::int64_t begin, std::int64_t count) {
+    if (begin == 0 && count >= x.columns) return x;
+    x.data = static_cast<const std::uint8_t*>(x.data) + begin * bytes_of(x.element);
+    x.columns = std::min(count, x.columns - begin);
+    return x;
+  }
+
+  void multiply_part(const RowScaled& left, const RowScaled& right, const CoreFinish& finish,
+                     const CoreGate& gate) const {
     if (plan_.path == CudaGemmPath::portable) {
       multiply_portable(function, left, right, finish, gate, stream_);
     } else {
