@@ -17,7 +17,7 @@ _DEFAULT_OPTIONS = _core.QuantizeOptions(
     SCALE_RULES[_DEFAULT_RULE], ROUNDINGS["nearest"], 0, 0, False, False, 0, 0, 0
 )
 _LARGEST_SEED = 2**64 - 1
-_OFFSET_DTYPES = ("int64", "uint64", "int32", "uint32")
+OFFSET_DTYPES = ("int64", "uint64", "int32", "uint32")
 
 
 def position(function: str, argument: str, name: Any, names: dict[str, int]) -> int:
@@ -149,7 +149,7 @@ def is_integer_array(value: Any) -> bool:
         return False
     name = str(getattr(value, "dtype", "")).removeprefix("torch.")
     is_number = any(kind.__qualname__ == "generic" for kind in type(value).__mro__)
-    return name in _OFFSET_DTYPES and not is_number
+    return name in OFFSET_DTYPES and not is_number
 
 
 def is_square(function: str, scheme: Scheme, block: Any) -> bool:

@@ -11,7 +11,9 @@ from mxkern import errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
+from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor
+from mxkern.options import OFFSET_DTYPES
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import NAMES, Scheme, schemes
 
@@ -86,6 +88,23 @@ def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
         )
     check_factor(function, argument, errors.real(function, argument, value))
     return torch.full((), value, dtype=torch.float32, device=like.device)
+
+
+def offset_tensor(function: str, options: dict[str, Any]) -> Any:
+    """The offset of stochastic rounding, taken out of the options, if it is a tensor."""
+    value = options.get("offset")
+    if not isinstance(value, torch.Tensor):
+        return None
+    check_plain(function, "offset", value)
+    name = str(value.dtype).removeprefix("torch.")
+    if name not in OFFSET_DTYPES:
+        raise TypeError(
+            f"{function}: offset has dtype {name}; expected an int, or a tensor of "
+            f"{errors.listed(OFFSET_DTYPES)}"
+        )
+    check_offset(function, value)
+    del options["offset"]
+    return value
 
 
 def dtype_name(function: str, dtype: Any) -> str:

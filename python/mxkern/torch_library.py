@@ -26,10 +26,10 @@ _ROUNDING = 'str scale_rule="rceil", str rounding="nearest", SymInt? seed=None, 
 _BLOCK = "str? block=None, bool four_over_six=False"
 _LAYOUT = 'str scale_layout="row_major"'
 _HADAMARD = "int? hadamard=None, str? sign_mask=None"
-_SCALARS = "Tensor? amax=None, Tensor? tensor_scale=None"
+_SCALARS = "Tensor? amax=None, Tensor? tensor_scale=None, Tensor? offset_at=None"
 _BOTH_SCALARS = (
     "Tensor? row_amax=None, Tensor? column_amax=None, "
-    "Tensor? row_tensor_scale=None, Tensor? column_tensor_scale=None"
+    "Tensor? row_tensor_scale=None, Tensor? column_tensor_scale=None, Tensor? offset_at=None"
 )
 _OPTIONS = f"*, {_ROUNDING}, {_BLOCK}, {_LAYOUT}, {_HADAMARD}"
 _QUANTIZE = f"(Tensor x, str scheme, {_SCALARS}, {_OPTIONS}) -> Tensor[]"
@@ -138,8 +138,9 @@ def _operand_of(argument: str, parts: list[Any], kind: str, shape: list[int]) ->
     return PreparedOperand(form, parts[0], source, scheme, tuple(shape))
 
 
-def _given(function: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of mxkern's functions for those of an operator."""
+def _given(function: str, options: dict[str, Any], offset_at: Any = None) -> dict[str, Any]:
+    """Keyword arguments of mxkern's functions for those of an operator, which has an argument of
+    its own for an offset that is a tensor."""
     for name in ("seed", "offset"):
         if options.get(name) is not None:
             options[name] &= _WORD
@@ -150,6 +151,12 @@ def _given(function: str, options: dict[str, Any]) -> dict[str, Any]:
                 f"{function}: sign_mask is {errors.described(mask)}; expected the digits of an int"
             )
         options["sign_mask"] = int(mask)
+    if offset_at is not None:
+        if options.get("offset", 0) != 0:
+            raise ValueError(
+                f"{function}: offset and offset_at are both given; expected one of them"
+            )
+        options["offset"] = offset_at
     return options
 
 
@@ -193,19 +200,27 @@ def _traced_both(x: Any, scheme: str, *scalars: Any, **options: Any) -> list[Any
 
 @_define("quantize", _QUANTIZE, _traced_rows)
 def quantize(
-    x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
+    x: Any,
+    scheme: str,
+    amax: Any = None,
+    tensor_scale: Any = None,
+    offset_at: Any = None,
+    **options: Any,
 ) -> list[Any]:
-    q = mxkern.quantize(
-        x, scheme, amax=amax, tensor_scale=tensor_scale, **_given("quantize", options)
-    )
-    return present(q)
+    options = _given("quantize", options, offset_at)
+    return present(mxkern.quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **options))
 
 
 @_define("quantize_columns", _QUANTIZE, _traced_columns)
 def quantize_columns(
-    x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
+    x: Any,
+    scheme: str,
+    amax: Any = None,
+    tensor_scale: Any = None,
+    offset_at: Any = None,
+    **options: Any,
 ) -> list[Any]:
-    options = _given("quantize_columns", options)
+    options = _given("quantize_columns", options, offset_at)
     return present(
         mxkern.quantize_columns(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
     )
@@ -219,6 +234,7 @@ def quantize_both(
     column_amax: Any = None,
     row_tensor_scale: Any = None,
     column_tensor_scale: Any = None,
+    offset_at: Any = None,
     **options: Any,
 ) -> list[Any]:
     rows, columns = mxkern.quantize_both(
@@ -226,7 +242,7 @@ def quantize_both(
         scheme,
         amax=(row_amax, column_amax),
         tensor_scale=(row_tensor_scale, column_tensor_scale),
-        **_given("quantize_both", options),
+        **_given("quantize_both", options, offset_at),
     )
     return [*present(rows), *present(columns)]
 
@@ -237,9 +253,14 @@ def quantize_both(
     lambda x, *rest, **options: x.new_empty(_plain_shape("fake_quantize", x)),
 )
 def fake_quantize(
-    x: Any, scheme: str, amax: Any = None, tensor_scale: Any = None, **options: Any
+    x: Any,
+    scheme: str,
+    amax: Any = None,
+    tensor_scale: Any = None,
+    offset_at: Any = None,
+    **options: Any,
 ) -> Any:
-    options = _given("fake_quantize", options)
+    options = _given("fake_quantize", options, offset_at)
     return mxkern.fake_quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
 
 

@@ -40,6 +40,7 @@ from mxkern.torch_checks import (
     checked_integer,
     dtype_name,
     float32_tensor,
+    offset_tensor,
     plain_dtype_name,
     scheme_name,
 )
@@ -128,7 +129,8 @@ def _quantized(function: str, op: Any, x: Any, scheme: Any, options: dict[str, A
     check_plain(function, "x", x, gradient=function == "fake_quantize")
     amax = float32_tensor(function, "amax", options.pop("amax", None), x)
     tensor_scale = float32_tensor(function, "tensor_scale", options.pop("tensor_scale", None), x)
-    return op(x, scheme_name(function, scheme), amax, tensor_scale, **_options(function, options))
+    scalars = (amax, tensor_scale, offset_tensor(function, options))
+    return op(x, scheme_name(function, scheme), *scalars, **_options(function, options))
 
 
 def quantize(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
@@ -161,6 +163,7 @@ def quantize_both(x: Any, scheme: str | Scheme, **options: Any) -> tuple[BlockSc
     for argument in ("amax", "tensor_scale"):
         pair = each_way(function, argument, options.pop(argument, None))
         scalars += [float32_tensor(function, argument, side, x) for side in pair]
+    scalars.append(offset_tensor(function, options))
     parts = _ops.quantize_both(x, name, *scalars, **_options(function, options))
     shape, half = tuple(x.shape), len(parts) // 2
     return (

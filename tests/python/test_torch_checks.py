@@ -59,6 +59,16 @@ def test_formats_and_extents() -> None:
         ({**STOCHASTIC, "seed": 1.5}, TypeError, ["seed is 1.5", "an int"]),
         ({**STOCHASTIC, "seed": True}, TypeError, ["seed is True", "an int"]),
         ({**STOCHASTIC, "seed": 1, "offset": -3}, ValueError, ["offset is -3"]),
+        (
+            {**STOCHASTIC, "seed": 1, "offset": torch.ones(1)},
+            TypeError,
+            ["offset has dtype float32"],
+        ),
+        (
+            {**STOCHASTIC, "seed": 1, "offset": torch.zeros(2, dtype=torch.int64)},
+            ValueError,
+            ["offset has shape (2,); expected an int"],
+        ),
         ({"hadamard": 16, "sign_mask": 1.5}, TypeError, ["sign_mask is 1.5", "an int"]),
         ({"block": (32,)}, ValueError, ["block is '32'", "'32x32'"]),
         ({"scale_rule": 3}, TypeError, ["scale_rule is 3", "rceil"]),

@@ -42,6 +42,15 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "stochastic": lambda x: mxkern.quantize(
         x, "mxfp6", rounding="stochastic", seed=2**64 - 5, offset=2**63
     ),
+    "offset of a tensor": lambda x: mxkern.quantize(
+        x, "mxfp6", rounding="stochastic", seed=3, offset=x[0, :1].to(torch.int64) - 9
+    ),
+    "columns, the same": lambda x: mxkern.quantize_columns(
+        x, "mxfp8", rounding="stochastic", seed=3, offset=x[0, 0].to(torch.int32)
+    ),
+    "both, the same": lambda x: mxkern.quantize_both(
+        x, "nvfp4", rounding="stochastic", seed=3, offset=x[0, 0].to(torch.int32)
+    ),
     "hadamard": lambda x: mxkern.quantize(x, "mxfp4", hadamard=32, sign_mask=2**31 + 1),
     "columns": lambda x: mxkern.quantize_columns(x, "mxint8", scale_rule="even"),
     "both": lambda x: mxkern.quantize_both(x, "mxfp8_e5m2"),
@@ -134,6 +143,25 @@ def test_new_shapes_and_seeds_compile_once_more() -> None:
         x = tensor(rows, 96)
         assert_same(compiled(x, seed), function(x, seed), f"{rows} rows, seed {seed}")
     assert frames.frame_count == 2
+
+
+def test_steps_that_are_tensors_compile_once() -> None:
+    frames = CompileCounter()
+
+    def function(x: Any, step: Any) -> Any:
+        options = {"rounding": "stochastic", "seed": 5, "offset": step}
+        return mxkern.quantize(x, "mxfp4", **options), mxkern.fake_quantize(x, "mxfp6", **options)
+
+    compiled = torch.compile(function, fullgraph=True, backend=frames)
+    x, step = tensor(64, 96), torch.zeros((), dtype=torch.int64)
+    for number in range(4):
+        assert_same(compiled(x, step), function(x, number), f"step {number}")
+        step += 1
+    assert frames.frame_count == 1
+    x.requires_grad_()
+    y = mxkern.torch_ops.fake_quantize(x, "mxfp6", rounding="stochastic", seed=5, offset=step)
+    y.sum().backward()
+    assert bool((x.grad == 1).all())
 
 
 def test_arguments_of_a_compiled_function() -> None:
