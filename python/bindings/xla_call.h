@@ -44,7 +44,17 @@ class XlaCall {
     return numbers_[next_number_++];
   }
 
-  bool flag() { return number() != 0; }
+  bool flag() {
+    const std::int64_t value = number();
+    check_fits(value == 0 || value == 1);
+    return value == 1;
+  }
+
+  int small_number() {
+    const std::int64_t value = number();
+    check_fits(value >= 0 && value <= 1 << 16);
+    return static_cast<int>(value);
+  }
 
   // One of so many in the library's lists.
   template <class Enumeration, std::size_t Count>
@@ -61,6 +71,9 @@ class XlaCall {
     shape.batch = extent();
     shape.rows = extent();
     shape.columns = extent();
+    // Sizes of whatever lies under it are numbers to calculate with.
+    check_fits(shape.batch == 0 || shape.rows == 0 ||
+               shape.columns <= largest_extent / shape.batch / shape.rows);
     return shape;
   }
 
@@ -68,7 +81,7 @@ class XlaCall {
     QuantizeNumbers numbers;
     for (auto& item : numbers) item = static_cast<std::uint64_t>(number());
     check_fits(numbers[0] < std::size(all_scale_rules) && numbers[1] < std::size(all_roundings) &&
-               numbers[6] <= 128);
+               numbers[4] <= 1 && numbers[5] <= 1 && numbers[6] <= 128);
     return quantize_options(numbers);
   }
 
@@ -179,6 +192,8 @@ class XlaCall {
   }
 
  private:
+  static constexpr std::int64_t largest_extent = std::int64_t{1} << 48;
+
   static InvalidArgument not_fitting() {
     return InvalidArgument(
         "mxkern: a compiled program calls it in a way that it does not know; was it compiled with "
@@ -197,7 +212,7 @@ class XlaCall {
 
   std::int64_t extent() {
     const std::int64_t extent = number();
-    check_fits(extent >= 0 && extent <= std::int64_t{1} << 48);
+    check_fits(extent >= 0 && extent <= largest_extent);
     return extent;
   }
 

@@ -84,7 +84,7 @@ inline void dequantize(XlaCall& call) {
 // size, halves of the sign mask, inverse; x -> the same
 inline void random_hadamard(XlaCall& call) {
   Hadamard hadamard;
-  hadamard.size = static_cast<int>(call.number());
+  hadamard.size = call.small_number();
   hadamard.signs.low = static_cast<std::uint64_t>(call.number());
   hadamard.signs.high = static_cast<std::uint64_t>(call.number());
   const bool inverse = call.flag();

@@ -22,6 +22,7 @@ if jax.default_backend() != "cpu":
     pytest.skip("JAX runs on a GPU here", allow_module_level=True)
 
 from jax_functions import FUNCTIONS, W, X, array, assert_same
+from mxkern import _core
 from mxkern.arrays import jax_ffi
 
 
@@ -154,6 +155,7 @@ def test_what_is_missing(version: Any, lack: str, monkeypatch: pytest.MonkeyPatc
     )
 
 
+PREPARING = {"prepare_operand", "quantize_prepared"}  # there is nothing to prepare on the CPU
 NUMBERS = (0, 0, 0, *[0] * 9, 0, 0)
 
 
@@ -184,6 +186,49 @@ def test_calls_that_do_not_fit(
     promised = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
     with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: mxkern: a compiled"):
         jax.block_until_ready(jax_ffi.call(operation, promised, arrays, numbers))
+
+
+def test_calls_with_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a program says of its arrays, they are read and written within their bounds."""
+    calls, call = [], jax_ffi.call
+
+    def record(operation: str, results: Any, arrays: Any, numbers: Any) -> Any:
+        calls.append((operation, list(results), list(arrays), list(numbers)))
+        return call(operation, results, arrays, numbers)
+
+    monkeypatch.setattr("mxkern.arrays.jax_operations.call", record)
+    stochastic = {"rounding": "stochastic", "seed": 1}
+    jax.make_jaxpr(lambda x: mxkern.quantize(x, "nvfp4", offset=jnp.int32(1), **stochastic))(X)
+    # Functions of their own, as JAX keeps what it has traced.
+    for name in ("columns", "both", "amax of x", "dequantize", "gemm", "transformed", "and back"):
+        jax.make_jaxpr(lambda x, name=name: FUNCTIONS[name](x))(X)
+    for name in ("swizzled scales", "scales in rows"):
+        jax.make_jaxpr(lambda x, name=name: FUNCTIONS[name](x))(X)
+    assert {name for name, *_ in calls} >= set(_core.xla_handlers()) - PREPARING
+    random, refusals = np.random.default_rng(5), 0
+    likely = [0, 1, 2, 3, 6, 16, 31, 33, 64, 97, 2**16, 2**32, 2**32 + 16, 2**47, -1, 2**63]
+    for i in range(300):
+        operation, results, arrays, numbers = calls[i % len(calls)]
+        results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in results]
+        arrays = [jnp.ones(each.shape, each.dtype) for each in arrays]
+        numbers = [int(each) for each in numbers]
+        where = random.integers(6)
+        if where == 0:
+            arrays.pop(random.integers(len(arrays)))
+        elif where == 1:
+            array = arrays[random.integers(len(arrays))]
+            arrays[random.integers(len(arrays))] = array.reshape(-1)[: array.size // 2]
+        elif where == 2:
+            result = results[random.integers(len(results))]
+            shape = tuple(n // 2 for n in result.shape)
+            results[random.integers(len(results))] = jax.ShapeDtypeStruct(shape, result.dtype)
+        elif numbers:
+            numbers[random.integers(len(numbers))] = likely[random.integers(len(likely))]
+        try:
+            jax.block_until_ready(jax_ffi.call(operation, results, arrays, numbers))
+        except jax.errors.JaxRuntimeError:
+            refusals += 1
+    assert 100 < refusals < 300
 
 
 def test_what_the_library_refuses() -> None:
