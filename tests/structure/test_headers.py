@@ -66,7 +66,8 @@ def test_headers_are_found() -> None:
     ("compiler", "header"), cases(HOST_HEADERS, [os.environ.get("CXX", "c++"), "clang++"])
 )
 def test_host_compiler(compiler: str, header: Path, tmp_path: Path) -> None:
-    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wold-style-cast", "-Werror"]
+    warnings += ["-Wconversion", "-Wsign-conversion", "-Wdouble-promotion"]
     compile_alone(header, tmp_path, [compiler, "-std=c++20", *warnings, "-fsyntax-only"], ".cc")
 
 

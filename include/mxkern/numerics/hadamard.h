@@ -1,6 +1,7 @@
 // mxkern/numerics/hadamard.h: the random Hadamard transform of one group of values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "mxkern/core/math.h"
@@ -34,10 +35,11 @@ MXKERN_HOST_DEVICE constexpr float flip_sign(float value, std::uint32_t negate) 
 
 // x := x H, H[r][c] = (-1)^popcount(r & c), by butterflies of growing stride: float32 sums in this
 // order are part of the rule. Those of strides below `First` are there already.
-template <int First = 1, int N, class Float>
+template <int First = 1, std::size_t N, class Float>
 MXKERN_HOST_DEVICE constexpr void hadamard_butterflies(Float (&x)[N]) {
-  for (int stride = First; stride < N; stride *= 2) {
-    for (int i = 0; i < N; ++i) {
+  constexpr int n = static_cast<int>(N);
+  for (int stride = First; stride < n; stride *= 2) {
+    for (int i = 0; i < n; ++i) {
       if ((i & stride) == 0) {
         const Float a = x[i];
         const Float b = x[i + stride];
@@ -49,18 +51,20 @@ MXKERN_HOST_DEVICE constexpr void hadamard_butterflies(Float (&x)[N]) {
 }
 
 // x := (x * sign) H / sqrt(N), in float32.
-template <int N>
+template <std::size_t N>
 MXKERN_HOST_DEVICE constexpr void random_hadamard(float (&x)[N], SignMask signs) {
-  for (int i = 0; i < N; ++i) x[i] = flip_sign(x[i], signs.bit(i));
+  constexpr int n = static_cast<int>(N);
+  for (int i = 0; i < n; ++i) x[i] = flip_sign(x[i], signs.bit(i));
   hadamard_butterflies(x);
-  for (int i = 0; i < N; ++i) x[i] *= hadamard_norm(N);
+  for (int i = 0; i < n; ++i) x[i] *= hadamard_norm(n);
 }
 
 // x := (x H / sqrt(N)) * sign: undoes random_hadamard.
-template <int N>
+template <std::size_t N>
 MXKERN_HOST_DEVICE constexpr void inverse_random_hadamard(float (&x)[N], SignMask signs) {
+  constexpr int n = static_cast<int>(N);
   hadamard_butterflies(x);
-  for (int i = 0; i < N; ++i) x[i] = flip_sign(x[i] * hadamard_norm(N), signs.bit(i));
+  for (int i = 0; i < n; ++i) x[i] = flip_sign(x[i] * hadamard_norm(n), signs.bit(i));
 }
 
 }  // namespace mxkern
