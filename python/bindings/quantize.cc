@@ -70,6 +70,9 @@ void bind_quantize(nb::module_& module) {
              return hash;
            })
       .def_ro("offset", &QuantizeOptions::offset)
+      .def_prop_ro(
+          "is_nearest",
+          [](const QuantizeOptions& options) { return options.rounding == Rounding::nearest; })
       .def(
           "with_offset",
           [](QuantizeOptions options, std::uint64_t offset) {

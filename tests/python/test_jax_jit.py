@@ -23,7 +23,7 @@ if jax.default_backend() != "cpu":
 
 from jax_functions import FUNCTIONS, W, X, array, assert_same
 from mxkern import _core
-from mxkern.arrays import jax_ffi
+from mxkern.arrays import jax_ffi, jax_programs
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -153,6 +153,26 @@ def test_what_is_missing(version: Any, lack: str, monkeypatch: pytest.MonkeyPatc
     refused(
         TypeError, lambda: call(X), f"quantize: an argument is a JAX tracer, which takes {lack}"
     )
+
+
+@pytest.mark.usefixtures("registered_anew")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_calls_that_are_programs_of_their_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of jax.jit, where XLA can be told of them, and where it cannot."""
+    got = FUNCTIONS[name](X)
+    monkeypatch.setattr("mxkern._core.xla_version", lambda: None)
+    jax_ffi._not_registered.cache_clear()
+    assert_same(got, FUNCTIONS[name](X), name)
+
+
+def test_seeds_make_no_programs() -> None:
+    mxkern.quantize(X, "mxfp8")
+    before = jax_programs._program.cache_info().misses
+    for seed in range(3):
+        mxkern.quantize(X, "mxfp8", rounding="stochastic", seed=seed)
+        mxkern.quantize(X, "mxfp8")
+    refused(ValueError, lambda: mxkern.quantize(X, "nvfp4", amax=jnp.float32(-1)), "amax is -1.0")
+    assert jax_programs._program.cache_info().misses == before
 
 
 PREPARING = {"prepare_operand", "quantize_prepared"}  # there is nothing to prepare on the CPU

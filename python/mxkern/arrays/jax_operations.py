@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern import _core
+from mxkern import _core, errors
 from mxkern.arrays import adapter_of, collapsed
 from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
 from mxkern.arrays.jax_ffi import call
@@ -157,6 +157,8 @@ def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, 
     from mxkern.ops.gemm import bias_of
 
     function = "gemm"
+    for argument, array in (("a", a), ("bias", bias)):
+        _check_plain(function, argument, array)
     stand_ins = _stand_in((a, b, bias))
     right = right_operand(function, stand_ins[1])
     left = left_operand(function, stand_ins[0], right.adapter)
@@ -229,12 +231,22 @@ def _shapes(
     """x as the library sees it, and the shape of what is quantized."""
     from mxkern.ops.run_quantize import check_groups, transposed
 
+    _check_plain(function, "x", x)
     stand_in = _stand_in(x)
     plain = adapter_of(function, "x", stand_in).plain(function, "x", stand_in)
     shape = transposed(function, plain.shape) if columns else plain.shape
     if options is not None:
         check_groups(function, options, shape[-1])
     return plain, shape
+
+
+def _check_plain(function: str, argument: str, array: Any) -> None:
+    """In words for arrays of JAX's, where the check of a stand-in speaks of NumPy's."""
+    if isinstance(array, jax.Array) and str(array.dtype) not in PLAIN_DTYPES:
+        raise TypeError(
+            f"{function}: {argument} has dtype {array.dtype}; expected "
+            f"{errors.listed(PLAIN_DTYPES)}; convert with {argument}.astype(jax.numpy.float32)"
+        )
 
 
 def _given(

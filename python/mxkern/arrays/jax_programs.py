@@ -1,5 +1,5 @@
-# mxkern/arrays/jax_programs.py: operations on JAX's arrays as programs, or as parts of one: where
-# there are tracers, inside of jax.jit, and for arrays on CUDA devices, which XLA alone allocates.
+# mxkern/arrays/jax_programs.py: operations on JAX's arrays as programs, or as parts of one where
+# there are tracers, inside of jax.jit. XLA makes the results, where they belong.
 from __future__ import annotations
 
 import numbers
@@ -12,15 +12,17 @@ import numpy as np
 
 from mxkern import _core, errors
 from mxkern.arrays import jax_operations as operations
+from mxkern.arrays.adapter import CPU
 from mxkern.arrays.jax_ffi import missing
 from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor
+from mxkern.prepared_operand import PreparedOperand
 
 _SCALARS = ("amax", "tensor_scale")
 
 
 class JaxPrograms:
-    """Takes arguments with tracers in them and arrays on one CUDA device, and leaves all others, by
+    """Takes arguments with tracers in them and arrays on one device, and leaves all others, by
     None, to the usual way. What can be checked without values is checked while tracing."""
 
     def quantize(
@@ -38,7 +40,8 @@ class JaxPrograms:
         options, offset = _split(function, options)
         static = (scheme, layout, options, columns)
         arrays = (x, amax, tensor_scale, offset)
-        return _run(function, operations.quantize, static, arrays, out, _SCALARS)
+        on_cpu = _suits_the_cpu(options, amax, tensor_scale)
+        return _run(function, operations.quantize, static, arrays, out, _SCALARS, on_cpu)
 
     def quantize_both(
         self,
@@ -55,7 +58,8 @@ class JaxPrograms:
         column_options, _ = _split(function, column_options)
         static = (scheme, layout, row_options, column_options)
         arrays = (x, amax, tensor_scale, offset)
-        return _run(function, operations.quantize_both, static, arrays, None, _SCALARS)
+        on_cpu = _suits_the_cpu(row_options, amax, tensor_scale)
+        return _run(function, operations.quantize_both, static, arrays, None, _SCALARS, on_cpu)
 
     def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
         return _run("dequantize", operations.dequantize, (dtype,), (q,), out)
@@ -72,7 +76,9 @@ class JaxPrograms:
         out: Any,
     ) -> Any:
         static = (dtype, alpha, precision)
-        return _run("gemm", operations.gemm, static, (a, b, bias), out)
+        prepared = isinstance(a, PreparedOperand) or isinstance(b, PreparedOperand)
+        on_cpu = alpha == 1.0 and not prepared
+        return _run("gemm", operations.gemm, static, (a, b, bias), out, on_cpu=on_cpu)
 
     def prepare_operand(
         self,
@@ -83,7 +89,7 @@ class JaxPrograms:
         keep_source: bool,
     ) -> Any:
         static = (scheme, form, options, keep_source)
-        return _run("prepare_operand", operations.prepare_operand, static, (x,))
+        return _run("prepare_operand", operations.prepare_operand, static, (x,), on_cpu=False)
 
     def tensor_amax(self, x: Any, out: Any) -> Any:
         return _run("tensor_amax", operations.tensor_amax, (), (x,), out)
@@ -109,9 +115,11 @@ def _run(
     arrays: tuple[Any, ...],
     out: Any = None,
     scalars: tuple[str, ...] = (),
+    on_cpu: bool = True,
 ) -> Any:
     """operation(device, *static, *arrays), of tracers as a part of the program that is traced, and
-    of arrays on a CUDA device as a program of its own. scalars: which ones may be numbers."""
+    of arrays on one device as a program of its own; on_cpu: of arrays on the CPU, too. scalars:
+    which arguments may be numbers."""
     leaves = jax.tree_util.tree_leaves(arrays)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         backend = jax.default_backend()
@@ -123,10 +131,14 @@ def _run(
             )
         _refuse_out(function, out)
         return operation(-1 if backend == "cpu" else 0, *static, *arrays)
-    device = _cuda_device([leaf for leaf in leaves if not (scalars and _is_number(leaf))])
-    if device is None:
+    found = _device_of([leaf for leaf in leaves if not (scalars and _is_number(leaf))])
+    if found is None or found.platform not in ("cpu", "gpu"):
         return None
-    lack = missing("gpu")
+    if found.platform == "cpu" and (not on_cpu or out is not None):
+        return None
+    lack = missing(found.platform)
+    if lack is not None and found.platform == "cpu":
+        return None
     if lack is not None:
         raise RuntimeError(
             f"{function}: an argument is a JAX array on a CUDA device, which takes {lack}; move "
@@ -137,10 +149,10 @@ def _run(
         x, amax, tensor_scale, offset = arrays
         both = zip(scalars, (amax, tensor_scale), strict=True)
         arrays = (x, *(_as_float32(function, *one) for one in both), offset)
-    return _program(operation, device, *static)(*arrays)
+    return _program(operation, device_index(found), *static)(*arrays)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _program(operation: Callable[..., Any], device: int, *static: Any) -> Any:
     def run(*arrays: Any) -> Any:
         return operation(device, *static, *arrays)
@@ -148,8 +160,8 @@ def _program(operation: Callable[..., Any], device: int, *static: Any) -> Any:
     return jax.jit(run)
 
 
-def _cuda_device(leaves: list[Any]) -> int | None:
-    """The CUDA device that all arrays are on; None if there is no such."""
+def _device_of(leaves: list[Any]) -> Any:
+    """The device of JAX's that all arrays are on; None if there is no such."""
     found = None
     for leaf in leaves:
         # Random keys have a dtype of JAX's own.
@@ -159,16 +171,24 @@ def _cuda_device(leaves: list[Any]) -> int | None:
         if len(devices) != 1:
             return None
         (device,) = devices
-        if device.platform != "gpu" or found not in (None, device):
+        if found not in (None, device):
             return None
         found = device
-    return None if found is None else device_index(found)
+    return found
 
 
 def device_index(device: Any) -> int:
-    """CUDA's index of a device of JAX's."""
+    """As an Adapter counts devices."""
+    if device.platform == "cpu":
+        return CPU
     index = device.local_hardware_id
     return int(device.id if index is None else index)
+
+
+def _suits_the_cpu(options: _core.QuantizeOptions, amax: Any, tensor_scale: Any) -> bool:
+    """Whether a program is what a CPU's arrays want: it is compiled once, and not for each seed,
+    and there is no amax whose value can be checked."""
+    return options.is_nearest and amax is None and tensor_scale is None
 
 
 def _split(function: str, options: _core.QuantizeOptions) -> tuple[_core.QuantizeOptions, Any]:
