@@ -44,24 +44,18 @@ class XlaCall {
     return numbers_[next_number_++];
   }
 
-  bool flag() {
+  int number_up_to(int most) {
     const std::int64_t value = number();
-    check_fits(value == 0 || value == 1);
-    return value == 1;
-  }
-
-  int small_number() {
-    const std::int64_t value = number();
-    check_fits(value >= 0 && value <= 1 << 16);
+    check_fits(value >= 0 && value <= most);
     return static_cast<int>(value);
   }
+
+  bool flag() { return number_up_to(1) == 1; }
 
   // One of so many in the library's lists.
   template <class Enumeration, std::size_t Count>
   Enumeration one_of(const Enumeration (&all)[Count]) {
-    const std::int64_t position = number();
-    check_fits(position >= 0 && position < static_cast<std::int64_t>(Count));
-    return all[position];
+    return all[number_up_to(static_cast<int>(Count) - 1)];
   }
 
   Scheme scheme() { return one_of(all_schemes); }

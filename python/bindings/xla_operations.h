@@ -1,5 +1,5 @@
 // bindings/xla_operations.h: the operations as programs of XLA call them. Each reads its numbers in
-// the order of python/mxkern/arrays/jax_programs.py.
+// the order of python/mxkern/arrays/jax_operations.py.
 #pragma once
 
 #include "gemm_workspace.h"
@@ -9,7 +9,7 @@ namespace mxkern::bindings::xla_operations {
 
 // Which of a tensor's amax and its tensor scale a call gives, if any.
 inline void read_given(XlaCall& call, QuantizeOptions& options) {
-  switch (call.number()) {
+  switch (call.number_up_to(2)) {
     case 1: options.amax = call.scalar(call.argument()); break;
     case 2: options.tensor_scale = call.scalar(call.argument()); break;
     default: break;
@@ -84,7 +84,7 @@ inline void dequantize(XlaCall& call) {
 // size, halves of the sign mask, inverse; x -> the same
 inline void random_hadamard(XlaCall& call) {
   Hadamard hadamard;
-  hadamard.size = call.small_number();
+  hadamard.size = call.number_up_to(1 << 16);
   hadamard.signs.low = static_cast<std::uint64_t>(call.number());
   hadamard.signs.high = static_cast<std::uint64_t>(call.number());
   const bool inverse = call.flag();

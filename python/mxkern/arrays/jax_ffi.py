@@ -43,7 +43,10 @@ def _not_registered() -> str | None:
         return "an mxkern built where jaxlib's headers are (pip install jaxlib)"
     if not hasattr(jax, "ffi"):
         return "a newer JAX, with jax.ffi"
-    running = _version_of(Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h")
+    try:
+        running = _version_of(Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h")
+    except OSError as error:
+        return f"a jaxlib with the headers of XLA's interface ({error})"
     if running < built:  # an older XLA would not even start
         older, newer = (".".join(map(str, version)) for version in (running, built))
         return f"a JAX whose XLA has version {newer} or newer of its interface, not {older}"
