@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench import tables
-from bench.cuda import gemm_tables
+from bench.cuda import gemm_tables, jax_tables
 from bench.cuda.gemm_tables import not_measured
 from bench.markdown import table
 
@@ -28,7 +28,7 @@ def all_tables(result: Record) -> str:
     """Everything that was measured on one GPU."""
     parts = [_machine(result["machine"])]
     parts += [section(result) for section in (_quantize, _curve, _rivals)]
-    parts += [*gemm_tables.sections(result), _host(result), _jax_layers(result)]
+    parts += [*gemm_tables.sections(result), _host(result), jax_tables.section(result)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -54,6 +54,7 @@ def summary(result: Record) -> str:
         )
         + "\n\n"
         + text
+        + jax_tables.summary(result)
     )
 
 
@@ -197,34 +198,3 @@ def _host(result: Record) -> str:
     if not rows:
         return ""
     return "### Time on the host\n\n" + table(["call, bfloat16 [256 x 512]", "us", "goal"], rows)
-
-
-def _jax_layers(result: Record) -> str:
-    records = result.get("cuda_jax_layers", [])
-    times = {
-        (r["shape"][0], r["tokens"], r["way"], r["recorded"]): r["seconds"]
-        for r in records
-        if "failed" not in r
-    }
-    ways = list(dict.fromkeys(way for _, _, way, _ in times))
-    rows = [
-        [
-            f"{extent} x {extent}",
-            str(tokens),
-            *(
-                f"{times[key] * 1e6:.1f}"
-                if (key := (extent, tokens, way, recorded)) in times
-                else ""
-                for way in ways
-                for recorded in (True, False)
-            ),
-        ]
-        for extent, tokens in dict.fromkeys(key[:2] for key in times)
-    ]
-    if not records:
-        return ""
-    text = "### Layers of a token step in one program of JAX\n\nMicroseconds a layer; XLA records "
-    text += "rows of calls in CUDA graphs, unless it is told not to\n\n"
-    columns = [f"{way}{end}" for way in ways for end in (", recorded", ", not")]
-    text += table(["weights", "tokens", *columns], rows) if rows else ""
-    return text + not_measured(records)
