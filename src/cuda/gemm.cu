@@ -258,18 +258,19 @@ class Product {
       finish.out.shape = shape;
       finish.out.batch_stride = shape.rows * finish.out.row_stride;
     }
-    const std::int64_t k = left.columns, step = plan_.sum_columns(k);
-    for (std::int64_t begin = 0; begin == 0 || begin < k; begin += step) {
-      multiply_part(columns_of(left, begin, step), columns_of(right, begin, step), finish, gate);
+    if (plan_.sums == 1) return multiply_part(left, right, finish, gate);
+    const std::int64_t step = plan_.sum_columns(left.columns);
+    for (std::int64_t part = 0; part < plan_.sums; ++part) {
+      multiply_part(columns_of(left, part * step, step), columns_of(right, part * step, step),
+                    finish, gate);
       // The other parts are added to it.
       finish.beta = 1.0f;
       finish.bias = nullptr;
     }
   }
 
-  // Those from `begin` on, at most so many, of bfloat16 elements where these are not all.
+  // Those from `begin` on, at most so many.
   static RowScaled columns_of(RowScaled x, std::int64_t begin, std::int64_t count) {
-    if (begin == 0 && count >= x.columns) return x;
     x.data = static_cast<const std::uint8_t*>(x.data) + begin * bytes_of(x.element);
     x.columns = std::min(count, x.columns - begin);
     return x;
