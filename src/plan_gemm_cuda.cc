@@ -170,8 +170,12 @@ bool can_have_late_rows(const CudaGemmProblem& problem) { return problem.out.sha
 // Exact ones; folded products take their sums out all along.
 std::int64_t sums_of(const CudaGemmProblem& problem, CudaGemmPath path) {
   const bool is_exact = path == CudaGemmPath::exact || path == CudaGemmPath::portable;
-  if (!is_exact || problem.out.dtype != DType::float32) return 1;
-  return std::max<std::int64_t>(1, ceil_div(shape_of(problem.right).columns, longest_sum));
+  const std::int64_t k = shape_of(problem.right).columns;
+  if (!is_exact || problem.out.dtype != DType::float32 || k <= longest_sum) return 1;
+  // Parts of whole steps: of very many, fewer do.
+  CudaGemmPlan plan;
+  plan.sums = ceil_div(k, longest_sum);
+  return ceil_div(k, plan.sum_columns(k));
 }
 
 // Whether the exact product of a path decodes the left operand's codes instead of expanding them.
