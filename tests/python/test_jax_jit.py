@@ -333,6 +333,19 @@ def test_compare_names_the_way_out() -> None:
     assert_same(on_host(X), largest_error(X), "the way out")
 
 
+def test_programs_find_the_operations_before_it_meets_an_array() -> None:
+    """As one does that was compiled or exported elsewhere."""
+    code = """if True:
+        import jax, numpy as np, mxkern
+        call = jax.ffi.ffi_call("mxkern_tensor_amax", jax.ShapeDtypeStruct((), np.float32))
+        numbers = np.zeros(0, np.int64)
+        print(float(jax.jit(lambda x: call(x, numbers=numbers))(np.float32([[1, -3]]))))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == 3.0
+
+
 def test_sees_into_a_block_scaled_before_it_meets_an_array() -> None:
     code = """if True:
         import jax, mxkern, numpy as np

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from mxkern.arrays.adapter import check_device
+from mxkern.arrays.jax_ffi import missing
 from mxkern.arrays.jax_programs import JaxPrograms
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 from mxkern.block_scaled import BlockScaled
@@ -22,6 +23,7 @@ class JaxAdapter(NumpyAdapter):
     def __init__(self) -> None:
         super().__init__()
         self.short_way = self.traced_calls = JaxPrograms()
+        missing("cpu")  # programs that were exported elsewhere find the operations from now on
         # Arrays are what a transformation sees of these; the rest is static.
         jax.tree_util.register_pytree_node(
             BlockScaled,
