@@ -81,6 +81,15 @@ def real(function: str, argument: str, value: Any) -> float:
         ) from None
 
 
+def renamed(error: Exception, own: str, function: str) -> Exception:
+    """An error of the function `own` as one of the function that was called."""
+    text = str(error)
+    if own == function or type(error) not in (TypeError, ValueError):
+        return error
+    start = f"{own}: "
+    return type(error)(f"{function}: {text[len(start) :]}") if text.startswith(start) else error
+
+
 def not_writable(function: str, argument: str, framework: str) -> TypeError:
     """The error for an output of a framework whose arrays are immutable."""
     return TypeError(

@@ -201,12 +201,10 @@ def _workspace(
     device: int, left: Any, right: Any, dtype: int, out: tuple[int, int, int], precision: int
 ) -> int:
     """Bytes of working memory that the program gives. Raises what a product on the device would."""
-    if device == CPU:
-        return 0
     _, rows, columns = out
     buffer = (_SOMEWHERE, dtype, device, *out, columns, rows * columns)
     plan = _core.explain_gemm(_on(device, left), _on(device, right), buffer, precision, "")
-    return plan.workspace_bytes
+    return 0 if device == CPU else plan.workspace_bytes
 
 
 def _on(device: int, view: Any) -> Any:

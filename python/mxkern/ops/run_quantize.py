@@ -40,7 +40,13 @@ def quantized(
     if has_array and adapter.traced_calls is None and stream is None:
         options, has_array = placed(function, options, adapter, x), False
     if short_way is not None and stream is None:
-        q: Any = short_way.quantize(x, scheme.id, layout, options, columns, amax, tensor_scale, out)
+        try:
+            q: Any = short_way.quantize(
+                x, scheme.id, layout, options, columns, amax, tensor_scale, out
+            )
+        except (TypeError, ValueError) as error:
+            own = "quantize_columns" if columns else "quantize"
+            raise errors.renamed(error, own, function) from None
         if q is not None:
             if out is not None:
                 mark_parts_written(adapter, out)
