@@ -103,7 +103,7 @@ class TestX:
 
         call = TAKING_X[function]
         traced = jax.jit(lambda x: (call(x), x)[1])
-        parts = ("x has dtype int32", "x.astype(jax.numpy.float32)")
+        parts = (f"{function}: x has dtype int32", "x.astype(jax.numpy.float32)")
         refused(TypeError, lambda: traced(jnp.ones((4, 64), jnp.int32)), *parts)
         refused(TypeError, lambda: call(jnp.ones((4, 64), jnp.int32)), *parts)
 
