@@ -87,7 +87,8 @@ sanitize() {
       'cuda.multiply_decoded_test *NanStays*:*ManyTiles*:*LowTiles*' \
       'cuda.divided_tiles_test *Nan*:*Gate' 'cuda.one_kernel_test *Small*' \
       'cuda.multiply_portable_test *Plain*' 'cuda.quantize_rows_test *' \
-      'cuda.fold_first_rows_test *FirstColumns*'; do
+      'cuda.fold_first_rows_test *FirstColumns*' 'cuda.random_words_test *' \
+      'cuda.long_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
     done
@@ -96,7 +97,7 @@ sanitize() {
 
 # The parts of the benchmarks that name other libraries, and those that do not.
 rivals=(cuda_few_token_rivals cuda_rivals)
-own=(cuda_host cuda_few_tokens cuda_token_curve cuda_gemm cuda_quantize cuda_gemm_errors cuda_curve)
+own=(cuda_host cuda_jax_layers cuda_few_tokens cuda_token_curve cuda_gemm cuda_quantize cuda_gemm_errors cuda_curve)
 
 measure() { "$PYTHON" -m bench.cuda.runner "$@"; }
 
