@@ -71,6 +71,31 @@ def test_vmap_gives_each_tensor_its_scale() -> None:
         assert_same((q.codes[i], q.scales[i], q.tensor_scale[i]), one[:3], f"element {i}")
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: mxkern.quantize(x, "mxfp4", scale_layout="swizzled", block="32x32"),
+        lambda x: mxkern.quantize_columns(x, "mxfp8", scale_rule="floor", hadamard=32),
+        lambda x: mxkern.quantize_both(x, "mxint8"),
+        lambda x: mxkern.random_hadamard(x[0], 32),
+        lambda x: mxkern.fake_quantize(x, "mxfp6"),
+    ],
+)
+def test_vmap_of_what_takes_batches(function: Callable[[Any], Any]) -> None:
+    """One call for all elements, and the bytes of a call for each."""
+    many = jnp.stack([jnp.stack([X, X * 3, X[::-1]]), jnp.stack([X / 7, -X, X * 1e-3])])
+    for axes in (0, 1):
+        twice = jax.vmap(jax.vmap(function, in_axes=axes))
+        turned = many if axes == 0 else many.transpose(0, 2, 1, 3)
+        got = jax.tree_util.tree_leaves(jax.jit(twice)(turned))
+        for i in range(2):
+            for k in range(3):
+                want = jax.tree_util.tree_leaves(function(many[i, k]))
+                assert_same([leaf[i, k] for leaf in got], want, f"{axes}: {i}, {k}")
+    program = str(jax.make_jaxpr(jax.vmap(lambda x: mxkern.quantize(x, "mxfp8")))(many[0]))
+    assert "scan" not in program and "while" not in program
+
+
 def test_large_arrays() -> None:
     """JAX's own threads call, and mxkern's work."""
     x = jnp.ones((2048, 2048))
@@ -212,9 +237,9 @@ def test_calls_with_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a program says of its arrays, they are read and written within their bounds."""
     calls, call = [], jax_ffi.call
 
-    def record(operation: str, results: Any, arrays: Any, numbers: Any) -> Any:
+    def record(operation: str, results: Any, arrays: Any, numbers: Any, **options: Any) -> Any:
         calls.append((operation, list(results), list(arrays), list(numbers)))
-        return call(operation, results, arrays, numbers)
+        return call(operation, results, arrays, numbers, **options)
 
     monkeypatch.setattr("mxkern.arrays.jax_operations.call", record)
     stochastic = {"rounding": "stochastic", "seed": 1}

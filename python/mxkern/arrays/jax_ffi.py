@@ -25,12 +25,18 @@ def missing(backend: str) -> str | None:
 
 
 def call(
-    operation: str, results: Sequence[Any], arrays: Sequence[Any], numbers: Sequence[int]
+    operation: str,
+    results: Sequence[Any],
+    arrays: Sequence[Any],
+    numbers: Sequence[int],
+    *,
+    takes_batches: bool = False,
 ) -> Any:
     """The arrays that an operation of _core.xla_handlers() makes of others; of results, their
     shapes and dtypes. Under jax.vmap once for each element, as a tensor scale belongs to one
-    tensor."""
-    function = jax.ffi.ffi_call(f"mxkern_{operation}", list(results), vmap_method="sequential")
+    tensor; where a further leading dimension changes nothing for an element, once for all."""
+    way = "broadcast_all" if takes_batches else "sequential"
+    function = jax.ffi.ffi_call(f"mxkern_{operation}", list(results), vmap_method=way)
     unsigned = [number % 2**64 for number in numbers]
     return function(*arrays, numbers=np.array(unsigned, np.uint64).view(np.int64))
 

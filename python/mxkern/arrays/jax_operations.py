@@ -45,8 +45,9 @@ def quantize(
     words = _words_of(offset)
     numbers = (columns, scheme, layout, *options.numbers, which, len(words))
     promised = _promised(record, shape, _LAYOUTS[layout])
-    results = _results_of(promised, which)
-    return _filled(promised, call("quantize", results, [x, *given, *words], numbers))
+    results, arrays = _results_of(promised, which), [x, *given, *words]
+    batches = _takes_batches(record, x, options)
+    return _filled(promised, call("quantize", results, arrays, numbers, takes_batches=batches))
 
 
 def quantize_both(
@@ -80,7 +81,9 @@ def quantize_both(
     words = _words_of(offset)
     numbers.append(len(words))
     count = len(results[0])
-    made = call("quantize_both", [*results[0], *results[1]], [*arrays, *words], numbers)
+    batches = _takes_batches(record, x, row_options, column_options)
+    all_results = [*results[0], *results[1]]
+    made = call("quantize_both", all_results, [*arrays, *words], numbers, takes_batches=batches)
     return _filled(promised[0], made[:count]), _filled(promised[1], made[count:])
 
 
@@ -102,8 +105,8 @@ def random_hadamard(device: int, size: int, low: int, high: int, inverse: bool, 
 
     _shapes("random_hadamard", x)
     same(_stand_in(x)[..., :0, :] if x.ndim > 1 else _stand_in(x), size)
-    numbers = (size, low, high, inverse)
-    return call("random_hadamard", [jax.ShapeDtypeStruct(x.shape, x.dtype)], [x], numbers)[0]
+    numbers, result = (size, low, high, inverse), jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return call("random_hadamard", [result], [x], numbers, takes_batches=True)[0]
 
 
 def swizzle_scales(device: int, scales: Any) -> Any:
@@ -236,6 +239,12 @@ def _shapes(
     if options is not None:
         check_groups(function, options, shape[-1])
     return plain, shape
+
+
+def _takes_batches(scheme: Scheme, x: Any, *options: _core.QuantizeOptions) -> bool:
+    """Whether matrices are quantized alike alone and in a batch: they have neither a scale of the
+    whole tensor nor random bits, which depend on where in it an element is."""
+    return not scheme.has_tensor_scale and x.ndim > 1 and all(each.is_nearest for each in options)
 
 
 def _check_plain(function: str, argument: str, array: Any) -> None:
