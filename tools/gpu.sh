@@ -88,7 +88,7 @@ sanitize() {
       'cuda.divided_tiles_test *Nan*:*Gate' 'cuda.one_kernel_test *Small*' \
       'cuda.multiply_portable_test *Plain*' 'cuda.quantize_rows_test *' \
       'cuda.fold_first_rows_test *FirstColumns*' 'cuda.random_words_test *' \
-      'cuda.long_sums_test *OfPlainRows'; do
+      'cuda.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
     done

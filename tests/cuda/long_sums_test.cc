@@ -1,87 +1,138 @@
-// tests/cuda/long_sums_test.cc: float32 outputs of long sums, which are computed in parts of K.
+// tests/cuda/long_sums_test.cc: sums of both signs, of one sign and of equal elements lose what
+// docs/gemm.md says.
+#include <algorithm>
 #include <cmath>
-#include <string>
+#include <vector>
 
 #include "cuda/gemm.h"
-#include "mxkern/core/philox.h"
 #include "mxkern/gemm.h"
+#include "mxkern/prepare_operand.h"
 #include "tests/support/device_operand.h"
 #include "tests/support/gemm_reference.h"
+#include "tests/support/hopper_test.h"
 
 namespace mxkern {
 namespace {
 
 using namespace test;
 
-// Elements far apart, of which tensor cores cut off most: one sum of 16384 such products loses
-// 1.9e-5, and of more in proportion.
-float far_apart(std::int64_t row, std::int64_t column) {
-  const std::uint32_t mixed =
-      philox_word(7, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(column));
-  const int exponent = static_cast<int>(mixed >> 28) - 8;
-  const float value = 1.0f + static_cast<float>(mixed >> 5 & 0xFFFF) / 65536.0f;
-  return std::ldexp((mixed & 1) != 0 ? value : -value, exponent);
+Values magnitudes(std::uint64_t seed) {
+  return [values = normal_values(seed)](std::int64_t batch, std::int64_t row, std::int64_t k) {
+    return std::fabs(values(batch, row, k));
+  };
 }
 
-class CudaLongSums : public CudaTest {
- protected:
-  static constexpr std::int64_t k = 2 * 8192 + 3600, m = 70, n = 96;
+// Two operands, the left one plain or quantized, and their product in double precision.
+template <class Left>
+struct LongSums {
+  Left host_a;
+  QuantizedOperand host_b;
+  PlainTensor host_out;
+  Reference wanted;
 
-  static QuantizedOperand operand(Scheme scheme, std::int64_t rows, std::int64_t salt) {
-    QuantizedOperand made(scheme, {1, rows, k}, ScaleLayout::row_major);
-    made.quantize([=](std::int64_t, std::int64_t row, std::int64_t column) {
-      return far_apart(row + salt, column);
-    });
-    return made;
-  }
+  LongSums(Left a, QuantizedOperand b)
+      : host_a(std::move(a)),
+        host_b(std::move(b)),
+        host_out(DType::float32, {1, host_a.view.shape.rows, host_b.view.shape.rows}),
+        wanted(multiply(host_a, host_b, host_out)) {}
 
-  // Of the product by what a device of an architecture can do.
-  template <class Left, class DeviceLeft>
-  static void expect_exact(Left& host_a, DeviceLeft& a, Scheme scheme, const char* architecture) {
-    QuantizedOperand host_b = operand(scheme, n, 1000);
-    DeviceQuantizedOperand b(host_b);
-    PlainTensor before(DType::float32, {1, m, n}), host_bias(DType::float32, {1, 1, n});
-    before.fill(
-        [](std::int64_t, std::int64_t row, std::int64_t column) { return far_apart(row, column); });
-    host_bias.fill(
-        [](std::int64_t, std::int64_t, std::int64_t column) { return far_apart(column, 5); });
-    DevicePlainTensor out(before), bias(host_bias);
-    const Buffer bias_view = bias.view();
-    const GemmOptions options{.alpha = 0.5f, .beta = -2.0f, .bias = &bias_view};
-    const CudaGemmCapabilities capabilities = architecture == nullptr
-                                                  ? cuda::gemm_capabilities(first_cuda_device)
-                                                  : capabilities_of(architecture);
-    const CudaGemmPlan plan =
-        plan_gemm_cuda({a.view(), b.view(), out.view(), GemmPrecision::automatic}, capabilities);
-    ASSERT_EQ(plan.sums, 3);
+  // What a product in float32 gives on a device of such capabilities.
+  PlainTensor run(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision,
+                  const CudaGemmCapabilities& capabilities) {
+    DevicePlainTensor out(host_out);
+    const auto plan = plan_gemm_cuda({a, b, out.view(), precision}, capabilities);
     DeviceBytes memory(plan.workspace_bytes);
-    cuda::gemm_as(capabilities, a.view(), b.view(), out.view(), options,
+    cuda::gemm_as(capabilities, a, b, out.view(), {.precision = precision},
                   {memory.data(), plan.workspace_bytes}, {});
     check_cuda(cudaDeviceSynchronize());
-    const Reference wanted = multiply(host_a, host_b, before, options, &host_bias);
-    PlainTensor got = before;
+    PlainTensor got = host_out;
     out.copy_to(got);
-    EXPECT_LE(relative_error(got, wanted), 2e-5) << name_of(scheme);
+    return got;
+  }
+
+  double error(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision,
+               const CudaGemmCapabilities& capabilities) {
+    return relative_error(run(a, b, precision, capabilities), wanted);
   }
 };
 
-TEST_F(CudaLongSums, OfCodes) {
-  for (const Scheme scheme : {Scheme::mxfp8_e4m3, Scheme::mxfp8_e5m2, Scheme::nvfp4}) {
-    QuantizedOperand host_a = operand(Scheme::mxfp8_e4m3, m, 0);
-    DeviceQuantizedOperand a(host_a);
-    expect_exact(host_a, a, scheme, nullptr);
-    expect_exact(host_a, a, scheme, "sm_80");
+class CudaLongSums : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (!IsSkipped()) own_ = cuda::gemm_capabilities(first_cuda_device);
+  }
+  static bool is_hopper() { return has_hopper_products(); }
+
+  static QuantizedOperand quantized(std::int64_t rows, std::int64_t k, const Values& values) {
+    QuantizedOperand operand(Scheme::mxfp8_e4m3, {1, rows, k}, ScaleLayout::row_major);
+    operand.quantize(values);
+    return operand;
+  }
+
+  CudaGemmCapabilities own_;
+  const CudaGemmCapabilities ampere_ = capabilities_of("sm_80");
+};
+
+TEST_F(CudaLongSums, OfBothSigns) {
+  constexpr std::int64_t k = 65536;
+  LongSums sums(quantized(24, k, normal_values(1)), quantized(24, k, normal_values(2)));
+  DeviceQuantizedOperand a(sums.host_a), b(sums.host_b);
+  EXPECT_LE(sums.error(a.view(), b.view(), GemmPrecision::exact, own_), 2e-5);
+  EXPECT_LE(sums.error(a.view(), b.view(), GemmPrecision::exact, ampere_), 2e-5);
+  if (is_hopper()) {
+    EXPECT_LE(sums.error(a.view(), b.view(), GemmPrecision::folded, own_), 5e-4);
   }
 }
 
-TEST_F(CudaLongSums, OfPlainRows) {
-  for (const DType dtype : all_dtypes) {
-    PlainTensor host_a(dtype, {1, m, k});
-    host_a.fill(
-        [](std::int64_t, std::int64_t row, std::int64_t column) { return far_apart(row, column); });
-    DevicePlainTensor a(host_a);
-    expect_exact(host_a, a, Scheme::mxfp8_e4m3, nullptr);
-    expect_exact(host_a, a, Scheme::mxfp8_e4m3, "sm_80");
+TEST_F(CudaLongSums, OfOneSign) {
+  constexpr std::int64_t k = 16384;
+  LongSums sums(quantized(48, k, magnitudes(1)), quantized(48, k, magnitudes(2)));
+  DeviceQuantizedOperand a(sums.host_a), b(sums.host_b);
+  EXPECT_LE(sums.error(a.view(), b.view(), GemmPrecision::exact, own_), 2e-5);
+  EXPECT_LE(sums.error(a.view(), b.view(), GemmPrecision::exact, ampere_), 2e-5);
+  if (is_hopper()) {
+    EXPECT_LE(sums.error(a.view(), b.view(), GemmPrecision::folded, own_), 7e-4);
+  }
+}
+
+// Every product of two mantissas of E4M3, by itself: what is cut off of one is cut off of all.
+TEST_F(CudaLongSums, OfEqualElements) {
+  if (!is_hopper()) GTEST_SKIP() << "the device or the build has no Hopper kernels";
+  QuantizedOperand host(Scheme::mxfp8_e4m3, {1, 8, 4096}, ScaleLayout::row_major);
+  host.quantize([](std::int64_t, std::int64_t row, std::int64_t) { return 1.0 + row / 8.0; });
+  LongSums sums(host, host);
+  DeviceQuantizedOperand a(sums.host_a), b(sums.host_b);
+  const PlainTensor folded = sums.run(a.view(), b.view(), GemmPrecision::folded, own_);
+  const PlainTensor exact = sums.run(a.view(), b.view(), GemmPrecision::exact, own_);
+  for (std::int64_t i = 0; i < 8; ++i) {
+    for (std::int64_t j = 0; j < 8; ++j) {
+      const double wanted = sums.wanted.at(0, i, j).value;
+      EXPECT_EQ(exact.value(0, i, j), wanted) << i << ", " << j;
+      EXPECT_LE(std::fabs(folded.value(0, i, j) / wanted - 1.0), 1.3e-3) << i << ", " << j;
+    }
+  }
+}
+
+TEST_F(CudaLongSums, OfFewTokensOfOneSign) {
+  constexpr std::int64_t k = 16384;
+  for (const std::int64_t tokens : {1, 64, 192}) {
+    PlainTensor x(DType::bfloat16, {1, tokens, k});
+    x.fill(magnitudes(3));
+    LongSums sums(std::move(x), quantized(16, k, magnitudes(4)));
+    DevicePlainTensor a(sums.host_a);
+    DeviceQuantizedOperand b(sums.host_b);
+    const BlockScaled& weights = b.view();
+    if (usable_prepared_form(PreparedForm::few_tokens, weights.scheme, first_cuda_device) !=
+        PreparedForm::few_tokens) {
+      GTEST_SKIP() << "the device has no kernels for few tokens";
+    }
+    const std::size_t bytes =
+        prepared_bytes(PreparedForm::few_tokens, weights.scheme, weights.shape);
+    DeviceBytes memory(bytes);
+    const PreparedOperand ready{PreparedForm::few_tokens, weights, memory.data(), bytes};
+    prepare_operand(weights, ready);
+    EXPECT_LE(sums.error(a.view(), ready, GemmPrecision::automatic, own_), 2e-5) << tokens;
   }
 }
 
