@@ -23,8 +23,13 @@ __global__ void compare_words(PhiloxKeys keys, std::uint64_t index, std::uint64_
     const std::uint64_t octet = start + threadIdx.x * 8;
     random.octet(octet, 1, words);
     random.column_pair(start + threadIdx.x * 2, columns, pair);
+    // Whole octets never leave the first 2^32 calls.
+    const bool whole = octet % 4 == 0 && octet + 8 <= std::uint64_t{1} << 34;
+    std::uint32_t whole_words[8] = {};
+    if (whole) Words(keys, in_call).whole_octet(static_cast<std::uint32_t>(octet / 4), whole_words);
     for (int i = 0; i < 8; ++i) {
       bool same = words[i] == philox_word(seed, offset, octet + i);
+      same = same && (!whole || whole_words[i] == words[i]);
       for (int k = 0; k < 2; ++k) {
         const std::uint64_t element = start + threadIdx.x * 2 + k + i * columns;
         same = same && pair[k][i] == philox_word(seed, offset, element);

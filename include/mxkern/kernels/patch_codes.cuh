@@ -87,7 +87,13 @@ __device__ __forceinline__ PatchCodes encode_patch_row(float (&scaled)[8], bool 
                                                        std::uint32_t signs,
                                                        const std::uint32_t (&words)[8]) {
   using Format = typename S::Format;
-  if constexpr (R == Rounding::stochastic) {
+  if constexpr (R == Rounding::stochastic && Format::bits == 6) {
+    std::uint32_t sum[8];
+    if (!ptx::add_fractions<Format>(scaled, words, saturate, sum)) {
+      return unpacked<6>(ptx::encode_whole_fractions<Format>(scaled, words));
+    }
+    return {{ptx::pack_bytes<Format>(sum), ptx::pack_bytes<Format>(sum + 4)}};
+  } else if constexpr (R == Rounding::stochastic) {
     return unpacked<Format::bits>(encode_stochastic_octet<Format>(scaled, words, saturate));
   } else {
     if (saturate) saturate_octet<Format>(scaled);

@@ -26,10 +26,15 @@ struct PatchLane : PatchElements {
 
   const QuantizeTileParameters& p;
   Memory& memory;
-  std::uint64_t index = 0;  // logical index of the first element
+  std::uint32_t counter = 0;  // the logical index of the first element, in fours
 
   __device__ __forceinline__ PatchLane(const QuantizeTileParameters& parameters, Memory& shared)
       : p(parameters), memory(shared) {}
+
+  // From one row to the next.
+  __device__ __forceinline__ std::uint32_t counter_step() const {
+    return static_cast<std::uint32_t>(p.columns / 4);
+  }
 
   // Begins to copy the patch of a tile; finish waits for it.
   __device__ __forceinline__ void begin(std::int64_t batch, std::int64_t row, std::int64_t column) {

@@ -141,8 +141,8 @@ struct FourWholeRows {
   std::int64_t code_step;
   std::uint8_t* scales;  // of the octet's block in the first of the rows that this lane has
   std::int64_t scale_step;
-  std::int64_t index;  // logical index of the octet in the first of the rows
-  std::int64_t index_step;
+  std::uint32_t counter;  // the octet's logical index in the first of the rows, in fours
+  std::uint32_t counter_step;
 };
 
 // Quantizes and stores without a question asked; random words are whole. All lanes of a warp call
@@ -165,7 +165,7 @@ __device__ __forceinline__ void quantize_four_whole_rows(const RawOctet<T> (&raw
 #pragma unroll
   for (int i = 0; i < rows_per_thread; ++i) {
     std::uint32_t words[8] = {};
-    random.whole_octet(out.index + i * out.index_step, words);
+    random.whole_octet(out.counter + i * out.counter_step, words);
     const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturate, words);
     store_whole_codes<S::Format::bits>(to, codes);
     to += out.code_step;

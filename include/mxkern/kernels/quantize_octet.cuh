@@ -127,6 +127,40 @@ inline constexpr bool pairs_in_bfloat16 =
     std::is_same_v<T, bfloat16>&& S::Format::bits == 4 && !S::has_tensor_scale &&
     R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1;
 
+template <class S, Rounding R, class T>
+inline constexpr bool stochastic_in_pairs =
+    std::is_same_v<T, bfloat16> && !S::has_tensor_scale && R == Rounding::stochastic;
+
+// `largest` with the signs of two values, where these are beyond it.
+__device__ __forceinline__ std::uint32_t limit_pair(std::uint32_t pair, __nv_bfloat162 largest) {
+#if __CUDA_ARCH__ >= 860
+  std::uint32_t limited;
+  asm("min.xorsign.abs.bf16x2 %0, %1, %2;"
+      : "=r"(limited)
+      : "r"(pair), "r"(*reinterpret_cast<const std::uint32_t*>(&largest)));
+  return limited;
+#else
+  const __nv_bfloat162 limited =
+      __hmin2(__hmax2(*reinterpret_cast<const __nv_bfloat162*>(&pair), __hneg2(largest)), largest);
+  return *reinterpret_cast<const std::uint32_t*>(&limited);
+#endif
+}
+
+// Two bfloat16 values times powers of two.
+__device__ __forceinline__ std::uint32_t scale_pair(std::uint32_t pair, std::uint32_t powers) {
+  const __nv_bfloat162 product = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&pair),
+                                         *reinterpret_cast<const __nv_bfloat162*>(&powers));
+  return *reinterpret_cast<const std::uint32_t*>(&product);
+}
+
+// The same up to the format's largest value. What bfloat16 has no bits for is further below the
+// last place than random words reach.
+template <class Format>
+__device__ __forceinline__ std::uint32_t scale_limited_pair(std::uint32_t pair,
+                                                            std::uint32_t powers) {
+  return limit_pair(scale_pair(pair, powers), __float2bfloat162_rn(Format::max_value));
+}
+
 // The same from the elements as they lie in memory, in the fewest operations that there are.
 template <class S, Rounding R, class T>
 __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float multiplier,
@@ -135,6 +169,15 @@ __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float mu
   if constexpr (pairs_in_bfloat16<S, R, T>) {
     const Octet octet = saturate ? encode_bfloat16_octet<true>(raw.word, multiplier)
                                  : encode_bfloat16_octet<false>(raw.word, multiplier);
+    return multiplier < 0.0f ? poison_octet<Format> : octet;
+  } else if constexpr (stochastic_in_pairs<S, R, T>) {
+    const std::uint32_t powers = __byte_perm(bits_of(multiplier), 0u, 0x3232);
+    RawOctet<T> product;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) product.word[i] = scale_limited_pair<Format>(raw.word[i], powers);
+    float v[8];
+    unpack(product, v);
+    const Octet octet = encode_stochastic_octet<Format>(v, words, false);
     return multiplier < 0.0f ? poison_octet<Format> : octet;
   } else if constexpr (Format::bits == 4 && sizeof(T) == 2 && R == Rounding::nearest &&
                        !MXKERN_HAS_CVT_E2M1) {

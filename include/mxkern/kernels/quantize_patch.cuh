@@ -17,7 +17,7 @@ struct Patch : PatchInHalves<S, R, W> {
   using Base = PatchInHalves<S, R, W>;
   using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs;
   using Base::both_in_halves, Base::rows_in_halves;
-  using Base::find_amax, Base::index, Base::p, Base::raw, Base::stay, Base::stays;
+  using Base::find_amax, Base::counter, Base::counter_step, Base::p, Base::raw, Base::stay, Base::stays;
   using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
   using typename Base::Format;
   using typename Base::T;
@@ -44,24 +44,23 @@ struct Patch : PatchInHalves<S, R, W> {
 
   // Whether elements times the multiplier of their block, a power of two, are exact in bfloat16 up
   // to what has the code zero: then two at a time.
-  static constexpr bool pairs_are_exact =
-      bits == 8 && !S::has_tensor_scale && R == Rounding::nearest;
+  static constexpr bool is_random = R == Rounding::stochastic;
+  static constexpr bool pairs_are_exact = (bits == 8 || is_random) && !S::has_tensor_scale;
 
   // Codes of eight values under multipliers of pairs.
   template <bool Rare>
   __device__ __forceinline__ static PatchCodes codes_of_pairs(const RawOctet<T>& octet,
-                                                              const std::uint32_t (&pairs)[4]) {
+                                                              const std::uint32_t (&pairs)[4],
+                                                              const std::uint32_t (&words)[8]) {
     RawOctet<T> product;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      const __nv_bfloat162 two = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&octet.word[k]),
-                                         *reinterpret_cast<const __nv_bfloat162*>(&pairs[k]));
-      product.word[k] = *reinterpret_cast<const std::uint32_t*>(&two);
+      product.word[k] = is_random ? scale_limited_pair<Format>(octet.word[k], pairs[k])
+                                  : scale_pair(octet.word[k], pairs[k]);
     }
     float scaled[8];
     unpack(product, scaled);
-    const std::uint32_t no_words[8] = {};
-    return encode_patch_row<S, R>(scaled, Rare, 0, no_words);
+    return encode_patch_row<S, R>(scaled, Rare && !is_random, 0, words);
   }
 
   template <bool Rare>
@@ -72,7 +71,7 @@ struct Patch : PatchInHalves<S, R, W> {
       return Rare && multiplier < 0.0f ? poisoned() : unpacked<bits>(codes);
     } else if constexpr (pairs_are_exact) {
       const std::uint32_t pair = __byte_perm(bits_of(multiplier), 0u, 0x3232);
-      const PatchCodes codes = codes_of_pairs<Rare>(octet, {pair, pair, pair, pair});
+      const PatchCodes codes = codes_of_pairs<Rare>(octet, {pair, pair, pair, pair}, words);
       return Rare && multiplier < 0.0f ? poisoned() : codes;
     } else {
       float v[8];
@@ -109,7 +108,7 @@ struct Patch : PatchInHalves<S, R, W> {
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
       std::uint32_t words[8] = {};
-      random.whole_octet(index + i * p.columns, words);
+      random.whole_octet(counter + i * counter_step(), words);
       codes[i] = row_codes<Rare>(raw[i], multiplier, words);
       put_row(i, codes[i]);
     }
@@ -218,7 +217,7 @@ struct Patch : PatchInHalves<S, R, W> {
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
       std::uint32_t words[8] = {};
-      random.whole_octet(index + i * p.columns, words);
+      random.whole_octet(counter + i * counter_step(), words);
       put_row(i, row_codes<Rare>(raw[i], scales[i / 4].of_row(i % 4), words));
     }
   }
@@ -235,12 +234,20 @@ struct Patch : PatchInHalves<S, R, W> {
       if constexpr (with_rows) encode_rows<Rare>(row_scales);
       this->template columns_in_pairs<Rare>(multipliers, codes);
     } else if constexpr (pairs_are_exact) {
-      if constexpr (with_rows) encode_rows<Rare>(row_scales);
+      if constexpr (with_rows && !is_random) encode_rows<Rare>(row_scales);
+      RandomWords<R> random(p.along_columns.options.keys, p.along_columns.options.offset);
       std::uint32_t pairs[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) pairs[k] = column_scales.of_pair(k);
 #pragma unroll
-      for (int i = 0; i < patch_extent; ++i) codes[i] = codes_of_pairs<Rare>(raw[i], pairs);
+      for (int i = 0; i < patch_extent; ++i) {
+        std::uint32_t words[8] = {};
+        random.whole_octet(counter + i * counter_step(), words);
+        if constexpr (with_rows && is_random) {
+          put_row(i, row_codes<Rare>(raw[i], row_scales[i / 4].of_row(i % 4), words));
+        }
+        codes[i] = codes_of_pairs<Rare>(raw[i], pairs, words);
+      }
       turn_patch<bits>(codes);
     } else {
       RandomWords<R> random(p.along_columns.options.keys, p.along_columns.options.offset);
@@ -252,7 +259,7 @@ struct Patch : PatchInHalves<S, R, W> {
         float v[8], scaled[8];
         unpack(raw[i], v);
         std::uint32_t words[8] = {};
-        random.whole_octet(index + i * p.columns, words);
+        random.whole_octet(counter + i * counter_step(), words);
         if constexpr (with_rows) {
           put_row(i, scaled_codes<Rare>(raw[i], v, row_scales[i / 4].of_row(i % 4), words));
         }
@@ -332,7 +339,8 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
     const std::int64_t column = std::int64_t{tile.across} * tile_extent;
     patch.finish();
     if constexpr (R == Rounding::stochastic) {
-      patch.index = (batch * p.rows + row + patch_row()) * p.columns + column + patch_column();
+      patch.counter = static_cast<std::uint32_t>(
+          ((batch * p.rows + row + patch_row()) * p.columns + column + patch_column()) / 4);
     }
     PackedAmax<bfloat16> rows[2][4], pairs[4];
     patch.find_amax(rows, pairs);

@@ -30,7 +30,8 @@ struct QuantizeRowsParameters {
 // instruction cache, even where it does not run.
 enum class RowsWork {
   whole,  // plain, and all tiles are whole, with vector loads and stores
-  once,   // the same with one group of rows for each thread block: fewer registers, no loads ahead
+  once,   // the same with a group of rows, or a series, for each thread block: fewer registers, no
+          // loads ahead
   plain,  // no Hadamard transform and no 4over6
   any
 };
@@ -101,8 +102,8 @@ struct QuantizeRows {
     place.out.scales = p.scales + batch * p.scale_index.size() + scales.offset +
                        SharedScales<S>::row(0) * scales.step;
     place.out.scale_step = scales.step;
-    place.out.index = row_of_all * p.columns + octet_index * 8;
-    place.out.index_step = row_spacing * p.columns;
+    place.out.counter = static_cast<std::uint32_t>((row_of_all * p.columns + octet_index * 8) / 4);
+    place.out.counter_step = static_cast<std::uint32_t>(p.columns / 4 * row_spacing);
     return place;
   }
 
@@ -113,7 +114,7 @@ struct QuantizeRows {
     place.out.codes += down * p.code_row_bytes;
     place.out.scales += p.scale_index.layout == ScaleLayout::swizzled ? std::int64_t{16} * down
                                                                       : down * p.scale_index.blocks;
-    place.out.index += down * p.columns;
+    place.out.counter += static_cast<std::uint32_t>(p.columns / 4 * down);
   }
 
   // Asks for what load will read. What a kernel ahead has yet to write there is none the worse: the
@@ -174,20 +175,26 @@ struct QuantizeRows {
     }
   }
 
-  // The one group of whole rows that this thread block has.
+  // The one group of whole rows that this thread block has, or, with random words, the series.
   __device__ __forceinline__ void once() const {
-    const std::int64_t group = p.backwards ? p.grid.groups() - 1 - blockIdx.y : blockIdx.y;
-    const Place place = place_of(blockIdx.z, group);
+    constexpr bool is_series = R == Rounding::stochastic;
+    const std::int64_t series = p.backwards ? p.grid.series() - 1 - blockIdx.y : blockIdx.y;
+    Place place = place_of(blockIdx.z, is_series ? series << p.grid.log2_depth : series);
     wait_for_kernels_ahead();
     let_dependents_start();
     RawOctet<T> raw[rows_per_thread];
     load(place, raw);
     const BlockScaler<S> scaler = lone_scaler<S>(p.options, p.tensor_scale);
-    PackedAmax<T> octets[rows_per_thread];
-    packed_amax(raw, octets);
     RandomWords<R> random(p.options.keys, p.options.offset);
-    quantize_four_whole_rows<S, T, R>(raw, SharedScales<S>(octets, WithoutTable<S>{scaler}), scaler,
-                                      random, place.out);
+    for (int left = is_series ? 1 << p.grid.log2_depth : 1;;) {
+      PackedAmax<T> octets[rows_per_thread];
+      packed_amax(raw, octets);
+      quantize_four_whole_rows<S, T, R>(raw, SharedScales<S>(octets, WithoutTable<S>{scaler}),
+                                        scaler, random, place.out);
+      if (--left == 0) return;
+      move_on(place);
+      load(place, raw);
+    }
   }
 };
 
@@ -195,6 +202,7 @@ struct QuantizeRows {
 // of two series take, or the words of four octets, would spill.
 template <class S, class T, Rounding R, RowsWork W>
 inline constexpr int rows_blocks = [] {
+  if (W == RowsWork::once && R == Rounding::stochastic) return sizeof(T) == 4 ? 3 : 4;
   if (W == RowsWork::once) return sizeof(T) == 4 ? 3 : S::Format::bits == 8 ? 8 : 5;
   if (sizeof(T) == 4 || R == Rounding::stochastic) return 2;
   return S::Format::bits == 8 || W == RowsWork::whole ? 4 : 3;

@@ -30,7 +30,7 @@ template <Rounding R>
 class RandomWords {
  public:
   __device__ __forceinline__ RandomWords(const PhiloxKeys&, const RandomOffset&) {}
-  __device__ __forceinline__ void whole_octet(std::uint64_t, std::uint32_t (&)[8]) {}
+  __device__ __forceinline__ void whole_octet(std::uint32_t, std::uint32_t (&)[8]) const {}
   __device__ __forceinline__ void octet(std::uint64_t, std::uint64_t, std::uint32_t (&)[8]) {}
   __device__ __forceinline__ void column_pair(std::uint64_t, std::uint64_t,
                                               std::uint32_t (&)[2][8]) {}
@@ -46,10 +46,9 @@ class RandomWords<Rounding::stochastic> {
     start(0);
   }
 
-  // Of the eight adjacent elements from `index` on, where words_are_whole.
-  __device__ __forceinline__ void whole_octet(std::uint64_t index,
+  // Of the eight adjacent elements from 4 * counter on, where words_are_whole.
+  __device__ __forceinline__ void whole_octet(std::uint32_t counter,
                                               std::uint32_t (&words)[8]) const {
-    const auto counter = static_cast<std::uint32_t>(index / 4);
 #pragma unroll
     for (std::uint32_t i = 0; i < 2; ++i) {
       const Philox4 four = call_of_low(counter + i);

@@ -51,26 +51,90 @@ __device__ __forceinline__ Octet encode_whole_fractions(const float (&v)[8],
   return octet;
 }
 
-// How far the bits of a float32 move up, so that the code is the low end of the upper byte and the
-// fraction of its last place begins at bit 23.
+// What moves a format's smallest normal number to float32's: there the bits of a float32 are the code,
+// subnormal or not, with its fraction below.
 template <class Format>
-inline constexpr int moved_up = 24 - codec::dropped_bits<Format>;
+inline constexpr float to_code_bits =
+    float32::exp2(1 - float32::bias) / float32::exp2(Format::min_exponent);
 
-// What the upper byte then holds for the code 0: the exponent field counts from there.
-template <class Format>
-inline constexpr std::uint32_t upper_byte_base =
-    (codec::smallest_normal_bits<Format> - (1u << float32::mantissa_bits)) << moved_up<Format> >>
-    24;
+// `largest` with the sign of the value, if that is beyond it.
+__device__ __forceinline__ float limit_magnitude(float value, float largest) {
+#if __CUDA_ARCH__ >= 860
+  float limited;
+  asm("min.xorsign.abs.f32 %0, %1, %2;" : "=f"(limited) : "f"(value), "f"(largest));
+  return limited;
+#else
+  return fminf(fmaxf(value, -largest), largest);
+#endif
+}
 
-// The bits of a magnitude, moved up. Below the smallest normal numbers the binade under them stands
-// for all of them: there the last places are as wide as those of subnormals. What float32 has no
-// bits for is cut off.
+// The bits of `mask` from `a`, the others from `b`.
+__device__ __forceinline__ std::uint32_t select_bits(std::uint32_t mask, std::uint32_t a,
+                                                     std::uint32_t b) {
+  std::uint32_t selected;  // in one instruction, which the compiler makes two of
+  asm("lop3.b32 %0, %1, %2, %3, 0xCA;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
+  return selected;
+}
+
+// The codes of two values, each at the upper end of a half, with what is left of their fractions.
+// In `low` and `high` sign and code are where those of to_code_bits are.
 template <class Format>
-__device__ __forceinline__ std::uint32_t places_of(float value, bool saturate) {
-  constexpr float half = 0.5f * float_of(codec::smallest_normal_bits<Format>);
-  float magnitude = fabsf(value);
-  if (saturate) magnitude = fminf(magnitude, Format::max_value);
-  return bits_of(fmaxf(magnitude, __fmaf_rz(magnitude, 0.5f, half))) << moved_up<Format>;
+__device__ __forceinline__ std::uint32_t join_code_bits(std::uint32_t low, std::uint32_t high) {
+  constexpr int magnitude_bits = Format::is_integer ? 7 : Format::bits - 1;
+  constexpr int shift = 31 - codec::dropped_bits<Format> - magnitude_bits;
+  const std::uint32_t halves = __byte_perm(low, high, 0x7632);
+  return select_bits(0x80008000u, halves, halves << shift);
+}
+
+// Eight codes of 4 bits.
+template <class Format>
+__device__ __forceinline__ Octet pack_nibbles(const std::uint32_t (&bits)[8]) {
+  std::uint32_t halves[4];  // elements i and i + 4
+#pragma unroll
+  for (int i = 0; i < 4; ++i) halves[i] = join_code_bits<Format>(bits[i], bits[i + 4]);
+  const std::uint32_t lower = select_bits(0xF000F000u, halves[1], halves[0] >> 4);
+  const std::uint32_t upper = select_bits(0xF000F000u, halves[3], halves[2] >> 4);
+  return __byte_perm(lower, upper, 0x7351);
+}
+
+// Four codes of 6 or 8 bits, a byte each.
+template <class Format>
+__device__ __forceinline__ std::uint32_t pack_bytes(const std::uint32_t* bits) {
+  const std::uint32_t first = join_code_bits<Format>(bits[0], bits[1]);
+  const std::uint32_t second = join_code_bits<Format>(bits[2], bits[3]);
+  const std::uint32_t four = __byte_perm(first, second, 0x7531);
+  if constexpr (Format::is_integer) {
+    // Bytes with a sign and a magnitude; those that are negative become ~magnitude + 1, with no
+    // carry from byte to byte.
+    std::uint32_t negative;
+    asm("prmt.b32 %0, %1, %2, 0xFDB9;" : "=r"(negative) : "r"(first), "r"(second));
+    const std::uint32_t flipped = (four ^ negative) & 0x7F7F7F7Fu;
+    const std::uint32_t sum = flipped + (negative & 0x01010101u);
+    return sum ^ (negative & 0x80808080u);
+  }
+  return Format::bits == 6 ? four >> 2 & 0x3F3F3F3Fu : four;
+}
+
+// Sign and code of each value, from bit `dropped_bits` on, with what is left of fractions below.
+// Whether they are right: otherwise whole fractions have to be looked at.
+template <class Format>
+__device__ __forceinline__ bool add_fractions(const float (&v)[8],
+                                              const std::uint32_t (&random)[8], bool saturate,
+                                              std::uint32_t (&sum)[8]) {
+  // A carry of the random word into the last place counts the code up. What float32 has no bits for
+  // is cut off.
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float limited = saturate ? limit_magnitude(v[i], Format::max_value) : v[i];
+    sum[i] = bits_of(__fmul_rz(limited, to_code_bits<Format>)) +
+             (random[i] >> (32 - codec::dropped_bits<Format>));
+  }
+  // Only where all bits of a fraction are ones can bits that were cut off make a carry. Sixteen of
+  // them tell: otherwise there is none, and every 8192nd octet is encoded the long way.
+  std::uint32_t ones = 0;
+#pragma unroll
+  for (int i = 0; i < 8; i += 2) ones = __vimax3_u16x2(ones, sum[i], sum[i + 1]);
+  return (~ones & 0xFFFFu) != 0;
 }
 
 }  // namespace ptx
@@ -81,62 +145,16 @@ template <class Format>
 __device__ __forceinline__ Octet encode_stochastic_octet(const float (&v)[8],
                                                          const std::uint32_t (&random)[8],
                                                          bool saturate) {
-  // The fraction of a last place and the random word, from bit 23 down; a carry counts the code up.
   std::uint32_t sum[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) sum[i] = ptx::places_of<Format>(v[i], saturate) + (random[i] >> 8);
-  // Only where all bits of that sum are ones can bits that were cut off make a carry. Sixteen of
-  // them tell: otherwise there is none, and every 8192nd octet is encoded the long way.
-  std::uint32_t ones = 0;
-#pragma unroll
-  for (int i = 0; i < 8; i += 4) {
-    ones = __vimax3_u16x2(ones, __byte_perm(sum[i], sum[i + 1], 0x6521),
-                          __byte_perm(sum[i + 2], sum[i + 3], 0x6521));
-  }
-  if ((ones & 0xFFFFu) == 0xFFFFu || ones >= 0xFFFF0000u) {
+  if (!ptx::add_fractions<Format>(v, random, saturate, sum)) {
     return ptx::encode_whole_fractions<Format>(v, random);
   }
-  constexpr int bits = Format::is_integer ? 7 : Format::bits - 1;
-  constexpr std::uint32_t byte_mask = (1u << bits) - 1;
-  constexpr std::uint32_t byte_base = ptx::upper_byte_base<Format> & byte_mask;
-  static_assert(byte_base == 0 || byte_base == 1u << (bits - 1), "or subtraction is not inversion");
-  constexpr std::uint32_t mask = byte_mask * 0x01010101u;
-  constexpr std::uint32_t base = byte_base * 0x01010101u;
-  if constexpr (Format::is_integer) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const std::uint32_t magnitude = sum[i] & (mask & 0xFF000000u);
-      sum[i] = v[i] < 0.0f ? 0u - magnitude : magnitude;
-    }
-    return ptx::gather_high_bytes(sum[0], sum[1], sum[2], sum[3]) |
-           static_cast<Octet>(ptx::gather_high_bytes(sum[4], sum[5], sum[6], sum[7])) << 32;
-  } else if constexpr (Format::bits == 4) {
-    const auto magnitudes = [&](int first) {
-      return (ptx::gather_high_bytes(sum[first], sum[first + 2], sum[first + 4], sum[first + 6]) ^
-              base) &
-             mask;
-    };
-    const auto signs = [&](int first) {
-      return ptx::gather_high_bytes(bits_of(v[first]), bits_of(v[first + 2]), bits_of(v[first + 4]),
-                                    bits_of(v[first + 6]));
-    };
-    return magnitudes(0) | magnitudes(1) << 4 | ptx::place_e2m1_signs(signs(0), signs(1));
+  if constexpr (Format::bits == 4) {
+    return ptx::pack_nibbles<Format>(sum);
   } else {
-    std::uint32_t four[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::uint32_t magnitudes =
-          ptx::gather_high_bytes(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]);
-      const std::uint32_t signs = ptx::gather_high_bytes(
-          bits_of(v[4 * i]), bits_of(v[4 * i + 1]), bits_of(v[4 * i + 2]), bits_of(v[4 * i + 3]));
-      constexpr std::uint32_t sign_mask = Format::sign_mask * 0x01010101u;
-      four[i] = ((magnitudes ^ base) & mask) | (signs >> (8 - Format::bits) & sign_mask);
-    }
-    if constexpr (Format::bits == 8) {
-      return four[0] | static_cast<Octet>(four[1]) << 32;
-    } else {
-      return ptx::squeeze_sixes(four[0]) | static_cast<Octet>(ptx::squeeze_sixes(four[1])) << 24;
-    }
+    const std::uint32_t four[2] = {ptx::pack_bytes<Format>(sum), ptx::pack_bytes<Format>(sum + 4)};
+    if constexpr (Format::bits == 8) return four[0] | static_cast<Octet>(four[1]) << 32;
+    return ptx::squeeze_sixes(four[0]) | static_cast<Octet>(ptx::squeeze_sixes(four[1])) << 24;
   }
 }
 
