@@ -125,8 +125,8 @@ void launch_dense(const char* function, DType dtype, const kernels::QuantizeRows
   });
 }
 
-// A series for every thread block, of as many groups as leave enough of them. What measured fastest
-// on an H200.
+// A series for every thread block, of as many groups as still leave one for every place. What
+// measured fastest on an H100.
 template <class S>
 void launch_random_rows(const char* function, DType dtype, kernels::QuantizeRowsParameters p,
                         Stream stream) {
@@ -134,15 +134,16 @@ void launch_random_rows(const char* function, DType dtype, kernels::QuantizeRows
     using T = typename decltype(type)::type;
     using kernels::RowsWork;
     constexpr int blocks = kernels::rows_blocks<S, T, Rounding::stochastic, RowsWork::once>;
-    const std::int64_t enough = 4 * processor_count(function) * blocks;
+    const std::int64_t places = processor_count(function) * blocks;
+    const std::int64_t others = p.grid.chunks() * p.grid.batch;
     p.grid.log2_depth = 0;
     while (p.grid.log2_depth < std::min(3, p.grid.log2_groups()) &&
-           p.grid.chunks() * (p.grid.series() >> 1) * p.grid.batch >= enough) {
+           (p.grid.series() >> 1) * others >= places * 9 / 10) {
       ++p.grid.log2_depth;
     }
-    launch<Start::early>(
-        function, kernels::quantize_rows_kernel<S, T, Rounding::stochastic, RowsWork::once>,
-        grid_of(p.grid), kernels::row_threads, 0, stream, p);
+    launch<Start::early>(function,
+                         kernels::quantize_rows_kernel<S, T, Rounding::stochastic, RowsWork::once>,
+                         grid_of(p.grid), kernels::row_threads, 0, stream, p);
   });
 }
 

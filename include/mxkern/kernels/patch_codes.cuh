@@ -89,10 +89,10 @@ __device__ __forceinline__ PatchCodes encode_patch_row(float (&scaled)[8], bool 
   using Format = typename S::Format;
   if constexpr (R == Rounding::stochastic && Format::bits == 6) {
     std::uint32_t sum[8];
-    if (!ptx::add_fractions<Format>(scaled, words, saturate, sum)) {
+    if (!ptx::add_fractions<Format>(scaled, words, sum)) {
       return unpacked<6>(ptx::encode_whole_fractions<Format>(scaled, words));
     }
-    return {{ptx::pack_bytes<Format>(sum), ptx::pack_bytes<Format>(sum + 4)}};
+    return {{ptx::pack_bytes<Format>(sum, saturate), ptx::pack_bytes<Format>(sum + 4, saturate)}};
   } else if constexpr (R == Rounding::stochastic) {
     return unpacked<Format::bits>(encode_stochastic_octet<Format>(scaled, words, saturate));
   } else {

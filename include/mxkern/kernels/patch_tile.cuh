@@ -25,25 +25,20 @@ enum class PatchWork {
 };
 
 // Where patches measured faster on an H200 than a tile in shared memory. With 8 bits there is
-// little to compute, and columns alone are best exchanged there, but for codes of 6 bits. Columns
-// alone that are rounded stochastically are not asked for often enough to be compiled.
+// little to compute, and columns alone are best exchanged there, but for codes of 6 bits.
 template <class S, Rounding R, PatchWork W>
 inline constexpr bool patches_pay =
     W == PatchWork::both      ? R == Rounding::stochastic || S::Format::bits < 8
-    : W == PatchWork::columns ? R == Rounding::nearest&& S::Format::bits == 6
+    : W == PatchWork::columns ? R == Rounding::stochastic || S::Format::bits == 6
                               : true;
 
 // Whether a thread block stays for many tiles and copies the next one while it works: for NVFP4,
 // whose thread blocks begin with a table. Others have one tile each, and start faster.
 template <class S, Rounding R, PatchWork W>
 inline constexpr bool patch_stays = S::has_tensor_scale &&
-                                    (R == Rounding::stochastic || W == PatchWork::both ||
-                                     W == PatchWork::transform);
+                                    (W == PatchWork::both || W == PatchWork::transform);
 template <class S, Rounding R, PatchWork W>
-inline constexpr int patch_blocks = R == Rounding::stochastic ||
-                                            (S::has_tensor_scale && W != PatchWork::squares)
-                                        ? 2
-                                        : 3;  // a multiprocessor
+inline constexpr int patch_blocks = patch_stays<S, R, W> ? 2 : 3;  // a multiprocessor
 
 __device__ __forceinline__ int patch_across() { return static_cast<int>(threadIdx.x % 4); }
 __device__ __forceinline__ int patch_down() { return static_cast<int>(threadIdx.x / 4 % 8); }

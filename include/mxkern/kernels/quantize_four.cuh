@@ -84,6 +84,13 @@ struct SharedScales {
     return __any_sync(full_warp, any);
   }
 
+  __device__ __forceinline__ bool has_poisoned() const {
+    bool any = false;
+#pragma unroll
+    for (int k = 0; k < rows; ++k) any = any || multiplier[k] < 0.0f;
+    return any;
+  }
+
   // The multiplier of row i, from the lane that has it.
   __device__ __forceinline__ float of_row(int i) const {
     return __shfl_sync(full_warp, multiplier[i / lanes], i % lanes, lanes);
@@ -106,6 +113,12 @@ struct KnownScales {
       any = any || block_saturates<S, R>(amax[i], multiplier[i]);
     }
     return __any_sync(full_warp, any);
+  }
+  __device__ __forceinline__ bool has_poisoned() const {
+    bool any = false;
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) any = any || multiplier[i] < 0.0f;
+    return any;
   }
   __device__ __forceinline__ float of_row(int i) const { return multiplier[i]; }
 };
@@ -158,17 +171,28 @@ __device__ __forceinline__ void quantize_four_whole_rows(const RawOctet<T> (&raw
   for (int k = 0; k < SharedScales<S>::rows; ++k) {
     out.scales[k * lanes * out.scale_step] = scales.byte[k];
   }
-  // With random words there is so much to compute that the question costs more than the answer.
+  // With random words the question whether blocks saturate costs more than the answer, and the one
+  // about poisoned blocks is asked once.
+  constexpr bool is_random = R == Rounding::stochastic;
   const bool saturate =
-      R == Rounding::stochastic || scales.template saturate<Rounding::nearest>(scaler);
+      is_random ? scaler.saturates() : scales.template saturate<Rounding::nearest>(scaler);
   std::uint8_t* to = out.codes;
 #pragma unroll
   for (int i = 0; i < rows_per_thread; ++i) {
     std::uint32_t words[8] = {};
     random.whole_octet(out.counter + i * out.counter_step, words);
-    const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturate, words);
+    const Octet codes = quantize_octet<S, R, is_random>(raw[i], scales.of_row(i), saturate, words);
     store_whole_codes<S::Format::bits>(to, codes);
     to += out.code_step;
+  }
+  if (is_random && __any_sync(full_warp, scales.has_poisoned())) {
+    to = out.codes;
+#pragma unroll
+    for (int i = 0; i < rows_per_thread; ++i) {
+      const bool poisoned = scales.of_row(i) < 0.0f;
+      store_whole_codes<S::Format::bits>(to, poison_octet<typename S::Format>, poisoned);
+      to += out.code_step;
+    }
   }
 }
 

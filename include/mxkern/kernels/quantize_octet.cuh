@@ -101,8 +101,9 @@ __device__ __forceinline__ bool block_saturates(std::uint32_t amax, float multip
                                 : largest > S::Format::max_value;
 }
 
-// Codes of eight values under the multiplier of their block, packed.
-template <class S, Rounding R>
+// Codes of eight values under the multiplier of their block, packed. `Finite`: what they are in a
+// poisoned block does not matter.
+template <class S, Rounding R, bool Finite = false>
 __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float multiplier,
                                                 bool saturate, const std::uint32_t (&words)[8]) {
   using Format = typename S::Format;
@@ -118,7 +119,7 @@ __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float multi
   } else {
     octet = encode_stochastic_octet<Format>(scaled, words, saturate);
   }
-  return multiplier < 0.0f ? poison_octet<Format> : octet;
+  return !Finite && multiplier < 0.0f ? poison_octet<Format> : octet;
 }
 
 // Whether two elements at a time stay exact in bfloat16 up to the rounding.
@@ -131,38 +132,21 @@ template <class S, Rounding R, class T>
 inline constexpr bool stochastic_in_pairs =
     std::is_same_v<T, bfloat16> && !S::has_tensor_scale && R == Rounding::stochastic;
 
-// `largest` with the signs of two values, where these are beyond it.
-__device__ __forceinline__ std::uint32_t limit_pair(std::uint32_t pair, __nv_bfloat162 largest) {
-#if __CUDA_ARCH__ >= 860
-  std::uint32_t limited;
-  asm("min.xorsign.abs.bf16x2 %0, %1, %2;"
-      : "=r"(limited)
-      : "r"(pair), "r"(*reinterpret_cast<const std::uint32_t*>(&largest)));
-  return limited;
-#else
-  const __nv_bfloat162 limited =
-      __hmin2(__hmax2(*reinterpret_cast<const __nv_bfloat162*>(&pair), __hneg2(largest)), largest);
-  return *reinterpret_cast<const std::uint32_t*>(&limited);
-#endif
-}
-
-// Two bfloat16 values times powers of two.
-__device__ __forceinline__ std::uint32_t scale_pair(std::uint32_t pair, std::uint32_t powers) {
-  const __nv_bfloat162 product = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&pair),
-                                         *reinterpret_cast<const __nv_bfloat162*>(&powers));
-  return *reinterpret_cast<const std::uint32_t*>(&product);
-}
-
-// The same up to the format's largest value. What bfloat16 has no bits for is further below the
-// last place than random words reach.
-template <class Format>
-__device__ __forceinline__ std::uint32_t scale_limited_pair(std::uint32_t pair,
-                                                            std::uint32_t powers) {
-  return limit_pair(scale_pair(pair, powers), __float2bfloat162_rn(Format::max_value));
+// One of two bfloat16 values times a power of two, as a float32. The multiplier's lower half is 0:
+// so is the product's, with nothing of the other value. What is added, 0 and -0, keeps the sign of
+// zero; the compiler is not to see that it is constant, as it would put the two together for each
+// element. Where registers are short, as in patches, multiplying and unpacking pairs is faster.
+__device__ __forceinline__ float scale_half(std::uint32_t pair, int half, float multiplier) {
+  const auto two = *reinterpret_cast<const __nv_bfloat162*>(&pair);
+  const std::uint32_t factors = bits_of(multiplier), zeros = factors << 16 | 0x80000000u;
+  const __nv_bfloat162 product = __hfma2(half == 0 ? __low2bfloat162(two) : __high2bfloat162(two),
+                                         *reinterpret_cast<const __nv_bfloat162*>(&factors),
+                                         *reinterpret_cast<const __nv_bfloat162*>(&zeros));
+  return float_of(*reinterpret_cast<const std::uint32_t*>(&product));
 }
 
 // The same from the elements as they lie in memory, in the fewest operations that there are.
-template <class S, Rounding R, class T>
+template <class S, Rounding R, bool Finite = false, class T>
 __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float multiplier,
                                                 bool saturate, const std::uint32_t (&words)[8]) {
   using Format = typename S::Format;
@@ -171,14 +155,12 @@ __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float mu
                                  : encode_bfloat16_octet<false>(raw.word, multiplier);
     return multiplier < 0.0f ? poison_octet<Format> : octet;
   } else if constexpr (stochastic_in_pairs<S, R, T>) {
-    const std::uint32_t powers = __byte_perm(bits_of(multiplier), 0u, 0x3232);
-    RawOctet<T> product;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) product.word[i] = scale_limited_pair<Format>(raw.word[i], powers);
+    // What bfloat16 has no bits for is further below the last place than random words reach.
     float v[8];
-    unpack(product, v);
-    const Octet octet = encode_stochastic_octet<Format>(v, words, false);
-    return multiplier < 0.0f ? poison_octet<Format> : octet;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = scale_half(raw.word[i / 2], i % 2, multiplier);
+    const Octet octet = encode_stochastic_octet<Format>(v, words, saturate);
+    return Finite || multiplier >= 0.0f ? octet : poison_octet<Format>;
   } else if constexpr (Format::bits == 4 && sizeof(T) == 2 && R == Rounding::nearest &&
                        !MXKERN_HAS_CVT_E2M1) {
     float v[8];
@@ -191,7 +173,7 @@ __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float mu
   } else {
     float v[8];
     unpack(raw, v);
-    return quantize_octet<S, R>(v, multiplier, saturate, words);
+    return quantize_octet<S, R, Finite>(v, multiplier, saturate, words);
   }
 }
 

@@ -17,8 +17,9 @@ struct Patch : PatchInHalves<S, R, W> {
   using Base = PatchInHalves<S, R, W>;
   using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs;
   using Base::both_in_halves, Base::rows_in_halves;
-  using Base::find_amax, Base::counter, Base::counter_step, Base::p, Base::raw, Base::stay, Base::stays;
+  using Base::find_amax, Base::counter, Base::counter_step, Base::p, Base::raw;
   using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
+  using Base::stay, Base::stays;
   using typename Base::Format;
   using typename Base::T;
   static constexpr float prescale = R == Rounding::nearest ? octet_scale<Format> : 1.0f;
@@ -47,25 +48,33 @@ struct Patch : PatchInHalves<S, R, W> {
   static constexpr bool is_random = R == Rounding::stochastic;
   static constexpr bool pairs_are_exact = (bits == 8 || is_random) && !S::has_tensor_scale;
 
+  // Whether values are held to the largest one. With random words that is asked for all blocks.
+  template <bool Rare>
+  __device__ __forceinline__ bool saturates() const {
+    if constexpr (S::has_tensor_scale || !is_random) return Rare;
+    return p.along_rows.options.rule.saturates || p.along_columns.options.rule.saturates;
+  }
+
   // Codes of eight values under multipliers of pairs.
   template <bool Rare>
-  __device__ __forceinline__ static PatchCodes codes_of_pairs(const RawOctet<T>& octet,
-                                                              const std::uint32_t (&pairs)[4],
-                                                              const std::uint32_t (&words)[8]) {
+  __device__ __forceinline__ PatchCodes codes_of_pairs(const RawOctet<T>& octet,
+                                                       const std::uint32_t (&pairs)[4],
+                                                       const std::uint32_t (&words)[8]) const {
     RawOctet<T> product;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      product.word[k] = is_random ? scale_limited_pair<Format>(octet.word[k], pairs[k])
-                                  : scale_pair(octet.word[k], pairs[k]);
+      const __nv_bfloat162 two = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&octet.word[k]),
+                                         *reinterpret_cast<const __nv_bfloat162*>(&pairs[k]));
+      product.word[k] = *reinterpret_cast<const std::uint32_t*>(&two);
     }
     float scaled[8];
     unpack(product, scaled);
-    return encode_patch_row<S, R>(scaled, Rare && !is_random, 0, words);
+    return encode_patch_row<S, R>(scaled, saturates<Rare>(), 0, words);
   }
 
   template <bool Rare>
-  __device__ __forceinline__ static PatchCodes row_codes(const RawOctet<T>& octet, float multiplier,
-                                                         const std::uint32_t (&words)[8]) {
+  __device__ __forceinline__ PatchCodes row_codes(const RawOctet<T>& octet, float multiplier,
+                                                  const std::uint32_t (&words)[8]) const {
     if constexpr (in_pairs) {
       const Octet codes = encode_bfloat16_octet<Rare>(octet.word, multiplier);
       return Rare && multiplier < 0.0f ? poisoned() : unpacked<bits>(codes);

@@ -51,22 +51,11 @@ __device__ __forceinline__ Octet encode_whole_fractions(const float (&v)[8],
   return octet;
 }
 
-// What moves a format's smallest normal number to float32's: there the bits of a float32 are the code,
-// subnormal or not, with its fraction below.
+// What moves a format's smallest normal number to float32's: there the bits of a float32 are the
+// code, subnormal or not, with its fraction below.
 template <class Format>
 inline constexpr float to_code_bits =
     float32::exp2(1 - float32::bias) / float32::exp2(Format::min_exponent);
-
-// `largest` with the sign of the value, if that is beyond it.
-__device__ __forceinline__ float limit_magnitude(float value, float largest) {
-#if __CUDA_ARCH__ >= 860
-  float limited;
-  asm("min.xorsign.abs.f32 %0, %1, %2;" : "=f"(limited) : "f"(value), "f"(largest));
-  return limited;
-#else
-  return fminf(fmaxf(value, -largest), largest);
-#endif
-}
 
 // The bits of `mask` from `a`, the others from `b`.
 __device__ __forceinline__ std::uint32_t select_bits(std::uint32_t mask, std::uint32_t a,
@@ -76,22 +65,37 @@ __device__ __forceinline__ std::uint32_t select_bits(std::uint32_t mask, std::ui
   return selected;
 }
 
+// Two halves that are a sign and a magnitude, the latter no more than that of `largest`. Instead of
+// both they may be bfloat16 values, whose order is the same.
+__device__ __forceinline__ std::uint32_t limit_halves(std::uint32_t halves, std::uint32_t largest) {
+#if __CUDA_ARCH__ >= 860
+  std::uint32_t limited;
+  asm("min.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(limited) : "r"(halves), "r"(largest));
+  return limited;
+#else
+  return select_bits(0x80008000u, halves, __vminu2(halves & 0x7FFF7FFFu, largest));
+#endif
+}
+
 // The codes of two values, each at the upper end of a half, with what is left of their fractions.
-// In `low` and `high` sign and code are where those of to_code_bits are.
+// In `low` and `high` sign and code are where to_code_bits brings them.
 template <class Format>
-__device__ __forceinline__ std::uint32_t join_code_bits(std::uint32_t low, std::uint32_t high) {
+__device__ __forceinline__ std::uint32_t join_code_bits(std::uint32_t low, std::uint32_t high,
+                                                        bool saturate) {
   constexpr int magnitude_bits = Format::is_integer ? 7 : Format::bits - 1;
-  constexpr int shift = 31 - codec::dropped_bits<Format> - magnitude_bits;
-  const std::uint32_t halves = __byte_perm(low, high, 0x7632);
-  return select_bits(0x80008000u, halves, halves << shift);
+  constexpr int below = codec::dropped_bits<Format> - 16;
+  constexpr std::uint32_t largest = ((Format::max_code + 1u) << below) - 1;
+  std::uint32_t halves = __byte_perm(low, high, 0x7632);
+  if (saturate) halves = limit_halves(halves, largest * 0x10001u);
+  return select_bits(0x80008000u, halves, halves << (15 - below - magnitude_bits));
 }
 
 // Eight codes of 4 bits.
 template <class Format>
-__device__ __forceinline__ Octet pack_nibbles(const std::uint32_t (&bits)[8]) {
+__device__ __forceinline__ Octet pack_nibbles(const std::uint32_t (&bits)[8], bool saturate) {
   std::uint32_t halves[4];  // elements i and i + 4
 #pragma unroll
-  for (int i = 0; i < 4; ++i) halves[i] = join_code_bits<Format>(bits[i], bits[i + 4]);
+  for (int i = 0; i < 4; ++i) halves[i] = join_code_bits<Format>(bits[i], bits[i + 4], saturate);
   const std::uint32_t lower = select_bits(0xF000F000u, halves[1], halves[0] >> 4);
   const std::uint32_t upper = select_bits(0xF000F000u, halves[3], halves[2] >> 4);
   return __byte_perm(lower, upper, 0x7351);
@@ -99,9 +103,9 @@ __device__ __forceinline__ Octet pack_nibbles(const std::uint32_t (&bits)[8]) {
 
 // Four codes of 6 or 8 bits, a byte each.
 template <class Format>
-__device__ __forceinline__ std::uint32_t pack_bytes(const std::uint32_t* bits) {
-  const std::uint32_t first = join_code_bits<Format>(bits[0], bits[1]);
-  const std::uint32_t second = join_code_bits<Format>(bits[2], bits[3]);
+__device__ __forceinline__ std::uint32_t pack_bytes(const std::uint32_t* bits, bool saturate) {
+  const std::uint32_t first = join_code_bits<Format>(bits[0], bits[1], saturate);
+  const std::uint32_t second = join_code_bits<Format>(bits[2], bits[3], saturate);
   const std::uint32_t four = __byte_perm(first, second, 0x7531);
   if constexpr (Format::is_integer) {
     // Bytes with a sign and a magnitude; those that are negative become ~magnitude + 1, with no
@@ -118,15 +122,13 @@ __device__ __forceinline__ std::uint32_t pack_bytes(const std::uint32_t* bits) {
 // Sign and code of each value, from bit `dropped_bits` on, with what is left of fractions below.
 // Whether they are right: otherwise whole fractions have to be looked at.
 template <class Format>
-__device__ __forceinline__ bool add_fractions(const float (&v)[8],
-                                              const std::uint32_t (&random)[8], bool saturate,
+__device__ __forceinline__ bool add_fractions(const float (&v)[8], const std::uint32_t (&random)[8],
                                               std::uint32_t (&sum)[8]) {
   // A carry of the random word into the last place counts the code up. What float32 has no bits for
   // is cut off.
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const float limited = saturate ? limit_magnitude(v[i], Format::max_value) : v[i];
-    sum[i] = bits_of(__fmul_rz(limited, to_code_bits<Format>)) +
+    sum[i] = bits_of(__fmul_rz(v[i], to_code_bits<Format>)) +
              (random[i] >> (32 - codec::dropped_bits<Format>));
   }
   // Only where all bits of a fraction are ones can bits that were cut off make a carry. Sixteen of
@@ -146,13 +148,14 @@ __device__ __forceinline__ Octet encode_stochastic_octet(const float (&v)[8],
                                                          const std::uint32_t (&random)[8],
                                                          bool saturate) {
   std::uint32_t sum[8];
-  if (!ptx::add_fractions<Format>(v, random, saturate, sum)) {
+  if (!ptx::add_fractions<Format>(v, random, sum)) {
     return ptx::encode_whole_fractions<Format>(v, random);
   }
   if constexpr (Format::bits == 4) {
-    return ptx::pack_nibbles<Format>(sum);
+    return ptx::pack_nibbles<Format>(sum, saturate);
   } else {
-    const std::uint32_t four[2] = {ptx::pack_bytes<Format>(sum), ptx::pack_bytes<Format>(sum + 4)};
+    const std::uint32_t four[2] = {ptx::pack_bytes<Format>(sum, saturate),
+                                   ptx::pack_bytes<Format>(sum + 4, saturate)};
     if constexpr (Format::bits == 8) return four[0] | static_cast<Octet>(four[1]) << 32;
     return ptx::squeeze_sixes(four[0]) | static_cast<Octet>(ptx::squeeze_sixes(four[1])) << 24;
   }
