@@ -38,6 +38,8 @@ def cases() -> Iterator[Case]:
         yield Case(scheme, "both, square blocks", 0.85, _both(scheme, **square))
         stochastic = {"rounding": "stochastic", "seed": 1, **given}
         yield Case(scheme, "rows, stochastic", 0.85, _rows(scheme, **stochastic))
+        yield Case(scheme, "columns, stochastic", 0.85, _columns(scheme, **stochastic))
+        yield Case(scheme, "both, stochastic", 0.85, _both(scheme, **stochastic))
         yield Case(
             scheme, "both, Hadamard 16 on columns", 0.85, _both(scheme, hadamard=16, **given)
         )
