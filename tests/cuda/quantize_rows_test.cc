@@ -12,14 +12,19 @@ using namespace test;
 using CudaQuantizeRows = CudaTest;
 
 // NVFP4: with an amax that is found, which has kernels begin at the end, and with a given one.
-void expect_cpu_bytes(Tensor& x, DeviceTensor& device_x, Scheme scheme, ScaleLayout layout) {
+void expect_cpu_bytes(Tensor& x, DeviceTensor& device_x, Scheme scheme, ScaleLayout layout,
+                      Rounding rounding) {
   const float given = 6.5f;
   DeviceFloat device_given(given);
   for (const bool is_given : {false, true}) {
     if (is_given && !facts_of(scheme).has_tensor_scale) continue;
     Quantized wanted(scheme, x.shape(), layout);
     DeviceQuantized out(wanted);
-    QuantizeOptions on_cpu, on_device;
+    QuantizeOptions on_cpu;
+    on_cpu.rounding = rounding;
+    on_cpu.seed = 0x123456789ABCDEFull;
+    on_cpu.offset = std::uint64_t{5} << 40;
+    QuantizeOptions on_device = on_cpu;
     on_cpu.amax = is_given ? &given : nullptr;
     on_device.amax = is_given ? device_given.address() : nullptr;
     on_device.found_amax = out.found_amax();
@@ -30,13 +35,14 @@ void expect_cpu_bytes(Tensor& x, DeviceTensor& device_x, Scheme scheme, ScaleLay
 }
 
 // All schemes in both layouts.
-void expect_cpu_bytes(DType dtype, const Shape& shape, std::int64_t gap = 0) {
+void expect_cpu_bytes(DType dtype, const Shape& shape, std::int64_t gap = 0,
+                      Rounding rounding = Rounding::nearest) {
   Tensor x(dtype, shape, gap);
   fill_mixed(x, static_cast<std::uint64_t>(shape.size() + gap));
   DeviceTensor device_x(x);
   for (const Scheme scheme : all_schemes) {
     for (const ScaleLayout layout : all_scale_layouts) {
-      expect_cpu_bytes(x, device_x, scheme, layout);
+      expect_cpu_bytes(x, device_x, scheme, layout, rounding);
       if (CudaTest::HasFatalFailure()) return;
     }
   }
@@ -62,6 +68,18 @@ TEST_F(CudaQuantizeRows, OfManyMegabytes) {
   for (const DType dtype : {DType::bfloat16, DType::float32}) {
     for (const Shape& shape : {Shape{1, 4100, 4096}, Shape{2, 4096, 4096}}) {
       expect_cpu_bytes(dtype, shape);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// With random words: one to eight groups of rows for each thread block, and ragged tiles.
+TEST_F(CudaQuantizeRows, RoundedStochastically) {
+  const Shape shapes[] = {
+      {1, 128, 512}, {1, 2048, 4096}, {1, 2050, 4000}, {1, 16384, 4096}, {3, 384, 1536}};
+  for (const DType dtype : all_dtypes) {
+    for (const Shape& shape : shapes) {
+      expect_cpu_bytes(dtype, shape, shape.batch == 3 ? 8 : 0, Rounding::stochastic);
       if (HasFatalFailure()) return;
     }
   }
