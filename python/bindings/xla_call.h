@@ -93,6 +93,12 @@ class XlaCall {
     return Buffer::dense(array.untyped_data(), dtype_of(array), shape, device_);
   }
 
+  // The same of a known shape, whatever the extents are called.
+  Buffer plain(const ffi::AnyBuffer& array, const Shape& shape) const {
+    check_fits(array.element_count() == static_cast<std::size_t>(shape.size()));
+    return Buffer::dense(array.untyped_data(), dtype_of(array), shape, device_);
+  }
+
   // A tensor of bytes, whatever XLA calls their type.
   std::uint8_t* bytes(const ffi::AnyBuffer& array, std::int64_t wanted) const {
     check_fits(array.size_bytes() == static_cast<std::size_t>(wanted));
@@ -123,6 +129,19 @@ class XlaCall {
     const Scheme scheme = this->scheme();
     const ScaleLayout layout = one_of(all_scale_layouts);
     const Shape shape = this->shape();
+    return quantized(scheme, layout, shape, [this] { return argument(); });
+  }
+
+  // Several tensors at once, if there are that many elements: what jax.vmap makes of one.
+  BlockScaled quantized_argument_of(std::size_t elements) {
+    const Scheme scheme = this->scheme();
+    const ScaleLayout layout = one_of(all_scale_layouts);
+    Shape shape = this->shape();
+    if (shape.size() > 0) {
+      const auto tensors = static_cast<std::int64_t>(elements) / shape.size();
+      check_fits(tensors == 1 || !facts_of(scheme).has_tensor_scale);
+      shape.batch *= tensors;
+    }
     return quantized(scheme, layout, shape, [this] { return argument(); });
   }
 

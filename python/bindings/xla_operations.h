@@ -75,8 +75,9 @@ inline void tensor_amax(XlaCall& call) {
 
 // the quantized operand -> a plain array
 inline void dequantize(XlaCall& call) {
-  const BlockScaled q = call.quantized_argument();
-  const Buffer out = call.plain(call.result());
+  const ffi::AnyBuffer result = call.result();
+  const BlockScaled q = call.quantized_argument_of(result.element_count());
+  const Buffer out = call.plain(result, q.shape);
   call.end();
   mxkern::dequantize(q, out, call.stream());
 }

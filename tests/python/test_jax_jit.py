@@ -79,6 +79,8 @@ def test_vmap_gives_each_tensor_its_scale() -> None:
         lambda x: mxkern.quantize_both(x, "mxint8"),
         lambda x: mxkern.random_hadamard(x[0], 32),
         lambda x: mxkern.fake_quantize(x, "mxfp6"),
+        lambda x: mxkern.dequantize(mxkern.quantize(x, "mxfp4", scale_layout="swizzled")),
+        lambda x: mxkern.dequantize(mxkern.quantize(x, "mxint8"), dtype="bfloat16"),
     ],
 )
 def test_vmap_of_what_takes_batches(function: Callable[[Any], Any]) -> None:
@@ -92,7 +94,7 @@ def test_vmap_of_what_takes_batches(function: Callable[[Any], Any]) -> None:
             for k in range(3):
                 want = jax.tree_util.tree_leaves(function(many[i, k]))
                 assert_same([leaf[i, k] for leaf in got], want, f"{axes}: {i}, {k}")
-    program = str(jax.make_jaxpr(jax.vmap(lambda x: mxkern.quantize(x, "mxfp8")))(many[0]))
+    program = str(jax.make_jaxpr(jax.vmap(function))(many[0]))
     assert "scan" not in program and "while" not in program
 
 

@@ -97,7 +97,9 @@ def dequantize(device: int, dtype: int, q: Any) -> Any:
 
     view = operand_of("dequantize", "q", _stand_in(q)).view
     result = jax.ShapeDtypeStruct(q.shape, numpy_dtype(PLAIN_DTYPES[dtype]))
-    return call("dequantize", [result], _arrays_of(q), _numbers_of(view))[0]
+    batches = q.tensor_scale is None  # which belongs to one tensor
+    arrays, numbers = _arrays_of(q), _numbers_of(view)
+    return call("dequantize", [result], arrays, numbers, takes_batches=batches)[0]
 
 
 def random_hadamard(device: int, size: int, low: int, high: int, inverse: bool, x: Any) -> Any:
