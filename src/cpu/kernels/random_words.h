@@ -8,48 +8,47 @@
 namespace mxkern::cpu {
 namespace {
 
+// A word in the lower half of each lane; what the upper halves hold does not matter.
 using WideLanes = std::uint64_t __attribute__((vector_size(4 * lane_count)));
 
-// The products of the even lanes with a factor, each over two lanes.
-[[gnu::always_inline]] inline WideLanes multiply_even(WideLanes lanes, std::uint32_t factor) {
+inline constexpr int wide_lane_count = lane_count / 2;
+
+// The products of the words with a factor, over whole lanes.
+[[gnu::always_inline]] inline WideLanes multiply_words(WideLanes words, std::uint32_t factor) {
 #if defined(__AVX512F__)
-  return WideLanes(_mm512_mul_epu32(__m512i(lanes), _mm512_set1_epi64(factor)));
+  return WideLanes(_mm512_mul_epu32(__m512i(words), _mm512_set1_epi64(factor)));
 #elif defined(__AVX2__)
-  return WideLanes(_mm256_mul_epu32(__m256i(lanes), _mm256_set1_epi64x(factor)));
+  return WideLanes(_mm256_mul_epu32(__m256i(words), _mm256_set1_epi64x(factor)));
+#elif defined(__SSE2__)
+  return WideLanes(_mm_mul_epu32(__m128i(words), _mm_set1_epi64x(factor)));
 #else
-  return (lanes & 0xFFFFFFFFu) * factor;
+  return (words & 0xFFFFFFFFu) * factor;
 #endif
 }
 
-struct Product {
-  BitLanes low;
-  BitLanes high;
-};
-
-[[gnu::always_inline]] inline Product multiply(BitLanes lanes, std::uint32_t factor) {
-  const WideLanes even = multiply_even(WideLanes(lanes), factor);
-  const WideLanes odd = multiply_even(WideLanes(lanes) >> 32, factor);
-  return {BitLanes((even & 0xFFFFFFFFu) | odd << 32),
-          BitLanes(even >> 32 | (odd & 0xFFFFFFFF00000000u))};
+template <std::size_t... i>
+[[gnu::always_inline]] inline WideLanes count_up(std::index_sequence<i...>) {
+  return WideLanes{i...};
 }
 
-// philox4x32 for lane_count counters: words[w] has word w of each.
-[[gnu::always_inline]] inline void philox_lanes(std::uint64_t key, BitLanes counter_0,
-                                                BitLanes counter_1, std::uint64_t offset,
-                                                BitLanes (&words)[4]) {
-  words[0] = counter_0;
-  words[1] = counter_1;
-  words[2] = broadcast<BitLanes>(static_cast<std::uint32_t>(offset));
-  words[3] = broadcast<BitLanes>(static_cast<std::uint32_t>(offset >> 32));
+// philox4x32 for wide_lane_count counters from one on: words[w] has word w of each.
+[[gnu::always_inline]] inline void philox_lanes(std::uint64_t key, std::uint64_t counter,
+                                                std::uint64_t offset, WideLanes (&words)[4]) {
+  const WideLanes counters = count_up(std::make_index_sequence<wide_lane_count>{}) + counter;
+  words[0] = counters;
+  words[1] = counters >> 32;
+  words[2] = WideLanes{} + offset;
+  words[3] = WideLanes{} + (offset >> 32);
   auto key_0 = static_cast<std::uint32_t>(key);
   auto key_1 = static_cast<std::uint32_t>(key >> 32);
+#pragma GCC unroll 10
   for (int round = 0; round < Philox::rounds; ++round) {
-    const Product first = multiply(words[0], Philox::multiplier0);
-    const Product second = multiply(words[2], Philox::multiplier1);
-    words[0] = second.high ^ words[1] ^ key_0;
-    words[1] = second.low;
-    words[2] = first.high ^ words[3] ^ key_1;
-    words[3] = first.low;
+    const WideLanes first = multiply_words(words[0], Philox::multiplier0);
+    const WideLanes second = multiply_words(words[2], Philox::multiplier1);
+    words[0] = second >> 32 ^ words[1] ^ std::uint64_t{key_0};
+    words[1] = second;
+    words[2] = first >> 32 ^ words[3] ^ std::uint64_t{key_1};
+    words[3] = first;
     key_0 += Philox::step0;
     key_1 += Philox::step1;
   }
@@ -62,43 +61,26 @@ template <int upper, class Vector, std::size_t... i>
   return __builtin_shufflevector(a, b, (upper * lanes / 2 + i / 2 + i % 2 * lanes)...);
 }
 
-// Stores the words of lane_count counters, counter after counter.
-[[gnu::always_inline]] inline void store_words(const BitLanes (&words)[4], std::uint32_t* target) {
-  using Narrow = std::make_index_sequence<lane_count>;
-  using Wide = std::make_index_sequence<lane_count / 2>;
-  const auto low = [](BitLanes a, BitLanes b) __attribute__((always_inline)) {
-    return WideLanes(interleave<0>(a, b, Narrow{}));
-  };
-  const auto high = [](BitLanes a, BitLanes b) __attribute__((always_inline)) {
-    return WideLanes(interleave<1>(a, b, Narrow{}));
-  };
-  const WideLanes first = low(words[0], words[1]);
-  const WideLanes second = low(words[2], words[3]);
-  const WideLanes third = high(words[0], words[1]);
-  const WideLanes fourth = high(words[2], words[3]);
-  store_vector(target, interleave<0>(first, second, Wide{}));
-  store_vector(target + lane_count, interleave<1>(first, second, Wide{}));
-  store_vector(target + 2 * lane_count, interleave<0>(third, fourth, Wide{}));
-  store_vector(target + 3 * lane_count, interleave<1>(third, fourth, Wide{}));
+// Stores the words of wide_lane_count counters, counter after counter.
+[[gnu::always_inline]] inline void store_words(const WideLanes (&words)[4], std::uint32_t* target) {
+  using Each = std::make_index_sequence<wide_lane_count>;
+  const WideLanes low = (words[0] & 0xFFFFFFFFu) | words[1] << 32;
+  const WideLanes high = (words[2] & 0xFFFFFFFFu) | words[3] << 32;
+  store_vector(target, interleave<0>(low, high, Each{}));
+  store_vector(target + lane_count, interleave<1>(low, high, Each{}));
 }
 
 // Whole counters at a time: the words of one serve four elements.
 void random_words(std::uint64_t seed, std::uint64_t offset, std::uint64_t index, std::int64_t count,
                   std::uint32_t* words) {
   constexpr int counter_words = 4;
-  constexpr std::int64_t step = lane_count * counter_words;
+  constexpr std::int64_t step = wide_lane_count * counter_words;
   // The first counter may begin before the first element.
   const auto skipped = static_cast<std::int64_t>(index % counter_words);
   std::uint64_t counter = index / counter_words;
-  for (std::int64_t i = -skipped; i < count; i += step, counter += lane_count) {
-    std::uint32_t low[lane_count];
-    std::uint32_t high[lane_count];
-    for (int lane = 0; lane < lane_count; ++lane) {
-      low[lane] = static_cast<std::uint32_t>(counter + lane);
-      high[lane] = static_cast<std::uint32_t>((counter + lane) >> 32);
-    }
-    BitLanes four[counter_words];
-    philox_lanes(seed, load_vector<BitLanes>(low), load_vector<BitLanes>(high), offset, four);
+  for (std::int64_t i = -skipped; i < count; i += step, counter += wide_lane_count) {
+    WideLanes four[counter_words];
+    philox_lanes(seed, counter, offset, four);
     if (i >= 0 && i + step <= count) {
       store_words(four, words + i);
     } else {
