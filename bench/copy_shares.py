@@ -21,11 +21,11 @@ def shares(
     for scheme, (_, moved), seconds in zip(SCHEMES, cases, times[len(copies) :], strict=True):
         yield {
             "scheme": scheme,
+            "goal": copy_goal(scheme),
             **facts,
             "seconds": seconds,
             "bytes": moved,
             "memcpy_bytes_per_second": all_,
             "memcpy_one_thread_bytes_per_second": one,
             "share": moved / seconds / all_,
-            "goal": copy_goal(scheme),
         }

@@ -20,6 +20,33 @@ def run() -> Iterator[dict[str, Any]]:
         yield from _group(dtype, MEGABYTES[0], "columns", "row_major")
         yield from _group(dtype, MEGABYTES[0], "both", "row_major")
         yield from _group(dtype, MEGABYTES[0], "rows", "swizzled")
+        yield from _stochastic_group(dtype, MEGABYTES[0])
+
+
+def _stochastic_group(dtype: str, megabytes: int) -> Iterator[dict[str, Any]]:
+    """Rounded stochastically, for which there is no goal."""
+    x = random_matrix(dtype, megabytes)
+    for name, quantize in (("rows", mxkern.quantize), ("columns", mxkern.quantize_columns)):
+        cases = [_stochastic_case(x, scheme, quantize) for scheme in SCHEMES]
+        facts = {"dtype": dtype, "megabytes": megabytes, "scale_layout": "row_major"}
+        yield from shares(x.nbytes, cases, direction=f"{name}, stochastic", goal=None, **facts)
+
+
+def _stochastic_case(
+    x: np.ndarray, scheme: str, quantize: Callable[..., Any]
+) -> tuple[Callable[[], object], int]:
+    reads = 2 if mxkern.schemes[scheme].has_tensor_scale else 1
+    some = x[:256, :256]
+    draws = (quantize(some, scheme, rounding="stochastic", seed=seed) for seed in range(64))
+    mean = np.mean([mxkern.dequantize(q) for q in draws], axis=0)
+    values = (some if quantize is mxkern.quantize else some.T).astype(np.float32)
+    error = np.linalg.norm(mean - values) / np.linalg.norm(values)
+    assert error < 0.05, f"the mean of {scheme} is off by {error}"
+    q = quantize(x, scheme, rounding="stochastic", seed=1)
+    return (
+        lambda: quantize(x, scheme, rounding="stochastic", seed=1, out=q),
+        reads * x.nbytes + q.nbytes,
+    )
 
 
 def _group(dtype: str, megabytes: int, direction: str, layout: str) -> Iterator[dict[str, Any]]:

@@ -111,7 +111,7 @@ def _speeds(records: Sequence[Record]) -> str:
         rows.append(
             [
                 f"`{scheme}`",
-                f"{cells[0]['goal']:.2f}",
+                "" if cells[0]["goal"] is None else f"{cells[0]['goal']:.2f}",
                 *(f"{_gigabytes(cell)} ({cell['share']:.2f})" for cell in cells),
             ]
         )
