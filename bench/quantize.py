@@ -35,6 +35,7 @@ def _stochastic_group(dtype: str, megabytes: int) -> Iterator[dict[str, Any]]:
 def _stochastic_case(
     x: np.ndarray, scheme: str, quantize: Callable[..., Any]
 ) -> tuple[Callable[[], object], int]:
+    """The same as _case; the mean of many draws is the value."""
     reads = 2 if mxkern.schemes[scheme].has_tensor_scale else 1
     some = x[:256, :256]
     draws = (quantize(some, scheme, rounding="stochastic", seed=seed) for seed in range(64))

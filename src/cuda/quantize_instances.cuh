@@ -31,13 +31,13 @@ void visit_input(DType dtype, Rounding rounding, bool plain, Body&& body) {
   });
 }
 
-// Plain quantization with vector loads and stores.
-inline bool is_usual(const kernels::QuantizeRowsParameters& p) {
+// Plain quantization, of either rounding, with vector loads and stores.
+inline bool is_plain_in_vectors(const kernels::QuantizeRowsParameters& p) {
   return kernels::is_plain(p.options) && p.vector_loads && p.vector_stores;
 }
 
 inline bool is_usual(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
-  return rounding == Rounding::nearest && is_usual(p);
+  return rounding == Rounding::nearest && is_plain_in_vectors(p);
 }
 
 // Whether there is nothing but whole tiles.
@@ -150,7 +150,7 @@ void launch_random_rows(const char* function, DType dtype, kernels::QuantizeRows
 // Whether launch_random_rows can take them.
 inline bool is_random(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
   const dim3 grid = grid_of(p.grid);
-  return rounding == Rounding::stochastic && is_usual(p) && has_whole_tiles(p) &&
+  return rounding == Rounding::stochastic && is_plain_in_vectors(p) && has_whole_tiles(p) &&
          kernels::words_are_whole(p.grid.batch * p.grid.rows * p.columns, p.columns) &&
          grid.y == p.grid.series() && grid.z == p.grid.batch;
 }

@@ -101,9 +101,9 @@ __device__ __forceinline__ bool block_saturates(std::uint32_t amax, float multip
                                 : largest > S::Format::max_value;
 }
 
-// Codes of eight values under the multiplier of their block, packed. `Finite`: what they are in a
-// poisoned block does not matter.
-template <class S, Rounding R, bool Finite = false>
+// Codes of eight values under the multiplier of their block, packed. `PoisonedLater`: the caller
+// stores those of poisoned blocks again.
+template <class S, Rounding R, bool PoisonedLater = false>
 __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float multiplier,
                                                 bool saturate, const std::uint32_t (&words)[8]) {
   using Format = typename S::Format;
@@ -119,7 +119,7 @@ __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float multi
   } else {
     octet = encode_stochastic_octet<Format>(scaled, words, saturate);
   }
-  return !Finite && multiplier < 0.0f ? poison_octet<Format> : octet;
+  return !PoisonedLater && multiplier < 0.0f ? poison_octet<Format> : octet;
 }
 
 // Whether two elements at a time stay exact in bfloat16 up to the rounding.
@@ -128,8 +128,10 @@ inline constexpr bool pairs_in_bfloat16 =
     std::is_same_v<T, bfloat16>&& S::Format::bits == 4 && !S::has_tensor_scale &&
     R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1;
 
+// Whether elements times the multiplier of their block, a power of two, are exact in bfloat16 as
+// far as random words reach.
 template <class S, Rounding R, class T>
-inline constexpr bool stochastic_in_pairs =
+inline constexpr bool stochastic_in_bfloat16 =
     std::is_same_v<T, bfloat16> && !S::has_tensor_scale && R == Rounding::stochastic;
 
 // One of two bfloat16 values times a power of two, as a float32. The multiplier's lower half is 0:
@@ -146,7 +148,7 @@ __device__ __forceinline__ float scale_half(std::uint32_t pair, int half, float 
 }
 
 // The same from the elements as they lie in memory, in the fewest operations that there are.
-template <class S, Rounding R, bool Finite = false, class T>
+template <class S, Rounding R, bool PoisonedLater = false, class T>
 __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float multiplier,
                                                 bool saturate, const std::uint32_t (&words)[8]) {
   using Format = typename S::Format;
@@ -154,13 +156,13 @@ __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float mu
     const Octet octet = saturate ? encode_bfloat16_octet<true>(raw.word, multiplier)
                                  : encode_bfloat16_octet<false>(raw.word, multiplier);
     return multiplier < 0.0f ? poison_octet<Format> : octet;
-  } else if constexpr (stochastic_in_pairs<S, R, T>) {
+  } else if constexpr (stochastic_in_bfloat16<S, R, T>) {
     // What bfloat16 has no bits for is further below the last place than random words reach.
     float v[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i] = scale_half(raw.word[i / 2], i % 2, multiplier);
     const Octet octet = encode_stochastic_octet<Format>(v, words, saturate);
-    return Finite || multiplier >= 0.0f ? octet : poison_octet<Format>;
+    return PoisonedLater || multiplier >= 0.0f ? octet : poison_octet<Format>;
   } else if constexpr (Format::bits == 4 && sizeof(T) == 2 && R == Rounding::nearest &&
                        !MXKERN_HAS_CVT_E2M1) {
     float v[8];
@@ -173,7 +175,7 @@ __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float mu
   } else {
     float v[8];
     unpack(raw, v);
-    return quantize_octet<S, R, Finite>(v, multiplier, saturate, words);
+    return quantize_octet<S, R, PoisonedLater>(v, multiplier, saturate, words);
   }
 }
 
