@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "mxkern/numerics/visit.h"
+
 namespace mxkern {
 
 std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
@@ -33,16 +35,16 @@ void check_shape(const char* function, const char* argument, const Shape& shape)
 
 void check_kind(const char* function, const char* argument, const Buffer& buffer) {
   check_shape(function, argument, buffer.shape);
-  check<InvalidType>(buffer.dtype <= DType::bfloat16, function, ": ", argument,
+  check<InvalidType>(is_listed(buffer.dtype, all_dtypes), function, ": ", argument,
                      " has dtype number ", static_cast<int>(buffer.dtype),
                      "; expected float32, float16 or bfloat16");
 }
 
 void check_kind(const char* function, const char* argument, const BlockScaled& q) {
   check_shape(function, argument, q.shape);
-  check(q.scheme <= Scheme::nvfp4, function, ": ", argument, " has scheme number ",
+  check(is_listed(q.scheme, all_schemes), function, ": ", argument, " has scheme number ",
         static_cast<int>(q.scheme), "; expected one of the schemes");
-  check(q.scale_layout <= ScaleLayout::swizzled, function, ": ", argument,
+  check(is_listed(q.scale_layout, all_scale_layouts), function, ": ", argument,
         " has scale layout number ", static_cast<int>(q.scale_layout),
         "; expected row_major or swizzled");
 }
@@ -68,9 +70,7 @@ void check_buffer(const char* function, const char* argument, const Buffer& buff
   if (buffer.shape.size() == 0) return;
   check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
         " but a null pointer; expected memory that holds it");
-  check(reinterpret_cast<std::uintptr_t>(buffer.data) % size_of(buffer.dtype) == 0, function, ": ",
-        argument, " is at an odd address for ", name_of(buffer.dtype), "; expected a multiple of ",
-        size_of(buffer.dtype), " bytes");
+  check_aligned(function, argument, "", buffer.data, size_of(buffer.dtype));
   check_strides(function, argument, buffer);
 }
 
@@ -101,7 +101,7 @@ void check_output(const char* function, const char* argument, const Buffer& buff
 void check_aligned(const char* function, const char* argument, const char* part, const void* value,
                    std::size_t size) {
   check(reinterpret_cast<std::uintptr_t>(value) % size == 0, function, ": ", argument, part,
-        " is at an odd address; expected a multiple of ", size, " bytes");
+        " is misaligned; expected an address that is a multiple of ", size, " bytes");
 }
 
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q) {
@@ -127,13 +127,12 @@ void check_same_device(const char* function, const char* argument, Device device
 }
 
 void check_device(const char* function, Device device) {
+  check(is_listed(device.type, all_device_types), function, ": the arguments are on device type ",
+        "number ", static_cast<int>(device.type), "; expected cpu or cuda");
 #if !defined(MXKERN_HAS_CUDA)
   check<Unsupported>(device.type == DeviceType::cpu, function, ": the arguments are on ", device,
                      ", but mxkern was built without CUDA; move them to the CPU, "
                      "or build with MXKERN_CUDA=ON");
-#else
-  static_cast<void>(function);
-  static_cast<void>(device);
 #endif
 }
 

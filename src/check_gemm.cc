@@ -62,7 +62,7 @@ void check_operand_kind(const char* argument, const PreparedOperand& p) {
 }
 
 void check_precision(GemmPrecision precision) {
-  check(precision <= GemmPrecision::folded, function, ": precision is number ",
+  check(is_listed(precision, all_gemm_precisions), function, ": precision is number ",
         static_cast<int>(precision), "; expected one of the precisions");
 }
 
@@ -77,12 +77,11 @@ void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer&
 }
 
 void check_memory(const char* name, const char* argument, const char* part, const void* data,
-                  std::size_t bytes, std::uintptr_t alignment) {
+                  std::size_t bytes, std::size_t alignment) {
   if (bytes == 0) return;
   check(data != nullptr, name, ": ", argument, part, " is null; expected memory for ", bytes,
         " bytes");
-  check(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, name, ": ", argument, part,
-        " is at an odd address; expected a multiple of ", alignment, " bytes");
+  check_aligned(name, argument, part, data, alignment);
 }
 
 void check_bias_shape(const Buffer& bias, const Buffer& out) {
@@ -92,7 +91,7 @@ void check_bias_shape(const Buffer& bias, const Buffer& out) {
 }  // namespace
 
 void check_form(const char* name, const char* place, PreparedForm form, Scheme scheme) {
-  check(form <= PreparedForm::few_tokens, name, ": ", place, "form is number ",
+  check(is_listed(form, all_prepared_forms), name, ": ", place, "form is number ",
         static_cast<int>(form), "; expected one of the forms");
   check(form != PreparedForm::folded || cuda::fold_facts(scheme).can_fold, name, ": ", place,
         "form is folded, but the scheme is ", name_of(scheme),

@@ -24,11 +24,11 @@ void check_scalar(const char* function, const char* name, const float* value, De
 void check_quantize_options(const char* function, const BlockScaled& out,
                             const QuantizeOptions& options, const Shape& shape) {
   const SchemeFacts facts = facts_of(out.scheme);
-  check(options.scale_rule <= ScaleRule::even, function, ": scale rule number ",
+  check(is_listed(options.scale_rule, all_scale_rules), function, ": scale rule number ",
         static_cast<int>(options.scale_rule), "; expected rceil, floor, ceil or even");
-  check(options.rounding <= Rounding::stochastic, function, ": rounding number ",
+  check(is_listed(options.rounding, all_roundings), function, ": rounding number ",
         static_cast<int>(options.rounding), "; expected nearest or stochastic");
-  check(options.block_shape <= BlockShape::square, function, ": block shape number ",
+  check(is_listed(options.block_shape, all_block_shapes), function, ": block shape number ",
         static_cast<int>(options.block_shape), "; expected row or square");
   if (!facts.has_tensor_scale) {
     check(!options.four_over_six, function, ": four_over_six is for nvfp4; ", facts.name,

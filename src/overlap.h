@@ -28,9 +28,6 @@ struct OccupiedParts {
   Occupied part[3];
 
   OccupiedParts(const char* argument, const BlockScaled& q);
-
-  const Occupied& codes() const { return part[0]; }
-  const Occupied& scales() const { return part[1]; }
 };
 
 // Throws InvalidArgument where an output shares bytes with the other.

@@ -23,7 +23,7 @@ namespace {
 constexpr const char* function = "prepare_operand";  // and of what asks for it ahead
 
 void check_scheme(const char* caller, Scheme scheme) {
-  check(scheme <= Scheme::nvfp4, caller, ": scheme is number ", static_cast<int>(scheme),
+  check(is_listed(scheme, all_schemes), caller, ": scheme is number ", static_cast<int>(scheme),
         "; expected one of the schemes");
 }
 

@@ -36,14 +36,15 @@ void check_direction(const char* function, const Buffer& x, const Written& side,
   check_quantize_options(function, *side.out, side.options, shape);
 }
 
-// A scalar that is given may be where one is written, as it is read before; not in codes or scales.
-template <class T>
-void check_given(const char* function, const char* argument, const T* scalar,
-                 const OccupiedParts& out) {
-  if (scalar == nullptr) return;
-  const Occupied given(argument, "", scalar, sizeof(T));
-  check_apart(function, out.codes(), given);
-  check_apart(function, out.scales(), given);
+// Nothing is written where a scalar that is given lies, as other thread blocks may read it later.
+void check_given(const char* function, const Occupied& out, const Written& side) {
+  if (side.out == nullptr) return;
+  const auto check_scalar = [&](const char* argument, const auto* scalar) {
+    if (scalar != nullptr) check_apart(function, out, {argument, "", scalar, sizeof(*scalar)});
+  };
+  check_scalar("amax", side.options.amax);
+  check_scalar("tensor_scale", side.options.tensor_scale);
+  check_scalar("offset_at", side.options.offset_at);
 }
 
 // Outputs lie in memory of their own.
@@ -55,19 +56,20 @@ void check_memory(const char* function, const Buffer& x, const Written& rows,
     if (side->out == nullptr) continue;
     const OccupiedParts out(side->argument, *side->out);
     for (const Occupied& part : out.part) outs[parts++] = part;
-    for (const Written* other : {&rows, &columns}) {
-      if (other->out == nullptr) continue;
-      check_given(function, "amax", other->options.amax, out);
-      check_given(function, "tensor_scale", other->options.tensor_scale, out);
-      check_given(function, "offset_at", other->options.offset_at, out);
-    }
   }
-  check_apart(function, {outs.data(), parts}, {"x", x});
+  const auto check_outs = [&](std::size_t count) {
+    check_apart(function, {outs.data(), count}, {"x", x});
+    for (std::size_t i = 0; i < count; ++i) {
+      check_given(function, outs[i], rows);
+      check_given(function, outs[i], columns);
+    }
+  };
+  check_outs(parts);
   for (const Written* side : {&rows, &columns}) {
     if (side->found_amax() == nullptr) continue;
     // In turns, as one place may do for both.
     outs[parts] = {"found_amax", "", side->found_amax(), sizeof(float)};
-    check_apart(function, {outs.data(), parts + 1}, {"x", x});
+    check_outs(parts + 1);
   }
   const bool one_amax = rows.options.hadamard.size == 0 && columns.options.hadamard.size == 0;
   check(

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -71,12 +72,21 @@ TEST(Check, StridesOfASingleRowOrMatrix) {
   EXPECT_EQ(with_strides(known).batch_stride, 40);
 }
 
-TEST(Check, OddAddresses) {
+TEST(Check, NumbersThatNoEnumerationHas) {
+  EXPECT_TRUE(is_listed(Scheme::nvfp4, all_schemes));
+  EXPECT_FALSE(is_listed(static_cast<Scheme>(std::size(all_schemes)), all_schemes));
+  EXPECT_EQ(error_message([] {
+              check_device("f", {static_cast<DeviceType>(2), 0});
+            }),
+            "f: the arguments are on device type number 2; expected cpu or cuda");
+}
+
+TEST(Check, MisalignedPointers) {
   alignas(8) std::uint8_t bytes[64] = {};
   EXPECT_EQ(error_message([&] {
               check_buffer("f", "x", Buffer::dense(bytes + 2, DType::float32, {1, 1, 4}));
             }),
-            "f: x is at an odd address for float32; expected a multiple of 4 bytes");
+            "f: x is misaligned; expected an address that is a multiple of 4 bytes");
   EXPECT_EQ(error_message([&] {
               check_buffer("f", "x", Buffer::dense(bytes + 2, DType::float16, {1, 1, 4}));
             }),
@@ -88,7 +98,7 @@ TEST(Check, OddAddresses) {
                       .tensor_scale = reinterpret_cast<float*>(bytes + 9),
                       .device = {}};
   EXPECT_EQ(error_message([&] { check_block_scaled("f", "q", q); }),
-            "f: q.tensor_scale is at an odd address; expected a multiple of 4 bytes");
+            "f: q.tensor_scale is misaligned; expected an address that is a multiple of 4 bytes");
 }
 
 }  // namespace

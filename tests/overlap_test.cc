@@ -73,7 +73,7 @@ TEST(Overlap, BetweenTheRowsOfATensor) {
             std::string("tensor_amax: amax overlaps x") + way_out);
 }
 
-// A scalar that is given may be where one is written, not in codes or scales.
+// Nothing is written where a scalar that is given lies: on a GPU others may read it later.
 TEST(Overlap, GivenScalars) {
   Memory m;
   BlockScaled q = m.at(1024, 1280);
@@ -83,12 +83,36 @@ TEST(Overlap, GivenScalars) {
   const auto message = [&](const float* amax, const float* tensor_scale) {
     return error_message([&] { quantize(m.x, q, {.amax = amax, .tensor_scale = tensor_scale}); });
   };
-  EXPECT_EQ(message(nullptr, q.tensor_scale), nothing);
-  EXPECT_EQ(message(q.tensor_scale, nullptr), nothing);
+  EXPECT_EQ(message(nullptr, q.tensor_scale + 1), nothing);
+  EXPECT_EQ(message(nullptr, q.tensor_scale),
+            std::string("quantize: out.tensor_scale overlaps tensor_scale") + way_out);
+  EXPECT_EQ(message(q.tensor_scale, nullptr),
+            std::string("quantize: out.tensor_scale overlaps amax") + way_out);
   EXPECT_EQ(message(reinterpret_cast<float*>(q.codes + 124), nullptr),
             std::string("quantize: out.codes overlaps amax") + way_out);
   EXPECT_EQ(message(nullptr, reinterpret_cast<float*>(q.scales + 12)),
             std::string("quantize: out.scales overlaps tensor_scale") + way_out);
+  const auto* step = reinterpret_cast<const std::uint64_t*>(q.tensor_scale);
+  EXPECT_EQ(error_message(
+                [&] { quantize(m.x, q, {.rounding = Rounding::stochastic, .offset_at = step}); }),
+            std::string("quantize: out.tensor_scale overlaps offset_at") + way_out);
+
+  // What one direction is given, and what is found for the other.
+  BlockScaled columns = q;
+  columns.shape = q.shape.transposed();
+  columns.codes = m.bytes + 3072;
+  columns.scales = m.bytes + 2560;
+  columns.tensor_scale = q.tensor_scale + 1;
+  float* const found = q.tensor_scale + 2;
+  *found = 1.0f;
+  const auto both = [&](const float* amax) {
+    return error_message(
+        [&] { quantize_both(m.x, q, columns, {.amax = amax}, {.found_amax = found}); });
+  };
+  EXPECT_EQ(both(found + 1), nothing);
+  EXPECT_EQ(both(found), std::string("quantize_both: found_amax overlaps amax") + way_out);
+  EXPECT_EQ(both(columns.tensor_scale),
+            std::string("quantize_both: columns.tensor_scale overlaps amax") + way_out);
 }
 
 TEST(Overlap, NothingOverlapsWhatIsEmpty) {
@@ -106,7 +130,7 @@ TEST(Overlap, TheAmaxOfATensor) {
             std::string("tensor_amax: amax overlaps x") + way_out);
   auto* const odd = reinterpret_cast<float*>(m.bytes + 1030);
   EXPECT_EQ(error_message([&] { tensor_amax(m.x, odd); }),
-            "tensor_amax: amax is at an odd address; expected a multiple of 4 bytes");
+            "tensor_amax: amax is misaligned; expected an address that is a multiple of 4 bytes");
 }
 
 TEST(Overlap, OutputsOfDequantizeAndScales) {

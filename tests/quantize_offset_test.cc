@@ -37,7 +37,7 @@ TEST(QuantizeOffset, InMemory) {
   elsewhere.offset_at = reinterpret_cast<const std::uint64_t*>(
       reinterpret_cast<const char*>(&memory) + sizeof(std::uint32_t));
   EXPECT_EQ(error_message([&] { quantize(x.buffer(), rows.out(), elsewhere); }),
-            "quantize: offset_at is at an odd address; expected a multiple of 8 bytes");
+            "quantize: offset_at is misaligned; expected an address that is a multiple of 8 bytes");
 }
 
 }  // namespace

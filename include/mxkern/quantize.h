@@ -16,6 +16,8 @@ namespace mxkern {
 // the block's rows, so that the codes of the transpose are the transpose of the codes.
 enum class BlockShape : std::uint8_t { row, square };
 
+inline constexpr BlockShape all_block_shapes[] = {BlockShape::row, BlockShape::square};
+
 struct QuantizeOptions {
   ScaleRule scale_rule = ScaleRule::rceil;  // of the MX schemes; NVFP4 has one rule
   Rounding rounding = Rounding::nearest;
@@ -29,6 +31,7 @@ struct QuantizeOptions {
   Hadamard hadamard;           // transform groups along the block axis first
   // NVFP4: at most one of these, a float32 on x's device. `amax` is the tensor's largest magnitude
   // (or a calibrated one); `tensor_scale` the decode multiplier. Neither: amax is computed from x.
+  // Like offset_at they may not lie where something is written.
   const float* amax = nullptr;
   const float* tensor_scale = nullptr;
   // Where an amax that is computed from x is left, a float32 on x's device: on the CPU where not

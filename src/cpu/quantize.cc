@@ -71,7 +71,6 @@ void set_tensor_scales(std::span<Direction> directions) {
       directions[i].tensor = TensorScale::from_amax(amaxes[slots[i]]);
     }
   }
-  // Once all that is given has been read, as it may lie where something is written.
   for (std::size_t i = 0; i < directions.size(); ++i) {
     const QuantizeOptions& options = directions[i].options;
     if (finds_amax(directions[i].out, options) && options.found_amax != nullptr) {

@@ -306,7 +306,7 @@ TEST_F(CudaGemmErrors, Workspace) {
   workspace_.bytes = size_ - 1;
   expect_failure("expected at least " + std::to_string(size_));
   workspace_ = {memory_->data() + 16, size_};
-  expect_failure("workspace is at an odd address; expected a multiple of 256 bytes");
+  expect_failure("workspace is misaligned; expected an address that is a multiple of 256 bytes");
   workspace_ = {nullptr, size_};
   expect_failure("workspace is null");
 }

@@ -21,7 +21,7 @@ template <class Visitor>
 void for_each_option(Scheme scheme, Visitor&& visitor) {
   const bool nvfp4 = facts_of(scheme).has_tensor_scale;
   for (const Rounding rounding : all_roundings) {
-    for (const BlockShape block_shape : {BlockShape::row, BlockShape::square}) {
+    for (const BlockShape block_shape : all_block_shapes) {
       for (int choice = 0; choice < (nvfp4 ? 2 : 4); ++choice) {
         QuantizeOptions options;
         options.rounding = rounding;

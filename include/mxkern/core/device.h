@@ -7,6 +7,8 @@ namespace mxkern {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
+inline constexpr DeviceType all_device_types[] = {DeviceType::cpu, DeviceType::cuda};
+
 struct Device {
   DeviceType type = DeviceType::cpu;
   int index = 0;

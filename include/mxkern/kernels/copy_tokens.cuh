@@ -18,7 +18,8 @@ struct CopyTokensParameters {
 };
 
 // Eight columns a thread. Grid: columns along x, rows along y, batch along z.
-__global__ void __launch_bounds__(copy_tokens_threads) copy_tokens_kernel(CopyTokensParameters p) {
+static __global__ void __launch_bounds__(copy_tokens_threads)
+    copy_tokens_kernel(CopyTokensParameters p) {
   const std::int64_t first =
       (blockIdx.x * static_cast<std::int64_t>(copy_tokens_threads) + threadIdx.x) * 8;
   if (first >= p.to_columns) return;

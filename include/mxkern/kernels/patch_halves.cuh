@@ -72,13 +72,13 @@ __device__ __forceinline__ float half_encode(const TensorScale& tensor) {
 
 // What blocks with these amax are encoded with.
 template <int Count>
-struct HalfScales {
+struct BlocksInHalves {
   std::uint8_t byte[Count];
   HalfFactors factors[Count];
   bool rare;  // one of the blocks saturates, is poisoned, or has a scale of few bits
 
-  __device__ __forceinline__ HalfScales(const std::uint32_t (&amax)[Count], float encode,
-                                        int table) {
+  __device__ __forceinline__ BlocksInHalves(const std::uint32_t (&amax)[Count], float encode,
+                                            int table) {
     // In units of the block scale.
     constexpr float lowest = first_half_byte * E4M3::min_subnormal;
     constexpr float highest = 1.125f * E4M3::max_value;
@@ -105,7 +105,7 @@ template <class S>
 struct HalfRowScales {
   using Shared = SharedScales<S>;
   static constexpr int count = 2 * Shared::rows;
-  HalfScales<count> scales;
+  BlocksInHalves<count> scales;
 
   template <class T>
   __device__ __forceinline__ static HalfRowScales of(const PackedAmax<T> (&rows)[2][4],
@@ -118,7 +118,7 @@ struct HalfRowScales {
 #pragma unroll
       for (int k = 0; k < Shared::rows; ++k) amax[i * Shared::rows + k] = blocks[k].value();
     }
-    return {HalfScales<count>(amax, encode, table)};
+    return {BlocksInHalves<count>(amax, encode, table)};
   }
 
   __device__ __forceinline__ static int row(int k) {
@@ -136,7 +136,7 @@ template <class S>
 struct HalfColumnScales {
   using Shared = PatchColumnScales<S>;
   static constexpr int count = Shared::count;
-  HalfScales<count> scales;
+  BlocksInHalves<count> scales;
 
   template <class T>
   __device__ __forceinline__ static HalfColumnScales of(const PackedAmax<T> (&pairs)[4],
@@ -146,7 +146,7 @@ struct HalfColumnScales {
     std::uint32_t amax[count];
 #pragma unroll
     for (int k = 0; k < count; ++k) amax[k] = own[k / 2].half(k % 2);
-    return {HalfScales<count>(amax, encode, table)};
+    return {BlocksInHalves<count>(amax, encode, table)};
   }
 
   // Of the upper or the lower column of a pair.

@@ -35,7 +35,7 @@ struct PatchInHalves : PatchLane<S, R, W> {
     if constexpr (W == PatchWork::transform) tall.transform(p.column_signs);
     std::uint32_t amax[count];
     tall.find_amax(amax);
-    const HalfScales<count> scales(amax, half_encode(scaler.tensor), scaler.table);
+    const BlocksInHalves<count> scales(amax, half_encode(scaler.tensor), scaler.table);
     if (!half_table(scaler.table).usable || warp_is_rare<R>(scales.rare)) {
 #pragma unroll
       for (int k = 0; k < count; ++k) {

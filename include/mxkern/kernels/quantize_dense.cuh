@@ -13,7 +13,7 @@ struct QuantizeDenseParameters {
   const void* x;
   std::uint8_t* codes;
   std::uint8_t* scales;
-  float* tensor_scale;  // NVFP4: written by the first thread; not what `options` reads
+  float* tensor_scale;  // NVFP4: written by the first thread; nothing that `options` reads
   OctetOptions options;
   std::int64_t stretches;
   bool backwards;  // the last stretch first: it is what the pass before left in the cache

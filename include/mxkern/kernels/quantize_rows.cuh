@@ -18,7 +18,7 @@ struct QuantizeRowsParameters {
   std::int64_t code_row_bytes;
   std::uint8_t* scales;
   ScaleIndex scale_index;
-  float* tensor_scale;  // NVFP4: written by the first thread; not what `options` reads
+  float* tensor_scale;  // NVFP4: written by the first thread; nothing that `options` reads
   OctetOptions options;
   bool vector_loads;   // every octet of x starts on 16 bytes
   bool vector_stores;  // rows of codes start and end on 8 bytes (4 bits an element: on 4)

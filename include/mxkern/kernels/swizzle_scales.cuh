@@ -11,7 +11,7 @@ namespace mxkern::kernels {
 inline constexpr int swizzle_threads = 256;
 
 // One byte a thread, in the order of the destination. Padding becomes 0.
-__global__ void __launch_bounds__(swizzle_threads)
+static __global__ void __launch_bounds__(swizzle_threads)
     convert_scales_kernel(const std::uint8_t* from, ScaleIndex from_index, std::uint8_t* to,
                           ScaleIndex to_index, std::int64_t batch) {
   wait_for_kernels_ahead();
