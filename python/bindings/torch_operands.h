@@ -60,6 +60,7 @@ struct TorchOperands {
         !(tensor->extents == extents)) {
       return false;
     }
+    if (element == plain_elements[0] && tensors.negated(x)) return false;
     memory = static_cast<T*>(tensor->data);
     return true;
   }

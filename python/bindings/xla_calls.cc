@@ -110,6 +110,8 @@ void bind_xla_calls(nb::module_& module) {
       "xla_version", [] { return nb::none(); },
       nb::sig("def xla_version() -> tuple[int, int] | None"));
   module.def(
+      "xla_alignment", [] { return 1; }, nb::sig("def xla_alignment() -> int"));
+  module.def(
       "xla_handlers", [] { return nb::dict(); },
       nb::sig("def xla_handlers() -> dict[str, tuple[object, object]]"));
 }

@@ -1,6 +1,7 @@
 # mxkern/summary.py: what a BlockScaled prints: its parts, the range of its scales, first values.
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mxkern import _core
@@ -23,29 +24,34 @@ def summary(q: BlockScaled) -> str:
     scheme = operand.scheme
     adapter = adapter_of("repr", "q.codes", q.codes)
     codes, scales, tensor_scale = operand.memory
+    # Only what is shown leaves a GPU.
+    looked_at = adapter.raw_bytes(scales.reshape(-1)[:_SCALES])
     lines = [
         f"BlockScaled {scheme.name}, shape {q.shape}, {adapter.name}, {q.nbytes} bytes, "
         f"{q.bits_per_element:.4g} bits per element",
         f"  codes   {adapter.dtype_name(codes)} {tuple(codes.shape)}: "
         + ("one byte each" if scheme.bits == 8 else f"{scheme.bits}-bit {scheme.format}, packed"),
         f"  scales  {adapter.dtype_name(scales)} {tuple(scales.shape)}, {q.scale_layout}, "
-        f"one for {scheme.block} elements" + _scale_range(scheme, adapter.raw_bytes(scales), q),
+        f"one for {scheme.block} elements" + _scale_range(scheme, looked_at, q),
     ]
     if tensor_scale is not None:
         lines.append(f"  tensor_scale  {float(tensor_scale.reshape(())):.6g}")
-    values = _first_values(scheme, adapter, operand.memory, q.shape)
+    values: list[float] = []
+    if 0 not in q.shape:
+        row = codes[(0,) * (len(q.shape) - 1)][: scheme.block_bytes]
+        values = _first_values(scheme, adapter.raw_bytes(row), looked_at, tensor_scale, q.shape[-1])
     if values:
         more = ", ..." if q.shape[-1] > len(values) else ""
         lines.append(f"  values  {', '.join(f'{value:.4g}' for value in values)}{more}")
     return "\n".join(lines)
 
 
-def _scale_range(scheme: Scheme, scales: Any, q: BlockScaled) -> str:
+def _scale_range(scheme: Scheme, looked_at: Any, q: BlockScaled) -> str:
     """The smallest and the largest scale, and how many blocks are poisoned. Swizzled scales have
     padding among them, which is no scale, so they are left out."""
-    if q.scale_layout != "row_major" or scales.size == 0:
+    if q.scale_layout != "row_major" or looked_at.size == 0:
         return ""
-    looked_at = scales.reshape(-1)[:_SCALES]
+    size = math.prod(q.scales.shape)
     if scheme.scale_format == "ue4m3":
         looked_at = looked_at & 0x7F  # the eighth bit says nothing
     finite = looked_at[looked_at != scheme.nan_scale]
@@ -54,7 +60,7 @@ def _scale_range(scheme: Scheme, scales: Any, q: BlockScaled) -> str:
     if finite.size:
         low, high = int(finite.min()), int(finite.max())
         text = f": {_scale_text(scheme, low)} to {_scale_text(scheme, high)}{text}"
-    if looked_at.size < scales.size:
+    if looked_at.size < size:
         text += f" in the first {looked_at.size}"
     return text
 
@@ -69,17 +75,12 @@ def _scale_text(scheme: Scheme, byte: int) -> str:
 
 
 def _first_values(
-    scheme: Scheme, adapter: Any, parts: tuple[Any, ...], shape: tuple[int, ...]
+    scheme: Scheme, codes: Any, scales: Any, tensor_scale: Any, columns: int
 ) -> list[float]:
-    """The start of the first row, which lies in its first block."""
-    if 0 in shape:
-        return []
+    """The start of the first row, of the codes and the scale of its first block."""
     import numpy as np
 
-    codes, scales, tensor_scale = parts
-    columns = min(shape[-1], scheme.block)
-    row = adapter.raw_bytes(codes)[(0,) * (len(shape) - 1)][: scheme.block_bytes]
-    first_scale = adapter.raw_bytes(scales).reshape(-1)[:1]
+    columns = min(columns, scheme.block)
     scalar = (
         None if tensor_scale is None else np.float32(float(tensor_scale.reshape(()))).reshape(1)
     )
@@ -91,8 +92,8 @@ def _first_values(
         1,
         1,
         columns,
-        np.ascontiguousarray(row).__array_struct__,
-        np.ascontiguousarray(first_scale).__array_struct__,
+        np.ascontiguousarray(codes).__array_struct__,
+        np.ascontiguousarray(scales[:1]).__array_struct__,
         None if scalar is None else scalar.__array_struct__,
     )
     buffer = (out.__array_struct__, 0, -1, 1, 1, columns, columns, columns)

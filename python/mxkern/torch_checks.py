@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mxkern import errors
+from mxkern import _core, errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
@@ -20,6 +20,7 @@ from mxkern.scheme import NAMES, Scheme, schemes
 # While PyTorch traces, numbers may be symbols.
 _INTEGERS = (int, torch.SymInt)
 _NUMBERS = (*_INTEGERS, torch.SymFloat, numbers.Real)
+_SMALLEST_NORMAL = 2.0**-126
 
 
 def check_tensor(function: str, argument: str, value: Any) -> None:
@@ -87,6 +88,11 @@ def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
             "tensor of one element"
         )
     check_factor(function, argument, errors.real(function, argument, value))
+    known = isinstance(value, numbers.Real) and not torch.compiler.is_compiling()
+    if known and 0 < abs(value) < _SMALLEST_NORMAL:
+        # Where PyTorch flushes subnormals, full would make it zero.
+        bits = _core.float32_bits(value)
+        return torch.full((), bits, dtype=torch.int32, device=like.device).view(torch.float32)
     return torch.full((), value, dtype=torch.float32, device=like.device)
 
 

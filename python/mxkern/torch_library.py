@@ -194,8 +194,16 @@ def _traced_columns(
     return _new_parts(function, x, scheme, shape, scale_layout)
 
 
-def _traced_both(x: Any, scheme: str, *scalars: Any, **options: Any) -> list[Any]:
-    return [*_traced_rows(x, scheme, **options), *_traced_columns(x, scheme, **options)]
+def _traced_both(
+    x: Any, scheme: str, *scalars: Any, scale_layout: str = "row_major", **options: Any
+) -> list[Any]:
+    function = "quantize_both"
+    shape = _plain_shape(function, x)
+    return [
+        part
+        for side in (shape, transposed(function, shape))
+        for part in _new_parts(function, x, scheme, side, scale_layout)
+    ]
 
 
 @_define("quantize", _QUANTIZE, _traced_rows)

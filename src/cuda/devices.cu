@@ -29,7 +29,10 @@ std::vector<std::string> describe_devices() {
   std::vector<std::string> devices;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
-    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
+    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
+      cudaGetLastError();
+      continue;
+    }
     devices.push_back(concatenate(i, ": ", properties.name, ", compute capability ",
                                   properties.major, ".", properties.minor, ", ",
                                   properties.multiProcessorCount, " multiprocessors, ",

@@ -42,7 +42,6 @@ inline cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(
 // device and run it there, out of reach of the arrays. Asks nothing where there is one device, nor
 // of a stream that is being captured, as the question would end the capture.
 inline void check_stream(const char* function, Stream stream, Device device) {
-#if CUDART_VERSION >= 12080
   static const bool several = [] {
     int count = 0;
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 1;
@@ -59,9 +58,6 @@ inline void check_stream(const char* function, Stream stream, Device device) {
   check_cuda(cudaStreamGetDevice(handle, &index), function, "look up a stream's device");
   check(index == device.index, function, ": stream is one of cuda:", index,
         " but the arrays lie on cuda:", device.index, "; expected a stream of the arrays' device");
-#else
-  static_cast<void>(function), static_cast<void>(stream), static_cast<void>(device);
-#endif
 }
 
 // Makes a device current for the scope, and the one before afterwards.

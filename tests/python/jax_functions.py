@@ -26,6 +26,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "swizzled": lambda x: mxkern.quantize(x, "mxfp8", scale_rule="floor", scale_layout="swizzled"),
     "computed x": lambda x: mxkern.quantize(x[:, ::2] * 2, "mxfp6"),
     "amax": lambda x: mxkern.quantize(x, "nvfp4", amax=6.5),
+    "amax of NumPy": lambda x: mxkern.quantize(x, "nvfp4", amax=np.float64(6.5)),
     "traced amax": lambda x: mxkern.quantize_nvfp4(x, amax=jnp.abs(x).max(), four_over_six=True),
     "stochastic": lambda x: mxkern.quantize_mxfp4(x, rounding="stochastic", seed=2**64 - 1),
     "columns": lambda x: mxkern.quantize_columns(x, "mxint8", block="32x32"),

@@ -292,6 +292,22 @@ def test_the_operator_loses_no_derivative_of_amax() -> None:
     assert function(X, "nvfp4", amax.detach()).equal(mxkern.fake_quantize(X, "nvfp4", amax=3.0))
 
 
+def test_numbers_where_pytorch_flushes_subnormals() -> None:
+    want = mxkern.quantize(X, "nvfp4", tensor_scale=1.23e-40)
+    assert torch.set_flush_denormal(True)
+    try:
+        got = ops.quantize(X, "nvfp4", tensor_scale=1.23e-40)
+    finally:
+        torch.set_flush_denormal(False)
+    assert got.tensor_scale.view(torch.int32) == want.tensor_scale.view(torch.int32) != 0
+    assert torch.equal(got.codes, want.codes)
+
+
+def test_shapes_of_both_directions_are_refused_by_the_name_of_the_call() -> None:
+    with pytest.raises(Exception, match="quantize_both: x is 0-d"):
+        ops.quantize_both(torch.empty((), device="meta"), "mxfp8")
+
+
 @pytest.mark.parametrize("module", [mxkern, ops], ids=["functions", "operators"])
 def test_fake_quantize_forward(module: Any) -> None:
     with pytest.raises(ValueError, match="fake_quantize: x has a tangent"):

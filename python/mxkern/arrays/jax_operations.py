@@ -273,7 +273,7 @@ def _given(
         (_TENSOR_SCALE, tensor_scale, checked[1]),
     ):
         if scalar is not None:
-            return [scalar if hasattr(scalar, "dtype") else array], which
+            return [scalar if isinstance(scalar, (jax.Array, np.ndarray)) else array], which
     return [], 0
 
 
@@ -321,8 +321,8 @@ def _stand_in(tree: Any) -> Any:
     where it is written to."""
 
     def stand_in(array: Any) -> Any:
-        if not isinstance(array, (jax.Array, np.ndarray, np.generic)):
-            return array  # a number, or an array of another framework, which the checks refuse
+        if not isinstance(array, (jax.Array, np.ndarray)):
+            return array  # a number, NumPy's too, or an array of another framework, which the checks refuse
         return np.zeros(array.shape, array.dtype)
 
     return jax.tree_util.tree_map(stand_in, tree)
