@@ -323,8 +323,9 @@ TEST(Quantize, RefusesAPlaceForAnAmaxThatIsNotItsOwn) {
   EXPECT_EQ(message(rows.out().tensor_scale, nullptr),
             "quantize_both: found_amax overlaps rows.tensor_scale" + way_out);
   auto* const odd = reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(found) + 1);
-  EXPECT_EQ(message(odd, nullptr),
-            "quantize_both: found_amax is misaligned; expected an address that is a multiple of 4 bytes");
+  EXPECT_EQ(
+      message(odd, nullptr),
+      "quantize_both: found_amax is misaligned; expected an address that is a multiple of 4 bytes");
   column_options.hadamard.size = 16;
   EXPECT_EQ(message(found, found + 1), fine);
   EXPECT_EQ(message(found, found),
