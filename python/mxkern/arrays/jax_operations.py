@@ -318,11 +318,12 @@ def _name_of(form: int) -> str:
 
 def _stand_in(tree: Any) -> Any:
     """Arrays of the shapes and dtypes, for checks. What NumPy fills with zeros takes memory only
-    where it is written to."""
+    where it is written to. Numbers stay, NumPy's too, and arrays of other frameworks, which the
+    checks refuse."""
 
     def stand_in(array: Any) -> Any:
         if not isinstance(array, (jax.Array, np.ndarray)):
-            return array  # a number, NumPy's too, or an array of another framework, which the checks refuse
+            return array
         return np.zeros(array.shape, array.dtype)
 
     return jax.tree_util.tree_map(stand_in, tree)
