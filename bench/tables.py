@@ -51,9 +51,10 @@ def summary(result: Record) -> str:
     headers = ["scheme", "quantize, GB/s (of memcpy)", "dequantize, GB/s (of memcpy)"]
     headers += ["gemm 1024³, of NumPy", "gemm 4096³, of NumPy"]
     return (
-        f"Measured on {_machine_line(facts)}: 64 MB of bfloat16, bytes read and written, beside a "
-        f"memcpy by as many threads; `gemm` beside NumPy's float32 product of operands that are "
-        f"dequantized already.{caution(facts)}\n\n{table(headers, rows)}"
+        f"Measured on {_machine_line(facts)}, commit {facts['commit']}: 64 MB of bfloat16, bytes "
+        f"read and written, beside a memcpy by as many threads; `gemm` beside NumPy's float32 "
+        f"product of operands that are dequantized already.{caution(facts)}\n\n"
+        f"{table(headers, rows)}"
     )
 
 

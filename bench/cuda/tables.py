@@ -46,9 +46,10 @@ def summary(result: Record) -> str:
     rows = [[f"`{scheme}`", *(own.get(c, "") for c in columns)] for scheme, own in shares.items()]
     facts = result["machine"]
     return (
-        f"On one {facts['gpu']}, {facts['date']}, bfloat16 [16384, 8192] out of the cache: bytes "
-        "read and written over the time, as a share of the same for a copy. Swizzled scales, NVFP4 "
-        f"with a given amax.{tables.caution(facts)}\n\n"
+        f"On one {facts['gpu']}, {facts['date']}, commit {facts['commit']}, bfloat16 "
+        "[16384, 8192] out of the cache: bytes read and written over the time, as a share of the "
+        "same for a copy. Swizzled scales, NVFP4 with a given amax."
+        f"{tables.caution(facts)}\n\n"
         + table(
             ["scheme", "`quantize`", "`quantize_columns`", "`quantize_both`", "`dequantize`"], rows
         )

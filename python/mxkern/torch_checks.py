@@ -87,11 +87,12 @@ def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
             f"{function}: {argument} is {errors.described(value)}; expected a number, or a float32 "
             "tensor of one element"
         )
-    check_factor(function, argument, errors.real(function, argument, value))
+    number = errors.real(function, argument, value)
+    check_factor(function, argument, number)
     known = isinstance(value, numbers.Real) and not torch.compiler.is_compiling()
-    if known and 0 < abs(value) < _SMALLEST_NORMAL:
+    if known and 0 < abs(number) < _SMALLEST_NORMAL:
         # Where PyTorch flushes subnormals, full would make it zero.
-        bits = _core.float32_bits(value)
+        bits = _core.float32_bits(number)
         return torch.full((), bits, dtype=torch.int32, device=like.device).view(torch.float32)
     return torch.full((), value, dtype=torch.float32, device=like.device)
 
