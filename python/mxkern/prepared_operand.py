@@ -11,6 +11,11 @@ _FORMS = {
     "expanded": "bfloat16 elements",
     "few_tokens": "codes and scales in the order of products of few rows",
 }
+_WITHOUT_SOURCE = {
+    "folded": "folded products only",
+    "expanded": "exact products only",
+    "few_tokens": "products of few rows only",
+}
 
 
 class PreparedOperand(NamedTuple):
@@ -58,5 +63,5 @@ class PreparedOperand(NamedTuple):
             if self.data is None:
                 lines[-1] += " alone"
         else:
-            lines.append(f"  {'source':12}not kept: products cannot be exact")
+            lines.append(f"  {'source':12}not kept: {_WITHOUT_SOURCE.get(self.form, '')}")
         return "\n".join(lines)

@@ -47,7 +47,13 @@ def test_it_prints_what_it_is() -> None:
     assert "PreparedOperand nvfp4, shape (40, 96)" in repr(ready)
     assert "codes and scales alone" in repr(ready)
     folded = ready._replace(form="folded", data=np.zeros(9, "u1"), source=None)
-    assert "FP8 elements" in repr(folded) and "not kept" in repr(folded) and folded.nbytes == 9
+    assert "FP8 elements" in repr(folded) and folded.nbytes == 9
+    for form, products in {
+        "folded": "folded",
+        "expanded": "exact",
+        "few_tokens": "few rows",
+    }.items():
+        assert products in repr(folded._replace(form=form)).splitlines()[-1]
     with pytest.raises(AttributeError):
         ready.form = "folded"
 
