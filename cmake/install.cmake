@@ -21,5 +21,6 @@ function(mxkern_install component prefix libdir)
     DESTINATION ${cmakedir} COMPONENT ${component} ${ARGN})
 endfunction()
 
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
 mxkern_install(development "" ${CMAKE_INSTALL_LIBDIR})
 mxkern_install(python mxkern/ lib EXCLUDE_FROM_ALL)

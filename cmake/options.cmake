@@ -13,7 +13,9 @@ set(MXKERN_CUTLASS AUTO CACHE STRING
   "Block-scaled kernels of Blackwell: AUTO (where CUTLASS is found and 100a or 120a is built), ON or OFF")
 set_property(CACHE MXKERN_CUTLASS PROPERTY STRINGS AUTO ON OFF)
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+option(MXKERN_INSTALL "Install the library, its headers and the CMake package" ${PROJECT_IS_TOP_LEVEL})
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 

@@ -14,22 +14,14 @@ std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
 
 std::ostream& operator<<(std::ostream& stream, Device device) {
   stream << name_of(device.type);
-  if (device.type != DeviceType::cpu) stream << ":" << device.index;
+  if (device.type != DeviceType::cpu || device.index != 0) stream << ":" << device.index;
   return stream;
 }
 
 void check_shape(const char* function, const char* argument, const Shape& shape) {
   check(shape.batch >= 0 && shape.rows >= 0 && shape.columns >= 0, function, ": ", argument,
         " has shape ", shape, "; expected no negative extent");
-  // With the padding of scales; eight bytes an element leave room for strides and every element
-  // type. Zeros count too: the product of the other extents is a stride.
-  constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 8;
-  const auto padded = [](std::int64_t n) { return n > limit ? n : round_up(n > 0 ? n : 1, 128); };
-  std::int64_t size = 0;
-  const bool fits = !__builtin_mul_overflow(padded(shape.rows), padded(shape.columns), &size) &&
-                    !__builtin_mul_overflow(size, shape.batch > 0 ? shape.batch : 1, &size) &&
-                    size <= limit;
-  check(fits, function, ": ", argument, " has shape ", shape,
+  check(shape.is_countable(), function, ": ", argument, " has shape ", shape,
         "; expected at most 2^60 elements, with rows and columns padded to 128 and 0 counted as 1");
 }
 
@@ -83,6 +75,8 @@ Buffer with_strides(const Buffer& buffer) {
 }
 
 void check_output(const char* function, const char* argument, const Buffer& buffer) {
+  check(!buffer.is_read_only, function, ": ", argument,
+        " is a view of memory that is only read; expected one of memory to write to");
   const Shape& shape = buffer.shape;
   if (shape.size() == 0 || shape.batch == 1) return;
   const auto one_after_another = [](std::int64_t outer, std::int64_t count, std::int64_t inner,

@@ -72,6 +72,25 @@ TEST(Check, StridesOfASingleRowOrMatrix) {
   EXPECT_EQ(with_strides(known).batch_stride, 40);
 }
 
+TEST(Check, MemoryThatIsOnlyRead) {
+  const float values[4] = {};
+  const Buffer x = Buffer::dense(values, DType::float32, {1, 1, 4});
+  EXPECT_EQ(error_message([&] { check_buffer("f", "x", x); }), nothing);
+  EXPECT_EQ(error_message([&] { check_output("f", "out", x); }),
+            "f: out is a view of memory that is only read; expected one of memory to write to");
+  EXPECT_EQ(Buffer::dense(nullptr, DType::float32, {1, 1, 4}).data, nullptr);
+}
+
+TEST(Check, SizesOfShapesThatNoOperationTakes) {
+  for (const Shape& shape : {Shape{1, std::int64_t{1} << 33, std::int64_t{1} << 33},
+                             Shape{1, -1, 32}, Shape{huge, 1, 1}}) {
+    EXPECT_EQ(
+        error_message([&] { BlockScaled::sizes(Scheme::mxfp4, shape, ScaleLayout::row_major); }),
+        "BlockScaled::sizes: the shape has a negative extent or more than 2^60 elements; "
+        "expected one that memory could hold");
+  }
+}
+
 TEST(Check, NumbersThatNoEnumerationHas) {
   EXPECT_TRUE(is_listed(Scheme::nvfp4, all_schemes));
   EXPECT_FALSE(is_listed(static_cast<Scheme>(std::size(all_schemes)), all_schemes));

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -58,12 +59,29 @@ struct Job {
   }
 };
 
+// Threads that start meanwhile leave signals to those of the program, which may wait for them.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 class Workers {
  public:
   // As many as there can be: a system that has no more threads leaves more to each, or to the
   // caller alone.
   explicit Workers(int helpers) {
     threads_.reserve(static_cast<std::size_t>(helpers));
+    const SignalsBlocked blocked;
     try {
       while (helpers-- > 0) threads_.emplace_back([this] { serve(); });
     } catch (const std::system_error&) {

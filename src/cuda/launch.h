@@ -1,6 +1,11 @@
 // cuda/launch.h: what every launch needs: the right device, a grid, errors as exceptions.
 #pragma once
 
+#if defined(__USE_FAST_MATH__)
+#error \
+    "mxkern is compiled with --use_fast_math, under which kernels round in other ways; leave it out"
+#endif
+
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #include "cpu/parallel.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,26 @@ TEST(Parallel, VisitsEveryIndexOnce) {
       EXPECT_TRUE(all_once(visits(count, grain))) << count << ", grain " << grain;
     }
   }
+}
+
+// A program that waits for its signals in a thread of its own blocks them in all others it knows.
+TEST(Parallel, WorkersTakeNoSignals) {
+  if (thread_count() < 2) GTEST_SKIP() << "one thread";
+  const pid_t child = fork();
+  if (child == 0) {
+    visits(100000, 1);  // starts workers
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    kill(getpid(), SIGTERM);
+    int signal = 0;
+    _exit(sigwait(&set, &signal) == 0 && signal == SIGTERM ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Parallel, AnExceptionReachesTheCallerAndTheNextCallWorks) {

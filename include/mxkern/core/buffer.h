@@ -1,10 +1,12 @@
 // mxkern/core/buffer.h: a view of a batch of matrices that somebody else owns.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "mxkern/core/device.h"
 #include "mxkern/core/dtype.h"
+#include "mxkern/core/math.h"
 
 namespace mxkern {
 
@@ -15,6 +17,18 @@ struct Shape {
   std::int64_t columns = 0;
 
   constexpr std::int64_t size() const { return batch * rows * columns; }
+
+  // No extent is negative, and with rows and columns padded to 128 and 0 counted as 1 there are
+  // fewer than 2^60 elements. So sizes and strides in bytes fit 64 bits.
+  constexpr bool is_countable() const {
+    constexpr std::int64_t limit = (std::int64_t{1} << 60) - 1;
+    if (batch < 0 || rows < 0 || columns < 0 || rows > limit || columns > limit) return false;
+    const auto padded = [](std::int64_t n) { return round_up(n > 0 ? n : 1, 128); };
+    std::int64_t count = 0;
+    return !__builtin_mul_overflow(padded(rows), padded(columns), &count) &&
+           !__builtin_mul_overflow(count, batch > 0 ? batch : 1, &count) && count <= limit;
+  }
+
   constexpr Shape transposed() const { return {batch, columns, rows}; }
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 };
@@ -27,15 +41,23 @@ struct Buffer {
   std::int64_t row_stride = 0;
   std::int64_t batch_stride = 0;
   Device device;
+  bool is_read_only = false;  // no output
 
   // A view of densely stored memory.
   static constexpr Buffer dense(void* data, DType dtype, Shape shape, Device device = {}) {
     return {data, dtype, shape, shape.columns, shape.rows * shape.columns, device};
   }
 
-  // The same for memory that is only read: operations never write through their inputs.
+  // The same for memory that is only read.
   static Buffer dense(const void* data, DType dtype, Shape shape, Device device = {}) {
-    return dense(const_cast<void*>(data), dtype, shape, device);
+    Buffer view = dense(const_cast<void*>(data), dtype, shape, device);
+    view.is_read_only = true;
+    return view;
+  }
+
+  // Without memory, for what only asks for shapes.
+  static constexpr Buffer dense(std::nullptr_t, DType dtype, Shape shape, Device device = {}) {
+    return dense(static_cast<void*>(nullptr), dtype, shape, device);
   }
 };
 

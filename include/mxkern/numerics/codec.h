@@ -89,11 +89,12 @@ MXKERN_HOST_DEVICE constexpr typename Lanes<Bits>::Float decode_lanes(Bits code)
   }
 }
 
-// The code of one value. A NaN becomes the format's NaN, or 0 where it has none.
+// The code of one value. A NaN becomes the format's NaN, or 0 where it has none; which values are
+// NaNs the bits say, as programs may be compiled not to expect any.
 template <class Format>
 MXKERN_HOST_DEVICE constexpr std::uint8_t encode(float value) {
-  return value != value ? Format::poison_code
-                        : static_cast<std::uint8_t>(encode_lanes<Format>(value));
+  const bool is_nan = (bits_of(value) & float32::magnitude_mask) > float32::infinity_bits;
+  return is_nan ? Format::poison_code : static_cast<std::uint8_t>(encode_lanes<Format>(value));
 }
 
 // The value of one code.

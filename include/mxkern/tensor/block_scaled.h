@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "mxkern/core/buffer.h"
+#include "mxkern/core/error.h"
 #include "mxkern/numerics/visit.h"
 #include "mxkern/tensor/packing.h"
 #include "mxkern/tensor/scale_layout.h"
@@ -23,7 +24,7 @@ struct BlockScaled {
   float* tensor_scale = nullptr;
   Device device;
 
-  // How many bytes each part takes.
+  // How many bytes each part takes. Throws InvalidArgument for shapes that no operation takes.
   struct Sizes {
     std::int64_t codes;
     std::int64_t scales;
@@ -31,6 +32,11 @@ struct BlockScaled {
   };
 
   static constexpr Sizes sizes(Scheme scheme, const Shape& shape, ScaleLayout layout) {
+    if (!shape.is_countable()) {
+      throw InvalidArgument(
+          "BlockScaled::sizes: the shape has a negative extent or more than 2^60 elements; "
+          "expected one that memory could hold");
+    }
     const SchemeFacts facts = facts_of(scheme);
     const ScaleIndex index{shape.rows, ceil_div(shape.columns, facts.block), layout};
     return {shape.batch * shape.rows * code_row_bytes(scheme, shape.columns),
