@@ -47,7 +47,10 @@ def gemm(
     alpha      a number
     beta       a number; other than 0 it adds beta * out, and out is needed
     bias       a plain array [N], added to each row
-    precision  "auto", "exact" or "folded", for Hopper GPUs; elsewhere products are exact
+    precision  "auto", "exact" or "folded". On Hopper GPUs as below. Elsewhere "folded" raises
+               RuntimeError, and "auto" is exact but on Blackwell: there, in a build with CUTLASS,
+               it may take block-scaled tensor cores (compiled, never executed; how exact they are
+               is not known)
     stream     CUDA: a stream handle, instead of the framework's current stream
 
     Error before the last rounding, as relative L2 to the product of the decoded operands, elements
