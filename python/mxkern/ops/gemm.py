@@ -74,7 +74,7 @@ def gemm(
     beta = _number(function, "beta", beta)
     if beta != 0.0 and out is None:
         raise ValueError(
-            f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta away"
+            f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta out"
         )
     wanted = position(function, "precision", precision, PRECISIONS)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):

@@ -60,12 +60,12 @@ def prepare_operand(
         if scheme is not None:
             raise ValueError(
                 f"{function}: scheme is {errors.described(scheme)}, but x is quantized already; "
-                "leave scheme away"
+                "leave scheme out"
             )
         if not (isinstance(scale_rule, str) and scale_rule == "rceil"):
             raise ValueError(
                 f"{function}: scale_rule is {errors.described(scale_rule)}, but x is quantized "
-                "already; leave scale_rule away"
+                "already; leave scale_rule out"
             )
         calls = adapter_of(function, "x.codes", x.codes).traced_calls
         if calls is not None and stream is None:
