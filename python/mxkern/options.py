@@ -119,8 +119,7 @@ def _make(
         )
     if errors.flag(function, "four_over_six", four_over_six) and not scheme.has_tensor_scale:
         raise ValueError(
-            f"{function}: four_over_six is for nvfp4, but the scheme is {scheme.name}; leave it "
-            "out"
+            f"{function}: four_over_six is for nvfp4, but the scheme is {scheme.name}; leave it out"
         )
     size, low, high = hadamard_of(function, "hadamard", hadamard, sign_mask)
     square = is_square(function, scheme, block)

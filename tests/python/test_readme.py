@@ -103,7 +103,7 @@ def installation():
 
 
 def built(block, folder):
-    """What a program prints. One that includes headers of numbers and layouts alone is not linked."""
+    """What a program prints. Without mxkern.h it has the headers alone, and is not linked."""
     prefix = installation()
     (folder / "main.cc").write_text(block)
     command = ["g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{prefix}/include", "main.cc"]

@@ -43,8 +43,9 @@ def prepare_operand(
     stream       CUDA: a stream handle, instead of the framework's current stream
 
     folded is for Hopper, expanded for compute capability 8.0 and newer, few_tokens for 9.0 to
-    11.x; of these only 9.0 was executed, all else is compiled, never executed. Elsewhere, and on
-    the CPU, the result holds the source alone, and gemm takes it all the same. Raises TypeError, ValueError, RuntimeError.
+    11.x; code for other GPUs than 9.0 is compiled, never executed. Elsewhere, and on the CPU, the
+    result holds the source alone, and gemm takes it all the same. Raises TypeError, ValueError,
+    RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> w = mxkern.prepare_operand(np.ones((4, 64), np.float32), "mxfp8")
