@@ -70,7 +70,7 @@ else()
       set(CMAKE_CUDA_ARCHITECTURES native)
     endif()
   endif()
-  # As a flag: CMake 3.25 does not know that this compiler has C++20, and would leave it away.
+  # As a flag: CMake 3.25 does not know that this compiler has C++20, and would leave it out.
   string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")
   set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
   # Static: the library loads where there is no driver, and reports that there are no devices.

@@ -109,7 +109,7 @@ cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer
 void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
   check<Unsupported>(precision != GemmPrecision::folded,
                      "gemm: precision is folded, and the CPU's products are exact; leave precision "
-                     "away");
+                     "out");
   const auto check_source = [](const char* argument, const PreparedOperand* p) {
     const bool is_there = p == nullptr || p->form == PreparedForm::source || p->has_source();
     check<Unsupported>(is_there, "gemm: ", argument,

@@ -24,7 +24,9 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
-// What is multiplied on Hopper. Everywhere else, and on the CPU, products are exact.
+// How a product is computed on Hopper. Elsewhere folded throws Unsupported, and products are exact,
+// with one exception: on Blackwell, in a build with CUTLASS, automatic may take tensor cores that
+// take block scales. Those kernels are compiled, never executed; their accuracy is not known.
 enum class GemmPrecision : std::uint8_t {
   automatic,  // folded for 16-bit outputs of rows whose scales lie close enough together; else
               // exact
@@ -88,7 +90,8 @@ struct GemmExplanation {
 
 // device: empty for where out is; "cpu"; or "sm_90" and the like, for a GPU that need not be here
 // and a build with the kernels for it.
-// Memory is not looked at: addresses may be null.
+// Nothing is read or written: addresses may be null. Their alignment counts, as in the product, for
+// another device too.
 MXKERN_API GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b,
                                         const Buffer& out, const GemmOptions& options = {},
                                         const std::string& device = {});

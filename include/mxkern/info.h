@@ -16,7 +16,7 @@ struct Info {
   int threads;                  // that an operation may use
   bool built_with_cuda;
   std::string cuda;                  // runtime version, or why there is none
-  std::string blackwell;             // the block-scaled kernels of Blackwell, or why none
+  std::string blackwell;             // its block-scaled kernels, never executed, or why none
   std::vector<std::string> devices;  // CUDA devices, one description each
 };
 

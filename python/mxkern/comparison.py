@@ -145,7 +145,7 @@ def select_cases(
     names = _several(rules, SCALE_RULES)
     if not names:
         raise ValueError(
-            f"{function}: rules is empty; expected {errors.listed(SCALE_RULES)}; leave rules away "
+            f"{function}: rules is empty; expected {errors.listed(SCALE_RULES)}; leave rules out "
             "for all of them"
         )
     for name in names:
@@ -158,8 +158,8 @@ def select_cases(
     ]
     if not cases:
         raise ValueError(
-            f"{function}: nothing to compare; expected a scheme and a rule; leave schemes= and "
-            "rules= away for all of them"
+            f"{function}: nothing to compare; expected a scheme and a rule; omit schemes= and "
+            "rules= for all of them"
         )
     return list(dict.fromkeys(cases))
 

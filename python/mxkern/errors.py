@@ -94,7 +94,7 @@ def not_writable(function: str, argument: str, framework: str) -> TypeError:
     """The error for an output of a framework whose arrays are immutable."""
     return TypeError(
         f"{function}: {argument} is given, but {framework} arrays cannot be written to; leave "
-        f"{argument} away"
+        f"{argument} out"
     )
 
 

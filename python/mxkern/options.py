@@ -98,7 +98,7 @@ def _make(
     if scheme.has_tensor_scale and scale_rule != _DEFAULT_RULE:
         raise ValueError(
             f"{function}: scale_rule is {scale_rule!r}, but {scheme.name} has one rule of its own; "
-            "leave scale_rule away"
+            "leave scale_rule out"
         )
     way = position(function, "rounding", rounding, ROUNDINGS)
     array = None
@@ -115,19 +115,18 @@ def _make(
     elif seed is not None or offset != 0 or array is not None:
         raise ValueError(
             f"{function}: seed and offset are for rounding='stochastic', but rounding is "
-            f"{rounding!r}; pass rounding='stochastic' or leave them away"
+            f"{rounding!r}; pass rounding='stochastic' or leave them out"
         )
     if errors.flag(function, "four_over_six", four_over_six) and not scheme.has_tensor_scale:
         raise ValueError(
-            f"{function}: four_over_six is for nvfp4, but the scheme is {scheme.name}; leave it "
-            "away"
+            f"{function}: four_over_six is for nvfp4, but the scheme is {scheme.name}; leave it out"
         )
     size, low, high = hadamard_of(function, "hadamard", hadamard, sign_mask)
     square = is_square(function, scheme, block)
     if square and size:
         raise ValueError(
             f"{function}: block is {block!r} and hadamard is {size}; expected one of them, as a "
-            "transform along one axis leaves no square that both directions share; leave one away"
+            "transform along one axis leaves no square that both directions share; leave one out"
         )
     options = _core.QuantizeOptions(
         rule,
@@ -177,7 +176,7 @@ def hadamard_of(function: str, argument: str, size: Any, sign_mask: Any) -> tupl
         if sign_mask is not None:
             raise ValueError(
                 f"{function}: sign_mask is given without {argument}; pass {argument}=16, or leave "
-                "sign_mask away"
+                "sign_mask out"
             )
         return (0, 0, 0)
     sizes = _core.hadamard_sizes()

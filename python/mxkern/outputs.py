@@ -33,7 +33,7 @@ def checked_out(
     if adapter_of(function, argument, out) is not adapter:
         raise TypeError(
             f"{function}: {argument} is {errors.described(out)}; expected an array of "
-            f"{adapter.name}; leave {argument} away and copy the result"
+            f"{adapter.name}; leave {argument} out and copy the result"
         )
     adapter.check_out(function, argument, out)
     if array.dtype not in [adapter.dtypes[name] for name in dtypes]:
@@ -57,7 +57,7 @@ def checked_out(
             else ("is not contiguous", "a row-major array without gaps")
         )
         raise ValueError(
-            f"{function}: {argument} {got}; expected {wanted}; leave {argument} away and copy the "
+            f"{function}: {argument} {got}; expected {wanted}; leave {argument} out and copy the "
             "result"
         )
     begin, end = adapter.extent(array)
@@ -167,6 +167,6 @@ def on_stream(
     if not adapter.takes_stream:
         raise ValueError(
             f"{function}: stream is {handle}, but {adapter.name} has streams of its own for its "
-            "arrays, and waits for no other; leave stream away"
+            "arrays, and waits for no other; leave stream out"
         )
     return adapter.on_stream(handle, array)

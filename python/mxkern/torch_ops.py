@@ -92,7 +92,7 @@ def _refuse(function: str, options: dict[str, Any], *names: str) -> None:
         if options.pop(name, None) is not None:
             raise TypeError(
                 f"{function}: {name} is given; expected none, as compiled code "
-                f"has memory and a stream of its own; leave {name} away"
+                f"has memory and a stream of its own; leave {name} out"
             )
 
 
@@ -252,8 +252,8 @@ def gemm(
         check_plain("gemm", "out", out)
         if not out.is_contiguous():
             raise ValueError(
-                "gemm: out is not contiguous; expected a row-major tensor without gaps; leave out "
-                "away and copy the result"
+                "gemm: out is not contiguous; expected a row-major tensor without gaps; omit "
+                "out and copy the result"
             )
         name = plain_dtype_name("gemm", "out", out)
         addend = out if beta != 0.0 else None

@@ -36,7 +36,8 @@ inline constexpr std::int64_t few_tokens = 256;
 inline constexpr std::int64_t few_tokens_sm90 = 2048;
 
 // Whether multiply_few takes the product, and is the fastest way: tokens in 16 bits and few, a
-// device of compute capability 9 or 10. Reordered weights; others cost a pass over them more.
+// device of compute capability 9.0 to 11.x (only 9.0 was ever executed). Reordered weights; others
+// cost a pass over them more.
 constexpr bool takes_few(DType x_dtype, std::int64_t tokens, int compute_capability) {
   return x_dtype != DType::float32 && tokens <= few_tokens && compute_capability >= 90 &&
          compute_capability < 120;

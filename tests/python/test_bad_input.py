@@ -170,7 +170,7 @@ class TestX:
         ({"sign_mask": 3}, ValueError, ["sign_mask is given without hadamard"]),
         ({"hadamard": 16, "sign_mask": 1 << 16}, ValueError, ["sign_mask is 65536", "65535"]),
         ({"hadamard": 16, "sign_mask": -1}, ValueError, ["sign_mask is -1"]),
-        ({"hadamard": 16, "block": "32x32"}, ValueError, ["block is '32x32'", "leave one away"]),
+        ({"hadamard": 16, "block": "32x32"}, ValueError, ["block is '32x32'", "leave one out"]),
         ({"four_over_six": True}, ValueError, ["four_over_six is for nvfp4", "mxfp8_e4m3"]),
         ({"four_over_six": 1, "scheme": "nvfp4"}, TypeError, ["four_over_six is 1"]),
         ({"amax": 1.0}, ValueError, ["amax is for nvfp4"]),

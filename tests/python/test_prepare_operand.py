@@ -62,7 +62,7 @@ def test_bad_arguments() -> None:
     call = mxkern.prepare_operand
     q = mxkern.quantize(W, "mxfp8")
     refused(ValueError, lambda: call(q, form="fast"), "form is 'fast'", "few_tokens")
-    refused(ValueError, lambda: call(q, "mxfp8"), "quantized already", "leave scheme away")
+    refused(ValueError, lambda: call(q, "mxfp8"), "quantized already", "leave scheme out")
     refused(TypeError, lambda: call(W), "scheme is None", "BlockScaled")
     refused(TypeError, lambda: call(q, keep_source=1), "keep_source is 1")
     with pytest.raises(TypeError, match=r"x is PreparedOperand.*prepared from$"):  # on one line

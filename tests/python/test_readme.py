@@ -16,14 +16,17 @@ import mxkern
 from support import available
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = ["README.md"] + [f"docs/{name}.md" for name in ("python", "migrating", "numerics", "gemm")]
+PAGES = ["README.md"] + [
+    f"docs/{name}.md"
+    for name in ("python", "migrating", "numerics", "gemm", "cpp", "checkpoints", "troubleshooting")
+]
 
 
 def blocks(page, language):
     """The code blocks of a page in one language, without those of a framework that is missing."""
     text = (ROOT / page).read_text()
     found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    missing = [name for name in ("torch", "jax") if not available(name)]
+    missing = [name for name in ("torch", "jax", "safetensors") if not available(name)]
     return [b for b in found if not re.search(rf"^import ({'|'.join(missing) or '-'})$", b, re.M)]
 
 
@@ -31,6 +34,7 @@ def test_there_is_something_to_test():
     assert len(blocks("README.md", "python")) >= 2
     assert len(blocks("README.md", "cpp")) == 1
     assert len(blocks("README.md", "cmake")) == 1
+    assert len(blocks("docs/cpp.md", "cpp")) >= 3
     assert len(commands()) >= 5
     known = {"python", "cpp", "cmake", "sh", ""}
     for page in PAGES:
@@ -98,17 +102,40 @@ def installation():
         return None
 
 
-@pytest.mark.skipif(installation() is None, reason="mxkern runs from a build tree")
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-def test_the_cpp_block_compiles_and_runs(tmp_path):
+def built(block, folder):
+    """What a program prints. Without mxkern.h it has the headers alone, and is not linked."""
     prefix = installation()
-    (tmp_path / "main.cc").write_text(blocks("README.md", "cpp")[0])
+    (folder / "main.cc").write_text(block)
     command = ["g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{prefix}/include", "main.cc"]
-    command += [f"-L{prefix}/lib", "-lmxkern", f"-Wl,-rpath,{prefix}/lib", "-o", "program"]
-    compiled = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    if "mxkern/mxkern.h" in block:
+        command += [f"-L{prefix}/lib", "-lmxkern", f"-Wl,-rpath,{prefix}/lib"]
+    compiled = subprocess.run(
+        [*command, "-o", "program"], cwd=folder, capture_output=True, text=True
+    )
     assert compiled.returncode == 0, compiled.stderr
-    output = subprocess.check_output([tmp_path / "program"], text=True)
-    assert output == "code 0x7c, scale 2^-8\n"  # 1.5 = 384 * 2^-8: the code of 384 is 0x7c
+    return subprocess.check_output([folder / "program"], text=True)
+
+
+needs_cpp = [
+    pytest.mark.skipif(installation() is None, reason="mxkern runs from a build tree"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++"),
+]
+
+
+@pytest.mark.parametrize(
+    "block", [pytest.param(b, marks=needs_cpp) for b in blocks("README.md", "cpp")]
+)
+def test_the_cpp_block_compiles_and_runs(block, tmp_path):
+    # 1.5 = 384 * 2^-8: the code of 384 is 0x7c
+    assert built(block, tmp_path) == "code 0x7c, scale 2^-8\n"
+
+
+@pytest.mark.parametrize(
+    "block", [pytest.param(b, marks=needs_cpp) for b in blocks("docs/cpp.md", "cpp")]
+)
+def test_cpp_blocks_print_what_they_say(block, tmp_path):
+    said = re.findall(r"// prints: (.*)$", block, re.MULTILINE)
+    assert said and built(block, tmp_path).splitlines() == said
 
 
 def test_the_table_of_schemes_is_the_library_s():

@@ -167,7 +167,7 @@ class TorchAdapter(Adapter):
         if out.is_neg():
             raise ValueError(
                 f"{function}: {argument} reads as the negative of its memory (a view of a "
-                f"conjugate's imaginary part?); expected a plain tensor; leave {argument} away and "
+                f"conjugate's imaginary part?); expected a plain tensor; leave {argument} out and "
                 "copy the result"
             )
 

@@ -47,7 +47,10 @@ def gemm(
     alpha      a number
     beta       a number; other than 0 it adds beta * out, and out is needed
     bias       a plain array [N], added to each row
-    precision  "auto", "exact" or "folded", for Hopper GPUs; elsewhere products are exact
+    precision  "auto", "exact" or "folded". On Hopper GPUs as below. Elsewhere "folded" raises
+               RuntimeError, and "auto" is exact but on Blackwell: there, in a build with CUTLASS,
+               it may take block-scaled tensor cores (compiled, never executed; how exact they are
+               is not known)
     stream     CUDA: a stream handle, instead of the framework's current stream
 
     Error before the last rounding, as relative L2 to the product of the decoded operands, elements
@@ -71,7 +74,7 @@ def gemm(
     beta = _number(function, "beta", beta)
     if beta != 0.0 and out is None:
         raise ValueError(
-            f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta away"
+            f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta out"
         )
     wanted = position(function, "precision", precision, PRECISIONS)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):

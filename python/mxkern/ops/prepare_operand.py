@@ -43,8 +43,9 @@ def prepare_operand(
     stream       CUDA: a stream handle, instead of the framework's current stream
 
     folded is for Hopper, expanded for compute capability 8.0 and newer, few_tokens for 9.0 to
-    10.x. Elsewhere, and on the CPU, the result holds the source alone, and gemm takes it all the
-    same. Raises TypeError, ValueError, RuntimeError.
+    11.x; code for other GPUs than 9.0 is compiled, never executed. Elsewhere, and on the CPU, the
+    result holds the source alone, and gemm takes it all the same. Raises TypeError, ValueError,
+    RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> w = mxkern.prepare_operand(np.ones((4, 64), np.float32), "mxfp8")
@@ -60,12 +61,12 @@ def prepare_operand(
         if scheme is not None:
             raise ValueError(
                 f"{function}: scheme is {errors.described(scheme)}, but x is quantized already; "
-                "leave scheme away"
+                "leave scheme out"
             )
         if not (isinstance(scale_rule, str) and scale_rule == "rceil"):
             raise ValueError(
                 f"{function}: scale_rule is {errors.described(scale_rule)}, but x is quantized "
-                "already; leave scale_rule away"
+                "already; leave scale_rule out"
             )
         calls = adapter_of(function, "x.codes", x.codes).traced_calls
         if calls is not None and stream is None:

@@ -59,8 +59,8 @@ def quantize(
                   a step that is counted on the device, or an argument under jax.jit.
     scale_layout  "row_major", or "swizzled": 128x4 tiles, as cuBLAS and CUTLASS read them
     block         "1x32" (nvfp4: "1x16"), or "32x32" ("16x16") for one scale a square tile
-    hadamard      16, 32, 64 or 128: a random Hadamard transform of groups along K first; not with
-                  square tiles
+    hadamard      16, 32, 64 or 128: a random Hadamard transform of groups along K first, of which
+                  K has to be a multiple; not with square tiles
     sign_mask     of the transform: bit i set negates element i of a group
     four_over_six nvfp4: the better of two scales for each block
     amax          nvfp4: the largest magnitude of the tensor, if known; a float or a float32 array
@@ -125,6 +125,7 @@ def quantize_columns(
 ) -> BlockScaled:
     """Quantizes the transpose of x [..., M, K]: the result has the shape [..., K, M], with blocks
     along M. Arguments, dtypes and errors as for quantize; random bits are those of x's elements.
+    M has to be a multiple of hadamard.
 
     >>> import mxkern, numpy as np
     >>> x = np.random.default_rng(0).standard_normal((64, 32), np.float32)
@@ -182,7 +183,7 @@ def quantize_both(
     """quantize(x) and quantize_columns(x) of x [..., M, K] in one call.
 
     hadamard            transforms the columns' side only, as training recipes do, unless
-                        hadamard_rows is True
+                        hadamard_rows is True; M has to be a multiple of it, and K then too
     amax, tensor_scale  one for both sides, or a pair (rows, columns)
     out                 a pair (rows, columns)
     The other arguments, dtypes and errors as for quantize. Returns (rows, columns).
@@ -212,7 +213,7 @@ def quantize_both(
     elif hadamard is None:
         raise ValueError(
             f"{function}: hadamard_rows is True and hadamard is None; pass hadamard=16, or leave "
-            "hadamard_rows away"
+            "hadamard_rows out"
         )
     layout = position(function, "scale_layout", scale_layout, SCALE_LAYOUTS)
     adapter = adapter_of(function, "x", x)

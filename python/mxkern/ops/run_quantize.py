@@ -124,7 +124,7 @@ def scalars_of(
     name, value = ("tensor_scale", tensor_scale) if amax is None else ("amax", amax)
     if not scheme.has_tensor_scale:
         raise ValueError(
-            f"{function}: {name} is for nvfp4, but the scheme is {scheme.name}; leave it away"
+            f"{function}: {name} is for nvfp4, but the scheme is {scheme.name}; leave it out"
         )
     if amax is not None and tensor_scale is not None:
         raise ValueError(
