@@ -1,6 +1,9 @@
 // tests/cpu/dequantize_test.cc: every instruction set against a plain loop, byte for byte.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "cpu/backend.h"
 #include "tests/support/kernel_tables.h"
 #include "tests/support/reference_dequantize.h"
@@ -58,6 +61,17 @@ TEST(CpuDequantize, AnyBytesGiveTheValuesOfTheReference) {
           if (HasFatalFailure()) return;
         }
       }
+    }
+  }
+}
+
+TEST(CpuDequantize, SpecialTensorScales) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const float scale : {0.0f, -0.0f, -1.5f, infinity, std::nanf(""), 0x1p-149f, 0x1.8p127f}) {
+    for (const DType dtype : all_dtypes) {
+      Quantized q = random_bytes(Scheme::nvfp4, {1, 3, 2500}, ScaleLayout::row_major, scale, 5);
+      expect_reference_values(q, dtype);
+      if (HasFatalFailure()) return;
     }
   }
 }

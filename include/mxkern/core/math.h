@@ -43,7 +43,7 @@ MXKERN_HOST_DEVICE constexpr typename Lanes<Bits>::Float float_of(Bits bits) {
 // A scalar in every lane.
 template <class T, class Scalar>
 MXKERN_HOST_DEVICE constexpr T broadcast(Scalar scalar) {
-  return T{} + scalar;
+  return scalar - T{};  // unlike a sum with zeros it keeps the sign of -0
 }
 
 template <class T>
