@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from mxkern import _core
 from mxkern.about import Info, cmake_dir, info
-from mxkern.arrays import meet_loaded_frameworks
+from mxkern.arrays import meet_loaded_frameworks, take_jax_calls_from
 from mxkern.block_scaled import BlockScaled
+from mxkern.jax_calls import make_jax_calls
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.explain_gemm import GemmExplanation, explain_gemm
 from mxkern.ops.fake_quantize import fake_quantize
@@ -91,6 +92,7 @@ for _function in [f for f in map(globals().get, __all__) if isinstance(f, Functi
     _keep_out_of_graphs(_function)
 _keep_out_of_graphs(BlockScaled.from_parts.__func__)  # type: ignore[attr-defined]
 
+take_jax_calls_from(make_jax_calls)
 meet_loaded_frameworks()
 
 

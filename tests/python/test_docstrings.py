@@ -19,9 +19,9 @@ def modules() -> list[str]:
         "cupy_arrays",
         "jax_arrays",
         "jax_cuda_arrays",
-        "jax_ffi",
-        "jax_operations",
-        "jax_programs",
+        "jax_calls.ffi",
+        "jax_calls.operations",
+        "jax_calls.programs",
         "torch_library",
         "torch_ops",
     )

@@ -23,7 +23,7 @@ if jax.default_backend() != "cpu":
 
 from jax_functions import FUNCTIONS, W, X, array, assert_same
 from mxkern import _core
-from mxkern.arrays import jax_ffi, jax_programs
+from mxkern.jax_calls import ffi, programs
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -161,9 +161,9 @@ def test_no_gradient() -> None:
 @pytest.fixture
 def registered_anew() -> Iterator[None]:
     """What XLA was told of is asked for again, then and afterwards."""
-    jax_ffi._not_registered.cache_clear()
+    ffi._not_registered.cache_clear()
     yield
-    jax_ffi._not_registered.cache_clear()
+    ffi._not_registered.cache_clear()
 
 
 @pytest.mark.usefixtures("registered_anew")
@@ -188,18 +188,18 @@ def test_calls_that_are_programs_of_their_own(name: str, monkeypatch: pytest.Mon
     """Outside of jax.jit, where XLA can be told of them, and where it cannot."""
     got = FUNCTIONS[name](X)
     monkeypatch.setattr("mxkern._core.xla_version", lambda: None)
-    jax_ffi._not_registered.cache_clear()
+    ffi._not_registered.cache_clear()
     assert_same(got, FUNCTIONS[name](X), name)
 
 
 def test_seeds_make_no_programs() -> None:
     mxkern.quantize(X, "mxfp8")
-    before = jax_programs._program.cache_info().misses
+    before = programs._program.cache_info().misses
     for seed in range(3):
         mxkern.quantize(X, "mxfp8", rounding="stochastic", seed=seed)
         mxkern.quantize(X, "mxfp8")
     refused(ValueError, lambda: mxkern.quantize(X, "nvfp4", amax=jnp.float32(-1)), "amax is -1.0")
-    assert jax_programs._program.cache_info().misses == before
+    assert programs._program.cache_info().misses == before
 
 
 PREPARING = {"prepare_operand", "quantize_prepared"}  # there is nothing to prepare on the CPU
@@ -226,24 +226,24 @@ def test_calls_that_do_not_fit(
     operation: str, arrays: list[Any], numbers: Any, results: list[tuple[Any, str]]
 ) -> None:
     """As a program from another version might make them: errors, and nothing is written."""
-    assert jax_ffi.missing("cpu") is None
+    assert ffi.missing("cpu") is None
     right = [jax.ShapeDtypeStruct((64, 96), "uint8"), jax.ShapeDtypeStruct((64, 3), "uint8")]
-    codes, _ = jax_ffi.call("quantize", right, [X], NUMBERS)
+    codes, _ = ffi.call("quantize", right, [X], NUMBERS)
     assert (codes == mxkern.quantize(X, "mxfp8").codes.view("uint8")).all()
     promised = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
     with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: mxkern: a compiled"):
-        jax.block_until_ready(jax_ffi.call(operation, promised, arrays, numbers))
+        jax.block_until_ready(ffi.call(operation, promised, arrays, numbers))
 
 
 def test_calls_with_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a program says of its arrays, they are read and written within their bounds."""
-    calls, call = [], jax_ffi.call
+    calls, call = [], ffi.call
 
     def record(operation: str, results: Any, arrays: Any, numbers: Any, **options: Any) -> Any:
         calls.append((operation, list(results), list(arrays), list(numbers)))
         return call(operation, results, arrays, numbers, **options)
 
-    monkeypatch.setattr("mxkern.arrays.jax_operations.call", record)
+    monkeypatch.setattr("mxkern.jax_calls.operations.call", record)
     stochastic = {"rounding": "stochastic", "seed": 1}
     jax.make_jaxpr(lambda x: mxkern.quantize(x, "nvfp4", offset=jnp.int32(1), **stochastic))(X)
     # Functions of their own, as JAX keeps what it has traced.
@@ -272,7 +272,7 @@ def test_calls_with_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
         elif numbers:
             numbers[random.integers(len(numbers))] = likely[random.integers(len(likely))]
         try:
-            jax.block_until_ready(jax_ffi.call(operation, results, arrays, numbers))
+            jax.block_until_ready(ffi.call(operation, results, arrays, numbers))
         except jax.errors.JaxRuntimeError:
             refusals += 1
     assert 100 < refusals < 300
@@ -284,7 +284,7 @@ def test_what_the_library_refuses() -> None:
         w = jax.jit(lambda x: mxkern.quantize(x, "mxfp8"))(X)
         numbers = (3, 0, 0, 1, 64, 96)
         result = [jax.ShapeDtypeStruct((2**16,), "uint8")]
-        jax.block_until_ready(jax_ffi.call("prepare_operand", result, [*w[:2]], numbers))
+        jax.block_until_ready(ffi.call("prepare_operand", result, [*w[:2]], numbers))
 
 
 def test_errors_come_while_tracing() -> None:

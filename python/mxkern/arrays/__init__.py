@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from mxkern import errors
-from mxkern.arrays.adapter import Adapter, Plain, View, built_with_cuda, collapsed
+from mxkern.arrays.adapter import Adapter, JaxCalls, Plain, View, built_with_cuda, collapsed
+from mxkern.block_scaled import BlockScaled
 
-__all__ = ["Adapter", "Plain", "View", "adapter_of", "collapsed", "meet_loaded_frameworks"]
+__all__ = [
+    "Adapter",
+    "Plain",
+    "View",
+    "adapter_of",
+    "collapsed",
+    "meet_loaded_frameworks",
+    "take_jax_calls_from",
+]
 
 _adapters: dict[str, Adapter] = {}
 _known: dict[type, Adapter] = {}
+_make_jax_calls: Callable[[], JaxCalls]
 _lock = threading.RLock()  # an adapter is made once: JAX is told of the classes here but once
 
 
@@ -20,6 +31,12 @@ def adapter_of(function: str, argument: str, array: Any) -> Adapter:
     """The adapter of an array's framework. TypeError for what is no array."""
     adapter = _known.get(type(array))
     return _find(function, argument, array) if adapter is None else adapter
+
+
+def take_jax_calls_from(make: Callable[[], JaxCalls]) -> None:
+    """What makes them, once an array of JAX arrives: they call operations, which stand above."""
+    global _make_jax_calls
+    _make_jax_calls = make
 
 
 def meet_loaded_frameworks() -> None:
@@ -51,11 +68,11 @@ def _adapter(framework: str) -> Adapter:
         elif framework == "jax":
             from mxkern.arrays.jax_arrays import JaxAdapter
 
-            made = JaxAdapter()
+            made = JaxAdapter(_make_jax_calls())
         elif framework == "jax on CUDA":
             from mxkern.arrays.jax_cuda_arrays import JaxCudaAdapter
 
-            made = JaxCudaAdapter()
+            made = JaxCudaAdapter(_make_jax_calls())
         else:
             from mxkern.arrays.dlpack_arrays import DlpackAdapter
 
@@ -89,8 +106,6 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
         return _find_jax(function, argument, array)
     if hasattr(kind, "__dlpack_device__") and hasattr(kind, "__dlpack__"):
         return _known.setdefault(kind, _adapter("dlpack"))
-    from mxkern.block_scaled import BlockScaled
-
     if kind is BlockScaled:
         raise TypeError(
             f"{function}: {argument} is {errors.described(array)}; expected an array; "

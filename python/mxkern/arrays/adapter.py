@@ -159,6 +159,10 @@ class TracedCalls(Protocol):
     def unswizzle_scales(self, scales: Any, rows: Any, blocks: Any, out: Any) -> Any: ...
 
 
+class JaxCalls(ShortWay, TracedCalls, Protocol):
+    """All operations, on arrays of JAX's."""
+
+
 class Adapter(ABC):
     """Arrays of one framework: how to look into them, and how to make them."""
 

@@ -6,9 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern.arrays.adapter import check_device
-from mxkern.arrays.jax_ffi import missing
-from mxkern.arrays.jax_programs import JaxPrograms
+from mxkern.arrays.adapter import JaxCalls, check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 from mxkern.block_scaled import BlockScaled
 from mxkern.prepared_operand import PreparedOperand
@@ -20,10 +18,9 @@ class JaxAdapter(NumpyAdapter):
     takes_out = False
     converts = True
 
-    def __init__(self) -> None:
+    def __init__(self, calls: JaxCalls) -> None:
         super().__init__()
-        self.short_way = self.traced_calls = JaxPrograms()
-        missing("cpu")  # programs that were exported elsewhere find the operations from now on
+        self.short_way = self.traced_calls = calls
         # Arrays are what a transformation sees of these; the rest is static.
         jax.tree_util.register_pytree_node(
             BlockScaled,

@@ -8,9 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mxkern.arrays.adapter import BYTE_DTYPES, PLAIN_DTYPES, Adapter, Shape, check_device
-from mxkern.arrays.jax_programs import JaxPrograms, device_index
+from mxkern.arrays.adapter import (
+    BYTE_DTYPES,
+    CPU,
+    PLAIN_DTYPES,
+    Adapter,
+    JaxCalls,
+    Shape,
+    check_device,
+)
 from mxkern.arrays.numpy_arrays import numpy_dtype
+
+
+def device_index(device: Any) -> int:
+    """As an Adapter counts devices."""
+    if device.platform == "cpu":
+        return CPU
+    index = device.local_hardware_id
+    return int(device.id if index is None else index)
 
 
 class JaxCudaAdapter(Adapter):
@@ -20,9 +35,9 @@ class JaxCudaAdapter(Adapter):
     takes_stream = False
     converts = True
 
-    def __init__(self) -> None:
+    def __init__(self, calls: JaxCalls) -> None:
         super().__init__({name: numpy_dtype(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)})
-        self.short_way = self.traced_calls = JaxPrograms()
+        self.short_way = self.traced_calls = calls
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         if len(array.devices()) != 1:

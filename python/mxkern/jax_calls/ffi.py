@@ -1,4 +1,4 @@
-# mxkern/arrays/jax_ffi.py: the library's operations as parts of programs that JAX compiles: XLA
+# mxkern/jax_calls/ffi.py: the library's operations as parts of programs that JAX compiles: XLA
 # calls them by its foreign function interface, on the CPU and on a CUDA device's stream.
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# mxkern/arrays/jax_programs.py: operations on JAX's arrays as programs, or as parts of one where
+# mxkern/jax_calls/programs.py: operations on JAX's arrays as programs, or as parts of one where
 # there are tracers, inside of jax.jit. XLA makes the results, where they belong.
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from mxkern import _core, errors
-from mxkern.arrays import jax_operations as operations
-from mxkern.arrays.adapter import CPU
-from mxkern.arrays.jax_ffi import missing
+from mxkern.arrays.jax_cuda_arrays import device_index
+from mxkern.jax_calls import operations
+from mxkern.jax_calls.ffi import missing
 from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor
 from mxkern.prepared_operand import PreparedOperand
@@ -24,6 +24,9 @@ _SCALARS = ("amax", "tensor_scale")
 class JaxPrograms:
     """Takes arguments with tracers in them and arrays on one device, and leaves all others, by
     None, to the usual way. What can be checked without values is checked while tracing."""
+
+    def __init__(self) -> None:
+        missing("cpu")  # programs that were exported elsewhere find the operations from now on
 
     def quantize(
         self,
@@ -175,14 +178,6 @@ def _device_of(leaves: list[Any]) -> Any:
             return None
         found = device
     return found
-
-
-def device_index(device: Any) -> int:
-    """As an Adapter counts devices."""
-    if device.platform == "cpu":
-        return CPU
-    index = device.local_hardware_id
-    return int(device.id if index is None else index)
 
 
 def _suits_the_cpu(options: _core.QuantizeOptions, amax: Any, tensor_scale: Any) -> bool:

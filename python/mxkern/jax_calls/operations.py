@@ -1,4 +1,4 @@
-# mxkern/arrays/jax_operations.py: the operations on tracers of JAX's: what can be checked without
+# mxkern/jax_calls/operations.py: the operations on tracers of JAX's: what can be checked without
 # values, and the call of the library. The order of the numbers is that of
 # python/bindings/xla_operations.h. device: that of the program, as an Adapter counts them.
 from __future__ import annotations
@@ -12,9 +12,22 @@ import numpy as np
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of, collapsed
 from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
-from mxkern.arrays.jax_ffi import call
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
+from mxkern.gemm_operands import (
+    FORMS,
+    left_operand,
+    product_extents,
+    product_shape,
+    right_operand,
+)
+from mxkern.jax_calls.ffi import call
+from mxkern.operands import operand_of
+from mxkern.ops.gemm import bias_of
+from mxkern.ops.hadamard import random_hadamard as hadamard_of_array
+from mxkern.ops.run_quantize import check_groups, each_way, scalars_of, transposed
+from mxkern.ops.scales import swizzle_scales as swizzled
+from mxkern.ops.scales import unswizzle_scales as unswizzled
 from mxkern.options import SCALE_LAYOUTS
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
@@ -61,8 +74,6 @@ def quantize_both(
     tensor_scale: Any,
     offset: Any,
 ) -> tuple[BlockScaled, BlockScaled]:
-    from mxkern.ops.run_quantize import each_way
-
     function = "quantize_both"
     record = _SCHEMES[scheme]
     arrays, numbers = [x], [scheme, layout]
@@ -93,8 +104,6 @@ def tensor_amax(device: int, x: Any) -> Any:
 
 
 def dequantize(device: int, dtype: int, q: Any) -> Any:
-    from mxkern.operands import operand_of
-
     view = operand_of("dequantize", "q", _stand_in(q)).view
     result = jax.ShapeDtypeStruct(q.shape, numpy_dtype(PLAIN_DTYPES[dtype]))
     batches = q.tensor_scale is None  # which belongs to one tensor
@@ -103,26 +112,20 @@ def dequantize(device: int, dtype: int, q: Any) -> Any:
 
 
 def random_hadamard(device: int, size: int, low: int, high: int, inverse: bool, x: Any) -> Any:
-    from mxkern.ops.hadamard import random_hadamard as same
-
     _shapes("random_hadamard", x)
-    same(_stand_in(x)[..., :0, :] if x.ndim > 1 else _stand_in(x), size)
+    hadamard_of_array(_stand_in(x)[..., :0, :] if x.ndim > 1 else _stand_in(x), size)
     numbers, result = (size, low, high, inverse), jax.ShapeDtypeStruct(x.shape, x.dtype)
     return call("random_hadamard", [result], [x], numbers, takes_batches=True)[0]
 
 
 def swizzle_scales(device: int, scales: Any) -> Any:
-    from mxkern.ops.scales import swizzle_scales as same
-
-    moved = same(_stand_in(scales))
+    moved = swizzled(_stand_in(scales))
     shape = collapsed(scales.shape)
     return _moved(scales, moved, (False, *shape))
 
 
 def unswizzle_scales(device: int, rows: int, blocks: int, scales: Any) -> Any:
-    from mxkern.ops.scales import unswizzle_scales as same
-
-    moved = same(_stand_in(scales), rows, blocks)
+    moved = unswizzled(_stand_in(scales), rows, blocks)
     return _moved(scales, moved, (True, *collapsed((1, *moved.shape))))
 
 
@@ -135,9 +138,6 @@ def prepare_operand(
     x: Any,
 ) -> PreparedOperand:
     """Of a plain x, to scheme; or of one that is quantized. form: -1 for the best one."""
-    from mxkern.gemm_operands import FORMS
-    from mxkern.operands import operand_of
-
     function = "prepare_operand"
     folded = FORMS["folded"]
     if scheme is not None:
@@ -158,9 +158,6 @@ def prepare_operand(
 
 
 def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, bias: Any) -> Any:
-    from mxkern.gemm_operands import left_operand, product_extents, product_shape, right_operand
-    from mxkern.ops.gemm import bias_of
-
     function = "gemm"
     for argument, array in (("a", a), ("bias", bias)):
         _check_plain(function, argument, array)
@@ -232,8 +229,6 @@ def _shapes(
     function: str, x: Any, columns: bool = False, options: _core.QuantizeOptions | None = None
 ) -> tuple[Any, tuple[int, ...]]:
     """x as the library sees it, and the shape of what is quantized."""
-    from mxkern.ops.run_quantize import check_groups, transposed
-
     _check_plain(function, "x", x)
     stand_in = _stand_in(x)
     plain = adapter_of(function, "x", stand_in).plain(function, "x", stand_in)
@@ -262,8 +257,6 @@ def _given(
     function: str, scheme: Scheme, x: Any, amax: Any, tensor_scale: Any
 ) -> tuple[list[Any], int]:
     """What is given of amax and tensor_scale, as an array, and which it is."""
-    from mxkern.ops.run_quantize import scalars_of
-
     stand_in = _stand_in(x)
     adapter = adapter_of(function, "x", stand_in)
     plain = adapter.plain(function, "x", stand_in)
@@ -311,8 +304,6 @@ def _numbers_of(view: Any) -> tuple[int, ...]:
 
 
 def _name_of(form: int) -> str:
-    from mxkern.gemm_operands import FORMS
-
     return next(name for name, i in FORMS.items() if i == form)
 
 

@@ -1,0 +1,11 @@
+# mxkern/jax_calls: what arrays of JAX call, as programs or as parts of one. It stands above the
+# operations, whose checks it shares; mxkern/arrays, which stands below them, is told of it.
+from __future__ import annotations
+
+from mxkern.arrays.adapter import JaxCalls
+
+
+def make_jax_calls() -> JaxCalls:
+    from mxkern.jax_calls.programs import JaxPrograms  # imports JAX
+
+    return JaxPrograms()
