@@ -18,6 +18,21 @@ LAYERS = {
 }
 LAYER_NAMES = ["core", "numerics", "tensor", "kernels", "public headers", "src", "bindings"]
 
+PACKAGE = ROOT / "python" / "mxkern"
+
+# Lowest first: modules and folders of the Python package. "." is the package itself.
+PYTHON_LAYERS = {
+    "values": "_core about block_scaled errors options prepared_operand scheme table",
+    "arrays": "arrays",
+    "operands": "gemm_operands offset_array operands outputs summary",
+    "operations": "ops",
+    "callers": "comparison error_sums jax_calls torch_checks",
+    "package": ".",
+    "torch_ops": "torch_library torch_ops",
+    "tools": "__main__ cli compare_file copy_speed demo demo_checkpoint plot progress safetensors"
+    " tensor_files",
+}
+
 
 def tracked(*patterns: str) -> list[Path]:
     """The files that git knows or would add, by pattern, as paths relative to the root."""
@@ -45,5 +60,14 @@ def layer_of(path: Path) -> int | None:
     """The layer of a file, or None for tests, examples and the like."""
     for folder, layer in LAYERS.items():
         if path.is_relative_to(folder):
+            return layer
+    return None
+
+
+def python_layer_of(module: str) -> int | None:
+    """The layer of a module of the package, by its full name: "mxkern.ops.gemm"."""
+    _, own, *_ = [*module.split("."), "."]
+    for layer, members in enumerate(PYTHON_LAYERS.values()):
+        if own in members.split():
             return layer
     return None
