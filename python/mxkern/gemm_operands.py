@@ -14,7 +14,8 @@ from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape, scheme_of
 
 PRECISIONS = {name: i for i, name in enumerate(_core.gemm_precision_names())}
-FORMS = {name: i for i, name in enumerate(_core.prepared_form_names())}
+FORM_NAMES = _core.prepared_form_names()
+FORMS = {name: i for i, name in enumerate(FORM_NAMES)}
 
 PreparedView = tuple[int, View, object, int]
 

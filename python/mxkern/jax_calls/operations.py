@@ -15,6 +15,7 @@ from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
+    FORM_NAMES,
     FORMS,
     left_operand,
     product_extents,
@@ -147,7 +148,7 @@ def prepare_operand(
     operand = operand_of(function, "x", _stand_in(x))
     record = operand.scheme
     form = _core.prepared_form(form, record.id, device)
-    name = _name_of(form)
+    name = FORM_NAMES[form]
     if name == "source":
         return PreparedOperand(name, None, x, record.name, x.shape)
     result = _bytes(_core.prepared_bytes(form, record.id, *collapsed(x.shape)))
@@ -301,10 +302,6 @@ def _numbers_of(view: Any) -> tuple[int, ...]:
     """Scheme, layout and extents of a BlockScaled that the library sees."""
     scheme, layout, _, batch, rows, columns, *_ = view
     return (scheme, layout, batch, rows, columns)
-
-
-def _name_of(form: int) -> str:
-    return next(name for name, i in FORMS.items() if i == form)
 
 
 def _stand_in(tree: Any) -> Any:

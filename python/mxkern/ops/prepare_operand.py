@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of, collapsed
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import FORMS
+from mxkern.gemm_operands import FORM_NAMES, FORMS
 from mxkern.operands import operand_of
 from mxkern.ops.run_quantize import new_parts, quantized, result, view_of
 from mxkern.options import SCALE_LAYOUTS, options_of, position
@@ -109,7 +109,7 @@ def _prepared(
     adapter, like, shape = operand.adapter, operand.parts[0], operand.shape
     with on_stream(function, stream, adapter, like):
         form = _core.prepared_form(wanted, operand.scheme.id, adapter.device(like))
-        name = _name_of(form)
+        name = FORM_NAMES[form]
         if name == "source":
             return PreparedOperand(name, None, q, operand.scheme.name, shape)
         size = _core.prepared_bytes(form, operand.scheme.id, *collapsed(shape))
@@ -149,7 +149,3 @@ def _quantized(
     )
     source = result(adapter, parts, scheme, shape, layout, x) if keep_source else None
     return PreparedOperand("folded", adapter.leave(data, x), source, scheme.name, shape)
-
-
-def _name_of(form: int) -> str:
-    return next(name for name, i in FORMS.items() if i == form)
