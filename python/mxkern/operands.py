@@ -87,6 +87,11 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     return _new(Operand, (adapter, view, scheme, shape, parts, memory))
 
 
+def stored_dtypes(dtype: str) -> tuple[str, ...]:
+    """What may hold codes or scales of a dtype: it, or bytes."""
+    return ("uint8",) if dtype == "uint8" else (dtype, "uint8")
+
+
 def part_of(argument: str, field: str) -> str:
     """The name of a part; those of an argument without a name are arguments themselves."""
     return f"{argument}.{field}" if argument else field
@@ -183,7 +188,7 @@ def check_shape(function: str, argument: str, shape: Any) -> None:
 def _wrong_dtype(
     function: str, argument: str, array: Any, adapter: Adapter, dtype: str
 ) -> TypeError:
-    wanted = ("uint8",) if dtype == "uint8" else (dtype, "uint8")
+    wanted = stored_dtypes(dtype)
     name = adapter.dtype_name(array)
     is_byte = name.endswith("8") or "float8" in name
     way_out = f"reinterpret them with {argument}.view('uint8')" if is_byte else "pass stored bytes"

@@ -9,7 +9,7 @@ from mxkern import errors
 from mxkern.arrays import Adapter, adapter_of
 from mxkern.arrays.adapter import check_same_device
 from mxkern.block_scaled import BlockScaled
-from mxkern.operands import enter_part
+from mxkern.operands import enter_part, stored_dtypes
 from mxkern.scheme import Scheme, Shape
 
 _NO_SCOPE: AbstractContextManager[None] = nullcontext()
@@ -122,7 +122,7 @@ def checked_out_parts(
         out.codes,
         adapter,
         scheme.codes_shape(shape),
-        _either(scheme.codes_dtype),
+        stored_dtypes(scheme.codes_dtype),
         like,
         taken,
     )
@@ -132,7 +132,7 @@ def checked_out_parts(
         out.scales,
         adapter,
         scheme.scales_shape(shape, scale_layout),
-        _either(scheme.scales_dtype),
+        stored_dtypes(scheme.scales_dtype),
         like,
         [*taken, *extents_of(adapter, codes)],
     )
@@ -149,10 +149,6 @@ def checked_out_parts(
         [*taken, *extents_of(adapter, codes, scales)],
     )
     return codes, scales, tensor_scale
-
-
-def _either(dtype: str) -> tuple[str, ...]:
-    return ("uint8",) if dtype == "uint8" else (dtype, "uint8")
 
 
 def on_stream(
