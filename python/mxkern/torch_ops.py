@@ -24,9 +24,11 @@ import torch
 
 import mxkern
 from mxkern import errors
+from mxkern.arrays.torch_arrays import PACKED_E2M1
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import PRECISIONS
 from mxkern.ops.pack_codes import codes_held, packed, unpacked
+from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.ops.run_quantize import each_way, transposed
 from mxkern.options import ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES
 from mxkern.prepared_operand import PreparedOperand
@@ -48,10 +50,9 @@ from mxkern.torch_library import block_scaled, kind_of, present
 
 _ops = torch.ops.mxkern
 _PACKED = {scheme.name: (scheme.bits, scheme.block) for scheme in schemes if scheme.bits < 8}
-_PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", torch.uint8)  # absent from older PyTorch
 
-_MXFP8 = {"e4m3": "mxfp8_e4m3", "e5m2": "mxfp8_e5m2"}
-_MXFP6 = {"e2m3": "mxfp6_e2m3", "e3m2": "mxfp6_e3m2"}
+_MXFP8 = {format: scheme.name for format, scheme in MXFP8.items()}
+_MXFP6 = {format: scheme.name for format, scheme in MXFP6.items()}
 _CHOICES = {
     "scale_rule": tuple(SCALE_RULES),
     "rounding": tuple(ROUNDINGS),
@@ -327,7 +328,7 @@ def _entered(function: str, codes: Any, scheme: str | Scheme) -> tuple[Any, int,
     name = scheme_name(function, scheme)
     if name in schemes.names and name not in _PACKED:
         raise errors.not_packed(function, name)
-    if name in _PACKED and _PACKED[name][0] == 4 and codes.dtype == _PACKED_E2M1:
+    if name in _PACKED and _PACKED[name][0] == 4 and codes.dtype == PACKED_E2M1:
         codes = codes.view(torch.uint8)
     if name not in _PACKED or codes.dtype != torch.uint8:
         raise TypeError(

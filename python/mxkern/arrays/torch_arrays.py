@@ -27,9 +27,9 @@ from mxkern.arrays.torch_cuda_calls import (
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
 _current_stream = current_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
-# Two codes a byte, low half first, as PyTorch from 2.8 on may call what everybody keeps as uint8.
-_PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
-
+# Two codes a byte, low half first, as PyTorch from 2.8 on may call what everybody keeps as uint8;
+# None before.
+PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
 
 # How autograd hears that a tensor which it keeps was written to.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
@@ -134,7 +134,7 @@ class TorchAdapter(Adapter):
         return array
 
     def packed_e2m1_bytes(self, array: Any) -> Any:
-        if _PACKED_E2M1 is not None and array.dtype == _PACKED_E2M1:
+        if array.dtype == PACKED_E2M1:
             return array.view(torch.uint8)
         return array
 

@@ -9,8 +9,8 @@ from mxkern.ops.run_quantize import quantized
 from mxkern.options import options_of
 from mxkern.scheme import Scheme, schemes
 
-_MXFP8 = {"e4m3": schemes["mxfp8_e4m3"], "e5m2": schemes["mxfp8_e5m2"]}
-_MXFP6 = {"e2m3": schemes["mxfp6_e2m3"], "e3m2": schemes["mxfp6_e3m2"]}
+MXFP8 = {"e4m3": schemes["mxfp8_e4m3"], "e5m2": schemes["mxfp8_e5m2"]}
+MXFP6 = {"e2m3": schemes["mxfp6_e2m3"], "e3m2": schemes["mxfp6_e3m2"]}
 _MXFP4 = schemes["mxfp4"]
 _MXINT8 = schemes["mxint8"]
 _NVFP4 = schemes["nvfp4"]
@@ -42,7 +42,7 @@ def quantize_mxfp8(
     array([  0.5,  -1. , 352. ], dtype=float32)
     """
     function = "quantize_mxfp8"
-    record = record_of(function, format, _MXFP8)
+    record = record_of(function, format, MXFP8)
     options = options_of(
         function,
         record,
@@ -86,7 +86,7 @@ def quantize_mxfp6(
     (48,)
     """
     function = "quantize_mxfp6"
-    record = record_of(function, format, _MXFP6)
+    record = record_of(function, format, MXFP6)
     options = options_of(
         function,
         record,
