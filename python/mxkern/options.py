@@ -28,15 +28,20 @@ def position(function: str, argument: str, name: Any, names: dict[str, int]) -> 
         raise errors.unknown_name(function, argument, name, names) from None
 
 
+def name_of_dtype(dtype: Any) -> Any:
+    """What a framework calls a dtype, as torch.bfloat16; None for what is no dtype."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    if name is None and type(dtype).__module__ == "torch":
+        return str(dtype).removeprefix("torch.")
+    return name
+
+
 def dtype_position(function: str, dtype: Any) -> int:
-    """Where a dtype stands in the library's list: its name, or what a framework calls it, as
-    torch.bfloat16 and numpy.float16."""
+    """Where a dtype stands in the library's list: its name, or what a framework calls it."""
     try:
         return DTYPES[dtype]
     except (KeyError, TypeError, ValueError):
-        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
-        if name is None and type(dtype).__module__ == "torch":
-            name = str(dtype).removeprefix("torch.")
+        name = name_of_dtype(dtype)
         return position(function, "dtype", dtype if name is None else name, DTYPES)
 
 

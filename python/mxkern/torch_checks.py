@@ -13,7 +13,7 @@ from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
 from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor
-from mxkern.options import OFFSET_DTYPES
+from mxkern.options import OFFSET_DTYPES, name_of_dtype
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import NAMES, Scheme, schemes
 
@@ -117,11 +117,7 @@ def offset_tensor(function: str, options: dict[str, Any]) -> Any:
 def dtype_name(function: str, dtype: Any) -> str:
     """The name of a dtype, for its name or what a framework calls it; an unknown one is the
     operator's to refuse."""
-    if isinstance(dtype, torch.dtype):
-        return str(dtype).removeprefix("torch.")
-    if isinstance(dtype, str):
-        return dtype
-    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    name = dtype if isinstance(dtype, str) else name_of_dtype(dtype)
     if name is None:
         raise errors.unknown_name(function, "dtype", dtype, PLAIN_DTYPES)
     return str(name)
