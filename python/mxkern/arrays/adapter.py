@@ -42,6 +42,12 @@ def collapsed(shape: Shape) -> tuple[int, int, int]:
     return (math.prod(shape[:-2]), shape[-2], shape[-1])
 
 
+def dense_buffer(address: object, dtype: int, device: int, extents: tuple[int, int, int]) -> Buffer:
+    """Memory without gaps as the library sees it."""
+    batch, rows, columns = extents
+    return (address, dtype, device, batch, rows, columns, columns, rows * columns)
+
+
 def row_strides(shape: Shape, strides: Shape) -> tuple[int, int] | None:
     """Row and batch stride, in elements, of a tensor whose rows are dense and do not overlap.
     None if it is anything else."""

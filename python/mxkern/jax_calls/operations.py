@@ -11,7 +11,7 @@ import numpy as np
 
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of, collapsed
-from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, dense_buffer
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
@@ -204,8 +204,7 @@ def _workspace(
     device: int, left: Any, right: Any, dtype: int, out: tuple[int, int, int], precision: int
 ) -> int:
     """Bytes of working memory that the program gives. Raises what a product on the device would."""
-    _, rows, columns = out
-    buffer = (_SOMEWHERE, dtype, device, *out, columns, rows * columns)
+    buffer = dense_buffer(_SOMEWHERE, dtype, device, out)
     plan = _core.explain_gemm(_on(device, left), _on(device, right), buffer, precision, "")
     return 0 if device == CPU else plan.workspace_bytes
 

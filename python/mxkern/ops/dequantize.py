@@ -5,7 +5,7 @@ from typing import Any
 
 from mxkern import _core
 from mxkern.arrays import adapter_of, collapsed
-from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.arrays.adapter import PLAIN_DTYPES, dense_buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import operand_of
 from mxkern.options import dtype_position
@@ -55,16 +55,7 @@ def dequantize(
         taken = extents_of(adapter, *operand.parts)
         array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
         result_dtype = adapter.plain_dtypes[array.dtype]
-    batch, rows, columns = collapsed(shape)
-    buffer = (
-        adapter.address(array),
-        result_dtype,
-        adapter.device(like),
-        batch,
-        rows,
-        columns,
-        columns,
-        rows * columns,
-    )
+    device = adapter.device(like)
+    buffer = dense_buffer(adapter.address(array), result_dtype, device, collapsed(shape))
     _core.dequantize(operand.view, buffer, adapter.stream(like))
     return adapter.leave(array, q.codes) if out is None else out

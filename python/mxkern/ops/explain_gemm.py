@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mxkern import _core, errors
+from mxkern.arrays.adapter import dense_buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
     PRECISIONS,
@@ -75,8 +76,7 @@ def explain_gemm(
     right = right_operand(function, b)
     left = left_operand(function, a, right.adapter)
     shape = product_shape(function, left.shape, right.shape)
-    batch, rows, columns = product_extents(left.shape, shape)
     on = right.adapter.device(right.like)
-    buffer = (None, result_dtype, on, batch, rows, columns, columns, rows * columns)
+    buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))
     found = _core.explain_gemm(left.view, right.view, buffer, wanted, device or "")
     return GemmExplanation(*(getattr(found, name) for name in GemmExplanation._fields))

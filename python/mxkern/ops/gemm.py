@@ -7,7 +7,7 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, Plain, adapter_of
-from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, dense_buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
     PRECISIONS,
@@ -99,17 +99,8 @@ def gemm(
             array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
             result_dtype = adapter.plain_dtypes[array.dtype]
         device = adapter.device(like)
-        batch, rows, columns = product_extents(left.shape, shape)
-        buffer = (
-            adapter.address(array),
-            result_dtype,
-            device,
-            batch,
-            rows,
-            columns,
-            columns,
-            rows * columns,
-        )
+        extents = product_extents(left.shape, shape)
+        buffer = dense_buffer(adapter.address(array), result_dtype, device, extents)
         workspace, size = None, 0
         if device != CPU:
             size = _core.gemm_workspace_bytes(left.view, right.view, buffer, wanted)

@@ -5,6 +5,7 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
+from mxkern.arrays.adapter import dense_buffer
 from mxkern.options import hadamard_of
 from mxkern.outputs import checked_out, extents_of, on_stream
 
@@ -64,8 +65,8 @@ def random_hadamard(
             array = checked_out(
                 function, "out", out, adapter, plain.shape, (dtype,), plain.array, taken
             )
-        rows = plain.buffer[4]
-        buffer = (adapter.address(array), *plain.buffer[1:6], columns, rows * columns)
+        number, device = plain.buffer[1:3]
+        buffer = dense_buffer(adapter.address(array), number, device, plain.buffer[3:6])
         _core.random_hadamard(
             plain.buffer, buffer, size, low, high, inverse, adapter.stream(plain.array)
         )
