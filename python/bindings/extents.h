@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "mxkern/mxkern.h"
@@ -76,6 +77,12 @@ struct Extents {
     return true;
   }
 };
+
+// Of a matrix, or of each of a batch: of two dimensions or more.
+inline Extents transposed(Extents extents) {
+  std::swap(extents.last(), extents.items[extents.dimensions - 2]);
+  return extents;
+}
 
 // The extents of the codes and of the scales of a tensor.
 inline Extents code_extents(Scheme scheme, Extents extents) {

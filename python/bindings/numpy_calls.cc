@@ -176,11 +176,6 @@ class NumpyCalls {
     return apart({span_of(x), codes_span(q), scales_span(q), scalar_span(q.tensor_scale)});
   }
 
-  static Extents transposed(Extents extents) {
-    std::swap(extents.last(), extents.items[extents.dimensions - 2]);
-    return extents;
-  }
-
   // A BlockScaled of the caller's that fits, and has memory of its own.
   std::optional<Made> given(nb::handle out, const Buffer& x, const Extents& extents, int scheme,
                             int layout) const {

@@ -184,11 +184,6 @@ class TorchCudaCalls {
     }
   }
 
-  static Extents transposed(Extents extents) {
-    std::swap(extents.last(), extents.items[extents.dimensions - 2]);
-    return extents;
-  }
-
   template <class Operand>
   static const float* tensor_scale_of(const Operand& operand) {
     return std::visit(
