@@ -29,6 +29,12 @@ struct ArrayStruct {
   void* data;
 };
 
+// Of a CUDA device's index, or of less than 0 for the CPU.
+inline Device numbered_device(std::int64_t index) {
+  if (index < 0) return {};
+  return {DeviceType::cuda, static_cast<int>(index)};
+}
+
 inline bool read_address(PyObject* object, void** address) {
   if (PyCapsule_CheckExact(object)) {
     const auto* array = static_cast<const ArrayStruct*>(PyCapsule_GetPointer(object, nullptr));
@@ -70,11 +76,7 @@ class TupleReader {
     return good_ ? nanobind::handle(PyTuple_GetItem(tuple_, next_++)) : nanobind::handle();
   }
 
-  Device device() {
-    const std::int64_t index = integer();
-    if (index < 0) return {};
-    return {DeviceType::cuda, static_cast<int>(index)};
-  }
+  Device device() { return numbered_device(integer()); }
 
   Shape shape() {
     const std::int64_t batch = integer();

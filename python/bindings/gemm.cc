@@ -29,7 +29,7 @@ void bind_prepare_operand(nb::module_& module) {
       "prepared_form",
       [](int wanted, int scheme_number, int device_index) {
         const auto scheme = static_cast<Scheme>(scheme_number);
-        const Device device = device_index < 0 ? Device{} : Device{DeviceType::cuda, device_index};
+        const Device device = numbered_device(device_index);
         const PreparedForm form =
             wanted < 0 ? best_prepared_form(scheme, device)
                        : usable_prepared_form(static_cast<PreparedForm>(wanted), scheme, device);

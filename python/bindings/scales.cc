@@ -14,11 +14,10 @@ void bind_scales(nb::module_& module) {
         name,
         [operation](Address from, Address to, std::int64_t batch, std::int64_t rows,
                     std::int64_t blocks, int device, Address stream) {
-          const Device place = device < 0 ? Device{} : Device{DeviceType::cuda, device};
           call(batch * rows * blocks, [&] {
             operation(static_cast<const std::uint8_t*>(from.value),
-                      static_cast<std::uint8_t*>(to.value), batch, rows, blocks, place,
-                      Stream{stream.value});
+                      static_cast<std::uint8_t*>(to.value), batch, rows, blocks,
+                      numbered_device(device), Stream{stream.value});
           });
         },
         "scales"_a, "out"_a, "batch"_a, "rows"_a, "blocks"_a, "device"_a, "stream"_a.none());
