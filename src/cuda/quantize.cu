@@ -101,8 +101,7 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   kernels::QuantizeRowsParameters p = {};
   std::int64_t batch = x.shape.batch, rows = x.shape.rows;
   p.scale_index = out.scale_index();
-  const bool one_after_the_other = batch == 1 || x.batch_stride == rows * x.row_stride;
-  if (out.scale_layout == ScaleLayout::row_major && one_after_the_other) {
+  if (out.scale_layout == ScaleLayout::row_major && is_one_matrix(x)) {
     // Batches of rows are just rows where nothing is padded between them.
     rows *= batch;
     batch = 1;
