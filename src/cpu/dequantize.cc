@@ -6,15 +6,6 @@
 #include "cpu/tiles.h"
 
 namespace mxkern::cpu {
-namespace {
-
-// Whether the blocks of all rows follow one another like those of a single line.
-bool is_one_line(const BlockScaled& q, const Buffer& out) {
-  return q.scale_layout == ScaleLayout::row_major &&
-         q.shape.columns % facts_of(q.scheme).block == 0 && is_dense(out);
-}
-
-}  // namespace
 
 void dequantize(const BlockScaled& tensor, const Buffer& buffer, const KernelTable& kernels) {
   if (buffer.shape.size() == 0) return;

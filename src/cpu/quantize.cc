@@ -226,12 +226,6 @@ void clear_padding_rows(const BlockScaled& out) {
   }
 }
 
-// Whether the blocks of all rows follow one another like those of a single line.
-bool is_one_line(const Buffer& x, const BlockScaled& out, const QuantizeOptions& options) {
-  return options.block_shape == BlockShape::row && out.scale_layout == ScaleLayout::row_major &&
-         out.shape.columns % facts_of(out.scheme).block == 0 && is_dense(x);
-}
-
 // All directions, tile by tile.
 void run_tiles(std::span<const Direction> directions) {
   const Direction& first = directions.front();
@@ -282,7 +276,7 @@ void quantize(const Buffer& x, const BlockScaled* rows, const QuantizeOptions& r
               const KernelTable& kernels) {
   const FloatEnvironment environment;  // of the tensor scales; parallel work has its own
   if (columns == nullptr) {
-    const bool one_line = is_one_line(x, *rows, row_options);
+    const bool one_line = row_options.block_shape == BlockShape::row && is_one_line(*rows, x);
     const Buffer source = one_line ? as_one_line(x) : x;
     BlockScaled out = *rows;
     out.shape = source.shape;

@@ -7,6 +7,7 @@
 #include "cpu/parallel.h"
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/math.h"
+#include "mxkern/tensor/block_scaled.h"
 
 namespace mxkern::cpu {
 
@@ -125,6 +126,12 @@ constexpr bool is_dense(const Buffer& buffer) {
   const Shape& shape = buffer.shape;
   return (shape.rows <= 1 || buffer.row_stride == shape.columns) &&
          (shape.batch <= 1 || buffer.batch_stride == shape.rows * shape.columns);
+}
+
+// Whether the blocks of all rows follow one another like those of a single line; x: the elements.
+inline bool is_one_line(const BlockScaled& q, const Buffer& x) {
+  return q.scale_layout == ScaleLayout::row_major &&
+         q.shape.columns % facts_of(q.scheme).block == 0 && is_dense(x);
 }
 
 // The elements of a dense tensor as a single line: short rows cost nothing then.
