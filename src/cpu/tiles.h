@@ -121,13 +121,6 @@ inline std::byte* address(const Buffer& buffer, std::int64_t batch, std::int64_t
          index * static_cast<std::int64_t>(size_of(buffer.dtype));
 }
 
-// No gaps between rows or matrices.
-constexpr bool is_dense(const Buffer& buffer) {
-  const Shape& shape = buffer.shape;
-  return (shape.rows <= 1 || buffer.row_stride == shape.columns) &&
-         (shape.batch <= 1 || buffer.batch_stride == shape.rows * shape.columns);
-}
-
 // Whether the blocks of all rows follow one another like those of a single line; x: the elements.
 inline bool is_one_line(const BlockScaled& q, const Buffer& x) {
   return q.scale_layout == ScaleLayout::row_major &&

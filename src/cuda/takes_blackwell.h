@@ -102,10 +102,7 @@ inline const char* why_not_blackwell(const BlockScaled& a, const BlockScaled& b,
     return "rows of the output do not start on 16 bytes";
   }
   // Drivers up to CUDA 13.1 describe small tensors with gaps wrongly.
-  const bool has_gaps =
-      (out.shape.rows > 1 && out.row_stride != out.shape.columns) ||
-      (out.shape.batch > 1 && out.batch_stride != out.shape.rows * out.row_stride);
-  if (has_gaps && out.shape.size() * size < small) return "the output is small and has gaps";
+  if (!is_dense(out) && out.shape.size() * size < small) return "the output is small and has gaps";
   return nullptr;
 }
 

@@ -26,8 +26,7 @@ void clear(const char* function, float* amax, bool early, Stream stream) {
 void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
                   Stream stream) {
   kernels::TensorAmaxParameters p = {};
-  const bool dense = x.row_stride == x.shape.columns &&
-                     (x.shape.batch == 1 || x.batch_stride == x.shape.rows * x.shape.columns);
+  const bool dense = is_dense(x);
   p.x = x.data;
   p.batch = dense ? 1 : x.shape.batch;
   p.lines = dense ? 1 : x.shape.rows;

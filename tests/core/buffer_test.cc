@@ -31,6 +31,23 @@ TEST(Buffer, DenseStridesPutMatricesOneAfterTheOther) {
   EXPECT_EQ(input.device, (Device{DeviceType::cuda, 1}));
 }
 
+TEST(Buffer, IsDenseWhereStridesThatMeanSomethingLeaveNoGaps) {
+  float memory[1] = {};
+  Buffer x = Buffer::dense(memory, DType::float32, {2, 5, 7});
+  EXPECT_TRUE(is_dense(x));
+  EXPECT_TRUE(is_one_matrix(x));
+  x.row_stride = 8;
+  EXPECT_FALSE(is_dense(x));
+  EXPECT_FALSE(is_one_matrix(x));
+  x.batch_stride = 40;
+  EXPECT_FALSE(is_dense(x));
+  EXPECT_TRUE(is_one_matrix(x));
+  x.shape = {1, 1, 7};
+  EXPECT_TRUE(is_dense(x));
+  x.shape = {2, 1, 7};
+  EXPECT_FALSE(is_dense(x));
+}
+
 TEST(Device, HasNames) {
   EXPECT_STREQ(name_of(DeviceType::cpu), "cpu");
   EXPECT_STREQ(name_of(DeviceType::cuda), "cuda");

@@ -61,6 +61,12 @@ struct Buffer {
   }
 };
 
+// No gaps between rows or matrices.
+constexpr bool is_dense(const Buffer& x) {
+  return (x.shape.rows <= 1 || x.row_stride == x.shape.columns) &&
+         (x.shape.batch <= 1 || x.batch_stride == x.shape.rows * x.shape.columns);
+}
+
 // Rows of neighbouring matrices follow one another as rows of one matrix do.
 inline bool is_one_matrix(const Buffer& x) {
   return x.shape.batch == 1 || x.batch_stride == x.shape.rows * x.row_stride;
