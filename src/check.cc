@@ -94,7 +94,7 @@ void check_output(const char* function, const char* argument, const Buffer& buff
 
 void check_aligned(const char* function, const char* argument, const char* part, const void* value,
                    std::size_t size) {
-  check(reinterpret_cast<std::uintptr_t>(value) % size == 0, function, ": ", argument, part,
+  check(starts_on(value, size), function, ": ", argument, part,
         " is misaligned; expected an address that is a multiple of ", size, " bytes");
 }
 

@@ -25,7 +25,7 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   const SchemeFacts facts = facts_of(q.scheme);
   const int bits = facts.bits;
   p.grid = row_grid(q.shape.batch, q.shape.rows, ceil_div(q.shape.columns, 8));
-  p.vector_loads = is_aligned(p.codes, p.code_row_bytes, bits == 6 ? 4 : bits);
+  p.vector_loads = rows_start_on(p.codes, p.code_row_bytes, bits == 6 ? 4 : bits);
   p.vector_stores = starts_on_16(out);
   p.fetching_blocks = 4 * processor_count(function);
   const dim3 grid = grid_of(p.grid);

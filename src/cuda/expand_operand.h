@@ -21,7 +21,7 @@ inline int put_source(const char* function, const BlockScaled& q, kernels::Expan
   return visit(q.scheme, [&](auto scheme) {
     using Unit = kernels::ExpandUnit<typename decltype(scheme)::Format>;
     o.is_whole =
-        o.columns % Unit::codes == 0 && is_aligned(o.codes, o.code_row_bytes, Unit::alignment);
+        o.columns % Unit::codes == 0 && rows_start_on(o.codes, o.code_row_bytes, Unit::alignment);
     return Unit::codes;
   });
 }

@@ -101,7 +101,7 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
       using Unit = kernels::FoldUnit<typename S::Format>;
       p.log2_team = kernels::log2_team(ceil_div(p.columns, Unit::codes));
       p.is_whole =
-          p.columns % Unit::codes == 0 && is_aligned(p.codes, p.code_row_bytes, Unit::alignment);
+          p.columns % Unit::codes == 0 && rows_start_on(p.codes, p.code_row_bytes, Unit::alignment);
       if constexpr (S::Format::bits == 8) {
         if (has_whole_rows(p))
           return fold_rows<S>(function, p, others, folded_columns, finds_spreads, stream);

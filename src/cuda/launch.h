@@ -248,9 +248,4 @@ inline dim3 resident_grid(const char* function, const kernels::RowGrid& grid, in
   return grid_of(grid.chunks(), best, grid.batch);
 }
 
-// Whether pointer and row length are multiples of `bytes`.
-inline bool is_aligned(const void* pointer, std::int64_t row_bytes, int bytes) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0 && row_bytes % bytes == 0;
-}
-
 }  // namespace mxkern::cuda

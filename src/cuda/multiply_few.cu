@@ -78,9 +78,8 @@ void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape
         " of tokens; expected one, or as many");
   check(workspace.bytes >= wanted, function, ": the workspace has ", workspace.bytes,
         " bytes; expected ", wanted);
-  check(reinterpret_cast<std::uintptr_t>(workspace.data) % DecodeLayout::alignment == 0 ||
-            wanted == 0,
-        function, ": the workspace is not aligned to ", DecodeLayout::alignment, " bytes");
+  check(starts_on(workspace.data, DecodeLayout::alignment) || wanted == 0, function,
+        ": the workspace is not aligned to ", DecodeLayout::alignment, " bytes");
 }
 
 // `wanted`: a plan for Hopper, or nullptr.

@@ -13,8 +13,7 @@ kernels::PortableOperand kernel_operand(const char* function, const char* name,
   check(operand.element == CoreElement::bfloat16, function, ": ", name,
         " has 8-bit elements; expected bfloat16 ones, which expand makes");
   check(operand.row_bytes % 16 == 0 && operand.batch_bytes % 16 == 0 &&
-            operand.part_bytes % 16 == 0 &&
-            reinterpret_cast<std::uintptr_t>(operand.data) % 16 == 0,
+            operand.part_bytes % 16 == 0 && starts_on(operand.data, 16),
         function, ": the rows of ", name, " do not start on 16 bytes; expand it first");
   const bool shared = operand.batch == 1 && batch != 1;
   return {static_cast<const std::uint8_t*>(operand.data),

@@ -27,7 +27,7 @@ inline kernels::FinishParameters finish_parameters(const ProductSm90& product) {
   p.row_stride = out.row_stride;
   p.batch_stride = out.batch_stride;
   // The copy engine writes pieces of 16 bytes, beyond the last column too.
-  p.stores_boxes = is_aligned(out.data, out.shape.columns * size, 16) &&
+  p.stores_boxes = rows_start_on(out.data, out.shape.columns * size, 16) &&
                    (out.shape.rows == 1 || out.row_stride * size % 16 == 0) &&
                    (out.shape.batch == 1 || out.batch_stride * size % 16 == 0) &&
                    (out.shape.rows == 1 || out.row_stride >= out.shape.columns);

@@ -58,7 +58,7 @@ kernels::TileOutput tile_output(const BlockScaled* out, const QuantizeOptions& o
           out->scale_index(),
           out->tensor_scale,
           octet_options(out->scheme, options),
-          is_aligned(out->codes, row_bytes, 16)};
+          rows_start_on(out->codes, row_bytes, 16)};
 }
 
 void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* rows,
@@ -124,7 +124,7 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   p.tensor_scale = out.tensor_scale;
   p.options = octet_options(out.scheme, options);
   p.vector_loads = starts_on_16(x);
-  p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8);
+  p.vector_stores = rows_start_on(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8);
   p.backwards = backwards;
   visit(out.scheme, [&](auto scheme) {
     launch_quantize_rows<decltype(scheme)>(function, x.dtype, options.rounding, p, stream);

@@ -24,8 +24,9 @@ void put_codes(const char* function, const Buffer& x, Scheme scheme, const Block
   p.scales = codes.scales;
   p.scale_index = codes.scale_index();
   // Packed rows are padded to whole blocks; those of 8-bit codes end where their columns do.
-  p.vector_stores = is_aligned(p.codes, p.code_row_bytes, facts.bits == 6 ? 4 : 2 * facts.bits) &&
-                    (facts.bits < 8 || p.columns % facts.block == 0);
+  p.vector_stores =
+      rows_start_on(p.codes, p.code_row_bytes, facts.bits == 6 ? 4 : 2 * facts.bits) &&
+      (facts.bits < 8 || p.columns % facts.block == 0);
   const auto sizes = BlockScaled::sizes(scheme, x.shape, codes.scale_layout);
   const bool is_padded = sizes.scales != p.batch * p.rows * p.scale_index.blocks;
   if (is_padded && sizes.scales > 0) {

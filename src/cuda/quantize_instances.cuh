@@ -191,7 +191,7 @@ std::optional<kernels::PatchWork> patch_work(DType dtype, Rounding rounding,
   const bool with_rows = rows.codes != nullptr, with_columns = columns.codes != nullptr;
   if (dtype != DType::bfloat16 || !p.vector_loads) return {};
   const auto vectors = [](const kernels::TileOutput& out) {
-    return out.codes == nullptr || (out.vector_stores && is_aligned(out.scales, 0, 4));
+    return out.codes == nullptr || (out.vector_stores && starts_on(out.scales, 4));
   };
   if (!vectors(rows) || !vectors(columns)) return {};
   if (one.four_over_six || other.four_over_six) return {};

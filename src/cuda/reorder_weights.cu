@@ -11,7 +11,7 @@ void reorder_weights(const char* function, const BlockScaled& weights, std::uint
                      Stream stream) {
   const Shape& shape = weights.shape;
   const DecodeLayout layout = DecodeLayout::of(weights.scheme, shape.rows, shape.columns);
-  check(reinterpret_cast<std::uintptr_t>(destination) % DecodeLayout::alignment == 0, function,
+  check(starts_on(destination, DecodeLayout::alignment), function,
         ": the memory for reordered weights is not aligned to ", DecodeLayout::alignment,
         " bytes; expected memory as allocators of CUDA give it");
   const DeviceScope scope(weights.device, function);

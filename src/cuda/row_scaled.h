@@ -11,10 +11,6 @@ namespace mxkern::cuda {
 
 enum class CoreElement : std::uint8_t { e4m3, e5m2, bfloat16 };
 
-inline bool starts_on(const void* address, std::uintptr_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
-}
-
 // Whether every fourth scale of a row starts on four bytes, so that they can be loaded at once.
 inline bool scales_in_words(const std::uint8_t* scales, const ScaleIndex& index) {
   return (index.layout == ScaleLayout::swizzled || index.blocks % 4 == 0) && starts_on(scales, 4);

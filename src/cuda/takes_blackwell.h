@@ -74,11 +74,7 @@ inline const char* why_not_blackwell(const BlockScaled& a, const BlockScaled& b,
                                      const Buffer& out) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   constexpr std::int64_t small = 128 * 1024;
-  const auto is_aligned = [](const void* address, int bytes) {
-    return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
-  };
   const auto size = static_cast<std::int64_t>(size_of(out.dtype));
-  const auto starts_on_16 = [&](std::int64_t stride) { return stride * size % 16 == 0; };
   if (!is_blackwell_pair(a.scheme, b.scheme)) return "the hardware does not pair these schemes";
   if (out.dtype == DType::float16) return "outputs are bfloat16 or float32";
   if (a.shape.size() == 0 || b.shape.size() == 0) return "there is nothing to multiply";
@@ -90,15 +86,13 @@ inline const char* why_not_blackwell(const BlockScaled& a, const BlockScaled& b,
     return "extents or scales pass 2^31";
   }
   const bool spreads = spreads_codes(a.scheme, b.scheme);
-  const bool codes_are_aligned = is_aligned(a.codes, 16) && is_aligned(b.codes, spreads ? 32 : 16);
+  const bool codes_are_aligned = starts_on(a.codes, 16) && starts_on(b.codes, spreads ? 32 : 16);
   if (!codes_are_aligned) return "codes do not start on 16 bytes, or 32 for 4 and 6 bits beside 8";
   const auto scales_fit = [&](const BlockScaled& q) {
-    return q.scale_layout == ScaleLayout::row_major || is_aligned(q.scales, 16);
+    return q.scale_layout == ScaleLayout::row_major || starts_on(q.scales, 16);
   };
   if (!scales_fit(a) || !scales_fit(b)) return "swizzled scales do not start on 16 bytes";
-  if (!is_aligned(out.data, 16) || (out.shape.rows > 1 && !starts_on_16(out.row_stride)) ||
-      (out.shape.batch > 1 && !starts_on_16(out.batch_stride)) ||
-      !starts_on_16(out.shape.columns)) {
+  if (!starts_on_16(out) || out.shape.columns * size % 16 != 0) {
     return "rows of the output do not start on 16 bytes";
   }
   // Drivers up to CUDA 13.1 describe small tensors with gaps wrongly.

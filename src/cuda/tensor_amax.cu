@@ -36,7 +36,7 @@ void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hada
   p.amax = amax;
   p.hadamard_size = hadamard.size;
   p.hadamard_signs = hadamard.signs;
-  p.vector_loads = dense ? is_aligned(x.data, 0, 16) : starts_on_16(x);
+  p.vector_loads = dense ? starts_on(x.data, 16) : starts_on_16(x);
   const std::int64_t filling = processor_count(function) * blocks_per_processor;
   const std::int64_t chunks = ceil_div(ceil_div(p.length, 8), kernels::amax_chunk);
   const std::int64_t across = std::min(chunks, filling);

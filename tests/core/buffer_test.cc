@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+
 namespace mxkern {
 namespace {
 
@@ -46,6 +48,17 @@ TEST(Buffer, IsDenseWhereStridesThatMeanSomethingLeaveNoGaps) {
   EXPECT_TRUE(is_dense(x));
   x.shape = {2, 1, 7};
   EXPECT_FALSE(is_dense(x));
+}
+
+TEST(Buffer, StartsOnMultiplesOfBytes) {
+  alignas(32) std::byte memory[64] = {};
+  EXPECT_TRUE(starts_on(memory, 32));
+  EXPECT_TRUE(starts_on(memory + 16, 16));
+  EXPECT_FALSE(starts_on(memory + 16, 32));
+  EXPECT_TRUE(starts_on(memory + 1, 1));
+  EXPECT_TRUE(rows_start_on(memory, 8, 8));
+  EXPECT_FALSE(rows_start_on(memory, 12, 8));
+  EXPECT_FALSE(rows_start_on(memory + 4, 8, 8));
 }
 
 TEST(Device, HasNames) {

@@ -72,12 +72,21 @@ inline bool is_one_matrix(const Buffer& x) {
   return x.shape.batch == 1 || x.batch_stride == x.shape.rows * x.row_stride;
 }
 
+inline bool starts_on(const void* address, std::uintptr_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+}
+
+// Whether rows of so many bytes, one after the other, do.
+inline bool rows_start_on(const void* address, std::int64_t row_bytes, int bytes) {
+  return starts_on(address, static_cast<std::uintptr_t>(bytes)) && row_bytes % bytes == 0;
+}
+
 // Rows start on multiples of 16 bytes.
 inline bool starts_on_16(const Buffer& x) {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype));
   const bool rows = x.shape.rows == 1 || x.row_stride * size % 16 == 0;
   const bool batches = x.shape.batch == 1 || x.batch_stride * size % 16 == 0;
-  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && rows && batches;
+  return starts_on(x.data, 16) && rows && batches;
 }
 
 }  // namespace mxkern
