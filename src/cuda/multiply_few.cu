@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "check.h"
 #include "cuda/few_launch.h"
 #include "cuda/launch.h"
 #include "cuda/tensor_map.h"
@@ -70,9 +71,7 @@ void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape
                      ": the tokens have dtype float32; expected bfloat16 or float16");
   check(x.shape.columns == weights.columns, function, ": the tokens have K = ", x.shape.columns,
         " and the ", name_of(scheme), " weights ", weights.columns, "; expected the same");
-  check(out.shape == Shape{x.shape.batch, x.shape.rows, weights.rows}, function, ": out is [",
-        out.shape.batch, ", ", out.shape.rows, ", ", out.shape.columns, "]; expected [",
-        x.shape.batch, ", ", x.shape.rows, ", ", weights.rows, "]");
+  check_same_shape(function, "out", out.shape, {x.shape.batch, x.shape.rows, weights.rows});
   check(weights.batch == 1 || weights.batch == x.shape.batch, function, ": there are ",
         weights.batch, " matrices of weights for ", x.shape.batch,
         " of tokens; expected one, or as many");

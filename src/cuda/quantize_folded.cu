@@ -1,6 +1,7 @@
 // cuda/quantize_folded.cu: launches of the kernels that quantize and fold.
 #include <type_traits>
 
+#include "check.h"
 #include "cuda/fold.h"
 #include "cuda/folded_rows.h"
 #include "cuda/launch.h"
@@ -15,7 +16,7 @@ void put_codes(const char* function, const Buffer& x, Scheme scheme, const Block
                kernels::QuantizeFoldedParameters& p, Stream stream) {
   check(codes.scheme == scheme && codes.shape == x.shape, function,
         ": codes is of another scheme or shape than what is folded; expected ", name_of(scheme),
-        " of [", x.shape.batch, ", ", x.shape.rows, ", ", x.shape.columns, "]");
+        " of ", x.shape);
   check_device_pointer(function, "codes.codes", codes.codes, x.device);
   check_device_pointer(function, "codes.scales", codes.scales, x.device);
   const SchemeFacts facts = facts_of(scheme);
