@@ -16,18 +16,13 @@ namespace mxkern::cuda {
 template <class Body>
 void visit_input(DType dtype, Rounding rounding, bool plain, Body&& body) {
   visit(dtype, [&](auto type) {
-    auto with_rounding = [&](auto rounding_constant) {
+    visit(rounding, [&](auto rounding_constant) {
       if (plain) {
         body(type, rounding_constant, std::bool_constant<true>{});
       } else {
         body(type, rounding_constant, std::bool_constant<false>{});
       }
-    };
-    if (rounding == Rounding::nearest) {
-      with_rounding(std::integral_constant<Rounding, Rounding::nearest>{});
-    } else {
-      with_rounding(std::integral_constant<Rounding, Rounding::stochastic>{});
-    }
+    });
   });
 }
 
@@ -236,7 +231,7 @@ bool visit_patches(Rounding rounding, kernels::PatchWork work, Body&& body) {
     if constexpr (kernels::patches_pay<S, r(), w()>) body(r, w);
     return kernels::patches_pay<S, r(), w()>;
   };
-  const auto with_rounding = [&](auto r) {
+  return visit(rounding, [&](auto r) {
     switch (work) {
       case PatchWork::both:
         return with_work(r, std::integral_constant<PatchWork, PatchWork::both>{});
@@ -247,10 +242,7 @@ bool visit_patches(Rounding rounding, kernels::PatchWork work, Body&& body) {
       case PatchWork::transform: break;
     }
     return with_work(r, std::integral_constant<PatchWork, PatchWork::transform>{});
-  };
-  return rounding == Rounding::nearest
-             ? with_rounding(std::integral_constant<Rounding, Rounding::nearest>{})
-             : with_rounding(std::integral_constant<Rounding, Rounding::stochastic>{});
+  });
 }
 
 // Quantizes the whole tiles of x, if patches pay for that; whether they do.

@@ -163,5 +163,11 @@ TEST(RoundingTest, HasNames) {
   EXPECT_STREQ(name_of(Rounding::stochastic), "stochastic");
 }
 
+TEST(RoundingTest, IsVisitedAsAConstant) {
+  for (const Rounding rounding : all_roundings) {
+    EXPECT_EQ(visit(rounding, [](auto constant) { return constant(); }), rounding);
+  }
+}
+
 }  // namespace
 }  // namespace mxkern

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/core/math.h"
 #include "mxkern/numerics/codec.h"
@@ -14,6 +15,15 @@ inline constexpr Rounding all_roundings[] = {Rounding::nearest, Rounding::stocha
 
 constexpr const char* name_of(Rounding rounding) {
   return rounding == Rounding::nearest ? "nearest" : "stochastic";
+}
+
+// Calls visitor(std::integral_constant<Rounding, R>{}) for the rounding.
+template <class Visitor>
+constexpr decltype(auto) visit(Rounding rounding, Visitor&& visitor) {
+  if (rounding == Rounding::nearest) {
+    return visitor(std::integral_constant<Rounding, Rounding::nearest>{});
+  }
+  return visitor(std::integral_constant<Rounding, Rounding::stochastic>{});
 }
 
 // Rounds the magnitude up with the probability of the fraction that is dropped, by adding 32
