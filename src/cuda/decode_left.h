@@ -15,7 +15,7 @@ inline bool can_decode(const BlockScaled& q, const Shape& out) {
   // Matrices that are taken as one are swizzled as one if their tiles have no rows for padding.
   const bool is_one = q.shape.batch == out.batch || index.layout == ScaleLayout::row_major ||
                       q.shape.rows % ScaleIndex::tile_rows == 0;
-  return q.scheme == Scheme::mxfp8_e4m3 && q.shape.columns > 0 && q.shape.columns % 16 == 0 &&
+  return is_made_under_way(q.scheme) && q.shape.columns > 0 && q.shape.columns % 16 == 0 &&
          starts_on(q.codes, 16) && is_one && are_scales_to_decode(q.scales, index, q.shape.batch);
 }
 

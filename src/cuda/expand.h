@@ -95,7 +95,7 @@ struct ExpandTask {
 // rows that are long beside what each of them takes.
 inline bool can_be_late(const BlockScaled& q) {
   constexpr std::int64_t least_columns = 4096;
-  return q.scheme == Scheme::mxfp8_e4m3 && q.shape.batch == 1 && q.shape.columns % 128 == 0 &&
+  return is_made_under_way(q.scheme) && q.shape.batch == 1 && q.shape.columns % 128 == 0 &&
          q.shape.columns >= least_columns && starts_on(q.codes, 16) && starts_on(q.scales, 4);
 }
 

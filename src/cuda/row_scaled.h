@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/dtype.h"
+#include "mxkern/numerics/visit.h"
 #include "mxkern/tensor/scale_layout.h"
 
 namespace mxkern::cuda {
@@ -28,6 +30,16 @@ inline bool are_scales_to_decode(const std::uint8_t* scales, const ScaleIndex& i
 }
 
 constexpr int bytes_of(CoreElement element) { return element == CoreElement::bfloat16 ? 2 : 1; }
+
+// Whether a product can make rows of codes ready itself while it is under way: it has code for
+// E4M3 under powers of two.
+constexpr bool is_made_under_way(Scheme scheme) {
+  return visit(scheme, [](auto type) {
+    using S = decltype(type);
+    return std::is_same_v<typename S::Format, E4M3> &&
+           std::is_same_v<typename S::ScaleFormat, E8M0>;
+  });
+}
 
 // Words of working memory that a kernel ahead of a product sets to zeros.
 struct ZeroedWords {

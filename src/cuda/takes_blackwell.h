@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/math.h"
@@ -32,12 +33,19 @@ constexpr bool has_blackwell_kernels([[maybe_unused]] Blackwell architecture) {
   return false;
 }
 
+constexpr bool is_mx_float(Scheme scheme) {
+  return visit(scheme, [](auto type) {
+    using S = decltype(type);
+    return std::is_same_v<typename S::ScaleFormat, E8M0> && !S::Format::is_integer;
+  });
+}
+
 // The pairs of schemes that are multiplied, left and right: MXFP8 with MXFP8, MXFP6 and MXFP4, and
 // 4 bits with 4 bits where the scales are of one kind.
 constexpr bool is_blackwell_pair(Scheme left, Scheme right) {
-  const bool left_is_mxfp8 = left == Scheme::mxfp8_e4m3 || left == Scheme::mxfp8_e5m2;
-  if (left_is_mxfp8) return right != Scheme::mxint8 && right != Scheme::nvfp4;
-  return left == right && (left == Scheme::mxfp4 || left == Scheme::nvfp4);
+  const int bits = facts_of(left).bits;
+  if (bits == 8) return is_mx_float(left) && is_mx_float(right);
+  return bits == 4 && left == right;
 }
 
 // Codes of 4 and 6 bits are spread to bytes on their way into shared memory if the other side
