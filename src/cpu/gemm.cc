@@ -6,7 +6,6 @@
 #include <new>
 #include <thread>
 
-#include "cpu/float_environment.h"
 #include "cpu/parallel.h"
 #include "mxkern/core/math.h"
 
@@ -192,7 +191,6 @@ class Block {
 }  // namespace
 
 void gemm(const GemmTask& task, const GemmPlan& plan, void* workspace) {
-  const FloatEnvironment environment;
   Slots slots(plan, workspace);
   parallel_for(plan.blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     const int slot = slots.take();
