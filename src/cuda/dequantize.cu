@@ -1,6 +1,7 @@
 // cuda/dequantize.cu: launches of the dequantizing kernel.
 #include "cuda/backend.h"
 #include "cuda/launch.h"
+#include "cuda/row_grids.h"
 #include "mxkern/kernels/dequantize.cuh"
 
 namespace mxkern::cuda {

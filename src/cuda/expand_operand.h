@@ -3,7 +3,7 @@
 
 #include "cuda/expand.h"
 #include "cuda/folded_rows.h"
-#include "cuda/launch.h"
+#include "cuda/device_scope.h"
 #include "mxkern/kernels/expand.cuh"
 
 namespace mxkern::cuda {

@@ -6,7 +6,7 @@
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/gated_operands.h"
-#include "cuda/launch.h"
+#include "cuda/device_scope.h"
 #include "cuda/multiply_blackwell.h"
 #include "cuda/multiply_few.h"
 #include "cuda/multiply_portable.h"

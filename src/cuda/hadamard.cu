@@ -1,6 +1,7 @@
 // cuda/hadamard.cu: launches of the Hadamard kernel.
 #include "cuda/backend.h"
 #include "cuda/launch.h"
+#include "cuda/row_grids.h"
 #include "mxkern/kernels/hadamard.cuh"
 
 namespace mxkern::cuda {

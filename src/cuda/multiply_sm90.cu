@@ -1,7 +1,7 @@
 // cuda/multiply_sm90.cu: checks a product for Hopper, chooses its tile, and launches it.
 #include "cuda/multiply_sm90.h"
 
-#include "cuda/launch.h"
+#include "cuda/device_scope.h"
 #include "cuda/multiply_sm90_launch.h"
 #include "mxkern/numerics/format.h"
 

@@ -3,7 +3,7 @@
 
 #include "cuda/expand.h"
 #include "cuda/fold.h"
-#include "cuda/launch.h"
+#include "cuda/device_scope.h"
 #include "cuda/multiply_few.h"
 
 namespace mxkern::cuda {

@@ -1,8 +1,9 @@
 // cuda/quantize.cu: which kernels a quantization takes, and with which parameters.
 #include "check_quantize.h"
 #include "cuda/backend.h"
-#include "cuda/launch.h"
+#include "cuda/device_scope.h"
 #include "cuda/quantize_launch.h"
+#include "cuda/row_grids.h"
 #include "cuda/tensor_amax.h"
 #include "mxkern/core/error.h"
 

@@ -7,6 +7,7 @@
 
 #include "cuda/launch.h"
 #include "cuda/quantize_launch.h"
+#include "cuda/row_grids.h"
 #include "mxkern/kernels/quantize_dense.cuh"
 #include "mxkern/kernels/quantize_small.cuh"
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "cuda/launch.h"
+#include "cuda/device_scope.h"
 #include "cuda/row_scaled.h"
 
 namespace mxkern::cuda {
