@@ -8,7 +8,7 @@ from mxkern import _core, errors
 from mxkern.arrays import Adapter, Plain, View, adapter_of
 from mxkern.arrays.adapter import CPU
 from mxkern.block_scaled import BlockScaled
-from mxkern.offset_array import placed
+from mxkern.offset_array import placed, placed_both
 from mxkern.operands import check_factor, float32_scalar
 from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.outputs import checked_out_parts, extents_of, mark_parts_written, on_stream
@@ -79,6 +79,91 @@ def quantized(
             adapter.stream(array),
         )
     return result(adapter, arrays, scheme, shape, scale_layout, x) if out is None else out
+
+
+def quantized_both(
+    function: str,
+    scheme: Scheme,
+    row_options: _core.QuantizeOptions,
+    column_options: _core.QuantizeOptions,
+    x: Any,
+    scale_layout: str,
+    amax: Any,
+    tensor_scale: Any,
+    out: tuple[BlockScaled, BlockScaled] | None,
+    stream: int | None,
+) -> tuple[BlockScaled, BlockScaled]:
+    """The same in both directions; amax, tensor_scale and out may be pairs."""
+    layout = position(function, "scale_layout", scale_layout, SCALE_LAYOUTS)
+    adapter = adapter_of(function, "x", x)
+    short_way = adapter.short_way
+    both = (row_options, column_options)
+    has_array = isinstance(row_options, _core.OffsetOptions)
+    if has_array and adapter.traced_calls is None and stream is None:
+        row_options, column_options = placed_both(function, *both, adapter, x)
+        has_array = False
+    if short_way is not None and out is None and stream is None:
+        pair: Any = short_way.quantize_both(
+            x, scheme.id, layout, row_options, column_options, amax, tensor_scale
+        )
+        if pair is not None:
+            return pair  # type: ignore[no-any-return]
+    with on_stream(function, stream, adapter, x):
+        if has_array:
+            row_options, column_options = placed_both(function, *both, adapter, x)
+        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+        like, device = plain.array, plain.buffer[2]
+        batch, rows, columns = plain.buffer[3:6]
+        shapes = (plain.shape, transposed(function, plain.shape))
+        extents = ((batch, rows, columns), (batch, columns, rows))
+        check_groups(function, row_options, columns)
+        check_groups(function, column_options, rows)
+        outs = (None, None) if out is None else pair_of(function, "out", out)
+        each_amax = each_way(function, "amax", amax)
+        each_scale = each_way(function, "tensor_scale", tensor_scale)
+        arrays: list[Parts] = []
+        scalars = [
+            scalars_of(function, scheme, adapter, plain, each_amax[i], each_scale[i])
+            for i in (0, 1)
+        ]
+        for i in (0, 1):
+            arrays.append(
+                new_parts(adapter, scheme, shapes[i], scale_layout, like)
+                if out is None
+                else checked_out_parts(
+                    function,
+                    f"out[{i}]",
+                    outs[i],
+                    adapter,
+                    scheme,
+                    shapes[i],
+                    scale_layout,
+                    like,
+                    extents_of(adapter, like, *scalars[0], *scalars[1], *sum(arrays, ())),
+                )
+            )
+        addresses = [addresses_of(adapter, pair) for pair in scalars]
+        found = [amax_memory(adapter, scheme, device, pair, like) for pair in scalars]
+        _core.quantize_both(
+            plain.buffer,
+            view_of(adapter, scheme, layout, device, extents[0], arrays[0]),
+            view_of(adapter, scheme, layout, device, extents[1], arrays[1]),
+            row_options,
+            column_options,
+            addresses[0][0],
+            addresses[1][0],
+            addresses[0][1],
+            addresses[1][1],
+            None if found[0] is None else adapter.address(found[0]),
+            None if found[1] is None else adapter.address(found[1]),
+            adapter.stream(like),
+        )
+    if out is not None:
+        return out
+    return (
+        result(adapter, arrays[0], scheme, shapes[0], scale_layout, x),
+        result(adapter, arrays[1], scheme, shapes[1], scale_layout, x),
+    )
 
 
 def new_parts(
