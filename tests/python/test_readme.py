@@ -42,25 +42,19 @@ def test_there_is_something_to_test():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_python_blocks_run_one_after_the_other(page, capsys):
+def test_python_blocks_run_and_print_what_their_comments_say(page, capsys):
+    """One after the other. A comment after a print begins with what is printed, or says about what
+    number it is."""
     namespace = {}
     for block in blocks(page, "python"):
-        exec(compile(block, page, "exec"), namespace)
-
-
-def test_comments_of_python_blocks_say_what_is_printed(capsys):
-    """A comment after a print begins with what is printed, or says about what number it is."""
-    for page in PAGES:
-        namespace = {}
-        for block in blocks(page, "python"):
-            for statement in re.split(r"\n(?=\S)", block):
-                exec(compile(statement, page, "exec"), namespace)
-                printed = capsys.readouterr().out
-                said = re.match(r"print\(.*\)\s+# (about )?(.*)$", statement)
-                if said and said[1]:
-                    assert float(printed) == pytest.approx(float(said[2]), rel=0.1), statement
-                elif said:
-                    assert said[2].startswith(printed.strip()), (statement, printed)
+        for statement in re.split(r"\n(?=\S)", block):
+            exec(compile(statement, page, "exec"), namespace)
+            printed = capsys.readouterr().out.strip()
+            said = re.match(r"print\(.*\)\s+# (about )?(.*)$", statement)
+            if said and said[1]:
+                assert float(printed) == pytest.approx(float(said[2]), rel=0.1), statement
+            elif said:
+                assert printed and said[2].startswith(printed), (statement, printed)
 
 
 @pytest.fixture
