@@ -28,7 +28,7 @@ struct QuantizeOptions {
   const std::uint64_t* offset_at = nullptr;
   BlockShape block_shape = BlockShape::row;
   bool four_over_six = false;  // NVFP4: per block, the better of two scales
-  Hadamard hadamard;           // transform groups along the block axis first
+  Hadamard hadamard = {};      // transform groups along the block axis first
   // NVFP4: at most one of these, a float32 on x's device. `amax` is the tensor's largest magnitude
   // (or a calibrated one); `tensor_scale` the decode multiplier. Neither: amax is computed from x.
   // Like offset_at they may not lie where something is written.
