@@ -61,6 +61,7 @@ Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool stre
            .streams = streams,
            .is_last = is_last,
            .is_end = is_last && line + most >= lines,
+           .is_near = false,
            .ahead = {}});
     }
   }
