@@ -8,7 +8,7 @@ from mxkern import _core, errors
 from mxkern.arrays import Adapter, View, adapter_of, collapsed
 from mxkern.arrays.adapter import check_same_device
 from mxkern.block_scaled import BlockScaled
-from mxkern.operands import check_shape, enter_part, operand_of
+from mxkern.operands import checked_shape, enter_part, operand_of
 from mxkern.options import position
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape, scheme_of
@@ -71,7 +71,7 @@ def _prepared(function: str, argument: str, prepared: PreparedOperand) -> GemmOp
     form_name, data, source, name, shape = prepared
     form = position(function, f"{argument}.form", form_name, FORMS)
     scheme = scheme_of(function, name)
-    check_shape(function, argument, shape)
+    shape = checked_shape(function, argument, shape)
     if source is not None:
         operand = operand_of(function, f"{argument}.source", source)
         if (operand.scheme, operand.shape) != (scheme, shape):

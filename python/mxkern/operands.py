@@ -39,7 +39,7 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     codes, scales, tensor_scale, name, shape, scale_layout = q
     scheme = scheme_of(function, name)
     layout = position(function, part_of(argument, "scale_layout"), scale_layout, SCALE_LAYOUTS)
-    check_shape(function, argument, shape)
+    shape = checked_shape(function, argument, shape)
     adapter = adapter_of(function, part_of(argument, "codes"), codes)
 
     codes = enter_part(function, argument, "codes", codes, adapter)
@@ -172,17 +172,29 @@ def made_from_parts(
     return q
 
 
-def check_shape(function: str, argument: str, shape: Any) -> None:
+def checked_shape(function: str, argument: str, shape: Any) -> Shape:
+    """The shape as a tuple of ints; torch.Size and NumPy's integers will do."""
+    if type(shape) is tuple and shape:
+        for n in shape:
+            if type(n) is not int or not 0 <= n <= _LARGEST_EXTENT:
+                break
+        else:
+            return shape
     name = part_of(argument, "shape")
-    if type(shape) is not tuple or not shape:
+    if not isinstance(shape, tuple) or not shape:
         raise TypeError(
             f"{function}: {name} is {errors.described(shape)}; expected a tuple of one int or more"
         )
     for n in shape:
-        if type(n) is not int or not 0 <= n <= _LARGEST_EXTENT:
-            raise ValueError(
-                f"{function}: {name} is {errors.described(shape)}; expected ints from 0 to 2**48"
-            )
+        if not isinstance(n, numbers.Integral) or isinstance(n, bool):
+            break
+        if not 0 <= n <= _LARGEST_EXTENT:
+            break
+    else:
+        return tuple(map(int, shape))
+    raise ValueError(
+        f"{function}: {name} is {errors.described(shape)}; expected ints from 0 to 2**48"
+    )
 
 
 def _wrong_dtype(
@@ -190,8 +202,10 @@ def _wrong_dtype(
 ) -> TypeError:
     wanted = stored_dtypes(dtype)
     name = adapter.dtype_name(array)
-    is_byte = name.endswith("8") or "float8" in name
-    way_out = f"reinterpret them with {argument}.view('uint8')" if is_byte else "pass stored bytes"
+    is_byte = name.endswith(("8", "V1")) or "float8" in name  # V1: as NumPy reads a file of them
+    way_out = f"reinterpret them with {adapter.as_bytes(argument)}"
+    if not is_byte:
+        way_out = "pass stored bytes"
     return TypeError(
         f"{function}: {argument} has dtype {name}; expected {errors.listed(wanted)}; {way_out}"
     )

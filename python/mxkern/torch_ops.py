@@ -331,9 +331,12 @@ def _entered(function: str, codes: Any, scheme: str | Scheme) -> tuple[Any, int,
     if name in _PACKED and _PACKED[name][0] == 4 and codes.dtype == PACKED_E2M1:
         codes = codes.view(torch.uint8)
     if name not in _PACKED or codes.dtype != torch.uint8:
+        way_out = "reinterpret bytes with codes.view(torch.uint8)"
+        if codes.dtype.itemsize > 1:
+            way_out = "convert codes, one a byte, with codes.to(torch.uint8)"
         raise TypeError(
             f"{function}: codes of {name} have dtype {codes.dtype}; expected "
-            "uint8 codes of a scheme of 4 or 6 bits; reinterpret bytes with codes.view(torch.uint8)"
+            f"uint8 codes of a scheme of 4 or 6 bits; {way_out}"
         )
     if codes.dim() == 0:
         raise ValueError(f"{function}: codes is 0-d; expected one dimension or more")

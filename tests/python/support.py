@@ -107,6 +107,15 @@ def assert_same(got: np.ndarray, want: np.ndarray, what: str) -> None:
         )
 
 
+def assert_same_parts(got: mxkern.BlockScaled, want: mxkern.BlockScaled, what: str) -> None:
+    assert got[3:] == want[3:], what
+    assert_same(raw(got.codes), raw(want.codes), f"{what}: codes")
+    assert_same(raw(got.scales), raw(want.scales), f"{what}: scales")
+    assert (got.tensor_scale is None) == (want.tensor_scale is None)
+    if want.tensor_scale is not None:
+        assert_same(raw(got.tensor_scale), raw(want.tensor_scale), f"{what}: tensor_scale")
+
+
 def random_values(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
     """Normal values under row scales of many octaves."""
     generator = np.random.default_rng([seed, *shape])

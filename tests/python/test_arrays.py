@@ -18,6 +18,7 @@ from support import (
     Foreign,
     array_of,
     assert_same,
+    assert_same_parts,
     available,
     corner_values,
     framework_params,
@@ -42,15 +43,6 @@ CODES = {
 
 def dtype_name(array: Any) -> str:
     return str(array.dtype).removeprefix("torch.")
-
-
-def assert_same_parts(got: mxkern.BlockScaled, want: mxkern.BlockScaled, what: str) -> None:
-    assert got[3:] == want[3:], what
-    assert_same(raw(got.codes), raw(want.codes), f"{what}: codes")
-    assert_same(raw(got.scales), raw(want.scales), f"{what}: scales")
-    assert (got.tensor_scale is None) == (want.tensor_scale is None)
-    if want.tensor_scale is not None:
-        assert_same(raw(got.tensor_scale), raw(want.tensor_scale), f"{what}: tensor_scale")
 
 
 @pytest.mark.parametrize("framework", framework_params())

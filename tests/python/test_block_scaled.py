@@ -3,12 +3,22 @@ from __future__ import annotations
 
 import pickle
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mxkern
-from support import SCHEMES, Foreign, array_of, framework_params, random_values, raw, refused
+from support import (
+    SCHEMES,
+    Foreign,
+    array_of,
+    available,
+    framework_params,
+    random_values,
+    raw,
+    refused,
+)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -62,6 +72,23 @@ def test_prints_every_tensor_scale_that_operations_take() -> None:
         assert mxkern.dequantize(other).shape == (4, 64)
         assert "tensor_scale  0.5" in repr(other)
         assert other.nbytes == q.nbytes
+
+
+def test_shapes_of_other_integers() -> None:
+    q = mxkern.quantize(random_values((4, 64), "float32"), "mxfp4")
+    want = mxkern.dequantize(q)
+    shapes: list[Any] = [tuple(np.array(q.shape)), np.zeros(q.shape).shape]
+    if available("torch"):
+        import torch
+
+        shapes.append(torch.Size(q.shape))
+    for shape in shapes:
+        other = q._replace(shape=shape)
+        np.testing.assert_array_equal(mxkern.dequantize(other), want)
+        np.testing.assert_array_equal(mxkern.gemm(other, other), mxkern.gemm(q, q))
+    for shape in ((4.0, 64), (True, 64), (-4, 64), (np.bool_(1), 64)):
+        with pytest.raises(ValueError, match="expected ints from 0 to"):
+            mxkern.dequantize(q._replace(shape=shape))
 
 
 def test_prints_a_large_tensor_at_once() -> None:

@@ -88,6 +88,17 @@ def test_errors(name: str) -> None:
     refused(TypeError, lambda: call(q, "mxfp4"), f"{name}: codes is a BlockScaled", "q.codes")
 
 
+@pytest.mark.parametrize("framework", framework_params())
+def test_codes_of_other_dtypes_are_told_how_to_become_bytes(framework: str) -> None:
+    codes = np.zeros((1, 32), np.int32)
+    convert = r"convert codes, one a byte, with codes\.(astype|to)\(.*uint8"
+    for function in (mxkern.pack_codes, mxkern.unpack_codes):
+        with pytest.raises(TypeError, match=convert):
+            function(array_of(framework, codes), "mxfp4")
+        with pytest.raises(TypeError, match=r"reinterpret bytes with codes\.view\(.*uint8"):
+            function(array_of(framework, codes.astype(np.int8)), "mxfp4")
+
+
 def test_errors_of_unpacking() -> None:
     codes = np.zeros((2, 47), np.uint8)
     refused(ValueError, lambda: mxkern.unpack_codes(codes, "mxfp6"), "(2, 47)", "groups of 3 bytes")

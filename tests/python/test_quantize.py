@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,8 +14,11 @@ from support import (
     DTYPES,
     NUMPY_DTYPES,
     SCHEMES,
+    array_of,
+    assert_same_parts,
     check_quantized,
     corner_values,
+    framework_params,
     random_values,
     raw,
 )
@@ -228,6 +232,25 @@ def test_four_over_six_is_no_worse() -> None:
 
     one, two = mxkern.quantize_nvfp4(x), mxkern.quantize_nvfp4(x, four_over_six=True)
     assert error(two) < 0.95 * error(one)
+
+
+@pytest.mark.parametrize("framework", framework_params())
+@pytest.mark.parametrize("options", [{}, {"hadamard": 32}, {"block": "square"}, {"random": 1}])
+def test_transposed_views(options: dict[str, Any], framework: str) -> None:
+    """They are quantized where they lie, to the bytes of a copy."""
+    x = random_values((2, 64, 96), "float32")
+    dense = np.ascontiguousarray(x.swapaxes(1, 2))
+    for scheme in SCHEMES:
+        given = dict(options)
+        if given.pop("block", None):
+            given["block"] = "16x16" if scheme == "nvfp4" else "32x32"
+        if given.pop("random", None):
+            given |= {"rounding": "stochastic", "seed": 3}
+        view = array_of(framework, x).swapaxes(1, 2)
+        for function in (mxkern.quantize, mxkern.quantize_columns):
+            want = function(dense, scheme, **given)
+            assert_same_parts(function(view, scheme, **given), want, f"{function} {scheme}")
+            assert_same_parts(function(view[0], scheme), function(dense[0], scheme), scheme)
 
 
 def test_square_codes_of_the_transpose_are_the_transpose_of_the_codes() -> None:

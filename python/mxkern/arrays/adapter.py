@@ -257,6 +257,10 @@ class Adapter(ABC):
     def raw_bytes(self, array: Any) -> Any:
         """The elements of an array of one-byte elements as a NumPy uint8 view."""
 
+    def as_bytes(self, argument: str) -> str:
+        """The call that gives the bytes of an array as they are, for messages."""
+        return f'{argument}.view("uint8")'
+
     @abstractmethod
     def conversion(self, argument: str, dtype: str) -> str:
         """The call that gives an array of the dtype, for messages."""
@@ -280,6 +284,19 @@ class Adapter(ABC):
             f"{function}: {argument} has dtype {self.dtype_name(array)}; expected "
             f"{errors.listed(expected)}; convert with {self.conversion(argument, expected[0])}"
         )
+
+    def turned(self, array: Any) -> Any:
+        """The transpose of a tensor, where it is the transpose that has its rows in memory; None
+        elsewhere."""
+        if array.ndim < 2 or self.is_dense(array):
+            return None
+        strides = self.strides(array)
+        if strides is None or strides[-1] == 1:
+            return None
+        *outer, rows, columns = array.shape
+        *outer_strides, row_stride, column_stride = strides
+        shape, turned = (*outer, columns, rows), (*outer_strides, column_stride, row_stride)
+        return None if row_strides(shape, turned) is None else array.swapaxes(-1, -2)
 
     def plain(self, function: str, argument: str, array: Any) -> Plain:
         """A float32, float16 or bfloat16 tensor of one dimension or more, for reading. Rows may lie

@@ -52,5 +52,8 @@ class JaxAdapter(NumpyAdapter):
         devices = like.devices()
         return jax.device_put(array, next(iter(devices)) if len(devices) == 1 else None)
 
+    def as_bytes(self, argument: str) -> str:
+        return f"{argument}.view(jax.numpy.uint8)"
+
     def conversion(self, argument: str, dtype: str) -> str:
         return f"{argument}.astype(jax.numpy.{dtype})"

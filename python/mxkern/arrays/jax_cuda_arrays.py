@@ -92,5 +92,8 @@ class JaxCudaAdapter(Adapter):
     def raw_bytes(self, array: Any) -> Any:
         return np.asarray(array).view(np.uint8)
 
+    def as_bytes(self, argument: str) -> str:
+        return f"{argument}.view(jax.numpy.uint8)"
+
     def conversion(self, argument: str, dtype: str) -> str:
         return f"{argument}.astype(jax.numpy.{dtype})"

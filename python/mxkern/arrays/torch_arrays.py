@@ -110,9 +110,12 @@ class TorchAdapter(Adapter):
                 f"tensor with memory; make one with torch.empty_like({argument}, device='cpu')"
             )
         if array.requires_grad and torch.is_grad_enabled():
+            other = "or call under torch.no_grad()"
+            if function == "fake_quantize":
+                other = "or call mxkern.torch_ops.fake_quantize, which passes the gradient on"
             raise ValueError(
                 f"{function}: {argument} requires grad, and the result would have none; expected "
-                f"a tensor without; pass {argument}.detach(), or call under torch.no_grad()"
+                f"a tensor without; pass {argument}.detach(), {other}"
             )
         check_no_tangent(function, argument, array)
         if array.is_neg():
@@ -196,6 +199,9 @@ class TorchAdapter(Adapter):
 
     def on_stream(self, handle: int, array: Any) -> AbstractContextManager[Any]:
         return stream_scope(handle, array.device.index) if array.is_cuda else nullcontext()
+
+    def as_bytes(self, argument: str) -> str:
+        return f"{argument}.view(torch.uint8)"
 
     def conversion(self, argument: str, dtype: str) -> str:
         return f"{argument}.to(torch.{dtype})"

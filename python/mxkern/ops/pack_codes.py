@@ -119,10 +119,11 @@ def _entered(function: str, codes: Any, scheme: Any) -> tuple[Scheme, Adapter, A
     if record.format == "e2m1":
         array = adapter.packed_e2m1_bytes(array)
     if str(array.dtype).removeprefix("torch.") != "uint8":
-        raise TypeError(
-            f"{function}: codes has dtype {array.dtype}; expected uint8; reinterpret bytes with "
-            "codes.view(uint8)"
-        )
+        is_byte = array.dtype.itemsize == 1
+        way_out = f"reinterpret bytes with {adapter.as_bytes('codes')}"
+        if not is_byte:
+            way_out = f"convert codes, one a byte, with {adapter.conversion('codes', 'uint8')}"
+        raise TypeError(f"{function}: codes has dtype {array.dtype}; expected uint8; {way_out}")
     if not array.shape:
         raise ValueError(f"{function}: codes is 0-d; expected one dimension or more")
     return record, adapter, array

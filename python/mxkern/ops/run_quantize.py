@@ -54,7 +54,13 @@ def quantized(
     with on_stream(function, stream, adapter, x):
         if has_array:
             options = placed(function, options, adapter, x)
-        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+        entered = adapter.enter(function, "x", x)
+        # A direction of x is the other one of its transpose, but for random words.
+        turned = adapter.turned(entered) if options.is_nearest else None
+        if turned is not None:
+            entered, columns = turned, not columns
+            operation = _core.quantize_columns if columns else _core.quantize
+        plain = adapter.plain(function, "x", entered)
         array, _, buffer, shape = plain
         extents = buffer[3:6]
         if columns:

@@ -98,7 +98,7 @@ def _scales(function: str, scales: Any) -> tuple[Adapter, Any]:
     if adapter.dtype_name(array) not in _DTYPES:
         raise TypeError(
             f"{function}: scales has dtype {adapter.dtype_name(array)}; expected "
-            f"{errors.listed(_DTYPES)}; reinterpret bytes with scales.view(uint8)"
+            f"{errors.listed(_DTYPES)}; reinterpret bytes with {adapter.as_bytes('scales')}"
         )
     if not array.shape:
         raise ValueError(f"{function}: scales is 0-d; expected one dimension or more")
