@@ -5,6 +5,11 @@ namespace nb = nanobind;
 
 NB_MODULE(_core, module) {
   using namespace mxkern;
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    throw nb::import_error(
+        "mxkern: this is a subinterpreter, where types of compiled modules would end up in the "
+        "wrong one; import mxkern in the main interpreter, or use a process");
+  }
   module.doc() =
       "The C++ library mxkern over plain addresses. The package mxkern checks arguments.";
   // Options and NumPy's dtypes are kept until the process ends; that is no leak to report.

@@ -172,6 +172,12 @@ def made_from_parts(
     return q
 
 
+def _is_extent(n: Any) -> bool:
+    if isinstance(n, bool) or not isinstance(n, numbers.Integral):
+        return False
+    return 0 <= int(n) <= _LARGEST_EXTENT
+
+
 def checked_shape(function: str, argument: str, shape: Any) -> Shape:
     """The shape as a tuple of ints; torch.Size and NumPy's integers will do."""
     if type(shape) is tuple and shape:
@@ -185,13 +191,9 @@ def checked_shape(function: str, argument: str, shape: Any) -> Shape:
         raise TypeError(
             f"{function}: {name} is {errors.described(shape)}; expected a tuple of one int or more"
         )
-    for n in shape:
-        if not isinstance(n, numbers.Integral) or isinstance(n, bool):
-            break
-        if not 0 <= n <= _LARGEST_EXTENT:
-            break
-    else:
-        return tuple(map(int, shape))
+    numbers_given: tuple[Any, ...] = shape
+    if all(_is_extent(n) for n in numbers_given):
+        return tuple(map(int, numbers_given))
     raise ValueError(
         f"{function}: {name} is {errors.described(shape)}; expected ints from 0 to 2**48"
     )

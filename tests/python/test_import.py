@@ -4,6 +4,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -46,3 +48,21 @@ def test_every_public_name_is_there() -> None:
         thing = getattr(mxkern, name)
         if callable(thing) and not isinstance(thing, str):
             assert thing.__doc__, f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("first", ["", "import mxkern;"])
+def test_subinterpreters_are_refused(first: str) -> None:
+    """Types of compiled modules belong to the interpreter that made them; the process would end in
+    a crash."""
+    code = f"""
+import importlib.util
+{first}
+names = ("_interpreters", "_xxsubinterpreters")
+found = next(name for name in names if importlib.util.find_spec(name))
+interpreters = importlib.import_module(found)
+try:
+    print(interpreters.run_string(interpreters.create(), "import mxkern"))
+except RuntimeError as error:
+    print(error)
+"""
+    assert "mxkern: this is a subinterpreter" in run(code)
