@@ -72,6 +72,15 @@ TEST(Check, StridesOfASingleRowOrMatrix) {
   EXPECT_EQ(with_strides(known).batch_stride, 40);
 }
 
+TEST(Check, ARowStrideOfZeroIsForASingleRow) {
+  float values[8] = {};
+  Buffer x{values, DType::float32, {1, 2, 4}, 0, 0, {}};
+  EXPECT_EQ(error_message([&] { check_buffer("f", "x", x); }),
+            "f: x has a row stride of 0 elements; expected at least its 4 columns");
+  x.shape.rows = 1;  // then its stride says nothing
+  EXPECT_EQ(error_message([&] { check_buffer("f", "x", x); }), nothing);
+}
+
 TEST(Check, MemoryThatIsOnlyRead) {
   const float values[4] = {};
   const Buffer x = Buffer::dense(values, DType::float32, {1, 1, 4});

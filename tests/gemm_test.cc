@@ -36,6 +36,12 @@ QuantizedOperand make_operand(Scheme scheme, Shape shape, ScaleLayout layout, st
   return operand;
 }
 
+// The other tests go through what the library says that this machine runs.
+TEST(GemmTest, TheBaselineUnitsRunEverywhere) {
+  EXPECT_TRUE(cpu::gemm_capabilities().runs(GemmUnit::baseline));
+  EXPECT_TRUE(cpu::gemm_capabilities().runs(GemmUnit::baseline_few_rows));
+}
+
 TEST(GemmTest, EveryPairOfSchemes) {
   int turn = 0;
   for (const Scheme left : all_schemes) {

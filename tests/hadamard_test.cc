@@ -124,6 +124,13 @@ TEST(Hadamard, RefusesWrongArguments) {
             "random_hadamard: size is 8; expected 16, 32, 64 or 128");
   EXPECT_EQ(error_message([&] { random_hadamard(x.buffer(), y.buffer(), {32}); }),
             "random_hadamard: x has 48 columns; expected a multiple of the size 32");
+  const Buffer nowhere = Buffer::dense(nullptr, DType::float32, {1, 2, 48});
+  EXPECT_EQ(error_message([&] { random_hadamard(x.buffer(), nowhere, {16}); }),
+            "random_hadamard: out has shape [1, 2, 48] but a null pointer; expected memory that "
+            "holds it");
+  EXPECT_EQ(error_message([&] { random_hadamard(nowhere, y.buffer(), {16}); }),
+            "random_hadamard: x has shape [1, 2, 48] but a null pointer; expected memory that "
+            "holds it");
   EXPECT_THROW(random_hadamard(x.buffer(), half.buffer(), {16}), InvalidType);
   EXPECT_EQ(error_message([&] { random_hadamard(x.buffer(), half.buffer(), {16}); }),
             "random_hadamard: out has dtype float16; expected that of x, float32");

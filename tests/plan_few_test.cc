@@ -255,6 +255,13 @@ TEST(PlanFew, TakesTwoTilesOfManyRows) {
   EXPECT_EQ(of_wide(std::int64_t{1} << 27), 1);
 }
 
+// Stages of weights and of tokens under way, which memory and the kernels' limits leave.
+TEST(PlanFew, KeepsAsManyStagesAsWereFastest) {
+  EXPECT_EQ(few_sm90_plan(Scheme::mxfp4, 32, 2, 1, 0).x_stages, 6);
+  EXPECT_EQ(few_sm90_plan(Scheme::mxfp4, 128, 2, 0, 0).x_stages, 2);
+  EXPECT_EQ(plan_few(Scheme::mxfp8_e4m3, 1, 64, 1024, 1024, processors).stages, 3);
+}
+
 TEST(PlanFew, IsPure) {
   const FewPlan plan = plan_few(Scheme::nvfp4, 2, 7, 1000, 3000, processors);
   EXPECT_EQ(plan, plan_few(Scheme::nvfp4, 2, 7, 1000, 3000, processors));

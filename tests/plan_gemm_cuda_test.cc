@@ -127,31 +127,6 @@ TEST(PlanGemmCudaTest, OneMultiprocessorIsLikeOtherGpus) {
                               Case{.precision = GemmPrecision::folded}.problem(), one);
 }
 
-TEST(PlanGemmCudaTest, ABatchThatSharesItsRightOperandIsOneMatrix) {
-  const Shape shape{3, 40, 64};
-  const auto shape_of_product = [&](const GemmOperand& left, std::int64_t right_batch,
-                                    std::int64_t gap) {
-    Buffer out = plain(DType::bfloat16, {3, 40, 128});
-    out.batch_stride += gap;
-    return multiplied_shape(
-        {left, quantized(Scheme::mxfp8_e4m3, {right_batch, 128, 64}), out, GemmPrecision::exact});
-  };
-  const GemmOperand codes = quantized(Scheme::mxfp8_e4m3, shape);
-  const Shape one{1, 120, 128}, three{3, 40, 128};
-  EXPECT_EQ(shape_of_product(codes, 1, 0), one);
-  EXPECT_EQ(shape_of_product(codes, 3, 0), three);
-  EXPECT_EQ(shape_of_product(codes, 1, 128), three) << "the output has a gap";
-  Buffer x = plain(DType::bfloat16, shape);
-  EXPECT_EQ(shape_of_product(x, 1, 0), one);
-  x.batch_stride += 64;
-  EXPECT_EQ(shape_of_product(x, 1, 0), three) << "rows as they lie have a gap";
-  x.dtype = DType::float16;
-  EXPECT_EQ(shape_of_product(x, 1, 0), one) << "rows that are copied";
-  x.dtype = DType::bfloat16;
-  x.batch_stride = 0;
-  EXPECT_EQ(shape_of_product(x, 1, 0), three) << "one matrix for all";
-}
-
 // The same tiles, and so the same bytes, whether the left operand was prepared or is decoded.
 TEST(PlanGemmCudaTest, DecodingAsksForTheTilesThatAreMultiplied) {
   for (const Shape& shape : {Shape{2, 260, 8192}, {8, 130, 4096}, {4, 40, 8192}, {3, 1500, 4096}}) {
@@ -293,6 +268,11 @@ TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
     }
   }
   EXPECT_EQ(path_with(1, DType::float32, PreparedForm::few_tokens), CudaGemmPath::exact);
+  // Each matrix of a batch has weights of its own, and as many tokens as it has rows.
+  EXPECT_EQ(path_of({plain(DType::bfloat16, {2, 8, 4096}),
+                     prepared(PreparedForm::few_tokens, Scheme::mxfp4, {2, 2048, 4096}),
+                     plain(DType::bfloat16, {2, 8, 2048}), GemmPrecision::automatic}),
+            CudaGemmPath::few_tokens);
   // Tokens that do not start on 16 bytes are copied first.
   const Shape weights{1, 2048, 1024};
   const auto workspace = [&](std::uintptr_t offset) {

@@ -209,6 +209,24 @@ TEST(PlanTilesSm90, ThereIsMemoryForTheParts) {
   }
 }
 
+TEST(PlanTilesSm90, ThereIsMemoryForThePartsOfFoldedElements) {
+  const CudaGemmCapabilities hopper = capabilities_of("sm_90");
+  const CudaGemmProblem problem = problem_of(quantized({1, 8192, 8192}), GemmPrecision::folded);
+  const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
+  ASSERT_EQ(plan.path, CudaGemmPath::folded);
+  const TilingSm90 tiling = tiling_sm90(problem, multiplied_shape(problem), true, 132);
+  ASSERT_GT(tiling.work.divided(), 0);
+  EXPECT_GE(plan.part_bytes, cuda::part_bytes(tiling.tile, tiling.work));
+  EXPECT_GE(plan.part_counters, cuda::part_counters(tiling.tile, tiling.work));
+}
+
+TEST(PlanTilesSm90, ASingleDividedTileHasMemoryForItsParts) {
+  const cuda::TileSm90 tile = cuda::tile_sm90(bfloat16, bfloat16, 1, 64, 64, 4096, 132);
+  const WorkOrder work = cuda::work_sm90(tile, bfloat16, 1, 1, 64, 64, 4096, 132);
+  EXPECT_EQ(work.divided(), 1);
+  EXPECT_GT(cuda::part_bytes(tile, work), 0);
+}
+
 // The bytes of a product do not depend on what was prepared.
 TEST(PlanTilesSm90, PreparedOperandsAreMultipliedTheSameWay) {
   const CudaGemmCapabilities hopper = capabilities_of("sm_90");

@@ -9,6 +9,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -36,6 +40,26 @@ TEST(Parallel, VisitsEveryIndexOnce) {
       EXPECT_TRUE(all_once(visits(count, grain))) << count << ", grain " << grain;
     }
   }
+}
+
+// Whether a call has more than one thread: each waits for another one, 5 s at most.
+bool threads_meet() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  std::mutex mutex;
+  std::condition_variable came;
+  std::set<std::thread::id> threads;
+  parallel_for(1000, 1, [&](std::int64_t, std::int64_t) {
+    std::unique_lock lock(mutex);
+    threads.insert(std::this_thread::get_id());
+    came.notify_all();
+    came.wait_until(lock, deadline, [&] { return threads.size() > 1; });
+  });
+  return threads.size() > 1;
+}
+
+TEST(Parallel, EveryCallHasSeveralThreads) {
+  if (thread_count() < 2) GTEST_SKIP() << "one thread";
+  for (int call = 0; call < 2; ++call) EXPECT_TRUE(threads_meet()) << "call " << call;
 }
 
 // A program that waits for its signals in a thread of its own blocks them in all others it knows.

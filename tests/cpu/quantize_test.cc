@@ -1,8 +1,11 @@
 // tests/cpu/quantize_test.cc: every instruction set against the plain loops, byte for byte.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "cpu/backend.h"
 #include "tests/support/compare_quantized.h"
+#include "tests/support/edge_memory.h"
 #include "tests/support/kernel_tables.h"
 #include "tests/support/quantize_options.h"
 #include "tests/support/reference_quantize.h"
@@ -111,6 +114,34 @@ TEST(CpuQuantize, TransformsAreFused) {
         transformed.rounding = Rounding::stochastic;
         expect_reference_bytes(x, {scheme, ScaleLayout::row_major, transformed, plain});
         if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(CpuQuantize, NothingBehindXIsRead) {
+  for (const DType dtype : all_dtypes) {
+    for (const int hadamard : {0, 16}) {
+      for (const Shape& shape : {Shape{1, 16, 48}, {1, 32, 16}, {1, 3, 80}, {2, 17, 35}}) {
+        if (hadamard != 0 && shape.columns % hadamard != 0) continue;
+        QuantizeOptions options;
+        options.hadamard.size = hadamard;
+        Tensor x(dtype, shape);
+        fill_mixed(x, static_cast<std::uint64_t>(shape.columns));
+        const auto bytes = static_cast<std::size_t>(shape.size()) * size_of(dtype);
+        const EdgeMemory memory(bytes);
+        std::memcpy(memory.data(), x.buffer().data, bytes);
+        const Buffer at_the_edge = Buffer::dense(memory.data(), dtype, shape);
+        const bool both = hadamard == 0 || shape.rows % hadamard == 0;
+        const Quantized rows =
+            reference_quantize(x, false, Scheme::nvfp4, ScaleLayout::row_major, options);
+        for (const cpu::InstructionSet set : available_instruction_sets()) {
+          Quantized out(Scheme::nvfp4, shape, ScaleLayout::row_major);
+          Quantized turned(Scheme::nvfp4, shape.transposed(), ScaleLayout::row_major);
+          cpu::quantize(at_the_edge, &out.out(), options, both ? &turned.out() : nullptr, options,
+                        cpu::kernels_for(set));
+          ASSERT_TRUE(same_bytes(out, rows)) << cpu::name_of(set) << ", " << describe(x, options);
+        }
       }
     }
   }

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ if jax.default_backend() != "cpu":
 
 from jax_functions import FUNCTIONS, W, X, array, assert_same
 from mxkern import _core
-from mxkern.jax_calls import ffi, programs
+from mxkern.jax_calls import ffi
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -156,50 +156,6 @@ def test_an_offset_is_an_argument(dtype: str) -> None:
 def test_no_gradient() -> None:
     with pytest.raises(ValueError, match="mxkern_quantize` cannot be differentiated"):
         jax.grad(lambda x: mxkern.fake_quantize(x, "mxfp8").sum())(X)
-
-
-@pytest.fixture
-def registered_anew() -> Iterator[None]:
-    """What XLA was told of is asked for again, then and afterwards."""
-    ffi._not_registered.cache_clear()
-    yield
-    ffi._not_registered.cache_clear()
-
-
-@pytest.mark.usefixtures("registered_anew")
-@pytest.mark.parametrize(
-    "version, lack",
-    [
-        (None, "an mxkern built where jaxlib's headers are"),
-        ((0, 99), "a JAX whose XLA has version"),
-    ],
-)
-def test_what_is_missing(version: Any, lack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mxkern._core.xla_version", lambda: version)
-    call = jax.jit(lambda x: mxkern.quantize(x, "mxfp8"))
-    refused(
-        TypeError, lambda: call(X), f"quantize: an argument is a JAX tracer, which takes {lack}"
-    )
-
-
-@pytest.mark.usefixtures("registered_anew")
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_calls_that_are_programs_of_their_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outside of jax.jit, where XLA can be told of them, and where it cannot."""
-    got = FUNCTIONS[name](X)
-    monkeypatch.setattr("mxkern._core.xla_version", lambda: None)
-    ffi._not_registered.cache_clear()
-    assert_same(got, FUNCTIONS[name](X), name)
-
-
-def test_seeds_make_no_programs() -> None:
-    mxkern.quantize(X, "mxfp8")
-    before = programs._program.cache_info().misses
-    for seed in range(3):
-        mxkern.quantize(X, "mxfp8", rounding="stochastic", seed=seed)
-        mxkern.quantize(X, "mxfp8")
-    refused(ValueError, lambda: mxkern.quantize(X, "nvfp4", amax=jnp.float32(-1)), "amax is -1.0")
-    assert programs._program.cache_info().misses == before
 
 
 PREPARING = {"prepare_operand", "quantize_prepared"}  # there is nothing to prepare on the CPU
