@@ -17,6 +17,7 @@ needs_torch = pytest.mark.skipif(not available("torch"), reason="torch is not in
 needs_jax = pytest.mark.skipif(not available("jax"), reason="jax is not installed")
 
 X = random_values((4, 64), "float32")
+HALF = type("HalfOfDlpack", (), {"__dlpack__": lambda self, **options: None})()
 FAMILIES = (
     mxkern.quantize_mxfp8,
     mxkern.quantize_mxfp6,
@@ -49,10 +50,10 @@ class TestX:
         x = np.zeros((4, 64), ml_dtypes.float8_e4m3fn)
         refused(TypeError, lambda: TAKING_X[function](x), f"{function}: x has dtype float8_e4m3fn")
 
-    @pytest.mark.parametrize("x", [[1.0, 2.0], 1.5, None, "text", (1.0,), np.float32(3)])
+    @pytest.mark.parametrize("x", [[1.0, 2.0], 1.5, None, "text", (1.0,), np.float32(3), HALF])
     def test_no_array(self, function: str, x: Any) -> None:
         call = lambda: TAKING_X[function](x)  # noqa: E731
-        refused(TypeError, call, f"{function}: x is", "NumPy", "numpy.asarray(x")
+        refused(TypeError, call, f"{function}: x is", "expected a NumPy", "numpy.asarray(x")
 
     def test_no_dimension(self, function: str) -> None:
         x = np.array(1.0, np.float32)
@@ -89,10 +90,11 @@ class TestX:
         refused(TypeError, lambda: call(nested), f"{function}: x is a nested tensor", "padded")
         refused(TypeError, lambda: call(x.double()), f"{function}: x has dtype float64", "x.to(")
         refused(TypeError, lambda: call(x.int()), f"{function}: x has dtype int32", "torch.float32")
-        gone = torch.ones(4, 64)
-        gone.untyped_storage().resize_(0)
-        with pytest.raises((ValueError, TypeError), match=f"{function}: x .*memory"):
-            call(gone)
+        for shape in ((4, 64), (1, 1)):
+            gone = torch.ones(shape)
+            gone.untyped_storage().resize_(0)
+            with pytest.raises((ValueError, TypeError), match=f"{function}: x .*has no memory"):
+                call(gone)
         with pytest.raises(TypeError, match=f"{function}: x stands for another tensor"):
             torch.func.vmap(lambda row: call(row[None].expand(2, 64)) and row)(x)
 
@@ -239,6 +241,9 @@ def test_quantize_both_pairs() -> None:
     call = mxkern.quantize_both
     refused(ValueError, lambda: call(X, "mxfp8", hadamard_rows=True), "hadamard_rows is True")
     refused(TypeError, lambda: call(X, "mxfp8", hadamard_rows=1), "hadamard_rows is 1")
+    odd = np.ones((64, 33), np.float32)
+    groups = lambda: call(odd, "mxfp8", hadamard=16, hadamard_rows=True)  # noqa: E731
+    refused(ValueError, groups, "quantize_both: blocks run along an axis of 33", "hadamard=16")
     q = mxkern.quantize(X, "mxfp8")
     refused(TypeError, lambda: call(X, "mxfp8", out=q), "out is", "pair (rows, columns)")
     refused(TypeError, lambda: call(X, "nvfp4", amax=(1.0, 2.0, 3.0)), "amax is", "pair")

@@ -111,6 +111,18 @@ class TestOut:
             assert bool((out == -2.0).all())
 
     @needs_torch
+    def test_the_last_element_of_a_view_is_read(self) -> None:
+        import torch
+
+        base = torch.zeros(128)
+        x = base[:64].view(2, 32)[:, ::2]  # up to element 62 of base
+        out = base[62:94].view(2, 16)
+        call = lambda out: mxkern.random_hadamard(x, 16, out=out)  # noqa: E731
+        refused(ValueError, lambda: call(out), "random_hadamard: out overlaps")
+        behind = base[64:96].view(2, 16)
+        assert call(behind) is behind
+
+    @needs_torch
     def test_autograd_hears_of_what_is_written(self) -> None:
         import torch
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import mxkern
-from support import SCHEMES, array_of, random_values
+from support import SCHEMES, array_of, random_values, refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -330,3 +330,10 @@ def test_errors_while_tracing() -> None:
     ]:
         with pytest.raises(Exception, match=words):
             compiled(function)
+
+
+def test_codes_of_another_dtype() -> None:
+    codes = torch.zeros(4, 32, dtype=torch.int16)
+    for function in (torch_ops.pack_codes, torch_ops.unpack_codes):
+        parts = (f"{function.__name__}: codes of mxfp4", "dtype torch.int16", "expected uint8")
+        refused(TypeError, lambda f=function: f(codes, "mxfp4"), *parts)
