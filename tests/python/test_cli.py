@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mxkern
+from mxkern import plot
 from mxkern.cli import main
 
 NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
@@ -114,6 +115,16 @@ def test_compare_plot_writes_a_picture(checkpoint, tmp_path, capsys):
         assert f"wrote {picture}" in capsys.readouterr().out
 
 
+def test_the_name_of_a_scheme_stands_at_its_error():
+    figure = pytest.importorskip("matplotlib.figure")
+    x = np.random.default_rng(3).standard_normal((8, 64)).astype(np.float32)
+    comparison = mxkern.compare(x, ["mxfp8", "mxfp4", "nvfp4"], "rceil")
+    axes = figure.Figure().add_subplot()
+    plot._draw(axes, comparison, "a title")
+    heights = {text.get_text(): text.xy[1] for text in axes.texts}
+    assert heights == {record.scheme: record.relative_rmse for record in comparison}
+
+
 def test_plot_needs_matplotlib(checkpoint, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.backend_bases", raising=False)
@@ -160,6 +171,14 @@ def test_bad_npy_files(write, tmp_path, capsys):
     write(path)
     assert main(["compare", str(path)]) == 1
     assert_one_line_error(capsys, rf"{path}: ")
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.safetensors"])
+def test_a_device_is_no_file(name, tmp_path, capsys):
+    path = tmp_path / name
+    path.symlink_to("/dev/zero")
+    assert main(["compare", str(path)]) == 1
+    assert_one_line_error(capsys, rf"{path}: no file that can be mapped")
 
 
 def assert_one_line_error(capsys, pattern):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from mxkern import copy_speed, demo, demo_checkpoint
+from mxkern import copy_speed, demo, demo_checkpoint, tensor_files
 
 HIDDEN = 64
 VOCABULARY = 100
@@ -73,6 +73,15 @@ def test_any_other_checkpoint_gives_its_largest_matrix(tmp_path, quick, capsys):
     path = write_checkpoint(tmp_path / "model.safetensors", tensors)
     assert demo.main(["--checkpoint", path]) == 0
     assert "large [120, 32] times 512 normal random rows" in capsys.readouterr().out
+
+
+def test_a_matrix_of_float64_is_multiplied_as_float32(tmp_path):
+    path = tmp_path / "weight.npy"
+    np.save(path, np.random.default_rng(0).standard_normal((8, 32)))
+    tensors = tensor_files.read_tensors(str(path))
+    x, weight, what = demo.layer_of(tensors, str(path))
+    assert x.dtype == weight.dtype == np.float32 and "[8, 32]" in what
+    np.testing.assert_array_equal(weight, tensors["weight.npy"].astype(np.float32))
 
 
 def test_mistakes_give_one_line(tmp_path, capsys):

@@ -7,6 +7,7 @@ import re
 import pytest
 
 import mxkern
+from mxkern import _core, about
 
 
 def test_info() -> None:
@@ -35,6 +36,15 @@ def test_info_prints() -> None:
         "threads",
     ):
         assert part in text
+
+
+def test_what_is_said_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    if _core.xla_version() is not None:
+        assert mxkern.info().jax.startswith("programs by version ")
+    monkeypatch.setattr(_core, "xla_version", lambda: (3, 14))
+    assert about._jax() == "programs by version 3.14 of XLA's interface"
+    monkeypatch.setattr(_core, "xla_version", lambda: None)
+    assert about._jax().startswith("no programs: ")
 
 
 def test_cmake_dir() -> None:

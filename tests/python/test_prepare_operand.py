@@ -46,6 +46,9 @@ def test_it_prints_what_it_is() -> None:
     ready = mxkern.prepare_operand(W, "nvfp4")
     assert "PreparedOperand nvfp4, shape (40, 96)" in repr(ready)
     assert "codes and scales alone" in repr(ready)
+    both = ready._replace(form="expanded", data=np.zeros(9, "u1"))
+    lines = repr(both).splitlines()
+    assert lines[-1].endswith("codes and scales") and "elements, 9 bytes" in lines[-2]
     folded = ready._replace(form="folded", data=np.zeros(9, "u1"), source=None)
     assert "FP8 elements" in repr(folded) and folded.nbytes == 9
     for form, products in {
