@@ -90,6 +90,18 @@ def test_same_bytes(scheme: str, dtype: str, framework: str) -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("scheme", SCHEMES)
+def test_sizes_around_those_at_which_kernels_change(scheme: str, framework: str) -> None:
+    x = corner_values(300, 4096, "bfloat16")
+    given = on_device(framework, x)
+    for rows in (120, 127, 128, 144, 159, 160, 256, 300):
+        for layout in ("row_major", "swizzled"):
+            want = mxkern.quantize(x[:rows], scheme, scale_layout=layout)
+            got = mxkern.quantize(given[:rows], scheme, scale_layout=layout)
+            assert_same_parts(got, want, f"{scheme} {rows} {layout}")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_options(scheme: str, framework: str) -> None:
     x = random_values((96, 160), "bfloat16")
     given = on_device(framework, x)
