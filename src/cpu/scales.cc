@@ -22,7 +22,8 @@ void copy_group(const std::uint8_t* from, std::uint8_t* to, std::int64_t count,
 template <bool ToSwizzled>
 void copy_tile(const std::uint8_t* from, std::uint8_t* to, std::int64_t blocks) {
   for (std::int64_t i = 0; i < ScaleIndex::tile_rows; ++i) {
-    const std::int64_t row_major = (i % 4 * 32 + i / 4) * blocks, swizzled = i * group;
+    constexpr ScaleIndex tile{ScaleIndex::tile_rows, group, ScaleLayout::swizzled};
+    const std::int64_t swizzled = i * group, row_major = tile.coordinate(swizzled).row * blocks;
     std::memcpy(to + (ToSwizzled ? swizzled : row_major),
                 from + (ToSwizzled ? row_major : swizzled), group);
   }

@@ -41,7 +41,7 @@ struct Buffer {
   std::int64_t row_stride = 0;
   std::int64_t batch_stride = 0;
   Device device;
-  bool is_read_only = false;  // no output
+  bool is_read_only = false;  // then it is refused as an output
 
   // A view of densely stored memory.
   static constexpr Buffer dense(void* data, DType dtype, Shape shape, Device device = {}) {
