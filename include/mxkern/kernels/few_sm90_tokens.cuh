@@ -18,17 +18,20 @@
 
 namespace mxkern::kernels::few {
 
-// Where a stage's barriers are, and its memory.
+// Where a stage's barriers are, and its memory. Of two barriers that lie next to one another the
+// first one says that the stage is full, the second one that it is free.
 struct RingsSm90 {
-  std::uint32_t full, free;      // of tiles of weights
-  std::uint32_t x_full, x_free;  // of 64 columns of tokens, two a stage
+  static constexpr std::uint32_t pair_bytes = 16, free = 8;
+
+  std::uint32_t barriers;    // of tiles of weights
+  std::uint32_t x_barriers;  // of 64 columns of tokens, two pairs a stage
+  std::uint32_t unused;      // behind them: one that nobody waits for
   std::uint32_t x, weights;
 
   __device__ RingsSm90(std::uint32_t base, const FewParameters& p, int half_bytes)
-      : full(base),
-        free(full + p.stages * 8),
-        x_full(free + p.stages * 8),
-        x_free(x_full + p.x_stages * 16),
+      : barriers(base),
+        x_barriers(barriers + p.stages * pair_bytes),
+        unused(x_barriers + p.x_stages * 2 * pair_bytes),
         x(base + FewShape::barrier_bytes),
         weights(x + p.x_stages * 2 * half_bytes) {}
 };
@@ -42,8 +45,8 @@ __device__ __forceinline__ void produce_tokens_sm90(const FewParameters& p, cons
   int stage = 0, parity = 1;
 #pragma unroll 1
   for (int box = 0; box < boxes; ++box) {
-    if (box >= stages) ptx::mbarrier_wait(rings.x_free + stage * 8, parity);
-    const std::uint32_t full = rings.x_full + stage * 8;
+    const std::uint32_t full = rings.x_barriers + stage * RingsSm90::pair_bytes;
+    if (box >= stages) ptx::mbarrier_wait(full + RingsSm90::free, parity);
     ptx::mbarrier_expect(full, p.group_tokens * 128);
     ptx::tma_load(rings.x + stage * K::half_bytes, map, full, (first + box) * 64, token, batch, 0);
     if (++stage == stages) stage = 0, parity ^= 1;

@@ -48,6 +48,9 @@ struct FewSm90Kernel {
   MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
+  // Blocks of 32 columns that are multiplied while the next ones are decoded: two, where there are
+  // registers for it.
+  static constexpr int blocks_at_once = Tokens <= 64 || (Warpgroups == 2 && Tokens >= 128) ? 2 : 1;
   static constexpr int half_bytes = Tokens * 128;  // of the tokens, 64 columns
   // As in FewKernel.
   using Element = std::conditional_t<IsHalf, float16, bfloat16>;
@@ -84,10 +87,10 @@ struct WeightsSm90 {
     const int room = K::tile_bytes << p.log2_parts;
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
-      if (i >= p.stages) ptx::mbarrier_wait(rings.free + turn.stage * 8, turn.parity ^ 1);
+      const std::uint32_t full = rings.barriers + turn.stage * RingsSm90::pair_bytes;
+      if (i >= p.stages) ptx::mbarrier_wait(full + RingsSm90::free, turn.parity ^ 1);
       const int left = tiles - (i << p.log2_parts);
       const std::uint32_t bytes = lower_of(left, 1 << p.log2_parts) * K::tile_bytes;
-      const std::uint32_t full = rings.full + turn.stage * 8;
       ptx::mbarrier_expect(full, rows * bytes);
       std::uint32_t to = rings.weights + turn.stage * p.row_tiles * room;
       const std::uint8_t* row_from = from + static_cast<std::int64_t>(i) * room;
@@ -100,6 +103,11 @@ struct WeightsSm90 {
     }
   }
 };
+
+// Of lane 0, in all lanes, and as a value of which the compiler does not know more.
+__device__ __forceinline__ std::uint32_t same(std::uint32_t value) {
+  return __shfl_sync(0xFFFFFFFFu, value, 0);
+}
 
 // The words of 16 rows x 32 columns, of the lower or the upper half of a tile's rows.
 template <class K>
@@ -122,6 +130,15 @@ __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits
   }
 }
 
+template <class K>
+__device__ __forceinline__ void pin(std::uint32_t (&a)[K::blocks_at_once][2][4]) {
+#pragma unroll
+  for (int block = 0; block < K::blocks_at_once; ++block) {
+    ptx::wgmma_pin(a[block][0]);
+    ptx::wgmma_pin(a[block][1]);
+  }
+}
+
 // A warpgroup's sums: its tiles of the thread block's part of K. `slab`: which 16 rows this warp
 // has; `offsets`: of their scales.
 template <class K>
@@ -134,17 +151,28 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
   const std::uint32_t pick = upper == 0 ? 0x4140u : 0x4342u;
   constexpr int block_scales = K::layout.block_scales();  // of 32 columns: of both steps, or each
   const std::uint32_t scales_at = K::layout.code_bytes() + lane / 4 * (block_scales * 16);
-  Turn weights{0}, x{part};
-  std::uint32_t a[2][2][4] = {};  // [block][step][register]
-  std::uint32_t x_before = 0;     // the barrier of the half of a stage that is read last
+  // Where this part is in the rings: memory, barriers, and the parity of the phase to wait for. As
+  // addresses, from values that the compiler cannot work out anew in each turn.
+  const std::uint32_t tile_step = same(p.row_tiles * K::tile_bytes << p.log2_parts);
+  const std::uint32_t first_tile =
+      same(rings.weights + ((slab / 2 << p.log2_parts) + part) * K::tile_bytes);
+  const std::uint32_t first_barrier = same(rings.barriers);
+  const std::uint32_t end = same(rings.x_barriers);
+  const std::uint32_t x_step = same(K::half_bytes * 2 / 16 << p.log2_parts);
+  const std::uint32_t first_x = same(ptx::swizzled_start(rings.x + part * (2 * K::half_bytes)));
+  const std::uint32_t x_barrier_step = same(2 * RingsSm90::pair_bytes << p.log2_parts);
+  const std::uint32_t first_x_barrier = same(rings.x_barriers + part * 2 * RingsSm90::pair_bytes);
+  const std::uint32_t end_of_x = same(rings.unused);
+  std::uint32_t tile = first_tile, barrier = first_barrier, parity = 0;
+  std::uint32_t x_start = first_x, x_barrier = first_x_barrier, x_parity = 0;
+  std::uint32_t x_before = same(rings.unused);  // the half of a stage that is read last: it is free
+  constexpr int blocks = K::blocks_at_once, all = DecodeLayout::tile_blocks;
+  std::uint32_t a[2][blocks][2][4] = {};  // [set][block][step][register]
   ptx::wgmma_pin(sums);
 #pragma unroll 1
-  for (int i = part; i < tiles; i += parts) {
-    ptx::mbarrier_wait(rings.full + weights.stage * 8, weights.parity);
-    const std::uint32_t tile =
-        rings.weights +
-        (((weights.stage * p.row_tiles + slab / 2) << p.log2_parts) + part) * K::tile_bytes;
-    std::uint32_t scale[block_scales][DecodeLayout::tile_blocks];
+  for (int left = (tiles - part + parts - 1) >> p.log2_parts; left > 0; --left) {
+    ptx::mbarrier_wait(barrier, parity);
+    std::uint32_t scale[block_scales][all];
 #pragma unroll
     for (int j = 0; j < block_scales; ++j) {
       const uint4 v = read_shared<uint4>(tile + scales_at + j * 16);
@@ -152,57 +180,60 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
     }
     std::uint32_t word[2][Format::bits / 2];
     read_words<K>(word[0], tile, upper, lane);
-    const std::uint32_t x_start = ptx::swizzled_start(rings.x + x.stage * (2 * K::half_bytes));
 #pragma unroll
-    for (int block = 0; block < DecodeLayout::tile_blocks; ++block) {
-      const int set = block % 2;
-      if (block + 1 < DecodeLayout::tile_blocks) {
-        read_words<K>(word[1 - set], tile + (block + 1) * K::layout.block_bytes(), upper, lane);
-      }
-      std::uint32_t multipliers[block_scales];
+    for (int first = 0; first < all; first += blocks) {
+      const int set = first / blocks % 2;
 #pragma unroll
-      for (int j = 0; j < block_scales; ++j) {
-        multipliers[j] = multipliers_of<K>(scale[j][block], pick, offsets);
-      }
+      for (int i = 0; i < blocks; ++i) {
+        const int block = first + i, of_two = block % 2;
+        if (block + 1 < all) {
+          read_words<K>(word[1 - of_two], tile + (block + 1) * K::layout.block_bytes(), upper,
+                        lane);
+        }
+        std::uint32_t multipliers[block_scales];
 #pragma unroll
-      for (int pair = 0; pair < 8; ++pair) {
-        const std::uint32_t bits = decode_pair<Format, K::is_half>(
-            word[set] + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
-        const std::uint32_t factors = multipliers[pair / 4 * block_scales / 2];
-        const std::uint32_t factor =
-            pair % 2 == 0 ? twice_half<0>(factors) : twice_half<1>(factors);
-        a[set][pair / 4][pair % 4] = ptx::multiply_pair<K::is_half>(bits, factor);
+        for (int j = 0; j < block_scales; ++j) {
+          multipliers[j] = multipliers_of<K>(scale[j][block], pick, offsets);
+        }
+#pragma unroll
+        for (int pair = 0; pair < 8; ++pair) {
+          const std::uint32_t bits = decode_pair<Format, K::is_half>(
+              word[of_two] + pair / Bits::pairs * Bits::words, pair % Bits::pairs);
+          const std::uint32_t factors = multipliers[pair / 4 * block_scales / 2];
+          const std::uint32_t factor =
+              pair % 2 == 0 ? twice_half<0>(factors) : twice_half<1>(factors);
+          a[set][i][pair / 4][pair % 4] = ptx::multiply_pair<K::is_half>(bits, factor);
+        }
       }
-      ptx::wgmma_pin(a[set][0]);
-      ptx::wgmma_pin(a[set][1]);
-      if (block + 1 == DecodeLayout::tile_blocks) {
+      pin<K>(a[set]);
+      if (first + blocks == all) {
         __syncwarp();
-        if (lane == 0) ptx::mbarrier_arrive(rings.free + weights.stage * 8);
-        weights.advance(1, p.stages);
+        if (lane == 0) ptx::mbarrier_arrive(barrier + RingsSm90::free);
+        barrier += RingsSm90::pair_bytes, tile += tile_step;
+        if (barrier == end) barrier = first_barrier, tile = first_tile, parity ^= 1;
       }
-      const std::uint32_t x_barrier = x.stage * 16 + block / 2 * 8;
-      if (set == 0) ptx::mbarrier_wait(rings.x_full + x_barrier, x.parity);
+      const std::uint32_t x_half = x_barrier + first / 2 * RingsSm90::pair_bytes;
+      if (first % 2 == 0) ptx::mbarrier_wait(x_half, x_parity);
       ptx::wgmma_fence();
 #pragma unroll
-      for (int step = 0; step < 2; ++step) {
-        ptx::wgmma(typename K::Element{}, sums, a[set][step],
-                   ptx::swizzled_descriptor(
-                       x_start + (block / 2 * K::half_bytes + set * 64 + step * 32) / 16));
+      for (int step = 0; step < 2 * blocks; ++step) {
+        const int at = 2 * first + step;  // 32 bytes of a token each, and four of them a box
+        ptx::wgmma(typename K::Element{}, sums, a[set][step / 2][step % 2],
+                   ptx::swizzled_descriptor(x_start + (at / 4 * K::half_bytes + at % 4 * 32) / 16));
       }
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
-      ptx::wgmma_pin(a[1 - set][0]);
-      ptx::wgmma_pin(a[1 - set][1]);
-      if (set == 0) {
-        if (lane == 0 && (block > 0 || i != part)) ptx::mbarrier_arrive(rings.x_free + x_before);
-        x_before = x_barrier;
+      pin<K>(a[1 - set]);
+      if (first % 2 == 0) {
+        if (lane == 0) ptx::mbarrier_arrive(x_before);
+        x_before = x_half + RingsSm90::free;
       }
     }
-    x.advance(parts, p.x_stages);
+    x_start += x_step, x_barrier += x_barrier_step;
+    if (x_barrier >= end_of_x) x_start = first_x, x_barrier = first_x_barrier, x_parity ^= 1;
   }
   ptx::wgmma_wait<0>();
-  ptx::wgmma_pin(a[1][0]);
-  ptx::wgmma_pin(a[1][1]);
+  pin<K>(a[1]);
   ptx::wgmma_pin(sums);
 }
 
@@ -212,15 +243,18 @@ __device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm
                                            int arrivals, int lane) {
 #pragma unroll 1
   for (int i = lane; i < p.stages; i += 32) {
-    ptx::mbarrier_init(rings.full + i * 8, 1);
-    ptx::mbarrier_init(rings.free + i * 8, K::warps);
+    ptx::mbarrier_init(rings.barriers + i * RingsSm90::pair_bytes, 1);
+    ptx::mbarrier_init(rings.barriers + i * RingsSm90::pair_bytes + RingsSm90::free, K::warps);
   }
 #pragma unroll 1
   for (int i = lane; i < 2 * p.x_stages; i += 32) {
-    ptx::mbarrier_init(rings.x_full + i * 8, 1);
-    ptx::mbarrier_init(rings.x_free + i * 8, arrivals);
+    ptx::mbarrier_init(rings.x_barriers + i * RingsSm90::pair_bytes, 1);
+    ptx::mbarrier_init(rings.x_barriers + i * RingsSm90::pair_bytes + RingsSm90::free, arrivals);
   }
-  if (lane == 0) ptx::mbarrier_init(rings.full - 8 + FewShape::barrier_bytes, 1);
+  if (lane == 0) {
+    ptx::mbarrier_init(rings.unused, arrivals);
+    ptx::mbarrier_init(rings.barriers - 8 + FewShape::barrier_bytes, 1);
+  }
   ptx::fence_mbarrier_init();
   __syncwarp();
 }
