@@ -2,9 +2,10 @@
 //
 // Constants are fitted to 80003 plans of 2103 products, of 30 shapes of weights in four schemes
 // with 8 to 1024 tokens; of gemm_few then to 1254 of 206; those of Hopper's kernel to 16429 of 555,
-// of pairs of thread blocks to 765 of 145: first to the times of plans not far from the best, then
-// such that what is chosen is fast. There are rounds of thread blocks, each an end and turns of 128
-// columns for each part of K; and memory has to bring the weights. Microseconds.
+// of pairs of thread blocks to 765 of 145 and, for 32 tokens, to 165 of 80: first to the
+// times of plans not far from the best, then such that what is chosen is fast. There are rounds of
+// thread blocks, each an end and turns of 128 columns for each part of K; and memory has to bring
+// the weights. Microseconds.
 #include "few_times.h"
 
 #include <algorithm>
@@ -47,6 +48,14 @@ struct OfScheme {
   }
 };
 
+// Whether the last thread blocks have a multiprocessor each, where it has room for two. Without
+// groups of rows that do not exist some share one while others idle.
+bool is_last_alone(const FewWork& work, const FewPlan& plan, std::int64_t before,
+                   std::int64_t slots) {
+  const std::int64_t left = work.blocks(plan) - before * 2 * slots;
+  return left <= slots && (before > 0 || left == slots || work.fills_processors(plan));
+}
+
 // The next product's thread blocks find room beside those of this one, all of them.
 bool leaves_half(const FewWork& work, std::int64_t blocks) { return 2 * blocks <= work.processors; }
 
@@ -82,7 +91,7 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
   const std::int64_t before = rounds_of(blocks, 2 * slots) - 1;
-  const bool is_alone = blocks - before * 2 * slots <= slots;
+  const bool is_alone = is_last_alone(work, plan, before, slots);
   const double turns = turns_of(work, plan) * turn;
   const double end = t.end_of_two * two + t.end_of_part * (1 << plan.log2_parts);
   const double pair = turns + t.end + t.end_of_rank * plan.log2_ranks + end;
@@ -155,9 +164,9 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
              schemes.of(work.layout);
     }
   };
-  constexpr Times lone = {0.4053, 0.4680, 0.5488, 0.0229,
+  constexpr Times lone = {0.3710, 0.4680, 0.5488, 0.0229,
                           0.12,   0.8763, 0.7159, {0.0241, 0.13, 0.0609}};
-  constexpr Times pair = {0.7700, 0.9700, 1.2000, 0.0216,
+  constexpr Times pair = {0.7150, 0.9700, 1.2000, 0.0216,
                           0.12,   1.0718, 0.7083, {0.0625, 0.24, 0.0915}};
   constexpr OfScheme of_halves = {-0.04, 0.1, 0.1};
   constexpr double end_of_token = 0.0230, end_of_part = 0.0895, half_empty = 0.6;
@@ -165,19 +174,18 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
   constexpr double memory_byte = 0.2103e-6, memory = 2.3041;
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
-  const auto before = static_cast<double>(rounds_of(blocks, 2 * slots) - 1);
-  const std::int64_t left = blocks - static_cast<std::int64_t>(before) * 2 * slots;
-  const bool is_alone = left <= slots;
+  const std::int64_t before = rounds_of(blocks, 2 * slots) - 1;
+  const bool is_alone = is_last_alone(work, plan, before, slots);
   const double turns = turns_of(work, plan);
   const double halves = work.has_halves ? 0.1 + of_halves.of(work.layout) : 0.0;
   const auto time_of = [&](const Times& t, double of_halves_here) {
     return turns * (t.turn(work, plan) + of_halves_here) + t.end + t.end_of_rank * plan.log2_ranks +
            end_of_token * plan.tokens + end_of_part * plan.log2_parts;
   };
-  double time = before * time_of(pair, halves);
+  double time = static_cast<double>(before) * time_of(pair, halves);
   time += is_alone ? time_of(lone, halves / 2) : time_of(pair, halves);
   if (is_alone && before == 0) {
-    const double idle = 1.0 - static_cast<double>(left) / static_cast<double>(slots);
+    const double idle = 1.0 - static_cast<double>(blocks) / static_cast<double>(slots);
     time += idle * turns * lone.turn(work, plan);
   }
   if (divides_tokens(work, plan)) time += several_groups;

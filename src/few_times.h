@@ -32,6 +32,11 @@ struct FewWork {
     return ceil_div(down, static_cast<std::uint32_t>(plan.row_tiles)) * groups_of_tokens(plan)
            << plan.log2_ranks;
   }
+  // Whether groups of rows, of some that do not exist too, come to as many thread blocks as there
+  // are multiprocessors.
+  bool fills_processors(const FewPlan& plan) const {
+    return processors % (groups_of_tokens(plan) << plan.log2_ranks) == 0;
+  }
 };
 
 // Microseconds.

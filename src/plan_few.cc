@@ -77,7 +77,7 @@ void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
 int idle_groups(const FewWork& work, const FewPlan& plan) {
   const std::int64_t across = work.groups_of_tokens(plan) << plan.log2_ranks;
   const std::int64_t blocks = work.blocks(plan);
-  if (blocks >= work.processors || work.processors % across != 0) return 0;
+  if (blocks >= work.processors || !work.fills_processors(plan)) return 0;
   return static_cast<int>((work.processors - blocks) / across);
 }
 

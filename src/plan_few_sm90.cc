@@ -127,10 +127,8 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
   // With tokens for more than one thread block of theirs, those of gemm_few have to read weights
   // more than once.
   const bool is_small = std::uint64_t{work.down} * work.across < small_tiles;
-  if (tokens > (is_small ? 48 : 32)) return best.plan;
-  const TimedFewPlan few = tokens > 32 ? fastest_few(work, {16})
-                           : is_small  ? fastest_few(work, {16, 32})
-                                       : fastest_few(work, {32});
+  if (tokens > 32) return best.plan;
+  const TimedFewPlan few = is_small ? fastest_few(work, {16, 32}) : fastest_few(work, {32});
   return few.time < best.time ? few.plan : best.plan;
 }
 

@@ -98,7 +98,7 @@ void expect_sm90_fits(const kernels::FewShape& shape, const FewPlan& plan) {
   EXPECT_EQ(plan.shared_bytes, Sm90::bytes(shape, plan.row_tiles, plan.log2_parts, plan.log2_ranks,
                                            plan.stages, plan.x_stages));
   EXPECT_LE(plan.shared_bytes, Sm90::room(plan.tokens, plan.row_tiles, plan.log2_parts));
-  EXPECT_LE((2 * plan.stages + 4 * plan.x_stages + 1) * 8, kernels::FewShape::barrier_bytes);
+  EXPECT_LE((2 * plan.stages + 4 * plan.x_stages + 2) * 8, kernels::FewShape::barrier_bytes);
 }
 
 TEST(PlanFew, FitsHopper) {
@@ -112,7 +112,7 @@ TEST(PlanFew, FitsHopper) {
         const FewPlan plan = plan_few_sm90(scheme, 1, tokens, shape[0], shape[1], processors);
         const kernels::FewShape few{facts.bits, facts.block, plan.tokens};
         plan.on_sm90 ? expect_sm90_fits(few, plan) : expect_few_fits(few, plan);
-        EXPECT_TRUE(plan.on_sm90 || tokens <= 48);
+        EXPECT_TRUE(plan.on_sm90 || tokens <= 32);
         if (!plan.on_sm90) continue;
         // Places are held for the next kernel's thread blocks, for one on each multiprocessor.
         const bool has_pairs =
@@ -192,6 +192,19 @@ TEST(PlanFew, ChoosesWhatWasFastest) {
 }
 
 // Halves are slow to decode in the other kernels.
+// Where thread blocks of two kernels share multiprocessors, and no number of groups of rows fills
+// these evenly, some are shared by one kernel while others idle: 10.2 us, where the fastest
+// took 7.2.
+TEST(PlanFew, AvoidsPairsThatDoNotSpread) {
+  const FewPlan plan =
+      plan_few_sm90(Scheme::mxfp8_e4m3, 1, 256, 2048, 2048, processors, DType::bfloat16);
+  const int groups = (256 + plan.tokens - 1) / plan.tokens;
+  const bool has_pairs =
+      kernels::FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
+  EXPECT_TRUE(!has_pairs || processors % (groups << plan.log2_ranks) == 0)
+      << plan.tokens << " tokens, 2^" << plan.log2_ranks << " thread blocks along K";
+}
+
 TEST(PlanFew, Float16DecodesInRegistersForWarpgroups) {
   for (const Scheme scheme : all_schemes) {
     for (const auto& shape : shapes) {
