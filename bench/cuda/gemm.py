@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,10 +29,15 @@ PROJECTIONS = {
 TOKENS = (512, 2048, 8192, 16384)
 LEAST_ROWS = 2048  # of products that have goals
 
-# Many short turns in random order: power limits such products, so what ran in the milliseconds
-# before decides the clock, by up to 5 %.
-ROUNDS = 40
-MILLISECONDS = 1.0  # of one variant in one round
+# Power limits such products. Under load the clock settles 50 ms after a variant has begun, at what
+# the variant's power allows: before that it is the clock of what ran before. So variants take turns
+# of this length in random order, and only their ends count.
+SETTLE_MILLISECONDS, TIMED_MILLISECONDS = 60.0, 20.0
+ROUNDS = 5
+GRAPH_MILLISECONDS = 5.0
+# Two other ways to see them: after a rest, and in turns so short that all share one clock.
+REST_SECONDS, RESTED_ROUNDS = 0.1, 5
+SHORT_MILLISECONDS, SHORT_ROUNDS = 1.0, 40
 CHECKED_ROWS = 96
 
 
@@ -46,6 +52,11 @@ class Variant(NamedTuple):
     values: tuple[str, str] = ("mxfp8", "mxfp8")
 
 
+class Captured(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    calls: int
+
+
 BF16, ROWWISE = "cuBLAS bfloat16", "_scaled_mm rowwise"
 BFLOAT16_ROUNDING = 1.8e-3
 FOLDED, EXACT = 5e-4 + BFLOAT16_ROUNDING, 2e-5 + BFLOAT16_ROUNDING
@@ -54,7 +65,7 @@ AS_IT_IS, FLOAT8 = "bfloat16", "float8"
 
 
 def run() -> Iterator[dict[str, Any]]:
-    """One record a shape and variant. Variants take turns, so that all see the same clock."""
+    """One record a shape and variant."""
     for name, m, n, k in SQUARES:
         yield from _measure(name, m, n, k, whole=True)
     for model, projections in PROJECTIONS.items():
@@ -74,12 +85,14 @@ def _measure(name: str, m: int, n: int, k: int, whole: bool) -> Iterator[dict[st
     out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
     exact = _exact(x, w, out) if whole else (_exact_weights_ahead(x, w, out),)
     variants = [*_rivals(x, w, out), *_folded(x, w, out), *exact]
-    for variant, seconds, error in zip(variants, *_times(variants, x, w), strict=True):
+    errors = [_error(variant, x, w) for variant in variants]
+    times = _times([variant.call for variant in variants], whole)
+    for variant, error, seconds in zip(variants, errors, times, strict=True):
         yield {
             "name": name,
             "shape": [m, n, k],
             "variant": variant.name,
-            "seconds": seconds,
+            **seconds,
             "error": error,
             "goals": dict(variant.goals) if m >= LEAST_ROWS else {},
         }
@@ -162,40 +175,63 @@ def _exact(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Iterator[Vari
     )
 
 
-def _times(
-    variants: list[Variant], x: torch.Tensor, w: torch.Tensor
-) -> tuple[list[float], list[float]]:
-    errors = [_error(variant, x, w) for variant in variants]
-    graphs = [_captured(variant.call) for variant in variants]
-    rounds: list[list[float]] = [[] for _ in variants]
-    order = list(range(len(variants)))
-    for turn in range(ROUNDS):
+def _times(calls: list[Call], whole: bool) -> list[dict[str, float]]:
+    """Of each call, by how the device is loaded."""
+    graphs = [_captured(call, GRAPH_MILLISECONDS) for call in calls]
+    before, timed = (
+        max(1, round(time / GRAPH_MILLISECONDS))
+        for time in (SETTLE_MILLISECONDS, TIMED_MILLISECONDS)
+    )
+    times = {"seconds": _in_turns(graphs, before, timed, ROUNDS)}
+    if whole:
+        times["rested_seconds"] = _in_turns(graphs, 1, 1, RESTED_ROUNDS, REST_SECONDS)
+        short = [_captured(call, SHORT_MILLISECONDS) for call in calls]
+        times["short_turn_seconds"] = _in_turns(short, 0, 1, SHORT_ROUNDS)
+    return [dict(zip(times, each, strict=True)) for each in zip(*times.values(), strict=True)]
+
+
+def _in_turns(
+    graphs: list[Captured], before: int, timed: int, rounds: int, rest: float = 0.0
+) -> list[float]:
+    """Medians of turns in random order: a graph is replayed `before` times that do not count, and
+    `timed` times that do."""
+    turns: list[list[float]] = [[] for _ in graphs]
+    order = list(range(len(graphs)))
+    for turn in range(rounds):
         random.Random(turn).shuffle(order)
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(order) + 1)]
-        marks[0].record()
-        for i, mark in zip(order, marks[1:], strict=True):
-            graphs[i][0].replay()
-            mark.record()
-        marks[-1].synchronize()
-        for i, begin, end in zip(order, marks, marks[1:], strict=False):
-            rounds[i].append(begin.elapsed_time(end) / 1e3 / graphs[i][1])
-    return [statistics.median(times) for times in rounds], errors
+        marks = []
+        for i in order:
+            if rest:
+                torch.cuda.synchronize()
+                time.sleep(rest)
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            for _ in range(before):
+                graphs[i].graph.replay()
+            begin.record()
+            for _ in range(timed):
+                graphs[i].graph.replay()
+            end.record()
+            marks.append((begin, end))
+        torch.cuda.synchronize()
+        for i, (begin, end) in zip(order, marks, strict=True):
+            turns[i].append(begin.elapsed_time(end) / 1e3 / timed / graphs[i].calls)
+    return [statistics.median(times) for times in turns]
 
 
-def _captured(call: Call) -> tuple[torch.cuda.CUDAGraph, int]:
-    """A graph of as many calls as fill a round."""
+def _captured(call: Call, milliseconds: float) -> Captured:
+    """A graph of as many calls as take so long."""
     call()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     call()
     end.record()
     end.synchronize()
-    turns = max(1, round(MILLISECONDS / begin.elapsed_time(end)))
+    calls = max(1, round(milliseconds / begin.elapsed_time(end)))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(turns):
+        for _ in range(calls):
             call()
-    return graph, turns
+    return Captured(graph, calls)
 
 
 def _error(variant: Variant, x: torch.Tensor, w: torch.Tensor) -> float:

@@ -81,12 +81,30 @@ def _by_name(records: Iterable[Record]) -> dict[str, dict[str, Record]]:
     return names
 
 
-def _times_as_fast(own: Record, other: Record, goal: float | None) -> str:
-    text = f"{other['seconds'] / own['seconds']:.2f}"
+# How else products were measured, and what is said of it.
+OTHER_LOADS = {
+    "rested_seconds": "after a rest, of cuBLAS",
+    "short_turn_seconds": "in turns of 1 ms, of cuBLAS",
+}
+HOW = (
+    "Each way runs for 60 ms, until the clock has settled at what its power allows, and counts "
+    "for the next 20 ms. Beside that: 10 ms after a rest of 0.1 s, of which the second half "
+    "counts; and turns of 1 ms in random order, where all ways share one clock, whatever power "
+    "each takes.\n\n"
+)
+HOW_ONCE = "In turns of 1 ms in random order, where all ways share one clock.\n\n"
+
+
+def _times_as_fast(
+    own: Record, other: Record, goal: float | None = None, key: str = "seconds"
+) -> str:
+    text = f"{other[key] / own[key]:.2f}"
     return text if goal is None else f"{text} ({goal:g})"
 
 
 def _squares(records: list[Record]) -> Iterable[str]:
+    others = {key: text for key, text in OTHER_LOADS.items() if records and key in records[0]}
+    how = HOW if others else HOW_ONCE
     for name, variants in _by_name(records).items():
         rows = []
         for variant, record in variants.items():
@@ -100,6 +118,7 @@ def _squares(records: list[Record]) -> Iterable[str]:
                         _times_as_fast(record, variants[rival], goals.get(rival))
                         for rival in (BF16, ROWWISE)
                     ),
+                    *(_times_as_fast(record, variants[BF16], key=key) for key in others),
                     f"{record['error']:.1e}" if record["error"] else "",
                 ]
             )
@@ -109,9 +128,11 @@ def _squares(records: list[Record]) -> Iterable[str]:
             "TFLOP/s",
             "of cuBLAS bfloat16 (goal)",
             "of rowwise FP8 (goal)",
+            *others.values(),
             "error with bfloat16 rounding",
         ]
-        yield f"### gemm to bfloat16, M x N x K = {name}\n\n" + table(headers, rows)
+        yield f"### gemm to bfloat16, M x N x K = {name}\n\n{how}" + table(headers, rows)
+        how = ""
 
 
 def _layers(records: list[Record]) -> str:
