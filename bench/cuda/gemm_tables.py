@@ -54,9 +54,11 @@ def summary(result: Record) -> str:
         "from bfloat16 activations",
         "exact, weights ahead",
     ]
+    own_load = any("rested_seconds" in variants[BF16] for variants in products.values())
+    how = ", each under a load of its own" if own_load else ", in turns of 1 ms"
     text = (
         f"On one {result['machine']['gpu']}, `gemm` of MXFP8 to bfloat16 beside cuBLAS's bfloat16 "
-        "product in the same run:\n\n" + table(headers, rows)
+        f"product in the same run{how}:\n\n" + table(headers, rows)
     )
     few = [r for r in result.get("cuda_few_tokens", []) if r["shape"] == [8192, 8192]]
     times = {r["scheme"]: f"{r['seconds'] * 1e6:.1f} us" for r in few if r["tokens"] == 1}
