@@ -81,7 +81,8 @@ std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilit
   return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
                      ", weights decoded in registers; a thread block takes ", plan.tokens,
                      " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
-                     1 << plan.log2_parts, " parts of K, clusters of ", 1 << plan.log2_ranks);
+                     1 << plan.log2_parts, plan.log2_parts == 0 ? " part" : " parts",
+                     " of K, clusters of ", 1 << plan.log2_ranks);
 }
 
 // Of what is not folded. Tensor cores lose something with each step of a sum.

@@ -135,6 +135,11 @@ TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {
   EXPECT_NE(here.kernel.find("tiles of"), std::string::npos) << here.kernel;
   EXPECT_EQ(explain_gemm(q, q, out.buffer(), {}, "sm_90").path, "folded or exact");
   EXPECT_EQ(explain_gemm(q, q, out.buffer(), {}, "sm_89").path, "portable");
+  // A plan reads nothing, so that what prepare_operand would write need not be there.
+  PlainTensor x(DType::bfloat16, {1, 64, 96});
+  const PreparedOperand few{PreparedForm::few_tokens, q};
+  EXPECT_EQ(explain_gemm(x.buffer(), few, out.buffer(), {}, "sm_90").path, "few tokens");
+  EXPECT_EQ(explain_gemm(x.buffer(), few, out.buffer(), {}, "sm_89").path, "portable");
   BlockScaled wrong = q;
   wrong.scheme = static_cast<Scheme>(77);
   expect_failure("a has scheme number 77", [&] { explain_gemm(wrong, q, out.buffer()); });

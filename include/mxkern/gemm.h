@@ -90,8 +90,9 @@ struct GemmExplanation {
 
 // device: empty for where out is; "cpu"; or "sm_90" and the like, for a GPU that need not be here
 // and a build with the kernels for it.
-// Nothing is read or written: addresses may be null. Their alignment counts, as in the product, for
-// another device too.
+// Nothing is read or written: addresses may be null, also PreparedOperand::data, for a plan without
+// what prepare_operand would write. Their alignment counts, as in the product, for another device
+// too.
 MXKERN_API GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b,
                                         const Buffer& out, const GemmOptions& options = {},
                                         const std::string& device = {});

@@ -16,6 +16,7 @@ from mxkern.scheme import Shape, scheme_of
 PRECISIONS = {name: i for i, name in enumerate(_core.gemm_precision_names())}
 FORM_NAMES = _core.prepared_form_names()
 FORMS = {name: i for i, name in enumerate(FORM_NAMES)}
+PREPARED_ALIGNMENT = 128  # of what prepare_operand writes
 
 PreparedView = tuple[int, View, object, int]
 
@@ -113,6 +114,17 @@ def _prepared(function: str, argument: str, prepared: PreparedOperand) -> GemmOp
         view, memory = operand.view, (array, *operand.parts, *operand.memory)
         check_same_device(function, f"{argument}.data", adapter, array, operand.parts[0])
     return GemmOperand(adapter, (form, view, adapter.address(array), size), shape, array, memory)
+
+
+def as_though_prepared(function: str, b: GemmOperand, form: int) -> GemmOperand:
+    """b as prepare_operand would make it, without what it would write: for plans, which read
+    nothing."""
+    if not isinstance(b.view[1], int):
+        raise ValueError(f"{function}: form is given, but b is prepared already; leave form out")
+    scheme, _, device, *extents = b.view[:6]
+    _core.prepared_form(form, scheme, device)  # for its error, where the scheme has no such form
+    size = _core.prepared_bytes(form, scheme, *extents)
+    return b._replace(view=(form, b.view, PREPARED_ALIGNMENT, size))
 
 
 def product_shape(function: str, a: Shape, b: Shape) -> Shape:

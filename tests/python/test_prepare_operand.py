@@ -154,6 +154,41 @@ class TestExplain:
         few = mxkern.explain_gemm(X.astype(np.float16), b, device="sm_90")
         assert few.path == "exact" and "2e-5" in few.error, "b was not reordered ahead"
 
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    def test_as_though_prepared(self, scheme: str) -> None:
+        b = mxkern.quantize(np.ones((4096, 4096), np.float32), scheme)
+        for tokens, kernel in ((1, "mma.sync"), (16, "mma.sync"), (64, "wgmma")):
+            x = np.ones((tokens, 4096), np.float16)
+            text = mxkern.explain_gemm(x, b, device="sm_90", form="few_tokens")
+            assert text.path == "few tokens" and text.right == f"{scheme}, prepared as few_tokens"
+            assert text.kernel.startswith(kernel) and text.workspace_bytes == 0
+        x = mxkern.quantize(np.ones((4096, 4096), np.float32), "mxfp8")
+        as_it_is = mxkern.explain_gemm(x, b, device="sm_90", precision="exact")
+        text = mxkern.explain_gemm(x, b, device="sm_90", precision="exact", form="expanded")
+        assert text.right == f"{scheme}, prepared as expanded"
+        assert as_it_is.workspace_bytes - text.workspace_bytes >= 2 * 4096**2
+        if scheme in FOLDABLE:
+            text = mxkern.explain_gemm(
+                x, b, dtype="bfloat16", device="sm_90", precision="folded", form="folded"
+            )
+            assert text.path == "folded" and text.right == f"{scheme}, prepared as folded"
+        # Where products do not read the form, it is what prepare_operand leaves: codes and scales.
+        for device in ("sm_80", "cpu", None):
+            text = mxkern.explain_gemm(x, b, device=device, form="few_tokens")
+            assert text == mxkern.explain_gemm(x, b, device=device)
+
+    def test_refuses_forms(self) -> None:
+        call = mxkern.explain_gemm
+        nvfp4 = mxkern.quantize(W, "nvfp4")
+        folded = {"device": "sm_90", "form": "folded"}
+        refused(ValueError, lambda: call(self.a, nvfp4, **folded), "form is folded", "nvfp4")
+        refused(ValueError, lambda: call(self.a, self.b, form="source"), "explain_gemm: form is")
+        refused(TypeError, lambda: call(self.a, self.b, form=1), "explain_gemm: form is 1")
+        data = np.zeros(1280, np.uint8)
+        ready = mxkern.PreparedOperand("folded", data, None, "mxfp8_e4m3", (5, 64))
+        x = np.ones((8, 64), np.float32)
+        refused(ValueError, lambda: call(x, ready, **folded), "form is given, but b is prepared")
+
     def test_refuses_what_gemm_would(self) -> None:
         call = mxkern.explain_gemm
         nvfp4 = mxkern.quantize(W, "nvfp4")

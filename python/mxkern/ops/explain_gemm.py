@@ -7,7 +7,9 @@ from mxkern import _core, errors
 from mxkern.arrays.adapter import dense_buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
+    FORMS,
     PRECISIONS,
+    as_though_prepared,
     left_operand,
     product_extents,
     product_shape,
@@ -15,6 +17,8 @@ from mxkern.gemm_operands import (
 )
 from mxkern.options import dtype_position, position
 from mxkern.prepared_operand import PreparedOperand
+
+_FORMS = {name: i for name, i in FORMS.items() if name != "source"}
 
 
 class GemmExplanation(NamedTuple):
@@ -52,12 +56,15 @@ def explain_gemm(
     dtype: Any = "float32",
     precision: str = "auto",
     device: str | None = None,
+    form: str | None = None,
 ) -> GemmExplanation:
     """How gemm computes a product: the path, why, the kernel, the error to expect, the memory.
 
     a, b, dtype, precision  as in gemm
     device                  None: the one that a and b are on; or "cpu", "sm_80", "sm_90", ...: a
                             kind of GPU, which need not be here
+    form                    "folded", "expanded" or "few_tokens": as though prepare_operand had
+                            made b ready in this form, which takes a GPU; None: b as it is
 
     Nothing is computed. Raises what gemm would: TypeError, ValueError, RuntimeError.
 
@@ -65,6 +72,9 @@ def explain_gemm(
     >>> q = mxkern.quantize(np.ones((4096, 4096), np.float32), "mxfp8")
     >>> print(mxkern.explain_gemm(q, q, dtype="bfloat16", device="sm_90").path)
     folded or exact
+    >>> x = np.ones((16, 4096), np.float16)
+    >>> print(mxkern.explain_gemm(x, q, device="sm_90", form="few_tokens").path)
+    few tokens
     """
     function = "explain_gemm"
     result_dtype = dtype_position(function, dtype)
@@ -74,6 +84,8 @@ def explain_gemm(
             f"{function}: device is {errors.described(device)}; expected 'cpu' or 'sm_90'"
         )
     right = right_operand(function, b)
+    if form is not None:
+        right = as_though_prepared(function, right, position(function, "form", form, _FORMS))
     left = left_operand(function, a, right.adapter)
     shape = product_shape(function, left.shape, right.shape)
     on = right.adapter.device(right.like)
