@@ -210,9 +210,10 @@ def _few_tokens(records: list[Record]) -> str:
         parts.append(table(headers, rows))
     return (
         "### gemm of few tokens: bfloat16 activations, weights reordered ahead and out of the "
-        "cache; `bfloat16` is cuBLAS\n\nMedians of 15 rounds of 4 ms without a pause, in which the device "
-        "may come to its limit of power and lower its clock. Where there are two figures, the second "
-        "is of a device that rests for 0.1 s between rounds of 10 ms.\n\n" + "\n\n".join(parts)
+        "cache; `bfloat16` is cuBLAS\n\nMedians of 15 rounds of 4 ms without a pause, in which the "
+        "device may come to its limit of power and lower its clock. Where there are two figures, "
+        "the second is of a device that rests for 0.1 s between rounds of 10 ms.\n\n"
+        + "\n\n".join(parts)
     )
 
 
