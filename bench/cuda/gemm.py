@@ -83,8 +83,9 @@ def _measure(name: str, m: int, n: int, k: int, whole: bool) -> Iterator[dict[st
         for rows in (m, n)
     )
     out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-    exact = _exact(x, w, out) if whole else (_exact_weights_ahead(x, w, out),)
-    variants = [*_rivals(x, w, out), *_folded(x, w, out), *exact]
+    variants = [*_rivals(x, w, out), *_folded(x, w, out), *_exact(x, w, out)]
+    if whole:
+        variants += _other_schemes(x, w, out)
     errors = [_error(variant, x, w) for variant in variants]
     times = _times([variant.call for variant in variants], whole)
     for variant, error, seconds in zip(variants, errors, times, strict=True):
@@ -138,22 +139,18 @@ def _folded(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Iterator[Var
     yield Variant("auto: activations in the call", lambda: mxkern.gemm(a, right, out=out), FOLDED)
 
 
-def _exact_weights_ahead(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Variant:
-    a, b = mxkern.quantize(x, "mxfp8"), mxkern.quantize(w, "mxfp8")
-    expanded = mxkern.prepare_operand(b, form="expanded")
-    return Variant(
-        "exact: weights ahead", lambda: mxkern.gemm(a, expanded, out=out, precision="exact"), EXACT
-    )
-
-
 def _exact(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Iterator[Variant]:
-    def exact(a: Any, b: Any) -> Call:
-        return lambda: mxkern.gemm(a, b, out=out, precision="exact")
-
     a, b = mxkern.quantize(x, "mxfp8"), mxkern.quantize(w, "mxfp8")
     expanded = mxkern.prepare_operand(b, form="expanded")
-    yield Variant("exact: both in the call", exact(a, b), EXACT, ((BF16, 0.95),))
-    yield _exact_weights_ahead(x, w, out)._replace(goals=((BF16, 1.0),))
+    yield Variant("exact: both in the call", _exactly(a, b, out), EXACT, ((BF16, 0.95),))
+    yield Variant("exact: weights ahead", _exactly(a, expanded, out), EXACT, ((BF16, 1.0),))
+
+
+def _exactly(a: Any, b: Any, out: torch.Tensor) -> Call:
+    return lambda: mxkern.gemm(a, b, out=out, precision="exact")
+
+
+def _other_schemes(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Iterator[Variant]:
     for left, right in (("mxfp8_e4m3", "mxfp4"), ("mxfp4", "mxfp4"), ("mxfp6_e2m3", "mxfp8_e4m3")):
         q = mxkern.quantize(x, left)
         ready = mxkern.prepare_operand(mxkern.quantize(w, right))
@@ -165,11 +162,15 @@ def _exact(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Iterator[Vari
         )
     p, q = mxkern.quantize(x, "nvfp4"), mxkern.quantize(w, "nvfp4")
     yield Variant(
-        "exact: nvfp4 x nvfp4, both in the call", exact(p, q), EXACT, values=("nvfp4", "nvfp4")
+        "exact: nvfp4 x nvfp4, both in the call",
+        _exactly(p, q, out),
+        EXACT,
+        values=("nvfp4", "nvfp4"),
     )
+    expanded = mxkern.prepare_operand(mxkern.quantize(w, "mxfp8"), form="expanded")
     yield Variant(
         "exact: bfloat16 x mxfp8, weights ahead",
-        exact(x, expanded),
+        _exactly(x, expanded, out),
         EXACT,
         values=(AS_IT_IS, "mxfp8"),
     )
