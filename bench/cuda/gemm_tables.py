@@ -202,9 +202,11 @@ def _few_tokens(records: list[Record]) -> str:
             rows.append([f"`{scheme}`", *(_microseconds(line[m]) for m in tokens)])
         headers = [f"weights [{shape[0]} x {shape[1]}], us (goal)", *(f"M = {m}" for m in tokens)]
         parts.append(table(headers, rows))
+    settled = ", which begin after 60 ms of the same" if "settle_seconds" in records[0] else ""
     return (
         "### gemm of few tokens: bfloat16 activations, weights reordered ahead and out of the "
-        "cache; `bfloat16` is cuBLAS\n\nMedians of 15 rounds of 4 ms without a pause, in which the "
+        "cache; `bfloat16` is cuBLAS\n\n"
+        f"Medians of 15 rounds of 4 ms without a pause{settled}: the "
         "device may come to its limit of power and lower its clock. Where there are two figures, "
         "the second is of a device that rests for 0.1 s between rounds of 10 ms.\n\n"
         + "\n\n".join(parts)

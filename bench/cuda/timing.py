@@ -22,9 +22,13 @@ def copies_needed(bytes_of_one: int) -> int:
     return max(1, min(MOST_SETS, -(-3 * L2_BYTES // max(bytes_of_one, 1))))
 
 
-def median_seconds(calls: Sequence[Callable[[], object]]) -> float:
-    """Of one call: the calls take turns in a CUDA graph, which is replayed. The median counts."""
+def median_seconds(calls: Sequence[Callable[[], object]], settle: float = 0.0) -> float:
+    """Of one call: the calls take turns in a CUDA graph, which is replayed. The median counts, of
+    what comes after so many seconds of the same."""
     graph, count = _graph_of(calls)
+    replayed = 0.0
+    while replayed < settle:
+        replayed += sum(_replays(graph, 1))
     return statistics.median(_replays(graph, ROUNDS)) / count
 
 
