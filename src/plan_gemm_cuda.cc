@@ -47,15 +47,19 @@ void check_readable(const char* argument, const GemmOperand& operand, PreparedFo
         "precision folded to products of folded operands, and exact or auto to others");
 }
 
-// A plain 16-bit left operand of few rows, and weights in the order for it. Reordering them in the
-// call takes longer than expanding them: 132 us against 50 for MXFP8 weights [8192, 8192] on an
-// H200.
-bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  const bool has_form = form_of(problem.right) == PreparedForm::few_tokens;
-  if (!has_form || !std::holds_alternative<Buffer>(problem.left)) return false;
+// A plain 16-bit left operand of few rows: for weights in the order for it.
+bool has_few_tokens(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  if (!std::holds_alternative<Buffer>(problem.left)) return false;
   const FewProblem few(problem);
   if (few.may_use_sm90(capabilities)) return few.tokens <= cuda::few_tokens_sm90;
   return cuda::takes_few(few.x.dtype, few.tokens, capabilities.major * 10 + capabilities.minor);
+}
+
+// And weights that are. Reordering them in the call takes longer than expanding them: 132 us
+// against 50 for MXFP8 weights [8192, 8192] on an H200.
+bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  return form_of(problem.right) == PreparedForm::few_tokens &&
+         has_few_tokens(problem, capabilities);
 }
 
 // Codes and scales that the block-scaled tensor cores of Blackwell take as they are. How exact
@@ -105,10 +109,20 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
   if (takes_blackwell(problem, capabilities)) {
     return {CudaGemmPath::blackwell, "the tensor cores take these block scales"};
   }
-  if (!hopper) return {CudaGemmPath::portable, "for every GPU from 8.0 on"};
+  const bool could_take_few =
+      form_of(problem.right) == PreparedForm::source && has_few_tokens(problem, capabilities);
+  if (!hopper) {
+    return {CudaGemmPath::portable,
+            could_take_few
+                ? "for every GPU from 8.0 on; weights prepared as few_tokens would be read once"
+                : "for every GPU from 8.0 on"};
+  }
   if (problem.precision == GemmPrecision::exact) return {CudaGemmPath::exact, "asked for"};
   if (!can_fold(problem.left) || !can_fold(problem.right)) {
-    return {CudaGemmPath::exact, "an operand has no folded form"};
+    return {CudaGemmPath::exact,
+            could_take_few
+                ? "an operand has no folded form; weights prepared as few_tokens would be read once"
+                : "an operand has no folded form"};
   }
   if (problem.out.dtype == DType::float32) return {CudaGemmPath::exact, "the output is float32"};
   if (!has_codes(problem.left) || !has_codes(problem.right)) {

@@ -172,6 +172,14 @@ class TestExplain:
                 x, b, dtype="bfloat16", device="sm_90", precision="folded", form="folded"
             )
             assert text.path == "folded" and text.right == f"{scheme}, prepared as folded"
+        # What to do is said where that would help: not for many rows, and not for float32.
+        hint = "weights prepared as few_tokens would be read once"
+        x16 = np.ones((16, 4096), np.float16)
+        for device, helps in (("sm_90", True), ("sm_100", True), ("sm_80", False)):
+            assert (hint in mxkern.explain_gemm(x16, b, device=device).reason) == helps, device
+        many = np.ones((4096, 4096), np.float16)
+        for rows in (many, x16.astype(np.float32)):
+            assert hint not in mxkern.explain_gemm(rows, b, device="sm_90").reason
         # Where products do not read the form, it is what prepare_operand leaves: codes and scales.
         for device in ("sm_80", "cpu", None):
             text = mxkern.explain_gemm(x, b, device=device, form="few_tokens")
