@@ -47,7 +47,7 @@ void check_readable(const char* argument, const GemmOperand& operand, PreparedFo
         "precision folded to products of folded operands, and exact or auto to others");
 }
 
-// A plain 16-bit left operand of few rows: for weights in the order for it.
+// A plain 16-bit left operand of few rows, for which weights can be put in order.
 bool has_few_tokens(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   if (!std::holds_alternative<Buffer>(problem.left)) return false;
   const FewProblem few(problem);
@@ -55,8 +55,8 @@ bool has_few_tokens(const CudaGemmProblem& problem, const CudaGemmCapabilities& 
   return cuda::takes_few(few.x.dtype, few.tokens, capabilities.major * 10 + capabilities.minor);
 }
 
-// And weights that are. Reordering them in the call takes longer than expanding them: 132 us
-// against 50 for MXFP8 weights [8192, 8192] on an H200.
+// With weights that are in that order. To reorder them in the call takes longer than to expand
+// them: 132 us against 50 for MXFP8 weights [8192, 8192] on an H200.
 bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   return form_of(problem.right) == PreparedForm::few_tokens &&
          has_few_tokens(problem, capabilities);

@@ -191,7 +191,6 @@ TEST(PlanFew, ChoosesWhatWasFastest) {
   }
 }
 
-// Halves are slow to decode in the other kernels.
 // Where thread blocks of two kernels share multiprocessors, and no number of groups of rows fills
 // these evenly, some are shared by one kernel while others idle: 10.2 us, where the fastest
 // took 7.2.
@@ -205,6 +204,7 @@ TEST(PlanFew, AvoidsPairsThatDoNotSpread) {
       << plan.tokens << " tokens, 2^" << plan.log2_ranks << " thread blocks along K";
 }
 
+// Halves are slow to decode in the other kernels.
 TEST(PlanFew, Float16DecodesInRegistersForWarpgroups) {
   for (const Scheme scheme : all_schemes) {
     for (const auto& shape : shapes) {

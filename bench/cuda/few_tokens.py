@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import mxkern
-from bench.cuda.timing import median_seconds, rested_seconds
+from bench.cuda.timing import SETTLE_SECONDS, median_seconds, rested_seconds
 
 # Rows and columns of the weights.
 SHAPES = (
@@ -24,8 +24,6 @@ CURVE_TOKENS = (
     1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192,
 )  # fmt: skip
 BFLOAT16 = "bfloat16"
-# Until the clock has come to what the device's limit of power allows.
-SETTLE_SECONDS = 0.06
 # What sustained work slows down, and has a goal: measured after a rest as well.
 RESTED = (((8192, 8192), 16), ((8192, 8192), 64), ((28672, 8192), 16))
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 import mxkern
+from bench.cuda.timing import REST_SECONDS, SETTLE_SECONDS
 
 Call = Callable[[], torch.Tensor]
 
@@ -30,14 +31,13 @@ TOKENS = (512, 2048, 8192, 16384)
 LEAST_ROWS = 2048  # of products that have goals
 
 # Power limits such products. Under load the clock settles 50 ms after a variant has begun, at what
-# the variant's power allows: before that it is the clock of what ran before. So variants take turns
-# of this length in random order, and only their ends count.
-SETTLE_MILLISECONDS, TIMED_MILLISECONDS = 60.0, 20.0
+# the variant's power allows: before that it is the clock of what ran before. So variants take long
+# turns in random order, and only their ends count.
+TIMED_SECONDS, GRAPH_SECONDS = 0.02, 0.005
 ROUNDS = 5
-GRAPH_MILLISECONDS = 5.0
 # Two other ways to see them: after a rest, and in turns so short that all share one clock.
-REST_SECONDS, RESTED_ROUNDS = 0.1, 5
-SHORT_MILLISECONDS, SHORT_ROUNDS = 1.0, 40
+RESTED_ROUNDS = 5
+SHORT_SECONDS, SHORT_ROUNDS = 0.001, 40
 CHECKED_ROWS = 96
 
 
@@ -178,15 +178,12 @@ def _other_schemes(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> Itera
 
 def _times(calls: list[Call], whole: bool) -> list[dict[str, float]]:
     """Of each call, by how the device is loaded."""
-    graphs = [_captured(call, GRAPH_MILLISECONDS) for call in calls]
-    before, timed = (
-        max(1, round(time / GRAPH_MILLISECONDS))
-        for time in (SETTLE_MILLISECONDS, TIMED_MILLISECONDS)
-    )
+    graphs = [_captured(call, GRAPH_SECONDS) for call in calls]
+    before, timed = (round(part / GRAPH_SECONDS) for part in (SETTLE_SECONDS, TIMED_SECONDS))
     times = {"seconds": _in_turns(graphs, before, timed, ROUNDS)}
     if whole:
         times["rested_seconds"] = _in_turns(graphs, 1, 1, RESTED_ROUNDS, REST_SECONDS)
-        short = [_captured(call, SHORT_MILLISECONDS) for call in calls]
+        short = [_captured(call, SHORT_SECONDS) for call in calls]
         times["short_turn_seconds"] = _in_turns(short, 0, 1, SHORT_ROUNDS)
     return [dict(zip(times, each, strict=True)) for each in zip(*times.values(), strict=True)]
 
@@ -219,7 +216,7 @@ def _in_turns(
     return [statistics.median(times) for times in turns]
 
 
-def _captured(call: Call, milliseconds: float) -> Captured:
+def _captured(call: Call, seconds: float) -> Captured:
     """A graph of as many calls as take so long."""
     call()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -227,7 +224,7 @@ def _captured(call: Call, milliseconds: float) -> Captured:
     call()
     end.record()
     end.synchronize()
-    calls = max(1, round(milliseconds / begin.elapsed_time(end)))
+    calls = max(1, round(seconds * 1e3 / begin.elapsed_time(end)))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(calls):

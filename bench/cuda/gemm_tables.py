@@ -89,13 +89,13 @@ OTHER_LOADS = {
     "rested_seconds": "after a rest, of cuBLAS",
     "short_turn_seconds": "in turns of 1 ms, of cuBLAS",
 }
-HOW = (
+HOW_UNDER_OWN_LOAD = (
     "Each way runs for 60 ms, until the clock has settled at what its power allows, and counts "
     "for the next 20 ms. Beside that: 10 ms after a rest of 0.1 s, of which the second half "
     "counts; and turns of 1 ms in random order, where all ways share one clock, whatever power "
     "each takes.\n\n"
 )
-HOW_ONCE = "In turns of 1 ms in random order, where all ways share one clock.\n\n"
+HOW_IN_SHORT_TURNS = "In turns of 1 ms in random order, where all ways share one clock.\n\n"
 
 
 def _times_as_fast(
@@ -107,7 +107,7 @@ def _times_as_fast(
 
 def _squares(records: list[Record]) -> Iterable[str]:
     others = {key: text for key, text in OTHER_LOADS.items() if records and key in records[0]}
-    how = HOW if others else HOW_ONCE
+    how = HOW_UNDER_OWN_LOAD if others else HOW_IN_SHORT_TURNS
     for name, variants in _by_name(records).items():
         rows = []
         for variant, record in variants.items():

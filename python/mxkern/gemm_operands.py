@@ -16,7 +16,7 @@ from mxkern.scheme import Shape, scheme_of
 PRECISIONS = {name: i for i, name in enumerate(_core.gemm_precision_names())}
 FORM_NAMES = _core.prepared_form_names()
 FORMS = {name: i for i, name in enumerate(FORM_NAMES)}
-PREPARED_ALIGNMENT = 128  # of what prepare_operand writes
+PREPARED_FORMS = {name: form for name, form in FORMS.items() if name != "source"}
 
 PreparedView = tuple[int, View, object, int]
 
@@ -116,15 +116,13 @@ def _prepared(function: str, argument: str, prepared: PreparedOperand) -> GemmOp
     return GemmOperand(adapter, (form, view, adapter.address(array), size), shape, array, memory)
 
 
-def as_though_prepared(function: str, b: GemmOperand, form: int) -> GemmOperand:
-    """b as prepare_operand would make it, without what it would write: for plans, which read
-    nothing."""
-    if not isinstance(b.view[1], int):
-        raise ValueError(f"{function}: form is given, but b is prepared already; leave form out")
-    scheme, _, device, *extents = b.view[:6]
+def as_though_prepared(source: GemmOperand, form: int) -> GemmOperand:
+    """A quantized operand as prepare_operand would make it, without what it would write: for plans,
+    which read nothing."""
+    scheme, _, device, *extents = source.view[:6]
     _core.prepared_form(form, scheme, device)  # for its error, where the scheme has no such form
     size = _core.prepared_bytes(form, scheme, *extents)
-    return b._replace(view=(form, b.view, PREPARED_ALIGNMENT, size))
+    return source._replace(view=(form, source.view, 0, size))
 
 
 def product_shape(function: str, a: Shape, b: Shape) -> Shape:

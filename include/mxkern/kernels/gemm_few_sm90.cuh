@@ -165,7 +165,8 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
   const std::uint32_t end_of_x = same(rings.unused);
   std::uint32_t tile = first_tile, barrier = first_barrier, parity = 0;
   std::uint32_t x_start = first_x, x_barrier = first_x_barrier, x_parity = 0;
-  std::uint32_t x_before = same(rings.unused);  // the half of a stage that is read last: it is free
+  // The barrier to tell that the half stage before this one is free: at first there is none.
+  std::uint32_t x_before = same(rings.unused);
   constexpr int blocks = K::blocks_at_once, all = DecodeLayout::tile_blocks;
   std::uint32_t a[2][blocks][2][4] = {};  // [set][block][step][register]
   ptx::wgmma_pin(sums);

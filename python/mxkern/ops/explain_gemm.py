@@ -7,8 +7,8 @@ from mxkern import _core, errors
 from mxkern.arrays.adapter import dense_buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
-    FORMS,
     PRECISIONS,
+    PREPARED_FORMS,
     as_though_prepared,
     left_operand,
     product_extents,
@@ -17,8 +17,6 @@ from mxkern.gemm_operands import (
 )
 from mxkern.options import dtype_position, position
 from mxkern.prepared_operand import PreparedOperand
-
-_FORMS = {name: i for name, i in FORMS.items() if name != "source"}
 
 
 class GemmExplanation(NamedTuple):
@@ -85,7 +83,11 @@ def explain_gemm(
         )
     right = right_operand(function, b)
     if form is not None:
-        right = as_though_prepared(function, right, position(function, "form", form, _FORMS))
+        if isinstance(b, PreparedOperand) and b.form != "source":
+            raise ValueError(
+                f"{function}: form is given, but b is prepared already; leave form out"
+            )
+        right = as_though_prepared(right, position(function, "form", form, PREPARED_FORMS))
     left = left_operand(function, a, right.adapter)
     shape = product_shape(function, left.shape, right.shape)
     on = right.adapter.device(right.like)

@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of, collapsed
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import FORM_NAMES, FORMS
+from mxkern.gemm_operands import FORM_NAMES, FORMS, PREPARED_FORMS
 from mxkern.operands import operand_of
 from mxkern.ops.run_quantize import new_parts, quantized, result, view_of
 from mxkern.options import SCALE_LAYOUTS, options_of, position
@@ -15,7 +15,7 @@ from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, scheme_of
 
 _AUTO = "auto"
-_CHOICES = {_AUTO: -1} | {name: i for name, i in FORMS.items() if name != "source"}
+_CHOICES = {_AUTO: -1} | PREPARED_FORMS
 
 
 def prepare_operand(
