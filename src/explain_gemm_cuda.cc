@@ -118,9 +118,12 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     case CudaGemmPath::folded:
     case CudaGemmPath::exact: {
       const Shape out = multiplied_shape(problem);
-      TilingSm90 tiling = tiling_sm90(problem, out, folds, capabilities.processors);
+      TilingSm90 tiling = plan.right.decodes
+                              ? transposed_tiling_sm90(problem, out, capabilities.processors)
+                              : tiling_sm90(problem, out, folds, capabilities.processors);
       if (plan.part_bytes == 0) tiling.work.whole = tiling.work.tiles;
       text.kernel = describe_tile(tiling, folds);
+      if (plan.right.decodes) text.kernel += ", computed as its transpose";
       break;
     }
     case CudaGemmPath::few_tokens: text.kernel = describe_few(problem, capabilities); break;

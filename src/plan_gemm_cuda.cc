@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cuda/decode_left.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/multiply_few.h"
@@ -15,6 +14,7 @@
 #include "mxkern/core/math.h"
 #include "plan_few.h"
 #include "plan_tiles_sm90.h"
+#include "plan_under_way_sm90.h"
 
 namespace mxkern {
 namespace {
@@ -135,7 +135,7 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
 std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, 256)); }
 
 // What happens to one side.
-SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path, bool decodes) {
+SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path) {
   SidePlan plan;
   if (shape_of(operand).columns == 0) return plan;
   const PreparedForm form = form_of(operand);
@@ -144,9 +144,8 @@ SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path, bool decodes) 
   plan.is_prepared = (wants_folded && form == PreparedForm::folded) ||
                      (wants_expanded && form == PreparedForm::expanded);
   plan.folds = wants_folded && form != PreparedForm::folded;
-  plan.decodes = decodes;
-  plan.expands = wants_expanded && !decodes && form != PreparedForm::expanded &&
-                 !cuda::is_expanded(as_source(operand));
+  plan.expands =
+      wants_expanded && form != PreparedForm::expanded && !cuda::is_expanded(as_source(operand));
   return plan;
 }
 
@@ -158,29 +157,6 @@ bool takes_one_kernel(const CudaGemmProblem& problem, CudaGemmPath path, int pro
   return either_tiling_sm90(problem, out, processors).is_better;
 }
 
-// Whether the product is folded, in a kernel that can make folded rows ready itself. One of three
-// kernels behind a gate cannot.
-bool is_folded(const CudaGemmPlan& plan) {
-  return plan.path == CudaGemmPath::folded || plan.is_in_one_kernel;
-}
-
-// Whether the product can make rows of a side ready while it is under way. Behind a gate the
-// spreads of late rows are found ahead, which takes as long as these save, unless they are long: an
-// H200 takes 1627 us for 16384 x 4096 x 14336 with all rows ahead and 1583 with late ones, but 241
-// and 243 for 8192 x 4096 x 4096, and 906 and 906 for 8192 x 8192 x 8192.
-bool can_be_late(const GemmOperand& operand, const CudaGemmPlan& plan, const SidePlan& side) {
-  const BlockScaled* q = quantized_of(operand);
-  if (q == nullptr || !cuda::can_be_late(*q)) return false;
-  if (plan.path == CudaGemmPath::exact) return side.expands;
-  constexpr std::int64_t least_gated_columns = 10240;
-  if (plan.is_in_one_kernel && q->shape.columns < least_gated_columns) return false;
-  return is_folded(plan) && side.folds &&
-         q->shape.rows * q->shape.columns <= cuda::LateSource::most_folded_codes;
-}
-
-// Late rows are those of one matrix, even where the matrices of a batch are multiplied as one.
-bool can_have_late_rows(const CudaGemmProblem& problem) { return problem.out.shape.batch == 1; }
-
 // Exact ones; folded products take their sums out all along.
 std::int64_t sums_of(const CudaGemmProblem& problem, CudaGemmPath path) {
   const bool is_exact = path == CudaGemmPath::exact || path == CudaGemmPath::portable;
@@ -190,52 +166,6 @@ std::int64_t sums_of(const CudaGemmProblem& problem, CudaGemmPath path) {
   CudaGemmPlan plan;
   plan.sums = ceil_div(k, longest_sum);
   return ceil_div(k, plan.sum_columns(k));
-}
-
-// Whether the exact product of a path decodes the left operand's codes instead of expanding them.
-bool decodes_left(const CudaGemmProblem& problem, const CudaGemmPlan& plan, int processors) {
-  if (plan.path != CudaGemmPath::exact && plan.path != CudaGemmPath::folded_or_exact) return false;
-  const BlockScaled* q = quantized_of(problem.left);
-  const Shape out = multiplied_shape(problem);
-  if (q == nullptr || form_of(problem.left) == PreparedForm::expanded || plan.is_in_one_kernel ||
-      !cuda::can_decode(*q, out)) {
-    return false;
-  }
-  const cuda::TileSm90 tile = tiling_sm90(problem, out, false, processors).tile;
-  if (!cuda::can_decode(tile)) return false;
-  const std::int64_t k = q->shape.columns;
-  const bool late_right =
-      plan.path == CudaGemmPath::exact && can_have_late_rows(problem) &&
-      can_be_late(problem.right, plan, plan.right) &&
-      cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, false, true).right > 0;
-  return cuda::is_better_decoded(tile.turns(out.batch, out.rows, out.columns, processors), out.rows,
-                                 late_right);
-}
-
-// Which rows have to be ready before the product starts, where it makes the others itself. If they
-// are folded, those of E4M3 with E4M3.
-void plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
-  const Shape& out = problem.out.shape;
-  const bool folds = is_folded(plan);
-  if (!can_have_late_rows(problem) || (!folds && plan.path != CudaGemmPath::exact)) return;
-  for (const GemmOperand* operand : {&problem.left, &problem.right}) {
-    if (!folds) break;
-    const auto element = cuda::fold_facts(quantized_of(*operand)->scheme).element;
-    if (element != cuda::CoreElement::e4m3) return;
-  }
-  const cuda::TileSm90 tile = tiling_sm90(problem, out, folds, processors).tile;
-  const bool left = can_be_late(problem.left, plan, plan.left);
-  const bool right = can_be_late(problem.right, plan, plan.right);
-  const std::int64_t k = quantized_of(problem.right)->shape.columns;
-  const cuda::FirstRowsSm90 first =
-      cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, left, right);
-  plan.left.first_rows = first.left;
-  plan.right.first_rows = first.right;
-  // Behind a gate the spreads of the first rows are found as they are folded.
-  if (plan.path == CudaGemmPath::folded) {
-    plan.left.first_columns =
-        cuda::first_columns_sm90(tile, first, out.rows, out.columns, k, processors);
-  }
 }
 
 // Memory for one side, from `begin` on; returns where it ends.
@@ -303,11 +233,10 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     case CudaGemmPath::folded_or_exact: {
       plan.is_in_one_kernel = takes_one_kernel(problem, plan.path, capabilities.processors);
       plan.sums = sums_of(problem, plan.path);
-      plan.right = plan_side(problem.right, plan.path, false);
       const bool is_whole = plan.sums == 1;
-      plan.left = plan_side(problem.left, plan.path,
-                            is_whole && decodes_left(problem, plan, capabilities.processors));
-      if (is_whole) plan_late_rows(problem, capabilities.processors, plan);
+      plan.left = plan_side(problem.left, plan.path);
+      plan.right = plan_side(problem.right, plan.path);
+      if (is_whole) plan_under_way_sm90(problem, capabilities.processors, plan);
       const std::size_t middle = place(problem.left, 0, plan.left);
       plan.workspace_bytes = place(problem.right, middle, plan.right);
       if (is_whole) place_parts_sm90(problem, capabilities.processors, plan);

@@ -26,6 +26,15 @@ TilingSm90 tiling_sm90(const CudaGemmProblem& problem, const Shape& out, bool is
           cuda::work_sm90(tile, right, parts, out.batch, out.rows, out.columns, k, processors)};
 }
 
+TilingSm90 transposed_tiling_sm90(const CudaGemmProblem& problem, const Shape& out,
+                                  int processors) {
+  constexpr cuda::CoreElement left = cuda::CoreElement::e4m3, right = cuda::CoreElement::bfloat16;
+  const std::int64_t k = shape_of(problem.right).columns;
+  const cuda::TileSm90 tile =
+      cuda::tile_sm90(left, right, out.batch, out.columns, out.rows, k, processors);
+  return {tile, cuda::work_sm90(tile, right, 1, out.batch, out.columns, out.rows, k, processors)};
+}
+
 cuda::EitherTilesSm90 either_tiling_sm90(const CudaGemmProblem& problem, const Shape& out,
                                          int processors) {
   const auto element = [](const GemmOperand& operand) {

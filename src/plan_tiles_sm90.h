@@ -16,7 +16,10 @@ struct TilingSm90 {
 TilingSm90 tiling_sm90(const CudaGemmProblem& problem, const Shape& out, bool is_folded,
                        int processors);
 
-// The same of both, where one kernel computes either.
+// The same of an exact product that is computed as its transpose, which decodes the right operand.
+TilingSm90 transposed_tiling_sm90(const CudaGemmProblem& problem, const Shape& out, int processors);
+
+// Of both, where one kernel computes either.
 cuda::EitherTilesSm90 either_tiling_sm90(const CudaGemmProblem& problem, const Shape& out,
                                          int processors);
 

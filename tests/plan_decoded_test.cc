@@ -1,4 +1,4 @@
-// tests/plan_decoded_test.cc: which products decode their left operand while they multiply.
+// tests/plan_decoded_test.cc: which products decode an operand while they multiply.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -48,9 +48,9 @@ TEST(PlanDecodedTest, LeftCodesAreDecoded) {
   EXPECT_FALSE(plan_of(other).left.decodes);
   // Rows of the right operand that are late leave decoding the more time the more left rows there
   // are.
-  for (const auto& [m, n, is_decoded] : {std::tuple{2048, 4096, true},
-                                         {2048, 8192, false},
-                                         {3072, 8192, true},
+  for (const auto& [m, n, is_decoded] : {std::tuple{2048, 2048, true},
+                                         {2560, 4096, false},
+                                         {3072, 4096, true},
                                          {4096, 8192, true},
                                          {4096, 10240, false}}) {
     other = wide;
@@ -86,7 +86,7 @@ TEST(PlanDecodedTest, MatricesOfWholeTilesOfScalesAreDecodedAsOne) {
   const auto decodes = [](std::int64_t rows, ScaleLayout layout, std::int64_t right_batch) {
     BlockScaled left = quantized(Scheme::mxfp8_e4m3, {2, rows, 2048});
     left.scale_layout = layout;
-    const CudaGemmProblem problem{left, quantized(Scheme::mxfp8_e4m3, {right_batch, 4096, 2048}),
+    const CudaGemmProblem problem{left, quantized(Scheme::mxfp4, {right_batch, 4096, 2048}),
                                   plain(DType::bfloat16, {2, rows, 4096}), GemmPrecision::exact};
     return plan_gemm_cuda(problem, hopper).left.decodes;
   };
@@ -103,13 +103,76 @@ TEST(PlanDecodedTest, NoRowOfABatchIsLate) {
   for (const auto& [rows, is_decoded] : {std::pair{1024, true}, {2048, false}}) {
     const Shape shape{2, rows, 4096};
     const CudaGemmProblem problem{quantized(Scheme::mxfp8_e4m3, shape),
-                                  quantized(Scheme::mxfp8_e4m3, {1, 8192, 4096}),
+                                  quantized(Scheme::mxfp4, {1, 8192, 4096}),
                                   plain(DType::bfloat16, {2, rows, 8192}), GemmPrecision::exact};
     const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
     EXPECT_EQ(plan.left.decodes, is_decoded) << rows;
     EXPECT_EQ(plan.left.expands, !is_decoded) << rows;
     EXPECT_EQ(plan.right.first_rows, 0) << rows;
   }
+}
+
+// A product of few left rows decodes the right operand's codes, which take longer to expand.
+TEST(PlanDecodedTest, RightCodesAreDecodedWhereTheyAreMore) {
+  const Case wide{.precision = GemmPrecision::exact, .shape = {1, 2048, 4096}, .n = 4096};
+  const auto plan_of = [](const Case& c) { return plan_gemm_cuda(c.problem(), hopper); };
+  const CudaGemmPlan plan = plan_of(wide);
+  EXPECT_TRUE(plan.right.decodes && !plan.right.expands);
+  EXPECT_TRUE(plan.left.expands && !plan.left.decodes && plan.left.first_rows == 0);
+  EXPECT_LT(plan.workspace_bytes, std::size_t{4096} * 4096 * 2) << "the right operand's elements";
+  const GemmExplanation text = explain(plan, wide.problem(), hopper);
+  EXPECT_NE(text.right.find("decoded in registers"), std::string::npos) << text.right;
+  EXPECT_NE(text.kernel.find("computed as its transpose"), std::string::npos) << text.kernel;
+  struct Size {
+    std::int64_t m, n, k;
+    bool is_decoded;
+    const char* reason;
+  };
+  for (const Size& size : {Size{1024, 4096, 4096, true, "one turn"},
+                           {2048, 6144, 4096, true, "three turns"},
+                           {2048, 8192, 8192, true, "four, and right rows would be late"},
+                           {2048, 14336, 4096, true, "seven"},
+                           {640, 4096, 4096, true, "other tiles would take little less"},
+                           {256, 4096, 4096, false, "they would take much less"},
+                           {4096, 4096, 4096, false, "as many left rows"},
+                           {2048, 28672, 4096, false, "many turns"},
+                           {8192, 4096, 4096, false, "left rows are more"},
+                           {2048, 57344, 8192, false, "tiles are divided along K"},
+                           {1024, 14336, 4096, false, "other tiles are"}}) {
+    Case other = wide;
+    other.shape = {1, size.m, size.k};
+    other.n = size.n;
+    EXPECT_EQ(plan_of(other).right.decodes, size.is_decoded)
+        << size.m << " x " << size.n << " x " << size.k << ": " << size.reason;
+  }
+  for (const Scheme scheme : {Scheme::mxfp8_e5m2, Scheme::mxfp4, Scheme::nvfp4}) {
+    Case other = wide;
+    other.right = scheme;
+    EXPECT_FALSE(plan_of(other).right.decodes);
+    other = wide;
+    other.left = scheme;  // is expanded, whatever it is
+    EXPECT_TRUE(plan_of(other).right.decodes);
+  }
+  Case other = wide;
+  other.precision = GemmPrecision::automatic;
+  EXPECT_FALSE(plan_of(other).right.decodes);
+  other.out = DType::float32;  // exact
+  EXPECT_TRUE(plan_of(other).right.decodes);
+  other.precision = GemmPrecision::folded;
+  EXPECT_FALSE(plan_of(other).right.decodes);
+  // Plain operands of one bfloat16 an element.
+  const auto decodes_beside = [&](const GemmOperand& left, const GemmRightOperand& right) {
+    const CudaGemmProblem problem{left, right, wide.result(), GemmPrecision::exact};
+    return plan_gemm_cuda(problem, hopper).right.decodes;
+  };
+  const BlockScaled right = quantized(wide.right, wide.right_shape());
+  EXPECT_TRUE(decodes_beside(plain(DType::bfloat16, wide.shape), right));
+  EXPECT_FALSE(decodes_beside(plain(DType::float16, wide.shape), right));
+  EXPECT_TRUE(decodes_beside(prepared(PreparedForm::expanded, wide.left, wide.shape), right));
+  // What was expanded ahead is taken.
+  const BlockScaled left = quantized(wide.left, wide.shape);
+  EXPECT_FALSE(
+      decodes_beside(left, prepared(PreparedForm::expanded, wide.right, wide.right_shape())));
 }
 
 }  // namespace

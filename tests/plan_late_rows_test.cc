@@ -31,9 +31,9 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   const CudaGemmProblem problem = wide.problem();
   EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1024 on"), std::string::npos);
   Case other = wide;
-  other.shape.rows = 2048;
-  other.n = 10240;
-  EXPECT_EQ(plan_of(other).right.first_rows, 9 * 256);  // 8 tiles down
+  other.shape.rows = 4096;
+  other.n = 14336;
+  EXPECT_EQ(plan_of(other).right.first_rows, 5 * 256);  // 16 tiles down
   EXPECT_EQ(plan_of(other).left.first_rows, 0);
   other = wide;
   other.left = Scheme::nvfp4;
@@ -53,8 +53,8 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   other.n = 2048;  // rows of the left operand would be needed faster than they are made
   EXPECT_FALSE(has_late_rows(other));
   other = wide;
-  other.shape = {1, 2048, 14336};
-  other.n = 4096;
+  other.shape = {1, 4096, 14336};
+  other.n = 2048;
   EXPECT_TRUE(plan_of(other).left.decodes && !has_late_rows(other)) << "two turns";
   for (const Shape shape :
        {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 2048, 4096}, {2, 8192, 4096}}) {

@@ -2,7 +2,7 @@
 #include "cuda/gemm.h"
 
 #include "check_gemm.h"
-#include "cuda/decode_left.h"
+#include "cuda/decode_operand.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/gated_operands.h"
@@ -188,7 +188,8 @@ class Product {
     }
     RowScaled a = plan_.left.decodes ? decoded_view(*quantized_of(problem_.left))
                                      : expanded(problem_.left, plan_.left);
-    RowScaled b = expanded(problem_.right, plan_.right);
+    RowScaled b = plan_.right.decodes ? decoded_view(*quantized_of(problem_.right))
+                                      : expanded(problem_.right, plan_.right);
     if (left_folded != nullptr) a.spreads = left_folded->spreads;
     if (right_folded != nullptr) b.spreads = right_folded->spreads;
     multiply(a, b, gate);

@@ -1,6 +1,8 @@
 // cuda/multiply_sm90.cu: checks a product for Hopper, chooses its tile, and launches it.
 #include "cuda/multiply_sm90.h"
 
+#include <utility>
+
 #include "cuda/device_scope.h"
 #include "cuda/multiply_sm90_launch.h"
 #include "mxkern/numerics/format.h"
@@ -15,14 +17,14 @@ bool fits(const TileSm90& tile, const kernels::WorkOrder& work, const PartMemory
 }
 
 kernels::WorkOrder work_of(const TileSm90& tile, const RowScaled& left, CoreElement right,
-                           const Shape& out, int processors, const PartMemory& memory) {
+                           const Shape& product, int processors, const PartMemory& memory) {
   const std::int64_t k = left.columns;
   if (memory.data != nullptr && memory.work != nullptr) return *memory.work;
-  const kernels::WorkOrder work =
-      work_sm90(tile, right, left.parts, out.batch, out.rows, out.columns, k, processors);
+  const kernels::WorkOrder work = work_sm90(tile, right, left.parts, product.batch, product.rows,
+                                            product.columns, k, processors);
   return fits(tile, work, memory) ? work
-                                  : whole_work(tile, step_unit_sm90(right), out.batch, out.rows,
-                                               out.columns, k, processors);
+                                  : whole_work(tile, step_unit_sm90(right), product.batch,
+                                               product.rows, product.columns, k, processors);
 }
 
 // The check that a product's rows, columns and tiles can be counted.
@@ -52,11 +54,15 @@ void check_late_rows(const char* function, const RowScaled& a, const RowScaled& 
 
 }  // namespace
 
-void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
-                   const CoreFinish& finish, const CoreGate& gate, Stream stream,
-                   const PartMemory& part_memory) {
-  const Shape& shape = finish.out.shape;
+void multiply_sm90(const char* function, const RowScaled& left_of_out,
+                   const RowScaled& right_of_out, const CoreFinish& finish, const CoreGate& gate,
+                   Stream stream, const PartMemory& part_memory) {
+  Shape shape = finish.out.shape;
   if (shape.size() == 0) return;
+  const bool is_transposed = right_of_out.scales != nullptr;
+  const RowScaled &a = is_transposed ? right_of_out : left_of_out,
+                  &b = is_transposed ? left_of_out : right_of_out;
+  if (is_transposed) std::swap(shape.rows, shape.columns);
   const bool decodes = a.scales != nullptr;
   check((a.element == CoreElement::bfloat16 || decodes) == (b.element == CoreElement::bfloat16),
         function, ": one operand is FP8 and the other bfloat16; expected both of one kind");
@@ -96,7 +102,7 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   const bool left_e4m3 = a.element == CoreElement::e4m3,
              right_e4m3 = b.element == CoreElement::e4m3;
   if (decodes) {
-    launch_sm90<E4M3, bfloat16>(product);
+    is_transposed ? launch_sm90<bfloat16, E4M3>(product) : launch_sm90<E4M3, bfloat16>(product);
   } else if (a.element == CoreElement::bfloat16) {
     launch_sm90<bfloat16, bfloat16>(product);
   } else if (left_e4m3) {

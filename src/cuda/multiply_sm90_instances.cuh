@@ -10,7 +10,7 @@
 
 namespace mxkern::cuda {
 
-inline kernels::FinishParameters finish_parameters(const ProductSm90& product) {
+inline kernels::FinishParameters finish_parameters(const ProductSm90& product, bool is_transposed) {
   const CoreFinish& finish = product.finish;
   const Buffer& out = finish.out;
   const auto size = static_cast<std::int64_t>(size_of(out.dtype));
@@ -22,11 +22,11 @@ inline kernels::FinishParameters finish_parameters(const ProductSm90& product) {
   p.right_exponents_batch = product.right.batch > 1 ? product.right.rows : 0;
   p.out = out.data;
   p.dtype = out.dtype;
-  p.rows = out.shape.rows;
-  p.columns = out.shape.columns;
+  p.rows = is_transposed ? out.shape.columns : out.shape.rows;
+  p.columns = is_transposed ? out.shape.rows : out.shape.columns;
   p.row_stride = out.row_stride;
   p.batch_stride = out.batch_stride;
-  // The copy engine writes pieces of 16 bytes, beyond the last column too.
+  // Pieces of 16 bytes are written, by the copy engine beyond the last column too.
   p.stores_boxes = rows_start_on(out.data, out.shape.columns * size, 16) &&
                    (out.shape.rows == 1 || out.row_stride * size % 16 == 0) &&
                    (out.shape.batch == 1 || out.batch_stride * size % 16 == 0) &&
@@ -93,7 +93,7 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   p.left_batched = left.batch > 1;
   p.right_batched = right.batch > 1;
   p.gate = spread_gate(product.gate, left, right);
-  p.finish = finish_parameters(product);
+  p.finish = finish_parameters(product, Config::is_transposed);
   if constexpr (Config::decodes) {
     // Two parts may follow whole tiles.
     const std::int64_t tiles = ceil_div(p.work.whole, p.work.clusters) + 2;
@@ -136,8 +136,8 @@ CUtensorMap right_map(const ProductSm90& product) {
 // Valid even where it is not used.
 template <class Config>
 CUtensorMap out_map(const ProductSm90& product, const kernels::GemmSm90Parameters& p) {
-  return p.finish.stores_boxes
-             ? map_output(product.function, product.finish.out, Config::Finisher::box_rows)
+  return p.finish.stores_boxes && !Config::is_transposed
+             ? map_output(product.function, product.finish.out, kernels::WarpChunk::rows)
              : left_map<Config>(product, p);
 }
 

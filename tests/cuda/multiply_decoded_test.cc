@@ -1,7 +1,8 @@
-// tests/cuda/multiply_decoded_test.cc: products whose left codes are decoded while they are
-// multiplied give the bytes of those whose left operand was expanded.
+// tests/cuda/multiply_decoded_test.cc: products that decode codes of an operand while they multiply
+// give the bytes of those whose operand was expanded.
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "tests/support/device_prepared.h"
@@ -25,7 +26,19 @@ struct Case {
   bool shares_right = false;  // all matrices of the left operand have one on the right
   bool has_bias = false;
   bool is_divided = false, has_late_rows = false;  // what the case has to have
+  bool decodes_right = false;                      // instead of the left operand
+  Scheme left = Scheme::mxfp8_e4m3;
 };
+
+// The transpose of a product that decodes the left operand, in 8 columns less, as many as are
+// stored at once.
+Case transposed(Case c) {
+  const std::int64_t columns = c.shape.rows / 8 * 8;
+  c.shape.rows = c.n;
+  c.n = columns;
+  c.decodes_right = true;
+  return c;
+}
 
 // Any codes, under any scales.
 QuantizedOperand random_operand(Scheme scheme, Shape shape, const Case& c, std::uint64_t seed) {
@@ -58,16 +71,23 @@ class MultiplyDecoded : public HopperTest {
     expect_same_bytes(c, precision, true);
   }
 
+  void expect_same_both(const Case& c) {
+    expect_same(c);
+    if (!HasFatalFailure()) expect_same(transposed(c));
+  }
+
   void expect_same_bytes(const Case& c, GemmPrecision precision = GemmPrecision::exact,
                          bool must_decode = false) {
     const Shape& shape = c.shape;
-    QuantizedOperand a = random_operand(Scheme::mxfp8_e4m3, shape, c, 1);
+    QuantizedOperand a = random_operand(c.left, shape, c, 1);
     const std::int64_t right_batch = c.shares_right ? 1 : shape.batch;
     QuantizedOperand b = random_operand(c.right, {right_batch, c.n, shape.columns}, c, 2);
     if (c.has_nan) {
-      a.set_code(0, shape.rows / 2, shape.columns - 1, 0x7F);
-      a.set_code(0, shape.rows - 1, 0, 0xFF);
-      a.scale(0, 1, 0) = 0xFF;
+      QuantizedOperand& decoded = c.decodes_right ? b : a;
+      const std::int64_t rows = c.decodes_right ? c.n : shape.rows;
+      decoded.set_code(0, rows / 2, shape.columns - 1, 0x7F);
+      decoded.set_code(0, rows - 1, 0, 0xFF);
+      decoded.scale(0, 1, 0) = 0xFF;
     }
     expect_same_operands(a, b, c, precision, must_decode);
   }
@@ -78,13 +98,14 @@ class MultiplyDecoded : public HopperTest {
                             std::vector<std::uint8_t>* result = nullptr) {
     const Shape& shape = c.shape;
     DeviceQuantizedOperand a(host_a), b(host_b);
-    DevicePrepared expanded(PreparedForm::expanded, a.view());
+    DevicePrepared expanded(PreparedForm::expanded, c.decodes_right ? b.view() : a.view());
     PlainTensor host_out(c.dtype, {shape.batch, shape.rows, c.n});
     if (c.beta != 0.0f) host_out.fill(normal_values(3));
     DevicePlainTensor out(host_out);
     const CudaGemmPlan plan =
         plan_gemm_cuda({a.view(), b.view(), out.view(), precision}, capabilities_);
-    ASSERT_TRUE(plan.left.decodes || !must_decode) << "the case does not reach the kernel";
+    ASSERT_TRUE((c.decodes_right ? plan.right : plan.left).decodes || !must_decode)
+        << "the case does not reach the kernel";
     ASSERT_FALSE(plan.is_in_one_kernel);
     EXPECT_TRUE(plan.part_bytes > 0 || !c.is_divided) << "no tile is divided along K";
     EXPECT_TRUE(plan.right.first_rows > 0 || !c.has_late_rows) << "no row is late";
@@ -96,7 +117,9 @@ class MultiplyDecoded : public HopperTest {
     if (c.has_bias) options.bias = &bias_view;
     const std::vector<std::uint8_t> got = product(a.view(), b.view(), host_out, options);
     options.precision = GemmPrecision::exact;  // what the device has to find out
-    const std::vector<std::uint8_t> wanted = product(expanded.operand, b.view(), host_out, options);
+    const std::vector<std::uint8_t> wanted =
+        c.decodes_right ? product(a.view(), expanded.operand, host_out, options)
+                        : product(expanded.operand, b.view(), host_out, options);
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i], wanted[i]) << "byte " << i << " of [" << shape.batch << ", " << shape.rows
                                    << ", " << shape.columns << "] x " << c.n;
@@ -110,25 +133,37 @@ class MultiplyDecoded : public HopperTest {
 
 TEST_F(MultiplyDecoded, EveryNumberOfSteps) {
   for (const std::int64_t k : {16, 32, 64, 80, 128, 192, 208, 256, 272, 320, 448, 512, 544}) {
-    expect_same({.shape = {1, rows(), k}, .n = 504, .layout = ScaleLayout::swizzled});
+    expect_same_both({.shape = {1, rows(), k}, .n = 504, .layout = ScaleLayout::swizzled});
     if (HasFatalFailure()) return;
   }
   for (const std::int64_t k : {128, 256, 384, 640, 768}) {
-    expect_same({.shape = {1, rows(), k}, .n = 504});
+    expect_same_both({.shape = {1, rows(), k}, .n = 504});
     if (HasFatalFailure()) return;
   }
 }
 
 TEST_F(MultiplyDecoded, ManyTiles) {
-  expect_same({.shape = {1, rows(), 384}, .n = 1000});
-  expect_same({.shape = {1, rows(), 400}, .n = 1024, .layout = ScaleLayout::swizzled});
+  expect_same_both({.shape = {1, rows(), 384}, .n = 1000});
+  expect_same_both({.shape = {1, rows(), 400}, .n = 1024, .layout = ScaleLayout::swizzled});
 }
 
 // A tile of few rows leaves registers and shared memory of the others as they were.
 TEST_F(MultiplyDecoded, LowTiles) {
   const std::int64_t n = 256 * capabilities_.processors - 8;
-  expect_same({.shape = {1, 200, 400}, .n = n, .layout = ScaleLayout::swizzled});
-  expect_same({.shape = {1, 200, 384}, .n = n});
+  Case c{.shape = {1, 200, 400}, .n = n, .layout = ScaleLayout::swizzled};
+  c.right = Scheme::mxint8;  // has to be expanded
+  expect_same(c);
+  c.shape.columns = 384;
+  c.layout = ScaleLayout::row_major;
+  expect_same(c);
+  std::swap(c.left, c.right);
+  c.decodes_right = true;
+  c.n = 560;
+  c.shape.rows = capabilities_.processors / 5 * 256;  // a turn of tiles, five of them to the right
+  expect_same(c);
+  c.shape.columns = 400;
+  c.layout = ScaleLayout::swizzled;
+  expect_same(c);
 }
 
 // The last turn's tiles have two parts and four.
@@ -201,21 +236,37 @@ TEST_F(MultiplyDecoded, ScalesAsFarApartAsCanBe) {
 
 TEST_F(MultiplyDecoded, OutputsLayoutsAndSpreads) {
   for (const DType dtype : all_dtypes) {
-    expect_same({.shape = {1, rows(), 256}, .n = 510, .dtype = dtype, .beta = 0.5f});
+    expect_same_both({.shape = {1, rows(), 256}, .n = 510, .dtype = dtype, .beta = 0.5f});
+    if (HasFatalFailure()) return;
+    Case c{.shape = {1, rows(), 256}, .n = 504, .dtype = dtype, .has_bias = true};
+    expect_same_both(c);
+    if (HasFatalFailure()) return;
+    c = transposed(c);
+    c.n -= 3;  // rows of the output start anywhere
+    expect_same(c);
     if (HasFatalFailure()) return;
   }
-  expect_same({.shape = {1, rows(), 1056}, .n = 512, .layout = ScaleLayout::swizzled});
+  expect_same_both({.shape = {1, rows(), 1056}, .n = 512, .layout = ScaleLayout::swizzled});
   expect_same({.shape = {1, rows(), 128}, .n = 504, .right = Scheme::nvfp4});
+  Case with_tensor_scale = transposed({.shape = {1, rows(), 128}, .n = 504});
+  with_tensor_scale.left = Scheme::nvfp4;
+  expect_same(with_tensor_scale);
   for (const int spread : {0, 20, 115}) {
-    expect_same(
+    expect_same_both(
         {.shape = {1, rows(), 288}, .n = 504, .layout = ScaleLayout::swizzled, .spread = spread});
     if (HasFatalFailure()) return;
   }
 }
 
 TEST_F(MultiplyDecoded, Batches) {
-  expect_same({.shape = {3, rows() / 3 - 40, 96}, .n = 505, .layout = ScaleLayout::swizzled});
-  expect_same({.shape = {3, rows() / 3 - 40, 128}, .n = 505, .shares_right = true});
+  const Case each{.shape = {3, rows() / 3 - 40, 96}, .n = 505, .layout = ScaleLayout::swizzled};
+  expect_same_both(each);
+  const Case one{.shape = {3, rows() / 3 - 40, 128}, .n = 505, .shares_right = true};
+  expect_same(one);
+  Case one_decoded = transposed(one);
+  one_decoded.n = rows() / 8 * 8;
+  one_decoded.shape.rows = 168;
+  expect_same(one_decoded);
   expect_same({.shape = {3, rows() / 384 * 128, 96},
                .n = 505,
                .layout = ScaleLayout::swizzled,
@@ -233,12 +284,12 @@ TEST_F(MultiplyDecoded, BatchesWithOneRightOperandHaveTheTilesOfOneMatrix) {
 TEST_F(MultiplyDecoded, NanStaysInItsRow) {
   for (const DType dtype : {DType::bfloat16, DType::float32}) {
     Case c{.shape = {1, rows(), 384}, .n = 504, .dtype = dtype, .has_nan = true};
-    expect_same(c);
+    expect_same_both(c);
     if (HasFatalFailure()) return;
     // The other rows' sums, bias and output are added in the same order as without.
     c.has_bias = true;
     c.beta = 0.5f;
-    expect_same(c);
+    expect_same_both(c);
     if (HasFatalFailure()) return;
   }
 }

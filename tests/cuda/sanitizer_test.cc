@@ -1,6 +1,6 @@
 // tests/cuda/sanitizer_test.cc: every kernel on a few small shapes, for runs under a memory
 // checker.
-#include "cuda/decode_left.h"
+#include "cuda/decode_operand.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/gated_operands.h"

@@ -16,13 +16,15 @@ namespace mxkern::kernels {
 // one more warpgroup has a warp that loads. Loads bring 128 bytes of K at a time for every row of
 // both operands. A cluster's blocks need the same rows of one operand, the larger side of the tile;
 // each loads a part of them for all.
-template <class LeftElement, class RightElement, int Columns>
+// Transposed: the output is that of the product.
+template <class LeftElement, class RightElement, int Columns, bool Transposed = false>
 struct GemmSm90Config {
   using Left = LeftElement;
   using Right = RightElement;
   static constexpr int groups = 2;
   static constexpr int rows = 64 * groups;
   static constexpr int columns = Columns;
+  static constexpr bool is_transposed = Transposed;
   static constexpr bool shares_left = rows >= columns;  // blocks of a cluster lie side by side
   static constexpr int cluster = 2;                     // at most
   // The tensor cores add FP8 products with 14 bits; sums of 128 go on in float32.
@@ -57,7 +59,8 @@ struct GemmSm90Config {
   static constexpr RoundedFirst rounded = promotes  ? RoundedFirst::all
                                           : decodes ? RoundedFirst::none
                                                     : RoundedFirst::large;
-  using Finisher = Finish<rows, columns, columns % 128 == 0 ? 2 : columns / 64, rounded>;
+  using Finisher =
+      Finish<rows, columns, columns % 128 == 0 ? 2 : columns / 64, rounded, Transposed>;
   static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
   static constexpr int barrier_bytes = 256;

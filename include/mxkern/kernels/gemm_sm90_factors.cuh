@@ -19,7 +19,8 @@ struct FinishParameters {
   DType bias_dtype;
   void* out;
   DType dtype;
-  std::int64_t rows, columns, row_stride, batch_stride;
+  std::int64_t rows, columns;             // of the product
+  std::int64_t row_stride, batch_stride;  // of the output
   bool stores_boxes;  // rows of `out` start and end on 16 bytes: the copy engine can write it
 };
 
@@ -139,12 +140,14 @@ enum class FinishWay { by_powers, boxes_of_bfloat16, boxes_of_float16, plainly, 
 
 // The factors of a tile in shared memory, and where it lies: the divisions for that take as long as
 // the products of a step. One warp fetches them while others multiply.
-template <int Rows, int Columns>
+// Transposed: the tile's rows are the columns of the output, and have the bias.
+template <int Rows, int Columns, bool Transposed>
 struct TileFactors {
   // The columns' powers of two as pairs of bfloat16, the first one low; a lane's of 32 columns lie
   // next to one another.
   alignas(16) std::uint32_t powers[Columns / 2];
-  float bias[Columns];  // -0: none, which changes no sum, not even a zero's sign
+  float
+      bias[Transposed ? Rows : Columns];  // -0: none, which changes no sum, not even a zero's sign
   float rows[Rows];
   std::int16_t row_exponents[Rows];
   TileCorner corner;
@@ -183,6 +186,7 @@ struct TileFactors {
       are_easy = are_easy && row.is_easy();
       are_powers = are_powers && row.is_power() && range.has(row.exponent);
       rows[i] = row.fraction * RowFactor::power(row.exponent);
+      if constexpr (Transposed) bias[i] = bias_of(p, std::int64_t{tile.row} + i, p.rows);
     }
     auto* halves = reinterpret_cast<std::uint16_t*>(powers);
 #pragma unroll 2
@@ -192,8 +196,7 @@ struct TileFactors {
       are_powers = are_powers && range.has(exponent);
       halves[place(i / 2) * 2 + i % 2] =
           static_cast<std::uint16_t>(__float_as_uint(RowFactor::power(exponent)) >> 16);
-      const bool has_bias = p.bias && first_column + i < p.columns;
-      bias[i] = has_bias ? load_as_float(p.bias, p.bias_dtype, first_column + i) : -0.0f;
+      if constexpr (!Transposed) bias[i] = bias_of(p, first_column + i, p.columns);
     }
     are_easy = __all_sync(0xFFFFFFFFu, are_easy);
     are_powers = __all_sync(0xFFFFFFFFu, are_powers);
@@ -206,9 +209,16 @@ struct TileFactors {
   }
 
  private:
+  __device__ __forceinline__ static float bias_of(const FinishParameters& p, std::int64_t i,
+                                                  std::int64_t count) {
+    const bool has_bias = p.bias && i < count;
+    return has_bias ? load_as_float(p.bias, p.bias_dtype, i) : -0.0f;
+  }
+
   __device__ __forceinline__ static FinishWay way_of(const FinishParameters& p, bool are_easy,
                                                      bool are_powers) {
     if (!are_easy || !p.stores_boxes) return FinishWay::slowly;
+    if (Transposed && p.beta != 0.0f) return FinishWay::slowly;
     if (p.dtype == DType::float32 || p.beta != 0.0f) return FinishWay::plainly;
     if (p.dtype == DType::float16) return FinishWay::boxes_of_float16;
     return are_powers && !p.bias ? FinishWay::by_powers : FinishWay::boxes_of_bfloat16;

@@ -7,36 +7,33 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/gemm_sm90_factors.cuh"
-#include "mxkern/kernels/ptx/elect.cuh"
-#include "mxkern/kernels/ptx/mbarrier.cuh"
+#include "mxkern/kernels/gemm_sm90_outputs.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
-#include "mxkern/kernels/ptx/stmatrix.cuh"
-#include "mxkern/kernels/ptx/tma.cuh"
 
 namespace mxkern::kernels {
 
-// A warp finishes its part of a tile of Rows x Columns: 16 rows. Of 8 columns each lane has two, of
-// the rows lane / 4 and 8 below. Warps store on their own; 16-bit outputs as boxes of 16 rows of
-// 128 bytes, of which Slots may be on their way. What most products ask for has code of its own:
-// nothing else is done meanwhile, and each instruction of it takes its time once a tile.
+// A warp finishes its part of a tile of Rows x Columns: 16 rows. Warps store on their own; Slots
+// chunks may be on their way. What most products ask for has code of its own: nothing else is done
+// meanwhile, and each instruction of it takes its time once a tile.
 // Rounded: which sums may be rounded before they are multiplied by powers of two.
-template <int Rows, int Columns, int Slots, RoundedFirst Rounded>
+template <int Rows, int Columns, int Slots, RoundedFirst Rounded, bool Transposed>
 struct Finish {
-  static constexpr int chunk = 64;  // columns at a time
+  static constexpr int chunk = WarpChunk::columns;
   static constexpr int chunks = Columns / chunk;
   static_assert(chunks % Slots == 0, "a chunk's slot is known when it is compiled");
-  static constexpr int box_rows = 16;
-  static constexpr int box_bytes = box_rows * 128;
-  static constexpr int staging_bytes = Slots * box_bytes;  // of a warp
-  using Factors = TileFactors<Rows, Columns>;
+  static constexpr int staging_bytes = Slots * WarpChunk::bytes;  // of a warp
+  using Factors = TileFactors<Rows, Columns, Transposed>;
+  using Output = std::conditional_t<Transposed, TransposedOutput<Slots>, StraightOutput<Slots>>;
   using Sums = float[Columns / 2];
-  using Chunk = float[chunk / 2];
-  using Words = std::uint32_t[chunk / 4];  // two values each
+  using Chunk = WarpChunk::Values;
+  using Words = WarpChunk::Words;
 
   const FinishParameters& p;
-  const CUtensorMap& map;
-  unsigned char* staging;
-  int lane;
+  Output output;
+
+  __device__ __forceinline__ Finish(const FinishParameters& parameters, const CUtensorMap& map,
+                                    unsigned char* staging, int lane_of_warp)
+      : p(parameters), output{parameters, map, staging, lane_of_warp}, lane(lane_of_warp) {}
 
   // The warp's sums of a tile. Its first row lies `row_in_tile` below the tile's.
   __device__ __forceinline__ void tile(const Sums& sums, const Factors& factors,
@@ -58,23 +55,34 @@ struct Finish {
   }
 
   // Before the block's memory goes away.
-  __device__ __forceinline__ void wait() const { ptx::tma_wait_stores_read<0>(); }
+  __device__ __forceinline__ void wait() const { output.wait(); }
 
  private:
+  int lane;
+
   // sum * factor + bias, as it has to be for this lane's values of a chunk.
   __device__ __forceinline__ void scale(Chunk& values, const Factors& factors, int row_in_tile,
                                         int c) const {
     const float* own = factors.rows + row_in_tile + lane / 4;
     const float row_factors[2] = {own[0], own[8]};
+    [[maybe_unused]] float row_biases[2];
+    if constexpr (Transposed) {
+      row_biases[0] = factors.bias[row_in_tile + lane / 4];
+      row_biases[1] = factors.bias[row_in_tile + lane / 4 + 8];
+    }
     std::uint32_t powers[4];
 #pragma unroll
     for (int i = 0; i < chunk / 8; ++i) {  // 8 columns each
       if (i % 4 == 0) factors.load_powers(powers, c * 2 + i / 4, lane);
       const float2 column = unpack_pair(DType::bfloat16, powers[i % 4]);
-      const float* bias = factors.bias + c * chunk + i * 8 + lane % 4 * 2;
-      const float2 added = *reinterpret_cast<const float2*>(bias);
+      float2 added;
+      if constexpr (!Transposed) {
+        const float* bias = factors.bias + c * chunk + i * 8 + lane % 4 * 2;
+        added = *reinterpret_cast<const float2*>(bias);
+      }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        if constexpr (Transposed) added = make_float2(row_biases[half], row_biases[half]);
         float* pair = values + i * 4 + half * 2;
         pair[0] = __fmaf_rn(pair[0], row_factors[half] * column.x, added.x);
         pair[1] = __fmaf_rn(pair[1], row_factors[half] * column.y, added.y);
@@ -119,7 +127,7 @@ struct Finish {
           words[at] = ptx::multiply_pair(words[at], rows[i % 2]);
         }
       }
-      store_box(words, corner, row_in_tile, c);
+      output.store(words, corner, row_in_tile, c);
     }
   }
 
@@ -148,12 +156,13 @@ struct Finish {
         continue;
       }
       scale(values, factors, row_in_tile, c);
-      const std::int64_t row = corner.row + row_in_tile, column = corner.column + c * chunk;
-      if (p.dtype == DType::float32) {
-        if (p.beta != 0.0f) add_output<float>(values, row, column, corner.batch);
-        store_float32(values, row, column, corner.batch);
+      if constexpr (Transposed) {
+        output.store(values, corner, row_in_tile, c);
+      } else if (p.dtype == DType::float32) {
+        if (p.beta != 0.0f) output.template add<float>(values, corner, row_in_tile, c);
+        output.store(values, corner, row_in_tile, c);
       } else {
-        add_output<std::uint16_t>(values, row, column, corner.batch);
+        output.template add<std::uint16_t>(values, corner, row_in_tile, c);
         if (p.dtype == DType::bfloat16) {
           store_values<DType::bfloat16>(values, corner, row_in_tile, c);
         } else {
@@ -174,7 +183,7 @@ struct Finish {
   __device__ __forceinline__ void finish_slowly(const Chunk& values, const Factors& factors,
                                                 int row_in_tile, int column_in_tile) const {
     const auto [first_row, first_column, batch] = factors.corner;
-    auto* staged = reinterpret_cast<float*>(staging);
+    auto* staged = reinterpret_cast<float*>(output.staging);
     wait();
     __syncwarp();
 #pragma unroll
@@ -187,13 +196,13 @@ struct Finish {
       const int own_column = column_in_tile + side * 32 + lane;
       const std::int64_t column = std::int64_t{first_column} + own_column;
 #pragma unroll 4
-      for (int i = 0; i < box_rows; ++i) {
+      for (int i = 0; i < WarpChunk::rows; ++i) {
         const std::int64_t row = std::int64_t{first_row} + row_in_tile + i;
         if (row >= p.rows || column >= p.columns) continue;
         // Where the fragment of a warpgroup's product has the element.
         const int value_index = lane / 8 * 4 + i / 8 * 2 + lane % 2;
         float value = staged[value_index * 32 + i % 8 * 4 + lane % 8 / 2];
-        const float bias = factors.bias[own_column];
+        const float bias = factors.bias[Transposed ? row_in_tile + i : own_column];
         if (factors.is_easy) {
           const float factor = factors.rows[row_in_tile + i] * factors.power_of(own_column);
           value = __fmaf_rn(value, factor, bias);
@@ -202,7 +211,7 @@ struct Finish {
                                  factors.common.exponent + factors.row_exponents[row_in_tile + i]};
           value = factor.hard(value, right_exponent(p, column, batch)) + bias;
         }
-        const std::int64_t index = batch * p.batch_stride + row * p.row_stride + column;
+        const std::int64_t index = output.index(row, column, batch);
         if (p.beta != 0.0f) {
           value = __fmaf_rn(p.beta, load_as_float(p.out, p.dtype, index), value);
         }
@@ -212,90 +221,13 @@ struct Finish {
     }
   }
 
-  // Where the output has value 0 of a half of the rows; a null pointer where it has none.
-  template <class T>
-  __device__ __forceinline__ T* place(int half, std::int64_t first_row, std::int64_t column,
-                                      int batch) const {
-    const std::int64_t row = first_row + lane / 4 + half * 8;
-    if (row >= p.rows) return nullptr;
-    return static_cast<T*>(p.out) + batch * p.batch_stride + row * p.row_stride + column +
-           lane % 4 * 2;
-  }
-
-  // How many of the 8-column pieces of a chunk this lane has a part of.
-  __device__ __forceinline__ int pieces(std::int64_t column) const {
-    const std::int64_t left = p.columns - column - lane % 4 * 2;
-    return left >= chunk ? chunk / 8 : static_cast<int>((left + 7) / 8);
-  }
-
-  // values += beta * out.
-  template <class T>
-  __device__ __forceinline__ void add_output(Chunk& values, std::int64_t first_row,
-                                             std::int64_t column, int batch) const {
-    using Pair = std::conditional_t<sizeof(T) == 4, uint2, std::uint32_t>;
-    const int count = pieces(column);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const T* from = place<T>(half, first_row, column, batch);
-      Pair before[chunk / 8] = {};
-#pragma unroll
-      for (int i = 0; i < chunk / 8; ++i) {
-        if (from && i < count) before[i] = *reinterpret_cast<const Pair*>(from + i * 8);
-      }
-#pragma unroll
-      for (int i = 0; i < chunk / 8; ++i) {
-        const float2 pair = unpack_pair(p.dtype, before[i]);
-        float* value = values + i * 4 + half * 2;
-        value[0] = __fmaf_rn(p.beta, pair.x, value[0]);
-        value[1] = __fmaf_rn(p.beta, pair.y, value[1]);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void store_float32(const Chunk& values, std::int64_t first_row,
-                                                std::int64_t column, int batch) const {
-    const int count = pieces(column);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float* to = place<float>(half, first_row, column, batch);
-#pragma unroll
-      for (int i = 0; i < chunk / 8; ++i) {
-        const float* value = values + i * 4 + half * 2;
-        if (to && i < count)
-          *reinterpret_cast<float2*>(to + i * 8) = make_float2(value[0], value[1]);
-      }
-    }
-  }
-
   template <DType To>
   __device__ __forceinline__ void store_values(const Chunk& values, const TileCorner& corner,
                                                int row_in_tile, int c) const {
     Words words;
 #pragma unroll
     for (int i = 0; i < chunk / 4; ++i) words[i] = pack_pair(To, values[i * 2], values[i * 2 + 1]);
-    store_box(words, corner, row_in_tile, c);
-  }
-
-  // A box's 16-byte pieces lie where the copy engine's swizzle has them. Boxes outside of the
-  // output are stored like others: the copy engine leaves them out.
-  __device__ __forceinline__ void store_box(const Words& words, const TileCorner& corner,
-                                            int row_in_tile, int c) const {
-    const std::uint32_t box = ptx::shared_address(staging) + c % Slots * box_bytes;
-    const int row = lane % 16;
-    const std::uint32_t first = box + row * 128 + ((lane / 16 ^ row % 8) << 4);
-    ptx::tma_wait_stores_read<Slots - 1>();
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < chunk / 4; i += 4) {
-      ptx::stmatrix(first ^ i * 8, words[i], words[i + 1], words[i + 2], words[i + 3]);
-    }
-    ptx::fence_shared_for_tma();
-    __syncwarp();
-    if (ptx::elect()) {
-      ptx::tma_store(map, box, corner.column + c * chunk, corner.row + row_in_tile, corner.batch,
-                     0);
-      ptx::tma_commit_stores();
-    }
+    output.store(words, corner, row_in_tile, c);
   }
 };
 

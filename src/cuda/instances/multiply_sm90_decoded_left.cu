@@ -1,5 +1,5 @@
-// cuda/instances/multiply_sm90_decoded.cu: the Hopper product of E4M3 codes under block scales, on
-// the left, with bfloat16.
+// cuda/instances/multiply_sm90_decoded_left.cu: the Hopper product of E4M3 codes under block
+// scales, on the left, with bfloat16.
 #include "cuda/multiply_sm90_instances.cuh"
 
 namespace mxkern::cuda {
