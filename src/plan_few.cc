@@ -26,7 +26,8 @@ bool fill_stages(const FewWork& work, FewPlan& plan) {
   const bool shares = plan.x_stages > 0;
   const kernels::FewShape shape = shape_of(work, plan);
   const int turn_bytes = (plan.row_tiles << plan.log2_parts) * shape.tile_bytes() * shape.tenants();
-  for (plan.stages = std::clamp(under_way / turn_bytes, 2, 3); plan.stages >= 2; --plan.stages) {
+  plan.stages = shape.stages() > 0 ? shape.stages() : std::clamp(under_way / turn_bytes, 2, 3);
+  for (; plan.stages >= 2; --plan.stages) {
     plan.x_stages = shares ? plan.stages << plan.log2_parts : 0;
     plan.shared_bytes = shape.bytes(plan.row_tiles, plan.warp_tiles, plan.log2_parts,
                                     plan.log2_ranks, plan.stages, plan.x_stages);

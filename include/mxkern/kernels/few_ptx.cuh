@@ -81,6 +81,18 @@ __device__ __forceinline__ T* kept(T* pointer) {
   return pointer;
 }
 
+// Of lane 0, in all lanes, and as a value of which the compiler does not know more: so it stays in
+// a uniform register.
+__device__ __forceinline__ std::uint32_t same(std::uint32_t value) {
+  return __shfl_sync(0xFFFFFFFFu, value, 0);
+}
+__device__ __forceinline__ const std::uint8_t* same(const std::uint8_t* pointer) {
+  const auto address = reinterpret_cast<std::uint64_t>(pointer);
+  const std::uint64_t low = same(static_cast<std::uint32_t>(address));
+  const std::uint64_t high = same(static_cast<std::uint32_t>(address >> 32));
+  return reinterpret_cast<const std::uint8_t*>(high << 32 | low);
+}
+
 template <bool IsHalf>
 __device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)[4],
                                          std::uint32_t b0, std::uint32_t b1, const float (&c)[4]) {

@@ -35,6 +35,10 @@ struct FewShape {
     return tokens <= 16 ? 16 / tenants() : tokens <= 32 ? 12 : 8;
   }
 
+  // Of a warp's ring: so many, or, where it is 0, as many as there is room for. The kernels have
+  // code for each of two.
+  MXKERN_HOST_DEVICE constexpr int stages() const { return tokens <= 16 ? 2 : 0; }
+
   MXKERN_HOST_DEVICE constexpr DecodeLayout layout() const { return {0, 0, bits, block}; }
   MXKERN_HOST_DEVICE constexpr int tile_bytes() const { return layout().tile_bytes(); }
 

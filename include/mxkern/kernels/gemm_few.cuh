@@ -25,6 +25,12 @@
 namespace mxkern::kernels {
 namespace few {
 
+// Where a turn's weights and tokens lie, and the barriers that say that they are there.
+struct Stage {
+  std::uint32_t tiles, barrier;
+  std::uint32_t x, x_barrier;
+};
+
 // Tokens for weights that are not scaled.
 template <class K>
 __device__ __forceinline__ void scale_tokens(std::uint32_t (&b)[K::tokens / 8][4]) {
@@ -135,37 +141,37 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
 
   // Barriers: of the warps' rings; a stage of shared tokens is full, and free again; sums from the
   // cluster.
-  const std::uint32_t full = base + warp * p.stages * 8;
+  const std::uint32_t full = few::same(base + warp * p.stages * 8);
   const std::uint32_t x_full = base + active * p.stages * 8, x_free = x_full + p.x_stages * 8;
   const std::uint32_t received = x_free + p.x_stages * 8;
   // Stages of tokens, then a ring of each warp. Sums take their place.
   constexpr int x_bytes = K::shape().x_stage_bytes();
   const int box_bytes = p.group_tokens * (DecodeLayout::tile_columns * 2);
   const std::uint32_t memory = base + FewShape::barrier_bytes;
-  const std::uint32_t ring = memory + (K::shares ? p.x_stages : active * p.stages) * x_bytes +
-                             warp * K::warp_tiles * (p.stages * tile_bytes + scale_bytes);
+  const std::uint32_t ring =
+      few::same(memory + (K::shares ? p.x_stages : active * p.stages) * x_bytes +
+                warp * K::warp_tiles * (p.stages * tile_bytes + scale_bytes));
   const std::uint32_t floats = ring + p.stages * (K::warp_tiles * tile_bytes);
-  const int step = few::kept(parts * tile_bytes);
+  const int step = few::same(parts * tile_bytes);
   const int row_bytes = p.tiles * tile_bytes;
   const std::uint8_t* from =
-      weights +
-      static_cast<std::uint64_t>(static_cast<std::uint32_t>(down * p.tiles + first + part)) *
-          tile_bytes;
+      few::same(weights + static_cast<std::uint64_t>(
+                              static_cast<std::uint32_t>(down * p.tiles + first + part)) *
+                              tile_bytes);
   const std::uint64_t policy = few::evict_first_policy();
-  const int fetch_bytes = few::kept(own_tiles * tile_bytes + (K::shares ? 0 : box_bytes));
-  const auto fetch = [&](std::uint32_t to, std::uint32_t barrier) {
+  const int fetch_bytes = few::same(own_tiles * tile_bytes + (K::shares ? 0 : box_bytes));
+  const auto fetch = [&](std::uint32_t to, const std::uint8_t* tiles, std::uint32_t barrier) {
     ptx::mbarrier_expect(barrier, fetch_bytes);
-    few::copy_bulk(to, from, tile_bytes, barrier, policy);
+    few::copy_bulk(to, tiles, tile_bytes, barrier, policy);
 #pragma unroll
     for (int i = 1; i < K::warp_tiles; ++i) {
       if (i < own_tiles) {
-        few::copy_bulk(to + i * tile_bytes, from + i * row_bytes, tile_bytes, barrier, policy);
+        few::copy_bulk(to + i * tile_bytes, tiles + i * row_bytes, tile_bytes, barrier, policy);
       }
     }
-    from += step;
   };
-  const few::Tokens<K> tokens_at{map, few::kept(first_token),
-                                 few::kept(p.x_batch_bytes == 0 ? 0 : batch)};
+  const few::Tokens<K> tokens_at{map, static_cast<int>(few::same(first_token)),
+                                 static_cast<int>(few::same(p.x_batch_bytes == 0 ? 0 : batch))};
 
   let_dependents_start();
   if (first_down >= p.tiles_down) {
@@ -183,7 +189,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     ptx::fence_mbarrier_init();
     // Weights do not depend on what the kernel before this one computes. But one tile each: the
     // first tokens would wait for all that is asked for before them.
-    if (turns > 0) fetch(ring, full);
+    if (turns > 0) fetch(ring, from, full);
     if (warp == 0) {
       ptx::prefetch_tensor_map(map);
 #pragma unroll 1
@@ -211,58 +217,57 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
 
   float sums[K::warp_tiles][2][K::tokens / 8][4] = {};
   if (turns > 0) {
-    const std::uint32_t ring_end = floats;
     // Turns that are left, of the warp and of those whose tiles are to be fetched.
-    int own = few::kept(turns), to_fetch = few::kept(turns - p.stages);
+    int own = few::same(turns), to_fetch = own - p.stages;
     // Tokens: a ring of the warps that share them, or beside the warp's weights.
-    const int x_depth = K::shares ? few::kept(p.x_stages >> p.log2_parts) : p.stages;
-    const int x_step = K::shares ? few::kept(parts * x_bytes) : x_bytes;
-    const int x_barrier_step = K::shares ? few::kept(parts * 8) : 8;
-    const std::uint32_t x_first =
-        few::kept(memory + (K::shares ? part : warp * p.stages) * x_bytes);
-    const std::uint32_t x_end = few::kept(x_first + x_depth * x_step);
-    const std::uint32_t x_barrier_first = K::shares ? few::kept(x_full + part * 8) : full;
-    const int x_free_offset = few::kept(p.x_stages * 8);
+    const int x_step = K::shares ? few::same(parts * x_bytes) : x_bytes;
+    const int x_barrier_step = K::shares ? few::same(parts * 8) : 8;
+    const few::Stage first_stage{ring, full,
+                                 few::same(memory + (K::shares ? part : warp * p.stages) * x_bytes),
+                                 K::shares ? few::same(x_full + part * 8) : full};
+    const auto stage_at = [&](int i) {
+      return few::Stage{first_stage.tiles + i * (K::warp_tiles * tile_bytes),
+                        first_stage.barrier + i * 8, first_stage.x + i * x_step,
+                        first_stage.x_barrier + i * x_barrier_step};
+    };
+    const int x_free_offset = few::same(p.x_stages * 8);
     const std::uint32_t x_chunk = few::token_chunk(lane);
     const std::uint32_t floats_lane = floats + lane / 4 * FewShape::scale_stride;
-    const int column_step = parts * DecodeLayout::tile_columns;
-    int column = (first + part) * DecodeLayout::tile_columns;
-    std::uint32_t tile = ring, barrier = full, x = x_first, x_barrier = x_barrier_first;
-    int parity = 0, x_parity = 0;
+    const int column_step = few::same(parts * DecodeLayout::tile_columns);
+    int column = few::same((first + part) * DecodeLayout::tile_columns);
     wait_for_kernels_ahead();
     if (ptx::elect()) {
       const int group = K::shares ? warp >> p.log2_parts : 0, groups = K::shares ? sharing : 1;
 #pragma unroll 1
-      for (int i = 0; i < turns && (i < x_depth || i < p.stages); ++i) {
-        if (i > 0 && i < p.stages) {
-          fetch(ring + i * (K::warp_tiles * tile_bytes), full + i * 8);
-        }
-        if (i < x_depth && i % groups == group) {
-          const std::uint32_t at = x_barrier + i * x_barrier_step;
-          if constexpr (K::shares) ptx::mbarrier_expect(at, box_bytes);
-          tokens_at.load(x + i * x_step, at, column + i * column_step);
+      for (int i = 0; i < turns && i < p.stages; ++i) {
+        const few::Stage stage = stage_at(i);
+        if (i > 0) fetch(stage.tiles, from + i * step, stage.barrier);
+        if (i % groups == group) {
+          if constexpr (K::shares) ptx::mbarrier_expect(stage.x_barrier, box_bytes);
+          tokens_at.load(stage.x, stage.x_barrier, column + i * column_step);
         }
       }
     }
-    column += x_depth * column_step;
+    // Of what is fetched next.
+    column += p.stages * column_step;
+    const std::uint8_t* next = from + p.stages * step;
     __syncwarp();
-#pragma unroll 1
-    for (; own > 0; --own, --to_fetch) {
-      ptx::mbarrier_wait(barrier, parity);
-      if constexpr (K::shares) ptx::mbarrier_wait(x_barrier, x_parity);
+    const auto take_turn = [&](const few::Stage& stage, int parity) {
+      ptx::mbarrier_wait(stage.barrier, parity);
+      if constexpr (K::shares) ptx::mbarrier_wait(stage.x_barrier, parity);
 #pragma unroll
       for (int block = 0; block < blocks; ++block) {
         std::uint32_t word[K::warp_tiles][K::Format::bits], b[K::tokens / 8][4];
 #pragma unroll
         for (int i = 0; i < K::warp_tiles; ++i) {
-          few::read_words<K>(word[i], tile + i * tile_bytes + block * K::layout.block_bytes(),
-                             lane);
+          few::read_words<K>(word[i],
+                             stage.tiles + i * tile_bytes + block * K::layout.block_bytes(), lane);
         }
-        few::read_tokens<K>(b, x + x_chunk, block);
+        few::read_tokens<K>(b, stage.x + x_chunk, block);
         if (block == 0) {
 #pragma unroll
           for (int i = 0; i < K::warp_tiles; ++i) {
-            few::widen_scales<K>(tile + i * tile_bytes, floats + i * scale_bytes, lane);
+            few::widen_scales<K>(stage.tiles + i * tile_bytes, floats + i * scale_bytes, lane);
           }
           __syncwarp();  // the scales are there
         }
@@ -274,22 +279,38 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
       }
       __syncwarp();
       if (ptx::elect()) {
-        if (to_fetch > 0) fetch(tile, barrier);
+        if (to_fetch > 0) fetch(stage.tiles, next, stage.barrier);
         // Of those that share a stage, the last one to leave it has it filled again.
         if constexpr (K::shares) {
-          if (few::arrive_last(x_barrier + x_free_offset) && own > x_depth) {
-            ptx::mbarrier_expect(x_barrier, box_bytes);
-            tokens_at.load(x, x_barrier, column);
+          if (few::arrive_last(stage.x_barrier + x_free_offset) && to_fetch > 0) {
+            ptx::mbarrier_expect(stage.x_barrier, box_bytes);
+            tokens_at.load(stage.x, stage.x_barrier, column);
           }
         } else if (to_fetch > 0) {
-          tokens_at.load(x, barrier, column);
+          tokens_at.load(stage.x, stage.barrier, column);
         }
       }
-      column += column_step;
-      tile += K::warp_tiles * tile_bytes, barrier += 8;
-      if (tile == ring_end) tile = ring, barrier = full, parity ^= 1;
-      x += x_step, x_barrier += x_barrier_step;
-      if (x == x_end) x = x_first, x_barrier = x_barrier_first, x_parity ^= 1;
+      column += column_step, next += step;
+      --own, --to_fetch;
+    };
+    if constexpr (K::shape().stages() == 2) {
+      // Each with code of its own, in which a stage's place is a constant.
+#pragma unroll 1
+      for (int parity = 0;; parity ^= 1) {
+        take_turn(first_stage, parity);
+        if (own <= 0) break;
+        take_turn(stage_at(1), parity);
+        if (own <= 0) break;
+      }
+    } else {
+      few::Stage stage = first_stage;
+#pragma unroll 1
+      for (int parity = 0; own > 0;) {
+        take_turn(stage, parity);
+        stage.tiles += K::warp_tiles * tile_bytes, stage.barrier += 8;
+        stage.x += x_step, stage.x_barrier += x_barrier_step;
+        if (stage.tiles == floats) stage = first_stage, parity ^= 1;
+      }
     }
   }
 

@@ -104,11 +104,6 @@ struct WeightsSm90 {
   }
 };
 
-// Of lane 0, in all lanes, and as a value of which the compiler does not know more.
-__device__ __forceinline__ std::uint32_t same(std::uint32_t value) {
-  return __shfl_sync(0xFFFFFFFFu, value, 0);
-}
-
 // The words of 16 rows x 32 columns, of the lower or the upper half of a tile's rows.
 template <class K>
 __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits / 2],
