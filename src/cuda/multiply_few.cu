@@ -81,6 +81,17 @@ void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape
         ": the workspace is not aligned to ", DecodeLayout::alignment, " bytes");
 }
 
+// The check that gemm_few has code for a plan's rings, and both turn together.
+void check_rings(const char* function, const FewPlan& plan, Scheme scheme) {
+  const SchemeFacts facts = facts_of(scheme);
+  const int stages = kernels::FewShape{facts.bits, facts.block, plan.tokens}.stages();
+  check(plan.stages >= 2 && (stages == 0 || plan.stages == stages) &&
+            (plan.x_stages == 0 || plan.x_stages == plan.stages << plan.log2_parts),
+        function, ": the plan has ", plan.stages, " stages of weights and ", plan.x_stages,
+        " of tokens in ", 1 << plan.log2_parts, " parts; expected as many of both in a part, and ",
+        stages == 0 ? 2 : stages, stages == 0 ? " or more" : "");
+}
+
 // `wanted`: a plan for Hopper, or nullptr.
 void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFinish finish,
          void* memory, Stream stream, const FewPlan* wanted = nullptr) {
@@ -167,6 +178,7 @@ void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
                      Stream stream) {
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
             copied_tokens_bytes(x));
+  if (!plan.on_sm90) check_rings(function, plan, weights.scheme);
   check<Unsupported>(has_few_sm90(function, weights.device), function,
                      ": the plan is for compute capability 9.0; leave the choice to multiply_few");
   const DeviceScope scope(weights.device, function);

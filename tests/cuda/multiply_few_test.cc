@@ -65,16 +65,16 @@ TEST_F(CudaMultiplyFew, LargeWeights) {
 // block, and parts of K that are empty.
 void expect_every_plan(const int (&columns)[4], std::initializer_list<int> groups_of_rows) {
   int turn = 0, computed = 0;
-  const auto expect = [&](FewPlan plan, int groups, int depth) {
+  const auto expect = [&](FewPlan plan, int groups, bool shares) {
     const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
     const SchemeFacts facts = facts_of(scheme);
     const kernels::FewShape shape{facts.bits, facts.block, plan.tokens};
     if (plan.warp_tiles > shape.most_warp_tiles()) return;
-    if (depth == 0 && !shape.may_keep(plan.warp_tiles)) return;
+    if (!shares && !shape.may_keep(plan.warp_tiles)) return;
     if (groups << plan.log2_parts > shape.warps()) return;
     plan.row_tiles = groups * plan.warp_tiles;
-    plan.x_stages = depth << plan.log2_parts;
-    plan.stages = 2 + turn % 2;
+    if (shape.stages() > 0 && plan.stages != shape.stages()) return;
+    plan.x_stages = shares ? plan.stages << plan.log2_parts : 0;
     plan.shared_bytes = shape.bytes(plan.row_tiles, plan.warp_tiles, plan.log2_parts,
                                     plan.log2_ranks, plan.stages, plan.x_stages);
     if (plan.shared_bytes > shape.room()) return;
@@ -97,13 +97,14 @@ void expect_every_plan(const int (&columns)[4], std::initializer_list<int> group
       for (int log2_parts = 0; log2_parts <= 4; ++log2_parts) {
         for (const int log2_ranks : {0, 1, 2}) {
           for (const int groups : groups_of_rows) {
-            for (const int depth : {0, 2, 3}) {
+            for (const int way : {0, 1, 2, 3}) {
               FewPlan plan{};
               plan.tokens = tokens;
               plan.warp_tiles = warp_tiles;
               plan.log2_parts = log2_parts;
               plan.log2_ranks = log2_ranks;
-              expect(plan, groups, depth);
+              plan.stages = 2 + way / 2;
+              expect(plan, groups, way % 2 != 0);
               if (::testing::Test::HasFatalFailure()) return;
             }
           }
@@ -288,6 +289,13 @@ TEST_F(CudaMultiplyFew, BadArguments) {
   wrong = x;
   wrong.data = memory.data() + 2;
   EXPECT_THROW(cuda::multiply_few("test", wrong, weights, finish, {}, {}), InvalidArgument);
+  // Rings that the kernels have no code for.
+  FewPlan plan = plan_few(Scheme::mxfp4, 1, 4, 8, 64, 132);
+  plan.stages = 3;
+  EXPECT_THROW(cuda::multiply_few_by(plan, "test", x, weights, finish, {}, {}), InvalidArgument);
+  plan.stages = 2;
+  plan.x_stages = 1;
+  EXPECT_THROW(cuda::multiply_few_by(plan, "test", x, weights, finish, {}, {}), InvalidArgument);
   finish.out.shape.columns = 9;
   EXPECT_THROW(cuda::multiply_few("test", x, weights, finish, {}, {}), InvalidArgument);
 }
