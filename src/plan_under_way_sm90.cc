@@ -56,8 +56,17 @@ bool decodes_left(const CudaGemmProblem& problem, const CudaGemmPlan& plan, int 
                                  late_right);
 }
 
+// Whether tiles of a product that are divided along K are those of its transpose.
+bool are_divided_alike(const TilingSm90& tiling, const TilingSm90& transposed, const Shape& out) {
+  const auto is_full = [](const cuda::TileSm90& tile, std::int64_t m) {
+    return tile.cluster == 2 && tile.height(m) == tile.rows;
+  };
+  return tiling.tile.columns == transposed.tile.columns && is_full(tiling.tile, out.rows) &&
+         is_full(transposed.tile, out.columns);
+}
+
 // Whether it takes less time to decode the right operand's codes, of a product that is computed as
-// its transpose. It must have the same bytes, so no tile may be divided along K either way.
+// its transpose. It must have the same bytes.
 bool decodes_right(const CudaGemmProblem& problem, const CudaGemmPlan& plan, bool decodes_left,
                    int processors) {
   using Clocks = cuda::ExactClocks;
@@ -68,29 +77,31 @@ bool decodes_right(const CudaGemmProblem& problem, const CudaGemmPlan& plan, boo
       !cuda::can_decode(q, out.batch) || cuda::parts_of(left) > 1) {
     return false;
   }
-  const auto [tile, work] = tiling_sm90(problem, out, false, processors);
-  const auto [own_tile, own_work] = transposed_tiling_sm90(problem, out, processors);
-  const std::int64_t turns = own_tile.turns(out.batch, out.columns, out.rows, processors);
-  if (work.divided() > 0 || own_work.divided() > 0 || turns > cuda::most_decoded_turns) {
-    return false;
-  }
+  const TilingSm90 tiling = tiling_sm90(problem, out, false, processors);
+  const TilingSm90 transposed = transposed_tiling_sm90(problem, out, processors);
+  const std::int64_t turns = transposed.tile.turns(out.batch, out.columns, out.rows, processors);
+  if (tiling.work.divided() > 0 && !are_divided_alike(tiling, transposed, out)) return false;
   const std::int64_t k = q.shape.columns;
   const bool can_have_late = can_have_late_rows(problem);
   const cuda::FirstRowsSm90 first = cuda::first_rows_sm90(
-      tile, out.rows, out.columns, k, processors,
+      tiling.tile, out.rows, out.columns, k, processors,
       can_have_late && !decodes_left && can_be_late(problem.left, plan, plan.left),
       can_have_late && can_be_late(problem.right, plan, plan.right));
+  // Clusters without a tile in the last turn make late rows instead.
+  const bool has_makers = tiling.work.fewest_clusters() < processors / tiling.tile.cluster;
+  if (turns > (first.right > 0 && has_makers ? cuda::most_decoded_turns : Clocks::most_turns)) {
+    return false;
+  }
   const Shape left_shape = shape_of(left);
   const std::int64_t left_rows = plan.left.expands ? left_shape.batch * left_shape.rows : 0;
   const std::int64_t right_rows = q.shape.batch * q.shape.rows;
   const std::int64_t straight =
-      Clocks::tiles(tile, tile.turns(out.batch, out.rows, out.columns, processors), k,
+      Clocks::tiles(tiling.tile, tiling.tile.turns(out.batch, out.rows, out.columns, processors), k,
                     decodes_left) +
-      Clocks::expand(decodes_left ? 0 : left_rows, k, first.left > 0) +
-      Clocks::expand(right_rows, k, first.right > 0);
-  const std::int64_t transposed =
-      Clocks::tiles(own_tile, turns, k, true) + Clocks::expand(left_rows, k, false);
-  return transposed < straight;
+      Clocks::expand(decodes_left ? 0 : left_rows, k, first.left > 0 && has_makers) +
+      Clocks::expand(right_rows, k, first.right > 0 && has_makers);
+  return Clocks::tiles(transposed.tile, turns, k, true) + Clocks::expand(left_rows, k, false) <
+         straight;
 }
 
 // Which rows have to be ready before the product starts, where it makes the others itself. If they

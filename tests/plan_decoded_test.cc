@@ -137,8 +137,9 @@ TEST(PlanDecodedTest, RightCodesAreDecodedWhereTheyAreMore) {
                            {4096, 4096, 4096, false, "as many left rows"},
                            {2048, 28672, 4096, false, "many turns"},
                            {8192, 4096, 4096, false, "left rows are more"},
-                           {2048, 57344, 8192, false, "tiles are divided along K"},
-                           {1024, 14336, 4096, false, "other tiles are"}}) {
+                           {2048, 57344, 8192, true, "and late rows would have nobody else"},
+                           {1536, 14336, 4096, true, "its own tiles are not divided"},
+                           {768, 6144, 4096, false, "others than its tiles are divided"}}) {
     Case other = wide;
     other.shape = {1, size.m, size.k};
     other.n = size.n;

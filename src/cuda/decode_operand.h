@@ -39,6 +39,9 @@ constexpr bool is_better_decoded(std::int64_t turns, std::int64_t m, bool late_r
 // How long an H200 takes for an exact product of which the right operand's codes could be decoded,
 // in clocks: of the tensor cores, and for rows that are expanded.
 struct ExactClocks {
+  // A thread block knows the largest scales of the rows of all its tiles: see DecodedRows.
+  static constexpr std::int64_t most_turns = 32;
+
   // To decode takes 6.5 % of the time of the tiles.
   static constexpr std::int64_t tiles(const TileSm90& tile, std::int64_t turns, std::int64_t k,
                                       bool decodes) {
@@ -48,11 +51,12 @@ struct ExactClocks {
     return decodes ? clocks * 1065 / 1000 : clocks;
   }
 
-  // A byte of each element is read and two are written. Late rows hide half of it: those of the
-  // first tiles are made ahead, and the others slow the product down.
-  static constexpr std::int64_t expand(std::int64_t rows, std::int64_t k, bool is_late) {
+  // A byte of each element is read and two are written. Late rows hide half of it where clusters
+  // are left over to make them: those of the first tiles are made ahead, and the others slow the
+  // product down, which waits for them if nobody but a few warps makes them.
+  static constexpr std::int64_t expand(std::int64_t rows, std::int64_t k, bool is_hidden) {
     constexpr std::int64_t bytes_per_clock = 1900;
-    return rows * k * 3 / bytes_per_clock / (is_late ? 2 : 1);
+    return rows * k * 3 / bytes_per_clock / (is_hidden ? 2 : 1);
   }
 };
 

@@ -78,9 +78,14 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   static_assert(Config::shares_left != (Config::columns > Config::rows));
   const auto down = static_cast<int>(ceil_div(left.rows, product.tile.cluster_rows()));
   const auto right_tiles = static_cast<int>(ceil_div(right.rows, product.tile.cluster_columns()));
-  p.order = {
-      down,         right_tiles,       static_cast<int>(out.shape.batch), band_sm90(false, false),
-      product.band, product.work.whole};
+  // In the order of the output's tiles, so that the same ones are divided, however they are
+  // computed.
+  p.order = {Config::is_transposed ? right_tiles : down,
+             Config::is_transposed ? down : right_tiles,
+             static_cast<int>(out.shape.batch),
+             band_sm90(false, false),
+             product.band,
+             product.work.whole};
   p.parts = left.parts;
   p.work = product.work;
   if (p.work.divided() > 0) {

@@ -178,6 +178,10 @@ TEST_F(MultiplyDecoded, DividedTiles) {
     c.n = 5120;
     expect_same(c);
     if (HasFatalFailure()) return;
+    Case right{.shape = {1, 2048, 2048}, .n = 12800, .dtype = dtype, .has_nan = true};
+    right.is_divided = right.decodes_right = true;
+    expect_same(right);
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -20,8 +20,8 @@
 namespace mxkern::kernels {
 
 struct GemmSm90Parameters {
-  TileOrder order;
-  WorkOrder work;  // of tiles in that order
+  TileOrder order;  // of the output's tiles
+  WorkOrder work;   // of tiles in that order
   PartSums part_sums;
   int parts;      // of the left operand, each multiplied by all steps of K
   int tile_rows;  // of all tiles: a multiple of 16, at most Config::rows
@@ -70,7 +70,8 @@ struct GemmSm90 {
   }
 
   __device__ __forceinline__ TileCorner corner_of(int index) const {
-    const TileOrder::Tile tile = Config::has_late_rows ? p.order.late_at(index) : p.order.at(index);
+    TileOrder::Tile tile = Config::has_late_rows ? p.order.late_at(index) : p.order.at(index);
+    if constexpr (Config::is_transposed) tile = {tile.right, tile.down, tile.batch};
     const int down = Config::shares_left ? tile.down : tile.down * blocks + rank;
     const int right = Config::shares_left ? tile.right * blocks + rank : tile.right;
     return {down * p.tile_rows, right * Config::columns, tile.batch};
