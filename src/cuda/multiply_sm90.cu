@@ -54,39 +54,42 @@ void check_late_rows(const char* function, const RowScaled& a, const RowScaled& 
 
 }  // namespace
 
-void multiply_sm90(const char* function, const RowScaled& left_of_out,
-                   const RowScaled& right_of_out, const CoreFinish& finish, const CoreGate& gate,
-                   Stream stream, const PartMemory& part_memory) {
+void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
+                   const CoreFinish& finish, const CoreGate& gate, Stream stream,
+                   const PartMemory& part_memory) {
   Shape shape = finish.out.shape;
   if (shape.size() == 0) return;
-  const bool is_transposed = right_of_out.scales != nullptr;
-  const RowScaled &a = is_transposed ? right_of_out : left_of_out,
-                  &b = is_transposed ? left_of_out : right_of_out;
+  // Of the product that is computed; as its transpose it has b on the left.
+  const bool is_transposed = b.scales != nullptr;
+  RowScaled left = is_transposed ? b : a, right = is_transposed ? a : b;
+  const char *left_name = is_transposed ? "b" : "a", *right_name = is_transposed ? "a" : "b";
   if (is_transposed) std::swap(shape.rows, shape.columns);
-  const bool decodes = a.scales != nullptr;
-  check((a.element == CoreElement::bfloat16 || decodes) == (b.element == CoreElement::bfloat16),
+  const bool decodes = left.scales != nullptr;
+  check((left.element == CoreElement::bfloat16 || decodes) ==
+            (right.element == CoreElement::bfloat16),
         function, ": one operand is FP8 and the other bfloat16; expected both of one kind");
-  check(!decodes || (a.element == CoreElement::e4m3 && a.parts == 1 && a.columns > 0), function,
-        ": a has scales; expected E4M3 codes in one part, and at least one column");
-  check(
-      !decodes || are_scales_to_decode(a.scales, a.scale_index, a.batch), function,
-      ": a has scales to decode; expected less than 2^32 bytes, four of a row starting on 4 bytes");
+  check(!decodes || (left.element == CoreElement::e4m3 && left.parts == 1 && left.columns > 0),
+        function, ": ", left_name,
+        " has scales; expected E4M3 codes in one part, and at least one column");
+  check(!decodes || are_scales_to_decode(left.scales, left.scale_index, left.batch), function, ": ",
+        left_name,
+        " has scales to decode; expected less than 2^32 bytes, four of a row starting on 4 bytes");
   check(a.columns == b.columns, function, ": a has ", a.columns, " columns and b ", b.columns,
         "; expected as many in both");
-  check(b.parts == 1, function, ": b has ", b.parts, " parts; expected 1: only a may have more");
-  RowScaled left = a, right = b;
+  check(right.parts == 1, function, ": ", right_name, " has ", right.parts,
+        " parts; expected 1: only ", left_name, " may have more");
+  check_late_rows(function, left, right);
   if (left.parts == 1) left.part_bytes = left.row_bytes;
   if (left.columns == 0) {  // sums of nothing: no load, but a description has to be valid
     static constexpr std::uintptr_t nowhere = 1 << 20;
     left.data = right.data = reinterpret_cast<const void*>(nowhere);
     left.row_bytes = right.row_bytes = left.batch_bytes = right.batch_bytes = 16;
   }
-  const bool left_is_late = a.late.codes != nullptr, right_is_late = b.late.codes != nullptr;
-  check_late_rows(function, a, b);
+  const bool left_is_late = left.late.codes != nullptr, right_is_late = right.late.codes != nullptr;
   const DeviceScope device(finish.out.device, function);
   const int processors = processor_count(function);
-  const TileSm90 tile = tile_sm90(a.element, b.element, shape.batch, shape.rows, shape.columns,
-                                  a.columns, processors);
+  const TileSm90 tile = tile_sm90(left.element, right.element, shape.batch, shape.rows,
+                                  shape.columns, left.columns, processors);
   check_tiles(function, shape, tile);
   const ProductSm90 product{
       function,
@@ -95,15 +98,15 @@ void multiply_sm90(const char* function, const RowScaled& left_of_out,
       finish,
       gate,
       tile,
-      band_sm90(left_is_late, right_is_late, b.element != CoreElement::bfloat16),
-      work_of(tile, a, b.element, shape, processors, part_memory),
+      band_sm90(left_is_late, right_is_late, right.element != CoreElement::bfloat16),
+      work_of(tile, left, right.element, shape, processors, part_memory),
       part_memory.data,
       stream};
-  const bool left_e4m3 = a.element == CoreElement::e4m3,
-             right_e4m3 = b.element == CoreElement::e4m3;
+  const bool left_e4m3 = left.element == CoreElement::e4m3,
+             right_e4m3 = right.element == CoreElement::e4m3;
   if (decodes) {
     is_transposed ? launch_sm90<bfloat16, E4M3>(product) : launch_sm90<E4M3, bfloat16>(product);
-  } else if (a.element == CoreElement::bfloat16) {
+  } else if (left.element == CoreElement::bfloat16) {
     launch_sm90<bfloat16, bfloat16>(product);
   } else if (left_e4m3) {
     right_e4m3 ? launch_sm90<E4M3, E4M3>(product) : launch_sm90<E4M3, E5M2>(product);

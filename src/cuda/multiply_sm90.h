@@ -121,10 +121,11 @@ struct PartMemory {
   const kernels::WorkOrder* work = nullptr;  // null: divided_work
 };
 
-// out[b] = finish(a[b] . b[b]^T). Both operands are FP8, of either kind, or both are bfloat16, or a
-// has E4M3 codes with scales and b is bfloat16: then the sums are those of bfloat16. FP8
-// products are summed with 14 bits over 128 elements of K and in float32 from there, bfloat16 ones
-// in float32. Compute capability 9.0 only.
+// out[b] = finish(a[b] . b[b]^T). Both operands are FP8, of either kind, or both are bfloat16, or
+// one has E4M3 codes with scales and the other is bfloat16: then the sums are those of bfloat16,
+// and, where b has the codes, the product is computed as its transpose. FP8 products are summed
+// with 14 bits over 128 elements of K and in float32 from there, bfloat16 ones in float32. Compute
+// capability 9.0 only.
 void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
                    const CoreFinish& finish, const CoreGate& gate, Stream stream,
                    const PartMemory& part_memory = {});

@@ -16,7 +16,7 @@ namespace mxkern::kernels {
 // one more warpgroup has a warp that loads. Loads bring 128 bytes of K at a time for every row of
 // both operands. A cluster's blocks need the same rows of one operand, the larger side of the tile;
 // each loads a part of them for all.
-// Transposed: the output is that of the product.
+// Transposed: what is stored is the transpose of the product.
 template <class LeftElement, class RightElement, int Columns, bool Transposed = false>
 struct GemmSm90Config {
   using Left = LeftElement;
