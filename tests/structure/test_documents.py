@@ -35,6 +35,14 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert anchor in anchors(target.relative_to(ROOT)), f"{name}#{anchor}"
 
 
+def test_performance_lists_every_machine() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    introduction, _, tables = text.partition("<!-- begin: python -m bench.report")
+    machines = re.findall(r"^## (.+)$", tables, re.MULTILINE)
+    listed = re.findall(r"^- \[(.+)\]\(#", introduction, re.MULTILINE)
+    assert machines == listed, "docs/performance.md begins with a list of its machines"
+
+
 # A change log names what was there.
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.name != "CHANGELOG.md"], ids=str)
 def test_files_that_are_named_exist(document: Path) -> None:
