@@ -54,7 +54,7 @@ GemmExplanation explain_gemm(const GemmOperand& given_a, const GemmRightOperand&
     capabilities = cuda::gemm_capabilities(out.device);
 #endif
   }
-  const CudaGemmProblem problem(a, b, out, options.precision);
+  const CudaGemmProblem problem(a, b, out, options);
   return explain(plan_gemm_cuda(problem, capabilities), problem, capabilities);
 }
 

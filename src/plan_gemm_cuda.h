@@ -17,9 +17,13 @@ struct CudaGemmProblem {
   GemmOperand left, right;  // right is never plain
   Buffer out;
   GemmPrecision precision = GemmPrecision::automatic;
+  bool adds_output = false;  // what is in it before, times a beta that is not 0
 
   CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b, const Buffer& result,
-                  GemmPrecision wanted);
+                  GemmPrecision wanted, bool adds = false);
+  CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b, const Buffer& result,
+                  const GemmOptions& options)
+      : CudaGemmProblem(a, b, result, options.precision, options.beta != 0.0f) {}
 };
 
 struct CudaGemmCapabilities {

@@ -77,6 +77,8 @@ bool decodes_right(const CudaGemmProblem& problem, const CudaGemmPlan& plan, boo
       !cuda::can_decode(q, out.batch) || cuda::parts_of(left) > 1) {
     return false;
   }
+  // Other outputs take long, value by value across their rows.
+  if (problem.adds_output || !cuda::has_rows_of_pieces(problem.out)) return false;
   const TilingSm90 tiling = tiling_sm90(problem, out, false, processors);
   const TilingSm90 transposed = transposed_tiling_sm90(problem, out, processors);
   const std::int64_t turns = transposed.tile.turns(out.batch, out.columns, out.rows, processors);

@@ -161,6 +161,14 @@ TEST(PlanDecodedTest, RightCodesAreDecodedWhereTheyAreMore) {
   EXPECT_TRUE(plan_of(other).right.decodes);
   other.precision = GemmPrecision::folded;
   EXPECT_FALSE(plan_of(other).right.decodes);
+  // What is in the output is added, or its rows start anywhere.
+  CudaGemmProblem problem = wide.problem();
+  problem.adds_output = true;
+  EXPECT_TRUE(plan_gemm_cuda(problem, hopper).left.decodes);
+  EXPECT_FALSE(plan_gemm_cuda(problem, hopper).right.decodes);
+  other = wide;
+  other.n -= 3;
+  EXPECT_FALSE(plan_of(other).right.decodes);
   // Plain operands of one bfloat16 an element.
   const auto decodes_beside = [&](const GemmOperand& left, const GemmRightOperand& right) {
     const CudaGemmProblem problem{left, right, wide.result(), GemmPrecision::exact};

@@ -68,9 +68,9 @@ struct GemmOptions {
 // limit, which automatic looks at on the device: the call waits for nothing. The CPU: a float32
 // sum. docs/gemm.md has what sums of one sign lose.
 //
-// workspace: at least gemm_workspace_bytes of the same arguments, on out's device; aligned to 64 on
-// the CPU, to 256 on CUDA. It and out lie in memory of their own. Throws InvalidArgument, and
-// Unsupported where a device is not.
+// workspace: at least gemm_workspace_bytes of the same arguments, options included, on out's
+// device; aligned to 64 on the CPU, to 256 on CUDA. It and out lie in memory of their own. Throws
+// InvalidArgument, and Unsupported where a device is not.
 MXKERN_API void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                      const GemmOptions& options, Workspace workspace, Stream stream = {});
 

@@ -72,10 +72,11 @@ void bind_gemm(nb::module_& module) {
       "workspace"_a.none(), "workspace_bytes"_a, "stream"_a.none());
   module.def(
       "gemm_workspace_bytes",
-      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, int precision) {
-        return gemm_workspace_bytes(a, b, out, options_of(1.0, 0.0, {}, precision));
+      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double beta,
+         int precision) {
+        return gemm_workspace_bytes(a, b, out, options_of(1.0, beta, {}, precision));
       },
-      "a"_a, "b"_a, "out"_a, "precision"_a);
+      "a"_a, "b"_a, "out"_a, "beta"_a, "precision"_a);
   nb::class_<GemmExplanation>(module, "GemmExplanation")
       .def_ro("device", &GemmExplanation::device)
       .def_ro("path", &GemmExplanation::path)

@@ -179,6 +179,7 @@ def gemm_workspace_bytes(
     b: tuple[int, int, int, int, int, int, object, object, object]
     | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
     out: tuple[object, int, int, int, int, int, int, int],
+    beta: float,
     precision: int,
 ) -> int: ...
 

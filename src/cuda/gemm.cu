@@ -311,14 +311,13 @@ CudaGemmCapabilities gemm_capabilities(Device device) {
 
 std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                                  const GemmOptions& options) {
-  return plan_gemm_cuda({a, b, out, options.precision}, gemm_capabilities(out.device))
-      .workspace_bytes;
+  return plan_gemm_cuda({a, b, out, options}, gemm_capabilities(out.device)).workspace_bytes;
 }
 
 void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
              const GemmRightOperand& b, const Buffer& out, const GemmOptions& options,
              Workspace workspace, Stream stream) {
-  const CudaGemmProblem problem(a, b, out, options.precision);
+  const CudaGemmProblem problem(a, b, out, options);
   const CudaGemmPlan plan = plan_gemm_cuda(problem, capabilities);
   check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
   const DeviceScope scope(out.device, stream, function);

@@ -13,7 +13,6 @@ namespace mxkern::cuda {
 inline kernels::FinishParameters finish_parameters(const ProductSm90& product, bool is_transposed) {
   const CoreFinish& finish = product.finish;
   const Buffer& out = finish.out;
-  const auto size = static_cast<std::int64_t>(size_of(out.dtype));
   kernels::FinishParameters p = {};
   put_finish(finish, p);
   p.left_exponents = product.left.exponents;
@@ -26,11 +25,7 @@ inline kernels::FinishParameters finish_parameters(const ProductSm90& product, b
   p.columns = is_transposed ? out.shape.rows : out.shape.columns;
   p.row_stride = out.row_stride;
   p.batch_stride = out.batch_stride;
-  // Pieces of 16 bytes are written, by the copy engine beyond the last column too.
-  p.stores_boxes = rows_start_on(out.data, out.shape.columns * size, 16) &&
-                   (out.shape.rows == 1 || out.row_stride * size % 16 == 0) &&
-                   (out.shape.batch == 1 || out.batch_stride * size % 16 == 0) &&
-                   (out.shape.rows == 1 || out.row_stride >= out.shape.columns);
+  p.stores_boxes = has_rows_of_pieces(out);
   return p;
 }
 

@@ -104,6 +104,17 @@ struct RowScaled {
   LateSource late = {};  // of one matrix whose rows follow one another
 };
 
+// Whether rows of an output start and end on 16 bytes, the pieces that kernels for Hopper store.
+inline bool has_rows_of_pieces(const Buffer& out) {
+  constexpr int piece = 16;
+  const auto size = static_cast<std::int64_t>(size_of(out.dtype));
+  const Shape& shape = out.shape;
+  return rows_start_on(out.data, shape.columns * size, piece) &&
+         (shape.rows == 1 || out.row_stride * size % piece == 0) &&
+         (shape.batch == 1 || out.batch_stride * size % piece == 0) &&
+         (shape.rows == 1 || out.row_stride >= shape.columns);
+}
+
 // Lets a kernel return at once, decided on the device: it runs where "every spread is within its
 // limit" equals `wants_narrow`.
 struct CoreGate {

@@ -103,7 +103,7 @@ def gemm(
         buffer = dense_buffer(adapter.address(array), result_dtype, device, extents)
         workspace, size = None, 0
         if device != CPU:
-            size = _core.gemm_workspace_bytes(left.view, right.view, buffer, wanted)
+            size = _core.gemm_workspace_bytes(left.view, right.view, buffer, beta, wanted)
             if size:
                 workspace = adapter.empty((size,), "uint8", like)
         _core.gemm(
