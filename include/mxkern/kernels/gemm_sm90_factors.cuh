@@ -146,8 +146,8 @@ struct TileFactors {
   // The columns' powers of two as pairs of bfloat16, the first one low; a lane's of 32 columns lie
   // next to one another.
   alignas(16) std::uint32_t powers[Columns / 2];
-  float
-      bias[Transposed ? Rows : Columns];  // -0: none, which changes no sum, not even a zero's sign
+  // -0: none, which changes no sum, not even a zero's sign.
+  float bias[Transposed ? Rows : Columns];
   float rows[Rows];
   std::int16_t row_exponents[Rows];
   TileCorner corner;

@@ -17,7 +17,7 @@ namespace mxkern::kernels {
 // What a warp finishes at a time: 64 columns of its 16 rows of a tile. Of 8 columns each lane has
 // two, of the rows lane / 4 and 8 below.
 struct WarpChunk {
-  static constexpr int rows = 16, columns = 64, pieces = columns / 8;
+  static constexpr int rows = 16, columns = 64;
   static constexpr int bytes = rows * columns * 2;
   using Values = float[columns / 2];
   using Words = std::uint32_t[columns / 4];  // two values of 16 bits each
