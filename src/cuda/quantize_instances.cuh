@@ -8,6 +8,7 @@
 #include "cuda/launch.h"
 #include "cuda/quantize_launch.h"
 #include "cuda/row_grids.h"
+#include "mxkern/kernels/quantize_chosen.cuh"
 #include "mxkern/kernels/quantize_dense.cuh"
 #include "mxkern/kernels/quantize_small.cuh"
 
@@ -152,6 +153,42 @@ inline bool is_random(Rounding rounding, const kernels::QuantizeRowsParameters& 
          grid.y == p.grid.series() && grid.z == p.grid.batch;
 }
 
+// Whether 4over6 chooses scales of whole blocks, with vector loads and stores.
+inline bool is_chosen(const kernels::QuantizeRowsParameters& p) {
+  return p.options.four_over_six && p.options.hadamard_size == 0 && p.vector_loads &&
+         p.columns % NvFp4::block == 0 && starts_on(p.codes, 8);
+}
+
+template <class S>
+void launch_chosen(const char* function, DType dtype, Rounding rounding,
+                   const kernels::QuantizeRowsParameters& rows, Stream stream) {
+  constexpr std::int64_t octets = S::block / 8;
+  constexpr int log2_depth = 1;
+  const kernels::QuantizeChosenParameters p = {
+      row_grid(rows.grid.batch, rows.grid.rows, rows.grid.octets / octets, log2_depth),
+      rows.x,
+      rows.columns,
+      rows.batch_stride,
+      rows.row_stride,
+      rows.codes,
+      rows.scales,
+      rows.scale_index,
+      rows.tensor_scale,
+      rows.options,
+      rows.backwards};
+  visit(dtype, [&](auto type) {
+    visit(rounding, [&](auto r) {
+      using T = typename decltype(type)::type;
+      const std::int64_t resident = processor_count(function) * kernels::chosen_blocks<T, r()> /
+                                    (p.grid.chunks() * p.grid.batch);
+      const std::int64_t down = std::min(p.grid.series(), std::max<std::int64_t>(1, resident));
+      launch<Start::early>(function, kernels::quantize_chosen_kernel<S, T, r()>,
+                           grid_of(p.grid.chunks(), down, p.grid.batch), kernels::row_threads, 0,
+                           stream, p);
+    });
+  });
+}
+
 template <class S>
 void launch_quantize_rows(const char* function, DType dtype, Rounding rounding,
                           const kernels::QuantizeRowsParameters& p, Stream stream) {
@@ -167,6 +204,9 @@ void launch_quantize_rows(const char* function, DType dtype, Rounding rounding,
   if (is_dense<S>(rounding, p)) return launch_dense<S>(function, dtype, p, stream);
   if (is_whole(rounding, p)) return launch_whole_rows<S>(function, dtype, p, stream);
   if (is_random(rounding, p)) return launch_random_rows<S>(function, dtype, p, stream);
+  if constexpr (S::has_tensor_scale) {
+    if (is_chosen(p)) return launch_chosen<S>(function, dtype, rounding, p, stream);
+  }
   visit_input(dtype, rounding, kernels::is_plain(p.options), [&](auto type, auto r, auto plain) {
     using T = typename decltype(type)::type;
     constexpr auto work = plain() ? kernels::RowsWork::plain : kernels::RowsWork::any;

@@ -15,41 +15,35 @@ __device__ __forceinline__ int segment_row() {
   return static_cast<int>(threadIdx.x / 64) * tile_segment;
 }
 
-// 4over6 for one block of a column: the better of two, or what there is where it is poisoned.
-// Errors are those of rounding to nearest.
+// 4over6 for one block of a column: the codes of the better of two scales, and that scale. Errors
+// are those of rounding to nearest. What is poisoned keeps the scale it has.
 template <class S, Rounding R, class T>
 __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block>& pair, int k,
                                                     RandomWords<R>& random, std::int64_t index,
                                                     std::int64_t columns, std::uint32_t amax,
                                                     const BlockScaler<S>& scaler, BlockScale& scale,
-                                                    Octet (&codes)[S::block / 8]) {
-  if (!float32::is_finite(amax)) return;
-  const FourOverSix two = four_over_six<S>(amax, scaler);
-  float error_of_six = 0.0f, error_of_four = 0.0f;
-  Octet four[S::block / 8];
+                                                    Octet (&codes)[2]) {
+  float magnitudes[2][8], v[8];
 #pragma unroll
-  for (int i = 0; i < S::block / 8; ++i) {
-    constexpr Rounding nearest = Rounding::nearest;
-    const std::uint32_t no_words[8] = {};
-    float v[8];
+  for (int i = 0; i < 2; ++i) {
     pair.octet(8 * i, k, v);
-    codes[i] = quantize_octet<S, nearest>(v, two.six.multiplier, true, no_words);
-    four[i] = quantize_octet<S, nearest>(v, two.four.multiplier, true, no_words);
-    error_of_six = add_octet_errors(error_of_six, v, codes[i], two.six.byte, scaler.tensor);
-    error_of_four = add_octet_errors(error_of_four, v, four[i], two.four.byte, scaler.tensor);
-  }
-  const bool take_four = error_of_four < error_of_six;
-  scale = take_four ? two.four : two.six;
 #pragma unroll
-  for (int i = 0; i < S::block / 8; ++i) {
-    codes[i] = take_four ? four[i] : codes[i];
+    for (int j = 0; j < 8; ++j) magnitudes[i][j] = fabsf(v[j]);
+  }
+  const BlockScale better = better_scale<S>(magnitudes, amax, scaler, codes);
+  const bool finite = float32::is_finite(amax);
+  if (finite) scale = better;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    pair.octet(8 * i, k, v);
     if constexpr (R == Rounding::stochastic) {
-      float v[8];
       std::uint32_t words[8] = {};
-      pair.octet(8 * i, k, v);
       random.octet(index + 8 * i * columns, columns, words);
       codes[i] = quantize_octet<S, R>(v, scale.multiplier, true, words);
+    } else {
+      codes[i] |= octet_signs(v);
     }
+    if (!finite) codes[i] = poison_octet<typename S::Format>;
   }
 }
 
@@ -184,19 +178,22 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
         scaler.saturates() && (block_saturates<S, R>(amax[0], scale[0].multiplier) ||
                                block_saturates<S, R>(amax[1], scale[1].multiplier));
     Octet codes[2][octets];
+    const bool choose = S::has_tensor_scale && options.four_over_six && !in_squares;
+    if (!choose) {
 #pragma unroll
-    for (int i = 0; i < octets; ++i) {
-      std::uint32_t words[2][8] = {};
-      random.column_pair(index + 8 * i * p.columns, p.columns, words);
-      Octet both[2];
-      quantize_column_octets<S, R>(pair, 8 * i, scale, saturate, words, both);
-      codes[0][i] = both[0];
-      codes[1][i] = both[1];
+      for (int i = 0; i < octets; ++i) {
+        std::uint32_t words[2][8] = {};
+        random.column_pair(index + 8 * i * p.columns, p.columns, words);
+        Octet both[2];
+        quantize_column_octets<S, R>(pair, 8 * i, scale, saturate, words, both);
+        codes[0][i] = both[0];
+        codes[1][i] = both[1];
+      }
     }
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       if constexpr (S::has_tensor_scale) {
-        if (options.four_over_six && !in_squares) {
+        if (choose) {
           better_column_block<S, R>(pair, k, random, index + k, p.columns, amax[k], scaler,
                                     scale[k], codes[k]);
         }

@@ -101,14 +101,12 @@ __device__ __forceinline__ std::uint8_t square_four_over_six(const T* elements, 
   for (int i = 0; i < S::block * S::block / 8; ++i) {
     const int row = first_row + i / (S::block / 8);
     const int column = first_column + i % (S::block / 8) * 8;
-    float v[8];
-    unpack(shared_octet(elements + row * tile_extent + column), v);
-    constexpr Rounding nearest = Rounding::nearest;
-    const std::uint32_t no_words[8] = {};
-    const Octet six = quantize_octet<S, nearest>(v, scales.six.multiplier, true, no_words);
-    const Octet four = quantize_octet<S, nearest>(v, scales.four.multiplier, true, no_words);
-    errors[0] = add_octet_errors(errors[0], v, six, scales.six.byte, scaler.tensor);
-    errors[1] = add_octet_errors(errors[1], v, four, scales.four.byte, scaler.tensor);
+    float magnitudes[8];
+    unpack(octet_magnitudes(shared_octet(elements + row * tile_extent + column)), magnitudes);
+    const Octet six = encode_magnitudes(magnitudes, scales.six.multiplier, true);
+    const Octet four = encode_magnitudes(magnitudes, scales.four.multiplier, true);
+    errors[0] = add_octet_errors(errors[0], magnitudes, six, scales.six.byte, scaler.tensor);
+    errors[1] = add_octet_errors(errors[1], magnitudes, four, scales.four.byte, scaler.tensor);
   }
   return errors[1] < errors[0] ? scales.four.byte : scales.six.byte;
 }

@@ -1,0 +1,95 @@
+// tests/cuda/four_over_six_test.cc: NVFP4's choice between two scales, a block a thread, against
+// the CPU.
+#include "mxkern/mxkern.h"
+#include "tests/support/compare_quantized.h"
+#include "tests/support/cuda_memory.h"
+#include "tests/support/quantize_options.h"
+
+namespace mxkern {
+namespace {
+
+using namespace test;
+
+using CudaFourOverSix = CudaTest;
+
+// Along the rows and along the columns. `given`: an amax that is less or more than the tensor's; 0:
+// it is found, so that kernels begin at the end.
+void expect_cpu_bytes(Tensor& x, ScaleLayout layout, Rounding rounding, float given) {
+  DeviceTensor device_x(x);
+  DeviceFloat device_given(given);
+  QuantizeOptions on_cpu;
+  on_cpu.four_over_six = true;
+  on_cpu.rounding = rounding;
+  on_cpu.seed = 0x123456789ABCDEFull;
+  on_cpu.offset = std::uint64_t{5} << 40;
+  on_cpu.amax = given != 0.0f ? &given : nullptr;
+  QuantizeOptions on_device = on_cpu;
+  on_device.amax = given != 0.0f ? device_given.address() : nullptr;
+  for (const bool along_columns : {false, true}) {
+    Quantized wanted(Scheme::nvfp4, along_columns ? x.shape().transposed() : x.shape(), layout);
+    DeviceQuantized out(wanted);
+    on_device.found_amax = out.found_amax();
+    const auto run = [&](const Buffer& from, const BlockScaled& to, const QuantizeOptions& with) {
+      along_columns ? quantize_columns(from, to, with) : quantize(from, to, with);
+    };
+    run(x.buffer(), wanted.out(), on_cpu);
+    run(device_x.buffer(), out.view(), on_device);
+    ASSERT_TRUE(same_bytes(out.on_host(), wanted))
+        << describe(x, on_cpu) << ", given " << given << (along_columns ? ", columns" : ", rows");
+  }
+}
+
+void expect_cpu_bytes(Tensor& x, float given = 0.0f) {
+  for (const ScaleLayout layout : all_scale_layouts) {
+    for (const Rounding rounding : all_roundings) {
+      expect_cpu_bytes(x, layout, rounding, given);
+      if (CudaTest::HasFatalFailure()) return;
+    }
+  }
+}
+
+// Rows and blocks that do not fill tiles of scales, batches, gaps between rows; one group of rows
+// for each thread block and several.
+TEST_F(CudaFourOverSix, EveryShape) {
+  for (const DType dtype : all_dtypes) {
+    for (const Shape& shape : {Shape{1, 640, 1024}, Shape{2, 300, 2064}, Shape{3, 129, 16},
+                               Shape{1, 4, 4096}, Shape{2, 130, 80}, Shape{1, 2050, 4096}}) {
+      for (const std::int64_t gap : {0, 8}) {
+        Tensor x(dtype, shape, gap);
+        fill_mixed(x, static_cast<std::uint64_t>(shape.size() + gap));
+        expect_cpu_bytes(x);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Blocks that saturate, and such whose scales are 0, subnormal or the largest.
+TEST_F(CudaFourOverSix, GivenAmax) {
+  for (const DType dtype : all_dtypes) {
+    Tensor x(dtype, {1, 256, 512});
+    fill_mixed(x, 7);
+    for (const float given : {1e-3f, 0.4f, 1.0f, 3.0f, 100.0f, 1e4f, 1e30f}) {
+      expect_cpu_bytes(x, given);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Down to subnormal elements, where a sixth of the largest one is not normal either.
+TEST_F(CudaFourOverSix, TinyTensors) {
+  for (const DType dtype : {DType::bfloat16, DType::float32}) {
+    for (const int highest : {-90, -98, -101, -118, -123, -125, -126}) {
+      Tensor x(dtype, {1, 128, 256});
+      RandomBits random(static_cast<std::uint64_t>(highest + 200));
+      x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+        x.set(b, r, c, float_of(random.float_bits(-126, highest)) * (c % 32 < 16 ? 1.0f : 0x1p-9f));
+      });
+      expect_cpu_bytes(x);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mxkern
