@@ -88,10 +88,15 @@ void launch_whole_rows(const char* function, DType dtype, kernels::QuantizeRowsP
             kernels::row_threads, 0, stream, p);
       }
     }
+    const std::int64_t most_down = std::max<std::int64_t>(1, resident / others);
     if (p.grid.groups() / 2 * others >= processors) p.grid.log2_depth = 1;
+    // NVFP4's thread blocks have one series of four groups instead of two of two. With more of them
+    // rows that are read at the same time would lie too far apart.
+    const bool has_two = S::has_tensor_scale && ceil_div(p.grid.groups() / 2, most_down) == 2;
+    if (has_two && p.grid.groups() % 4 == 0 && p.grid.log2_groups() >= 2) p.grid.log2_depth = 2;
     const std::int64_t series = p.grid.series();
     p.fetches = !S::has_tensor_scale || series * others <= resident;
-    const std::int64_t down = std::min(series, std::max<std::int64_t>(1, resident / others));
+    const std::int64_t down = std::min(series, most_down);
     launch<Start::early>(
         function, kernels::quantize_rows_kernel<S, T, Rounding::nearest, RowsWork::whole>,
         grid_of(p.grid.chunks(), down, p.grid.batch), kernels::row_threads, 0, stream, p);
