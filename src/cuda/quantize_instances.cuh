@@ -167,10 +167,10 @@ inline bool is_chosen(const kernels::QuantizeRowsParameters& p) {
 template <class S>
 void launch_chosen(const char* function, DType dtype, Rounding rounding,
                    const kernels::QuantizeRowsParameters& rows, Stream stream) {
-  constexpr std::int64_t octets = S::block / 8;
+  constexpr std::int64_t octets_of_block = S::block / 8;
   constexpr int log2_depth = 1;
   const kernels::QuantizeChosenParameters p = {
-      row_grid(rows.grid.batch, rows.grid.rows, rows.grid.octets / octets, log2_depth),
+      row_grid(rows.grid.batch, rows.grid.rows, rows.grid.octets / octets_of_block, log2_depth),
       rows.x,
       rows.columns,
       rows.batch_stride,
@@ -184,9 +184,10 @@ void launch_chosen(const char* function, DType dtype, Rounding rounding,
   visit(dtype, [&](auto type) {
     visit(rounding, [&](auto r) {
       using T = typename decltype(type)::type;
-      const std::int64_t resident = processor_count(function) * kernels::chosen_blocks<T, r()> /
-                                    (p.grid.chunks() * p.grid.batch);
-      const std::int64_t down = std::min(p.grid.series(), std::max<std::int64_t>(1, resident));
+      const std::int64_t resident = processor_count(function) * kernels::chosen_blocks<T, r()>;
+      const std::int64_t most_down =
+          std::max<std::int64_t>(1, resident / (p.grid.chunks() * p.grid.batch));
+      const std::int64_t down = std::min(p.grid.series(), most_down);
       launch<Start::early>(function, kernels::quantize_chosen_kernel<S, T, r()>,
                            grid_of(p.grid.chunks(), down, p.grid.batch), kernels::row_threads, 0,
                            stream, p);
