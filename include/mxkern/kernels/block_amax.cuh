@@ -47,13 +47,6 @@ struct PackedAmax {
   }
 };
 
-// Two bfloat16 magnitudes. A multiplication by zero and an addition: logic operations are what the
-// quantizers run out of first.
-__device__ __forceinline__ std::uint32_t bfloat16_magnitudes(std::uint32_t word) {
-  const __nv_bfloat162 magnitudes = __habs2(*reinterpret_cast<const __nv_bfloat162*>(&word));
-  return *reinterpret_cast<const std::uint32_t*>(&magnitudes);
-}
-
 // The magnitudes of two 16-bit elements.
 template <class T>
 __device__ __forceinline__ std::uint32_t magnitudes_of(std::uint32_t word) {

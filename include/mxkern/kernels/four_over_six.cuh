@@ -32,6 +32,12 @@ __device__ __forceinline__ FourOverSix four_over_six(std::uint32_t amax,
 }
 
 // The signs of eight elements' codes.
+__device__ __forceinline__ Octet octet_signs(const float (&v)[8]) {
+  return ptx::place_e2m1_signs(
+      ptx::gather_high_bytes(bits_of(v[0]), bits_of(v[2]), bits_of(v[4]), bits_of(v[6])),
+      ptx::gather_high_bytes(bits_of(v[1]), bits_of(v[3]), bits_of(v[5]), bits_of(v[7])));
+}
+
 template <class T>
 __device__ __forceinline__ Octet octet_signs(const RawOctet<T>& raw) {
   if constexpr (sizeof(T) == 2) {
@@ -39,7 +45,7 @@ __device__ __forceinline__ Octet octet_signs(const RawOctet<T>& raw) {
   } else {
     float v[8];
     unpack(raw, v);
-    return ptx::e2m1_signs(v);
+    return octet_signs(v);
   }
 }
 

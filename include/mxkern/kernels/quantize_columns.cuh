@@ -41,7 +41,7 @@ __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block
       random.octet(index + 8 * i * columns, columns, words);
       codes[i] = quantize_octet<S, R>(v, scale.multiplier, true, words);
     } else {
-      codes[i] |= ptx::e2m1_signs(v);
+      codes[i] |= octet_signs(v);
     }
     if (!finite) codes[i] = poison_octet<typename S::Format>;
   }

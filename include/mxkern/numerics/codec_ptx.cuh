@@ -145,13 +145,6 @@ __device__ __forceinline__ std::uint32_t e2m1_signs(const std::uint32_t (&word)[
   return place_e2m1_signs(__byte_perm(first, second, 0x5410), __byte_perm(first, second, 0x7632));
 }
 
-// And from eight floats.
-__device__ __forceinline__ std::uint32_t e2m1_signs(const float (&v)[8]) {
-  return place_e2m1_signs(
-      gather_high_bytes(bits_of(v[0]), bits_of(v[2]), bits_of(v[4]), bits_of(v[6])),
-      gather_high_bytes(bits_of(v[1]), bits_of(v[3]), bits_of(v[5]), bits_of(v[7])));
-}
-
 // Eight codes from magnitudes of pairs, as the lines of bfloat16 or of halves leave them, and the
 // words with the signs.
 __device__ __forceinline__ std::uint32_t pack_e2m1_pairs(const std::uint32_t (&pair)[4],
@@ -183,7 +176,11 @@ __device__ __forceinline__ std::uint32_t encode_e2m1_octet(const float (&v)[8]) 
       : "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "f"(v[4]), "f"(v[5]), "f"(v[6]), "f"(v[7]));
   return word;
 #else
-  return encode_e2m1_magnitudes(v) | e2m1_signs(v);
+  const std::uint32_t even =
+      gather_high_bytes(bits_of(v[0]), bits_of(v[2]), bits_of(v[4]), bits_of(v[6]));
+  const std::uint32_t odd =
+      gather_high_bytes(bits_of(v[1]), bits_of(v[3]), bits_of(v[5]), bits_of(v[7]));
+  return encode_e2m1_magnitudes(v) | place_e2m1_signs(even, odd);
 #endif
 }
 
@@ -255,13 +252,20 @@ __device__ __forceinline__ Octet encode_octet(const float (&v)[8]) {
   }
 }
 
+// Two bfloat16 magnitudes. A multiplication by zero and an addition: logic operations are what the
+// quantizers run out of first.
+__device__ __forceinline__ std::uint32_t bfloat16_magnitudes(std::uint32_t word) {
+  const __nv_bfloat162 magnitudes = __habs2(*reinterpret_cast<const __nv_bfloat162*>(&word));
+  return *reinterpret_cast<const std::uint32_t*>(&magnitudes);
+}
+
 // Two bfloat16 values times powers of two, as E2M1 magnitudes in bits 0 to 2 of each half (other
 // bits of the low bytes are 0). With 8 significant bits everything up to the rounding is exact in
 // bfloat16. The lines are those of ptx::encode_e2m1, onto 2^7.
 template <bool Saturate>
 __device__ __forceinline__ std::uint32_t encode_bfloat16_pair(std::uint32_t word,
                                                               __nv_bfloat162 multiplier) {
-  // Not __habs2, as the amax has it: the compiler would keep its results in registers.
+  // Not bfloat16_magnitudes, as the amax has them: the compiler would keep those in registers.
   const std::uint32_t bits = word & 0x7FFF7FFFu;
   __nv_bfloat162 magnitude = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits), multiplier);
   if (Saturate) magnitude = __hmin2(magnitude, __float2bfloat162_rn(E2M1::max_value));
