@@ -53,13 +53,15 @@ void find_amax(const char* function, const Buffer& x, const QuantizeOptions& opt
 kernels::TileOutput tile_output(const BlockScaled* out, const QuantizeOptions& options) {
   if (out == nullptr) return {};
   const std::int64_t row_bytes = code_row_bytes(out->scheme, out->shape.columns);
+  const int octet_bytes = facts_of(out->scheme).bits == 4 ? 4 : 8;
   return {out->codes,
           row_bytes,
           out->scales,
           out->scale_index(),
           out->tensor_scale,
           octet_options(out->scheme, options),
-          rows_start_on(out->codes, row_bytes, 16)};
+          rows_start_on(out->codes, row_bytes, 16),
+          rows_start_on(out->codes, row_bytes, octet_bytes)};
 }
 
 void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* rows,

@@ -158,6 +158,27 @@ TEST_F(CudaQuantize, WholeTiles) {
   }
 }
 
+// The same of every type, rounded to nearest: also from matrices with gaps, and where memory begins
+// between the addresses that vectors ask for.
+TEST_F(CudaQuantize, WholeTilesOfEveryType) {
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      for (const Shape& shape : {Shape{1, 128, 128}, Shape{3, 256, 384}, Shape{1, 1416, 1384}}) {
+        for (const ScaleLayout layout : all_scale_layouts) {
+          for (const bool misaligned : {false, true}) {
+            Tensor x(dtype, shape, turn % 3 == 0 ? 8 : 0);
+            ++turn;
+            fill_mixed(x, static_cast<std::uint64_t>(turn), turn % 2 == 0);
+            expect_cpu_bytes(x, {scheme, layout, {}, {}, misaligned});
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
 // NVFP4: each direction may have a scale of the tensor of its own, given or found.
 TEST_F(CudaQuantize, TensorScalesOfDirections) {
   Tensor x(DType::bfloat16, {1, 256, 128});

@@ -119,6 +119,17 @@ struct BlockScaler<S, true> {
     }
   }
 
+  // The same by the first `Threads` threads of a block.
+  template <int Threads>
+  __device__ __forceinline__ void fill() const {
+    MultiplierTable& filled = multiplier_table(table);
+#pragma unroll
+    for (int i = 0; i < MultiplierTable::size; i += Threads) {
+      const std::uint32_t byte = i + threadIdx.x;
+      filled.of_byte[byte] = computed_multiplier(byte);
+    }
+  }
+
   // The scale byte of a block whose largest magnitude has the float32 bits `amax`.
   __device__ __forceinline__ std::uint32_t byte(std::uint32_t amax) const {
     const float magnitude = float_of(amax);

@@ -25,11 +25,11 @@ enum class PatchWork {
 };
 
 // Where patches measured faster on an H200 than a tile in shared memory. With 8 bits there is
-// little to compute, and columns alone are best exchanged there, but for codes of 6 bits.
+// little to compute, and columns alone are best exchanged there, but for random words.
 template <class S, Rounding R, PatchWork W>
 inline constexpr bool patches_pay =
     W == PatchWork::both      ? R == Rounding::stochastic || S::Format::bits < 8
-    : W == PatchWork::columns ? R == Rounding::stochastic || S::Format::bits == 6
+    : W == PatchWork::columns ? R == Rounding::stochastic
                               : true;
 
 // Whether a thread block stays for many tiles and copies the next one while it works: for NVFP4,

@@ -123,6 +123,36 @@ __device__ __forceinline__ void quantize_column_octets(const ColumnPair<T, S::bl
   }
 }
 
+// Rounds a block in each of two adjacent columns to nearest; `row`: its first row in the tile.
+template <class S, class T>
+__device__ __forceinline__ void quantize_column_blocks(const T* elements, int row,
+                                                       const BlockScaler<S>& scaler,
+                                                       std::uint8_t* scales, std::uint8_t* lines) {
+  constexpr int octets = S::block / 8;
+  constexpr int blocks = tile_extent / S::block;
+  const int column = segment_column();
+  ColumnPair<T, S::block> pair;
+  pair.load(elements, row, column);
+  const std::uint32_t amax[2] = {pair.amax(0), pair.amax(1)};
+  const BlockScale scale[2] = {scaler(amax[0]), scaler(amax[1])};
+  const bool saturate =
+      scaler.saturates() && (block_saturates<S, Rounding::nearest>(amax[0], scale[0].multiplier) ||
+                             block_saturates<S, Rounding::nearest>(amax[1], scale[1].multiplier));
+  Octet codes[2][octets];
+#pragma unroll
+  for (int i = 0; i < octets; ++i) {
+    Octet both[2];
+    quantize_column_octets<S, Rounding::nearest>(pair, 8 * i, scale, saturate, {}, both);
+    codes[0][i] = both[0];
+    codes[1][i] = both[1];
+  }
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    scales[(column + k) * blocks + row / S::block] = scale[k].byte;
+    store_line_segment<S>(lines, column + k, row, codes[k]);
+  }
+}
+
 // A thread takes a block in each of two adjacent columns at a time. The scales of squares are in
 // `squares` if they are known; otherwise they are found here, and those of the other direction, by
 // `row_scaler`, are left there.
@@ -138,8 +168,15 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
   const OctetOptions options = known_tile_options<W>(p.along_columns.options);
   const bool in_squares = W == TileKind::any && p.square;
   const int column = segment_column();
+  if constexpr (W == TileKind::plain && R == Rounding::nearest) {
+#pragma unroll
+    for (int part = 0; part < tile_segment / S::block; ++part) {
+      quantize_column_blocks(elements, segment_row() + part * S::block, scaler, scales, lines);
+    }
+    return;
+  }
   RandomWords<R> random(p.along_columns.options.keys, options.offset);
-#pragma unroll(W == TileKind::plain && R == Rounding::nearest ? 2 : 1)
+#pragma unroll 1
   for (int part = 0; part < tile_segment / S::block; ++part) {
     const int row = segment_row() + part * S::block;
     const int block = row / S::block;
@@ -204,49 +241,105 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
   }
 }
 
-// Copies the lines of the transpose out, a chunk a thread.
+// Copies whole lines of the transpose out, a chunk a thread.
+template <class S, class Bytes>
+__device__ __forceinline__ void store_whole_lines(std::uint8_t* to_tile, Bytes code_row_bytes,
+                                                  const std::uint8_t* lines) {
+  using Lines = TileLines<S>;
+  constexpr int chunks = Lines::line_bytes / Lines::chunk_bytes;
+  // The permutation of chunks repeats after 16 lines, so that addresses only move on.
+  constexpr int lines_at_once = tile_threads / chunks / 16 * 16;
+  if (static_cast<int>(threadIdx.x) >= lines_at_once * chunks) return;
+  const int first = static_cast<int>(threadIdx.x / chunks);
+  const int chunk = static_cast<int>(threadIdx.x % chunks);
+  std::uint8_t* to = to_tile + first * code_row_bytes + chunk * Lines::chunk_bytes;
+  const std::uint8_t* from = lines + Lines::offset(first, chunk);
+#pragma unroll
+  for (int line = 0; line < tile_extent; line += lines_at_once) {
+    if (first + line < tile_extent) {
+      if constexpr (Lines::chunk_bytes == 16) {
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from + line * Lines::pitch);
+      } else {
+        *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(from + line * Lines::pitch);
+      }
+    }
+    to += lines_at_once * code_row_bytes;
+  }
+}
+
+// Copies `count` lines of the transpose out, `bytes` bytes of each, where they begin and end with
+// a `Unit`; adjacent threads store adjacent ones.
+template <class S, class Unit>
+__device__ __forceinline__ void store_line_units(std::uint8_t* to_tile, std::int64_t code_row_bytes,
+                                                 int count, int bytes, const std::uint8_t* lines) {
+  using Lines = TileLines<S>;
+  constexpr int unit = sizeof(Unit), units = Lines::line_bytes / unit;
+  for (int i = threadIdx.x; i < count * units; i += tile_threads) {
+    const int line = i / units, byte = i % units * unit;
+    if (byte >= bytes) continue;
+    *reinterpret_cast<Unit*>(to_tile + line * code_row_bytes + byte) =
+        *reinterpret_cast<const Unit*>(lines + Lines::offset(line, byte / Lines::chunk_bytes) +
+                                       byte % Lines::chunk_bytes);
+  }
+}
+
+// The same of lines that begin and end anywhere: words in memory, put together from two of shared
+// memory.
+template <class S>
+__device__ __forceinline__ void store_line_bytes(std::uint8_t* to_tile, std::int64_t code_row_bytes,
+                                                 int count, int bytes, const std::uint8_t* lines) {
+  using Lines = TileLines<S>;
+  constexpr int word_bytes = 4;
+  constexpr int words = Lines::line_bytes / word_bytes, stores = words + 1;  // of a line
+  const auto word_of = [&](int line, int word) -> std::uint32_t {
+    const int byte = word * word_bytes;
+    if (word < 0 || word >= words) return 0;
+    return *reinterpret_cast<const std::uint32_t*>(
+        lines + Lines::offset(line, byte / Lines::chunk_bytes) + byte % Lines::chunk_bytes);
+  };
+  for (int i = threadIdx.x; i < count * stores; i += tile_threads) {
+    const int line = i / stores, word = i % stores;
+    std::uint8_t* to = to_tile + line * code_row_bytes;
+    const int behind = static_cast<int>(reinterpret_cast<std::uintptr_t>(to) % word_bytes);
+    const int first =
+        word * word_bytes - behind;  // the line's byte where the word in memory begins
+    const std::uint32_t value =
+        __funnelshift_l(word_of(line, word - 1), word_of(line, word), 8 * behind);
+    if (first >= 0 && first + word_bytes <= bytes) {
+      *reinterpret_cast<std::uint32_t*>(to + first) = value;
+    } else {
+#pragma unroll
+      for (int k = 0; k < word_bytes; ++k) {
+        if (first + k >= 0 && first + k < bytes) {
+          to[first + k] = static_cast<std::uint8_t>(value >> (8 * k));
+        }
+      }
+    }
+  }
+}
+
+// Copies the lines of the transpose out.
 template <class S, class T>
 __device__ __forceinline__ void store_tile_lines(const QuantizeTileParameters& p,
                                                  const TilePosition& at,
                                                  const std::uint8_t* lines) {
   using Lines = TileLines<S>;
-  constexpr int chunks = Lines::line_bytes / Lines::chunk_bytes;
   const TileOutput& out = p.along_columns;
   const std::int64_t start = at.row / 8 * S::Format::bits;
   const std::int64_t left = out.code_row_bytes - start;
   std::uint8_t* to_tile =
       out.codes + (at.batch * p.columns + at.column) * out.code_row_bytes + start;
   if (out.vector_stores && at.columns_left == tile_extent && left >= Lines::line_bytes) {
-    // The permutation of chunks repeats after 16 lines, so that addresses only move on.
-    constexpr int lines_at_once = tile_threads / chunks / 16 * 16;
-    if (static_cast<int>(threadIdx.x) >= lines_at_once * chunks) return;
-    const int first = static_cast<int>(threadIdx.x / chunks);
-    const int chunk = static_cast<int>(threadIdx.x % chunks);
-    std::uint8_t* to = to_tile + first * out.code_row_bytes + chunk * Lines::chunk_bytes;
-    const std::uint8_t* from = lines + Lines::offset(first, chunk);
-#pragma unroll
-    for (int line = 0; line < tile_extent; line += lines_at_once) {
-      if (first + line < tile_extent) {
-        if constexpr (Lines::chunk_bytes == 16) {
-          *reinterpret_cast<uint4*>(to) =
-              *reinterpret_cast<const uint4*>(from + line * Lines::pitch);
-        } else {
-          *reinterpret_cast<uint2*>(to) =
-              *reinterpret_cast<const uint2*>(from + line * Lines::pitch);
-        }
-      }
-      to += lines_at_once * out.code_row_bytes;
-    }
-    return;
+    return store_whole_lines<S>(to_tile, out.code_row_bytes, lines);
   }
-  for (int i = threadIdx.x; i < tile_extent * chunks; i += tile_threads) {
-    const int line = i / chunks;
-    const int chunk = i % chunks;
-    const int byte = chunk * Lines::chunk_bytes;
-    if (line >= at.columns_left) continue;
-    const std::uint8_t* from = lines + Lines::offset(line, chunk);
-    std::uint8_t* to = to_tile + line * out.code_row_bytes + byte;
-    for (int b = 0; b < Lines::chunk_bytes && byte + b < left; ++b) to[b] = from[b];
+  const auto bytes = static_cast<int>(lower_of<std::int64_t>(left, Lines::line_bytes));
+  const auto begins = reinterpret_cast<std::uintptr_t>(out.codes) | out.code_row_bytes;
+  if (begins % 8 == 0) {
+    store_line_units<S, uint2>(to_tile, out.code_row_bytes, at.columns_left, bytes, lines);
+  } else if (begins % 4 == 0) {
+    store_line_units<S, std::uint32_t>(to_tile, out.code_row_bytes, at.columns_left, bytes, lines);
+  } else {
+    store_line_bytes<S>(to_tile, out.code_row_bytes, at.columns_left, bytes, lines);
   }
 }
 

@@ -2,8 +2,6 @@
 // along both directions in one read, and square blocks.
 #pragma once
 
-#include <cuda_pipeline_primitives.h>
-
 #include <cstdint>
 
 #include "mxkern/kernels/quantize_octet.cuh"
@@ -19,7 +17,8 @@ struct TileOutput {
   ScaleIndex scale_index;
   float* tensor_scale;
   OctetOptions options;
-  bool vector_stores;
+  bool vector_stores;  // lines of codes begin on 16 bytes
+  bool octet_stores;   // on what store_whole_codes asks for
 };
 
 struct QuantizeTileParameters {
@@ -153,61 +152,6 @@ struct TileMemory {
   __device__ std::uint8_t* lines() const { return base + elements_bytes + scales_bytes; }
   __device__ float* floats() const { return reinterpret_cast<float*>(lines()); }
 };
-
-// Has the second-level cache read a whole tile.
-template <class T>
-__device__ __forceinline__ void fetch_tile(const QuantizeTileParameters& p,
-                                           const TilePosition& at) {
-  constexpr int vector = 16 / sizeof(T);
-  constexpr int vectors = tile_extent / vector;
-  constexpr int rows_at_once = tile_threads / vectors;
-  if (!p.vector_loads || !at.is_whole()) return;
-  const T* from = static_cast<const T*>(p.x) + at.batch * p.batch_stride +
-                  (at.row + threadIdx.x / vectors) * p.row_stride + at.column +
-                  threadIdx.x % vectors * vector;
-#pragma unroll
-  for (int i = 0; i < tile_extent / rows_at_once; ++i) {
-    fetch_octet(from);
-    from += rows_at_once * p.row_stride;
-  }
-}
-
-// Begins to copy the tile in, zeros outside of x; finish_tile waits for it.
-template <class T>
-__device__ __forceinline__ void begin_tile(const QuantizeTileParameters& p, const TilePosition& at,
-                                           T* elements) {
-  constexpr int vector = 16 / sizeof(T);
-  constexpr int vectors = tile_extent / vector;
-  constexpr int rows_at_once = tile_threads / vectors;
-  const int first_row = static_cast<int>(threadIdx.x / vectors);
-  const int column = static_cast<int>(threadIdx.x % vectors) * vector;
-  const int left = at.columns_left - column;
-  const T* from = static_cast<const T*>(p.x) + at.batch * p.batch_stride +
-                  (at.row + first_row) * p.row_stride + at.column + column;
-  T* to = elements + first_row * tile_extent + column;
-  const std::int64_t step = rows_at_once * p.row_stride;
-  if (p.vector_loads && at.is_whole()) {
-#pragma unroll
-    for (int i = 0; i < tile_extent / rows_at_once; ++i) {
-      __pipeline_memcpy_async(to + i * rows_at_once * tile_extent, from, 16);
-      from += step;
-    }
-  } else {
-    for (int row = first_row; row < tile_extent; row += rows_at_once) {
-      const bool inside = row < at.rows_left;
-#pragma unroll
-      for (int k = 0; k < vector; ++k) to[k] = inside && k < left ? from[k] : T{};
-      from += step;
-      to += rows_at_once * tile_extent;
-    }
-  }
-  __pipeline_commit();
-}
-
-__device__ __forceinline__ void finish_tile() {
-  __pipeline_wait_prior(0);
-  __syncthreads();
-}
 
 template <class T>
 __device__ __forceinline__ RawOctet<T> shared_octet(const T* p) {

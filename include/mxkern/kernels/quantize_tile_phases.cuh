@@ -7,6 +7,7 @@
 #include "mxkern/kernels/quantize_columns.cuh"
 #include "mxkern/kernels/quantize_four.cuh"
 #include "mxkern/kernels/quantize_tile.cuh"
+#include "mxkern/kernels/tile_copy.cuh"
 
 namespace mxkern::kernels {
 
@@ -168,13 +169,13 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
   const std::int64_t blocks_end =
       swizzled ? round_up(out.scale_index.blocks, ScaleIndex::tile_blocks) : out.scale_index.blocks;
   const bool whole =
-      out.vector_stores && at.rows_left == tile_extent &&
+      out.octet_stores &&
       octets_are_whole<octet_bytes>(out.code_row_bytes, at.column / tile_extent, tile_octets);
   const bool choose = S::has_tensor_scale && options.four_over_six && !square;
   RandomWords<R> random(out.options.keys, options.offset);
   const bool whole_words =
       R == Rounding::nearest || words_are_whole(p.batch * p.rows * p.columns, p.columns);
-  if (whole && at.columns_left == tile_extent && !choose && whole_words) {
+  if (whole && at.is_whole() && !choose && whole_words) {
     const std::int64_t row = at.row + first;
     FourWholeRows four;
     four.codes = out.codes + (at.batch * p.rows + row) * out.code_row_bytes +
