@@ -31,10 +31,12 @@ def check_tensor(function: str, argument: str, value: Any) -> None:
         )
 
 
-def check_plain(function: str, argument: str, value: Any, *, gradient: bool = False) -> None:
-    """A tensor whose gradient is not lost. torch.func hides from operators that there is one."""
+def check_plain(function: str, argument: str, value: Any, *, derivative: bool = False) -> None:
+    """A tensor whose derivative is not lost. torch.func hides from operators that there is one."""
     check_tensor(function, argument, value)
-    if not gradient and torch.is_grad_enabled() and value.requires_grad:
+    if derivative:
+        return
+    if torch.is_grad_enabled() and value.requires_grad:
         raise ValueError(
             f"{function}: {argument} requires grad, and the result would have none; expected a "
             f"tensor without; pass {argument}.detach(), or call under torch.no_grad()"

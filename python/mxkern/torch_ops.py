@@ -11,8 +11,8 @@ Functions here have the names and arguments of mxkern's, and torch.compile takes
 of those. They run as the operators torch.ops.mxkern.*, which give the same bytes. out= is for gemm
 only, and stream= for none: compiled code has memory and a stream of its own.
 
-Operators have no gradient, and refuse tensors that require one. The exception is fake_quantize,
-whose gradient is that of the identity ("straight through").
+Operators have no derivative, and refuse tensors that ask for one. The exception is fake_quantize,
+whose derivative is that of the identity ("straight through"), in torch.func's transforms too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 
 import mxkern
 from mxkern import errors
-from mxkern.arrays.torch_arrays import PACKED_E2M1
+from mxkern.arrays.torch_arrays import PACKED_E2M1, has_tangent
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import PRECISIONS
 from mxkern.ops.pack_codes import codes_held, packed, unpacked
@@ -127,7 +127,7 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
 
 def _quantized(function: str, op: Any, x: Any, scheme: Any, options: dict[str, Any]) -> Any:
     """Runs an operator that quantizes one way: its results."""
-    check_plain(function, "x", x, gradient=function == "fake_quantize")
+    check_plain(function, "x", x, derivative=function == "fake_quantize")
     amax = float32_tensor(function, "amax", options.pop("amax", None), x)
     tensor_scale = float32_tensor(function, "tensor_scale", options.pop("tensor_scale", None), x)
     scalars = (amax, tensor_scale, offset_tensor(function, options))
@@ -206,9 +206,49 @@ def quantize_nvfp4(x: Any, **options: Any) -> BlockScaled:
     return _quantized_rows("quantize_nvfp4", x, "nvfp4", options)
 
 
+class _StraightThrough(torch.autograd.Function):
+    """fake_quantize where torch.func differentiates, which the gradient of an operator knows not."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Any, amax: Any, tensor_scale: Any, offset_at: Any, scheme: str, options: dict[str, Any]
+    ) -> Any:
+        return _ops.fake_quantize(x, scheme, amax, tensor_scale, offset_at, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.others = len(inputs) - 1
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient, *[None] * ctx.others
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any, *others: Any) -> Any:
+        return tangent.clone()
+
+
+def _is_transformed(x: Any) -> bool:
+    """Whether torch.func, or forward-mode differentiation, sees to x."""
+    if torch.compiler.is_compiling():
+        return False
+    active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+    return active() or has_tangent(x)
+
+
+def _fake_quantized(
+    x: Any, scheme: str, amax: Any, tensor_scale: Any, offset_at: Any, **options: Any
+) -> Any:
+    if _is_transformed(x):
+        return _StraightThrough.apply(x, amax, tensor_scale, offset_at, scheme, options)
+    return _ops.fake_quantize(x, scheme, amax, tensor_scale, offset_at, **options)
+
+
 def fake_quantize(x: Any, scheme: str | Scheme, **options: Any) -> Any:
-    """mxkern.fake_quantize as an operator, with the gradient of the identity."""
-    return _quantized("fake_quantize", _ops.fake_quantize, x, scheme, options)
+    """mxkern.fake_quantize as an operator, with the derivative of the identity."""
+    return _quantized("fake_quantize", _fake_quantized, x, scheme, options)
 
 
 def dequantize(q: BlockScaled, *, dtype: Any = "float32", **options: Any) -> Any:

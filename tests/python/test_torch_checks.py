@@ -308,10 +308,9 @@ def test_shapes_of_both_directions_are_refused_by_the_name_of_the_call() -> None
         ops.quantize_both(torch.empty((), device="meta"), "mxfp8")
 
 
-@pytest.mark.parametrize("module", [mxkern, ops], ids=["functions", "operators"])
-def test_fake_quantize_forward(module: Any) -> None:
+def test_fake_quantize_forward() -> None:
     with pytest.raises(ValueError, match="fake_quantize: x has a tangent"):
-        torch.func.jvp(lambda x: module.fake_quantize(x, "mxfp4"), (X,), (torch.ones_like(X),))
+        torch.func.jvp(lambda x: mxkern.fake_quantize(x, "mxfp4"), (X,), (torch.ones_like(X),))
 
 
 def test_traces_that_would_not_hold_the_call() -> None:

@@ -250,6 +250,35 @@ def test_straight_through_gradient() -> None:
         assert x.grad.equal(upstream)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_fake_quantize_in_transforms_of_torch_func() -> None:
+    """Its derivative is the identity's, forward, backward, again, for each matrix and of NVFP4."""
+    func, x, w = torch.func, torch.randn(3, 4, 64), torch.randn(3, 4, 64)
+    amax = torch.tensor(3.0)
+
+    def layer(x: Any, **options: Any) -> Any:
+        return torch_ops.fake_quantize(x, "nvfp4", amax=amax, **options)
+
+    want = mxkern.fake_quantize(x, "nvfp4", amax=amax)
+    loss = lambda x: (layer(x) ** 2 * w).sum()  # noqa: E731
+    assert func.grad(loss)(x).equal(2 * want * w)
+    assert func.vmap(func.grad(lambda x, w: (layer(x) ** 2 * w).sum()))(x, w).equal(2 * want * w)
+    assert func.grad(lambda x: func.grad(loss)(x).sum())(x).equal(2 * w)
+    value, tangent = func.jvp(layer, (x,), (w,))
+    assert value.equal(want) and tangent.equal(w)
+    with torch.autograd.forward_ad.dual_level():
+        dual = layer(torch.autograd.forward_ad.make_dual(x, w))
+        value, tangent = torch.autograd.forward_ad.unpack_dual(dual)
+    assert value.equal(want) and tangent.equal(w)
+    random = {"rounding": "stochastic", "seed": 3, "offset": torch.tensor(7)}
+    got, pull = func.vjp(lambda x: layer(x, **random), x)
+    assert got.equal(mxkern.fake_quantize(x, "nvfp4", amax=amax, **random))
+    assert pull(w)[0].equal(w)
+    seen = x.clone().requires_grad_()
+    func.grad(loss)(seen).sum().backward()  # beside what autograd itself records
+    assert seen.grad.equal(2 * w)
+
+
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "fake_quantize"])
 def test_no_other_gradient(name: str) -> None:
     """Where a plain call refuses, so does compiled code; without grad both run."""

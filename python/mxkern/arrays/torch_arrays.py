@@ -54,11 +54,14 @@ def stream_scope(handle: int, device: int) -> AbstractContextManager[Any]:
     return scope
 
 
+def has_tangent(array: Any) -> bool:
+    """Whether forward-mode differentiation sees to an array."""
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(array).tangent is not None
+
+
 def check_no_tangent(function: str, argument: str, array: Any) -> None:
     """Forward-mode differentiation: results would have no tangent, which reads as 0."""
-    if forward_ad._current_level < 0:
-        return
-    if forward_ad.unpack_dual(array).tangent is not None:
+    if has_tangent(array):
         raise ValueError(
             f"{function}: {argument} has a tangent, and the result would have none; expected a "
             f"tensor without; pass {argument}.detach(), or call outside of torch.func.jvp"
