@@ -206,8 +206,8 @@ def quantize_nvfp4(x: Any, **options: Any) -> BlockScaled:
     return _quantized_rows("quantize_nvfp4", x, "nvfp4", options)
 
 
-class _StraightThrough(torch.autograd.Function):
-    """fake_quantize where torch.func differentiates, which the gradient of an operator knows not."""
+class _StraightThrough(torch.autograd.Function):  # type: ignore[misc]  # no types there
+    """fake_quantize where torch.func differentiates, which has no use for an operator's."""
 
     generate_vmap_rule = True
 
