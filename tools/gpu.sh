@@ -87,6 +87,7 @@ sanitize() {
       'cuda.multiply_decoded_test *NanStays*:*ManyTiles*:*LowTiles*' \
       'cuda.divided_tiles_test *Nan*:*Gate' 'cuda.one_kernel_test *Small*' \
       'cuda.multiply_portable_test *Plain*' 'cuda.quantize_rows_test *' \
+      'cuda.quantize_test *WholeTilesOfEveryType' \
       'cuda.four_over_six_test *GivenAmax:*Tiny*' \
       'cuda.fold_first_rows_test *FirstColumns*' 'cuda.random_words_test *' \
       'cuda.parts_of_sums_test *OfPlainRows'; do
