@@ -1,4 +1,5 @@
 // cuda/fold.cu: launches of the folding kernel.
+#include "cuda/even_bytes.h"
 #include "cuda/fold.h"
 
 #include <algorithm>

@@ -92,16 +92,4 @@ void launch_clusters(const char* function, void (*kernel)(Parameters...), int cl
   check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), function, "launch clusters");
 }
 
-// Shared memory with which the thread blocks of a grid spread evenly over the device, where all of
-// them fit at once, `resident` a multiprocessor: a kernel that starts early gets multiprocessors
-// one after the other, and the first ones would take as many as fit.
-inline int spread_bytes(const char* function, std::int64_t blocks, int resident, int bytes) {
-  constexpr int reserved = 2048;  // of each thread block, with what it has without asking
-  const std::int64_t processors = processor_count(function);
-  const auto most = static_cast<int>(ceil_div(blocks, processors));  // a multiprocessor
-  if (most < 2 || most >= resident || !can_start_early(function)) return bytes;
-  const int all = attribute_of(function, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
-  return std::max(bytes, all / most - reserved);
-}
-
 }  // namespace mxkern::cuda

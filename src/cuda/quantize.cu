@@ -50,10 +50,12 @@ void find_amax(const char* function, const Buffer& x, const QuantizeOptions& opt
   tensor_amax(function, x, options.found_amax, options.hadamard, along_columns, stream);
 }
 
+// What store_whole_codes asks lines of codes to begin on.
+int octet_alignment(const SchemeFacts& facts) { return facts.bits == 4 ? 4 : 8; }
+
 kernels::TileOutput tile_output(const BlockScaled* out, const QuantizeOptions& options) {
   if (out == nullptr) return {};
   const std::int64_t row_bytes = code_row_bytes(out->scheme, out->shape.columns);
-  const int octet_bytes = facts_of(out->scheme).bits == 4 ? 4 : 8;
   return {out->codes,
           row_bytes,
           out->scales,
@@ -61,7 +63,7 @@ kernels::TileOutput tile_output(const BlockScaled* out, const QuantizeOptions& o
           out->tensor_scale,
           octet_options(out->scheme, options),
           rows_start_on(out->codes, row_bytes, 16),
-          rows_start_on(out->codes, row_bytes, octet_bytes)};
+          rows_start_on(out->codes, row_bytes, octet_alignment(facts_of(out->scheme)))};
 }
 
 void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* rows,
@@ -127,7 +129,7 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   p.tensor_scale = out.tensor_scale;
   p.options = octet_options(out.scheme, options);
   p.vector_loads = starts_on_16(x);
-  p.vector_stores = rows_start_on(p.codes, p.code_row_bytes, facts.bits == 4 ? 4 : 8);
+  p.vector_stores = rows_start_on(p.codes, p.code_row_bytes, octet_alignment(facts));
   p.backwards = backwards;
   visit(out.scheme, [&](auto scheme) {
     launch_quantize_rows<decltype(scheme)>(function, x.dtype, options.rounding, p, stream);

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "check.h"
+#include "cuda/even_bytes.h"
 #include "cuda/fold.h"
 #include "cuda/folded_rows.h"
 #include "cuda/launch.h"

@@ -207,8 +207,9 @@ bool whole_pays(const char* function, bool with_rows, std::int64_t tiles) {
 }
 
 // Tensors of whole tiles have kernels of their own where these pay. Where tiles at the edges are
-// cut, and whole ones are to gain by patches with random words, square blocks or a transform, the
-// others follow in launches of their own: those beside them, then those below.
+// cut, and whole ones gain much by patches (with random words, square blocks, a transform or
+// NVFP4's factors), the others follow in launches of their own: those beside them, then those
+// below.
 template <class S>
 void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
                           const kernels::QuantizeTileParameters& p, Stream stream) {
@@ -220,11 +221,12 @@ void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
   const bool plain =
       rounding == Rounding::nearest && !p.square && p.along_columns.options.hadamard_size == 0;
   const auto work = patch_work<S>(dtype, rounding, p);
-  const bool worth = edges == 0 || (!plain && whole > 0 && whole * p.batch >= few);
+  const bool gains = !plain || S::has_tensor_scale;
+  const bool patches = work && (edges == 0 || (gains && whole > 0 && whole * p.batch >= few));
   const bool launched =
-      worth && ((plain && whole_pays<S>(function, with_rows, whole * p.batch) &&
-                 launch_whole<S>(function, dtype, rounding, p, stream)) ||
-                (work && launch_patches<S>(function, *work, rounding, p, stream)));
+      (plain && edges == 0 && whole_pays<S>(function, with_rows, whole * p.batch) &&
+       launch_whole<S>(function, dtype, rounding, p, stream)) ||
+      (patches && launch_patches<S>(function, *work, rounding, p, stream));
   if (!launched) {
     return launch_tiles<S>(function, dtype, rounding, p, grid_of(across, down, p.batch), stream);
   }

@@ -158,8 +158,8 @@ TEST_F(CudaQuantize, WholeTiles) {
   }
 }
 
-// The same of every type, rounded to nearest: also from matrices with gaps, and where memory begins
-// between the addresses that vectors ask for.
+// Tiles of every type, rounded to nearest: whole, cut at the edges, of matrices with gaps, and
+// where memory begins between the addresses that vectors ask for.
 TEST_F(CudaQuantize, WholeTilesOfEveryType) {
   int turn = 0;
   for (const Scheme scheme : all_schemes) {
