@@ -89,7 +89,7 @@ sanitize() {
       'cuda.multiply_portable_test *Plain*' 'cuda.quantize_rows_test *' \
       'cuda.quantize_test *WholeTilesOfEveryType' \
       'cuda.four_over_six_test *GivenAmax:*Tiny*' \
-      'cuda.fold_first_rows_test *FirstColumns*' 'cuda.random_words_test *' \
+      'cuda.fold_first_rows_test *FirstColumns*' 'cuda.fold_both_test *' 'cuda.random_words_test *' \
       'cuda.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"

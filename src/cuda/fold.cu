@@ -9,6 +9,7 @@
 #include "cuda/folded_rows.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/fold.cuh"
+#include "mxkern/kernels/fold_both.cuh"
 #include "mxkern/kernels/fold_rows.cuh"
 
 namespace mxkern::cuda {
@@ -70,32 +71,21 @@ void fold_rows(const char* function, const kernels::FoldParameters& all, std::in
                 : launch_fold_rows<S, Found::none>(function, p, stream);
 }
 
-}  // namespace
-
-void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
-          kernels::Follows follows, const ZeroedWords& zeroed, const FirstRows& first,
-          bool finds_spreads) {
-  const DeviceScope scope(q.device, function);
+kernels::FoldParameters fold_parameters(const char* function, const FoldTask& task) {
+  const BlockScaled& q = *task.operand;
   check_device_pointer(function, "codes", q.codes, q.device);
   check_device_pointer(function, "scales", q.scales, q.device);
   kernels::FoldParameters p = {};
   p.batch = q.shape.batch;
-  p.rows = first.rows > 0 ? first.rows : q.shape.rows;
-  const std::int64_t others = first.are_gated ? q.shape.rows - p.rows : 0;
+  p.rows = task.first.rows > 0 ? task.first.rows : q.shape.rows;
   p.columns = q.shape.columns;
-  const std::int64_t folded_columns = first.columns > 0 ? first.columns : p.columns;
-  check(folded_columns <= p.columns && !(folded_columns < p.columns && first.are_gated), function,
-        ": ", folded_columns, " columns of ", p.columns,
-        " are folded; expected no more than there are, and all where spreads are asked about");
   p.codes = q.codes;
   p.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);
   p.scales = q.scales;
   p.scale_index = q.scale_index();
-  p.out = folded_rows(q.shape, memory);
+  p.out = folded_rows(q.shape, task.memory);
   p.scales_in_words = scales_in_words(p.scales, p.scale_index);
-  p.follows = follows;
-  p.counters[0] = {zeroed.data, zeroed.count};
-  p.counters[1] = zeroed_counters(first, q.shape);
+  p.counters[1] = zeroed_counters(task.first, q.shape);
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if constexpr (scheme_can_fold<S>) {
@@ -103,6 +93,89 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
       p.log2_team = kernels::log2_team(ceil_div(p.columns, Unit::codes));
       p.is_whole =
           p.columns % Unit::codes == 0 && rows_start_on(p.codes, p.code_row_bytes, Unit::alignment);
+    }
+  });
+  return p;
+}
+
+// Whether one kernel folds both operands, if rows are whole: 8-bit codes of the same scheme. It
+// counts parts of rows, each of at least 128 columns, in 32 bits.
+bool are_for_one_kernel(const FoldTask& a, const FoldTask& b) {
+  constexpr std::int64_t most_codes = std::int64_t{1} << 37;
+  const auto is_part = [](const FirstRows& first) {
+    return first.columns > 0 || (first.rows > 0 && first.are_gated);
+  };
+  return a.operand->scheme == b.operand->scheme && facts_of(a.operand->scheme).bits == 8 &&
+         fold_facts(a.operand->scheme).can_fold &&
+         a.operand->shape.columns == b.operand->shape.columns && !is_part(a.first) &&
+         !is_part(b.first) && a.operand->shape.size() + b.operand->shape.size() < most_codes;
+}
+
+kernels::FoldBothParameters::Side side_of(const kernels::FoldParameters& p) {
+  return {p.codes,
+          {p.scales, static_cast<int>(p.columns), word_step(p.scale_index)},
+          p.out,
+          static_cast<int>(p.rows)};
+}
+
+// A Shares-th of a chunk a warp: where rows are longer each of more warps would look for the
+// largest of more scales.
+template <class S, int Shares>
+void launch_fold_both(const char* function, kernels::FoldBothParameters& p, bool finds_spreads,
+                      Stream stream) {
+  constexpr int columns = kernels::fold_rows_chunk / Shares;
+  p.parts = static_cast<int>(ceil_div(std::int64_t{p.columns}, columns));
+  const std::int64_t parts = (std::int64_t{p.sides[0].rows} + p.sides[1].rows) * p.parts;
+  launch<Start::early>(function,
+                       finds_spreads ? kernels::fold_both_kernel<S, Shares, true>
+                                     : kernels::fold_both_kernel<S, Shares, false>,
+                       grid_of(ceil_div(parts, kernels::fold_both_warps)),
+                       kernels::fold_both_threads, 0, stream, p);
+}
+
+}  // namespace
+
+bool fold_both(const char* function, const FoldTask& a, const FoldTask& b, Stream stream,
+               const ZeroedWords& zeroed, bool finds_spreads) {
+  if (!are_for_one_kernel(a, b)) return false;
+  const DeviceScope scope(a.operand->device, function);
+  const kernels::FoldParameters left = fold_parameters(function, a);
+  const kernels::FoldParameters right = fold_parameters(function, b);
+  if (!has_whole_rows(left) || !has_whole_rows(right)) return false;
+  kernels::FoldBothParameters p = {};
+  p.columns = static_cast<int>(left.columns);
+  p.sides[0] = side_of(left);
+  p.sides[1] = side_of(right);
+  p.counters[0] = {zeroed.data, zeroed.count};
+  p.counters[1] = left.counters[1];
+  p.counters[2] = right.counters[1];
+  visit(a.operand->scheme, [&](auto scheme) {
+    using S = decltype(scheme);
+    if constexpr (scheme_can_fold<S> && S::Format::bits == 8) {
+      constexpr int more = 4, fewer = 2;
+      p.columns <= kernels::fold_rows_chunk
+          ? launch_fold_both<S, more>(function, p, finds_spreads, stream)
+          : launch_fold_both<S, fewer>(function, p, finds_spreads, stream);
+    }
+  });
+  return true;
+}
+
+void fold(const char* function, const BlockScaled& q, void* memory, Stream stream,
+          kernels::Follows follows, const ZeroedWords& zeroed, const FirstRows& first,
+          bool finds_spreads) {
+  const DeviceScope scope(q.device, function);
+  kernels::FoldParameters p = fold_parameters(function, {&q, memory, first});
+  const std::int64_t others = first.are_gated ? q.shape.rows - p.rows : 0;
+  const std::int64_t folded_columns = first.columns > 0 ? first.columns : p.columns;
+  check(folded_columns <= p.columns && !(folded_columns < p.columns && first.are_gated), function,
+        ": ", folded_columns, " columns of ", p.columns,
+        " are folded; expected no more than there are, and all where spreads are asked about");
+  p.follows = follows;
+  p.counters[0] = {zeroed.data, zeroed.count};
+  visit(q.scheme, [&](auto scheme) {
+    using S = decltype(scheme);
+    if constexpr (scheme_can_fold<S>) {
       if constexpr (S::Format::bits == 8) {
         if (has_whole_rows(p))
           return fold_rows<S>(function, p, others, folded_columns, finds_spreads, stream);

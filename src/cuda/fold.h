@@ -81,6 +81,18 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
           kernels::Follows follows = kernels::Follows::behind, const ZeroedWords& zeroed = {},
           const FirstRows& first = {}, bool finds_spreads = true);
 
+// An operand that is folded in a call, as fold takes it.
+struct FoldTask {
+  const BlockScaled* operand;
+  void* memory;
+  FirstRows first;
+};
+
+// Folds both operands of a product by one kernel, where it can: then it returns true, and both are
+// as two calls of fold leave them. But of a spread within its limit it only finds that it is.
+bool fold_both(const char* function, const FoldTask& a, const FoldTask& b, Stream stream,
+               const ZeroedWords& zeroed, bool finds_spreads);
+
 // quantize (rounded to nearest) and fold in one reading of x: the same bytes as one after the
 // other. codes, where not null, is left what quantize leaves there.
 void quantize_folded(const char* function, const Buffer& x, Scheme scheme, ScaleRule rule,

@@ -117,6 +117,10 @@ class Product {
     return {q.codes, q.scales, q.scale_index(), first_rows(side), expanded_exponent};
   }
 
+  FoldTask fold_task(const GemmOperand& operand, const SidePlan& side) const {
+    return {quantized_of(operand), folded_memory(operand, side), first_rows(side)};
+  }
+
   void fold_operand(const GemmOperand& operand, const SidePlan& side, Follows follows,
                     const ZeroedWords& zeroed) const {
     if (!side.folds) return;
@@ -153,6 +157,11 @@ class Product {
   void fold_operands() const {
     if (!plan_.left.folds && !plan_.right.folds) zero_words(function, zeroed(), stream_);
     const bool both = plan_.left.folds && plan_.right.folds;
+    if (both && fold_both(function, fold_task(problem_.left, plan_.left),
+                          fold_task(problem_.right, plan_.right), stream_, zeroed(),
+                          plan_.path != CudaGemmPath::folded)) {
+      return;
+    }
     fold_operand(problem_.left, plan_.left, Follows::behind, zeroed());
     fold_operand(problem_.right, plan_.right, both ? Follows::beside : Follows::behind,
                  both ? ZeroedWords{} : zeroed());

@@ -86,28 +86,36 @@ struct FoldRowChunks {
 #pragma unroll 1
     for (int at = first; at < folded_columns; at += step) {
       if (Shares == 1 && at > first) word = word_at(at);
-      Scales held;
-#pragma unroll
-      for (int i = 0; i < depth; ++i) {
-        // The lane that has the word of four scales, and the scale's place in it.
-        const std::uint32_t four = __shfl_sync(everyone, word, first_word + i * 4 + lane / 8);
-        held.put(i, four, lane / 2 % 4 * 8, largest);
-      }
-      const int left = left_at(at), next_left = left - step;
-      const std::uint8_t* from = codes + at + step;
-      std::uint8_t* to = out + at;
-#pragma unroll
-      for (int i = 0; i < depth; ++i) {
-        const uint4 folded = held.block(i, largest)(loaded[i]);
-        if (i * piece < left) *reinterpret_cast<uint4*>(to + i * piece) = folded;
-        if constexpr (FindsSpread) {
-          const unsigned found = is_zero(loaded[i]) ? 0u : held.distance(i, largest);
-          if (i * piece < left) spread = max(spread, found);
-        }
-        if (i * piece < next_left) loaded[i] = load(from + i * piece);
-      }
+      fold_loaded(loaded, word, first_word, largest, left_at(at), out + at, codes + at + step,
+                  left_at(at) - step, spread);
     }
     return FindsSpread ? __reduce_max_sync(everyone, spread) : 0u;
+  }
+
+  // Folds the codes of a chunk, of which `left` are there from this lane's first one on, under
+  // scales in words of lanes from first_word on; and asks for those of the next one.
+  __device__ __forceinline__ static void fold_loaded(uint4 (&loaded)[depth], std::uint32_t word,
+                                                     int first_word, unsigned largest, int left,
+                                                     std::uint8_t* to, const std::uint8_t* next,
+                                                     int next_left, unsigned& spread) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    Scales held;
+#pragma unroll
+    for (int i = 0; i < depth; ++i) {
+      // The lane that has the word of four scales, and the scale's place in it.
+      const std::uint32_t four = __shfl_sync(everyone, word, first_word + i * 4 + lane / 8);
+      held.put(i, four, lane / 2 % 4 * 8, largest);
+    }
+#pragma unroll
+    for (int i = 0; i < depth; ++i) {
+      const uint4 folded = held.block(i, largest)(loaded[i]);
+      if (i * piece < left) *reinterpret_cast<uint4*>(to + i * piece) = folded;
+      if constexpr (FindsSpread) {
+        const unsigned found = is_zero(loaded[i]) ? 0u : held.distance(i, largest);
+        if (i * piece < left) spread = max(spread, found);
+      }
+      if (i * piece < next_left) loaded[i] = load(next + i * piece);
+    }
   }
 
  private:
