@@ -31,14 +31,14 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   p.fetching_blocks = 4 * processor_count(function);
   const dim3 grid = grid_of(p.grid);
   constexpr std::int64_t most = 0x7FFFFFFF;
-  const bool is_whole =
-      p.vector_loads && p.vector_stores && q.shape.rows % ScaleIndex::tile_rows == 0 &&
-      q.shape.columns % (std::int64_t{8} << p.grid.log2_across) == 0 && grid.y == p.grid.series() &&
-      grid.z == q.shape.batch && q.shape.rows <= most && q.shape.columns * 8 <= most &&
-      p.row_stride >= 0 && p.row_stride <= most;
+  const bool has_octets = p.vector_loads && p.vector_stores && q.shape.columns % 8 == 0;
+  const bool are_cut = q.shape.rows % ScaleIndex::tile_rows != 0 ||
+                       q.shape.columns % (std::int64_t{8} << p.grid.log2_across) != 0;
+  const bool are_tiles = has_octets && grid.y == p.grid.series() && grid.z == q.shape.batch &&
+                         q.shape.rows <= most && q.shape.columns * 8 <= most && p.row_stride >= 0 &&
+                         p.row_stride <= most;
   const std::int64_t octets = q.shape.size() / 8;
-  const bool is_small =
-      p.vector_loads && p.vector_stores && p.columns % 8 == 0 && octets < (1 << 16);
+  const bool is_small = has_octets && octets < (1 << 16);
   visit(q.scheme, [&](auto scheme) {
     visit(out.dtype, [&](auto type) {
       using T = typename decltype(type)::type;
@@ -48,8 +48,11 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
                              grid_of(ceil_div(octets, threads)), threads, 0, stream, p);
         return;
       }
-      if (is_whole) {
-        return launch<Start::early>(function, kernels::dequantize_whole_kernel<decltype(scheme), T>,
+      if (are_tiles) {
+        using S = decltype(scheme);
+        return launch<Start::early>(function,
+                                    are_cut ? kernels::dequantize_whole_kernel<S, T, true>
+                                            : kernels::dequantize_whole_kernel<S, T, false>,
                                     grid, kernels::row_threads, 0, stream, p,
                                     kernels::WholeTiles::of(p));
       }

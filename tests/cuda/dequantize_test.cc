@@ -60,6 +60,35 @@ TEST_F(CudaDequantize, AnyBytes) {
   }
 }
 
+// Too many octets for the kernel of small tensors: tiles that are whole, and that rows or columns
+// cut off, of whole octets and others.
+TEST_F(CudaDequantize, TilesOfManyOctets) {
+  RandomBits random(2);
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      for (const ScaleLayout layout : all_scale_layouts) {
+        for (const Shape& shape : {Shape{1, 512, 1024},
+                                   {1, 1001, 1032},
+                                   {3, 130, 1480},
+                                   {2, 256, 1160},
+                                   {1, 33, 16384},
+                                   {1, 515, 1028}}) {
+          Quantized q(scheme, shape, layout);
+          fill_random(q.codes, random);
+          // One in sixteen is any byte.
+          for (std::int64_t i = 0; i < q.scales.size(); ++i) {
+            q.scales.data()[i] = static_cast<std::uint8_t>(
+                random.between(0, 15) == 0 ? random.between(0, 255) : random.between(60, 120));
+          }
+          q.tensor_scale = 0.37f;
+          expect_cpu_bits(q, dtype, shape.rows == 1001 ? 8 : 0, false);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // Every code under every scale.
 TEST_F(CudaDequantize, EveryCodeUnderEveryScale) {
   for (const Scheme scheme : all_schemes) {

@@ -148,13 +148,17 @@ struct Dequantize {
               row_spacing * p.row_stride);
   }
 
+  // With IsCut only those of the `left` rows from the first one on.
+  template <bool IsCut = false>
   __device__ __forceinline__ void four_rows(const std::uint8_t* codes, std::int64_t code_step,
                                             const std::uint8_t* scales, std::int64_t scale_step,
-                                            T* out, std::int64_t out_step) const {
-    Octet octets[rows_per_thread];
-    std::uint8_t bytes[rows_per_thread];
+                                            T* out, std::int64_t out_step, int left = 0) const {
+    const auto exists = [&](int i) { return !IsCut || i * row_spacing < left; };
+    Octet octets[rows_per_thread] = {};
+    std::uint8_t bytes[rows_per_thread] = {};
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {
+      if (!exists(i)) continue;
       octets[i] = load_whole_codes<octet_bytes>(codes + i * code_step);
       bytes[i] = scales[i * scale_step];
     }
@@ -168,6 +172,7 @@ struct Dequantize {
       if (plain) {
 #pragma unroll
         for (int i = 0; i < rows_per_thread; ++i) {
+          if (!exists(i)) continue;
           store_octet(out + i * out_step,
                       dequantize_exact_octet<S>(octets[i], bytes[i], tensor_scale));
         }
@@ -176,6 +181,7 @@ struct Dequantize {
     }
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {
+      if (!exists(i)) continue;
       store_octet(out + i * out_step, dequantize_octet<S, T>(octets[i], bytes[i], tensor_scale));
     }
   }
@@ -204,9 +210,10 @@ struct WholeTiles {
   }
 };
 
-// Whole tiles: nothing is missing or ragged, and every thread has four rows. Code for the rest, and
-// addresses of any tensor, would take 5 to 8 % of the time. Rows and their bytes have 31 bits.
-template <class S, class T>
+// Whole octets at aligned addresses, with vector loads and stores. Where no tile is cut off every
+// thread has four rows. Code for the rest, and addresses of any tensor, would take 5 to 8 % of the
+// time. Rows and their bytes have 31 bits.
+template <class S, class T, bool AreCut>
 __global__ void __launch_bounds__(row_threads, 4)
     dequantize_whole_kernel(const __grid_constant__ DequantizeParameters p,
                             const __grid_constant__ WholeTiles tiles) {
@@ -232,17 +239,25 @@ __global__ void __launch_bounds__(row_threads, 4)
     out += blockIdx.z * p.batch_stride;
   }
   const std::int64_t code_step = wide(row_spacing, tiles.code_row_bytes);
+  int left = ScaleIndex::tile_rows;
+  if constexpr (AreCut) {
+    left = static_cast<int>(static_cast<std::uint32_t>(p.grid.rows) - row);
+    if (octet >= static_cast<std::uint32_t>(p.grid.octets)) left = 0;
+  }
   if (is_one_of_the_first(p.fetching_blocks)) {
 #pragma unroll
-    for (int i = 0; i < rows_per_thread; ++i) fetch_octet(codes + i * code_step);
-    fetch_octet(scales);
+    for (int i = 0; i < rows_per_thread; ++i) {
+      if (!AreCut || i * row_spacing < left) fetch_octet(codes + i * code_step);
+    }
+    if (!AreCut || left > 0) fetch_octet(scales);
   }
   wait_for_kernels_ahead();
   let_dependents_start();
+  if (AreCut && left <= 0) return;
   Dequantize<S, T> thread{p, 1.0f, octet};
   if constexpr (S::has_tensor_scale) thread.tensor_scale = *p.tensor_scale;
-  thread.four_rows(codes, code_step, scales, tiles.scale_step, out,
-                   wide(row_spacing, tiles.out_row));
+  thread.template four_rows<AreCut>(codes, code_step, scales, tiles.scale_step, out,
+                                    wide(row_spacing, tiles.out_row), left);
 }
 
 // All others.

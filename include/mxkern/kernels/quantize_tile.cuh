@@ -310,13 +310,22 @@ __device__ __forceinline__ void store_tile_scales(const TileOutput& out, std::in
       return;
     }
   }
+  if (!swizzled && (reinterpret_cast<std::uintptr_t>(to) | index.blocks) % 4 != 0) {
+    // Byte by byte, a line by adjacent lanes: a warp writes to 8 lines at a time, or 4, not to 32.
+    for (int i = threadIdx.x; i < tile_extent * blocks; i += tile_threads) {
+      const std::int64_t to_line = line + i / blocks, to_block = block + i % blocks;
+      if (to_line < index.rows && to_block < index.blocks) {
+        to[to_line * index.blocks + to_block] = scales[i];
+      }
+    }
+    return;
+  }
   const std::int64_t lines_end =
       swizzled ? round_up(index.rows, ScaleIndex::tile_rows) : index.rows;
   const std::int64_t blocks_end =
       swizzled ? round_up(index.blocks, ScaleIndex::tile_blocks) : index.blocks;
   // Four scales of a line lie together in both layouts.
-  const bool words =
-      (reinterpret_cast<std::uintptr_t>(to) | (swizzled ? 0 : index.blocks)) % 4 == 0;
+  const bool words = reinterpret_cast<std::uintptr_t>(to) % 4 == 0;
   for (int i = threadIdx.x; i < tile_extent * blocks / 4; i += tile_threads) {
     // In the order of the swizzled layout, so that a warp writes 128 bytes in a row there.
     const int group = i / tile_extent;
