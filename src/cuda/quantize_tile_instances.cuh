@@ -86,9 +86,22 @@ bool visit_patches(Rounding rounding, kernels::PatchWork work, Body&& body) {
   });
 }
 
-// Quantizes the whole tiles of x, if patches pay for that; whether they do.
+// Whether patches pay for the whole tiles of x, and the grid has room for them.
 template <class S>
-bool launch_patches(const char* function, kernels::PatchWork work, Rounding rounding,
+bool are_for_patches(kernels::PatchWork work, Rounding rounding,
+                     const kernels::QuantizeTileParameters& p) {
+  const std::int64_t down = p.rows / kernels::tile_extent;
+  const dim3 grid = grid_of(1, down, p.batch);
+  bool fits = true;
+  const bool pays = visit_patches<S>(rounding, work, [&](auto r, auto w) {
+    fits = kernels::patch_stays<S, r(), w()> || (grid.y == down && grid.z == p.batch);
+  });
+  return pays && fits;
+}
+
+// Quantizes the whole tiles of x, which are for patches.
+template <class S>
+void launch_patches(const char* function, kernels::PatchWork work, Rounding rounding,
                     kernels::QuantizeTileParameters p, Stream stream) {
   // A direction that is not wanted has the other's options, and nothing to store.
   if (p.along_rows.codes == nullptr) {
@@ -100,8 +113,7 @@ bool launch_patches(const char* function, kernels::PatchWork work, Rounding roun
   }
   const std::int64_t across = p.columns / kernels::tile_extent;
   const std::int64_t down = p.rows / kernels::tile_extent;
-  bool fits = true;
-  const bool pays = visit_patches<S>(rounding, work, [&](auto r, auto w) {
+  visit_patches<S>(rounding, work, [&](auto r, auto w) {
     constexpr bool stays = kernels::patch_stays<S, r(), w()>;
     std::int64_t blocks = across * down * p.batch;
     dim3 grid = grid_of(across, down, p.batch);
@@ -109,9 +121,6 @@ bool launch_patches(const char* function, kernels::PatchWork work, Rounding roun
       const int resident = processor_count(function) * kernels::patch_blocks<S, r(), w()>;
       blocks = std::min<std::int64_t>(blocks, resident);
       grid = grid_of(blocks);
-    } else if (grid.y != down || grid.z != p.batch) {
-      fits = false;
-      return;
     }
     const int bytes = even_bytes(function, grid, kernels::patch_blocks<S, r(), w()>,
                                  sizeof(kernels::PatchMemory<S, stays>));
@@ -119,7 +128,6 @@ bool launch_patches(const char* function, kernels::PatchWork work, Rounding roun
                          kernels::patch_threads, bytes, stream, p,
                          kernels::PatchGrid::of(across, down, p.batch, blocks));
   });
-  return pays && fits;
 }
 
 // One direction of whole tiles, whose `lines` lines of codes go on down x, or across it. None if it
@@ -153,48 +161,53 @@ std::optional<kernels::WholeOutput> whole_output(const kernels::TileOutput& out,
       out.options};
 }
 
-// Quantizes the whole tiles of x, if these have a kernel of their own; whether they do.
+// What quantize_whole is told of the whole tiles of x. None if it is not for them.
 template <class S>
-bool launch_whole(const char* function, DType dtype, Rounding rounding,
-                  const kernels::QuantizeTileParameters& p, Stream stream) {
+std::optional<kernels::QuantizeWholeParameters> whole_parameters(
+    DType dtype, Rounding rounding, const kernels::QuantizeTileParameters& p) {
   constexpr std::int64_t extent = kernels::tile_extent, element = 2;
   const bool with_rows = p.along_rows.codes != nullptr;
   if (rounding != Rounding::nearest || dtype == DType::float32 || p.square || !p.vector_loads ||
       p.along_columns.codes == nullptr || (with_rows && !kernels::whole_has_rows<S>)) {
-    return false;
+    return {};
   }
   const std::int64_t tile_bytes = p.row_stride * element * extent;
-  const dim3 grid = grid_of(p.columns / extent, p.rows / extent, p.batch);
+  const dim3 grid = grid_of(1, p.rows / extent, p.batch);
   const auto columns = whole_output<S>(p.along_columns, p.columns, false);
   const auto rows = with_rows ? whole_output<S>(p.along_rows, p.rows, true)
                               : std::optional<kernels::WholeOutput>(kernels::WholeOutput{});
   if (!columns || !rows || tile_bytes < 0 || tile_bytes > kernels::whole_reach ||
       grid.y != p.rows / extent || grid.z != p.batch) {
-    return false;
+    return {};
   }
-  const kernels::QuantizeWholeParameters whole = {
+  return kernels::QuantizeWholeParameters{
       p.x,
       {extent * element, static_cast<std::uint32_t>(tile_bytes), p.batch_stride * element},
       static_cast<std::uint32_t>(p.row_stride * element),
       *rows,
       *columns,
       p.backwards,
-      p.fetching_blocks};
+      p.fetching_blocks,
+      p.follows};
+}
+
+template <class S>
+void launch_whole(const char* function, DType dtype, const kernels::QuantizeWholeParameters& p,
+                  dim3 grid, Stream stream) {
   const auto launch_with = [&](auto type, auto rows_too) {
     using T = decltype(type);
     const int bytes =
         even_bytes(function, grid, kernels::whole_blocks, kernels::TileMemory<S, T>::bytes(false));
     launch<Start::early>(function, kernels::quantize_whole_kernel<S, T, rows_too()>, grid,
-                         kernels::tile_threads, bytes, stream, whole);
+                         kernels::tile_threads, bytes, stream, p);
   };
   const auto launch_of = [&](auto type) {
     if constexpr (kernels::whole_has_rows<S>) {
-      if (with_rows) return launch_with(type, std::bool_constant<true>{});
+      if (p.along_rows.codes != nullptr) return launch_with(type, std::bool_constant<true>{});
     }
     launch_with(type, std::bool_constant<false>{});
   };
   dtype == DType::bfloat16 ? launch_of(bfloat16{}) : launch_of(float16{});
-  return true;
 }
 
 // Whether quantize_whole is what makes whole tiles, and not patches or the kernel for all. What
@@ -206,40 +219,48 @@ bool whole_pays(const char* function, bool with_rows, std::int64_t tiles) {
   return tiles >= 768;
 }
 
-// Tensors of whole tiles have kernels of their own where these pay. Where tiles at the edges are
-// cut, and whole ones gain much by patches (with random words, square blocks, a transform or
-// NVFP4's factors), the others follow in launches of their own: those beside them, then those
-// below.
+// Whole tiles have kernels of their own where these pay. Where tiles at the edges are cut off,
+// launches of their own take those first: those at the side, then those below. They have few thread
+// blocks that take long, and whole tiles are quantized beside them.
 template <class S>
 void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
                           const kernels::QuantizeTileParameters& p, Stream stream) {
   constexpr std::int64_t extent = kernels::tile_extent, few = 128;
   const std::int64_t across = ceil_div(p.columns, extent), down = ceil_div(p.rows, extent);
   const std::int64_t whole_across = p.columns / extent, whole_down = p.rows / extent;
-  const std::int64_t whole = whole_across * whole_down, edges = across * down - whole;
+  const std::int64_t whole = whole_across * whole_down * p.batch;
+  const bool are_cut = across > whole_across || down > whole_down;
   const bool with_rows = p.along_rows.codes != nullptr;
   const bool plain =
       rounding == Rounding::nearest && !p.square && p.along_columns.options.hadamard_size == 0;
+  auto of_whole = plain && whole_pays<S>(function, with_rows, whole)
+                      ? whole_parameters<S>(dtype, rounding, p)
+                      : std::optional<kernels::QuantizeWholeParameters>();
   const auto work = patch_work<S>(dtype, rounding, p);
-  const bool gains = !plain || S::has_tensor_scale;
-  const bool patches = work && (edges == 0 || (gains && whole > 0 && whole * p.batch >= few));
-  const bool launched =
-      (plain && edges == 0 && whole_pays<S>(function, with_rows, whole * p.batch) &&
-       launch_whole<S>(function, dtype, rounding, p, stream)) ||
-      (patches && launch_patches<S>(function, *work, rounding, p, stream));
-  if (!launched) {
+  const bool patches = !of_whole && work && are_for_patches<S>(*work, rounding, p);
+  if ((!of_whole && !patches) || (are_cut && whole < few)) {
     return launch_tiles<S>(function, dtype, rounding, p, grid_of(across, down, p.batch), stream);
   }
   kernels::QuantizeTileParameters edge = p;
   if (across > whole_across) {
     edge.first_across = whole_across;
     launch_tiles<S>(function, dtype, rounding, edge, grid_of(1, down, p.batch), stream);
+    edge.follows = kernels::Follows::beside;
   }
   if (down > whole_down) {
     edge.first_across = 0;
     edge.first_down = whole_down;
     launch_tiles<S>(function, dtype, rounding, edge, grid_of(whole_across, 1, p.batch), stream);
+    edge.follows = kernels::Follows::beside;
   }
+  if (of_whole) {
+    of_whole->follows = edge.follows;
+    const dim3 grid = grid_of(whole_across, whole_down, p.batch);
+    return launch_whole<S>(function, dtype, *of_whole, grid, stream);
+  }
+  kernels::QuantizeTileParameters others = p;
+  others.follows = edge.follows;
+  launch_patches<S>(function, *work, rounding, others, stream);
 }
 
 }  // namespace mxkern::cuda

@@ -148,19 +148,20 @@ struct Dequantize {
               row_spacing * p.row_stride);
   }
 
-  // With IsCut only those of the `left` rows from the first one on.
+  // With IsCut only those of the `left` rows from the first one on; for others the last one is
+  // loaded again.
   template <bool IsCut = false>
   __device__ __forceinline__ void four_rows(const std::uint8_t* codes, std::int64_t code_step,
                                             const std::uint8_t* scales, std::int64_t scale_step,
                                             T* out, std::int64_t out_step, int left = 0) const {
     const auto exists = [&](int i) { return !IsCut || i * row_spacing < left; };
-    Octet octets[rows_per_thread] = {};
-    std::uint8_t bytes[rows_per_thread] = {};
+    Octet octets[rows_per_thread];
+    std::uint8_t bytes[rows_per_thread];
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {
-      if (!exists(i)) continue;
-      octets[i] = load_whole_codes<octet_bytes>(codes + i * code_step);
-      bytes[i] = scales[i * scale_step];
+      const int row = IsCut ? lower_of(i, (left - 1) / row_spacing) : i;
+      octets[i] = load_whole_codes<octet_bytes>(codes + row * code_step);
+      bytes[i] = scales[row * scale_step];
     }
     if constexpr (exact_in_bfloat16<S, T>) {
       bool plain = !S::has_tensor_scale || float32::is_finite(bits_of(tensor_scale));

@@ -329,8 +329,7 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
   if (is_one_of_the_first(p.fetching_blocks) && tile.batch < grid.batch) {
     patch.fetch(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
   }
-  wait_for_kernels_ahead();
-  let_dependents_start();
+  wait_at_start(p.follows);
   if (tile.batch >= grid.batch) return;
   begin(tile);
   // While the first tile comes.
@@ -389,10 +388,11 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
                                                       row / 8 * bits, memory.columns);
       store_patch_scales<S>(p.along_columns, batch, tile.across, line_tile, memory.column_scales);
     }
-    if (!more) return;
+    if (!more) break;
     __syncthreads();
     tile = next;
   }
+  wait_at_end(p.follows);
 }
 
 }  // namespace mxkern::kernels

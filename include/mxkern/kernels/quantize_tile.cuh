@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/follows.h"
 #include "mxkern/kernels/quantize_octet.cuh"
 #include "mxkern/tensor/scale_layout.h"
 
@@ -32,6 +33,7 @@ struct QuantizeTileParameters {
   bool backwards;
   int fetching_blocks;  // how many thread blocks ask for their first tile while the kernel ahead
                         // runs
+  Follows follows;
   std::int64_t first_down, first_across;  // tiles before these are not the kernel's
   // What a Hadamard transform of 16 or 32 along the columns flips in the words of 32 rows.
   std::uint32_t column_signs[32];
@@ -312,11 +314,12 @@ __device__ __forceinline__ void store_tile_scales(const TileOutput& out, std::in
   }
   if (!swizzled && (reinterpret_cast<std::uintptr_t>(to) | index.blocks) % 4 != 0) {
     // Byte by byte, a line by adjacent lanes: a warp writes to 8 lines at a time, or 4, not to 32.
-    for (int i = threadIdx.x; i < tile_extent * blocks; i += tile_threads) {
-      const std::int64_t to_line = line + i / blocks, to_block = block + i % blocks;
-      if (to_line < index.rows && to_block < index.blocks) {
-        to[to_line * index.blocks + to_block] = scales[i];
-      }
+    const auto lines = static_cast<int>(lower_of(index.rows - line, std::int64_t{tile_extent}));
+    const auto line_blocks = static_cast<int>(lower_of(index.blocks - block, std::int64_t{blocks}));
+    to += line * index.blocks + block;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < lines * blocks; i += tile_threads) {
+      if (i % blocks < line_blocks) to[i / blocks * index.blocks + i % blocks] = scales[i];
     }
     return;
   }

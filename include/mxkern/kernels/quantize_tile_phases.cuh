@@ -269,8 +269,7 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
   if (is_one_of_the_first(p.fetching_blocks)) {
     fetch_tile<T>(p, position(blockIdx.z, blockIdx.y));
   }
-  wait_for_kernels_ahead();
-  let_dependents_start();
+  wait_at_start(p.follows);
   begin_tile(p, position(blockIdx.z, blockIdx.y), memory.elements());
   // While the first tile comes. A direction that is not wanted has the other's options, with
   // nothing to store.
@@ -327,6 +326,7 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
       }
       __syncthreads();
     }
+  wait_at_end(p.follows);
 }
 
 }  // namespace mxkern::kernels
