@@ -37,9 +37,12 @@ __device__ __forceinline__ void wait_at_start(Follows follows) {
 }
 
 // After all work, by at least one thread of each thread block: whoever waits for this kernel then
-// has waited for the one beside it too.
+// has waited for the one beside it too. One thread block waits, so that others leave their places
+// to those behind them.
 __device__ __forceinline__ void wait_at_end(Follows follows) {
-  if (follows == Follows::beside) wait_for_kernels_ahead();
+  const bool is_last =
+      blockIdx.x == gridDim.x - 1 && blockIdx.y == gridDim.y - 1 && blockIdx.z == gridDim.z - 1;
+  if (follows == Follows::beside && is_last) wait_for_kernels_ahead();
 }
 
 }  // namespace mxkern::kernels

@@ -330,7 +330,7 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
     patch.fetch(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
   }
   wait_at_start(p.follows);
-  if (tile.batch >= grid.batch) return;
+  if (tile.batch >= grid.batch) return wait_at_end(p.follows);
   begin(tile);
   // While the first tile comes.
   const BlockScaler<S> row_scaler = patch_scaler<S>(p, memory.tensors, 0);
