@@ -21,6 +21,16 @@ __device__ __forceinline__ void wait_for_kernels_ahead() {
 #endif
 }
 
+// The same where `waits`, without a branch.
+__device__ __forceinline__ void wait_for_kernels_ahead(bool waits) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n.reg .pred waits;\nsetp.ne.u32 waits, %0, 0;\n@waits griddepcontrol.wait;\n}\n" ::"r"(
+          static_cast<unsigned>(waits))
+      : "memory");
+#endif
+}
+
 // Whether a thread block is among the first `count` of a grid: those that may start while the
 // kernel ahead still runs, and have time to fill the second-level cache with what they will read.
 // What that kernel has yet to write there is none the worse for it: all multiprocessors share the
@@ -32,17 +42,25 @@ __device__ __forceinline__ bool is_one_of_the_first(int count) {
 // Before all work. A kernel beside another one may start when that has called let_dependents_start,
 // when all kernels ahead of both are over.
 __device__ __forceinline__ void wait_at_start(Follows follows) {
-  if (follows == Follows::behind) wait_for_kernels_ahead();
+  wait_for_kernels_ahead(follows == Follows::behind);
   let_dependents_start();
+}
+
+__device__ __forceinline__ bool is_last_of_grid() {
+  return blockIdx.x == gridDim.x - 1 && blockIdx.y == gridDim.y - 1 && blockIdx.z == gridDim.z - 1;
 }
 
 // After all work, by at least one thread of each thread block: whoever waits for this kernel then
 // has waited for the one beside it too. One thread block waits, so that others leave their places
 // to those behind them.
 __device__ __forceinline__ void wait_at_end(Follows follows) {
-  const bool is_last =
-      blockIdx.x == gridDim.x - 1 && blockIdx.y == gridDim.y - 1 && blockIdx.z == gridDim.z - 1;
-  if (follows == Follows::beside && is_last) wait_for_kernels_ahead();
+  wait_for_kernels_ahead(follows == Follows::beside && is_last_of_grid());
+}
+
+// Both, where thread blocks do not stay: the last one starts late anyway, and waits before it does.
+__device__ __forceinline__ void wait_once(Follows follows) {
+  wait_for_kernels_ahead(follows == Follows::behind || is_last_of_grid());
+  let_dependents_start();
 }
 
 }  // namespace mxkern::kernels

@@ -312,23 +312,22 @@ __device__ __forceinline__ void store_tile_scales(const TileOutput& out, std::in
       return;
     }
   }
-  if (!swizzled && (reinterpret_cast<std::uintptr_t>(to) | index.blocks) % 4 != 0) {
-    // Byte by byte, a line by adjacent lanes: a warp writes to 8 lines at a time, or 4, not to 32.
-    const auto lines = static_cast<int>(lower_of(index.rows - line, std::int64_t{tile_extent}));
-    const auto line_blocks = static_cast<int>(lower_of(index.blocks - block, std::int64_t{blocks}));
-    to += line * index.blocks + block;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < lines * blocks; i += tile_threads) {
-      if (i % blocks < line_blocks) to[i / blocks * index.blocks + i % blocks] = scales[i];
-    }
-    return;
-  }
   const std::int64_t lines_end =
       swizzled ? round_up(index.rows, ScaleIndex::tile_rows) : index.rows;
   const std::int64_t blocks_end =
       swizzled ? round_up(index.blocks, ScaleIndex::tile_blocks) : index.blocks;
+  if ((reinterpret_cast<std::uintptr_t>(to) | (swizzled ? 0 : index.blocks)) % 4 != 0) {
+    // Byte by byte, a line by adjacent lanes: a warp writes to 8 lines at a time, or 4, not to 32.
+#pragma unroll 1
+    for (int i = threadIdx.x; i < tile_extent * blocks; i += tile_threads) {
+      const std::int64_t to_line = line + i / blocks, to_block = block + i % blocks;
+      if (to_line < lines_end && to_block < blocks_end) {
+        to[index.offset(to_line, to_block)] = scales[i];
+      }
+    }
+    return;
+  }
   // Four scales of a line lie together in both layouts.
-  const bool words = reinterpret_cast<std::uintptr_t>(to) % 4 == 0;
   for (int i = threadIdx.x; i < tile_extent * blocks / 4; i += tile_threads) {
     // In the order of the swizzled layout, so that a warp writes 128 bytes in a row there.
     const int group = i / tile_extent;
@@ -336,15 +335,9 @@ __device__ __forceinline__ void store_tile_scales(const TileOutput& out, std::in
     const int tile_line = swizzled ? within % 4 * 32 + within / 4 : within;
     const std::int64_t to_line = line + tile_line;
     const std::int64_t to_block = block + group * 4;
-    const std::uint8_t* four = scales + tile_line * blocks + group * 4;
-    if (to_line >= lines_end) continue;
-    if (words && to_block + 4 <= blocks_end) {
+    if (to_line < lines_end && to_block < blocks_end) {
       *reinterpret_cast<std::uint32_t*>(to + index.offset(to_line, to_block)) =
-          *reinterpret_cast<const std::uint32_t*>(four);
-    } else {
-      for (int k = 0; k < 4 && to_block + k < blocks_end; ++k) {
-        to[index.offset(to_line, to_block + k)] = four[k];
-      }
+          *reinterpret_cast<const std::uint32_t*>(scales + tile_line * blocks + group * 4);
     }
   }
 }

@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(tile_threads, whole_blocks)
                           blockIdx.z};
   const WholeCopy<T> copy(p, tile);
   if (is_one_of_the_first(p.fetching_blocks)) copy.fetch();
-  wait_at_start(p.follows);
+  wait_once(p.follows);
   copy.begin(memory.elements());
   // While the tile comes.
   find_whole_scales<S>(p.along_columns, tensor);
@@ -203,7 +203,6 @@ __global__ void __launch_bounds__(tile_threads, whole_blocks)
   store_whole_lines<S>(tile.in(p.along_columns.codes, p.along_columns.code_steps),
                        p.along_columns.code_row_bytes, memory.lines());
   store_whole_scales<S>(p.along_columns, tile, memory.scales());
-  wait_at_end(p.follows);
 }
 
 }  // namespace mxkern::kernels
