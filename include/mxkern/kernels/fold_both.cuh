@@ -48,19 +48,18 @@ __global__ void __launch_bounds__(fold_both_threads, fold_both_blocks)
   const int left = p.columns - first - lane * Chunks::unit;
   wait_at_start(Follows::behind);
   if (row < side.rows) {
-    // The scales ahead of the codes, or they come behind them.
-    std::uint32_t word = ~0u, pairs = 0;
-    uint4 loaded[Chunks::depth];
     const auto word_at = [&](int at) -> std::uint32_t {
       if (at >= lane_columns) return ~0u;  // four that count as NaN
       return *reinterpret_cast<const std::uint32_t*>(scales + at / 128 * step);
     };
-    word = word_at(chunk);
+    // Ahead of the codes, or it comes behind them.
+    const std::uint32_t word = word_at(chunk);
+    uint4 loaded[Chunks::depth];
 #pragma unroll
     for (int i = 0; i < Chunks::depth; ++i) {
       if (i * Chunks::piece < left) loaded[i] = Chunks::load(codes + i * Chunks::piece);
     }
-    pairs = more_than(word);
+    std::uint32_t pairs = more_than(word);
 #pragma unroll 4
     for (int at = 0; at < p.columns; at += fold_rows_chunk) {
       if (at != chunk) pairs = __vmaxu2(pairs, more_than(word_at(at)));
