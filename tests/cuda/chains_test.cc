@@ -113,8 +113,10 @@ class Chain {
 
 void synchronize() { check_cuda(cudaDeviceSynchronize()); }
 
-// Ragged, few rows, whole tiles, and enough of them that kernels are long.
-const Shape shapes[] = {{1, 40, 80}, {1, 8, 4096}, {2, 129, 160}, {1, 256, 384}, {1, 384, 2048}};
+// Ragged, few rows, whole tiles, enough of them that kernels are long, and so many beside edges
+// that these and the whole ones have kernels of their own.
+const Shape shapes[] = {{1, 40, 80},   {1, 8, 4096},   {2, 129, 160},
+                        {1, 256, 384}, {1, 384, 2048}, {1, 3264, 3392}};
 
 TEST_F(CudaChains, OneAfterTheOther) {
   for (const Scheme scheme : all_schemes) {

@@ -133,7 +133,7 @@ TEST_F(CudaQuantize, EveryShape) {
 
 // What is quantized in registers: whole tiles of 16-bit elements, alone and with edges beside them.
 TEST_F(CudaQuantize, WholeTiles) {
-  const Shape shapes[] = {{1, 128, 128}, {2, 256, 384}, {1, 640, 256}, {1, 1448, 1600}};
+  const Shape shapes[] = {{1, 128, 128}, {2, 256, 384}, {1, 640, 256}, {1, 2112, 2240}};
   int turn = 0;
   for (const Scheme scheme : all_schemes) {
     for (const Shape& shape : shapes) {
@@ -175,6 +175,21 @@ TEST_F(CudaQuantize, WholeTilesOfEveryType) {
           }
         }
       }
+    }
+  }
+}
+
+// Plain tensors with edges, of so many whole tiles that these have a launch of their own beside
+// those of the edges.
+TEST_F(CudaQuantize, WholeTilesBesideEdges) {
+  std::uint64_t turn = 0;
+  for (const Scheme scheme : {Scheme::nvfp4, Scheme::mxfp4, Scheme::mxfp6_e2m3}) {
+    for (const Shape& shape : {Shape{1, 3264, 3392}, Shape{3, 1216, 3392}}) {
+      Tensor x(DType::bfloat16, shape);
+      fill_mixed(x, turn, turn % 2 == 0);
+      ++turn;
+      expect_cpu_bytes(x, {scheme, ScaleLayout::swizzled, {}, {}});
+      if (HasFatalFailure()) return;
     }
   }
 }
