@@ -50,14 +50,15 @@ __device__ __forceinline__ bool is_last_of_grid() {
   return blockIdx.x == gridDim.x - 1 && blockIdx.y == gridDim.y - 1 && blockIdx.z == gridDim.z - 1;
 }
 
-// After all work, by at least one thread of each thread block: whoever waits for this kernel then
-// has waited for the one beside it too. One thread block waits, so that others leave their places
-// to those behind them.
+// After all work, by the last thread block at least: whoever waits for this kernel then has waited
+// for the one beside it too. That thread block alone waits, so that others leave their places to
+// those behind them.
 __device__ __forceinline__ void wait_at_end(Follows follows) {
   wait_for_kernels_ahead(follows == Follows::beside && is_last_of_grid());
 }
 
-// Both, where thread blocks do not stay: the last one starts late anyway, and waits before it does.
+// Before all work, instead of the two, where thread blocks do not stay: the last one starts late
+// anyway, and waits then.
 __device__ __forceinline__ void wait_once(Follows follows) {
   wait_for_kernels_ahead(follows == Follows::behind || is_last_of_grid());
   let_dependents_start();
