@@ -73,6 +73,13 @@ void bind_quantize(nb::module_& module) {
       .def_prop_ro(
           "is_nearest",
           [](const QuantizeOptions& options) { return options.rounding == Rounding::nearest; })
+      // Whether the transpose of a tensor is quantized as the tensor is.
+      .def_prop_ro("is_symmetric",
+                   [](const QuantizeOptions& options) {
+                     const bool walks =
+                         options.four_over_six && options.block_shape == BlockShape::square;
+                     return options.rounding == Rounding::nearest && !walks;
+                   })
       .def(
           "with_offset",
           [](QuantizeOptions options, std::uint64_t offset) {

@@ -50,6 +50,7 @@ struct QuantizeTask {
   ScaleRule rule;
   TensorScale tensor;
   bool square;
+  bool transposed;  // the lines are columns of the tensor
   bool four_over_six;
   bool streams;  // whether the codes are more than caches hold: see StreamedBytes
 };

@@ -114,6 +114,7 @@ QuantizeTask task_of(const Direction& direction, const Tile& part, const Lines& 
           .rule = options.scale_rule,
           .tensor = direction.tensor,
           .square = options.block_shape == BlockShape::square,
+          .transposed = source.transposed,
           .four_over_six = options.four_over_six,
           .streams = are_more_than_caches(code_bytes(out)) && source.is_direct()};
 }

@@ -55,6 +55,7 @@ Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool stre
                      .rule = ScaleRule::rceil,
                      .tensor = TensorScale::from_amax(3.0f),
                      .square = false,
+                     .transposed = false,
                      .four_over_six = false,
                      .streams = false},
            .memory = memory,

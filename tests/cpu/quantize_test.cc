@@ -163,6 +163,33 @@ TEST(CpuQuantize, GivenTensorScalesAreUsed) {
   }
 }
 
+// A square has one scale, whichever way its codes go: its errors are added up in one order.
+TEST(CpuQuantize, NearTiesOfSquaresHaveOneScale) {
+  const float amax = 2688.0f;
+  QuantizeOptions options;
+  options.four_over_six = true;
+  options.block_shape = BlockShape::square;
+  options.amax = &amax;
+  for (const Shape& shape : {Shape{1, 256, 320}, Shape{2, 100, 84}}) {
+    Tensor x(DType::float32, shape);
+    fill_near_ties(x, 19);
+    expect_reference_bytes(x, {Scheme::nvfp4, ScaleLayout::row_major, options, options});
+    if (HasFatalFailure()) return;
+    const Quantized rows =
+        reference_quantize(x, false, Scheme::nvfp4, ScaleLayout::row_major, options);
+    const Quantized columns =
+        reference_quantize(x, true, Scheme::nvfp4, ScaleLayout::row_major, options);
+    const ScaleIndex down = rows.view.scale_index(), across = columns.view.scale_index();
+    for (std::int64_t r = 0; r < shape.rows; ++r) {
+      for (std::int64_t c = 0; c < shape.columns; ++c) {
+        ASSERT_EQ(rows.scales.data()[down.offset(r, c / 16)],
+                  columns.scales.data()[across.offset(c, r / 16)])
+            << "row " << r << ", column " << c;
+      }
+    }
+  }
+}
+
 // Enough elements for several threads and every size of tile.
 TEST(CpuQuantize, LargeTensorsGiveTheBytesOfTheReference) {
   for (const Scheme scheme : {Scheme::mxfp8_e5m2, Scheme::mxfp6_e3m2, Scheme::nvfp4}) {

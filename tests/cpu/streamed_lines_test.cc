@@ -105,6 +105,7 @@ TEST(CpuStreamedLines, Quantized) {
                     .rule = ScaleRule::rceil,
                     .tensor = TensorScale::from_amax(3.0f),
                     .square = false,
+                    .transposed = false,
                     .four_over_six = false,
                     .streams = streams});
             std::vector<std::uint8_t> all = codes.from_begin();

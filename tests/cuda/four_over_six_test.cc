@@ -91,5 +91,37 @@ TEST_F(CudaFourOverSix, TinyTensors) {
   }
 }
 
+// Squares whose scale depends on the order in which errors are added up.
+TEST_F(CudaFourOverSix, NearTiesOfSquares) {
+  const float amax = 2688.0f;
+  DeviceFloat device_amax(amax);
+  QuantizeOptions on_cpu;
+  on_cpu.four_over_six = true;
+  on_cpu.block_shape = BlockShape::square;
+  QuantizeOptions on_device = on_cpu;
+  on_cpu.amax = &amax;
+  on_device.amax = device_amax.address();
+  for (const Shape& shape : {Shape{1, 256, 320}, Shape{2, 100, 84}, Shape{1, 1040, 1056}}) {
+    Tensor x(DType::float32, shape);
+    fill_near_ties(x, 23);
+    DeviceTensor device_x(x);
+    Quantized rows(Scheme::nvfp4, shape, ScaleLayout::row_major);
+    Quantized columns(Scheme::nvfp4, shape.transposed(), ScaleLayout::row_major);
+    quantize_both(x.buffer(), rows.out(), columns.out(), on_cpu, on_cpu);
+    for (const bool both : {false, true}) {
+      DeviceQuantized device_rows(rows), device_columns(columns);
+      if (both) {
+        quantize_both(device_x.buffer(), device_rows.view(), device_columns.view(), on_device,
+                      on_device);
+      } else {
+        quantize(device_x.buffer(), device_rows.view(), on_device);
+        quantize_columns(device_x.buffer(), device_columns.view(), on_device);
+      }
+      ASSERT_TRUE(same_bytes(device_rows.on_host(), rows)) << "both " << both;
+      ASSERT_TRUE(same_bytes(device_columns.on_host(), columns)) << "both " << both;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mxkern

@@ -224,6 +224,30 @@ def test_four_over_six_keeps_six_where_both_are_exact() -> None:
     np.testing.assert_array_equal(mxkern.dequantize(q), x)
 
 
+def test_a_square_has_one_scale_for_both_directions() -> None:
+    """Also where the order in which errors are added up decides, and in memory that goes down
+    columns."""
+    random = np.random.default_rng(7)
+    x = np.zeros((320, 512), np.float32)
+    for row in range(0, x.shape[0], 16):
+        for column in range(0, x.shape[1], 16):
+            places = random.choice(256, 5, replace=False)
+            square = x[row : row + 16, column : column + 16]
+            square[places // 16, places % 16] = [6, 2.25, 3.0000545, 3.0000545, 2]
+    options = {"block": "16x16", "four_over_six": True, "amax": 2688.0}
+    rows = mxkern.quantize(x, "nvfp4", **options)
+    along = np.unique(rows.scales.view(np.uint8))
+    assert len(along) == 2  # the first candidate of some squares, the second of others
+    columns = mxkern.quantize_columns(x, "nvfp4", **options)
+    both = mxkern.quantize_both(x, "nvfp4", **options)
+    turned = mxkern.quantize(np.asfortranarray(x), "nvfp4", **options)
+    want = rows.scales.view(np.uint8)[::16].T.repeat(16, axis=0)
+    for q in (columns, both[1]):
+        np.testing.assert_array_equal(q.scales.view(np.uint8)[:, : want.shape[1]], want)
+    for q in (both[0], turned):
+        np.testing.assert_array_equal(q.scales.view(np.uint8), rows.scales.view(np.uint8))
+
+
 def test_four_over_six_is_no_worse() -> None:
     x = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
 

@@ -15,6 +15,7 @@ namespace mxkern::test {
 // What a direction quantizes: [batch][line][element], and the index of each element in x.
 struct ReferenceLines {
   Shape shape;
+  bool transposed;  // the lines are columns of x
   std::vector<float> values;
   std::vector<std::uint64_t> index;
 
@@ -55,6 +56,7 @@ inline void transform_lines(std::vector<float>& values, DType dtype, const Hadam
 
 inline ReferenceLines reference_lines(const Tensor& x, bool transposed, const Hadamard& hadamard) {
   ReferenceLines lines;
+  lines.transposed = transposed;
   lines.shape = transposed ? x.shape().transposed() : x.shape();
   lines.values.resize(static_cast<std::size_t>(lines.shape.size()));
   lines.index.resize(lines.values.size());
@@ -82,11 +84,17 @@ BlockScale reference_block_scale(const ReferenceLines& lines, std::int64_t b, st
                                  std::int64_t last_line, std::int64_t block,
                                  const QuantizeOptions& options, const TensorScale& tensor) {
   std::uint32_t amax = 0;
+  // Row by row of x.
   const auto for_each = [&](auto&& visitor) {
-    for (std::int64_t l = line; l < last_line; ++l) {
-      const std::int64_t end = std::min<std::int64_t>((block + 1) * S::block, lines.shape.columns);
-      for (std::int64_t e = block * S::block; e < end; ++e)
-        visitor(lines.values[lines.at(b, l, e)]);
+    const std::int64_t first = block * S::block;
+    const std::int64_t count = std::min<std::int64_t>(S::block, lines.shape.columns - first);
+    const std::int64_t rows = lines.transposed ? count : last_line - line;
+    const std::int64_t columns = lines.transposed ? last_line - line : count;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        visitor(lines.values[lines.transposed ? lines.at(b, line + c, first + r)
+                                              : lines.at(b, line + r, first + c)]);
+      }
     }
   };
   for_each([&](float value) { amax = std::max(amax, bits_of(value) & float32::magnitude_mask); });

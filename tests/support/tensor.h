@@ -155,4 +155,26 @@ inline void fill_mixed(Tensor& tensor, std::uint64_t seed, bool with_specials = 
   });
 }
 
+// Squares of 16 x 16 of which 4over6, with an amax of 2688, takes one scale or the other, depending
+// on the order in which a square's errors are added up: five values each, anywhere.
+inline void fill_near_ties(Tensor& tensor, std::uint64_t seed) {
+  constexpr float values[] = {6.0f, 2.25f, 3.0000545f, 3.0000545f, 2.0f};
+  constexpr int extent = 16;
+  const Shape& shape = tensor.shape();
+  tensor.for_each(
+      [&](std::int64_t b, std::int64_t r, std::int64_t c) { tensor.set(b, r, c, 0.0f); });
+  RandomBits random(seed);
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t r = 0; r < shape.rows; r += extent) {
+      for (std::int64_t c = 0; c < shape.columns; c += extent) {
+        for (const float value : values) {
+          const std::int64_t row = r + random.between(0, extent - 1);
+          const std::int64_t column = c + random.between(0, extent - 1);
+          if (row < shape.rows && column < shape.columns) tensor.set(b, row, column, value);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace mxkern::test

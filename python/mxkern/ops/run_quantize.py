@@ -55,8 +55,9 @@ def quantized(
         if has_array:
             options = placed(function, options, adapter, x)
         entered = adapter.enter(function, "x", x)
-        # A direction of x is the other one of its transpose, but for random words.
-        turned = adapter.turned(entered) if options.is_nearest else None
+        # A direction of x is the other one of its transpose, but for random words and for the order
+        # in which 4over6 walks a square.
+        turned = adapter.turned(entered) if options.is_symmetric else None
         if turned is not None:
             entered, columns = turned, not columns
             operation = _core.quantize_columns if columns else _core.quantize

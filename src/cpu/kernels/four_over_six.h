@@ -60,11 +60,13 @@ template <class T>
 // Replaces the scales of a chunk by the better of the two candidates: the one for 4 only where its
 // error is strictly smaller. Errors are those of rounding to nearest, also where codes will be
 // rounded stochastically: a choice that saw the random bits would bias the codes' mean. Blocks lie
-// across lanes, so that each sums its elements in order.
+// across lanes, so that each sums its elements in order; those of a square row by row of the
+// tensor, which go `across` the lines where these are its columns.
 template <class S, class T>
 [[gnu::noinline]] void choose_four_or_six(const T* x, std::int64_t x_stride, std::int64_t lines,
                                           std::int64_t elements, int line_blocks, bool square,
-                                          TensorScale tensor, ChunkScales<S>& chunk, int blocks) {
+                                          bool across, TensorScale tensor, ChunkScales<S>& chunk,
+                                          int blocks) {
   for (int first = 0; first < blocks; first += lane_count) {
     Candidate<typename S::Format> six;
     Candidate<typename S::Format> four;
@@ -75,24 +77,36 @@ template <class S, class T>
       six.set(lane, candidates.six);
       four.set(lane, candidates.four);
     }
+    // The same elements of lane_count blocks, a block a lane.
+    const auto load = [&](BitLanes(&values)[lane_count], std::int64_t row, int element) {
+      for (int lane = 0; lane < lane_count; ++lane) {
+        const int index = first + lane;
+        const std::int64_t line = square ? row : index / line_blocks;
+        const int block = square ? index : index % line_blocks;
+        const std::int64_t start = block * S::block + element;
+        const bool exists = line < lines && start < elements;
+        values[lane] =
+            exists ? bits_of(load_padded(x + line * x_stride, start, elements)) : BitLanes{};
+      }
+      transpose_square(values);
+    };
+    const auto add = [&](const BitLanes& value) {
+      six.add(float_of<BitLanes>(value), tensor.encode);
+      four.add(float_of<BitLanes>(value), tensor.encode);
+    };
     const std::int64_t rows = square ? lines : 1;
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for (int element = 0; across && element < S::block; element += lane_count) {
+      BitLanes values[S::block][lane_count];
+      for (std::int64_t row = 0; row < rows; ++row) load(values[row], row, element);
+      for (int i = 0; i < lane_count; ++i) {
+        for (std::int64_t row = 0; row < rows; ++row) add(values[row][i]);
+      }
+    }
+    for (std::int64_t row = 0; !across && row < rows; ++row) {
       for (int element = 0; element < S::block; element += lane_count) {
         BitLanes values[lane_count];
-        for (int lane = 0; lane < lane_count; ++lane) {
-          const int index = first + lane;
-          const std::int64_t line = square ? row : index / line_blocks;
-          const int block = square ? index : index % line_blocks;
-          const std::int64_t start = block * S::block + element;
-          const bool exists = line < lines && start < elements;
-          values[lane] =
-              exists ? bits_of(load_padded(x + line * x_stride, start, elements)) : BitLanes{};
-        }
-        transpose_square(values);
-        for (const BitLanes& value : values) {
-          six.add(float_of<BitLanes>(value), tensor.encode);
-          four.add(float_of<BitLanes>(value), tensor.encode);
-        }
+        load(values, row, element);
+        for (const BitLanes& value : values) add(value);
       }
     }
     for (int lane = 0; lane < lane_count; ++lane) {

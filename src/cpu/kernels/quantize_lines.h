@@ -184,7 +184,7 @@ void quantize_lines(const QuantizeTask& task) {
       if constexpr (S::has_tensor_scale) {
         if (task.four_over_six) {
           choose_four_or_six<S>(x, task.x_stride, lines, elements, shape.line_blocks, task.square,
-                                task.tensor, chunk, blocks);
+                                task.square && task.transposed, task.tensor, chunk, blocks);
         }
       }
       const bool poisoned = !all_finite(chunk, blocks);
