@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +16,7 @@ import pytest
 import mxkern
 import reference
 
+ROOT = Path(__file__).parent.parent.parent
 SCHEMES = tuple(reference.SCHEMES)
 DTYPES = ("float32", "float16", "bfloat16")
 NUMPY_DTYPES = {
@@ -44,6 +47,14 @@ def available(framework: str) -> bool:
     except ImportError:
         return False
     return True
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a page in one language, without those of a framework that is missing."""
+    text = (ROOT / page).read_text()
+    found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    missing = [name for name in ("torch", "jax", "safetensors") if not available(name)]
+    return [b for b in found if not re.search(rf"^import ({'|'.join(missing) or '-'})$", b, re.M)]
 
 
 def framework_params(*names: str) -> list[Any]:

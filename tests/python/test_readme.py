@@ -13,21 +13,12 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import available
+from support import ROOT, blocks
 
-ROOT = Path(__file__).parent.parent.parent
 PAGES = ["README.md"] + [
     f"docs/{name}.md"
     for name in ("python", "migrating", "numerics", "gemm", "cpp", "checkpoints", "troubleshooting")
 ]
-
-
-def blocks(page, language):
-    """The code blocks of a page in one language, without those of a framework that is missing."""
-    text = (ROOT / page).read_text()
-    found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    missing = [name for name in ("torch", "jax", "safetensors") if not available(name)]
-    return [b for b in found if not re.search(rf"^import ({'|'.join(missing) or '-'})$", b, re.M)]
 
 
 def test_there_is_something_to_test():
