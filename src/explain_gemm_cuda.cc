@@ -18,7 +18,9 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
   switch (path) {
     case CudaGemmPath::nothing: return kind;
     case CudaGemmPath::few_tokens:
-      return kind + (side.is_prepared ? ", prepared as few_tokens" : ", read as it lies");
+      return kind + (side.expands       ? ", expanded to bfloat16 in the call"
+                     : side.is_prepared ? concatenate(", prepared as ", name_of(form_of(operand)))
+                                        : std::string(", read as it lies"));
     case CudaGemmPath::blackwell: return kind + ", read as it lies";
     case CudaGemmPath::folded:
     case CudaGemmPath::exact:

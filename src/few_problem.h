@@ -4,20 +4,33 @@
 #include <cstdint>
 #include <variant>
 
+#include "cuda/expand.h"
 #include "gemm_operand.h"
 #include "plan_few.h"
 #include "plan_gemm_cuda.h"
 
 namespace mxkern {
 
+// A left operand as tokens: plain, or what expand makes of a quantized one in `memory`, which lacks
+// a power of two for each row.
+inline Buffer tokens_of(const GemmOperand& left, void* memory) {
+  if (const auto* plain = std::get_if<Buffer>(&left)) return *plain;
+  const cuda::RowScaled rows = cuda::expanded_view(as_source(left), memory);
+  Buffer x = Buffer::dense(memory, DType::bfloat16, {rows.batch, rows.rows, rows.columns},
+                           quantized_of(left)->device);
+  x.row_stride = rows.row_bytes / 2;
+  x.batch_stride = rows.batch_bytes / 2;
+  return x;
+}
+
 // A batch that shares its weights is one matrix of tokens.
 struct FewProblem {
-  const Buffer& x;
+  Buffer x;
   const BlockScaled& weights;
   std::int64_t batch, tokens;
 
   explicit FewProblem(const CudaGemmProblem& problem)
-      : x(std::get<Buffer>(problem.left)), weights(*quantized_of(problem.right)) {
+      : x(tokens_of(problem.left, nullptr)), weights(*quantized_of(problem.right)) {
     const bool shares = weights.shape.batch == 1;
     batch = shares ? 1 : x.shape.batch;
     tokens = shares ? x.shape.batch * x.shape.rows : x.shape.rows;

@@ -47,10 +47,24 @@ void check_readable(const char* argument, const GemmOperand& operand, PreparedFo
         "precision folded to products of folded operands, and exact or auto to others");
 }
 
-// A plain 16-bit left operand of few rows, for which weights can be put in order.
+bool is_plain(const GemmOperand& operand) { return std::holds_alternative<Buffer>(operand); }
+
+// Whether both operands could be folded instead, for an output and a precision that take it.
+bool could_fold(const CudaGemmProblem& problem) {
+  const auto has_source = [](const GemmOperand& operand) {
+    return can_fold(operand) && has_codes(operand);
+  };
+  return problem.precision == GemmPrecision::automatic && problem.out.dtype != DType::float32 &&
+         has_source(problem.left) && has_source(problem.right);
+}
+
+// A left operand of few rows, for which weights can be put in order: plain in 16 bits, or a
+// quantized one, as long as folding both takes longer.
 bool has_few_tokens(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  if (!std::holds_alternative<Buffer>(problem.left)) return false;
   const FewProblem few(problem);
+  if (!is_plain(problem.left) && few.tokens > cuda::few_quantized_tokens && could_fold(problem)) {
+    return false;
+  }
   if (few.may_use_sm90(capabilities)) return few.tokens <= cuda::few_tokens_sm90;
   return cuda::takes_few(few.x.dtype, few.tokens, capabilities.major * 10 + capabilities.minor);
 }
@@ -99,7 +113,9 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
   }
   check_readable("a", problem.left, PreparedForm::expanded);
   if (is_deep && takes_few(problem, capabilities)) {
-    return {CudaGemmPath::few_tokens, "a has few rows in 16 bits: the weights are read once"};
+    return {CudaGemmPath::few_tokens, is_plain(problem.left)
+                                          ? "a has few rows in 16 bits: the weights are read once"
+                                          : "a has few rows: the weights are read once"};
   }
   check_readable("b", problem.right, PreparedForm::expanded);
   check<Unsupported>(capabilities.major >= 8, "gemm: the device has compute capability ",
@@ -245,8 +261,13 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     }
     case CudaGemmPath::few_tokens:
       plan.right.is_prepared = true;
-      plan.workspace_bytes =
-          aligned(static_cast<std::int64_t>(cuda::copied_tokens_bytes(FewProblem(problem).x)));
+      if (is_plain(problem.left)) {
+        plan.workspace_bytes =
+            aligned(static_cast<std::int64_t>(cuda::copied_tokens_bytes(FewProblem(problem).x)));
+      } else {
+        plan.left = plan_side(problem.left, plan.path);
+        plan.workspace_bytes = place(problem.left, 0, plan.left);
+      }
       return plan;
     case CudaGemmPath::blackwell:
       plan.workspace_bytes =

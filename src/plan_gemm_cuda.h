@@ -50,7 +50,7 @@ bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities);
 
 enum class CudaGemmPath : std::uint8_t {
   nothing,          // an output without elements
-  few_tokens,       // a plain 16-bit left operand of few rows; decodes weights as it goes
+  few_tokens,       // a 16-bit left operand of few rows, or one expanded to that; decodes weights
   folded,           // FP8 tensor cores on rows that hold their scales
   exact,            // bfloat16 tensor cores on expanded rows
   folded_or_exact,  // the device finds out which one is right

@@ -87,8 +87,8 @@ sanitize() {
       'cuda.multiply_decoded_test *NanStays*:*ManyTiles*:*LowTiles*' \
       'cuda.divided_tiles_test *Nan*:*Gate' 'cuda.one_kernel_test *Small*' \
       'cuda.multiply_portable_test *Plain*' 'cuda.quantize_rows_test *' \
-      'cuda.quantize_test *WholeTilesOfEveryType' \
-      'cuda.four_over_six_test *GivenAmax:*Tiny*' \
+      'cuda.quantize_test *WholeTilesOfEveryType:*BesideEdges' \
+      'cuda.four_over_six_test *GivenAmax:*Tiny*:*NearTies*' 'cuda.few_quantized_test *NanStays:*Ahead' \
       'cuda.fold_first_rows_test *FirstColumns*' 'cuda.fold_both_test *' 'cuda.random_words_test *' \
       'cuda.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \

@@ -12,6 +12,7 @@
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
 #include "cuda/zero_words.h"
+#include "few_problem.h"
 #include "gemm_operand.h"
 
 namespace mxkern::cuda {
@@ -238,12 +239,22 @@ class Product {
   }
 
   void multiply_few_tokens() const {
-    const Buffer& x = std::get<Buffer>(problem_.left);
     const BlockScaled& q = *quantized_of(problem_.right);
     const auto* data = static_cast<const std::uint8_t*>(prepared_of(problem_.right)->data);
-    if (!right_is_complete_) stand_between(function, stream_);
-    multiply_few(function, x, ReorderedWeights{q.scheme, q.shape, data, q.device}, finish_,
-                 {memory_, plan_.workspace_bytes}, stream_);
+    const ReorderedWeights weights{q.scheme, q.shape, data, q.device};
+    if (plan_.left.expands) {
+      const GemmOperand left = as_source(problem_.left);
+      expand(function, {&left, memory_ + plan_.left.expanded}, {}, stream_);
+    } else if (!right_is_complete_) {
+      stand_between(function, stream_);
+    }
+    if (const auto* x = std::get_if<Buffer>(&problem_.left)) {
+      return multiply_few(function, *x, weights, finish_, {memory_, plan_.workspace_bytes},
+                          stream_);
+    }
+    const RowScaled rows = expanded(problem_.left, plan_.left);
+    multiply_few(function, tokens_of(problem_.left, const_cast<void*>(rows.data)), weights, finish_,
+                 {}, stream_, {rows.exponents, plan_.left.expands});
   }
 
   void multiply_on_blackwell() const {

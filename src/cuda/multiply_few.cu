@@ -92,16 +92,26 @@ void check_rings(const char* function, const FewPlan& plan, Scheme scheme) {
         stages == 0 ? 2 : stages, stages == 0 ? " or more" : "");
 }
 
+// Shared memory with which no two thread blocks share a multiprocessor, if each can have one of its
+// own: where another kernel is ahead, multiprocessors become free one after the other.
+int lone_bytes(const char* function, dim3 grid, int bytes) {
+  const std::int64_t blocks = std::int64_t{grid.x} * grid.y * grid.z;
+  if (blocks > processor_count(function)) return bytes;
+  const int all = attribute_of(function, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  return std::max(bytes, all / 2);
+}
+
 // `wanted`: a plan for Hopper, or nullptr.
 void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFinish finish,
-         void* memory, Stream stream, const FewPlan* wanted = nullptr) {
+         void* memory, Stream stream, const FewPlan* wanted = nullptr,
+         const TokenSource& source = {}) {
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
   if (merges(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
   if (finish.out.shape.size() == 0) return;
   const bool may_use_sm90 = wanted == nullptr && may_use_few_sm90(x.dtype, x.shape.rows) &&
                             has_few_sm90(function, weights.device);
-  const FewPlan plan =
+  FewPlan plan =
       wanted != nullptr
           ? *wanted
           : remembered_plan({weights.scheme, x.dtype, may_use_sm90, processor_count(function),
@@ -144,10 +154,12 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
     matrices.data = const_cast<std::uint8_t*>(p.x);
     matrices.shape.batch = std::min(most, x.shape.batch - batch);
     p.out = static_cast<std::uint8_t*>(finish.out.data) + batch * out_bytes;
+    if (source.exponents != nullptr) p.x_exponents = source.exponents + batch * x.shape.rows;
     const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
                     static_cast<unsigned>(groups + plan.idle_groups),
                     static_cast<unsigned>(matrices.shape.batch));
     const CUtensorMap map = map_tokens(function, matrices, p.group_tokens);
+    if (source.is_expanded) plan.shared_bytes = lone_bytes(function, grid, plan.shared_bytes);
     visit(weights.scheme, [&](auto scheme) {
       using S = decltype(scheme);
       if (plan.on_sm90) {
@@ -166,11 +178,12 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
 }  // namespace
 
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
-                  const CoreFinish& finish, Workspace workspace, Stream stream) {
+                  const CoreFinish& finish, Workspace workspace, Stream stream,
+                  const TokenSource& source) {
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
             copied_tokens_bytes(x));
   const DeviceScope scope(weights.device, function);
-  run(function, x, weights, finish, workspace.data, stream);
+  run(function, x, weights, finish, workspace.data, stream, nullptr, source);
 }
 
 void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,

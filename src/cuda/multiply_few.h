@@ -35,6 +35,9 @@ inline constexpr std::int64_t few_tokens = 256;
 // less to expand the weights in the call, 50 us for 8192 x 8192 on an H200.
 inline constexpr std::int64_t few_tokens_sm90 = 2048;
 
+// Of quantized operands that could be folded as well: with more it takes less to do so in the call.
+inline constexpr std::int64_t few_quantized_tokens = 512;
+
 // Whether multiply_few takes the product, and is the fastest way: tokens in 16 bits and few, a
 // device of compute capability 9.0 to 11.x (only 9.0 was ever executed). Reordered weights; others
 // cost a pass over them more.
@@ -55,6 +58,12 @@ inline std::size_t copied_tokens_bytes(const Buffer& x) {
 void reorder_weights(const char* function, const BlockScaled& weights, std::uint8_t* destination,
                      Stream stream);
 
+// Of tokens that stand for something else.
+struct TokenSource {
+  const std::int32_t* exponents = nullptr;  // [batch, M], powers of two of rows; null: all 0
+  bool is_expanded = false;  // by a kernel right ahead, which has multiprocessors meanwhile
+};
+
 // out[M, N] = finish(x[M, K] . w[N, K]^T): x bfloat16 or float16, rows anywhere; exact products,
 // summed in float32 in an order that is always the same. Batches are equal, or the weights have one
 // matrix. finish.right_tensor_scale is the weights'. workspace: copied_tokens_bytes, aligned to
@@ -62,7 +71,8 @@ void reorder_weights(const char* function, const BlockScaled& weights, std::uint
 // while kernels ahead in the stream still run: they are to be complete before this is called, or
 // come from reorder_weights.
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
-                  const CoreFinish& finish, Workspace workspace, Stream stream);
+                  const CoreFinish& finish, Workspace workspace, Stream stream,
+                  const TokenSource& source = {});
 
 // The same by a plan for Hopper that is not the one which would be chosen, for tests and tuning.
 void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,

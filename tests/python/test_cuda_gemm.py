@@ -220,6 +220,28 @@ def test_few_tokens(scheme: str, a_dtype: str) -> None:
     assert torch.equal(mxkern.gemm(batched, ready), mxkern.gemm(batched, ready))
 
 
+@hopper
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_few_quantized_tokens(scheme: str) -> None:
+    """Rows that are quantized, of several powers of two, with weights prepared for few tokens."""
+    n, k = 200, 544
+    for turn, weights in enumerate(("mxfp4", "nvfp4", "mxfp8")):
+        w = mxkern.quantize(values("normal", n, k, 2), weights)
+        ready = mxkern.prepare_operand(w, form="few_tokens", keep_source=weights == "mxfp4")
+        for m in (1, 8, 16, 33, 64, 130):
+            x = (
+                values("normal", m, k, m)
+                * torch.exp2(torch.arange(m, device="cuda") % 9 - 4)[:, None]
+            )
+            a = mxkern.quantize(x, scheme, scale_layout=("row_major", "swizzled")[turn % 2])
+            assert mxkern.explain_gemm(a, ready).path == "few tokens"
+            bias = values("normal", 1, n, 5)[0]
+            got = mxkern.gemm(a, ready, bias=bias, alpha=0.75)
+            want = 0.75 * product(a, w) + bias.double()
+            assert relative(got, want) <= EXACT_ERROR, (weights, m)
+            assert torch.equal(got, mxkern.gemm(a, ready, bias=bias, alpha=0.75))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_alpha_beta_bias_out(dtype: str) -> None:
     for left in ("mxfp8", "plain"):

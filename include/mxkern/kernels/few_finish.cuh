@@ -29,7 +29,10 @@ __device__ __noinline__ void store_any(const FewParameters& p, const std::uint8_
             p, weights, p.x + batch * p.x_batch_bytes + token * p.x_row_bytes, row + j);
       }
     }
-    value[j] *= factor;
+  }
+  scale_four(p, batch, token, factor, value);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
     if (p.beta != 0.0f && j < count) {
       value[j] += p.beta * load_as_float(p.out, p.out_dtype, at + j);
     }
@@ -154,7 +157,8 @@ struct Finish {
         is_ordinary = is_ordinary && zeros == zeros;
       }
       if (is_ordinary) {
-        float value[4] = {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor};
+        float value[4] = {sum.x, sum.y, sum.z, sum.w};
+        scale_four(p, batch, first_token + i, factor, value);
         if (p.bias != nullptr) {
           value[0] += bias.x, value[1] += bias.y, value[2] += bias.z, value[3] += bias.w;
         }

@@ -69,6 +69,21 @@ __device__ __forceinline__ float load_as_float(const void* data, DType dtype, st
   return to_float(static_cast<const bfloat16*>(data)[i]);
 }
 
+// Four outputs but for what is added to them: under a factor, and under the power of two of their
+// token, half of which comes first, as either may be beyond float32 alone.
+__device__ __forceinline__ void scale_four(const FewParameters& p, std::int64_t batch, int token,
+                                           float factor, float (&value)[4]) {
+  if (p.x_exponents == nullptr) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) value[j] *= factor;
+    return;
+  }
+  const int exponent = p.x_exponents[batch * p.tokens + token], half = exponent / 2;
+  const float first = float32::exp2(half), second = float32::exp2(exponent - half);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) value[j] = value[j] * first * factor * second;
+}
+
 // Two outputs in 16 bits, the first one in the low half.
 template <class T>
 __device__ __forceinline__ std::uint32_t round_pair(float low, float high) {

@@ -39,6 +39,8 @@ struct FewParameters {
   void* out;
   DType out_dtype;
   std::int64_t out_row_stride, out_batch_stride;
+  // Of each token of each matrix, a power of two that its outputs lack; null: none.
+  const std::int32_t* x_exponents;
 
   MXKERN_HOST_DEVICE int tokens_from(int first_token) const {
     return lower_of(tokens - first_token, group_tokens);

@@ -161,16 +161,15 @@ struct FinishSm90 : FourRows<K> {
         for (int j = 0; j < 4; ++j) value[j] *= this->sum_factor_of(j);
         if constexpr (!IsPlain) {
           this->replace_special(value, at, row, count);
+          scale_four(p, batch, first_token + at, factor, value);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            value[j] *= factor;
             if (p.beta != 0.0f && j < count) {
               value[j] += p.beta * to_float(data[out + at * out_stride + j]);
             }
           }
         } else {
-#pragma unroll
-          for (int j = 0; j < 4; ++j) value[j] *= factor;
+          scale_four(p, batch, first_token + at, factor, value);
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {

@@ -34,8 +34,8 @@ def prepare_operand(
     scheme       with a plain x: a name in mxkern.schemes
     form         "folded": FP8 elements that hold their block scales (the floating-point MX
                  schemes); "expanded": bfloat16 elements (all schemes); "few_tokens": an order for
-                 products with a plain 16-bit left operand of few rows (all schemes); "auto":
-                 folded where the scheme has it, else expanded
+                 products with a left operand of few rows, plain in 16 bits or quantized (all
+                 schemes); "auto": folded where the scheme has it, else expanded
     scale_rule   with a plain x: as in quantize
     keep_source  whether codes and scales are kept, for what the form cannot do. A folded operand
                  without them multiplies with precision="folded" only, an expanded one exactly,
