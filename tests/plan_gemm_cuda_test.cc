@@ -318,13 +318,13 @@ TEST(PlanGemmCudaTest, FewQuantizedRows) {
     EXPECT_NE(path_of(problem(257, left, automatic), "sm_100"), CudaGemmPath::few_tokens);
   }
   // More of them are folded where that can be.
-  EXPECT_EQ(path_of(problem(512, Scheme::mxfp8_e4m3, automatic)), CudaGemmPath::few_tokens);
-  EXPECT_EQ(path_of(problem(513, Scheme::mxfp8_e4m3, automatic)), CudaGemmPath::folded_or_exact);
-  EXPECT_EQ(path_of(problem(513, Scheme::mxfp8_e4m3, automatic, DType::float32)),
+  EXPECT_EQ(path_of(problem(384, Scheme::mxfp8_e4m3, automatic)), CudaGemmPath::few_tokens);
+  EXPECT_EQ(path_of(problem(385, Scheme::mxfp8_e4m3, automatic)), CudaGemmPath::folded_or_exact);
+  EXPECT_EQ(path_of(problem(385, Scheme::mxfp8_e4m3, automatic, DType::float32)),
             CudaGemmPath::few_tokens);
-  EXPECT_EQ(path_of(problem(513, Scheme::mxfp8_e4m3, automatic, DType::bfloat16, false)),
+  EXPECT_EQ(path_of(problem(385, Scheme::mxfp8_e4m3, automatic, DType::bfloat16, false)),
             CudaGemmPath::few_tokens);
-  EXPECT_EQ(path_of(problem(513, Scheme::nvfp4, automatic)), CudaGemmPath::few_tokens);
+  EXPECT_EQ(path_of(problem(385, Scheme::nvfp4, automatic)), CudaGemmPath::few_tokens);
   // Rows are expanded first, under a power of two each but for those of NVFP4.
   for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
     const CudaGemmProblem few = problem(16, left, automatic);

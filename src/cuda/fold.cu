@@ -1,11 +1,11 @@
 // cuda/fold.cu: launches of the folding kernel.
-#include "cuda/even_bytes.h"
 #include "cuda/fold.h"
 
 #include <algorithm>
 #include <iterator>
 #include <type_traits>
 
+#include "cuda/even_bytes.h"
 #include "cuda/folded_rows.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/fold.cuh"

@@ -36,7 +36,7 @@ inline constexpr std::int64_t few_tokens = 256;
 inline constexpr std::int64_t few_tokens_sm90 = 2048;
 
 // Of quantized operands that could be folded as well: with more it takes less to do so in the call.
-inline constexpr std::int64_t few_quantized_tokens = 512;
+inline constexpr std::int64_t few_quantized_tokens = 384;
 
 // Whether multiply_few takes the product, and is the fastest way: tokens in 16 bits and few, a
 // device of compute capability 9.0 to 11.x (only 9.0 was ever executed). Reordered weights; others
