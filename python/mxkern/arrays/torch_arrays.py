@@ -27,6 +27,8 @@ from mxkern.arrays.torch_cuda_calls import (
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
 _current_stream = current_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
+_Tensor, _strided = torch.Tensor, torch.strided  # looked up once
+
 # Two codes a byte, low half first, as PyTorch from 2.8 on may call what everybody keeps as uint8;
 # None before.
 PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
@@ -83,7 +85,7 @@ class TorchAdapter(Adapter):
         # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of
         # their own to read, or memory that means something else.
         kind = type(array)
-        if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        if kind is not _Tensor and kind is not torch.nn.Parameter:
             raise TypeError(
                 f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}, a subclass of "
                 f"torch.Tensor; expected a plain tensor; call outside of tracing, trace the "
@@ -95,7 +97,7 @@ class TorchAdapter(Adapter):
                 f"would not hold this function; expected an operator; call that of "
                 f"mxkern.torch_ops"
             )
-        if array.layout is not torch.strided:
+        if array.layout is not _strided:
             raise TypeError(
                 f"{function}: {argument} has layout {array.layout}; expected a strided tensor; "
                 f"convert with {argument}.to_dense()"
@@ -105,13 +107,13 @@ class TorchAdapter(Adapter):
                 f"{function}: {argument} is a nested tensor; expected one shape for all; convert "
                 f"with torch.nested.to_padded_tensor({argument}, 0.0)"
             )
-        if not array.is_cpu and not array.is_meta:
+        if not array.is_cpu:
+            if array.is_meta:
+                raise ValueError(
+                    f"{function}: {argument} is on the meta device and has no values; expected a "
+                    f"tensor with memory; make one with torch.empty_like({argument}, device='cpu')"
+                )
             check_device(function, argument, array.device.type)
-        if array.is_meta:
-            raise ValueError(
-                f"{function}: {argument} is on the meta device and has no values; expected a "
-                f"tensor with memory; make one with torch.empty_like({argument}, device='cpu')"
-            )
         if array.requires_grad and torch.is_grad_enabled():
             other = "or call under torch.no_grad()"
             if function == "fake_quantize":
@@ -121,8 +123,6 @@ class TorchAdapter(Adapter):
                 f"a tensor without; pass {argument}.detach(), {other}"
             )
         check_no_tangent(function, argument, array)
-        if array.is_neg():
-            array = array.resolve_neg()
         try:
             address = array.data_ptr()
         except RuntimeError as error:
@@ -137,7 +137,22 @@ class TorchAdapter(Adapter):
                 f"{tuple(array.shape)}; expected a tensor with values; materialize it with "
                 f"{argument}.clone()"
             )
-        return array
+        # On the way of each call: a dense tensor needs no look at its strides.
+        last, size = array.storage_offset(), array.itemsize
+        if array.is_contiguous():
+            needed = array.nbytes + last * size
+        else:
+            for n, step in zip(array.shape, array.stride(), strict=True):
+                last += (n - 1) * step
+            needed = (last + 1) * size
+        if needed > len(array.untyped_storage()) and array.numel() > 0:
+            raise ValueError(
+                f"{function}: {argument} has shape {tuple(array.shape)} and ends at byte {needed} "
+                f"of its storage, which has {len(array.untyped_storage())}; expected a storage "
+                f"that holds it; if it was resized, call {argument}.untyped_storage()"
+                f".resize_({needed}) and fill it again, or pass a new tensor"
+            )
+        return array.resolve_neg() if array.is_neg() else array
 
     def packed_e2m1_bytes(self, array: Any) -> Any:
         if array.dtype == PACKED_E2M1:
