@@ -65,8 +65,8 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
         )
     elif tensor_scale is not None:
         raise ValueError(
-            f"{function}: {argument}.tensor_scale is given, but {scheme.name} has none; "
-            "expected None"
+            f"{function}: {part_of(argument, 'tensor_scale')} is given, but {scheme.name} has "
+            "none; expected None"
         )
     device = adapter.device(codes)
     check_same_device(function, part_of(argument, "scales"), adapter, scales, codes)

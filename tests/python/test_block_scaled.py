@@ -204,6 +204,8 @@ def test_from_parts_names_its_own_arguments() -> None:
     refused(
         ValueError, lambda: make(codes, scales[:1], scheme="mxfp8"), f"{function}scales has shape"
     )
+    text = f"{function}tensor_scale is given, but mxfp8_e4m3 has none"
+    refused(ValueError, lambda: make(codes, scales, scheme="mxfp8", tensor_scale=1.0), text)
     packed, bytes_of_scales = np.zeros((2, 8), np.uint8), np.full((2, 1), 0x38, np.uint8)
     for value in (-1.0, np.nan, np.inf):
         refused(
