@@ -2,9 +2,7 @@
 // argument.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <ostream>
 
 #include "mxkern/core/buffer.h"
@@ -16,12 +14,6 @@ namespace mxkern {
 // How messages show them. A check takes the values: their text is made only where it fails.
 std::ostream& operator<<(std::ostream& stream, const Shape& shape);
 std::ostream& operator<<(std::ostream& stream, Device device);
-
-// Whether the value is one of its enumeration's, which are in `all`; a cast can make others.
-template <class T, std::size_t Count>
-bool is_listed(T value, const T (&all)[Count]) {
-  return std::find(std::begin(all), std::end(all), value) != std::end(all);
-}
 
 // No extent is negative, and the number of elements is one that memory could hold.
 void check_shape(const char* function, const char* argument, const Shape& shape);

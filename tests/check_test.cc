@@ -91,12 +91,16 @@ TEST(Check, MemoryThatIsOnlyRead) {
 }
 
 TEST(Check, SizesOfShapesThatNoOperationTakes) {
-  for (const Shape& shape : {Shape{1, std::int64_t{1} << 33, std::int64_t{1} << 33},
-                             Shape{1, -1, 32}, Shape{huge, 1, 1}}) {
+  const std::string limit =
+      "]; expected at most 2^60 elements, with rows and columns padded to 128 and 0 counted as 1";
+  const std::pair<Shape, std::string> cases[] = {
+      {{1, std::int64_t{1} << 33, std::int64_t{1} << 33}, "1, 8589934592, 8589934592" + limit},
+      {{1, -1, 32}, "1, -1, 32]; expected no negative extent"},
+      {{huge, 1, 1}, std::to_string(huge) + ", 1, 1" + limit}};
+  for (const auto& [shape, text] : cases) {
     EXPECT_EQ(
         error_message([&] { BlockScaled::sizes(Scheme::mxfp4, shape, ScaleLayout::row_major); }),
-        "BlockScaled::sizes: the shape has a negative extent or more than 2^60 elements; "
-        "expected one that memory could hold");
+        "BlockScaled::sizes: shape is [" + text);
   }
 }
 

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/error_message.h"
 #include "tests/support/format_list.h"
 
 namespace mxkern {
 namespace {
+
+using test::error_message;
 
 template <class Scheme>
 class BlockScaledTest : public ::testing::Test {};
@@ -54,6 +57,17 @@ TEST(BlockScaledSizes, GoBeyond32Bits) {
   const auto sizes = BlockScaled::sizes(Scheme::mxfp4, shape, ScaleLayout::swizzled);
   EXPECT_EQ(sizes.codes, std::int64_t{1} << 33);
   EXPECT_EQ(sizes.scales, std::int64_t{1} << 29);
+}
+
+TEST(BlockScaledSizes, RefuseNumbersThatNoEnumerationHas) {
+  const Shape shape{1, 4, 64};
+  const auto row_major = ScaleLayout::row_major;
+  EXPECT_EQ(error_message([&] { BlockScaled::sizes(static_cast<Scheme>(99), shape, row_major); }),
+            "BlockScaled::sizes: scheme is number 99; expected one of all_schemes");
+  const auto layout = static_cast<ScaleLayout>(7);
+  EXPECT_EQ(error_message([&] { BlockScaled::sizes(Scheme::mxfp4, shape, layout); }),
+            "BlockScaled::sizes: layout is number 7; expected row_major or swizzled");
+  static_assert(BlockScaled::sizes(Scheme::mxfp4, {1, 4, 64}, ScaleLayout::row_major).codes == 128);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // mxkern/core/error.h: what the library throws, and the check at every public entry.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -35,6 +38,12 @@ std::string concatenate(const Parts&... parts) {
 template <class Failure = InvalidArgument, class... Parts>
 void check(bool condition, const Parts&... parts) {
   if (!condition) throw Failure(concatenate(parts...));
+}
+
+// Whether the value is one of its enumeration's, which are in `all`; a cast can make others.
+template <class T, std::size_t Count>
+constexpr bool is_listed(T value, const T (&all)[Count]) {
+  return std::find(std::begin(all), std::end(all), value) != std::end(all);
 }
 
 }  // namespace mxkern

@@ -24,7 +24,8 @@ struct BlockScaled {
   float* tensor_scale = nullptr;
   Device device;
 
-  // How many bytes each part takes. Throws InvalidArgument for shapes that no operation takes.
+  // How many bytes each part takes. Throws InvalidArgument for what no operation takes: shapes that
+  // memory could not hold, and numbers that are no scheme or layout.
   struct Sizes {
     std::int64_t codes;
     std::int64_t scales;
@@ -33,9 +34,17 @@ struct BlockScaled {
 
   static constexpr Sizes sizes(Scheme scheme, const Shape& shape, ScaleLayout layout) {
     if (!shape.is_countable()) {
-      throw InvalidArgument(
-          "BlockScaled::sizes: the shape has a negative extent or more than 2^60 elements; "
-          "expected one that memory could hold");
+      const bool is_negative = shape.batch < 0 || shape.rows < 0 || shape.columns < 0;
+      refuse("shape is [", shape.batch, ", ", shape.rows, ", ", shape.columns, "]; expected ",
+             is_negative ? "no negative extent"
+                         : "at most 2^60 elements, with rows and columns padded to 128 and 0 "
+                           "counted as 1");
+    }
+    if (!is_listed(scheme, all_schemes)) {
+      refuse("scheme is number ", static_cast<int>(scheme), "; expected one of all_schemes");
+    }
+    if (!is_listed(layout, all_scale_layouts)) {
+      refuse("layout is number ", static_cast<int>(layout), "; expected row_major or swizzled");
     }
     const SchemeFacts facts = facts_of(scheme);
     const ScaleIndex index{shape.rows, ceil_div(shape.columns, facts.block), layout};
@@ -46,6 +55,12 @@ struct BlockScaled {
   // The scales of one matrix of the batch.
   constexpr ScaleIndex scale_index() const {
     return {shape.rows, ceil_div(shape.columns, facts_of(scheme).block), scale_layout};
+  }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] static void refuse(const Parts&... parts) {
+    throw InvalidArgument(concatenate("BlockScaled::sizes: ", parts...));
   }
 };
 
