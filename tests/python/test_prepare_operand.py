@@ -181,9 +181,33 @@ class TestExplain:
         for rows in (many, x16.astype(np.float32)):
             assert hint not in mxkern.explain_gemm(rows, b, device="sm_90").reason
         # Where products do not read the form, it is what prepare_operand leaves: codes and scales.
-        for device in ("sm_80", "cpu", None):
-            text = mxkern.explain_gemm(x, b, device=device, form="few_tokens")
-            assert text == mxkern.explain_gemm(x, b, device=device)
+        text = mxkern.explain_gemm(x, b, device="sm_80", form="few_tokens")
+        assert text == mxkern.explain_gemm(x, b, device="sm_80")
+        for device in ("cpu", None):
+            refused(
+                ValueError,
+                lambda d=device: mxkern.explain_gemm(x, b, device=d, form="few_tokens"),
+                "explain_gemm: form is 'few_tokens' and the device is the CPU",
+                "device='sm_90'",
+            )
+
+    def test_names_of_devices(self) -> None:
+        call = mxkern.explain_gemm
+        for name in ("sm_90", "sm_100", "sm_120"):
+            for suffix in "af":
+                assert call(self.a, self.b, device=name + suffix) == call(
+                    self.a, self.b, device=name
+                )
+        for name in ("cuda", "cuda:0"):
+            parts = (f"explain_gemm: device is {name!r}, and b is on the CPU", "device='sm_90'")
+            refused(ValueError, lambda d=name: call(self.a, self.b, device=d), *parts)
+        for device in (0, b"cuda", ""):
+            wrong = lambda d=device: call(self.a, self.b, device=d)  # noqa: E731
+            refused(TypeError, wrong, "explain_gemm: device is", "'cuda:0'", "as 'sm_90'")
+        for name in ("sm_90b", "asm_90a", "sm_75a", "cuda0"):
+            refused(
+                ValueError, lambda d=name: call(self.a, self.b, device=d), "expected cpu, sm_80"
+            )
 
     def test_refuses_forms(self) -> None:
         call = mxkern.explain_gemm

@@ -1,10 +1,11 @@
 # mxkern/ops/explain_gemm.py: how gemm would compute a product, here or on another device.
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from mxkern import _core, errors
-from mxkern.arrays.adapter import dense_buffer
+from mxkern.arrays.adapter import CPU, dense_buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
     PRECISIONS,
@@ -59,10 +60,11 @@ def explain_gemm(
     """How gemm computes a product: the path, why, the kernel, the error to expect, the memory.
 
     a, b, dtype, precision  as in gemm
-    device                  None: the one that a and b are on; or "cpu", "sm_80", "sm_90", ...: a
-                            kind of GPU, which need not be here
+    device                  None: the one that a and b are on, "cuda:0" for example; or "cpu",
+                            "sm_80", "sm_90", ...: a kind of GPU, which need not be here
     form                    "folded", "expanded" or "few_tokens": as though prepare_operand had
-                            made b ready in this form, which takes a GPU; None: b as it is
+                            made b ready in this form, which takes a GPU or device="sm_90"; None: b
+                            as it is
 
     Nothing is computed. Raises what gemm would: TypeError, ValueError, RuntimeError.
 
@@ -77,20 +79,45 @@ def explain_gemm(
     function = "explain_gemm"
     result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, PRECISIONS)
-    if device is not None and (not isinstance(device, str) or not device):
-        raise TypeError(
-            f"{function}: device is {errors.described(device)}; expected 'cpu' or 'sm_90'"
-        )
     right = right_operand(function, b)
+    on = right.adapter.device(right.like)
+    kind = _kind_of_device(function, device, on)
     if form is not None:
+        number = position(function, "form", form, PREPARED_FORMS)
         if isinstance(b, PreparedOperand) and b.form != "source":
             raise ValueError(
                 f"{function}: form is given, but b is prepared already; leave form out"
             )
-        right = as_though_prepared(right, position(function, "form", form, PREPARED_FORMS))
+        if kind == "cpu" or (not kind and on == CPU):
+            raise ValueError(
+                f"{function}: form is {errors.described(form)} and the device is the CPU, whose "
+                "products read codes and scales as they lie; expected a GPU; pass its kind, as "
+                "device='sm_90', or leave form out"
+            )
+        right = as_though_prepared(right, number)
     left = left_operand(function, a, right.adapter)
     shape = product_shape(function, left.shape, right.shape)
-    on = right.adapter.device(right.like)
     buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))
-    found = _core.explain_gemm(left.view, right.view, buffer, wanted, device or "")
+    found = _core.explain_gemm(left.view, right.view, buffer, wanted, kind)
     return GemmExplanation(*(getattr(found, name) for name in GemmExplanation._fields))
+
+
+def _kind_of_device(function: str, device: Any, on: int) -> str:
+    """A device as the library takes it; empty for the one that the operands are on."""
+    if device is None:
+        return ""
+    if not isinstance(device, str) or not device:
+        raise TypeError(
+            f"{function}: device is {errors.described(device)}; expected 'cpu', 'cuda:0' or "
+            "another one that a and b are on, or a kind of GPU, as 'sm_90'"
+        )
+    if re.fullmatch(r"cuda(:\d+)?", device):
+        if on != CPU and device in ("cuda", f"cuda:{on}"):
+            return ""
+        where = "the CPU" if on == CPU else f"cuda:{on}"
+        raise ValueError(
+            f"{function}: device is {device!r}, and b is on {where}; expected a device that a and "
+            "b are on, or a kind of GPU; pass its kind, as device='sm_90'"
+        )
+    # As nvcc writes them: what is for one architecture, or for its family, is no GPU of its own.
+    return re.sub(r"(?<=^sm_)(\d+)[af]$", r"\1", device)
