@@ -7,11 +7,12 @@ from typing import Any
 
 from mxkern import errors
 from mxkern.arrays import Adapter, adapter_of
-from mxkern.arrays.adapter import check_same_device
+from mxkern.arrays.adapter import PLAIN_DTYPES, check_same_device
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part, stored_dtypes
 from mxkern.scheme import Scheme, Shape
 
+_DEFAULT_DTYPE = PLAIN_DTYPES.index("float32")
 _NO_SCOPE: AbstractContextManager[None] = nullcontext()
 
 
@@ -69,6 +70,21 @@ def checked_out(
             )
     adapter.mark_written(array)
     return array
+
+
+def check_dtype_of_out(function: str, dtype: int, adapter: Adapter, out: Any) -> None:
+    """ValueError for a dtype, by its position, that is neither the default nor that of out."""
+    own = adapter.plain_dtypes.get(getattr(out, "dtype", None))
+    if dtype not in (_DEFAULT_DTYPE, own) and own is not None:
+        raise other_dtype(function, PLAIN_DTYPES[dtype], PLAIN_DTYPES[own])
+
+
+def other_dtype(function: str, dtype: str, own: str) -> ValueError:
+    """The error for a dtype that is not that of out."""
+    return ValueError(
+        f"{function}: dtype is {dtype!r}, and out has dtype {own}; expected one of both; leave "
+        f"dtype out, or pass an out of {dtype}"
+    )
 
 
 def mark_parts_written(adapter: Adapter, out: BlockScaled) -> None:

@@ -13,7 +13,8 @@ from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
 from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor
-from mxkern.options import OFFSET_DTYPES, name_of_dtype
+from mxkern.options import OFFSET_DTYPES, dtype_position, name_of_dtype
+from mxkern.outputs import other_dtype
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import NAMES, Scheme, schemes
 
@@ -134,6 +135,15 @@ def plain_dtype_name(function: str, argument: str, array: Any) -> str:
             f"convert with {argument}.to(torch.float32)"
         )
     return name
+
+
+def dtype_name_of_out(function: str, dtype: str, out: Any) -> str:
+    """The name of out's dtype, which a dtype that is given does not contradict."""
+    own = plain_dtype_name(function, "out", out)
+    if dtype not in ("float32", own):
+        dtype_position(function, dtype)  # for its error, where there is no such dtype
+        raise other_dtype(function, dtype, own)
+    return own
 
 
 def scheme_name(function: str, scheme: Any) -> str:

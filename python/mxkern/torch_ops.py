@@ -41,9 +41,9 @@ from mxkern.torch_checks import (
     check_tensor,
     checked_integer,
     dtype_name,
+    dtype_name_of_out,
     float32_tensor,
     offset_tensor,
-    plain_dtype_name,
     scheme_name,
 )
 from mxkern.torch_library import block_scaled, kind_of, present
@@ -296,7 +296,7 @@ def gemm(
                 "gemm: out is not contiguous; expected a row-major tensor without gaps; omit "
                 "out and copy the result"
             )
-        name = plain_dtype_name("gemm", "out", out)
+        name = dtype_name_of_out("gemm", name, out)
         addend = out if beta != 0.0 else None
     product = _ops.gemm(
         *kind_of(a),

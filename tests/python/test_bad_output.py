@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import available, random_values, raw, refused
+from support import array_of, available, framework_params, random_values, raw, refused
 
 needs_torch = pytest.mark.skipif(not available("torch"), reason="torch is not installed")
 needs_jax = pytest.mark.skipif(not available("jax"), reason="jax is not installed")
@@ -191,6 +191,38 @@ class TestPlainOut:
         if shape and np.dtype(dtype).itemsize > 1:
             odd = np.zeros(locked.nbytes + 1, np.uint8)[1:].view(dtype).reshape(shape)
             refused(ValueError, lambda: call(odd), f"{name}: out starts between two elements")
+
+    @pytest.mark.parametrize("framework", framework_params("numpy", "torch"))
+    def test_another_dtype(self, framework: str) -> None:
+        q = mxkern.quantize(array_of(framework, X), "mxfp8")
+        calls: list[tuple[str, Callable[..., Any], tuple[int, int]]] = [
+            ("dequantize", lambda **o: mxkern.dequantize(q, **o), (4, 64)),
+            ("gemm", lambda **o: mxkern.gemm(q, q, **o), (4, 4)),
+            ("gemm", lambda **o: mxkern.gemm(q, q, stream=1, **o), (4, 4)),
+            ("dequantize", lambda **o: mxkern.dequantize(q, stream=1, **o), (4, 64)),
+        ]
+        if framework == "torch":
+            from mxkern import torch_ops
+
+            calls.append(("gemm", lambda **o: torch_ops.gemm(q, q, **o), (4, 4)))
+        for name, call, shape in calls:
+            out = array_of(framework, np.full(shape, 7, np.float32))
+            for dtype in ("bfloat16", "float16", out.dtype, "float32"):
+                if dtype in ("bfloat16", "float16"):
+                    parts = (
+                        f"{name}: dtype is {dtype!r}, and out has dtype float32",
+                        "leave dtype",
+                    )
+                    refused(ValueError, partial(call, dtype=dtype, out=out), *parts)
+                    assert (out == 7).all()
+                else:
+                    call(dtype=dtype, out=out)
+                    out[:] = 7
+            half = array_of(framework, np.zeros(shape, np.float16))
+            call(dtype="float16", out=half)
+            call(out=half)
+            wrong = partial(call, dtype="float8", out=out)
+            refused(ValueError, wrong, f"{name}: dtype is 'float8'; expected float32")
 
     def test_overlap(self) -> None:
         memory = np.zeros(4 * 64 * 4, np.uint8)

@@ -9,7 +9,7 @@ from mxkern.arrays.adapter import PLAIN_DTYPES, dense_buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import operand_of
 from mxkern.options import dtype_position
-from mxkern.outputs import checked_out, extents_of, on_stream
+from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream
 
 
 def dequantize(
@@ -23,7 +23,7 @@ def dequantize(
 
     q       a BlockScaled; any bytes are valid codes and scales. A NaN scale makes its block NaN.
     dtype   "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
-            that of out
+            that of out, which dtype may not contradict unless it is "float32"
     out     an array of q's shape to write to; it is returned
     stream  CUDA: a stream handle, instead of the framework's current stream
 
@@ -38,6 +38,8 @@ def dequantize(
     result_dtype = dtype_position(function, dtype)
     if stream is None and isinstance(q, BlockScaled):
         own = adapter_of(function, "q.codes", q.codes)
+        if out is not None:
+            check_dtype_of_out(function, result_dtype, own, out)
         y = None if own.short_way is None else own.short_way.dequantize(q, result_dtype, out)
         if y is not None:
             if out is not None:
@@ -53,6 +55,7 @@ def dequantize(
         array = adapter.empty(shape, PLAIN_DTYPES[result_dtype], like)
     else:
         taken = extents_of(adapter, *operand.parts)
+        check_dtype_of_out(function, result_dtype, adapter, out)
         array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
         result_dtype = adapter.plain_dtypes[array.dtype]
     device = adapter.device(like)

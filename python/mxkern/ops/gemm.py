@@ -18,7 +18,7 @@ from mxkern.gemm_operands import (
 )
 from mxkern.operands import FLOAT32_END, enter_part
 from mxkern.options import dtype_position, position
-from mxkern.outputs import checked_out, extents_of, on_stream
+from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape
 
@@ -42,7 +42,7 @@ def gemm(
     b          a BlockScaled or PreparedOperand [..., N, K]: of a's batch, or one matrix that
                serves all of a's. Any scheme goes with any scheme.
     dtype      "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
-               that of out
+               that of out, which dtype may not contradict unless it is "float32"
     out        an array [..., M, N] to write to; it is returned
     alpha      a number
     beta       a number; other than 0 it adds beta * out, and out is needed
@@ -81,6 +81,8 @@ def gemm(
         codes = b.codes if isinstance(b, BlockScaled) else _array_of(b)
         own = None if codes is None else adapter_of(function, "b.codes", codes)
         if own is not None and own.short_way is not None:
+            if out is not None:
+                check_dtype_of_out(function, result_dtype, own, out)
             product = own.short_way.gemm(a, b, result_dtype, alpha, beta, bias, wanted, out)
             if product is not None:
                 if out is not None:
@@ -96,6 +98,7 @@ def gemm(
             array = adapter.empty(shape, PLAIN_DTYPES[result_dtype], like)
         else:
             taken = extents_of(adapter, *left.memory, *right.memory, offset and offset.array)
+            check_dtype_of_out(function, result_dtype, adapter, out)
             array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
             result_dtype = adapter.plain_dtypes[array.dtype]
         device = adapter.device(like)
