@@ -51,6 +51,12 @@ def integer(function: str, argument: str, value: Any, low: int, high: int) -> in
     """value as an int in [low, high]."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{function}: {argument} is {described(value)}; expected an int")
+    if type(value) is not int and hasattr(value, "__cuda_array_interface__"):
+        raise TypeError(
+            f"{function}: {argument} is {described(value)} on a CUDA device, and reading it would "
+            f"wait for the device; expected an int; pass int({argument}), which waits"
+            + (", or count in offset, which may be an array" if argument == "seed" else "")
+        )
     try:
         number = int(value.__index__())
     except TypeError:  # arrays of more than one element

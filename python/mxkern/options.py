@@ -107,7 +107,8 @@ def _make(
         )
     way = position(function, "rounding", rounding, ROUNDINGS)
     array = None
-    if is_integer_array(offset):
+    if is_array(offset):
+        check_offset_dtype(function, offset)
         array, offset = offset, 0
     offset = errors.integer(function, "offset", offset, 0, _LARGEST_SEED)
     if rounding == "stochastic":
@@ -147,13 +148,21 @@ def _make(
     return options if array is None else _core.OffsetOptions(options, array, None)
 
 
-def is_integer_array(value: Any) -> bool:
-    """Whether a value is an array of 32- or 64-bit integers, and no number of NumPy's."""
-    if type(value) is int or not hasattr(value, "shape"):
+def is_array(value: Any) -> bool:
+    """Whether a value has a shape and a dtype, and is no number of NumPy's."""
+    if type(value) is int or not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return False
-    name = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    is_number = any(kind.__qualname__ == "generic" for kind in type(value).__mro__)
-    return name in OFFSET_DTYPES and not is_number
+    return not any(kind.__qualname__ == "generic" for kind in type(value).__mro__)
+
+
+def check_offset_dtype(function: str, array: Any) -> None:
+    """TypeError for an offset that is an array of anything but 32- or 64-bit integers."""
+    name = str(array.dtype).removeprefix("torch.")
+    if name not in OFFSET_DTYPES:
+        raise TypeError(
+            f"{function}: offset is {errors.described(array)}; expected an int, or an array of one "
+            f"element of {errors.listed(OFFSET_DTYPES)}; its dtype is {name}: convert it to int64"
+        )
 
 
 def is_square(function: str, scheme: Scheme, block: Any) -> bool:

@@ -110,7 +110,7 @@ def offset_tensor(function: str, options: dict[str, Any]) -> Any:
     if name not in OFFSET_DTYPES:
         raise TypeError(
             f"{function}: offset has dtype {name}; expected an int, or a tensor of "
-            f"{errors.listed(OFFSET_DTYPES)}"
+            f"{errors.listed(OFFSET_DTYPES)}; convert with offset.to(torch.int64)"
         )
     check_offset(function, value)
     del options["offset"]

@@ -55,7 +55,45 @@ def test_errors(call: Any) -> None:
 
     refused(ValueError, wrong(np.zeros(2, np.int32)), "offset has shape (2,); expected an int")
     refused(TypeError, wrong(np.zeros(1, np.float32)), "offset is a numpy.ndarray; expected an int")
+    for dtype in ("int16", "uint8", "bool", "float64"):
+        parts = ("or an array of one element of int64", f"its dtype is {dtype}: convert it to")
+        refused(TypeError, wrong(np.zeros((), dtype)), "offset is a numpy.ndarray", *parts)
     refused(ValueError, lambda: call(X, "mxfp8", offset=np.array(1)), "rounding is 'nearest'")
     if available("torch"):
         other = array_of("torch", np.zeros(1, np.int64))
         refused(TypeError, wrong(other), "offset is a PyTorch array beside NumPy arrays")
+
+
+class OnDevice:
+    """A number that lies on a CUDA device, as PyTorch, CuPy and JAX show it."""
+
+    __cuda_array_interface__: dict[str, Any] = {}  # noqa: RUF012
+
+    def __index__(self) -> int:
+        raise AssertionError("this would wait for the device")
+
+
+def test_seeds_on_a_device() -> None:
+    options = {"rounding": "stochastic", "seed": OnDevice()}
+    parts = ("quantize: seed is a ", "on a CUDA device", "pass int(seed)", "count in offset")
+    refused(TypeError, lambda: mxkern.quantize(X, "mxfp4", **options), *parts)
+    size = ("random_hadamard: size is a ", "on a CUDA device", "pass int(size)")
+    refused(TypeError, lambda: mxkern.random_hadamard(X, OnDevice()), *size)
+
+
+def test_functions_and_operators_agree() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from mxkern import torch_ops
+
+    x = torch.from_numpy(X)
+    for module in (mxkern, torch_ops):
+        for dtype in (torch.int16, torch.uint8, torch.float32):
+            call = lambda m=module, d=dtype: m.quantize(  # noqa: E731
+                x, "mxfp4", offset=torch.tensor(3, dtype=d), **OPTIONS
+            )
+            refused(TypeError, call, "quantize: offset", "torch." if module is torch_ops else "")
+        minus = module.quantize(x, "mxfp4", offset=torch.tensor(-1), **OPTIONS)
+        assert parts(minus) == parts(mxkern.quantize(x, "mxfp4", offset=2**64 - 1, **OPTIONS))
+        for seed in (torch.tensor(11), np.int16(11)):
+            q = module.quantize(x, "mxfp4", rounding="stochastic", seed=seed)
+            assert parts(q) == parts(mxkern.quantize(x, "mxfp4", **OPTIONS))

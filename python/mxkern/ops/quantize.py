@@ -41,8 +41,9 @@ def quantize(
                   (OCP v1.0), "ceil", "even"
     rounding      "nearest" (ties to even), or "stochastic", which needs a seed
     seed, offset  0 to 2**64 - 1. The random bits of an element depend on seed, offset and its index
-                  in x, and on nothing else. offset may be an array of one integer, modulo 2**64:
-                  a step that is counted on the device, or an argument under jax.jit.
+                  in x, and on nothing else. offset may be an array of one integer of 32 or 64
+                  bits, read modulo 2**64 (-1 is 2**64 - 1): a step that is counted on the device,
+                  or an argument under jax.jit. seed lies on the host.
     scale_layout  "row_major", or "swizzled": 128x4 tiles, as cuBLAS and CUTLASS read them
     block         "1x32" (nvfp4: "1x16"), or "32x32" ("16x16") for one scale a square tile
     hadamard      16, 32, 64 or 128: a random Hadamard transform of groups along K first, of which
