@@ -17,6 +17,7 @@ if not available("jax"):
     pytest.skip("jax is not installed", allow_module_level=True)
 
 import jax
+import jax.export
 import jax.numpy as jnp
 
 if jax.default_backend() != "cpu":
@@ -134,3 +135,23 @@ def test_results_are_where_the_arguments_are() -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+SYMBOLIC: dict[str, Callable[[Any], Any]] = {
+    "quantize": lambda x: mxkern.quantize(x, "nvfp4").codes,
+    "quantize_both": lambda x: mxkern.quantize_both(x, "mxfp8")[1].codes,
+    "fake_quantize": lambda x: mxkern.fake_quantize(x, "mxfp8"),
+    "gemm": lambda x: mxkern.gemm(x, W),
+    "prepare_operand": lambda x: mxkern.prepare_operand(x, "mxfp8").source.codes,
+    "random_hadamard": lambda x: mxkern.random_hadamard(x, 16),
+    "tensor_amax": mxkern.tensor_amax,
+}
+
+
+@pytest.mark.parametrize("function", SYMBOLIC)
+def test_symbolic_shapes_are_refused(function: str) -> None:
+    (rows,) = jax.export.symbolic_shape("rows")
+    x = jax.ShapeDtypeStruct((rows, 96), jnp.float32)
+    export = jax.export.export(jax.jit(SYMBOLIC[function]))
+    parts = (f"{function}: an argument has the symbolic shape (rows, 96)", "export once for each")
+    refused(ValueError, lambda: export(x), *parts)

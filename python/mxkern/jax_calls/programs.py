@@ -133,6 +133,7 @@ def _run(
                 f"jax.jit and jax.vmap, or through jax.pure_callback"
             )
         _refuse_out(function, out)
+        _refuse_symbols(function, leaves)
         return operation(-1 if backend == "cpu" else 0, *static, *arrays)
     found = _device_of([leaf for leaf in leaves if not (scalars and _is_number(leaf))])
     if found is None or found.platform not in ("cpu", "gpu"):
@@ -210,6 +211,19 @@ def _as_float32(function: str, name: str, value: Any) -> Any:
         return np.array(_core.float32_bits(number + 0.0), np.uint32).view(np.float32)  # -0 is 0
 
     return jax.tree_util.tree_map(as_float32, value)
+
+
+def _refuse_symbols(function: str, leaves: list[Any]) -> None:
+    """ValueError for shapes of which jax.export does not know the numbers."""
+    for leaf in leaves:
+        shape = getattr(leaf, "shape", ())
+        if not all(isinstance(n, numbers.Integral) for n in shape):
+            text = ", ".join(map(str, shape))
+            raise ValueError(
+                f"{function}: an argument has the symbolic shape ({text}), and programs of mxkern "
+                "are made for numbers; expected ints; export once for each shape, with "
+                "jax.ShapeDtypeStruct of ints"
+            )
 
 
 def _refuse_out(function: str, out: Any) -> None:
