@@ -1,6 +1,7 @@
 # tests/python/test_block_scaled.py: BlockScaled as a value: fields, sizes, print, from_parts.
 from __future__ import annotations
 
+import io
 import pickle
 import time
 from typing import Any
@@ -137,6 +138,21 @@ def test_pickles() -> None:
     np.testing.assert_array_equal(mxkern.dequantize(same), mxkern.dequantize(q))
     scheme = mxkern.schemes["mxfp4"]
     assert pickle.loads(pickle.dumps(scheme)) is scheme
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_torch_saves_and_pickles_bytes(scheme: str) -> None:
+    torch = pytest.importorskip("torch")
+    q = mxkern.quantize(torch.from_numpy(random_values((3, 64), "float32")), scheme)
+    file = io.BytesIO()
+    torch.save(q, file)
+    file.seek(0)
+    with torch.serialization.safe_globals([mxkern.BlockScaled]):
+        saved = torch.load(file)
+    stored = q._replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
+    for same in (saved, pickle.loads(pickle.dumps(stored))):
+        assert mxkern.dequantize(same).equal(mxkern.dequantize(q))
+    assert saved.codes.dtype == q.codes.dtype and saved[3:] == q[3:]
 
 
 def test_schemes_hold_their_records() -> None:
