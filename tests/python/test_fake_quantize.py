@@ -74,3 +74,15 @@ def test_errors_name_it() -> None:
     refused(ValueError, lambda: call(x, "mxfp9"), "fake_quantize: scheme is 'mxfp9'")
     refused(ValueError, lambda: call(x, "mxfp8", amax=1.0), "fake_quantize: amax is for nvfp4")
     refused(ValueError, lambda: call(x, "mxfp8", rounding="stochastic"), "fake_quantize", "seed")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_beyond_the_dtype_is_inf(scheme: str) -> None:
+    """The largest float16, which the MX schemes round to 65536."""
+    x = np.zeros((1, 32), np.float16)
+    x[0, 0] = 65504
+    q = mxkern.quantize(x, scheme)
+    is_mx = not mxkern.schemes[scheme].has_tensor_scale
+    assert mxkern.dequantize(q)[0, 0] == (65536 if is_mx else 65504)
+    for y in (mxkern.fake_quantize(x, scheme), mxkern.dequantize(q, dtype="float16")):
+        assert y[0, 0] == (np.inf if is_mx else 65504) and (y[0, 1:] == 0).all()

@@ -27,6 +27,8 @@ def dequantize(
     out     an array of q's shape to write to; it is returned
     stream  CUDA: a stream handle, instead of the framework's current stream
 
+    A value beyond the range of dtype becomes Inf: in float16 what came from 65504 under an MX
+    scheme, whose nearest value is 65536.
     Returns an array of q's shape and framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np

@@ -31,6 +31,8 @@ def fake_quantize(
     x  [..., K], float32, float16 or bfloat16
     The other arguments and errors as for mxkern.quantize.
 
+    A value beyond the range of x's dtype becomes Inf: 65504 in float16 under the MX schemes, whose
+    nearest value is 65536.
     Returns an array of x's shape, dtype and framework. It has no gradient; the function of this
     name in mxkern.torch_ops has one.
 
