@@ -1,6 +1,7 @@
 # mxkern/errors.py: the sentences of the package's errors: function, argument, got, wanted, way out.
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,16 +14,22 @@ def listed(names: Iterable[str]) -> str:
 
 def described(value: Any) -> str:
     """A value for a message: its repr, cut short, or its type where a repr would not help."""
+    if type(value) is tuple:
+        return _cut(f"({', '.join(map(described, value))}{',' if len(value) == 1 else ''})")
     if isinstance(value, (str, int, float, bool, tuple, type(None))):
         text = repr(value).split("\n", 1)[0]
-        return text if len(text) <= 60 else text[:57] + "..."
+        return _cut(text)
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def unknown_name(
     function: str, argument: str, got: Any, valid: Iterable[str], aliases: Iterable[str] = ()
 ) -> Exception:
-    """The error for a name that is not among the valid ones; says which one is nearest."""
+    """The error for a name that is not among the valid ones; says which ones are nearest."""
     valid = list(valid)
     if not isinstance(got, str):
         return TypeError(
@@ -30,10 +37,11 @@ def unknown_name(
         )
     import difflib
 
-    near = difflib.get_close_matches(
-        got.lower().replace("-", "_"), [*aliases, *valid], n=1, cutoff=0.4
-    )
-    way_out = f"; did you mean {near[0]!r}?" if near else ""
+    name = got.lower().replace("-", "_")
+    near = difflib.get_close_matches(name, [*aliases, *valid], n=4, cutoff=0.4)
+    likeness = [difflib.SequenceMatcher(None, other, name).ratio() for other in near]
+    nearest = sorted(repr(near[i]) for i in range(len(near)) if likeness[i] == likeness[0])
+    way_out = f"; did you mean {listed(nearest)}?" if nearest else ""
     return ValueError(
         f"{function}: {argument} is {described(got)}; expected {listed(valid)}{way_out}"
     )
@@ -75,6 +83,16 @@ def out_of_range(function: str, argument: str, number: int, low: int, high: int)
     bound = f"{low} <= {argument} <= {largest}"
     got = number if number.bit_length() <= 256 else f"an int of {number.bit_length()} bits"
     return ValueError(f"{function}: {argument} is {got}; expected {bound}")
+
+
+def no_number(function: str, argument: str, value: Any) -> TypeError:
+    """The error for what is no number, an array of one for example."""
+    way_out = ""
+    if "Tracer" in type(value).__name__:
+        way_out = "; name it in static_argnums of jax.jit, or multiply the result"
+    elif math.prod(getattr(value, "shape", (0,))) == 1:
+        way_out = f"; pass float({argument})"
+    return TypeError(f"{function}: {argument} is {described(value)}; expected a number{way_out}")
 
 
 def real(function: str, argument: str, value: Any) -> float:

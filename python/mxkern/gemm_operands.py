@@ -8,7 +8,7 @@ from mxkern import _core, errors
 from mxkern.arrays import Adapter, View, adapter_of, collapsed
 from mxkern.arrays.adapter import check_same_device
 from mxkern.block_scaled import BlockScaled
-from mxkern.operands import checked_shape, enter_part, operand_of
+from mxkern.operands import checked_shape, enter_part, no_block_scaled, operand_of
 from mxkern.options import position
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape, scheme_of
@@ -36,6 +36,8 @@ def right_operand(function: str, b: Any) -> GemmOperand:
     if isinstance(b, PreparedOperand):
         return _prepared(function, "b", b)
     if not isinstance(b, BlockScaled):
+        if type(b) is tuple:
+            raise no_block_scaled(function, "b", b)
         raise TypeError(
             f"{function}: b is {errors.described(b)}; expected a BlockScaled or a PreparedOperand; "
             "make one with mxkern.quantize or mxkern.prepare_operand"
@@ -54,7 +56,7 @@ def left_operand(function: str, a: Any, adapter: Adapter) -> GemmOperand:
         if left.adapter is not adapter:
             raise TypeError(
                 f"{function}: a holds {left.adapter.name} arrays, and b {adapter.name} arrays; "
-                "expected one framework; convert one of them"
+                "expected one framework; quantize both from arrays of one"
             )
         return left
     plain = adapter.plain(function, "a", enter_part(function, "a", "", a, adapter))
@@ -84,6 +86,12 @@ def _prepared(function: str, argument: str, prepared: PreparedOperand) -> GemmOp
         if source is None:
             raise ValueError(f"{function}: {argument} has no source; expected a BlockScaled")
         return _quantized(function, f"{argument}.source", source)
+    if data is None:
+        raise TypeError(
+            f"{function}: {argument}.data is None and {argument}.form {form_name!r}; expected the "
+            f"bytes that prepare_operand makes; call mxkern.prepare_operand({argument}.source, "
+            f"form={form_name!r})"
+        )
     adapter = adapter_of(function, f"{argument}.data", data)
     if source is not None and operand.adapter is not adapter:
         raise TypeError(

@@ -32,10 +32,7 @@ class Operand(NamedTuple):
 def operand_of(function: str, argument: str, q: Any) -> Operand:
     """Checks every part of a BlockScaled against its scheme, shape and layout."""
     if not isinstance(q, BlockScaled):
-        raise TypeError(
-            f"{function}: {argument} is {errors.described(q)}; expected a BlockScaled; make one "
-            "with mxkern.quantize or mxkern.BlockScaled.from_parts"
-        )
+        raise no_block_scaled(function, argument, q)
     codes, scales, tensor_scale, name, shape, scale_layout = q
     scheme = scheme_of(function, name)
     layout = position(function, part_of(argument, "scale_layout"), scale_layout, SCALE_LAYOUTS)
@@ -87,6 +84,18 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     return _new(Operand, (adapter, view, scheme, shape, parts, memory))
 
 
+def no_block_scaled(function: str, argument: str, q: Any) -> TypeError:
+    """The error for what is no BlockScaled, the plain tuple of its parts for example."""
+    got, way_out = errors.described(q), "mxkern.quantize or mxkern.BlockScaled.from_parts"
+    if type(q) is tuple:
+        got = "a tuple"
+        if len(q) == len(BlockScaled._fields):
+            way_out = f"mxkern.BlockScaled(*{argument})"
+    return TypeError(
+        f"{function}: {argument} is {got}; expected a BlockScaled; make one with {way_out}"
+    )
+
+
 def stored_dtypes(dtype: str) -> tuple[str, ...]:
     """What may hold codes or scales of a dtype: it, or bytes."""
     return ("uint8",) if dtype == "uint8" else (dtype, "uint8")
@@ -104,7 +113,7 @@ def enter_part(function: str, argument: str, part: str, array: Any, adapter: Ada
     if not (own.goes_with(adapter) or adapter.goes_with(own)):
         raise TypeError(
             f"{function}: {name} is a {own.name} array beside {adapter.name} arrays; expected "
-            f"one framework; convert it to {adapter.name}"
+            f"one framework; convert it to {adapter.name}{adapter.conversion_of_other(name)}"
         )
     return own.enter(function, name, array)
 
@@ -168,8 +177,25 @@ def made_from_parts(
     if isinstance(shape, (tuple, list)):
         shape = tuple(errors.integer(function, "shape", n, 0, _LARGEST_EXTENT) for n in shape)
     q = BlockScaled(codes, scales, tensor_scale, record.name, shape, scale_layout)
-    operand_of(function, "", q)
+    try:
+        operand_of(function, "", q)
+    except ValueError as error:
+        if not _lie_one_a_byte(codes, scales, record, shape, scale_layout):
+            raise
+        raise ValueError(
+            f"{error}; if codes lie one a byte, pack them with mxkern.pack_codes(codes, "
+            f"{record.name!r})"
+        ) from None
     return q
+
+
+def _lie_one_a_byte(codes: Any, scales: Any, scheme: Scheme, shape: Any, scale_layout: str) -> bool:
+    """Whether codes that should be packed look as though they were not."""
+    given = tuple(getattr(codes, "shape", ()))
+    if scheme.bits == 8 or not given:
+        return False
+    expected = scheme.scales_shape(given, scale_layout)
+    return given == shape or tuple(getattr(scales, "shape", ())) == expected
 
 
 def _is_extent(n: Any) -> bool:
@@ -188,8 +214,10 @@ def checked_shape(function: str, argument: str, shape: Any) -> Shape:
             return shape
     name = part_of(argument, "shape")
     if not isinstance(shape, tuple) or not shape:
+        way_out = f"; pass tuple({name})" if isinstance(shape, list) and shape else ""
         raise TypeError(
             f"{function}: {name} is {errors.described(shape)}; expected a tuple of one int or more"
+            f"{way_out}"
         )
     numbers_given: tuple[Any, ...] = shape
     if all(_is_extent(n) for n in numbers_given):

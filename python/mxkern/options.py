@@ -1,6 +1,7 @@
 # mxkern/options.py: the options of quantization, from keyword arguments to the library's.
 from __future__ import annotations
 
+import re
 from numbers import Integral
 from typing import Any
 
@@ -17,6 +18,7 @@ _DEFAULT_OPTIONS = _core.QuantizeOptions(
     SCALE_RULES[_DEFAULT_RULE], ROUNDINGS["nearest"], 0, 0, False, False, 0, 0, 0
 )
 _LARGEST_SEED = 2**64 - 1
+_OTHER_DTYPE = re.compile(r"(float|bfloat|u?int|complex)\d+\w*|bool|double")
 OFFSET_DTYPES = ("int64", "uint64", "int32", "uint32")
 
 
@@ -42,7 +44,13 @@ def dtype_position(function: str, dtype: Any) -> int:
         return DTYPES[dtype]
     except (KeyError, TypeError, ValueError):
         name = name_of_dtype(dtype)
-        return position(function, "dtype", dtype if name is None else name, DTYPES)
+        wanted = dtype if name is None else name
+        if isinstance(wanted, str) and wanted not in DTYPES and _OTHER_DTYPE.fullmatch(wanted):
+            raise ValueError(
+                f"{function}: dtype is {wanted!r}; expected {errors.listed(DTYPES)}; take float32 "
+                "and convert the result"
+            ) from None
+        return position(function, "dtype", wanted, DTYPES)
 
 
 def options_of(

@@ -10,7 +10,7 @@ from mxkern.arrays import Adapter, adapter_of
 from mxkern.arrays.adapter import PLAIN_DTYPES, check_same_device
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part, stored_dtypes
-from mxkern.scheme import Scheme, Shape
+from mxkern.scheme import NAMES, Scheme, Shape
 
 _DEFAULT_DTYPE = PLAIN_DTYPES.index("float32")
 _NO_SCOPE: AbstractContextManager[None] = nullcontext()
@@ -46,9 +46,10 @@ def checked_out(
         raise ValueError(f"{function}: {argument} has shape {tuple(array.shape)}; expected {shape}")
     check_same_device(function, argument, adapter, array, like)
     if not adapter.is_writable(array):
+        whole, dot, field = argument.rpartition(".")
+        way_out = f"{whole}._replace({field}={argument}.copy())" if dot else f"{argument}.copy()"
         raise ValueError(
-            f"{function}: {argument} is read-only; expected a writable array; pass "
-            f"{argument}.copy()"
+            f"{function}: {argument} is read-only; expected a writable array; pass {way_out}"
         )
     if not adapter.is_dense(array):
         unaligned = getattr(getattr(array, "flags", None), "c_contiguous", False)
@@ -122,7 +123,7 @@ def checked_out_parts(
         ("scale_layout", scale_layout),
     ):
         got = getattr(out, field)
-        if got != wanted:
+        if got != wanted and not (field == "scheme" and NAMES.get(str(got)) == wanted):
             raise ValueError(
                 f"{function}: {argument}.{field} is {errors.described(got)}; expected {wanted!r}"
             )

@@ -17,7 +17,8 @@ RULE_SPACING = 0.07  # bits between the marks of one scheme's rules
 
 def check_plot_path(path: str) -> None:
     """Raises where a picture could not be written: RuntimeError without matplotlib, ValueError for
-    an ending that it does not know, OSError for a folder that is not there."""
+    an ending that it does not know, OSError for a folder that is not there or may not be written
+    to."""
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
@@ -28,12 +29,15 @@ def check_plot_path(path: str) -> None:
     if os.path.splitext(path)[1][1:] not in endings:
         raise ValueError(f"--plot {path}: expected a name that ends in .{', .'.join(endings)}")
     folder = os.path.dirname(path) or "."
+    place = f"--plot {path}: {folder}"
     if not os.path.exists(folder):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place)
     if not os.path.isdir(folder):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
     if os.path.isdir(path):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"--plot {path}")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"--plot {path}")
 
 
 def save_plot(comparison: Comparison, path: str, title: str) -> None:

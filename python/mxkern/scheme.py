@@ -155,7 +155,7 @@ class SchemeTable:
     def __contains__(self, scheme: object) -> bool:
         if isinstance(scheme, Scheme):
             return self._records.get(scheme.name) is scheme
-        return scheme in self._records or scheme in _ALIASES
+        return isinstance(scheme, str) and (scheme in self._records or scheme in _ALIASES)
 
     def __getitem__(self, name: str) -> Scheme:
         try:

@@ -12,7 +12,7 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
 from mxkern.offset_array import check_offset
-from mxkern.operands import check_factor
+from mxkern.operands import check_factor, no_block_scaled
 from mxkern.options import OFFSET_DTYPES, dtype_position, name_of_dtype
 from mxkern.outputs import other_dtype
 from mxkern.prepared_operand import PreparedOperand
@@ -47,10 +47,7 @@ def check_plain(function: str, argument: str, value: Any, *, derivative: bool = 
 
 def check_quantized(function: str, argument: str, q: Any) -> None:
     if not isinstance(q, BlockScaled):
-        raise TypeError(
-            f"{function}: {argument} is {errors.described(q)}; expected a BlockScaled; make one "
-            "with mxkern.quantize or mxkern.BlockScaled.from_parts"
-        )
+        raise no_block_scaled(function, argument, q)
     check_plain(function, f"{argument}.codes", q.codes)
     check_plain(function, f"{argument}.scales", q.scales)
     if isinstance(q.tensor_scale, torch.Tensor):
@@ -75,7 +72,7 @@ def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:
 
 def check_number(function: str, argument: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
-        raise TypeError(f"{function}: {argument} is {errors.described(value)}; expected a number")
+        raise errors.no_number(function, argument, value)
 
 
 def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 import mxkern
 import reference
-from support import DTYPES, assert_same, random_values
+from support import DTYPES, assert_same, random_values, refused
 
 SIZES = (16, 32, 64, 128)
 
@@ -62,3 +62,14 @@ def test_a_nan_stays_in_its_group() -> None:
     x[1, 20] = np.nan
     got = np.isnan(mxkern.random_hadamard(x))
     assert got[1, 16:32].all() and got.sum() == 16
+
+
+def test_wrong_arguments() -> None:
+    call = mxkern.random_hadamard
+    x = random_values((4, 64), "float32")
+    refused(ValueError, lambda: call(x[:, :40]), "axis of 40", "multiple of size=16")
+    refused(ValueError, lambda: call(x, 20), "random_hadamard: size is 20", "16, 32, 64 or 128")
+    refused(TypeError, lambda: call(x, 16.0), "random_hadamard: size is 16.0")
+    refused(TypeError, lambda: call(x, None), "random_hadamard: size is None")
+    refused(ValueError, lambda: call(x, sign_mask=1 << 16), "sign_mask is 65536")
+    refused(TypeError, lambda: call(x, inverse=1), "inverse is 1")

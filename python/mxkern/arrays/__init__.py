@@ -2,6 +2,7 @@
 # an array of theirs arrives: a type that is unknown is looked for in what is already loaded.
 from __future__ import annotations
 
+import numbers
 import sys
 import threading
 from collections.abc import Callable
@@ -113,10 +114,17 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
         )
     # Codes and scales are bytes, which no conversion of numbers makes.
     stored = argument.endswith(("codes", "scales", "data"))
-    dtype = "numpy.uint8" if stored else "numpy.float32"
+    call = f"numpy.asarray({argument}, {'numpy.uint8' if stored else 'numpy.float32'})"
+    way_out = ""
+    if isinstance(array, (list, tuple)) or (
+        hasattr(array, "__array__") and getattr(array, "shape", None) != ()
+    ):
+        way_out = f"; convert with {call}"
+    if not isinstance(array, bool) and isinstance(array, numbers.Real):
+        way_out = f"; convert with {call}.reshape(1)"
     raise TypeError(
         f"{function}: {argument} is {errors.described(array)}; expected a NumPy or CuPy array, a "
-        f"PyTorch tensor or a JAX array; convert with numpy.asarray({argument}, {dtype})"
+        f"PyTorch tensor or a JAX array{way_out}"
     )
 
 

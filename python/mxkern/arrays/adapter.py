@@ -178,6 +178,7 @@ class Adapter(ABC):
     converts = False  # whether results are made elsewhere and come home through leave()
     short_way: ShortWay | None = None  # for ordinary arguments
     traced_calls: TracedCalls | None = None  # where operations are parts of programs
+    taking_over = "numpy.asarray"  # the function that takes arrays of other frameworks
     namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to
     dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list
@@ -261,6 +262,13 @@ class Adapter(ABC):
         """The call that gives the bytes of an array as they are, for messages."""
         return f'{argument}.view("uint8")'
 
+    def conversion_of_other(self, argument: str) -> str:
+        """The call that makes an array of another framework one of this, for messages; none for
+        bytes, which some of them refuse to convert."""
+        if argument.endswith(("codes", "scales", "data")):
+            return ""
+        return f" with {self.taking_over}({argument})"
+
     @abstractmethod
     def conversion(self, argument: str, dtype: str) -> str:
         """The call that gives an array of the dtype, for messages."""
@@ -282,8 +290,19 @@ class Adapter(ABC):
     ) -> NoReturn:
         raise TypeError(
             f"{function}: {argument} has dtype {self.dtype_name(array)}; expected "
-            f"{errors.listed(expected)}; convert with {self.conversion(argument, expected[0])}"
+            f"{errors.listed(expected)}{self._way_out_of_dtype(argument, array, expected[0])}"
         )
+
+    def _way_out_of_dtype(self, argument: str, array: Any, dtype: str) -> str:
+        """What to do, as messages end; nothing for what holds no numbers."""
+        kind, fields = getattr(array.dtype, "kind", ""), getattr(array.dtype, "names", None)
+        if self.dtype_name(array).startswith("complex"):
+            return f"; take {argument}.real or {argument}.imag"
+        if fields:
+            return f'; take one of its fields, as {argument}["{fields[0]}"]'
+        if kind in ("S", "U", "M", "m") or str(array.dtype).startswith("|V"):
+            return ""
+        return f"; convert with {self.conversion(argument, dtype)}"
 
     def turned(self, array: Any) -> Any:
         """The transpose of a tensor, where it is the transpose that has its rows in memory; None

@@ -45,6 +45,7 @@ def _held(name: str) -> Any:
 class CupyAdapter(Adapter):
     name = "CuPy"
     namespace = cupy
+    taking_over = "cupy.asarray"
 
     def __init__(self) -> None:
         super().__init__({name: _held(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)})

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mxkern import errors
 from mxkern.arrays.adapter import Adapter, check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 
@@ -26,7 +27,13 @@ class DlpackAdapter(NumpyAdapter):
         return other is self or type(other) is NumpyAdapter
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
-        device = array.__dlpack_device__()[0]
+        found: Any = array.__dlpack_device__()
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            raise TypeError(
+                f"{function}: {argument}.__dlpack_device__() gives {errors.described(found)}; "
+                "expected a pair, the kind of device and its index"
+            )
+        device = found[0]
         if device not in _HOST:
             check_device(function, argument, "cuda" if device in _CUDA else "foreign")
             raise RuntimeError(

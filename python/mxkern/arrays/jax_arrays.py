@@ -15,6 +15,7 @@ from mxkern.prepared_operand import PreparedOperand
 class JaxAdapter(NumpyAdapter):
     name = "JAX"
     namespace = jax.numpy
+    taking_over = "jax.numpy.asarray"
     takes_out = False
     converts = True
 

@@ -31,6 +31,7 @@ def device_index(device: Any) -> int:
 class JaxCudaAdapter(Adapter):
     name = "JAX"
     namespace = jnp
+    taking_over = "jax.numpy.asarray"
     takes_out = False
     takes_stream = False
     converts = True

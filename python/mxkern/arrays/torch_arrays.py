@@ -73,6 +73,7 @@ def check_no_tangent(function: str, argument: str, array: Any) -> None:
 class TorchAdapter(Adapter):
     name = "PyTorch"
     namespace = torch
+    taking_over = "torch.from_dlpack"
 
     def __init__(self) -> None:
         # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.
@@ -137,8 +138,14 @@ class TorchAdapter(Adapter):
                 f"{tuple(array.shape)}; expected a tensor with values; materialize it with "
                 f"{argument}.clone()"
             )
+        size = array.itemsize
+        if address % size:
+            raise ValueError(
+                f"{function}: {argument} is misaligned; expected an address that is a multiple of "
+                f"{size} bytes; {argument}.clone() has one"
+            )
         # On the way of each call: a dense tensor needs no look at its strides.
-        last, size = array.storage_offset(), array.itemsize
+        last = array.storage_offset()
         if array.is_contiguous():
             needed = array.nbytes + last * size
         else:

@@ -144,7 +144,7 @@ def bias_of(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
 
 def _number(function: str, argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{function}: {argument} is {errors.described(value)}; expected a number")
+        raise errors.no_number(function, argument, value)
     number = errors.real(function, argument, value)
     if FLOAT32_END <= abs(number) < math.inf:
         raise ValueError(

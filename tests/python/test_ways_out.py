@@ -1,0 +1,192 @@
+# tests/python/test_ways_out.py: the way out that an error names, and that it is one.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from mxkern import plot
+from support import array_of, available, framework_params, random_values, refused
+
+needs_torch = pytest.mark.skipif(not available("torch"), reason="torch is not installed")
+needs_jax = pytest.mark.skipif(not available("jax"), reason="jax is not installed")
+
+X = random_values((4, 64), "float32")
+Q = mxkern.quantize(X, "mxfp8")
+
+
+def test_dtypes() -> None:
+    wanted = "expected float32, float16 or bfloat16"
+    for dtype in ("float64", np.float64, "int8", "float8_e4m3fn", "bool"):
+        name = dtype if isinstance(dtype, str) else "float64"
+        message = f"gemm: dtype is {name!r}; {wanted}; take float32 and convert the result"
+        refused(ValueError, lambda d=dtype: mxkern.gemm(Q, Q, dtype=d), message)
+    near = f"dtype is 'bf16'; {wanted}; did you mean 'bfloat16'?"
+    refused(ValueError, lambda: mxkern.dequantize(Q, dtype="bf16"), near)
+
+
+def test_all_names_that_are_as_near() -> None:
+    for name, near in (
+        ("fp4", "'mxfp4' or 'nvfp4'"),
+        ("fp8", "'mxfp8'"),
+        ("e2m1", "'mxfp4_e2m1' or 'nvfp4_e2m1'"),
+    ):
+        call = lambda n=name: mxkern.quantize(X, n)  # noqa: E731
+        refused(ValueError, call, f"scheme is {name!r}", f"did you mean {near}?")
+    assert [] not in mxkern.schemes and None not in mxkern.schemes
+
+
+@pytest.mark.parametrize("framework", framework_params())
+def test_alpha_in_an_array(framework: str) -> None:
+    alpha = array_of(framework, np.array(2.0, np.float32))
+    want = "alpha is a ", "expected a number; pass float(alpha)"
+    refused(TypeError, lambda: mxkern.gemm(Q, Q, alpha=alpha), "gemm: ", *want)
+    assert (mxkern.gemm(Q, Q, alpha=float(alpha)) == mxkern.gemm(Q, Q, alpha=2.0)).all()
+    two = array_of(framework, np.ones(2, np.float32))
+    with pytest.raises(TypeError, match=r"expected a number$"):
+        mxkern.gemm(Q, Q, beta=two, out=np.zeros((4, 4), np.float32))
+
+
+@needs_jax
+def test_alpha_that_is_traced() -> None:
+    import jax
+
+    q = mxkern.quantize(jax.numpy.asarray(X), "mxfp8")
+    call = jax.jit(lambda alpha: mxkern.gemm(q, q, alpha=alpha))
+    refused(TypeError, lambda: call(2.0), "gemm: alpha is a ", "Tracer", "static_argnums")
+
+
+def test_fields_of_structures() -> None:
+    x = np.zeros(32, [("left", "f4"), ("right", "f4")])
+    refused(TypeError, lambda: mxkern.quantize(x, "mxfp8"), 'take one of its fields, as x["left"]')
+    assert mxkern.quantize(x["left"], "mxfp8").shape == (32,)
+
+
+def test_plain_tuples() -> None:
+    parts = "is a tuple; expected a BlockScaled; make one with mxkern.BlockScaled(*"
+    refused(TypeError, lambda: mxkern.dequantize(tuple(Q)), f"dequantize: q {parts}q)")
+    refused(TypeError, lambda: mxkern.gemm(Q, tuple(Q)), f"gemm: b {parts}b)")
+    assert mxkern.dequantize(mxkern.BlockScaled(*tuple(Q))).shape == (4, 64)
+    pair = (X, X)
+    message = "block is (a numpy.ndarray, a numpy.ndarray)"
+    refused(TypeError, lambda: mxkern.quantize(X, "mxfp8", block=pair), message)
+
+
+@needs_torch
+def test_misaligned_tensors() -> None:
+    import torch
+
+    memory = bytearray(4 * 64 * 4 + 1)
+    x = torch.frombuffer(memory, dtype=torch.float32, offset=1, count=256).reshape(4, 64)
+    q = mxkern.quantize(torch.from_numpy(X), "mxfp8")
+    message = "is misaligned; expected an address that is a multiple of 4 bytes"
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("quantize: x", lambda: mxkern.quantize(x, "mxfp8")),
+        ("gemm: a", lambda: mxkern.gemm(x, q)),
+        ("dequantize: out", lambda: mxkern.dequantize(q, out=x)),
+    ]
+    for name, call in calls:
+        refused(ValueError, call, f"{name} {message}; {name.split()[-1]}.clone() has one")
+    assert mxkern.gemm(x.clone(), q).shape == (4, 4)
+    assert mxkern.dequantize(q, out=x.clone()).equal(mxkern.dequantize(q))
+
+
+def test_read_only_parts_of_an_output() -> None:
+    codes = Q.codes.copy()
+    codes.flags.writeable = False
+    out = Q._replace(codes=codes)
+    way_out = "pass out._replace(codes=out.codes.copy())"
+    refused(ValueError, lambda: mxkern.quantize(X, "mxfp8", out=out), "read-only", way_out)
+    writable = out._replace(codes=out.codes.copy())
+    assert mxkern.quantize(X, "mxfp8", out=writable) is writable
+
+
+def test_aliases_of_an_output() -> None:
+    out = mxkern.quantize(X, "mxfp8")._replace(scheme="mxfp8")
+    assert mxkern.quantize(2 * X, "mxfp8", out=out) is out
+    assert (mxkern.dequantize(out) == mxkern.dequantize(mxkern.quantize(2 * X, "mxfp8"))).all()
+    refused(ValueError, lambda: mxkern.quantize(X, "mxfp4", out=out), "out.scheme is 'mxfp8'")
+    unhashable = out._replace(scheme=[])
+    refused(ValueError, lambda: mxkern.quantize(X, "mxfp8", out=unhashable), "out.scheme is a list")
+
+
+def test_lists_as_shapes() -> None:
+    q = Q._replace(shape=[4, 64])
+    refused(TypeError, lambda: mxkern.dequantize(q), "q.shape is a list", "pass tuple(q.shape)")
+
+
+@needs_torch
+@needs_jax
+def test_frameworks_mixed() -> None:
+    import jax.numpy
+    import torch
+
+    arrays = {"NumPy": X, "PyTorch": torch.from_numpy(X), "JAX": jax.numpy.asarray(X)}
+    calls: dict[str, tuple[str, Callable[[Any], Any]]] = {
+        "NumPy": ("numpy.asarray", np.asarray),
+        "PyTorch": ("torch.from_dlpack", torch.from_dlpack),
+        "JAX": ("jax.numpy.asarray", jax.numpy.asarray),
+    }
+    for own, a in arrays.items():
+        for other, b in arrays.items():
+            if own == other:
+                continue
+            q = mxkern.quantize(b, "mxfp8")
+            text, convert = calls[other]
+            parts = (f"gemm: a is a {own} array beside {other} arrays", f"with {text}(a)")
+            refused(TypeError, lambda a=a, q=q: mxkern.gemm(a, q), *parts)
+            assert mxkern.gemm(convert(a), q).shape == (4, 4)
+
+
+def test_forms_without_data() -> None:
+    ready = mxkern.prepare_operand(Q)._replace(form="folded")
+    way_out = "call mxkern.prepare_operand(b.source, form='folded')"
+    refused(TypeError, lambda: mxkern.gemm(X, ready), "b.data is None", way_out)
+
+
+@pytest.mark.parametrize("scheme", ["mxfp4", "nvfp4", "mxfp6_e2m3"])
+def test_codes_one_a_byte(scheme: str) -> None:
+    q = mxkern.quantize(X, scheme)
+    codes = mxkern.unpack_codes(q.codes, scheme)
+    options = {"scheme": scheme, "tensor_scale": q.tensor_scale}
+    make = mxkern.BlockScaled.from_parts
+    way_out = f"pack them with mxkern.pack_codes(codes, {scheme!r})"
+    for shape in (None, (4, 64)):
+        call = lambda s=shape: make(codes, q.scales, shape=s, **options)  # noqa: E731
+        refused(ValueError, call, "BlockScaled.from_parts: ", way_out)
+    assert make(mxkern.pack_codes(codes, scheme), q.scales, **options).shape == (4, 64)
+    with pytest.raises(ValueError, match=r"row_major'$"):
+        make(q.codes, q.scales[:2], **options)
+
+
+def test_devices_of_dlpack() -> None:
+    class Odd:
+        def __init__(self, device: Any) -> None:
+            self.device = device
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return X.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return self.device
+
+    for device in (1, None, "cpu", (1,)):
+        parts = ("quantize: x.__dlpack_device__() gives", "expected a pair")
+        refused(TypeError, lambda d=device: mxkern.quantize(Odd(d), "mxfp8"), *parts)
+    assert mxkern.quantize(Odd((1, 0)), "mxfp8").shape == (4, 64)
+
+
+def test_folders_of_pictures(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    path = str(tmp_path / "none" / "x.png")
+    with pytest.raises(FileNotFoundError) as caught:
+        plot.check_plot_path(path)
+    assert caught.value.filename == f"--plot {path}: {tmp_path / 'none'}"
+    locked = str(tmp_path / "x.png")
+    plot.check_plot_path(locked)
+    monkeypatch.setattr(plot.os, "access", lambda place, mode: False)
+    with pytest.raises(PermissionError, match="--plot"):
+        plot.check_plot_path(locked)
