@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from operator import mul
 from typing import Any
 
 import torch
@@ -39,8 +40,6 @@ _increment_version = getattr(torch.autograd.graph, "increment_version", None)
 
 def _is_recorded() -> bool:
     """Whether a mode of PyTorch writes down what operators do to ordinary tensors."""
-    if not dispatch_modes():
-        return False
     from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
     return get_proxy_mode() is not None
@@ -92,7 +91,7 @@ class TorchAdapter(Adapter):
                 f"torch.Tensor; expected a plain tensor; call outside of tracing, trace the "
                 f"function of mxkern.torch_ops, or take the tensor it wraps"
             )
-        if tracing_state() is not None or _is_recorded():
+        if tracing_state() is not None or (dispatch_modes() and _is_recorded()):
             raise TypeError(
                 f"{function}: {argument} is traced (torch.jit.trace or make_fx), and the trace "
                 f"would not hold this function; expected an operator; call that of "
@@ -123,7 +122,8 @@ class TorchAdapter(Adapter):
                 f"{function}: {argument} requires grad, and the result would have none; expected "
                 f"a tensor without; pass {argument}.detach(), {other}"
             )
-        check_no_tangent(function, argument, array)
+        if forward_ad._current_level >= 0:
+            check_no_tangent(function, argument, array)
         try:
             address = array.data_ptr()
         except RuntimeError as error:
@@ -138,20 +138,22 @@ class TorchAdapter(Adapter):
                 f"{tuple(array.shape)}; expected a tensor with values; materialize it with "
                 f"{argument}.clone()"
             )
-        size = array.itemsize
-        if address % size:
+        # What follows is on the way of each call: most tensors start on 16 bytes, at the begin of
+        # their storage, and need no look at the size of an element or at strides.
+        if address & 15 and address % array.itemsize:
             raise ValueError(
                 f"{function}: {argument} is misaligned; expected an address that is a multiple of "
-                f"{size} bytes; {argument}.clone() has one"
+                f"{array.itemsize} bytes; {argument}.clone() has one"
             )
-        # On the way of each call: a dense tensor needs no look at its strides.
-        last = array.storage_offset()
+        start = array.storage_offset()
         if array.is_contiguous():
-            needed = array.nbytes + last * size
+            needed = array.nbytes
+            if start:
+                needed += start * array.itemsize
         else:
-            for n, step in zip(array.shape, array.stride(), strict=True):
-                last += (n - 1) * step
-            needed = (last + 1) * size
+            steps = array.stride()
+            last = start + sum(map(mul, array.shape, steps)) - sum(steps)
+            needed = (last + 1) * array.itemsize
         if needed > len(array.untyped_storage()) and array.numel() > 0:
             raise ValueError(
                 f"{function}: {argument} has shape {tuple(array.shape)} and ends at byte {needed} "
