@@ -299,53 +299,6 @@ TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
   EXPECT_NE(kernel.find("wgmma"), std::string::npos) << kernel;
 }
 
-TEST(PlanGemmCudaTest, FewQuantizedRows) {
-  const auto problem = [&](std::int64_t rows, Scheme left, GemmPrecision precision,
-                           DType dtype = DType::bfloat16, bool keep_source = true) {
-    return CudaGemmProblem{
-        quantized(left, {1, rows, 1024}),
-        prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}, keep_source),
-        plain(dtype, {1, rows, 2048}), precision};
-  };
-  constexpr auto automatic = GemmPrecision::automatic;
-  for (const Scheme left : all_schemes) {
-    EXPECT_EQ(path_of(problem(1, left, automatic)), CudaGemmPath::few_tokens);
-    EXPECT_EQ(path_of(problem(512, left, GemmPrecision::exact)), CudaGemmPath::few_tokens);
-    EXPECT_EQ(path_of(problem(2048, left, GemmPrecision::exact)), CudaGemmPath::few_tokens);
-    EXPECT_EQ(path_of(problem(2049, left, GemmPrecision::exact)), CudaGemmPath::exact);
-    EXPECT_EQ(path_of(problem(1, left, automatic), "sm_80"), CudaGemmPath::portable);
-    EXPECT_EQ(path_of(problem(256, left, automatic), "sm_100"), CudaGemmPath::few_tokens);
-    EXPECT_NE(path_of(problem(257, left, automatic), "sm_100"), CudaGemmPath::few_tokens);
-  }
-  // More of them are folded where that can be.
-  EXPECT_EQ(path_of(problem(384, Scheme::mxfp8_e4m3, automatic)), CudaGemmPath::few_tokens);
-  EXPECT_EQ(path_of(problem(385, Scheme::mxfp8_e4m3, automatic)), CudaGemmPath::folded_or_exact);
-  EXPECT_EQ(path_of(problem(385, Scheme::mxfp8_e4m3, automatic, DType::float32)),
-            CudaGemmPath::few_tokens);
-  EXPECT_EQ(path_of(problem(385, Scheme::mxfp8_e4m3, automatic, DType::bfloat16, false)),
-            CudaGemmPath::few_tokens);
-  EXPECT_EQ(path_of(problem(385, Scheme::nvfp4, automatic)), CudaGemmPath::few_tokens);
-  // Rows are expanded first, under a power of two each but for those of NVFP4.
-  for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
-    const CudaGemmProblem few = problem(16, left, automatic);
-    const CudaGemmPlan plan = plan_gemm_cuda(few, hopper);
-    EXPECT_TRUE(plan.left.expands && plan.right.is_prepared && !plan.right.expands);
-    const std::size_t exponents = left == Scheme::nvfp4 ? 0 : 256;
-    EXPECT_EQ(plan.workspace_bytes, 16 * 1024 * 2 + exponents);
-    const GemmExplanation text = explain(plan, few, hopper);
-    EXPECT_NE(text.left.find("expanded to bfloat16 in the call"), std::string::npos) << text.left;
-    EXPECT_NE(text.right.find("prepared as few_tokens"), std::string::npos) << text.right;
-  }
-  // Those that were expanded ahead are taken as they are.
-  const CudaGemmProblem ahead{prepared(PreparedForm::expanded, Scheme::nvfp4, {1, 16, 1024}),
-                              prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}),
-                              plain(DType::bfloat16, {1, 16, 2048}), automatic};
-  const CudaGemmPlan plan = plan_gemm_cuda(ahead, hopper);
-  EXPECT_EQ(plan.path, CudaGemmPath::few_tokens);
-  EXPECT_TRUE(plan.left.is_prepared && !plan.left.expands);
-  EXPECT_EQ(plan.workspace_bytes, 0u);
-}
-
 TEST(PlanGemmCudaTest, AlignedBfloat16IsReadAsItLies) {
   const Case c;
   const auto plan_of = [&](const Buffer& a) {
