@@ -66,7 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--tensor",
         metavar="REGEX",
-        help="only tensors whose name has a match; without it every matrix, but no vectors",
+        help="only tensors whose name has a match, vectors too; without it every matrix of a "
+        ".safetensors file, but no vectors, and the array of a .npy file, which may be one",
     )
     compare.add_argument(
         "--scheme",
