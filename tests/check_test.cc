@@ -93,14 +93,17 @@ TEST(Check, MemoryThatIsOnlyRead) {
 TEST(Check, SizesOfShapesThatNoOperationTakes) {
   const std::string limit =
       "]; expected at most 2^60 elements, with rows and columns padded to 128 and 0 counted as 1";
-  const std::pair<Shape, std::string> cases[] = {
+  const struct {
+    Shape shape;
+    std::string text;
+  } cases[] = {
       {{1, std::int64_t{1} << 33, std::int64_t{1} << 33}, "1, 8589934592, 8589934592" + limit},
       {{1, -1, 32}, "1, -1, 32]; expected no negative extent"},
       {{huge, 1, 1}, std::to_string(huge) + ", 1, 1" + limit}};
-  for (const auto& [shape, text] : cases) {
-    EXPECT_EQ(
-        error_message([&] { BlockScaled::sizes(Scheme::mxfp4, shape, ScaleLayout::row_major); }),
-        "BlockScaled::sizes: shape is [" + text);
+  for (const auto& one : cases) {
+    EXPECT_EQ(error_message(
+                  [&] { BlockScaled::sizes(Scheme::mxfp4, one.shape, ScaleLayout::row_major); }),
+              "BlockScaled::sizes: shape is [" + one.text);
   }
 }
 

@@ -134,8 +134,8 @@ TEST_F(CudaFewQuantized, Shapes) {
     for (const Shape& shape : {Shape{1, 3, 32}, Shape{1, 17, 33}, Shape{2, 5, 160}, Shape{1, 64, 1},
                                Shape{3, 70, 96}, Shape{1, 300, 512}, Shape{1, 512, 4128}}) {
       for (const std::int64_t batch : {std::int64_t{1}, shape.batch}) {
-        Product product(left, ++seed % 2 == 0 ? Scheme::mxfp4 : Scheme::nvfp4, shape, 133, batch,
-                        DType::float32, seed);
+        const Scheme right = ++seed % 2 == 0 ? Scheme::mxfp4 : Scheme::nvfp4;
+        Product product(left, right, shape, 133, batch, DType::float32, seed);
         const PlainTensor out = product.run(2);
         ASSERT_TRUE(rows_are_near(out, product.wanted(), 2e-5))
             << name_of(left) << " [" << shape.batch << ", " << shape.rows << ", " << shape.columns

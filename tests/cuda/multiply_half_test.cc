@@ -39,7 +39,8 @@ TEST_F(CudaMultiplyHalf, EverySchemeAndShape) {
   int turn = 0;
   for (const Scheme scheme : all_schemes) {
     for (std::size_t i = 0; i < std::size(shapes); ++i) {
-      Product p(DType::float16, scheme, shapes[i], rows[i], 1, all_dtypes[++turn % 3],
+      ++turn;
+      Product p(DType::float16, scheme, shapes[i], rows[i], 1, all_dtypes[turn % 3],
                 turn % 4 == 0 ? 8 : 0);
       p.fill(static_cast<std::uint64_t>(turn));
       PlainTensor bias(DType::float16, {1, 1, rows[i]});
