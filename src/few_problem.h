@@ -15,9 +15,8 @@ namespace mxkern {
 // a power of two for each row.
 inline Buffer tokens_of(const GemmOperand& left, void* memory) {
   if (const auto* plain = std::get_if<Buffer>(&left)) return *plain;
-  const cuda::RowScaled rows = cuda::expanded_view(as_source(left), memory);
-  Buffer x = Buffer::dense(memory, DType::bfloat16, {rows.batch, rows.rows, rows.columns},
-                           quantized_of(left)->device);
+  const cuda::RowScaledLayout rows = cuda::expanded_layout(as_source(left));
+  Buffer x = Buffer::dense(memory, DType::bfloat16, shape_of(left), quantized_of(left)->device);
   x.row_stride = rows.row_bytes / 2;
   x.batch_stride = rows.batch_bytes / 2;
   return x;
