@@ -15,15 +15,6 @@ Device device_of(const GemmOperand& operand) {
   return visit_source(operand, [](const auto& source) { return source.device; });
 }
 
-// How many elements of a kind a lane takes at a time.
-template <class Kind>
-constexpr int unit_of() {
-  if constexpr (requires { typename Kind::Format; }) {
-    return kernels::ExpandUnit<typename Kind::Format>::codes;
-  }
-  return 8;
-}
-
 // Longer teams, of which each thread has fewer loads in flight, where there are so few rows that
 // all thread blocks fit on the device at once all the same; or, with fewer rows than
 // multiprocessors, on half of these, as the product behind starts on the others.
@@ -46,7 +37,7 @@ void expand_one(const char* function, kernels::ExpandParameters& p, Stream strea
   kernels::ExpandOperand& o = p.operand;
   if (o.groups == 0) return;
   const auto launch_kind = [&]<class Kind>(TypeTag<Kind>) {
-    lengthen_teams(function, o, unit_of<Kind>());
+    lengthen_teams(function, o, expand_unit<Kind>());
     launch<Start::early>(function, kernels::expand_kernel<Kind, expanded_exponent>,
                          grid_of(o.groups), kernels::team_threads,
                          spread_bytes(function, o.groups, kernels::expand_blocks, 0), stream, p);

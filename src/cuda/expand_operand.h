@@ -8,6 +8,15 @@
 
 namespace mxkern::cuda {
 
+// How many elements of a kind, a scheme or the type of plain ones, a lane takes at a time.
+template <class Kind>
+constexpr int expand_unit() {
+  if constexpr (requires { typename Kind::Format; }) {
+    return kernels::ExpandUnit<typename Kind::Format>::codes;
+  }
+  return 8;
+}
+
 // Each returns how many elements a lane takes at a time.
 inline int put_source(const char* function, const BlockScaled& q, kernels::ExpandOperand& o) {
   check_device_pointer(function, "codes", q.codes, q.device);
@@ -22,7 +31,7 @@ inline int put_source(const char* function, const BlockScaled& q, kernels::Expan
     using Unit = kernels::ExpandUnit<typename decltype(scheme)::Format>;
     o.is_whole =
         o.columns % Unit::codes == 0 && rows_start_on(o.codes, o.code_row_bytes, Unit::alignment);
-    return Unit::codes;
+    return expand_unit<decltype(scheme)>();
   });
 }
 
@@ -33,7 +42,7 @@ inline int put_source(const char* function, const Buffer& x, kernels::ExpandOper
   o.batch_stride = x.batch_stride;
   o.row_stride = x.row_stride;
   o.is_whole = starts_on_16(x);
-  return 8;
+  return expand_unit<float>();
 }
 
 inline kernels::ExpandOperand expand_operand(const char* function, const ExpandTask& task) {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "cuda/gemm.h"
 #include "mxkern/prepare_operand.h"
 #include "plan_gemm_cuda.h"
-#include "cuda/gemm.h"
 #include "tests/support/device_operand.h"
 #include "tests/support/device_prepared.h"
 #include "tests/support/gemm_reference.h"

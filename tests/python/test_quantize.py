@@ -236,8 +236,8 @@ def test_a_square_has_one_scale_for_both_directions() -> None:
             square[places // 16, places % 16] = [6, 2.25, 3.0000545, 3.0000545, 2]
     options = {"block": "16x16", "four_over_six": True, "amax": 2688.0}
     rows = mxkern.quantize(x, "nvfp4", **options)
-    along = np.unique(rows.scales.view(np.uint8))
-    assert len(along) == 2  # the first candidate of some squares, the second of others
+    chosen = np.unique(rows.scales.view(np.uint8))
+    assert len(chosen) == 2  # the first candidate of some squares, the second of others
     columns = mxkern.quantize_columns(x, "nvfp4", **options)
     both = mxkern.quantize_both(x, "nvfp4", **options)
     turned = mxkern.quantize(np.asfortranarray(x), "nvfp4", **options)

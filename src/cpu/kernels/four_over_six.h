@@ -95,18 +95,21 @@ template <class S, class T>
       four.add(float_of<BitLanes>(value), tensor.encode);
     };
     const std::int64_t rows = square ? lines : 1;
-    for (int element = 0; across && element < S::block; element += lane_count) {
-      BitLanes values[S::block][lane_count];
-      for (std::int64_t row = 0; row < rows; ++row) load(values[row], row, element);
-      for (int i = 0; i < lane_count; ++i) {
-        for (std::int64_t row = 0; row < rows; ++row) add(values[row][i]);
-      }
-    }
-    for (std::int64_t row = 0; !across && row < rows; ++row) {
+    if (across) {
       for (int element = 0; element < S::block; element += lane_count) {
-        BitLanes values[lane_count];
-        load(values, row, element);
-        for (const BitLanes& value : values) add(value);
+        BitLanes values[S::block][lane_count];
+        for (std::int64_t row = 0; row < rows; ++row) load(values[row], row, element);
+        for (int i = 0; i < lane_count; ++i) {
+          for (std::int64_t row = 0; row < rows; ++row) add(values[row][i]);
+        }
+      }
+    } else {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (int element = 0; element < S::block; element += lane_count) {
+          BitLanes values[lane_count];
+          load(values, row, element);
+          for (const BitLanes& value : values) add(value);
+        }
       }
     }
     for (int lane = 0; lane < lane_count; ++lane) {
