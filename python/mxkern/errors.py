@@ -85,12 +85,18 @@ def out_of_range(function: str, argument: str, number: int, low: int, high: int)
     return ValueError(f"{function}: {argument} is {got}; expected {bound}")
 
 
+def shape_of(value: Any, otherwise: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """The shape of anything that has one; classes and symbols have an attribute that is none."""
+    shape = getattr(value, "shape", None)
+    return tuple(shape) if isinstance(shape, tuple) else otherwise
+
+
 def no_number(function: str, argument: str, value: Any) -> TypeError:
     """The error for what is no number, an array of one for example."""
     way_out = ""
     if "Tracer" in type(value).__name__:
         way_out = "; name it in static_argnums of jax.jit, or multiply the result"
-    elif math.prod(getattr(value, "shape", (0,))) == 1:
+    elif math.prod(shape_of(value, (0,))) == 1:
         way_out = f"; pass float({argument})"
     return TypeError(f"{function}: {argument} is {described(value)}; expected a number{way_out}")
 

@@ -366,6 +366,9 @@ class TestGemm:
         refused(ValueError, lambda: call(beta=1.0), "gemm: beta is 1.0", "out")
         refused(TypeError, lambda: call(alpha="2"), "gemm: alpha is '2'", "a number")
         refused(TypeError, lambda: call(alpha=True), "gemm: alpha is True")
+        refused(TypeError, lambda: call(alpha=np.ones(1, "i4")), "pass float(alpha)")
+        for of_no_shape in (np.float32, np.ma.MaskedArray, type("Odd", (), {"shape": None})()):
+            refused(TypeError, lambda x=of_no_shape: call(alpha=x), "gemm: alpha is", "a number")
         refused(ValueError, lambda: call(alpha=-1e39), "gemm: alpha is -1e+39", "float32")
         refused(ValueError, lambda: call(alpha=10**400), "gemm: alpha is an integer", "float32")
         refused(ValueError, lambda: call(bias=np.zeros(5, "f")), "bias has shape (5,)", "(4,)")
