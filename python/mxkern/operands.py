@@ -192,7 +192,7 @@ def made_from_parts(
 def _lie_one_a_byte(codes: Any, scales: Any, scheme: Scheme, shape: Any, scale_layout: str) -> bool:
     """Whether codes that should be packed look as though they were not."""
     given = errors.shape_of(codes)
-    if scheme.bits == 8 or not given:
+    if scheme.bits == 8 or not given or not isinstance(shape, tuple):
         return False
     expected = scheme.scales_shape(given, scale_layout)
     return given == shape or errors.shape_of(scales) == expected
