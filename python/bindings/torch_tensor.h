@@ -54,7 +54,9 @@ class TorchTensors {
     if (x.type().ptr() != tensor_type_.ptr() || attribute(x, requires_grad_).ptr() != Py_False) {
       return std::nullopt;
     }
-    return table_ != nullptr ? read_from_table(x) : read_attributes(x);
+    std::optional<TorchTensor> tensor = table_ != nullptr ? read_from_table(x) : read_attributes(x);
+    if (tensor.has_value() && !lies_in_memory(tensor->data)) return std::nullopt;
+    return tensor;
   }
 
   // Whether a trace is under way, which would not hold what is done here.
@@ -111,6 +113,11 @@ class TorchTensors {
   }
 
  private:
+  // A tensor whose storage was freed has its offset for an address. No device's memory lies so low.
+  static bool lies_in_memory(const void* data) {
+    return reinterpret_cast<std::uintptr_t>(data) >> 32 != 0;
+  }
+
   void look(nanobind::handle x, DlpackTensor& seen) const {
     if (table_->look(x.ptr(), &seen) != 0) nanobind::raise_python_error();
   }

@@ -10,7 +10,7 @@ import mxkern
 from mxkern import schemes
 from mxkern.arrays import adapter_of
 from mxkern.options import options_of
-from support import DTYPES, SCHEMES, array_of, assert_same, corner_values, raw
+from support import DTYPES, SCHEMES, array_of, assert_same, corner_values, raw, refused
 
 pytestmark = pytest.mark.skipif(
     not mxkern.info().devices, reason=f"no CUDA device can be used: {mxkern.info().cuda}"
@@ -125,6 +125,24 @@ def test_what_takes_the_short_way(torch: Any) -> None:
     assert short.quantize(x, mxfp8, 0, options, False, None, None, out) is None
     assert short.dequantize(q, 0, y[:32]) is None
     assert short.gemm(x, q._replace(codes=q.codes.cpu()), 0, 1.0, 0.0, None, 0, None) is None
+
+
+def test_freed_storage(torch: Any) -> None:
+    """As training in shards leaves parameters: kernels would read memory that is nobody's."""
+    x = torch.randn(64, 96, device="cuda", dtype=torch.bfloat16)
+    q = mxkern.quantize(x, "mxfp8")
+    for behind in (0, 64):
+        gone = torch.randn(64 + behind, 96, device="cuda", dtype=torch.bfloat16)[behind:]
+        gone.untyped_storage().resize_(0)
+        refused(ValueError, lambda x=gone: mxkern.quantize(x, "mxfp8"), "quantize: x has")
+        refused(ValueError, lambda x=gone: mxkern.gemm(x, q), "gemm: a has")
+        refused(ValueError, lambda x=gone: mxkern.dequantize(q, out=x), "dequantize: out has")
+        codes = torch.empty(64 + behind, 96, device="cuda", dtype=q.codes.dtype)[behind:]
+        codes.untyped_storage().resize_(0)
+        bad = q._replace(codes=codes)
+        refused(ValueError, lambda q=bad: mxkern.dequantize(q), "dequantize: q.codes has")
+        refused(ValueError, lambda q=bad: mxkern.gemm(x, q), "gemm: b.codes has")
+        refused(ValueError, lambda q=bad: mxkern.quantize(x, "mxfp8", out=q), "out.codes has")
 
 
 def test_without_the_table_of_dlpack(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
