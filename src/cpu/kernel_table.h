@@ -62,6 +62,8 @@ struct AcrossMemory {
 
   // Rows of x without gaps, `most` elements from row to row.
   alignas(cache_line) std::byte copy[32 * most * sizeof(float)];
+  // The words of their elements, of stochastic rounding.
+  alignas(cache_line) std::uint32_t random[32 * most + 1];  // read in pairs, to one behind
   // Codes of each line: first those that the task before, of the elements before these, left here
   // as they did not fill a line of the cache. Tasks take turns, as the codes of the one before are
   // written while the next one computes.
@@ -84,10 +86,20 @@ struct AcrossMemory {
   } stream;
 };
 
-// Quantizes lines that lie across memory: element e of line l is x[e * x_stride + l]. Rounds to
-// nearest; no element is in a square block.
+// Random words of rows of a tensor. index: of the first element, in its tensor; stride: elements
+// from row to row of the tensor.
+struct RandomRows {
+  std::uint64_t seed;
+  std::uint64_t offset;
+  std::uint64_t index;
+  std::int64_t stride;
+};
+
+// Quantizes lines that lie across memory: element e of line l is x[e * x_stride + l]. No element is
+// in a square block.
 struct QuantizeAcrossTask {
   QuantizeTask lines;
+  RandomRows random;  // of stochastic rounding, instead of lines.random
   AcrossMemory& memory;
   // Whether codes are more than caches hold: they are written past them, in whole lines of the
   // cache, of which no other memory is read. `code_stride` is a multiple of those.
@@ -136,7 +148,8 @@ struct KernelTable {
                                std::int64_t count, std::uint32_t* words);
 
   Quantize quantize[std::size(all_schemes)][std::size(all_dtypes)][std::size(all_roundings)];
-  QuantizeAcross quantize_across[std::size(all_schemes)][std::size(all_dtypes)];
+  QuantizeAcross quantize_across[std::size(all_schemes)][std::size(all_dtypes)]
+                                [std::size(all_roundings)];
   Dequantize dequantize[std::size(all_schemes)][std::size(all_dtypes)];
   FiniteAmax finite_amax[std::size(all_dtypes)];
   HadamardLine hadamard[std::size(all_dtypes)];

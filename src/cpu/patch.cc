@@ -39,11 +39,10 @@ Lines Patch::load(const LineSource& source, const Tile& part) {
 const std::uint32_t* Patch::load_random(const LineSource& source, const Tile& part,
                                         std::uint64_t seed, std::uint64_t offset) {
   const Shape& shape = source.x.shape;
+  std::uint64_t index = first_index(shape, part);
   for (std::int64_t row = 0; row < part.rows; ++row) {
-    const std::int64_t index =
-        (part.batch * shape.rows + part.row + row) * shape.columns + part.column;
-    source.kernels.random_words(seed, offset, static_cast<std::uint64_t>(index), part.columns,
-                                random_ + row * part.columns);
+    source.kernels.random_words(seed, offset, index, part.columns, random_ + row * part.columns);
+    index += static_cast<std::uint64_t>(shape.columns);
   }
   if (!source.transposed) return random_;
   source.kernels.transpose_32(random_, part.columns, transposed_random_, part.rows, part.rows,

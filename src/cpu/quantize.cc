@@ -30,8 +30,7 @@ struct Direction {
 
   // Whether nothing is asked of columns that needs them as lines.
   bool is_across() const {
-    return source.transposed && source.signs.size == 0 && !is_stochastic() && group() == 1 &&
-           !options.four_over_six;
+    return source.transposed && source.signs.size == 0 && group() == 1 && !options.four_over_six;
   }
 };
 
@@ -195,14 +194,16 @@ bool streams(const BlockScaled& out) {
 // The same for columns that are encoded as they lie. `is_near`: the tile was read just before.
 void quantize_across(const Direction& columns, const Tile& tile, bool is_near) {
   const LineSource& source = columns.source;
-  const KernelTable::QuantizeAcross kernel =
-      source.kernels
-          .quantize_across[static_cast<int>(columns.out.scheme)][static_cast<int>(source.x.dtype)];
+  const Shape& shape = source.x.shape;
+  const QuantizeOptions& options = columns.options;
+  const KernelTable::QuantizeAcross kernel = source.kernels.quantize_across[static_cast<int>(
+      columns.out.scheme)][static_cast<int>(source.x.dtype)][static_cast<int>(options.rounding)];
   AcrossMemory memory;
   for_each_part(tile, {tile.rows, line_unit}, [&](const Tile& strip) {
     for_each_part(strip, {line_unit, line_unit}, [&](const Tile& part) {
       const std::byte* x = address(source.x, part.batch, part.row, part.column);
       kernel({.lines = task_of(columns, part, {x, source.x.row_stride, part.columns, part.rows}),
+              .random = {options.seed, options.offset, first_index(shape, part), shape.columns},
               .memory = memory,
               .streams = streams(columns.out),
               .is_last = part.row + part.rows == tile.row + tile.rows,

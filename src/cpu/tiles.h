@@ -34,6 +34,12 @@ struct Tile {
   std::int64_t columns;
 };
 
+// The place of the first element of a tile among those of the tensor, which random words go by.
+constexpr std::uint64_t first_index(const Shape& shape, const Tile& tile) {
+  return static_cast<std::uint64_t>((tile.batch * shape.rows + tile.row) * shape.columns +
+                                    tile.column);
+}
+
 // As long lines as fit into `elements`, together with `group` - 1 others; then as many groups of
 // lines as fit.
 constexpr TileShape line_tile(const Shape& shape, std::int64_t group, std::int64_t elements) {

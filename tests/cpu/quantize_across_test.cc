@@ -22,8 +22,8 @@ struct Output {
 
 // Quantizes the columns of x in squares, one below the other, strip by strip; codes begin `offset`
 // bytes behind a line of the cache.
-Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool streams,
-                        const cpu::KernelTable& kernels) {
+Output quantize_squares(Tensor& x, Scheme scheme, Rounding rounding, std::int64_t offset,
+                        bool streams, const cpu::KernelTable& kernels) {
   constexpr std::int64_t cache_line = cpu::cache_line;
   constexpr std::int64_t most = cpu::AcrossMemory::most;
   const std::int64_t lines = x.shape().columns;
@@ -41,7 +41,8 @@ Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool stre
   for (std::int64_t line = 0; line < lines; line += most) {
     for (std::int64_t e = 0; e < elements; e += most) {
       const bool is_last = e + most >= elements;
-      kernels.quantize_across[static_cast<int>(scheme)][static_cast<int>(x.dtype())](
+      kernels.quantize_across[static_cast<int>(scheme)][static_cast<int>(
+          x.dtype())][static_cast<int>(rounding)](
           {.lines = {.x = static_cast<const std::byte*>(buffer.data) +
                           (e * buffer.row_stride + line) * size,
                      .x_stride = buffer.row_stride,
@@ -58,6 +59,10 @@ Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool stre
                      .transposed = false,
                      .four_over_six = false,
                      .streams = false},
+           .random = {.seed = 5,
+                      .offset = 2,
+                      .index = static_cast<std::uint64_t>(e * lines + line),
+                      .stride = lines},
            .memory = memory,
            .streams = streams,
            .is_last = is_last,
@@ -71,21 +76,30 @@ Output quantize_squares(Tensor& x, Scheme scheme, std::int64_t offset, bool stre
   return out;
 }
 
+void expect_same_bytes(Scheme scheme, DType dtype, Rounding rounding,
+                       const cpu::KernelTable& kernels) {
+  for (const std::int64_t elements : {7, 40, 128, 296, 512}) {
+    Tensor x(dtype, {1, elements, elements % 128 == 0 ? 200 : 41}, 3);
+    fill_mixed(x, static_cast<std::uint64_t>(elements));
+    const Output wanted = quantize_squares(x, scheme, rounding, 0, false, kernels);
+    for (const std::int64_t offset : {0, 16, 47, 63}) {
+      for (const bool streams : {false, true}) {
+        ASSERT_EQ(quantize_squares(x, scheme, rounding, offset, streams, kernels), wanted)
+            << elements << " elements, offset " << offset << (streams ? ", streamed" : "");
+      }
+    }
+  }
+}
+
 TEST(CpuQuantizeAcross, StreamedCodesAreTheSameBytes) {
   for (const cpu::InstructionSet set : available_instruction_sets()) {
     for (const Scheme scheme : all_schemes) {
       for (const DType dtype : all_dtypes) {
-        for (const std::int64_t elements : {7, 40, 128, 296, 512}) {
-          Tensor x(dtype, {1, elements, elements % 128 == 0 ? 200 : 41}, 3);
-          fill_mixed(x, static_cast<std::uint64_t>(elements));
-          const Output wanted = quantize_squares(x, scheme, 0, false, cpu::kernels_for(set));
-          for (const std::int64_t offset : {0, 16, 47, 63}) {
-            for (const bool streams : {false, true}) {
-              ASSERT_EQ(quantize_squares(x, scheme, offset, streams, cpu::kernels_for(set)), wanted)
-                  << cpu::name_of(set) << ", " << name_of(scheme) << ", " << name_of(dtype) << ", "
-                  << elements << " elements, offset " << offset << (streams ? ", streamed" : "");
-            }
-          }
+        for (const Rounding rounding : all_roundings) {
+          SCOPED_TRACE(testing::Message() << cpu::name_of(set) << ", " << name_of(scheme) << ", "
+                                          << name_of(dtype) << ", " << name_of(rounding));
+          expect_same_bytes(scheme, dtype, rounding, cpu::kernels_for(set));
+          if (testing::Test::HasFatalFailure()) return;
         }
       }
     }
@@ -93,21 +107,23 @@ TEST(CpuQuantizeAcross, StreamedCodesAreTheSameBytes) {
 }
 
 // Enough codes to be written past the caches, in both scale layouts, beside rows and alone.
-void expect_reference(Scheme scheme, DType dtype, const Shape& shape) {
+void expect_reference(Scheme scheme, DType dtype, const Shape& shape,
+                      Rounding rounding = Rounding::nearest) {
   Tensor x(dtype, shape);
   fill_mixed(x, 23);
+  const QuantizeOptions options{.rounding = rounding, .seed = 9, .offset = 1};
   for (const ScaleLayout layout : all_scale_layouts) {
-    const Quantized rows = reference_quantize(x, false, scheme, layout, {});
-    const Quantized columns = reference_quantize(x, true, scheme, layout, {});
+    const Quantized rows = reference_quantize(x, false, scheme, layout, options);
+    const Quantized columns = reference_quantize(x, true, scheme, layout, options);
     Quantized alone(scheme, x.shape().transposed(), layout);
-    cpu::quantize(x.buffer(), nullptr, {}, &alone.out(), {});
+    cpu::quantize(x.buffer(), nullptr, {}, &alone.out(), options);
     EXPECT_TRUE(same_bytes(alone, columns)) << "columns";
     Quantized rows_alone(scheme, x.shape(), layout);
-    cpu::quantize(x.buffer(), &rows_alone.out(), {}, nullptr, {});
+    cpu::quantize(x.buffer(), &rows_alone.out(), options, nullptr, {});
     EXPECT_TRUE(same_bytes(rows_alone, rows)) << "rows";
     Quantized both_rows(scheme, x.shape(), layout);
     Quantized both_columns(scheme, x.shape().transposed(), layout);
-    cpu::quantize(x.buffer(), &both_rows.out(), {}, &both_columns.out(), {});
+    cpu::quantize(x.buffer(), &both_rows.out(), options, &both_columns.out(), options);
     EXPECT_TRUE(same_bytes(both_rows, rows)) << "rows of both";
     EXPECT_TRUE(same_bytes(both_columns, columns)) << "columns of both";
   }
@@ -126,6 +142,18 @@ TEST(CpuQuantizeAcross, LongRowsGiveTheBytesOfTheReference) {
 // Read once for both.
 TEST(CpuQuantizeAcross, BandsGiveTheBytesOfTheReference) {
   expect_reference(Scheme::mxfp6_e2m3, DType::float32, {1, 3000, 3800});
+}
+
+// Random words go by the place in the tensor, of which a batch is a part.
+TEST(CpuQuantizeAcross, RoundedStochasticallyGivesTheBytesOfTheReference) {
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      SCOPED_TRACE(testing::Message() << name_of(scheme) << ", " << name_of(dtype));
+      expect_reference(scheme, dtype, {3, 299, 421}, Rounding::stochastic);
+    }
+  }
+  expect_reference(Scheme::mxfp4, DType::float32, {1, 3000, 3800}, Rounding::stochastic);
+  expect_reference(Scheme::mxfp8_e5m2, DType::bfloat16, {1, 4096, 2085}, Rounding::stochastic);
 }
 
 }  // namespace

@@ -22,7 +22,10 @@ constexpr void add_scheme(KernelTable& table) {
       quantize_lines<S, T, Rounding::nearest>;
   table.quantize[scheme][dtype][static_cast<int>(Rounding::stochastic)] =
       quantize_lines<S, T, Rounding::stochastic>;
-  table.quantize_across[scheme][dtype] = quantize_across<S, T>;
+  table.quantize_across[scheme][dtype][static_cast<int>(Rounding::nearest)] =
+      quantize_across<S, T, Rounding::nearest>;
+  table.quantize_across[scheme][dtype][static_cast<int>(Rounding::stochastic)] =
+      quantize_across<S, T, Rounding::stochastic>;
   table.dequantize[scheme][dtype] = dequantize_lines<S, T>;
 }
 

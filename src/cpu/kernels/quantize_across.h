@@ -6,7 +6,8 @@
 #include "cpu/kernels/block_amax.h"
 #include "cpu/kernels/block_scales.h"
 #include "cpu/kernels/halves_across.h"
-#include "cpu/kernels/nearest_lanes.h"
+#include "cpu/kernels/random_words.h"
+#include "cpu/kernels/rounded_lanes.h"
 #include "cpu/kernels/streamed_bytes.h"
 #include "cpu/kernels/word_lanes.h"
 #include "cpu/prefetch.h"
@@ -46,6 +47,24 @@ template <class T>
   }
 #endif
   return load_lanes(x + group * lane_count);
+}
+
+template <class Vector, std::size_t... i>
+[[gnu::always_inline]] inline Vector every_second(Vector a, Vector b, std::index_sequence<i...>) {
+  return __builtin_shufflevector(a, b, (2 * i)...);
+}
+
+// The random words of the same lanes of a row.
+template <class T>
+[[gnu::always_inline]] inline BitLanes random_across(const std::uint32_t* row, int group) {
+#if defined(__AVX2__)
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    const std::uint32_t* first = row + across_order<T>(group).first;
+    return every_second(load_vector<BitLanes>(first), load_vector<BitLanes>(first + lane_count),
+                        std::make_index_sequence<lane_count>{});
+  }
+#endif
+  return load_vector<BitLanes>(row + group * lane_count);
 }
 
 // The largest magnitudes of blocks of lines, in lines' order.
@@ -111,10 +130,10 @@ template <int Bits>
   if (position % 32 + Bits > 32) words[position / 32 + 1] |= code >> (32 - position % 32);
 }
 
-// Encodes the lines of one register.
-template <class S, class T>
-[[gnu::always_inline]] inline void encode_group(const T* x, int group, const float* multipliers,
-                                                std::uint8_t* codes) {
+// Encodes the lines of one register; `random` holds words as `x` does elements.
+template <class S, Rounding rounding, class T>
+[[gnu::always_inline]] inline void encode_group(const T* x, const std::uint32_t* random, int group,
+                                                const float* multipliers, std::uint8_t* codes) {
   using Format = typename S::Format;
   // Codes that fill whole words.
   constexpr int elements = Format::bits == 8 ? 4 : Format::bits == 4 ? 8 : 16;
@@ -135,8 +154,11 @@ template <class S, class T>
     const FloatLanes factor = factors[first / S::block];
 #pragma GCC unroll 16
     for (int i = 0; i < elements; ++i) {
-      const FloatLanes value = load_across(x + (first + i) * most_across, group) * factor;
-      append_code<Format::bits>(fill, i, nearest_lanes<Format>(value));
+      const int row = (first + i) * most_across;
+      const FloatLanes value = load_across(x + row, group) * factor;
+      append_code<Format::bits>(fill, i, rounded_lanes<Format, rounding>(value, [&] {
+                                  return random_across<T>(random + row, group);
+                                }));
     }
     for (int i = 0; i < filled; ++i) words[w + i] = fill[i];
   }
@@ -244,14 +266,16 @@ class Background {
 };
 
 // Encodes a chunk.
-template <class S, class T>
-[[gnu::noinline]] void encode_across(const T* x, const ChunkScales<S>& chunk, std::uint8_t* codes,
+template <class S, Rounding rounding, class T>
+[[gnu::noinline]] void encode_across(const T* x, const std::uint32_t* random,
+                                     const ChunkScales<S>& chunk, std::uint8_t* codes,
                                      Background<T>& background) {
+  [[maybe_unused]] constexpr bool halves = std::is_same_v<T, bfloat16> && rounding == Rounding::nearest;
   constexpr std::int64_t code_stride = AcrossMemory::code_stride;
   for (int i = 0; i < across_lines / lane_count; ++i) {
     background.step();
 #if defined(__AVX2__)
-    if constexpr (std::is_same_v<T, bfloat16> && encodes_halves<S>) {
+    if constexpr (halves && encodes_halves<S>) {
       const int line = i * lane_count;
       if (i % 2 == 0 && encode_halves_across<S>(x + line, most_across, chunk.amax + line,
                                                 chunk.multipliers + line,
@@ -263,14 +287,14 @@ template <class S, class T>
     }
 #endif
 #if defined(__AVX512F__)
-    if constexpr (std::is_same_v<T, bfloat16> && S::has_tensor_scale) {
+    if constexpr (halves && S::has_tensor_scale) {
       static_assert(across_lines == half_lanes);
       encode_fp4_across<S>(x, most_across, chunk.multipliers, codes, code_stride);
       background.step();
       break;
     }
 #endif
-    encode_group<S>(x, i, chunk.multipliers, codes);
+    encode_group<S, rounding>(x, random, i, chunk.multipliers, codes);
   }
   if (all_finite(chunk, chunk_blocks<S>)) return;
   for (int b = 0; b < chunk_blocks<S>; ++b) {
@@ -280,7 +304,21 @@ template <class S, class T>
   }
 }
 
-template <class S, class T>
+// The random words of rows, `most_across` from row to row; zeros where there is no element.
+inline void load_random(const RandomRows& random, std::int64_t first, std::int64_t rows,
+                        std::int64_t lines, std::uint32_t* words) {
+  if (rows < across_elements || lines < most_across) {
+    std::memset(words, 0, sizeof(AcrossMemory::random));
+  }
+  std::uint64_t index = random.index + static_cast<std::uint64_t>(first * random.stride);
+  for (std::int64_t row = 0; row < lower_of<std::int64_t>(rows, across_elements); ++row) {
+    random_words(random.seed, random.offset, index, lines, words);
+    index += static_cast<std::uint64_t>(random.stride);
+    words += most_across;
+  }
+}
+
+template <class S, class T, Rounding rounding>
 void quantize_across(const QuantizeAcrossTask& across) {
   constexpr int bits = S::Format::bits;
   const QuantizeTask& task = across.lines;
@@ -299,14 +337,18 @@ void quantize_across(const QuantizeAcrossTask& across) {
     Background<T> background(rest > 0 ? next : across.ahead, steps, across);
     AcrossAmax<S, T> amax;
     copy_rows<S>(x, task.x_stride, task.elements - e, task.lines, copy, amax);
+    if constexpr (rounding == Rounding::stochastic) {
+      load_random(across.random, e, task.elements - e, task.lines, across.memory.random);
+    }
     for (std::int64_t line = 0; line < task.lines; line += across_lines) {
       for (int b = 0; b < chunk_blocks<S>; b += lane_count) {
         const T* magnitudes = amax[b / across_lines] + line + b % across_lines;
         store_vector(chunk.amax + b, bits_of(load_lanes(magnitudes)));
       }
       block_scales<S>(chunk, chunk_blocks<S>, task.rule, task.tensor);
-      encode_across<S>(copy + line, chunk, codes + line * AcrossMemory::code_stride + e * bits / 8,
-                       background);
+      encode_across<S, rounding>(copy + line, across.memory.random + line, chunk,
+                                 codes + line * AcrossMemory::code_stride + e * bits / 8,
+                                 background);
       for (int b = 0; b < chunk_blocks<S>; ++b) {
         scales[line + b % across_lines][e / S::block + b / across_lines] = chunk.bytes[b];
       }

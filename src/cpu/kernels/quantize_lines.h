@@ -11,7 +11,7 @@
 #include "cpu/kernels/encode_fp4.h"
 #include "cpu/kernels/encode_halves.h"
 #include "cpu/kernels/four_over_six.h"
-#include "cpu/kernels/nearest_lanes.h"
+#include "cpu/kernels/rounded_lanes.h"
 #include "cpu/kernels/streamed_bytes.h"
 #include "cpu/prefetch.h"
 #include "mxkern/numerics/rounding.h"
@@ -29,12 +29,8 @@ template <class S, class T, Rounding rounding>
   for (int i = 0; i < step_registers; ++i) {
     const FloatLanes value =
         load_lanes(x + i * lane_count) * multipliers[i * lane_count / S::block];
-    if constexpr (rounding == Rounding::nearest) {
-      lanes[i] = nearest_lanes<Format>(value);
-    } else {
-      lanes[i] =
-          encode_stochastic_lanes<Format>(value, load_vector<BitLanes>(random + i * lane_count));
-    }
+    lanes[i] = rounded_lanes<Format, rounding>(
+        value, [&] { return load_vector<BitLanes>(random + i * lane_count); });
   }
   store_codes<Format::bits>(codes, narrow(lanes));
 }

@@ -1,9 +1,10 @@
-// cpu/kernels/nearest_lanes.h: the nearest codes of lanes of float32.
+// cpu/kernels/rounded_lanes.h: the codes of lanes of float32.
 // Only files in cpu/instances/ may include it.
 #pragma once
 
 #include "cpu/kernels/lanes_memory.h"
 #include "mxkern/numerics/codec.h"
+#include "mxkern/numerics/rounding.h"
 
 namespace mxkern::cpu {
 namespace {
@@ -29,6 +30,16 @@ template <class Format>
   }
 #endif
   return encode_lanes<Format>(value);
+}
+
+// The codes of lanes whose random words, of stochastic rounding, `random()` gives.
+template <class Format, Rounding rounding, class Random>
+[[gnu::always_inline]] inline BitLanes rounded_lanes(FloatLanes value, Random&& random) {
+  if constexpr (rounding == Rounding::nearest) {
+    return nearest_lanes<Format>(value);
+  } else {
+    return encode_stochastic_lanes<Format>(value, random());
+  }
 }
 
 }  // namespace
