@@ -270,7 +270,8 @@ template <class S, Rounding rounding, class T>
 [[gnu::noinline]] void encode_across(const T* x, const std::uint32_t* random,
                                      const ChunkScales<S>& chunk, std::uint8_t* codes,
                                      Background<T>& background) {
-  [[maybe_unused]] constexpr bool halves = std::is_same_v<T, bfloat16> && rounding == Rounding::nearest;
+  [[maybe_unused]] constexpr bool halves =
+      std::is_same_v<T, bfloat16> && rounding == Rounding::nearest;
   constexpr std::int64_t code_stride = AcrossMemory::code_stride;
   for (int i = 0; i < across_lines / lane_count; ++i) {
     background.step();
