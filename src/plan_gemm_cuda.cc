@@ -32,9 +32,29 @@ void check_can_fold(const char* argument, const GemmOperand& operand) {
         folded_way_out);
 }
 
+// Whether an operand can be made into another form. Where one was prepared, codes that are null say
+// that it cannot; codes that are only planned with may be null anywhere else.
 bool has_codes(const GemmOperand& operand) {
-  const BlockScaled* q = quantized_of(operand);
-  return q == nullptr || q->codes != nullptr;
+  const PreparedOperand* prepared = prepared_of(operand);
+  return prepared == nullptr || prepared->form == PreparedForm::source || prepared->has_source();
+}
+
+// The check that kernels and plans can count tiles of an output, of which none is smaller than
+// this, steps along K, and clocks. Operands of what is refused are larger than any memory.
+void check_countable(const Shape& out, std::int64_t k) {
+  constexpr std::int64_t extent = 64, most_rows = (std::int64_t{1} << 31) - 1024;
+  constexpr std::int64_t end_of_tiles = std::int64_t{1} << 30;
+  constexpr std::int64_t end_of_steps = std::int64_t{1} << 40;
+  check(out.rows <= most_rows && out.columns <= most_rows, "gemm: the output has ", out.rows,
+        " rows and ", out.columns, " columns; expected at most ", most_rows,
+        " of each on a CUDA device; split it");
+  const std::int64_t tiles = out.batch * ceil_div(out.rows, extent) * ceil_div(out.columns, extent);
+  check(tiles < end_of_tiles, "gemm: the output has ", tiles, " tiles of ", extent, " x ", extent,
+        "; expected fewer than 2^30 on a CUDA device; split it, or its batch");
+  const std::int64_t steps = ceil_div(k, extent);
+  check(steps < end_of_tiles && tiles * steps < end_of_steps, "gemm: a product of ", out.batch,
+        " x ", out.rows, " x ", out.columns, " sums of ", k,
+        " elements; expected fewer than 2^58 multiplications on a CUDA device; split it");
 }
 
 // A product reads what was prepared in its form, and makes it of codes and scales otherwise.
@@ -65,6 +85,7 @@ bool has_few_tokens(const CudaGemmProblem& problem, const CudaGemmCapabilities& 
   if (!is_plain(problem.left) && few.tokens > cuda::few_quantized_tokens && could_fold(problem)) {
     return false;
   }
+  if (!cuda::counts_few(few.weights.scheme, few.weights.shape)) return false;
   if (few.may_use_sm90(capabilities)) return few.tokens <= cuda::few_tokens_sm90;
   return cuda::takes_few(few.x.dtype, few.tokens, capabilities.major * 10 + capabilities.minor);
 }
@@ -239,6 +260,7 @@ bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities) {
 
 CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
                             const CudaGemmCapabilities& capabilities) {
+  check_countable(problem.out.shape, shape_of(problem.right).columns);
   const Choice choice = choose(problem, capabilities);
   CudaGemmPlan plan;
   plan.path = choice.path;

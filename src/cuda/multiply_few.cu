@@ -143,7 +143,7 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.group_tokens = static_cast<int>(ceil_div(x.shape.rows, token_tiles));
   const std::int64_t groups = ceil_div(layout.tiles_down(), plan.row_tiles);
   constexpr std::int64_t most = 65535;
-  check(groups <= most, function, ": N = ", layout.rows,
+  check(counts_few(weights.scheme, weights.shape), function, ": N = ", layout.rows,
         " is beyond what products of few tokens take; prepare b with the form expanded");
   check(x.shape.rows < 1 << 30, function, ": M = ", x.shape.rows,
         " is beyond what products of few tokens take; divide a");

@@ -46,6 +46,13 @@ constexpr bool takes_few(DType x_dtype, std::int64_t tokens, int compute_capabil
          compute_capability < 120;
 }
 
+// Whether there is a thread block for each tile of the weights' rows, and for those that idle.
+constexpr bool counts_few(Scheme scheme, const Shape& weights) {
+  constexpr std::int64_t most_blocks = 65535, most_idle = 1023;
+  return DecodeLayout::of(scheme, weights.rows, weights.columns).tiles_down() <=
+         most_blocks - most_idle;
+}
+
 // Memory for tokens whose rows do not start on 16 bytes: they are copied to whole tiles of weights.
 inline std::size_t copied_tokens_bytes(const Buffer& x) {
   if (starts_on_16(x)) return 0;

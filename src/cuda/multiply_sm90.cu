@@ -27,17 +27,6 @@ kernels::WorkOrder work_of(const TileSm90& tile, const RowScaled& left, CoreElem
                                                product.rows, product.columns, k, processors);
 }
 
-// The check that a product's rows, columns and tiles can be counted.
-void check_tiles(const char* function, const Shape& shape, const TileSm90& tile) {
-  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1024;
-  check(shape.rows <= most && shape.columns <= most, function, ": the output has ", shape.rows,
-        " rows and ", shape.columns, " columns; expected at most ", most, " of each; split it");
-  const std::int64_t tiles =
-      shape.batch * ceil_div(shape.rows, tile.rows) * ceil_div(shape.columns, tile.columns);
-  check(tiles < std::int64_t{1} << 30, function, ": the output has ", tiles,
-        " tiles; expected fewer than 2^30; split the batch");
-}
-
 // The check that the kernels can make the rows that are late.
 void check_late_rows(const char* function, const RowScaled& a, const RowScaled& b) {
   for (const RowScaled* x : {&a, &b}) {
@@ -90,7 +79,6 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   const int processors = processor_count(function);
   const TileSm90 tile = tile_sm90(left.element, right.element, shape.batch, shape.rows,
                                   shape.columns, left.columns, processors);
-  check_tiles(function, shape, tile);
   const ProductSm90 product{
       function,
       left,
@@ -134,7 +122,6 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
       either_tiles_sm90(left_element, right_element, shape.rows, shape.columns, k, processors);
   check(tiles.is_better, function, ": the products of [", shape.rows, ", ", k, "] and [",
         shape.columns, ", ", k, "] are not for one kernel");
-  check_tiles(function, shape, tiles.folded);
   RowScaled left_folded = a.folded, left_expanded = a.expanded;
   left_folded.part_bytes = left_folded.row_bytes;
   left_expanded.part_bytes = left_expanded.row_bytes;
