@@ -49,7 +49,20 @@ if(MXKERN_CUDA_STATUS)
   set(MXKERN_CUDA_SOURCES "")
 else()
   if(NOT MXKERN_CUDA_ARCHITECTURES STREQUAL "AUTO")
-    set(CMAKE_CUDA_ARCHITECTURES ${MXKERN_CUDA_ARCHITECTURES})
+    # Code for each, and no PTX: from PTX of an architecture before 9.0 a driver would make kernels
+    # that know nothing of clusters and early starts, for devices on which they are launched with both.
+    set(CMAKE_CUDA_ARCHITECTURES "")
+    foreach(architecture IN LISTS MXKERN_CUDA_ARCHITECTURES)
+      if(architecture MATCHES "^[0-8][0-9]-virtual$")
+        message(FATAL_ERROR "mxkern: MXKERN_CUDA_ARCHITECTURES has ${architecture}, PTX that newer "
+          "devices would run in ways it is not made for; name the architectures of the devices, "
+          "without -virtual")
+      endif()
+      if(architecture MATCHES "^[0-9]+[af]?$")
+        string(APPEND architecture "-real")
+      endif()
+      list(APPEND CMAKE_CUDA_ARCHITECTURES ${architecture})
+    endforeach()
   elseif(gpu_missing)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100a-real 120a-real)
   else()
