@@ -120,9 +120,13 @@ void check_same_device(const char* function, const char* argument, Device device
         ", where the other arguments are");
 }
 
+void check_device_type(const char* function, Device device) {
+  check(is_listed(device.type, all_device_types), function, ": device type number ",
+        static_cast<int>(device.type), "; expected cpu or cuda");
+}
+
 void check_device(const char* function, Device device) {
-  check(is_listed(device.type, all_device_types), function, ": the arguments are on device type ",
-        "number ", static_cast<int>(device.type), "; expected cpu or cuda");
+  check_device_type(function, device);
 #if !defined(MXKERN_HAS_CUDA)
   check<Unsupported>(device.type == DeviceType::cpu, function, ": the arguments are on ", device,
                      ", but mxkern was built without CUDA; move them to the CPU, "

@@ -48,7 +48,10 @@ void check_same_shape(const char* function, const char* argument, const Shape& s
 
 void check_same_device(const char* function, const char* argument, Device device, Device wanted);
 
-// Throws Unsupported for a device that this build of the library cannot work on.
+// Throws for what is no device at all.
+void check_device_type(const char* function, Device device);
+
+// Throws Unsupported for a device that this build of the library cannot work on, too.
 void check_device(const char* function, Device device);
 
 }  // namespace mxkern

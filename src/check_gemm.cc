@@ -103,6 +103,9 @@ void check_prepared(const char* name, const char* argument, const PreparedOperan
   check_form(name, argument, p);
   const bool holds_data = p.form != PreparedForm::source;
   const std::size_t wanted = prepared_bytes(p.form, p.source.scheme, p.source.shape);
+  check((p.source.codes == nullptr) == (p.source.scales == nullptr), name, ": ", argument,
+        ".source has ", p.has_source() ? "codes and no scales" : "scales and no codes",
+        "; expected both, or neither for an operand without its source");
   if (!holds_data || p.has_source()) check_block_scaled(name, argument, p.source);
   if (!holds_data) return;
   check(facts_of(p.source.scheme).has_tensor_scale == (p.source.tensor_scale != nullptr), name,

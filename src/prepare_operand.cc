@@ -20,41 +20,51 @@
 namespace mxkern {
 namespace {
 
-constexpr const char* function = "prepare_operand";  // and of what asks for it ahead
+constexpr const char* function = "prepare_operand";
 
 void check_scheme(const char* caller, Scheme scheme) {
   check(is_listed(scheme, all_schemes), caller, ": scheme is number ", static_cast<int>(scheme),
         "; expected one of the schemes");
 }
 
+// The form, if products on the device read it, or else the source.
+PreparedForm usable([[maybe_unused]] PreparedForm wanted, [[maybe_unused]] Device device) {
+#if defined(MXKERN_HAS_CUDA)
+  if (device.type == DeviceType::cuda && reads(wanted, cuda::gemm_capabilities(device))) {
+    return wanted;
+  }
+#endif
+  return PreparedForm::source;
+}
+
 // Throws for a device without products of the form.
 void check_usable(const PreparedOperand& out) {
   const BlockScaled& q = out.source;
   check_device(function, q.device);
-  check<Unsupported>(usable_prepared_form(out.form, q.scheme, q.device) == out.form, function,
-                     ": form is ", name_of(out.form), ", which products on ", q.device,
+  check<Unsupported>(usable(out.form, q.device) == out.form, function, ": form is ",
+                     name_of(out.form), ", which products on ", q.device,
                      " do not read; ask usable_prepared_form, or use the form source");
 }
 
 }  // namespace
 
 PreparedForm best_prepared_form(Scheme scheme, Device device) {
-  check_scheme(function, scheme);
+  constexpr const char* own = "best_prepared_form";
+  check_scheme(own, scheme);
+  check_device_type(own, device);
   if (cuda::fold_facts(scheme).can_fold &&
-      usable_prepared_form(PreparedForm::folded, scheme, device) == PreparedForm::folded) {
+      usable(PreparedForm::folded, device) == PreparedForm::folded) {
     return PreparedForm::folded;
   }
-  return usable_prepared_form(PreparedForm::expanded, scheme, device);
+  return usable(PreparedForm::expanded, device);
 }
 
 PreparedForm usable_prepared_form(PreparedForm wanted, Scheme scheme, Device device) {
-  check_scheme(function, scheme);
-  check_form(function, "", wanted, scheme);
-  if (device.type == DeviceType::cpu) return PreparedForm::source;
-#if defined(MXKERN_HAS_CUDA)
-  if (reads(wanted, cuda::gemm_capabilities(device))) return wanted;
-#endif
-  return PreparedForm::source;
+  constexpr const char* own = "usable_prepared_form";
+  check_scheme(own, scheme);
+  check_form(own, "", wanted, scheme);
+  check_device_type(own, device);
+  return usable(wanted, device);
 }
 
 std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape) {

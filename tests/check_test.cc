@@ -113,7 +113,7 @@ TEST(Check, NumbersThatNoEnumerationHas) {
   EXPECT_EQ(error_message([] {
               check_device("f", {static_cast<DeviceType>(2), 0});
             }),
-            "f: the arguments are on device type number 2; expected cpu or cuda");
+            "f: device type number 2; expected cpu or cuda");
 }
 
 TEST(Check, MisalignedPointers) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mxkern/core/error.h"
@@ -92,6 +93,24 @@ TEST(PrepareOperandTest, BadArguments) {
   PlainTensor x(DType::float32, {1, 7, 96});
   out = {PreparedForm::source, q};
   expect_failure("expected folded for a plain x", [&] { prepare_operand(x.buffer(), out); });
+  out = {PreparedForm::folded, q, memory, 1 << 16};
+  out.source.codes = nullptr;
+  expect_failure("out.source has scales and no codes; expected both, or neither",
+                 [&] { prepare_operand(x.buffer(), out); });
+  std::swap(out.source.codes, out.source.scales);
+  expect_failure("out.source has codes and no scales", [&] { prepare_operand(x.buffer(), out); });
+}
+
+TEST(PrepareOperandTest, FormsOfWhatIsNone) {
+  static constexpr Device nowhere{static_cast<DeviceType>(9), 0};
+  expect_failure("best_prepared_form: scheme is number 99",
+                 [] { best_prepared_form(static_cast<Scheme>(99), {}); });
+  expect_failure("best_prepared_form: device type number 9; expected cpu or cuda",
+                 [] { best_prepared_form(Scheme::mxfp4, nowhere); });
+  expect_failure("usable_prepared_form: device type number 9",
+                 [] { usable_prepared_form(PreparedForm::expanded, Scheme::mxfp4, nowhere); });
+  expect_failure("usable_prepared_form: form is number 9",
+                 [] { usable_prepared_form(static_cast<PreparedForm>(9), Scheme::mxfp4, {}); });
 }
 
 TEST(PrepareOperandTest, OptionsThatDoNotFit) {

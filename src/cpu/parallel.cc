@@ -84,7 +84,7 @@ class Workers {
     const SignalsBlocked blocked;
     try {
       while (helpers-- > 0) threads_.emplace_back([this] { serve(); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
     }
   }
 

@@ -1,4 +1,6 @@
 // cuda/quantize.cu: which kernels a quantization takes, and with which parameters.
+#include <string>
+
 #include "check_quantize.h"
 #include "cuda/backend.h"
 #include "cuda/device_scope.h"
@@ -27,10 +29,12 @@ kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& option
 }
 
 // A float on the stack is what a caller who comes from the CPU would give.
-void check_pointers(const char* function, const BlockScaled& out, const QuantizeOptions& options) {
-  check_device_pointer(function, "out.codes", out.codes, out.device);
-  check_device_pointer(function, "out.scales", out.scales, out.device);
-  check_device_pointer(function, "out.tensor_scale", out.tensor_scale, out.device);
+void check_pointers(const char* function, const char* argument, const BlockScaled& out,
+                    const QuantizeOptions& options) {
+  const std::string name = argument;
+  check_device_pointer(function, (name + ".codes").c_str(), out.codes, out.device);
+  check_device_pointer(function, (name + ".scales").c_str(), out.scales, out.device);
+  check_device_pointer(function, (name + ".tensor_scale").c_str(), out.tensor_scale, out.device);
   check_device_pointer(function, "amax", options.amax, out.device);
   check_device_pointer(function, "tensor_scale", options.tensor_scale, out.device);
   check_device_pointer(function, "offset_at", options.offset_at, out.device);
@@ -43,10 +47,22 @@ void check_found_amax(const char* function, const QuantizeOptions& options) {
         "it finds; set options.found_amax, or give amax or tensor_scale");
 }
 
+// The check that a thread block has room for a tile of float32 and what a transform that spans
+// threads makes of it: GPUs of 8.6, 8.9 and 12.0 have 99 KB for one.
+void check_transform(const char* function, DType dtype, int hadamard_size) {
+  if (dtype != DType::float32 || hadamard_size <= kernels::tile_segment) return;
+  constexpr int bytes = 2 * kernels::tile_extent * kernels::tile_extent * 4;
+  const int most = attribute_of(function, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  check<Unsupported>(bytes <= most, function, ": a Hadamard transform of ", hadamard_size,
+                     " elements along the columns of float32 takes ", bytes,
+                     " bytes of shared memory, and this device has ", most,
+                     "; pass x in 16 bits, or a transform of at most ", kernels::tile_segment,
+                     " elements");
+}
+
 // Finds the amax that the quantizer will read: of x, or of what the transform makes of it.
 void find_amax(const char* function, const Buffer& x, const QuantizeOptions& options,
                bool along_columns, Stream stream) {
-  check_found_amax(function, options);
   tensor_amax(function, x, options.found_amax, options.hadamard, along_columns, stream);
 }
 
@@ -143,20 +159,24 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
               const QuantizeOptions& column_options, Stream stream) {
   const DeviceScope scope(x.device, stream, function);
   check_device_pointer(function, "x", x.data, x.device);
-  if (rows != nullptr) check_pointers(function, *rows, row_options);
-  if (columns != nullptr) check_pointers(function, *columns, column_options);
+  const bool both = rows != nullptr && columns != nullptr;
+  if (rows != nullptr) check_pointers(function, both ? "rows" : "out", *rows, row_options);
+  if (columns != nullptr)
+    check_pointers(function, both ? "columns" : "out", *columns, column_options);
   const bool rows_find = rows != nullptr && finds_amax(*rows, row_options);
   const bool columns_find = columns != nullptr && finds_amax(*columns, column_options);
   const bool backwards = rows_find || columns_find;
   // One pass over x for both directions, unless one of them looks at what a transform makes of it.
   const bool one_amax = rows_find && columns_find && row_options.hadamard.size == 0 &&
                         column_options.hadamard.size == 0 && x.shape.size() > 0;
-  if (rows_find) find_amax(function, x, row_options, false, stream);
-  if (one_amax) {
-    check_found_amax(function, column_options);
-  } else if (columns_find) {
-    find_amax(function, x, column_options, true, stream);
+  if (rows_find) check_found_amax(function, row_options);
+  if (columns_find) check_found_amax(function, column_options);
+  if (columns != nullptr) {
+    check_transform(function, x.dtype,
+                    std::max(row_options.hadamard.size, column_options.hadamard.size));
   }
+  if (rows_find) find_amax(function, x, row_options, false, stream);
+  if (columns_find && !one_amax) find_amax(function, x, column_options, true, stream);
   if (x.shape.size() == 0) {
     // An empty tensor has no codes and no scales, but a tensor scale.
     const auto store = [&](const BlockScaled* out, const QuantizeOptions& options) {

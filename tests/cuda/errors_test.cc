@@ -100,6 +100,19 @@ TEST_F(CudaErrors, NowhereToKeepTheAmax) {
                                   [&] { quantize(x_->buffer(), out_->view(), options); });
 }
 
+TEST_F(CudaErrors, NothingIsWrittenWhereOneDirectionIsRefused) {
+  Quantized host_columns(Scheme::nvfp4, host_x_.shape().transposed(), ScaleLayout::row_major);
+  DeviceQuantized columns(host_columns);
+  DeviceFloat kept(-1.0f);
+  QuantizeOptions of_rows = options_, of_columns = options_;
+  of_rows.found_amax = kept.address();
+  of_columns.found_amax = nullptr;
+  expect_failure<InvalidArgument>("quantize_both: found_amax is null", [&] {
+    quantize_both(x_->buffer(), out_->view(), columns.view(), of_rows, of_columns);
+  });
+  EXPECT_EQ(kept.value(), -1.0f);
+}
+
 TEST_F(CudaErrors, DevicesThatAreNotThereOrMixed) {
   Buffer x = x_->buffer();
   BlockScaled out = out_->view();
