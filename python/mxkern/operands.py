@@ -10,7 +10,7 @@ from mxkern.arrays import Adapter, View, adapter_of, collapsed
 from mxkern.arrays.adapter import check_same_device
 from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS, position
-from mxkern.scheme import Scheme, Shape, scheme_of
+from mxkern.scheme import Scheme, Shape, scheme_of, schemes
 
 FLOAT32_END = 2.0**128 - 2.0**103  # what is below rounds to a finite float32
 _LARGEST_EXTENT = 2**48
@@ -43,7 +43,7 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     if scheme.format == "e2m1":
         codes = adapter.packed_e2m1_bytes(codes)
     if codes.dtype not in adapter.byte_dtypes[scheme.codes_dtype]:
-        raise _wrong_dtype(function, part_of(argument, "codes"), codes, adapter, scheme.codes_dtype)
+        raise _wrong_dtype(function, argument, "codes", codes, adapter, scheme)
     if codes.shape != scheme.codes_shape(shape):
         raise ValueError(
             f"{function}: {part_of(argument, 'codes')} has shape {tuple(codes.shape)}; expected "
@@ -51,9 +51,7 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
         )
     scales = enter_part(function, argument, "scales", scales, adapter)
     if scales.dtype not in adapter.byte_dtypes[scheme.scales_dtype]:
-        raise _wrong_dtype(
-            function, part_of(argument, "scales"), scales, adapter, scheme.scales_dtype
-        )
+        raise _wrong_dtype(function, argument, "scales", scales, adapter, scheme)
     if scales.shape != scheme.scales_shape(shape, scale_layout):
         raise _wrong_scales(function, argument, tuple(scales.shape), scheme, shape, scale_layout)
     if scheme.has_tensor_scale:
@@ -228,16 +226,27 @@ def checked_shape(function: str, argument: str, shape: Any) -> Shape:
 
 
 def _wrong_dtype(
-    function: str, argument: str, array: Any, adapter: Adapter, dtype: str
+    function: str, argument: str, part: str, array: Any, adapter: Adapter, scheme: Scheme
 ) -> TypeError:
-    wanted = stored_dtypes(dtype)
-    name = adapter.dtype_name(array)
-    is_byte = name.endswith(("8", "V1")) or "float8" in name  # V1: as NumPy reads a file of them
-    way_out = f"reinterpret them with {adapter.as_bytes(argument)}"
-    if not is_byte:
+    def dtype_of(one: Scheme) -> str:
+        return one.codes_dtype if part == "codes" else one.scales_dtype
+
+    place, name = part_of(argument, part), adapter.dtype_name(array)
+    owners = [one.name for one in schemes if dtype_of(one) == name]
+    if "float8" in name and owners:
+        way_out = f"they are {part} of {errors.listed(owners)}: name that scheme"
+    elif "float8" in name:
+        way_out = (
+            f"the same bits mean other values as {name}: convert {place} by value, and quantize "
+            "that again"
+        )
+    elif name.endswith(("8", "V1")):  # V1: as NumPy reads a file of them
+        way_out = f"reinterpret them with {adapter.as_bytes(place)}"
+    else:
         way_out = "pass stored bytes"
+    wanted = errors.listed(stored_dtypes(dtype_of(scheme)))
     return TypeError(
-        f"{function}: {argument} has dtype {name}; expected {errors.listed(wanted)}; {way_out}"
+        f"{function}: {place} has dtype {name}; expected {wanted} for {scheme.name}; {way_out}"
     )
 
 

@@ -62,6 +62,29 @@ class TestOperand:
             with pytest.raises((TypeError, ValueError), match=r"BlockScaled.from_parts: "):
                 make()
 
+    @pytest.mark.parametrize(
+        ("scheme", "part", "dtype", "way_out"),
+        [
+            ("mxfp8", "codes", "float8_e5m2", "they are codes of mxfp8_e5m2: name that scheme"),
+            ("mxfp4", "codes", "float8_e4m3fn", "they are codes of mxfp8_e4m3"),
+            ("mxfp8", "codes", "float8_e4m3fnuz", "other values as float8_e4m3fnuz: convert q.co"),
+            ("mxfp4", "scales", "float8_e4m3fn", "they are scales of nvfp4: name that scheme"),
+            ("nvfp4", "scales", "float8_e8m0fnu", "scales of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e3m2"),
+            ("mxfp8", "scales", "float8_e5m2", "other values as float8_e5m2: convert q.scales by"),
+            ("mxfp8", "codes", "int8", "reinterpret them with q.codes.view"),
+            ("mxfp8", "scales", "int16", "pass stored bytes"),
+        ],
+    )
+    def test_bits_that_mean_other_values(
+        self, scheme: str, part: str, dtype: str, way_out: str
+    ) -> None:
+        """No way out leads to numbers that nobody meant."""
+        q = mxkern.quantize(X, scheme)
+        other = np.zeros(getattr(q, part).shape, dtype)
+        bad = q._replace(**{part: other})
+        parts = (f"dequantize: q.{part} has dtype {dtype}", f"for {q.scheme}; ", way_out)
+        refused(TypeError, lambda: mxkern.dequantize(bad), *parts)
+
     def test_swizzled_passed_as_row_major(self) -> None:
         for scheme in mxkern.schemes:
             for shape in [(64,), (4, 64), (2, 4, 64), (128, 16), (512, 1)]:
