@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "check_gemm.h"
-#include "cpu/float_environment.h"
+#include "mxkern/core/float_environment.h"
 #include "cpu/gemm.h"
 #include "gemm_operand.h"
 #include "gemm_with.h"
@@ -143,7 +143,7 @@ GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffe
 void gemm_with(const GemmPlan& plan, const GemmOperand& a, const BlockScaled& b, const Buffer& out,
                const GemmOptions& options, Workspace workspace) {
   check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
-  const cpu::FloatEnvironment environment;
+  const FloatEnvironment environment;
   cpu::gemm(make_task(a, b, out, options), plan, workspace.data);
 }
 

@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "mxkern/core/float_environment.h"
 
 namespace nb = nanobind;
 
@@ -20,6 +21,14 @@ void bind_info(nb::module_& module) {
       .def_ro("blackwell", &Info::blackwell)
       .def_ro("devices", &Info::devices);
   module.def("info", &info);
+  // What Python computes of float32 beside the library: as exact, whatever the thread has set.
+  module.def(
+      "in_float_environment",
+      [](const nb::object& function) {
+        const FloatEnvironment environment;
+        return function();
+      },
+      nb::arg("function"));
 }
 
 }  // namespace mxkern::bindings

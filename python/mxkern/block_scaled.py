@@ -67,21 +67,31 @@ class BlockScaled(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of codes, scales and tensor scale, padding included."""
-        has_tensor_scale = schemes[self.scheme].has_tensor_scale
-        return int(self.codes.nbytes + self.scales.nbytes) + (4 if has_tensor_scale else 0)
+        return self._block_bytes() + (4 if schemes[self.scheme].has_tensor_scale else 0)
 
     @property
     def bits_per_element(self) -> float:
         """Bits that are stored for an element of the tensor, padding and scales included, the
         tensor scale left out; that of the scheme where the tensor is empty."""
-        size = 1
-        for n in self.shape:
-            size *= n
+        size = _product(self.shape)
         if size == 0:
             return schemes[self.scheme].bits_per_element
-        return 8 * int(self.codes.nbytes + self.scales.nbytes) / size
+        return 8 * self._block_bytes() / size
+
+    def _block_bytes(self) -> int:
+        """Of codes and scales, which are a byte each whatever type of array they are in."""
+        scheme = schemes[self.scheme]
+        codes = _product(scheme.codes_shape(self.shape))
+        return codes + _product(scheme.scales_shape(self.shape, self.scale_layout))
 
     def __repr__(self) -> str:
         from mxkern.summary import summary
 
         return summary(self)
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from mxkern import errors
+from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.error_sums import ErrorSums, Values
@@ -178,7 +178,7 @@ def measure(
     cases."""
     sums = [ErrorSums() for _ in cases]
     with np.errstate(all="ignore"):  # x is measured as it is, whatever the caller has set
-        _measure_chunks(x, cases, sums, advance)
+        _core.in_float_environment(lambda: _measure_chunks(x, cases, sums, advance))
     for case, total in zip(cases, sums, strict=True):
         if case.scheme.has_tensor_scale:
             total.stored_bytes += np.dtype(np.float32).itemsize

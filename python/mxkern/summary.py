@@ -51,7 +51,7 @@ def _scale_range(scheme: Scheme, looked_at: Any, q: BlockScaled) -> str:
     padding among them, which is no scale, so they are left out."""
     if q.scale_layout != "row_major" or looked_at.size == 0:
         return ""
-    size = math.prod(q.scales.shape)
+    size = math.prod(scheme.scales_shape(q.shape, q.scale_layout))
     if scheme.scale_format == "ue4m3":
         looked_at = looked_at & 0x7F  # the eighth bit says nothing
     finite = looked_at[looked_at != scheme.nan_scale]

@@ -18,6 +18,7 @@ whose derivative is that of the identity ("straight through"), in torch.func's t
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ import torch
 import mxkern
 from mxkern import errors
 from mxkern.arrays.torch_arrays import PACKED_E2M1, has_tangent
+from mxkern.arrays.torch_cuda_calls import transforms_active
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import PRECISIONS
 from mxkern.ops.pack_codes import codes_held, packed, unpacked
@@ -58,8 +60,6 @@ _CHOICES = {
     "rounding": tuple(ROUNDINGS),
     "scale_layout": tuple(SCALE_LAYOUTS),
 }
-_KNOWN = {*_CHOICES, "seed", "offset", "block", "hadamard", "sign_mask", "four_over_six"}
-_KNOWN |= {"amax", "tensor_scale", "hadamard_rows", "inverse"}
 
 __all__ = [
     "dequantize",
@@ -81,6 +81,8 @@ __all__ = [
     "unswizzle_scales",
 ]
 
+_KEYWORDS = {name: frozenset(signature(getattr(mxkern, name)).parameters) for name in __all__}
+
 
 def _int64(function: str, argument: str, value: int) -> int:
     """A number below 2**64 as the int of an operator that is equal modulo 2**64."""
@@ -88,8 +90,12 @@ def _int64(function: str, argument: str, value: int) -> int:
     return number - 2**64 if number >= 2**63 else number
 
 
-def _refuse(function: str, options: dict[str, Any], *names: str) -> None:
-    for name in names:
+def _refuse_others(function: str, options: dict[str, Any]) -> None:
+    """What mxkern's function has no keyword argument for, or compiled code no use."""
+    unknown = options.keys() - _KEYWORDS[function]
+    if unknown:
+        raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
+    for name in ("out", "stream"):
         if options.pop(name, None) is not None:
             raise TypeError(
                 f"{function}: {name} is given; expected none, as compiled code "
@@ -99,7 +105,7 @@ def _refuse(function: str, options: dict[str, Any], *names: str) -> None:
 
 def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of mxkern's functions as an operator takes them."""
-    _refuse(function, options, "out", "stream")
+    _refuse_others(function, options)
     for name in ("seed", "offset"):
         if options.get(name) is not None:
             options[name] = _int64(function, name, options[name])
@@ -107,7 +113,7 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
         mask = checked_integer(function, "sign_mask", options["sign_mask"], 2**128 - 1)
         options["sign_mask"] = str(mask)
     for name, choices in _CHOICES.items():
-        if not isinstance(options.get(name, ""), str):
+        if name in options and options[name] not in choices:
             raise errors.unknown_name(function, name, options[name], choices)
     if options.get("hadamard") is not None:
         checked_integer(function, "hadamard", options["hadamard"], 2**31 - 1)
@@ -119,9 +125,6 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
         options["block"] = "x".join(str(extent) for extent in block)
     elif block is not None and not isinstance(block, str):
         raise TypeError(f"{function}: block is {errors.described(block)}; expected '32x32' or None")
-    unknown = options.keys() - _KNOWN
-    if unknown:
-        raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
     return options
 
 
@@ -234,8 +237,7 @@ def _is_transformed(x: Any) -> bool:
     """Whether torch.func, or forward-mode differentiation, sees to x."""
     if torch.compiler.is_compiling():
         return False
-    active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-    return active() or has_tangent(x)
+    return transforms_active() or has_tangent(x)
 
 
 def _fake_quantized(
@@ -253,7 +255,7 @@ def fake_quantize(x: Any, scheme: str | Scheme, **options: Any) -> Any:
 
 def dequantize(q: BlockScaled, *, dtype: Any = "float32", **options: Any) -> Any:
     """mxkern.dequantize as an operator."""
-    _refuse("dequantize", options, "out", "stream")
+    _refuse_others("dequantize", options)
     check_quantized("dequantize", "q", q)
     return _ops.dequantize(
         present(q),
@@ -278,7 +280,7 @@ def gemm(
     stream: None = None,
 ) -> Any:
     """mxkern.gemm as an operator."""
-    _refuse("gemm", {"stream": stream}, "stream")
+    _refuse_others("gemm", {"stream": stream})
     check_operand("gemm", "a", a)
     check_operand("gemm", "b", b)
     check_number("gemm", "alpha", alpha)
@@ -324,21 +326,21 @@ def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
 
 def tensor_amax(x: Any, **options: Any) -> Any:
     """mxkern.tensor_amax as an operator."""
-    _refuse("tensor_amax", options, "out", "stream")
+    _refuse_others("tensor_amax", options)
     check_plain("tensor_amax", "x", x)
     return _ops.tensor_amax(x, **options)
 
 
 def swizzle_scales(scales: Any, **options: Any) -> Any:
     """mxkern.swizzle_scales as an operator."""
-    _refuse("swizzle_scales", options, "out", "stream")
+    _refuse_others("swizzle_scales", options)
     check_tensor("swizzle_scales", "scales", scales)
     return _ops.swizzle_scales(scales, **options)
 
 
 def unswizzle_scales(scales: Any, rows: int, blocks: int, **options: Any) -> Any:
     """mxkern.unswizzle_scales as an operator."""
-    _refuse("unswizzle_scales", options, "out", "stream")
+    _refuse_others("unswizzle_scales", options)
     check_tensor("unswizzle_scales", "scales", scales)
     rows = checked_integer("unswizzle_scales", "rows", rows, 2**31 - 1)
     blocks = checked_integer("unswizzle_scales", "blocks", blocks, 2**31 - 1)

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "cpu/float_environment.h"
+#include "mxkern/core/float_environment.h"
 
 namespace mxkern::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include "check_quantize.h"
 #include "cpu/backend.h"
 #include "cpu/cache.h"
-#include "cpu/float_environment.h"
+#include "mxkern/core/float_environment.h"
 #include "cpu/patch.h"
 #include "cpu/prefetch.h"
 #include "cpu/tensor_amax.h"

@@ -238,3 +238,24 @@ def test_subclasses() -> None:
     q = mxkern.quantize(np.ones((4, 64), np.float32), "mxfp8")
     named = Named(*q)
     assert (mxkern.dequantize(named) == 1).all() and (mxkern.gemm(named, named) == 64).all()
+
+
+def test_parts_of_other_libraries_print() -> None:
+    """What lies in memory is seen through DLPack, and an array of that need not say more."""
+
+    class Shared:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return self.array.__dlpack_device__()
+
+    q = mxkern.quantize(random_values((4, 64), "float32"), "mxfp4")
+    parts = [Shared(part.view(np.uint8)) for part in (q.codes, q.scales)]
+    same = mxkern.BlockScaled.from_parts(*parts, scheme="mxfp4", shape=(4, 64))
+    assert same.nbytes == q.nbytes == 4 * 32 + 4 * 2
+    assert same.bits_per_element == q.bits_per_element == 4.25
+    assert repr(same).split("values")[1] == repr(q).split("values")[1]

@@ -253,3 +253,18 @@ def test_floating_point_settings_of_the_caller():
     with np.errstate(all="raise"):
         assert mxkern.compare(signaling, "mxfp8", "rceil")[0].poisoned == 1.0
         assert len(mxkern.compare(tiny)) == 25
+
+
+def test_flushing_subnormals_changes_no_figure():
+    torch = pytest.importorskip("torch")
+    source = np.random.default_rng(0)
+    bits = source.integers(0, 1 << 23, (64, 128), dtype=np.uint32)
+    x = (bits >> source.integers(0, 23, bits.shape).astype(np.uint32)).view(np.float32)
+    want = mxkern.compare(x)
+    assert torch.set_flush_denormal(True)
+    try:
+        got = mxkern.compare(x)
+        assert float(np.float32(1e-40) * np.float32(1)) == 0, "the caller's setting is back"
+    finally:
+        torch.set_flush_denormal(False)
+    assert got == want and got[0].sqnr_db > 0

@@ -2,6 +2,7 @@
 # function, the argument and the way out, with and without a compiler.
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,44 @@ def test_flags_and_numbers() -> None:
         for number in (True, torch.ones(())):
             gemm = lambda m=module, n=number: m.gemm(X, Q, alpha=n)  # noqa: E731
             refused(TypeError, gemm, "gemm: alpha is ", "expected a number")
+
+
+def test_keywords() -> None:
+    """Those of the function that an operator stands for, and no others."""
+    calls: dict[str, Callable[[Any], Any]] = {
+        "fake_quantize": lambda m: m.fake_quantize(X, "mxfp4", hadamard=16),
+        "quantize": lambda m: m.quantize(X, "mxfp4", hadamard_rows=True),
+        "quantize_mxfp4": lambda m: m.quantize_mxfp4(X, four_over_six=True),
+        "quantize_nvfp4": lambda m: m.quantize_nvfp4(X, scale_rule="floor"),
+        "random_hadamard": lambda m: m.random_hadamard(X, seed=1),
+        "dequantize": lambda m: m.dequantize(Q, amax=1.0),
+        "tensor_amax": lambda m: m.tensor_amax(X, amax=1.0),
+        "swizzle_scales": lambda m: m.swizzle_scales(Q.scales, scale_layout="swizzled"),
+    }
+    for module in (mxkern, ops):
+        for name, call in calls.items():
+            message = f"{name}() got an unexpected keyword argument "
+            refused(TypeError, lambda c=call, m=module: c(m), message)
+        wrong = lambda m=module: m.quantize_mxfp4(X, scale_rule="zz")  # noqa: E731
+        refused(ValueError, wrong, "quantize_mxfp4: scale_rule is 'zz'", "floor")
+
+
+def test_results_that_would_have_no_memory() -> None:
+    """Inside a transform, and in a mode of fake tensors; operators do what is meant there."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    q = mxkern.quantize(X, "mxfp8")
+    no_memory = ("its result would stand for another tensor", "mxkern.torch_ops")
+    inside = (torch.func.grad, torch.func.functionalize)
+    for transform in inside:
+        call = lambda t=transform: t(lambda w: (mxkern.dequantize(q) * w).sum())(X)  # noqa: E731
+        refused(TypeError, call, "dequantize: ", *no_memory)
+    call = lambda: torch.func.grad(lambda w: (mxkern.gemm(X * 2, q) + w).sum())(X)  # noqa: E731
+    refused(TypeError, call, "gemm: a stands for another tensor", "mxkern.torch_ops")
+    with FakeTensorMode():
+        refused(TypeError, lambda: mxkern.quantize(X, "mxfp8"), "quantize: ", *no_memory)
+    gradient = torch.func.grad(lambda w: (ops.dequantize(q) * w).sum())(X)
+    assert gradient.equal(mxkern.dequantize(q))
 
 
 def test_what_beta_adds_has_the_dtype_of_the_product() -> None:

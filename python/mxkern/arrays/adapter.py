@@ -242,7 +242,7 @@ class Adapter(ABC):
         """CPU, or the index of a CUDA device."""
 
     @abstractmethod
-    def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
+    def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:
         """A dense array on like's device, not initialized."""
 
     @abstractmethod

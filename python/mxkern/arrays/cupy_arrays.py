@@ -94,7 +94,7 @@ class CupyAdapter(Adapter):
     def device(self, array: Any) -> int:
         return int(array.data.device_id)
 
-    def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
+    def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:
         with like.device:
             return cupy.empty(shape, self.dtypes[dtype])
 

@@ -38,7 +38,8 @@ class JaxAdapter(NumpyAdapter):
         if isinstance(array, jax.core.Tracer):
             raise TypeError(
                 f"{function}: {argument} is a JAX tracer, which has no values; expected an array; "
-                f"call outside of jax.jit, jax.grad and jax.vmap, or through jax.pure_callback"
+                f"leave stream out if it is given, or call outside of jax.jit, jax.grad and "
+                f"jax.vmap, or through jax.pure_callback"
             )
         for device in array.devices():
             check_device(function, argument, device.platform)

@@ -80,7 +80,7 @@ class JaxCudaAdapter(Adapter):
         (device,) = array.devices()
         return device_index(device)
 
-    def empty(self, shape: Shape, dtype: str, like: Any) -> NoReturn:
+    def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> NoReturn:
         raise RuntimeError(
             "mxkern: an operation on JAX arrays on a CUDA device did not become a program; that is "
             "a mistake of mxkern's"

@@ -70,7 +70,7 @@ class NumpyAdapter(Adapter):
     def device(self, array: Any) -> int:
         return CPU
 
-    def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
+    def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:
         return np.empty(shape, self.dtypes[dtype])
 
     def scalar(self, bits: int, like: Any) -> Any:

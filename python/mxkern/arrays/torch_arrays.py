@@ -23,6 +23,7 @@ from mxkern.arrays.torch_cuda_calls import (
     dispatch_modes,
     torch_cuda_calls,
     tracing_state,
+    transforms_active,
 )
 
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
@@ -43,6 +44,16 @@ def _is_recorded() -> bool:
     from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
     return get_proxy_mode() is not None
+
+
+def _has_memory(new: Any) -> bool:
+    """Not so where a transform, or a mode of fake tensors, sees to what is made."""
+    if type(new) is not _Tensor:
+        return False
+    try:
+        return bool(new.data_ptr() != 0 or new.numel() == 0)
+    except RuntimeError:
+        return False
 
 
 def stream_scope(handle: int, device: int) -> AbstractContextManager[Any]:
@@ -129,8 +140,9 @@ class TorchAdapter(Adapter):
         except RuntimeError as error:
             raise TypeError(
                 f"{function}: {argument} stands for another tensor and has no memory (inside "
-                f"torch.func or torch.compile?); expected a plain tensor; call outside of the "
-                f"transform: leading dimensions are a batch already"
+                f"torch.func or torch.compile?); expected a plain tensor; call the function of "
+                f"mxkern.torch_ops, or this one outside of the transform: leading dimensions are a "
+                f"batch already"
             ) from error
         if address == 0 and array.numel() > 0:
             raise ValueError(
@@ -208,8 +220,15 @@ class TorchAdapter(Adapter):
     def device(self, array: Any) -> int:
         return array.device.index if array.is_cuda else CPU
 
-    def empty(self, shape: Shape, dtype: str, like: Any) -> Any:
-        return torch.empty(shape, dtype=self.dtypes[dtype], device=like.device)
+    def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:
+        new = torch.empty(shape, dtype=self.dtypes[dtype], device=like.device)
+        if (dispatch_modes() or transforms_active()) and not _has_memory(new):
+            raise TypeError(
+                f"{function}: its result would stand for another tensor here and have no memory "
+                f"(inside torch.func, or a mode of fake tensors); expected a plain call; call the "
+                f"function of mxkern.torch_ops, or this one outside"
+            )
+        return new
 
     def scalar(self, bits: int, like: Any) -> Any:
         # Unlike torch.tensor, full does not copy from the host, which would wait for the device.

@@ -15,6 +15,7 @@ current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
 # None unless torch.jit.trace is under way; how many modes see what operators are called with.
 tracing_state: Any = getattr(torch._C, "_get_tracing_state", lambda: None)
+transforms_active: Any = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 dispatch_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 

@@ -54,7 +54,7 @@ def dequantize(
     adapter, shape = operand.adapter, operand.shape
     like = operand.parts[0]
     if out is None:
-        array = adapter.empty(shape, PLAIN_DTYPES[result_dtype], like)
+        array = adapter.empty(function, shape, PLAIN_DTYPES[result_dtype], like)
     else:
         taken = extents_of(adapter, *operand.parts)
         check_dtype_of_out(function, result_dtype, adapter, out)

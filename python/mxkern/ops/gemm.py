@@ -95,7 +95,7 @@ def gemm(
         shape = product_shape(function, left.shape, right.shape)
         offset = None if bias is None else bias_of(function, bias, adapter, shape)
         if out is None:
-            array = adapter.empty(shape, PLAIN_DTYPES[result_dtype], like)
+            array = adapter.empty(function, shape, PLAIN_DTYPES[result_dtype], like)
         else:
             taken = extents_of(adapter, *left.memory, *right.memory, offset and offset.array)
             check_dtype_of_out(function, result_dtype, adapter, out)
@@ -108,7 +108,7 @@ def gemm(
         if device != CPU:
             size = _core.gemm_workspace_bytes(left.view, right.view, buffer, beta, wanted)
             if size:
-                workspace = adapter.empty((size,), "uint8", like)
+                workspace = adapter.empty(function, (size,), "uint8", like)
         _core.gemm(
             left.view,
             right.view,

@@ -57,7 +57,7 @@ def random_hadamard(
             )
         dtype = adapter.dtype_name(plain.memory)
         if out is None:
-            array = adapter.empty(plain.shape, dtype, plain.array)
+            array = adapter.empty(function, plain.shape, dtype, plain.array)
         else:
             # In place is fine; a shifted overlap is not.
             in_place = out is x and plain.memory is plain.array

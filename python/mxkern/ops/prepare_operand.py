@@ -113,7 +113,7 @@ def _prepared(
         if name == "source":
             return PreparedOperand(name, None, q, operand.scheme.name, shape)
         size = _core.prepared_bytes(form, operand.scheme.id, *collapsed(shape))
-        data = adapter.empty((size,), "uint8", like)
+        data = adapter.empty(function, (size,), "uint8", like)
         _core.prepare_operand(
             (form, operand.view, adapter.address(data), size), adapter.stream(like)
         )
@@ -133,14 +133,18 @@ def _quantized(
     array, _, buffer, shape = adapter.plain(function, "x", adapter.enter(function, "x", x))
     extents, device = buffer[3:6], buffer[2]
     layout = "row_major"
-    parts = new_parts(adapter, scheme, shape, layout, array) if keep_source else (None, None, None)
+    parts = (
+        new_parts(function, adapter, scheme, shape, layout, array)
+        if keep_source
+        else (None, None, None)
+    )
     view = (
         view_of(adapter, scheme, SCALE_LAYOUTS[layout], device, extents, parts)
         if keep_source
         else (scheme.id, 0, device, *extents, None, None, None)
     )
     size = _core.prepared_bytes(FORMS["folded"], scheme.id, *extents)
-    data = adapter.empty((size,), "uint8", array)
+    data = adapter.empty(function, (size,), "uint8", array)
     _core.quantize_prepared(
         buffer,
         (FORMS["folded"], view, adapter.address(data), size),

@@ -238,7 +238,7 @@ def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
     with on_stream(function, stream, adapter, x):
         plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
         if out is None:
-            amax = adapter.empty((), "float32", plain.array)
+            amax = adapter.empty(function, (), "float32", plain.array)
         else:
             taken = extents_of(adapter, plain.array)
             amax = checked_out(function, "out", out, adapter, (), ("float32",), plain.array, taken)

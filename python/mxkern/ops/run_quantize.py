@@ -70,13 +70,13 @@ def quantized(
         check_groups(function, options, shape[-1])
         scalars = scalars_of(function, scheme, adapter, plain, amax, tensor_scale)
         if out is None:
-            arrays = new_parts(adapter, scheme, shape, scale_layout, array)
+            arrays = new_parts(function, adapter, scheme, shape, scale_layout, array)
         else:
             taken = extents_of(adapter, array, *scalars)
             arrays = checked_out_parts(
                 function, "out", out, adapter, scheme, shape, scale_layout, array, taken
             )
-        found_amax = amax_memory(adapter, scheme, buffer[2], scalars, array)
+        found_amax = amax_memory(function, adapter, scheme, buffer[2], scalars, array)
         operation(
             buffer,
             view_of(adapter, scheme, layout, buffer[2], extents, arrays),
@@ -135,7 +135,7 @@ def quantized_both(
         ]
         for i in (0, 1):
             arrays.append(
-                new_parts(adapter, scheme, shapes[i], scale_layout, like)
+                new_parts(function, adapter, scheme, shapes[i], scale_layout, like)
                 if out is None
                 else checked_out_parts(
                     function,
@@ -150,7 +150,7 @@ def quantized_both(
                 )
             )
         addresses = [addresses_of(adapter, pair) for pair in scalars]
-        found = [amax_memory(adapter, scheme, device, pair, like) for pair in scalars]
+        found = [amax_memory(function, adapter, scheme, device, pair, like) for pair in scalars]
         _core.quantize_both(
             plain.buffer,
             view_of(adapter, scheme, layout, device, extents[0], arrays[0]),
@@ -174,14 +174,14 @@ def quantized_both(
 
 
 def new_parts(
-    adapter: Adapter, scheme: Scheme, shape: Shape, scale_layout: str, like: Any
+    function: str, adapter: Adapter, scheme: Scheme, shape: Shape, scale_layout: str, like: Any
 ) -> Parts:
     """Codes, scales and tensor scale to write to."""
     empty = adapter.empty
     return (
-        empty(scheme.codes_shape(shape), scheme.codes_dtype, like),
-        empty(scheme.scales_shape(shape, scale_layout), scheme.scales_dtype, like),
-        empty((), "float32", like) if scheme.has_tensor_scale else None,
+        empty(function, scheme.codes_shape(shape), scheme.codes_dtype, like),
+        empty(function, scheme.scales_shape(shape, scale_layout), scheme.scales_dtype, like),
+        empty(function, (), "float32", like) if scheme.has_tensor_scale else None,
     )
 
 
@@ -230,13 +230,18 @@ def scalars_of(
 
 
 def amax_memory(
-    adapter: Adapter, scheme: Scheme, device: int, scalars: tuple[Any, Any], like: Any
+    function: str,
+    adapter: Adapter,
+    scheme: Scheme,
+    device: int,
+    scalars: tuple[Any, Any],
+    like: Any,
 ) -> Any:
     """On a CUDA device an amax that is found needs a place to be, from one kernel to the next."""
     if device == CPU or not scheme.has_tensor_scale:
         return None
     given = scalars[0] is not None or scalars[1] is not None
-    return None if given else adapter.empty((), "float32", like)
+    return None if given else adapter.empty(function, (), "float32", like)
 
 
 def addresses_of(adapter: Adapter, scalars: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -119,7 +119,7 @@ def _moved(
     with on_stream(function, stream, adapter, scales):
         dtype = adapter.dtype_name(array)
         if out is None:
-            moved = adapter.empty(target, dtype, array)
+            moved = adapter.empty(function, target, dtype, array)
         else:
             taken = extents_of(adapter, array)
             moved = checked_out(function, "out", out, adapter, target, (dtype,), array, taken)

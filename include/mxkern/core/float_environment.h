@@ -1,11 +1,11 @@
-// cpu/float_environment.h: IEEE arithmetic for the duration of an operation.
+// mxkern/core/float_environment.h: IEEE arithmetic for the duration of an operation on the CPU.
 #pragma once
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-namespace mxkern::cpu {
+namespace mxkern {
 
 // On x86-64: round to nearest even and subnormals kept, whatever the calling thread has set
 // (frameworks offer "flush denormals to zero"); the caller's settings come back at the end of the
@@ -27,4 +27,4 @@ class FloatEnvironment {
 #endif
 };
 
-}  // namespace mxkern::cpu
+}  // namespace mxkern
