@@ -44,20 +44,29 @@ const char* gemm_unit() {
 
 }  // namespace
 
+const char* version() { return MXKERN_VERSION; }
+
+bool built_with_cuda() {
+#if defined(MXKERN_HAS_CUDA)
+  return true;
+#else
+  return false;
+#endif
+}
+
 Info info() {
   Info info{};
-  info.version = MXKERN_VERSION;
+  info.version = version();
   info.build = describe_build();
   info.instruction_set = cpu::name_of(cpu::best_instruction_set());
   info.gemm_unit = gemm_unit();
   info.threads = cpu::thread_count();
+  info.built_with_cuda = built_with_cuda();
   info.blackwell = MXKERN_CUTLASS_STATUS;
 #if defined(MXKERN_HAS_CUDA)
-  info.built_with_cuda = true;
   info.cuda = cuda::describe_runtime();
   info.devices = cuda::describe_devices();
 #else
-  info.built_with_cuda = false;
   info.cuda = MXKERN_CUDA_STATUS;
 #endif
   return info;

@@ -16,6 +16,8 @@ namespace {
 TEST(Info, DescribesThisBuildAndMachine) {
   const Info found = info();
   EXPECT_EQ(found.version, MXKERN_VERSION);
+  EXPECT_EQ(found.version, version());
+  EXPECT_EQ(found.built_with_cuda, built_with_cuda());
   // As in "gcc 12.2, x86_64, release".
   EXPECT_TRUE(found.build.starts_with("gcc ") || found.build.starts_with("clang ")) << found.build;
   EXPECT_TRUE(found.build.ends_with(", release") || found.build.ends_with(", debug"))

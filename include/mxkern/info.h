@@ -20,6 +20,11 @@ struct Info {
   std::vector<std::string> devices;  // CUDA devices, one description each
 };
 
+// Looks for CUDA devices, after which processes that are forked cannot use them.
 MXKERN_API Info info();
+
+// The same of the build alone: nothing on the machine is looked at.
+MXKERN_API const char* version();
+MXKERN_API bool built_with_cuda();
 
 }  // namespace mxkern

@@ -21,6 +21,8 @@ void bind_info(nb::module_& module) {
       .def_ro("blackwell", &Info::blackwell)
       .def_ro("devices", &Info::devices);
   module.def("info", &info);
+  module.def("version", &version);
+  module.def("built_with_cuda", &built_with_cuda);
   // What Python computes of float32 beside the library: as exact, whatever the thread has set.
   module.def(
       "in_float_environment",

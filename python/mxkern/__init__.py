@@ -41,7 +41,7 @@ from mxkern.scheme import Scheme, schemes
 if TYPE_CHECKING:
     from mxkern.comparison import compare
 
-__version__: str = _core.info().version
+__version__: str = _core.version()
 
 __all__ = [
     "BlockScaled",

@@ -62,7 +62,12 @@ def _parser() -> argparse.ArgumentParser:
         "signal to quantization noise, relative root mean square error, largest error, shares of "
         "elements cut off at the largest value and flushed to zero.",
     )
-    compare.add_argument("file", metavar="FILE", help="a .safetensors or .npy file")
+    compare.add_argument(
+        "file",
+        metavar="FILE",
+        help="a .safetensors or .npy file; float64 in it is rounded to float32, and what is beyond "
+        "that becomes infinite",
+    )
     compare.add_argument(
         "--tensor",
         metavar="REGEX",

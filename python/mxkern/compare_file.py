@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from mxkern import errors
 from mxkern.comparison import Comparison, comparison_of, measure, select_cases
 from mxkern.error_sums import ErrorSums
 from mxkern.plot import check_plot_path, save_plot
@@ -36,21 +37,19 @@ def compare_file(
                 total.merge(found)
             if per_tensor:
                 shape = "x".join(map(str, array.shape))
-                title = f"{_printable(name)} [{shape}] {array.dtype}"
+                title = f"{errors.printable(name)} [{shape}] {array.dtype}"
                 tables.append(f"{title}\n{comparison_of(cases, sums)}\n")
     comparison = comparison_of(cases, totals)
     for table in tables:
         print(table)
     size = f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'}, {elements:,} elements"
     left_out = [f"{count} {what}" for what, count in selection.left_out.items() if count]
-    print(f"{path}: {size}" + (f"; left out: {', '.join(left_out)}" if left_out else ""))
+    print(
+        f"{errors.printable(path)}: {size}"
+        + (f"; left out: {', '.join(left_out)}" if left_out else "")
+    )
     print(comparison)
     if plot is not None:
-        save_plot(comparison, plot, f"{os.path.basename(path)}: {size}")
-        print(f"wrote {plot}")
+        save_plot(comparison, plot, f"{errors.printable(os.path.basename(path))}: {size}")
+        print(f"wrote {errors.printable(plot)}")
     return comparison
-
-
-def _printable(name: str) -> str:
-    """A name from a file, which may hold what terminals obey."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)

@@ -91,6 +91,11 @@ def shape_of(value: Any, otherwise: tuple[int, ...] = ()) -> tuple[int, ...]:
     return tuple(shape) if isinstance(shape, tuple) else otherwise
 
 
+def printable(name: str) -> str:
+    """A name from a file or of one, which may hold what terminals obey and fonts lack."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+
+
 def no_number(function: str, argument: str, value: Any) -> TypeError:
     """The error for what is no number, an array of one for example."""
     way_out = ""

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from mxkern import errors
 from mxkern.safetensors import check_mappable, read_safetensors
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
@@ -31,7 +32,10 @@ def read_tensors(path: str) -> Mapping[str, npt.NDArray[Any]]:
         return read_safetensors(path)
     if path.endswith(".npy"):
         return {os.path.basename(path): _read_npy(path)}
-    raise ValueError(f"{path}: the name ends in neither .safetensors nor .npy; rename the file")
+    raise ValueError(
+        f"{path}: the name ends in neither .safetensors nor .npy; write such "
+        "a file with numpy.save or safetensors.numpy.save_file"
+    )
 
 
 def select_tensors(path: str, pattern: str | None = None) -> Selection:
@@ -49,7 +53,7 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
     if not matched:
         raise ValueError(
             f"{path}: no tensor name has a match for {pattern!r}; names are such as "
-            f"{', '.join(list(available)[:3])}"
+            f"{', '.join(map(errors.printable, list(available)[:3]))}"
         )
     floats = {name: array for name, array in matched.items() if array.dtype in FLOATS}
     least_rank = 1 if pattern is not None or path.endswith(".npy") else 2

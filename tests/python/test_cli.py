@@ -87,6 +87,9 @@ def test_names_are_not_for_the_terminal_to_obey(tmp_path, capsys):
     )
     assert main(["compare", path, "--per-tensor", "--scheme", "mxint8"]) == 0
     assert "w\\x1b[2J\\nß [2x32] float32\n" in capsys.readouterr().out
+    assert main(["compare", path, "--tensor", "nothing"]) == 1
+    said = capsys.readouterr().err
+    assert "names are such as w\\x1b[2J\\nß" in said and "\x1b" not in said
 
 
 def test_float64_beyond_float32_warns_of_nothing(tmp_path, recwarn):
@@ -113,6 +116,19 @@ def test_compare_plot_writes_a_picture(checkpoint, tmp_path, capsys):
         assert main(["compare", checkpoint, "--plot", str(picture)]) == 0
         assert picture.read_bytes().startswith(magic) and picture.stat().st_size > 5000
         assert f"wrote {picture}" in capsys.readouterr().out
+
+
+def test_plot_of_a_file_whose_name_no_font_has(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / os.fsdecode(b"b\xff.npy")
+    try:
+        np.save(path, np.ones((2, 32), np.float32))
+    except OSError:
+        pytest.skip("names of files are UTF-8 here")
+    picture = tmp_path / "error.png"
+    options = ["--scheme", "mxfp4", "--plot", str(picture)]
+    assert main(["compare", str(path), *options]) == 0
+    assert picture.stat().st_size > 5000
 
 
 def test_the_name_of_a_scheme_stands_at_its_error():

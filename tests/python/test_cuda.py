@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -314,6 +316,22 @@ def test_bad_input(torch: Any) -> None:
     assert_same_parts(
         mxkern.quantize(x, "mxfp8"), mxkern.quantize(x.cpu().numpy(), "mxfp8"), "after errors"
     )
+
+
+def test_nothing_starts_cuda_before_it_is_used(torch: Any) -> None:
+    """A process that is forked from one where CUDA has started cannot use it."""
+    code = """
+import os, sys, numpy, torch, mxkern
+mxkern.quantize(numpy.ones((4, 64), "f"), "mxfp8")
+mxkern.quantize(torch.ones(4, 64), "mxfp8")
+child = os.fork()
+if child == 0:
+    q = mxkern.quantize(torch.ones(4, 64, device="cuda"), "mxfp8")
+    os._exit(0 if float(mxkern.dequantize(q).sum()) == 256 else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_out_of_memory(torch: Any) -> None:

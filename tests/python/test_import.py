@@ -22,6 +22,15 @@ def test_no_framework_is_imported() -> None:
     assert run(code).splitlines()[-1] == "[]"
 
 
+def test_importing_looks_at_no_machine() -> None:
+    """Nor does it start CUDA: what it asks the library does not."""
+    code = (
+        "import os, mxkern; os.environ['MXKERN_NUM_THREADS'] = '1';"
+        "from mxkern.arrays import numpy_arrays; print(mxkern.info().threads)"
+    )
+    assert run(code) == "1"
+
+
 def test_numpy_calls_import_no_other_framework() -> None:
     code = (
         "import sys, numpy, mxkern;"

@@ -21,7 +21,7 @@ CPU = -1
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2  # handles that CUDA and DLPack reserve
 
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor
-built_with_cuda = _core.info().built_with_cuda
+built_with_cuda = _core.built_with_cuda()
 
 
 class Plain(NamedTuple):

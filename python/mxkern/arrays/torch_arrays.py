@@ -89,8 +89,9 @@ class TorchAdapter(Adapter):
         # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.
         names = (*PLAIN_DTYPES, *BYTE_DTYPES)
         super().__init__({name: getattr(torch, name, torch.uint8) for name in names})
-        if built_with_cuda and torch.cuda.is_available():
-            self.short_way = torch_cuda_calls()
+        # Found with the first tensor on a CUDA device: to ask for devices before would start CUDA,
+        # and processes that are forked later could not use it.
+        self._has_looked = not built_with_cuda
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of
@@ -125,6 +126,9 @@ class TorchAdapter(Adapter):
                     f"tensor with memory; make one with torch.empty_like({argument}, device='cpu')"
                 )
             check_device(function, argument, array.device.type)
+            if not self._has_looked:
+                self._has_looked = True
+                self.short_way = torch_cuda_calls()
         if array.requires_grad and torch.is_grad_enabled():
             other = "or call under torch.no_grad()"
             if function == "fake_quantize":
