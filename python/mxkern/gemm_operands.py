@@ -124,11 +124,19 @@ def _prepared(function: str, argument: str, prepared: PreparedOperand) -> GemmOp
     return GemmOperand(adapter, (form, view, adapter.address(array), size), shape, array, memory)
 
 
-def as_though_prepared(source: GemmOperand, form: int) -> GemmOperand:
+def usable_form(function: str, wanted: int, scheme: int, device: int) -> int:
+    """The form, or `source` where the device's products do not read it. wanted: -1 for the best."""
+    try:
+        return _core.prepared_form(wanted, scheme, device)
+    except ValueError as error:
+        raise errors.renamed(error, "usable_prepared_form", function) from None
+
+
+def as_though_prepared(function: str, source: GemmOperand, form: int) -> GemmOperand:
     """A quantized operand as prepare_operand would make it, without what it would write: for plans,
     which read nothing."""
     scheme, _, device, *extents = source.view[:6]
-    _core.prepared_form(form, scheme, device)  # for its error, where the scheme has no such form
+    usable_form(function, form, scheme, device)  # for its error, where the scheme has no such form
     size = _core.prepared_bytes(form, scheme, *extents)
     return source._replace(view=(form, source.view, 0, size))
 

@@ -87,7 +87,12 @@ def test_bad_arguments() -> None:
     refused(ValueError, lambda: call(W, "mxfp9"), "scheme is 'mxfp9'")
     for scheme in ("nvfp4", "mxint8"):
         bad = mxkern.quantize(W, scheme)
-        refused(ValueError, lambda b=bad: call(b, form="folded"), "form is folded", "expanded")
+        refused(
+            ValueError,
+            lambda b=bad: call(b, form="folded"),
+            "prepare_operand: form is folded",
+            "expanded",
+        )
 
 
 def test_prepared_operands_that_do_not_fit() -> None:
@@ -213,7 +218,12 @@ class TestExplain:
         call = mxkern.explain_gemm
         nvfp4 = mxkern.quantize(W, "nvfp4")
         folded = {"device": "sm_90", "form": "folded"}
-        refused(ValueError, lambda: call(self.a, nvfp4, **folded), "form is folded", "nvfp4")
+        refused(
+            ValueError,
+            lambda: call(self.a, nvfp4, **folded),
+            "explain_gemm: form is folded",
+            "nvfp4",
+        )
         refused(ValueError, lambda: call(self.a, self.b, form="source"), "explain_gemm: form is")
         refused(TypeError, lambda: call(self.a, self.b, form=1), "explain_gemm: form is 1")
         data = np.zeros(1280, np.uint8)

@@ -21,6 +21,7 @@ from mxkern.gemm_operands import (
     product_extents,
     product_shape,
     right_operand,
+    usable_form,
 )
 from mxkern.jax_calls.ffi import call
 from mxkern.operands import operand_of
@@ -142,12 +143,12 @@ def prepare_operand(
     function = "prepare_operand"
     folded = FORMS["folded"]
     if scheme is not None:
-        if _core.prepared_form(form, scheme, device) == folded:
+        if usable_form(function, form, scheme, device) == folded:
             return _quantize_prepared(scheme, folded, options, keep_source, x)
         x = quantize(device, scheme, _ROW_MAJOR, options, False, x, None, None, None)
     operand = operand_of(function, "x", _stand_in(x))
     record = operand.scheme
-    form = _core.prepared_form(form, record.id, device)
+    form = usable_form(function, form, record.id, device)
     name = FORM_NAMES[form]
     if name == "source":
         return PreparedOperand(name, None, x, record.name, x.shape)

@@ -94,7 +94,7 @@ def explain_gemm(
                 "products read codes and scales as they lie; expected a GPU; pass its kind, as "
                 "device='sm_90', or leave form out"
             )
-        right = as_though_prepared(right, number)
+        right = as_though_prepared(function, right, number)
     left = left_operand(function, a, right.adapter)
     shape = product_shape(function, left.shape, right.shape)
     buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))

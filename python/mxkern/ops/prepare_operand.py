@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of, collapsed
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import FORM_NAMES, FORMS, PREPARED_FORMS
+from mxkern.gemm_operands import FORM_NAMES, FORMS, PREPARED_FORMS, usable_form
 from mxkern.operands import operand_of
 from mxkern.ops.run_quantize import new_parts, quantized, result, view_of
 from mxkern.options import SCALE_LAYOUTS, options_of, position
@@ -94,7 +94,7 @@ def prepare_operand(
             return traced  # type: ignore[no-any-return]
     with on_stream(function, stream, adapter, x):
         device = adapter.device(adapter.enter(function, "x", x))
-        if _core.prepared_form(wanted, record.id, device) == FORMS["folded"]:
+        if usable_form(function, wanted, record.id, device) == FORMS["folded"]:
             return _quantized(function, adapter, x, record, options, keep_source)
         q = quantized(
             function, _core.quantize, record, options, x, "row_major", None, None, None, None
@@ -108,7 +108,7 @@ def _prepared(
     operand = operand_of(function, "x", q)
     adapter, like, shape = operand.adapter, operand.parts[0], operand.shape
     with on_stream(function, stream, adapter, like):
-        form = _core.prepared_form(wanted, operand.scheme.id, adapter.device(like))
+        form = usable_form(function, wanted, operand.scheme.id, adapter.device(like))
         name = FORM_NAMES[form]
         if name == "source":
             return PreparedOperand(name, None, q, operand.scheme.name, shape)
