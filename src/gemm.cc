@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "check_gemm.h"
-#include "mxkern/core/float_environment.h"
 #include "cpu/gemm.h"
 #include "gemm_operand.h"
 #include "gemm_with.h"
 #include "mxkern/core/error.h"
+#include "mxkern/core/float_environment.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm.h"
 #endif

@@ -6,11 +6,11 @@
 #include "check_quantize.h"
 #include "cpu/backend.h"
 #include "cpu/cache.h"
-#include "mxkern/core/float_environment.h"
 #include "cpu/patch.h"
 #include "cpu/prefetch.h"
 #include "cpu/tensor_amax.h"
 #include "cpu/tiles.h"
+#include "mxkern/core/float_environment.h"
 
 namespace mxkern::cpu {
 namespace {

@@ -1,6 +1,4 @@
 // cuda/quantize.cu: which kernels a quantization takes, and with which parameters.
-#include <string>
-
 #include "check_quantize.h"
 #include "cuda/backend.h"
 #include "cuda/device_scope.h"
@@ -28,13 +26,20 @@ kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& option
           options.hadamard.signs};
 }
 
+// How errors call the parts of an output.
+struct PartNames {
+  const char *codes, *scales, *tensor_scale;
+};
+constexpr PartNames of_out = {"out.codes", "out.scales", "out.tensor_scale"};
+constexpr PartNames of_rows = {"rows.codes", "rows.scales", "rows.tensor_scale"};
+constexpr PartNames of_columns = {"columns.codes", "columns.scales", "columns.tensor_scale"};
+
 // A float on the stack is what a caller who comes from the CPU would give.
-void check_pointers(const char* function, const char* argument, const BlockScaled& out,
+void check_pointers(const char* function, const PartNames& names, const BlockScaled& out,
                     const QuantizeOptions& options) {
-  const std::string name = argument;
-  check_device_pointer(function, (name + ".codes").c_str(), out.codes, out.device);
-  check_device_pointer(function, (name + ".scales").c_str(), out.scales, out.device);
-  check_device_pointer(function, (name + ".tensor_scale").c_str(), out.tensor_scale, out.device);
+  check_device_pointer(function, names.codes, out.codes, out.device);
+  check_device_pointer(function, names.scales, out.scales, out.device);
+  check_device_pointer(function, names.tensor_scale, out.tensor_scale, out.device);
   check_device_pointer(function, "amax", options.amax, out.device);
   check_device_pointer(function, "tensor_scale", options.tensor_scale, out.device);
   check_device_pointer(function, "offset_at", options.offset_at, out.device);
@@ -160,9 +165,10 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
   const DeviceScope scope(x.device, stream, function);
   check_device_pointer(function, "x", x.data, x.device);
   const bool both = rows != nullptr && columns != nullptr;
-  if (rows != nullptr) check_pointers(function, both ? "rows" : "out", *rows, row_options);
-  if (columns != nullptr)
-    check_pointers(function, both ? "columns" : "out", *columns, column_options);
+  if (rows != nullptr) check_pointers(function, both ? of_rows : of_out, *rows, row_options);
+  if (columns != nullptr) {
+    check_pointers(function, both ? of_columns : of_out, *columns, column_options);
+  }
   const bool rows_find = rows != nullptr && finds_amax(*rows, row_options);
   const bool columns_find = columns != nullptr && finds_amax(*columns, column_options);
   const bool backwards = rows_find || columns_find;
