@@ -242,19 +242,8 @@ def test_subclasses() -> None:
 
 def test_parts_of_other_libraries_print() -> None:
     """What lies in memory is seen through DLPack, and an array of that need not say more."""
-
-    class Shared:
-        def __init__(self, array: Any) -> None:
-            self.array = array
-
-        def __dlpack__(self, **options: Any) -> Any:
-            return self.array.__dlpack__(**options)
-
-        def __dlpack_device__(self) -> Any:
-            return self.array.__dlpack_device__()
-
     q = mxkern.quantize(random_values((4, 64), "float32"), "mxfp4")
-    parts = [Shared(part.view(np.uint8)) for part in (q.codes, q.scales)]
+    parts = [Foreign(part.view(np.uint8)) for part in (q.codes, q.scales)]
     same = mxkern.BlockScaled.from_parts(*parts, scheme="mxfp4", shape=(4, 64))
     assert same.nbytes == q.nbytes == 4 * 32 + 4 * 2
     assert same.bits_per_element == q.bits_per_element == 4.25
