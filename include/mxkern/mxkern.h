@@ -4,6 +4,7 @@
 #include "mxkern/core/platform.h"
 #include "mxkern/core/math.h"
 #include "mxkern/core/error.h"
+#include "mxkern/core/float_environment.h"
 #include "mxkern/core/divisor.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/core/device.h"
