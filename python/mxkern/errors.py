@@ -91,6 +91,11 @@ def shape_of(value: Any, otherwise: tuple[int, ...] = ()) -> tuple[int, ...]:
     return tuple(shape) if isinstance(shape, tuple) else otherwise
 
 
+def is_traced(value: Any) -> bool:
+    """Whether JAX records a program, in which the value stands for what will be there."""
+    return "Tracer" in type(value).__name__
+
+
 def printable(name: str) -> str:
     """A name from a file or of one, which may hold what terminals obey and fonts lack."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
@@ -99,7 +104,7 @@ def printable(name: str) -> str:
 def no_number(function: str, argument: str, value: Any) -> TypeError:
     """The error for what is no number, an array of one for example."""
     way_out = ""
-    if "Tracer" in type(value).__name__:
+    if is_traced(value):
         way_out = "; name it in static_argnums of jax.jit, or multiply the result"
     elif math.prod(shape_of(value, (0,))) == 1:
         way_out = f"; pass float({argument})"

@@ -109,9 +109,12 @@ def enter_part(function: str, argument: str, part: str, array: Any, adapter: Ada
     name = part_of(argument, part) if part else argument
     own = adapter_of(function, name, array)
     if not (own.goes_with(adapter) or adapter.goes_with(own)):
+        way_out = f"convert it to {adapter.name}{adapter.conversion_of_other(name)}"
+        if errors.is_traced(array):
+            way_out = f"convert the others to {own.name}, as a traced array has no values yet"
         raise TypeError(
             f"{function}: {name} is a {own.name} array beside {adapter.name} arrays; expected "
-            f"one framework; convert it to {adapter.name}{adapter.conversion_of_other(name)}"
+            f"one framework; {way_out}"
         )
     return own.enter(function, name, array)
 

@@ -335,6 +335,8 @@ def swizzle_scales(scales: Any, **options: Any) -> Any:
     """mxkern.swizzle_scales as an operator."""
     _refuse_others("swizzle_scales", options)
     check_tensor("swizzle_scales", "scales", scales)
+    if scales.dim() == 0:
+        raise ValueError("swizzle_scales: scales is 0-d; expected one dimension or more")
     return _ops.swizzle_scales(scales, **options)
 
 

@@ -296,7 +296,10 @@ def test_the_others_name_the_way_out() -> None:
     wrong = jax.jit(lambda x: mxkern.unswizzle_scales(x[0].astype("uint8"), 64, 3))
     refused(ValueError, lambda: wrong(X), "unswizzle_scales: scales has shape (96,); expected")
     tracer = jax.jit(lambda x: mxkern.tensor_amax(x, stream=1))
-    refused(TypeError, lambda: tracer(X), "tensor_amax: x is a JAX tracer", "jax.pure_callback")
+    refused(TypeError, lambda: tracer(X), "tensor_amax: x is a JAX tracer", "leave stream out")
+    refused(TypeError, lambda: tracer(X), "jax.pure_callback")
+    mixed = jax.jit(lambda x: mxkern.quantize(np.ones((4, 64), "f"), "nvfp4", amax=x[0, 0]))
+    refused(TypeError, lambda: mixed(X), "quantize: amax is a JAX array", "convert the others to J")
 
 
 def test_compare_names_the_way_out() -> None:

@@ -230,6 +230,15 @@ def test_the_record_of_a_scheme() -> None:
     assert ops.dequantize(q).equal(mxkern.dequantize(Q))
 
 
+def test_scales_without_a_dimension() -> None:
+    scale = torch.zeros((), dtype=torch.uint8)
+    compiled = torch.compile(mxkern.swizzle_scales, backend="aot_eager")
+    for function in (mxkern.swizzle_scales, ops.swizzle_scales):
+        refused(ValueError, lambda f=function: f(scale), "swizzle_scales: scales is 0-d")
+    with pytest.raises(Exception, match="swizzle_scales: scales is 0-d; expected one dimension"):
+        compiled(scale)
+
+
 CODES = {
     "too many columns": (lambda c: mxkern.unpack_codes(c, "mxfp6", 97), "columns is 97"),
     "negative columns": (lambda c: mxkern.unpack_codes(c, "mxfp6", -1), "columns is -1"),
