@@ -25,16 +25,15 @@ import torch
 
 import mxkern
 from mxkern import errors
-from mxkern.arrays.torch_arrays import PACKED_E2M1, has_tangent
+from mxkern.arrays.torch_arrays import has_tangent
 from mxkern.arrays.torch_cuda_calls import transforms_active
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import PRECISIONS
-from mxkern.ops.pack_codes import codes_held, packed, unpacked
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.ops.run_quantize import each_way, transposed
 from mxkern.options import ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES
 from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import Scheme, schemes
+from mxkern.scheme import Scheme
 from mxkern.torch_checks import (
     check_number,
     check_operand,
@@ -48,10 +47,10 @@ from mxkern.torch_checks import (
     offset_tensor,
     scheme_name,
 )
+from mxkern.torch_codes import pack_codes, unpack_codes
 from mxkern.torch_library import block_scaled, kind_of, present
 
 _ops = torch.ops.mxkern
-_PACKED = {scheme.name: (scheme.bits, scheme.block) for scheme in schemes if scheme.bits < 8}
 
 _MXFP8 = {format: scheme.name for format, scheme in MXFP8.items()}
 _MXFP6 = {format: scheme.name for format, scheme in MXFP6.items()}
@@ -347,45 +346,6 @@ def unswizzle_scales(scales: Any, rows: int, blocks: int, **options: Any) -> Any
     rows = checked_integer("unswizzle_scales", "rows", rows, 2**31 - 1)
     blocks = checked_integer("unswizzle_scales", "blocks", blocks, 2**31 - 1)
     return _ops.unswizzle_scales(scales, rows, blocks, **options)
-
-
-def pack_codes(codes: Any, scheme: str | Scheme) -> Any:
-    """mxkern.pack_codes as PyTorch's own shifts, which compiled code can fuse."""
-    array, bits, block = _entered("pack_codes", codes, scheme)
-    return packed(torch, array, bits, block)
-
-
-def unpack_codes(codes: Any, scheme: str | Scheme, columns: int | None = None) -> Any:
-    """mxkern.unpack_codes as PyTorch's own shifts, which compiled code can fuse."""
-    function = "unpack_codes"
-    array, bits, _ = _entered(function, codes, scheme)
-    held = codes_held(function, scheme_name(function, scheme), tuple(array.shape), bits)
-    if columns is not None:
-        columns = checked_integer(function, "columns", columns, held)
-    unpacked_codes = unpacked(torch, array, bits)
-    return unpacked_codes if columns is None else unpacked_codes[..., :columns].contiguous()
-
-
-def _entered(function: str, codes: Any, scheme: str | Scheme) -> tuple[Any, int, int]:
-    """The codes as uint8, their bits and the block they fill up."""
-    check_tensor(function, "codes", codes)
-    name = scheme_name(function, scheme)
-    if name in schemes.names and name not in _PACKED:
-        raise errors.not_packed(function, name)
-    if name in _PACKED and _PACKED[name][0] == 4 and codes.dtype == PACKED_E2M1:
-        codes = codes.view(torch.uint8)
-    if name not in _PACKED or codes.dtype != torch.uint8:
-        way_out = "reinterpret bytes with codes.view(torch.uint8)"
-        if codes.dtype.itemsize > 1:
-            way_out = "convert codes, one a byte, with codes.to(torch.uint8)"
-        raise TypeError(
-            f"{function}: codes of {name} have dtype {codes.dtype}; expected "
-            f"uint8 codes of a scheme of 4 or 6 bits; {way_out}"
-        )
-    if codes.dim() == 0:
-        raise ValueError(f"{function}: codes is 0-d; expected one dimension or more")
-    bits, block = _PACKED[name]
-    return codes, bits, block
 
 
 def _teach_the_compiler() -> None:
