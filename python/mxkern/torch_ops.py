@@ -112,8 +112,9 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
         mask = checked_integer(function, "sign_mask", options["sign_mask"], 2**128 - 1)
         options["sign_mask"] = str(mask)
     for name, choices in _CHOICES.items():
-        if name in options and options[name] not in choices:
-            raise errors.unknown_name(function, name, options[name], choices)
+        value = options.get(name, choices[0])
+        if not isinstance(value, str) or value not in choices:
+            raise errors.unknown_name(function, name, value, choices)
     if options.get("hadamard") is not None:
         checked_integer(function, "hadamard", options["hadamard"], 2**31 - 1)
     for name in ("four_over_six", "hadamard_rows", "inverse"):

@@ -173,6 +173,8 @@ def test_keywords() -> None:
             refused(TypeError, lambda c=call, m=module: c(m), message)
         wrong = lambda m=module: m.quantize_mxfp4(X, scale_rule="zz")  # noqa: E731
         refused(ValueError, wrong, "quantize_mxfp4: scale_rule is 'zz'", "floor")
+        array = lambda m=module: m.quantize(X, "mxfp4", scale_rule=np.ones(2))  # noqa: E731
+        refused(TypeError, array, "quantize: scale_rule is a numpy.ndarray", "floor")
 
 
 def test_results_that_would_have_no_memory() -> None:
