@@ -91,7 +91,8 @@ def _int64(function: str, argument: str, value: int) -> int:
 
 def _refuse_others(function: str, options: dict[str, Any]) -> None:
     """What mxkern's function has no keyword argument for, or compiled code no use."""
-    unknown = options.keys() - _KEYWORDS[function]
+    # A list: PyTorch 2.11 does not compile the difference of a dictionary's keys and a set.
+    unknown = [name for name in options if name not in _KEYWORDS[function]]
     if unknown:
         raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
     for name in ("out", "stream"):

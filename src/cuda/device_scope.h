@@ -1,21 +1,14 @@
-// cuda/device_scope.h: what work on a device begins with: errors as exceptions, its attributes, the
-// right device and stream, pointers that are its own.
+// cuda/device_scope.h: what work on a device begins with: its attributes, the right device and
+// stream, pointers that are its own.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include "cuda/check_cuda.h"
+#include "cuda/primary_context.h"
 #include "mxkern/core/device.h"
-#include "mxkern/core/error.h"
 
 namespace mxkern::cuda {
-
-// Throws what a CUDA call returned; the runtime's last error is cleared, so later calls are usable.
-inline void check_cuda(cudaError_t error, const char* function, const char* what) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();
-  throw Unsupported(concatenate(function, ": CUDA failed to ", what, ": ", cudaGetErrorName(error),
-                                ", ", cudaGetErrorString(error)));
-}
 
 // What the runtime knows about a device.
 inline int attribute_of(const char* function, cudaDeviceAttr attribute, int device) {
@@ -61,7 +54,8 @@ inline void check_stream(const char* function, Stream stream, Device device) {
         " but the arrays lie on cuda:", device.index, "; expected a stream of the arrays' device");
 }
 
-// Makes a device current for the scope, and the one before afterwards.
+// Makes a device current for the scope, and the one before afterwards. A device that nobody uses
+// gets no context by that, as it would of cudaSetDevice.
 class DeviceScope {
  public:
   // For work on a stream that a user gave.
@@ -71,9 +65,12 @@ class DeviceScope {
 
   DeviceScope(Device device, const char* function) {
     check_cuda(cudaGetDevice(&before_), function, "find the current device");
-    if (device.index != before_) {
+    if (device.index == before_) return;
+    if (has_context(before_, function)) {
       check_cuda(cudaSetDevice(device.index), function, "select the array's device");
       changed_ = true;
+    } else {
+      context_.enter(device.index, function);
     }
   }
   ~DeviceScope() {
@@ -85,6 +82,7 @@ class DeviceScope {
  private:
   int before_ = 0;
   bool changed_ = false;
+  ContextScope context_;
 };
 
 // Throws unless the address is the device's: a host pointer would end the whole process' use of the

@@ -2,27 +2,17 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "cuda/device_scope.h"
+#include "cuda/driver.h"
 #include "cuda/row_scaled.h"
 
 namespace mxkern::cuda {
 
-// The driver's encoder, found through the runtime, once: nothing links against the driver.
 inline auto tensor_map_encoder(const char* function) {
-  static const auto encoder = [function] {
-    void* address = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000,
-                                                cudaEnableDefault, &found),
-               function, "find cuTensorMapEncodeTiled");
-    check<Unsupported>(found == cudaDriverEntryPointSuccess && address != nullptr, function,
-                       ": the driver lacks cuTensorMapEncodeTiled; update it to one for CUDA 12");
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(address);
-  }();
+  static const auto encoder =
+      driver_function<decltype(&cuTensorMapEncodeTiled)>(function, "cuTensorMapEncodeTiled");
   return encoder;
 }
 
