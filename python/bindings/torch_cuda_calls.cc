@@ -94,7 +94,7 @@ class TorchCudaCalls {
       const auto read = operands_.quantized(q);
       if (!read) return nb::none();
       const BlockScaled& view = read->view;
-      if (!operands_.tensors.may_be_current(view.device.index)) return nb::none();
+      if (!operands_.tensors.is_current(view.device.index)) return nb::none();
       nb::object result = nb::borrow(out);
       Buffer buffer = dense(dtype, read->extents, view.device);
       if (out.is_none()) {
@@ -127,7 +127,7 @@ class TorchCudaCalls {
       const Device device = device_of(right->view);
       Extents extents = left->extents;
       extents.last() = right->extents.items[0];
-      if (!operands_.tensors.may_be_current(device.index)) return nb::none();
+      if (!operands_.tensors.is_current(device.index)) return nb::none();
       nb::object result;
       Buffer buffer = dense(dtype, extents, device);
       if (out.is_none()) {
@@ -291,7 +291,7 @@ void bind_torch_cuda_calls(nb::module_& module) {
       .def(nb::init<nb::object, nb::object, nb::object, nb::object, Objects, Objects, nb::object,
                     nb::object, std::vector<int>, std::vector<int>, std::vector<int>, Objects,
                     Objects, Objects>(),
-           "tensor_type"_a, "empty"_a, "current_device"_a, "current_stream"_a, "recorders"_a,
+           "tensor_type"_a, "empty"_a, "current_device"_a.none(), "current_stream"_a, "recorders"_a,
            "samples"_a, "block_scaled"_a, "prepared_operand"_a, "plain_elements"_a,
            "code_elements"_a, "scale_elements"_a, "scheme_names"_a, "layout_names"_a,
            "form_names"_a)

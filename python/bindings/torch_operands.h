@@ -38,7 +38,7 @@ struct TorchOperands {
   std::optional<Read<Buffer>> plain(nanobind::handle x) const {
     const auto tensor = tensors.read(x);
     if (!tensor || tensor->extents.dimensions < 1 || tensors.negated(x) ||
-        !tensors.may_be_current(tensor->device)) {
+        !tensors.is_current(tensor->device)) {
       return std::nullopt;
     }
     for (std::size_t i = 0; i < plain_elements.size(); ++i) {

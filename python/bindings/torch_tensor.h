@@ -25,9 +25,10 @@ struct TorchTensor {
 
 class TorchTensors {
  public:
-  // empty(shape, strides, dtype) makes a tensor on the current device; recorders: functions whose
-  // results are true while something records PyTorch's operations; samples: a tensor of each of the
-  // dtypes that are told apart.
+  // empty(shape, strides, dtype) makes a tensor on the current device, which current_device()
+  // tells; None where there is one device. recorders: functions whose results are true while
+  // something records PyTorch's operations; samples: a tensor of each of the dtypes that are told
+  // apart.
   TorchTensors(nanobind::object tensor_type, nanobind::object empty,
                nanobind::object current_device, nanobind::object current_stream, Objects recorders,
                const Objects& samples)
@@ -92,9 +93,10 @@ class TorchTensors {
     return made;
   }
 
-  // Where make() makes tensors. May not be known before one is made.
-  bool may_be_current(int device) const {
-    return table_ != nullptr || PyLong_AsLong(called(current_device_).ptr()) == device;
+  // Whether make() makes tensors there. One that it makes elsewhere would start CUDA on that
+  // device.
+  bool is_current(int device) const {
+    return current_device_.is_none() || PyLong_AsLong(called(current_device_).ptr()) == device;
   }
 
   Stream current_stream(int device) const {

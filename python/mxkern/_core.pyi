@@ -281,7 +281,7 @@ class TorchCudaCalls:
         self,
         tensor_type: object,
         empty: object,
-        current_device: object,
+        current_device: object | None,
         current_stream: object,
         recorders: Sequence[object],
         samples: Sequence[object],

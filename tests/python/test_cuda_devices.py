@@ -2,6 +2,8 @@
 # the wrong device, arrays on two devices. Skipped where there is one device.
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,49 @@ def test_the_current_device_stays(torch: Any) -> None:
                 )
                 mxkern.dequantize(mxkern.quantize(given[None], scheme))
                 assert torch.cuda.current_device() == current
+
+
+WORK_ON_THE_SECOND_DEVICE = """
+import ctypes
+import torch
+import mxkern
+
+driver = ctypes.CDLL("libcuda.so.1")
+
+def has_context(device):
+    flags, active = ctypes.c_uint(), ctypes.c_int()
+    assert driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) == 0
+    return active.value != 0
+
+x = torch.randn(128, 256, device="cuda:1", dtype=torch.bfloat16)
+q = mxkern.quantize(x, "nvfp4")
+work = {
+    "quantize": lambda: mxkern.quantize(x, "mxfp8"),
+    "quantize_columns": lambda: mxkern.quantize_columns(x, "mxfp4"),
+    "quantize_both": lambda: mxkern.quantize_both(x, "nvfp4"),
+    "dequantize": lambda: mxkern.dequantize(q),
+    "gemm of codes": lambda: mxkern.gemm(q, q),
+    "gemm of a plain operand": lambda: mxkern.gemm(x, q),
+    "prepare_operand": lambda: mxkern.prepare_operand(q),
+    "random_hadamard": lambda: mxkern.random_hadamard(x),
+    "tensor_amax": lambda: mxkern.tensor_amax(x),
+    "swizzle_scales": lambda: mxkern.swizzle_scales(q.scales),
+}
+assert has_context(1)
+assert not has_context(0), "PyTorch uses the first device"
+for name, call in work.items():
+    for _ in range(2):
+        call()
+        assert not has_context(0), name
+torch.cuda.synchronize("cuda:1")
+"""
+
+
+def test_a_device_that_nobody_uses_gets_no_context(torch: Any) -> None:
+    """It would take some hundred megabytes of that device. In a process of its own."""
+    command = [sys.executable, "-c", WORK_ON_THE_SECOND_DEVICE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_streams_of_the_second_device(torch: Any) -> None:

@@ -38,7 +38,7 @@ def torch_cuda_calls() -> _core.TorchCudaCalls | None:
     return _core.TorchCudaCalls(
         torch.Tensor,
         empty,
-        _current_device,
+        _current_device if torch.cuda.device_count() > 1 else None,
         current_stream,
         [tracing_state, dispatch_modes],
         [torch.empty(1, dtype=dtype, device="cpu") for dtype in dtypes],
