@@ -31,21 +31,43 @@ struct Pairs {
 };
 
 #if defined(__AVX2__)
-// 8-bit floats are cut-off halves, E5M2 exactly and E4M3 but for the bias: the processor's own
+using HalfInts = std::int16_t __attribute__((vector_size(2 * lane_count)));
+
+// The codes of a step, two neighbours a lane: the odd one in the upper bits, the even one right
+// below; what is below both is arbitrary.
+template <int Bits>
+[[gnu::always_inline]] inline HalfInts load_upper_pairs(const std::uint8_t* bytes) {
+  if constexpr (Bits == 8) {
+    return load_vector<HalfInts>(bytes);
+#if !defined(__AVX512F__)
+  } else if constexpr (Bits == 4) {
+    const __m128i pairs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes));
+    return HalfInts(_mm_unpacklo_epi8(_mm_setzero_si128(), pairs));
+  } else {
+    static_assert(Bits == 6, "4-, 6- and 8-bit codes exist");
+    // Three bytes hold two pairs: the first one's upper four bits are the second one's.
+    const __m128i packed =
+        _mm_insert_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)),
+                         load_vector<std::int32_t>(bytes + 8), 2);
+    const __m128i order = _mm_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11);
+    return HalfInts(_mm_mullo_epi16(_mm_shuffle_epi8(packed, order), _mm_set1_epi32(1 << 16 | 16)));
+#endif
+  }
+}
+
+// Short floats are cut-off halves, E5M2 exactly and others but for the bias: the processor's own
 // conversion takes subnormals in its stride.
 template <class Format>
-[[gnu::always_inline]] inline Pairs load_byte_floats(const std::uint8_t* bytes) {
-  using HalfInts = std::int16_t __attribute__((vector_size(2 * lane_count)));
+[[gnu::always_inline]] inline Pairs load_short_floats(const std::uint8_t* bytes) {
   constexpr int right = 5 - Format::exponent_bits;
-  constexpr auto mask = static_cast<std::int16_t>(0x8000 | Format::magnitude_mask << (8 - right));
+  constexpr int lowest = 16 - Format::bits - right;  // of a half's bits, that a code has
+  constexpr auto mask = static_cast<std::int16_t>(0x8000 | Format::magnitude_mask << lowest);
   const auto to_half = [](HalfInts upper) {
-    HalfInts half = upper;
-    if constexpr (right != 0) half = upper >> right & mask;
-    if constexpr (right == 0) half &= mask;
+    HalfInts half = upper >> right & mask;
     // The code of all ones is NaN: adding one carries into the exponent's top bit.
     if constexpr (Format::specials == Specials::nan_only) {
       static_assert(right > 0, "the top bit is free");
-      half |= (half + std::int16_t{1 << (8 - right)}) & std::int16_t{0x4000};
+      half |= (half + std::int16_t{1 << lowest}) & std::int16_t{0x4000};
     }
     return half;
   };
@@ -56,8 +78,8 @@ template <class Format>
     return FloatLanes(_mm256_cvtph_ps(__m128i(half)));
 #endif
   };
-  const auto pairs = load_vector<HalfInts>(bytes);
-  return {to_float(to_half(pairs << 8)), to_float(to_half(pairs))};
+  const HalfInts pairs = load_upper_pairs<Format::bits>(bytes);
+  return {to_float(to_half(pairs << Format::bits)), to_float(to_half(pairs))};
 }
 #endif
 
@@ -90,8 +112,10 @@ template <class S>
 struct StoredElements {
   using Format = typename S::Format;
   static constexpr int bits = Format::bits;
-#if defined(__AVX2__)
-  static constexpr bool fits_half = bits == 8 && !Format::is_integer;
+#if defined(__AVX512F__)
+  static constexpr bool fits_half = bits == 8 && !Format::is_integer;  // tables have the others
+#elif defined(__AVX2__)
+  static constexpr bool fits_half = !Format::is_integer;
 #else
   static constexpr bool fits_half = false;
 #endif
@@ -99,7 +123,7 @@ struct StoredElements {
 
   [[gnu::always_inline]] static Pairs load(const std::uint8_t* bytes) {
     if constexpr (fits_half) {
-      return load_byte_floats<Format>(bytes);
+      return load_short_floats<Format>(bytes);
     } else {
       const BitLanes pairs = load_code_pairs<bits>(bytes);
       if constexpr (Format::is_integer) {

@@ -147,7 +147,8 @@ struct RowMultipliers<S> {
 
   [[gnu::always_inline]] static FloatLanes decode(BitLanes bytes, std::int32_t shift) {
     if constexpr (S::has_tensor_scale) {
-      return decode_lanes<E4M3>(bytes & static_cast<std::uint32_t>(UE4M3::nan_byte));
+      return decode_lanes<E4M3>(bytes & static_cast<std::uint32_t>(UE4M3::nan_byte)) *
+             float32::exp2(StoredElements<S>::exponent);
     } else {
       const IntLanes field =
           reinterpret_cast<IntLanes>(bytes) + shift + StoredElements<S>::exponent;
