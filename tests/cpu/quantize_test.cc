@@ -1,9 +1,13 @@
 // tests/cpu/quantize_test.cc: every instruction set against the plain loops, byte for byte.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "cpu/backend.h"
+#include "mxkern/numerics/codec.h"
+#include "mxkern/numerics/visit.h"
 #include "tests/support/compare_quantized.h"
 #include "tests/support/edge_memory.h"
 #include "tests/support/kernel_tables.h"
@@ -242,6 +246,39 @@ TEST(CpuQuantize, EveryBFloat16GivesTheBytesOfTheReference) {
         if (HasFatalFailure()) FAIL() << "largest " << amax;
       }
     }
+  }
+}
+
+// float32 at the middle of neighbouring codes and next to it, in blocks whose scale is one.
+TEST(CpuQuantize, Float32NextToTiesGivesTheBytesOfTheReference) {
+  const float one = 1.0f;
+  for (const Scheme scheme : all_schemes) {
+    std::vector<float> values;
+    float largest = 0.0f;
+    visit(scheme, [&](auto tag) {
+      using Format = typename decltype(tag)::Format;
+      largest = Format::max_value;
+      for (int code = 0; code < Format::max_code; ++code) {
+        const float below = decode<Format>(static_cast<std::uint8_t>(code));
+        const float above = decode<Format>(static_cast<std::uint8_t>(code + 1));
+        for (const float next : {-largest, below, above, largest}) {
+          const float tie = (below + above) / 2;
+          values.insert(values.end(), {tie, -tie, std::nextafter(tie, next)});
+          values.push_back(-values.back());
+        }
+      }
+    });
+    const int block = facts_of(scheme).block;
+    const auto rows = ceil_div(static_cast<std::int64_t>(values.size()), std::int64_t{block - 1});
+    Tensor x(DType::float32, {1, rows, block});
+    std::size_t next = 0;
+    x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+      x.set(b, r, c, c == 0 ? largest : values[next++ % values.size()]);
+    });
+    QuantizeOptions options;
+    if (facts_of(scheme).has_tensor_scale) options.tensor_scale = &one;
+    expect_reference_bytes(x, {scheme, ScaleLayout::row_major, options, options});
+    if (HasFatalFailure()) return;
   }
 }
 

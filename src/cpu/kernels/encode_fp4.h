@@ -1,8 +1,9 @@
-// cpu/kernels/encode_fp4.h: bfloat16 under any scales to codes of E2M1, in lanes of 16 bits.
-// Only files in cpu/instances/ may include it.
+// cpu/kernels/encode_fp4.h: elements under any scales to codes of E2M1, in lanes of less than 32
+// bits. Only files in cpu/instances/ may include it.
 #pragma once
 
 #include "cpu/kernels/bfloat16_pairs.h"
+#include "cpu/kernels/code_lanes.h"
 #include "cpu/kernels/halves.h"
 #include "mxkern/numerics/codec.h"
 
@@ -62,6 +63,69 @@ template <class S>
     const auto pairs = BitLanes(encode_fp4({values.even * factors, values.odd * factors}));
     store_vector(codes + i / 2, __builtin_convertvector((pairs | pairs >> 12) & 0xFFu, ByteLanes));
   }
+}
+
+}  // namespace
+}  // namespace mxkern::cpu
+
+#elif defined(__AVX2__)
+
+namespace mxkern::cpu {
+namespace {
+
+// The low bytes of a step's lanes, saturated: four of each register in turn, then the other four.
+[[gnu::always_inline]] inline __m256i saturated_bytes(const __m256i (&lanes)[step_registers]) {
+  return _mm256_packs_epi16(_mm256_packs_epi32(lanes[0], lanes[1]),
+                            _mm256_packs_epi32(lanes[2], lanes[3]));
+}
+
+// encode_lanes<E2M1> of a step: the nearest codes, ties to even, in the order of saturated_bytes.
+// Below 2 a code is twice its value and up to 4 it is two more than it. Rounded to an integer, ties
+// to even, the lesser of both is the code there; from 4 on it is 6, and above 5 it is 7.
+[[gnu::always_inline]] inline __m256i encode_fp4(const FloatLanes (&values)[step_registers]) {
+  __m256i bits[step_registers], once[step_registers], twice[step_registers], last[step_registers];
+  for (int i = 0; i < step_registers; ++i) {
+    bits[i] = __m256i(bits_of(values[i]));
+    const auto absolute = float_of<BitLanes>(bits_of(values[i]) & float32::magnitude_mask);
+    const __m256 magnitude = _mm256_min_ps(__m256(absolute), _mm256_set1_ps(E2M1::max_value));
+    once[i] = _mm256_cvtps_epi32(magnitude);
+    twice[i] = _mm256_cvtps_epi32(_mm256_add_ps(magnitude, magnitude));
+    last[i] = _mm256_castps_si256(_mm256_cmp_ps(magnitude, _mm256_set1_ps(5.0f), _CMP_GT_OQ));
+  }
+  const auto all = [](int byte) { return _mm256_set1_epi8(static_cast<char>(byte)); };
+  const __m256i lower =
+      _mm256_min_epu8(saturated_bytes(twice), _mm256_add_epi8(saturated_bytes(once), all(2)));
+  const __m256i code = _mm256_min_epu8(lower, _mm256_sub_epi8(all(6), saturated_bytes(last)));
+  const __m256i sign = _mm256_and_si256(saturated_bytes(bits), all(0x80));
+  return _mm256_or_si256(code, _mm256_srli_epi16(sign, 4));
+}
+
+// Encodes a step; multipliers: of its first block and on.
+template <class S, class T>
+[[gnu::always_inline]] inline void encode_fp4_step(const T* x, const float* multipliers,
+                                                   std::uint8_t* codes) {
+  FloatLanes values[step_registers];
+  for (int i = 0; i < step_registers; ++i) {
+    values[i] = load_lanes(x + i * lane_count) * multipliers[i * lane_count / S::block];
+  }
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  store_codes<4>(codes, StepBytes(_mm256_permutevar8x32_epi32(encode_fp4(values), order)));
+}
+
+template <class S>
+[[gnu::always_inline]] inline void encode_fp4_step(const bfloat16* x, const float* multipliers,
+                                                   std::uint8_t* codes) {
+  FloatLanes values[step_registers];
+  for (int i = 0; i < 2; ++i) {
+    const FloatPairs pairs = load_pairs(x + i * 2 * lane_count);
+    const FloatLanes factors = pair_factors<S::block>(multipliers + i * 2 * lane_count / S::block);
+    values[2 * i] = pairs.even * factors;
+    values[2 * i + 1] = pairs.odd * factors;
+  }
+  const __m256i order = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
+  const __m256i halves = _mm256_shuffle_epi8(encode_fp4(values), order);
+  store_codes<4>(codes, StepBytes(_mm256_permute4x64_epi64(halves, 0b11011000)));
 }
 
 }  // namespace

@@ -25,6 +25,11 @@ template <class S, class T, Rounding rounding>
 [[gnu::always_inline]] inline void encode_step(const T* x, const float* multipliers,
                                                const std::uint32_t* random, std::uint8_t* codes) {
   using Format = typename S::Format;
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  if constexpr (rounding == Rounding::nearest && std::is_same_v<Format, E2M1>) {
+    return encode_fp4_step<S>(x, multipliers, codes);
+  }
+#endif
   BitLanes lanes[step_registers];
   for (int i = 0; i < step_registers; ++i) {
     const FloatLanes value =
@@ -59,11 +64,9 @@ requires(std::is_same_v<T, bfloat16>&& rounding == Rounding::nearest)
   if constexpr (encodes_halves<S>) {
     if (encode_halves<S>(x, multipliers, codes)) return;
   }
-#if defined(__AVX512F__)
   if constexpr (std::is_same_v<typename S::Format, E2M1>) {
     return encode_fp4_step<S>(x, multipliers, codes);
   }
-#endif
   encode_pairs<S>(x, multipliers, codes);
 }
 #endif
