@@ -128,6 +128,21 @@ template <class S>
   store_codes<4>(codes, StepBytes(_mm256_permute4x64_epi64(halves, 0b11011000)));
 }
 
+// The codes of eight rows, of each lane in a word, the first one lowest.
+[[gnu::always_inline]] inline BitLanes encode_fp4_words(const FloatLanes (&rows)[8]) {
+  const __m256i turned = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  __m256i pairs[2];  // of four rows, in halves of words
+  for (int i = 0; i < 2; ++i) {
+    const FloatLanes four[] = {rows[4 * i], rows[4 * i + 1], rows[4 * i + 2], rows[4 * i + 3]};
+    const __m256i codes = _mm256_shuffle_epi8(encode_fp4(four), turned);
+    pairs[i] = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));
+  }
+  const __m256i joined = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+  return BitLanes(_mm256_shuffle_epi8(_mm256_packus_epi16(pairs[0], pairs[1]), joined));
+}
+
 }  // namespace
 }  // namespace mxkern::cpu
 

@@ -5,6 +5,7 @@
 #include "cpu/kernels/bfloat16_pairs.h"
 #include "cpu/kernels/block_amax.h"
 #include "cpu/kernels/block_scales.h"
+#include "cpu/kernels/encode_fp4.h"
 #include "cpu/kernels/halves_across.h"
 #include "cpu/kernels/random_words.h"
 #include "cpu/kernels/rounded_lanes.h"
@@ -152,6 +153,16 @@ template <class S, Rounding rounding, class T>
     BitLanes fill[filled + 1] = {};
     const int first = w / filled * elements;
     const FloatLanes factor = factors[first / S::block];
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    if constexpr (rounding == Rounding::nearest && std::is_same_v<Format, E2M1>) {
+      FloatLanes values[elements];
+      for (int i = 0; i < elements; ++i) {
+        values[i] = load_across(x + (first + i) * most_across, group) * factor;
+      }
+      words[w] = encode_fp4_words(values);
+      continue;
+    }
+#endif
 #pragma GCC unroll 16
     for (int i = 0; i < elements; ++i) {
       const int row = (first + i) * most_across;
