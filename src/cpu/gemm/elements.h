@@ -5,13 +5,12 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
+#include "cpu/kernels/bfloat16_pairs.h"
 #include "cpu/kernels/code_pairs.h"
 #include "cpu/kernels/decode_codes.h"
 #include "cpu/kernels/lanes_memory.h"
+#include "cpu/kernels/short_floats.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/codec.h"
 #include "mxkern/numerics/scheme.h"
@@ -25,69 +24,11 @@ namespace {
 // permutes the sum.
 inline constexpr int step = 2 * lane_count;
 
-struct Pairs {
-  FloatLanes even;
-  FloatLanes odd;
-};
-
-#if defined(__AVX2__)
-using HalfInts = std::int16_t __attribute__((vector_size(2 * lane_count)));
-
-// The codes of a step, two neighbours a lane: the odd one in the upper bits, the even one right
-// below; what is below both is arbitrary.
-template <int Bits>
-[[gnu::always_inline]] inline HalfInts load_upper_pairs(const std::uint8_t* bytes) {
-  if constexpr (Bits == 8) {
-    return load_vector<HalfInts>(bytes);
-#if !defined(__AVX512F__)
-  } else if constexpr (Bits == 4) {
-    const __m128i pairs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes));
-    return HalfInts(_mm_unpacklo_epi8(_mm_setzero_si128(), pairs));
-  } else {
-    static_assert(Bits == 6, "4-, 6- and 8-bit codes exist");
-    // Three bytes hold two pairs: the first one's upper four bits are the second one's.
-    const __m128i packed =
-        _mm_insert_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)),
-                         load_vector<std::int32_t>(bytes + 8), 2);
-    const __m128i order = _mm_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11);
-    return HalfInts(_mm_mullo_epi16(_mm_shuffle_epi8(packed, order), _mm_set1_epi32(1 << 16 | 16)));
-#endif
-  }
-}
-
-// Short floats are cut-off halves, E5M2 exactly and others but for the bias: the processor's own
-// conversion takes subnormals in its stride.
-template <class Format>
-[[gnu::always_inline]] inline Pairs load_short_floats(const std::uint8_t* bytes) {
-  constexpr int right = 5 - Format::exponent_bits;
-  constexpr int lowest = 16 - Format::bits - right;  // of a half's bits, that a code has
-  constexpr auto mask = static_cast<std::int16_t>(0x8000 | Format::magnitude_mask << lowest);
-  const auto to_half = [](HalfInts upper) {
-    HalfInts half = upper >> right & mask;
-    // The code of all ones is NaN: adding one carries into the exponent's top bit.
-    if constexpr (Format::specials == Specials::nan_only) {
-      static_assert(right > 0, "the top bit is free");
-      half |= (half + std::int16_t{1 << lowest}) & std::int16_t{0x4000};
-    }
-    return half;
-  };
-  const auto to_float = [](HalfInts half) {
-#if defined(__AVX512F__)
-    return FloatLanes(_mm512_cvtph_ps(__m256i(half)));
-#else
-    return FloatLanes(_mm256_cvtph_ps(__m128i(half)));
-#endif
-  };
-  const HalfInts pairs = load_upper_pairs<Format::bits>(bytes);
-  return {to_float(to_half(pairs << Format::bits)), to_float(to_half(pairs))};
-}
-#endif
-
 // Powers of two that loading leaves to the scales.
-template <class Format, bool FitsHalf>
+template <class Format>
 constexpr int scaled_exponent() {
   if constexpr (Format::is_integer) return -Format::mantissa_bits;
-  if constexpr (FitsHalf) return 15 - Format::bias;
+  if constexpr (are_short_floats<Format>) return short_float_exponent<Format>;
   return 0;
 }
 
@@ -112,17 +53,10 @@ template <class S>
 struct StoredElements {
   using Format = typename S::Format;
   static constexpr int bits = Format::bits;
-#if defined(__AVX512F__)
-  static constexpr bool fits_half = bits == 8 && !Format::is_integer;  // tables have the others
-#elif defined(__AVX2__)
-  static constexpr bool fits_half = !Format::is_integer;
-#else
-  static constexpr bool fits_half = false;
-#endif
-  static constexpr int exponent = scaled_exponent<Format, fits_half>();
+  static constexpr int exponent = scaled_exponent<Format>();
 
-  [[gnu::always_inline]] static Pairs load(const std::uint8_t* bytes) {
-    if constexpr (fits_half) {
+  [[gnu::always_inline]] static FloatPairs load(const std::uint8_t* bytes) {
+    if constexpr (are_short_floats<Format>) {
       return load_short_floats<Format>(bytes);
     } else {
       const BitLanes pairs = load_code_pairs<bits>(bytes);
@@ -146,7 +80,7 @@ template <>
 struct StoredElements<bfloat16> {
   static constexpr int bits = 16;
 
-  [[gnu::always_inline]] static Pairs load(const std::uint8_t* bytes) {
+  [[gnu::always_inline]] static FloatPairs load(const std::uint8_t* bytes) {
     const BitLanes pairs = load_vector<BitLanes>(bytes);
     return {float_of<BitLanes>(pairs << 16), float_of<BitLanes>(pairs & 0xFFFF0000u)};
   }
@@ -156,7 +90,7 @@ template <>
 struct StoredElements<float16> {
   static constexpr int bits = 16;
 
-  [[gnu::always_inline]] static Pairs load(const std::uint8_t* bytes) {
+  [[gnu::always_inline]] static FloatPairs load(const std::uint8_t* bytes) {
     const BitLanes pairs = load_vector<BitLanes>(bytes);
     return {half_to_float(pairs), half_to_float(pairs >> 16)};
   }
@@ -167,12 +101,12 @@ struct StoredElements<float> {
   static constexpr int bits = 32;
 
   template <std::size_t... I>
-  [[gnu::always_inline]] static Pairs separate(FloatLanes a, FloatLanes b,
-                                               std::index_sequence<I...>) {
+  [[gnu::always_inline]] static FloatPairs separate(FloatLanes a, FloatLanes b,
+                                                    std::index_sequence<I...>) {
     return {__builtin_shufflevector(a, b, 2 * I...), __builtin_shufflevector(a, b, 2 * I + 1 ...)};
   }
 
-  [[gnu::always_inline]] static Pairs load(const std::uint8_t* bytes) {
+  [[gnu::always_inline]] static FloatPairs load(const std::uint8_t* bytes) {
     return separate(load_vector<FloatLanes>(bytes),
                     load_vector<FloatLanes>(bytes + sizeof(FloatLanes)),
                     std::make_index_sequence<lane_count>{});

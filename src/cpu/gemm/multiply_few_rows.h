@@ -46,7 +46,7 @@ template <class S, int TileRows, int Rows>
   FloatLanes even[Rows] = {}, odd[Rows] = {};
   for (int chunk = 0; chunk < right.panel.chunks; ++chunk) {
     reader.read(
-        chunk, [&](int first, Pairs pairs) __attribute__((always_inline)) {
+        chunk, [&](int first, FloatPairs pairs) __attribute__((always_inline)) {
           const float* elements = left + first;
 #pragma GCC unroll 8
           for (int i = 0; i < Rows; ++i, elements += gemm_chunk) {

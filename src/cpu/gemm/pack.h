@@ -68,15 +68,15 @@ struct RowReader {
   template <class Use>
   [[gnu::always_inline]] void read_whole(int chunk, const std::uint8_t* bytes, Use&& use) const {
     for (int first = 0; first < gemm_chunk; first += step) {
-      const Pairs pairs = StoredElements<Elements>::load(bytes + first * bits / 8);
+      const FloatPairs pairs = StoredElements<Elements>::load(bytes + first * bits / 8);
       const FloatLanes multiplier = multipliers.of(chunk, first);
-      use(first, Pairs{pairs.even * multiplier, pairs.odd * multiplier});
+      use(first, FloatPairs{pairs.even * multiplier, pairs.odd * multiplier});
     }
   }
 };
 
 // Pairs of bfloat16, even elements in the low half. Drops the lower halves of the float32.
-[[gnu::always_inline]] inline BitLanes join(Pairs pairs) {
+[[gnu::always_inline]] inline BitLanes join(FloatPairs pairs) {
   return bits_of(pairs.even) >> 16 | (bits_of(pairs.odd) & 0xFFFF0000u);
 }
 
@@ -111,7 +111,7 @@ void pack_left_rows(const GemmMatrix& matrix, const GemmPanel& panel, const std:
     const RowReader<Elements> row(matrix, panel.row + i, panel.k, panel.chunks, shifts[i]);
     for (int chunk = 0; chunk < panel.chunks; ++chunk) {
       std::uint8_t* chunk_out = row_out + chunk * chunk_bytes;
-      row.read(chunk, [&](int first, Pairs pairs) {
+      row.read(chunk, [&](int first, FloatPairs pairs) {
         std::uint8_t* to = chunk_out + first * element_bytes;
         if constexpr (Bfloat16) {
           store_vector(to, join(pairs));
@@ -152,7 +152,7 @@ void pack_right_columns(const GemmMatrix& matrix, const GemmPanel& panel, std::i
         for (int v = 0; v < vectors; ++v) lanes[v][i] = broadcast<BitLanes>(0u);
         continue;
       }
-      readers[i].read(chunk, [&](int first, Pairs pairs) {
+      readers[i].read(chunk, [&](int first, FloatPairs pairs) {
         const int v = first / step * units;
         if constexpr (Bfloat16) {
           lanes[v][i] = join(pairs);

@@ -8,6 +8,7 @@
 #include "cpu/kernels/code_pairs.h"
 #include "cpu/kernels/decode_codes.h"
 #include "cpu/kernels/decode_halves.h"
+#include "cpu/kernels/short_floats.h"
 #include "cpu/kernels/streamed_bytes.h"
 #include "mxkern/numerics/codec.h"
 #include "mxkern/numerics/scheme.h"
@@ -23,6 +24,17 @@ struct ChunkFactors {
   alignas(64) float first[chunk_blocks<S>];
   alignas(64) float second[chunk_blocks<S>];
 };
+
+// Codes of 8 bits have other ways.
+template <class Format>
+inline constexpr bool decodes_short_floats = are_short_floats<Format>&& Format::bits < 8;
+
+// The largest scale that exact values' factors have room for.
+template <class Format>
+constexpr std::uint32_t most_exact() {
+  if constexpr (decodes_short_floats<Format>) return 254 - short_float_exponent<Format>;
+  return 254;
+}
 
 // UE4M3: the block's scale, then the tensor's. E8M0: both factors are normal numbers. Processors
 // are slow with subnormal operands, and the scale of every block of zeros is the subnormal 2^-127.
@@ -43,17 +55,71 @@ template <class S>
       const std::uint32_t bits = biased << float32::mantissa_bits;
       chunk.first[b] = float_of(byte == E8M0::nan_byte ? float32::nan_bits : bits);
       chunk.second[b] = byte < small ? 0x1p-64f : 1.0f;
-      exact &= byte >= small;
+      exact &=
+          byte >= small && (byte <= most_exact<typename S::Format>() || byte == E8M0::nan_byte);
     }
   }
   return exact;
 }
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// Even and odd elements, in order; of bfloat16 exact ones.
+[[gnu::always_inline]] inline void store_in_order(bfloat16* out, FloatPairs values) {
+  store_exact_pairs(out, values);
+}
+
+[[gnu::always_inline]] inline void store_in_order(float* out, FloatPairs values) {
+  const __m256 low = _mm256_unpacklo_ps(__m256(values.even), __m256(values.odd));
+  const __m256 high = _mm256_unpackhi_ps(__m256(values.even), __m256(values.odd));
+  store_vector(out, _mm256_castps256_ps128(low));
+  store_vector(out + 4, _mm256_castps256_ps128(high));
+  store_vector(out + 8, _mm256_extractf128_ps(low, 1));
+  store_vector(out + 12, _mm256_extractf128_ps(high, 1));
+}
+
+[[gnu::always_inline]] inline void store_in_order(float16* out, FloatPairs values) {
+  const auto halves = [](__m256 lanes) {
+    return _mm256_cvtps_ph(lanes, _MM_FROUND_TO_NEAREST_INT);
+  };
+  const __m128i low = halves(_mm256_unpacklo_ps(__m256(values.even), __m256(values.odd)));
+  const __m128i high = halves(_mm256_unpackhi_ps(__m256(values.even), __m256(values.odd)));
+  store_vector(out, _mm_unpacklo_epi64(low, high));
+  store_vector(out + 8, _mm_unpackhi_epi64(low, high));
+}
+
+// Decodes a step of values of less than 8 bits: exact ones, or those of a scheme whose scales are
+// small numbers.
+template <class S, bool exact, class T>
+[[gnu::always_inline]] inline void decode_short_floats(const std::uint8_t* codes,
+                                                       const float* first, const float* second,
+                                                       T* out) {
+  using Format = typename S::Format;
+  constexpr int half = step_elements / 2;
+  for (int i = 0; i < 2; ++i) {
+    const int block = i * half / S::block;
+    const FloatLanes factor =
+        broadcast<FloatLanes>(first[block] * float32::exp2(short_float_exponent<Format>));
+    FloatPairs values = load_short_floats<Format>(codes + i * half * Format::bits / 8);
+    values = {values.even * factor, values.odd * factor};
+    if constexpr (!exact) {
+      values = {with_one_nan(values.even * second[block]),
+                with_one_nan(values.odd * second[block])};
+    }
+    store_in_order(out + i * half, values);
+  }
+}
+#endif
 
 // Decodes step_elements elements; the factors are those of the first one's block and on.
 template <class S, bool exact, class T>
 [[gnu::always_inline]] inline void decode_step(const std::uint8_t* codes, const float* first,
                                                const float* second, T* out) {
   using Format = typename S::Format;
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  if constexpr ((exact || S::has_tensor_scale) && decodes_short_floats<Format>) {
+    return decode_short_floats<S, exact>(codes, first, second, out);
+  }
+#endif
   BitLanes lanes[step_registers];
   widen(load_codes<Format::bits>(codes), lanes);
   for (int i = 0; i < step_registers; ++i) {
@@ -72,6 +138,9 @@ template <class S, bool exact>
 #if defined(__AVX2__) && !defined(__AVX512F__)
   if constexpr (S::block == step_elements / 2) {
     return decode_two_blocks<Format>(codes, first, second, out);
+  }
+  if constexpr (exact && decodes_short_floats<Format>) {
+    return decode_short_floats<S, exact>(codes, first, second, out);
   }
 #endif
 #if defined(__AVX2__)
