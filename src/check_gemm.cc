@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "check.h"
+#include "check_operands.h"
 #include "cuda/fold.h"
 #include "gemm_operand.h"
 #include "mxkern/prepare_operand.h"
@@ -17,32 +18,10 @@ namespace {
 
 constexpr const char* function = "gemm";
 
-void check_apart(const Occupied& out, const char* argument, const Buffer& x) {
-  check_apart(function, out, {argument, x});
-}
-
-void check_apart(const Occupied& out, const char* argument, const BlockScaled& q) {
-  for (const Occupied& part : OccupiedParts(argument, q).part) check_apart(function, out, part);
-}
-
-void check_apart(const Occupied& out, const char* argument, const PreparedOperand& p) {
-  if (p.has_source()) check_apart(out, argument, p.source);
-  check_apart(function, out, {argument, ".data", p.data, p.bytes});
-}
-
 void check_apart(const Occupied& written, const GemmOperand& a, const GemmRightOperand& b,
                  const GemmOptions& options) {
-  std::visit([&](const auto& left) { check_apart(written, "a", left); }, a);
-  std::visit([&](const auto& right) { check_apart(written, "b", right); }, b);
-  if (options.bias != nullptr) check_apart(written, "bias", *options.bias);
-}
-
-void check_operand(const char* argument, const BlockScaled& q) {
-  check_block_scaled(function, argument, q);
-}
-void check_operand(const char* argument, const Buffer& x) { check_buffer(function, argument, x); }
-void check_operand(const char* argument, const PreparedOperand& p) {
-  check_prepared(function, argument, p);
+  check_apart(function, written, a, b);
+  if (options.bias != nullptr) check_apart(function, written, {"bias", *options.bias});
 }
 
 void check_form(const char* name, const char* argument, const PreparedOperand& p) {
@@ -74,14 +53,6 @@ void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer&
   check(right.batch == left.batch || right.batch == 1, function, ": b has a batch of ", right.batch,
         " and a one of ", left.batch, "; expected the same, or 1");
   check_same_shape(function, "out", out.shape, {left.batch, left.rows, right.rows});
-}
-
-void check_memory(const char* name, const char* argument, const char* part, const void* data,
-                  std::size_t bytes, std::size_t alignment) {
-  if (bytes == 0) return;
-  check(data != nullptr, name, ": ", argument, part, " is null; expected memory for ", bytes,
-        " bytes");
-  check_aligned(name, argument, part, data, alignment);
 }
 
 void check_bias_shape(const Buffer& bias, const Buffer& out) {
@@ -132,9 +103,9 @@ void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buf
 
 void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                 const GemmOptions& options) {
-  std::visit([](const auto& right) { check_operand("b", right); }, b);
+  check_operand(function, "b", b);
   check_buffer(function, "out", out);
-  std::visit([](const auto& left) { check_operand("a", left); }, a);
+  check_operand(function, "a", a);
   check_shapes(a, b, out);
   const Device device = visit_source(a, [](const auto& left) { return left.device; });
   check_same_device(function, "a", device, out.device);
@@ -153,14 +124,7 @@ void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& o
 void check_gemm_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
                           const GemmRightOperand& b, const Buffer& out,
                           const GemmOptions& options) {
-  const bool on_cpu = out.device.type == DeviceType::cpu;
-  const std::uintptr_t alignment = on_cpu ? 64 : 256;
-  check(workspace.bytes >= bytes, "gemm: workspace has ", workspace.bytes,
-        " bytes; expected at least ", bytes, "; ask gemm_workspace_bytes");
-  check_memory(function, "workspace", "", workspace.data, bytes, alignment);
-  const Occupied written("workspace", "", workspace.data, bytes);
-  check_apart(written, a, b, options);
-  check_apart(function, written, {"out", out});
+  check_apart(check_workspace(function, workspace, bytes, out), a, b, options);
 }
 
 }  // namespace mxkern

@@ -1,12 +1,12 @@
 // gemm.cc: the matrix product: arguments checked, a plan made, the device's kernels called.
 #include "mxkern/gemm.h"
 
-#include <cmath>
 #include <cstdint>
 
 #include "check_gemm.h"
 #include "cpu/gemm.h"
 #include "gemm_operand.h"
+#include "gemm_task.h"
 #include "gemm_with.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/float_environment.h"
@@ -15,104 +15,18 @@
 #endif
 
 namespace mxkern {
-namespace {
-
-cpu::GemmMatrix matrix_of(const BlockScaled& q, std::int64_t rows) {
-  ScaleIndex index = q.scale_index();
-  index.rows = rows;
-  return {.is_plain = false,
-          .scheme = q.scheme,
-          .dtype = DType::float32,
-          .data = q.codes,
-          .row_bytes = code_row_bytes(q.scheme, q.shape.columns),
-          .scales = q.scales,
-          .scale_index = index,
-          .rows = rows,
-          .k = q.shape.columns};
-}
-
-cpu::GemmMatrix matrix_of(const Buffer& x, std::int64_t rows) {
-  return {.is_plain = true,
-          .scheme = {},
-          .dtype = x.dtype,
-          .data = static_cast<const std::uint8_t*>(x.data),
-          .row_bytes = x.row_stride * static_cast<std::int64_t>(size_of(x.dtype)),
-          .scales = nullptr,
-          .scale_index = {},
-          .rows = rows,
-          .k = x.shape.columns};
-}
-
-std::int64_t bytes_between(const BlockScaled& q) {
-  return q.shape.rows * code_row_bytes(q.scheme, q.shape.columns);
-}
-
-std::int64_t bytes_between(const Buffer& x) {
-  return x.batch_stride * static_cast<std::int64_t>(size_of(x.dtype));
-}
-
-// Rows of neighbouring matrices follow one another as rows of one matrix do.
-bool follows_on(const BlockScaled& q) { return q.scale_layout == ScaleLayout::row_major; }
-bool follows_on(const Buffer& x) { return is_one_matrix(x); }
-
-// A batch that shares its right operand is one product with more rows, where memory allows it.
-bool merges_batch(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
-  return b.shape.batch == 1 && follows_on(out) &&
-         visit_source(a, [](const auto& left) { return follows_on(left); });
-}
-
-double tensor_scale_of(const BlockScaled& q) {
-  return q.tensor_scale == nullptr || !facts_of(q.scheme).has_tensor_scale ? 1.0 : *q.tensor_scale;
-}
-double tensor_scale_of(const Buffer&) { return 1.0; }
-
-// alpha and the tensor scales as a factor near 1 and a power of two: their product may lie far
-// outside of float32 where the result does not.
-void set_factor(double value, cpu::GemmFinish& finish) {
-  finish.exponent = 0;
-  if (std::isfinite(value)) value = std::frexp(value, &finish.exponent);
-  finish.factor = static_cast<float>(value);
-}
-
-cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
-                        const GemmOptions& options) {
-  cpu::GemmTask task{};
-  const bool merged = merges_batch(a, b, out);
-  double factor = static_cast<double>(options.alpha) * tensor_scale_of(b);
-  visit_source(a, [&](const auto& left) {
-    const Shape& shape = left.shape;
-    task.left = matrix_of(left, merged ? shape.batch * shape.rows : shape.rows);
-    task.left_batch_bytes = bytes_between(left);
-    task.left_batch_scales = task.left.scale_index.size();
-    factor *= tensor_scale_of(left);
-  });
-  task.right = matrix_of(b, b.shape.rows);
-  if (b.shape.batch != 1) {
-    task.right_batch_bytes = bytes_between(b);
-    task.right_batch_scales = task.right.scale_index.size();
-  }
-  task.out = static_cast<std::uint8_t*>(out.data);
-  task.out_batch_bytes = bytes_between(out);
-  task.finish.beta = options.beta;
-  task.finish.dtype = out.dtype;
-  task.finish.row_stride = out.row_stride;
-  set_factor(factor, task.finish);
-  if (options.bias != nullptr) {
-    task.bias = options.bias->data;
-    task.bias_dtype = options.bias->dtype;
-  }
-  return task;
-}
-
-}  // namespace
 
 void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
   check<Unsupported>(precision != GemmPrecision::folded,
                      "gemm: precision is folded, and the CPU's products are exact; leave precision "
                      "out");
-  const auto check_source = [](const char* argument, const PreparedOperand* p) {
+  check_sources_for_cpu("gemm", a, b);
+}
+
+void check_sources_for_cpu(const char* function, const GemmOperand& a, const GemmRightOperand& b) {
+  const auto check_source = [&](const char* argument, const PreparedOperand* p) {
     const bool is_there = p == nullptr || p->form == PreparedForm::source || p->has_source();
-    check<Unsupported>(is_there, "gemm: ", argument,
+    check<Unsupported>(is_there, function, ": ", argument,
                        " was prepared without its codes and scales, which are what the CPU "
                        "multiplies; keep the source, or multiply on the device");
   };

@@ -60,6 +60,11 @@ inline GemmOperand with_strides(const GemmOperand& operand) {
   return plain == nullptr ? operand : GemmOperand(with_strides(*plain));
 }
 
+// A right operand as one that may stand on either side.
+inline GemmOperand either_side(const GemmRightOperand& b) {
+  return std::visit([](const auto& right) { return GemmOperand(right); }, b);
+}
+
 // The operand as it was before anything was prepared.
 inline GemmOperand as_source(const GemmOperand& operand) {
   return visit_source(operand, [](const auto& source) { return GemmOperand(source); });

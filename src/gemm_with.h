@@ -13,6 +13,9 @@ GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffe
 // operand was prepared without its source.
 void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision);
 
+// The latter alone.
+void check_sources_for_cpu(const char* function, const GemmOperand& a, const GemmRightOperand& b);
+
 // gemm on the CPU for checked operands with an output that is not empty. The plan is one for
 // gemm_problem, with a unit that this machine runs.
 void gemm_with(const GemmPlan& plan, const GemmOperand& a, const BlockScaled& b, const Buffer& out,

@@ -15,16 +15,16 @@ namespace {
 
 constexpr int log2_of_most_ranks = 2;
 
-kernels::FewShape shape_of(const FewWork& work, const FewPlan& plan) {
-  return {work.layout.bits, work.layout.block, plan.tokens};
+kernels::FewShape shape_of(const DecodeLayout& layout, const FewPlan& plan) {
+  return {layout.bits, layout.block, plan.tokens};
 }
 
 // Stages of both rings, as memory allows: what keeps the memory busy, since tokens wait behind what
 // is more.
-bool fill_stages(const FewWork& work, FewPlan& plan) {
+bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
   constexpr int under_way = 96 * 1024;
   const bool shares = plan.x_stages > 0;
-  const kernels::FewShape shape = shape_of(work, plan);
+  const kernels::FewShape shape = shape_of(layout, plan);
   const int turn_bytes = (plan.row_tiles << plan.log2_parts) * shape.tile_bytes() * shape.tenants();
   plan.stages = shape.stages() > 0 ? shape.stages() : std::clamp(under_way / turn_bytes, 2, 3);
   for (; plan.stages >= 2; --plan.stages) {
@@ -40,7 +40,7 @@ bool fill_stages(const FewWork& work, FewPlan& plan) {
 void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
   FewPlan plan{};
   plan.tokens = tokens;
-  const kernels::FewShape shape = shape_of(work, plan);
+  const kernels::FewShape shape = shape_of(work.layout, plan);
   // Not all multiprocessors are in clusters of four, so that some would get two of a kernel's.
   const int most_log2_ranks = shape.tenants() > 1 ? 1 : log2_of_most_ranks;
   // Warps: fewer were never faster.
@@ -65,7 +65,7 @@ void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
             const double time = few_time(work, plan);
             if (time >= best.time) continue;
             FewPlan filled = plan;
-            if (fill_stages(work, filled)) best = {filled, time};
+            if (fill_stages(work.layout, filled)) best = {filled, time};
           }
         }
       }
@@ -86,8 +86,19 @@ TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_s
   TimedFewPlan best;
   for (const int size : token_sizes) improve(work, size, best);
   if (!(best.time < std::numeric_limits<double>::infinity())) return best;
-  if (shape_of(work, best.plan).tenants() > 1) best.plan.idle_groups = idle_groups(work, best.plan);
+  if (shape_of(work.layout, best.plan).tenants() > 1)
+    best.plan.idle_groups = idle_groups(work, best.plan);
   return best;
+}
+
+FewPlan few_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts) {
+  FewPlan plan{};
+  plan.tokens = tokens;
+  plan.row_tiles = row_tiles;
+  plan.warp_tiles = 1;
+  plan.log2_parts = log2_parts;
+  fill_stages(DecodeLayout::of(scheme, 0, 0), plan);
+  return plan;
 }
 
 FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,

@@ -32,6 +32,10 @@ struct FewPlan {
 FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                  std::int64_t columns, int processors);
 
+// The way of gemm_few without clusters in which each warp has its tokens, 8 or 16, for itself and a
+// tile of rows at a time; less than two stages: there is no room for it.
+FewPlan few_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts);
+
 // For Hopper, where a product may take the tensor cores of warpgroups: by whichever kernel is the
 // fastest. On these a thread block's warpgroups take 64 rows each or parts of K, a stage of tokens
 // is 128 columns.

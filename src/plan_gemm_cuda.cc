@@ -230,11 +230,7 @@ std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan)
 
 CudaGemmProblem::CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b,
                                  const Buffer& result, GemmPrecision wanted, bool adds)
-    : left(a),
-      right(std::visit([](const auto& operand) { return GemmOperand(operand); }, b)),
-      out(result),
-      precision(wanted),
-      adds_output(adds) {}
+    : left(a), right(either_side(b)), out(result), precision(wanted), adds_output(adds) {}
 
 Shape multiplied_shape(const CudaGemmProblem& problem) {
   constexpr std::int64_t most_rows = std::int64_t{1} << 30;

@@ -37,4 +37,5 @@
 #include "mxkern/dequantize.h"
 #include "mxkern/scales.h"
 #include "mxkern/gemm.h"
+#include "mxkern/grouped_gemm.h"
 #include "mxkern/prepare_operand.h"

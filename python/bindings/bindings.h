@@ -17,6 +17,7 @@ void bind_dequantize(nanobind::module_& module);
 void bind_hadamard(nanobind::module_& module);
 void bind_scales(nanobind::module_& module);
 void bind_gemm(nanobind::module_& module);
+void bind_grouped_gemm(nanobind::module_& module);
 void bind_numpy_calls(nanobind::module_& module);
 void bind_torch_cuda_calls(nanobind::module_& module);
 void bind_xla_calls(nanobind::module_& module);

@@ -24,10 +24,9 @@ inline std::unique_ptr<void, FreeMemory> allocate_workspace(std::size_t bytes) {
   return std::unique_ptr<void, FreeMemory>(memory);
 }
 
-// On the CPU.
-inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                                const GemmOptions& options) {
-  const std::int64_t depth = std::visit(
+// K.
+inline std::int64_t columns_of(const GemmRightOperand& b) {
+  return std::visit(
       [](const auto& right) {
         if constexpr (requires { right.source; })
           return right.source.shape.columns;
@@ -35,7 +34,12 @@ inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b,
           return right.shape.columns;
       },
       b);
-  call(out.shape.size() * depth, [&] {
+}
+
+// On the CPU.
+inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                                const GemmOptions& options) {
+  call(out.shape.size() * columns_of(b), [&] {
     const std::size_t bytes = gemm_workspace_bytes(a, b, out, options);
     const auto memory = allocate_workspace(bytes);
     gemm(a, b, out, options, Workspace{memory.get(), bytes});

@@ -30,6 +30,7 @@ NB_MODULE(_core, module) {
   bindings::bind_hadamard(module);
   bindings::bind_scales(module);
   bindings::bind_gemm(module);
+  bindings::bind_grouped_gemm(module);
   bindings::bind_numpy_calls(module);
   bindings::bind_torch_cuda_calls(module);
   bindings::bind_xla_calls(module);

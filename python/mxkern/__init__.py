@@ -23,6 +23,7 @@ from mxkern.ops.dequantize import dequantize
 from mxkern.ops.explain_gemm import GemmExplanation, explain_gemm
 from mxkern.ops.fake_quantize import fake_quantize
 from mxkern.ops.gemm import gemm
+from mxkern.ops.grouped_gemm import grouped_gemm
 from mxkern.ops.hadamard import random_hadamard
 from mxkern.ops.pack_codes import pack_codes, unpack_codes
 from mxkern.ops.prepare_operand import prepare_operand
@@ -56,6 +57,7 @@ __all__ = [
     "explain_gemm",
     "fake_quantize",
     "gemm",
+    "grouped_gemm",
     "info",
     "pack_codes",
     "prepare_operand",

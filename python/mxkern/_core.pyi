@@ -228,6 +228,32 @@ def quantize_prepared(
     options: QuantizeOptions,
     stream: object | None,
 ) -> None: ...
+def grouped_gemm(
+    a: tuple[int, int, int, int, int, int, object, object, object]
+    | tuple[object, int, int, int, int, int, int, int]
+    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
+    b: tuple[int, int, int, int, int, int, object, object, object]
+    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
+    ends: object | None,
+    count: int,
+    out: tuple[object, int, int, int, int, int, int, int],
+    alpha: float,
+    factors: object | None,
+    bias: tuple[object, int, int, int, int, int, int, int] | None,
+    workspace: object | None,
+    workspace_bytes: int,
+    stream: object | None,
+) -> None: ...
+def grouped_gemm_workspace_bytes(
+    a: tuple[int, int, int, int, int, int, object, object, object]
+    | tuple[object, int, int, int, int, int, int, int]
+    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
+    b: tuple[int, int, int, int, int, int, object, object, object]
+    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
+    ends: object | None,
+    count: int,
+    out: tuple[object, int, int, int, int, int, int, int],
+) -> int: ...
 def extent(array_struct: object) -> tuple[int, int]: ...
 
 class NumpyCalls:

@@ -11,13 +11,13 @@ from torch.utils._pytree import tree_leaves
 import mxkern
 from mxkern import errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
-from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import product_shape
+from mxkern.ops.grouped_gemm import grouped_shape
 from mxkern.ops.run_quantize import transposed
 from mxkern.options import dtype_position
-from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape, scheme_of, swizzled_size
-from mxkern.torch_checks import plain_dtype_name, scheme_name
+from mxkern.torch_checks import plain_dtype_name
+from mxkern.torch_operands import block_scaled, check_parts, operand_of_kind, present
 
 # Integers of an operator have 64 bits and a sign: seeds are meant modulo 2**64, and the 128 bits of
 # a sign mask are written as a decimal string.
@@ -43,7 +43,9 @@ _PRODUCT = (
     "Tensor? bias=None, Tensor? addend=None, *, float alpha=1.0, float beta=0.0, "
     'str precision="auto", str dtype="float32"'
 )
-
+_GROUPED = (
+    'Tensor ends, Tensor? factors=None, Tensor? bias=None, *, float alpha=1.0, str dtype="float32"'
+)
 
 _library = torch.library.Library("mxkern", "DEF")
 _WITH_GRADIENT = ("fake_quantize",)
@@ -81,61 +83,8 @@ def _refuse_gradient(function: str, arguments: Any) -> None:
         )
 
 
-def present(q: BlockScaled) -> list[Any]:
-    """The tensors of a BlockScaled."""
-    return [part for part in q[:3] if part is not None]
-
-
-def block_scaled(parts: list[Any], scheme: str, shape: Any, scale_layout: str) -> BlockScaled:
-    """The BlockScaled of its tensors."""
-    tensor_scale = parts[2] if len(parts) > 2 else None
-    return BlockScaled(parts[0], parts[1], tensor_scale, scheme, tuple(shape), scale_layout)
-
-
 def _dtype(function: str, name: str) -> Any:
     return getattr(torch, PLAIN_DTYPES[dtype_position(function, name)])
-
-
-def _check_parts(function: str, argument: str, parts: list[Any], counts: tuple[int, ...]) -> None:
-    if len(parts) not in counts:
-        wanted = errors.listed(map(str, counts))
-        raise ValueError(f"{function}: {argument} has {len(parts)} tensors; expected {wanted}")
-
-
-def kind_of(operand: Any) -> tuple[list[Any], str, Shape]:
-    """The tensors of what gemm multiplies, its form, scheme and layout, and its shape."""
-    if isinstance(operand, BlockScaled):
-        kind = f"quantized {scheme_name('gemm', operand.scheme)} {operand.scale_layout}"
-        return present(operand), kind, operand.shape
-    if isinstance(operand, PreparedOperand):
-        form, data, source, scheme, shape = operand
-        if data is None and source is not None:
-            return kind_of(source)
-        if source is None:
-            return [data], f"{form} {scheme} -", shape
-        return [data, *present(source)], f"{form} {scheme} {source.scale_layout}", shape
-    return [operand], "plain - -", tuple(operand.shape)
-
-
-def _operand_of(argument: str, parts: list[Any], kind: str, shape: list[int]) -> Any:
-    """The inverse of kind_of."""
-    words = kind.split(" ")
-    if len(words) != 3:
-        raise ValueError(
-            f"gemm: {argument}_kind is {errors.described(kind)}; expected three words, as "
-            "'plain - -' or 'quantized mxfp4 row_major'; mxkern.torch_ops.gemm finds them"
-        )
-    form, scheme, layout = words
-    held = (1,) if form == "plain" else (2, 3)
-    if form not in ("plain", "quantized"):
-        held = (1,) if layout == "-" else (3, 4)
-    _check_parts("gemm", argument, parts, held)
-    if form == "plain":
-        return parts[0]
-    if form == "quantized":
-        return block_scaled(parts, scheme, shape, layout)
-    source = None if layout == "-" else block_scaled(parts[1:], scheme, shape, layout)
-    return PreparedOperand(form, parts[0], source, scheme, tuple(shape))
 
 
 def _given(function: str, options: dict[str, Any], offset_at: Any = None) -> dict[str, Any]:
@@ -290,7 +239,7 @@ torch.library.register_autograd(
 def _traced_dequantize(
     parts: list[Any], scheme: str, shape: list[int], *, dtype: str = "float32", **options: Any
 ) -> Any:
-    _check_parts("dequantize", "parts", parts, (2, 3))
+    check_parts("dequantize", "parts", parts, (2, 3))
     return parts[0].new_empty(tuple(shape), dtype=_dtype("dequantize", dtype))
 
 
@@ -303,7 +252,7 @@ def dequantize(
     scale_layout: str = "row_major",
     dtype: str = "float32",
 ) -> Any:
-    _check_parts("dequantize", "parts", parts, (2, 3))
+    check_parts("dequantize", "parts", parts, (2, 3))
     return mxkern.dequantize(block_scaled(parts, scheme, shape, scale_layout), dtype=dtype)
 
 
@@ -321,8 +270,8 @@ def _traced_gemm(
     **options: Any,
 ) -> Any:
     shape = product_shape("gemm", tuple(a_shape), tuple(b_shape))
-    _operand_of("a", a, a_kind, a_shape)  # for its checks
-    _operand_of("b", b, b_kind, b_shape)
+    operand_of_kind("gemm", "a", a, a_kind, a_shape)  # for its checks
+    operand_of_kind("gemm", "b", b, b_kind, b_shape)
     _check_addend(addend, dtype)
     return b[0].new_empty(shape, dtype=_dtype("gemm", dtype))
 
@@ -341,12 +290,47 @@ def gemm(
     dtype: str = "float32",
     **options: Any,
 ) -> Any:
-    left = _operand_of("a", a, a_kind, a_shape)
-    right = _operand_of("b", b, b_kind, b_shape)
+    left = operand_of_kind("gemm", "a", a, a_kind, a_shape)
+    right = operand_of_kind("gemm", "b", b, b_kind, b_shape)
     _check_addend(addend, dtype)
     # An operator that writes to its argument would be one more: what beta adds is copied instead.
     out = None if addend is None else addend.clone(memory_format=torch.contiguous_format)
     return mxkern.gemm(left, right, bias=bias, out=out, dtype=dtype, **options)
+
+
+def _traced_grouped_gemm(
+    a: list[Any],
+    a_kind: str,
+    a_shape: list[int],
+    b: list[Any],
+    b_kind: str,
+    b_shape: list[int],
+    *rest: Any,
+    dtype: str = "float32",
+    **options: Any,
+) -> Any:
+    operand_of_kind("grouped_gemm", "a", a, a_kind, a_shape)  # for its checks
+    operand_of_kind("grouped_gemm", "b", b, b_kind, b_shape)
+    shape = grouped_shape("grouped_gemm", tuple(a_shape), tuple(b_shape))
+    return b[0].new_empty(shape, dtype=_dtype("grouped_gemm", dtype))
+
+
+@_define("grouped_gemm", f"({_OPERANDS}, {_GROUPED}) -> Tensor", _traced_grouped_gemm)
+def grouped_gemm(
+    a: list[Any],
+    a_kind: str,
+    a_shape: list[int],
+    b: list[Any],
+    b_kind: str,
+    b_shape: list[int],
+    ends: Any,
+    factors: Any = None,
+    bias: Any = None,
+    **options: Any,
+) -> Any:
+    left = operand_of_kind("grouped_gemm", "a", a, a_kind, a_shape)
+    right = operand_of_kind("grouped_gemm", "b", b, b_kind, b_shape)
+    return mxkern.grouped_gemm(left, right, ends, factors=factors, bias=bias, **options)
 
 
 def _check_addend(addend: Any, dtype: str) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 import mxkern
+import mxkern.torch_library  # defines the operators
 from mxkern import errors
 from mxkern.arrays.torch_arrays import has_tangent
 from mxkern.arrays.torch_cuda_calls import transforms_active
@@ -48,7 +49,7 @@ from mxkern.torch_checks import (
     scheme_name,
 )
 from mxkern.torch_codes import pack_codes, unpack_codes
-from mxkern.torch_library import block_scaled, kind_of, present
+from mxkern.torch_operands import block_scaled, kind_of, present
 
 _ops = torch.ops.mxkern
 
@@ -64,6 +65,7 @@ __all__ = [
     "dequantize",
     "fake_quantize",
     "gemm",
+    "grouped_gemm",
     "pack_codes",
     "quantize",
     "quantize_both",
@@ -302,8 +304,8 @@ def gemm(
         name = dtype_name_of_out("gemm", name, out)
         addend = out if beta != 0.0 else None
     product = _ops.gemm(
-        *kind_of(a),
-        *kind_of(b),
+        *kind_of("gemm", a),
+        *kind_of("gemm", b),
         bias,
         addend,
         alpha=alpha,
@@ -316,6 +318,32 @@ def gemm(
     if out.shape != product.shape:
         raise ValueError(f"gemm: out has shape {tuple(out.shape)}; expected {tuple(product.shape)}")
     return out.copy_(product)
+
+
+def grouped_gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    ends: Any,
+    *,
+    dtype: Any = "float32",
+    alpha: float = 1.0,
+    factors: Any = None,
+    bias: Any = None,
+    **options: Any,
+) -> Any:
+    """mxkern.grouped_gemm as an operator."""
+    function = "grouped_gemm"
+    _refuse_others(function, options)
+    check_operand(function, "a", a)
+    check_operand(function, "b", b)
+    check_tensor(function, "ends", ends)
+    check_number(function, "alpha", alpha)
+    for argument, value in (("factors", factors), ("bias", bias)):
+        if value is not None:
+            check_plain(function, argument, value)
+    operands = *kind_of(function, a), *kind_of(function, b)
+    name = dtype_name(function, dtype)
+    return _ops.grouped_gemm(*operands, ends, factors, bias, alpha=alpha, dtype=name)
 
 
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:

@@ -95,7 +95,7 @@ class Block {
     right_.data += batch * task_.right_batch_bytes;
     right_.scales += batch * task_.right_batch_scales;
     out_ = task_.out + batch * task_.out_batch_bytes;
-    row_ = row_block * plan_.block_rows;
+    row_ = task_.first_row + row_block * plan_.block_rows;
     column_ = column_block * plan_.block_columns;
     rows_ = std::min(plan_.block_rows, left_.rows - row_);
     columns_ = std::min(plan_.block_columns, right_.rows - column_);

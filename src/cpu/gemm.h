@@ -21,6 +21,7 @@ struct GemmTask {
   GemmFinish finish;
   const void* bias;  // may be null
   DType bias_dtype;
+  std::int64_t first_row = 0;  // of the left operand and of out: those from here to left.rows
 };
 
 // workspace: plan.workspace_bytes, aligned to 64.

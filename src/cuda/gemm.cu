@@ -2,6 +2,7 @@
 #include "cuda/gemm.h"
 
 #include "check_gemm.h"
+#include "cuda/check_pointers.h"
 #include "cuda/decode_operand.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
@@ -19,33 +20,6 @@ namespace mxkern::cuda {
 namespace {
 
 constexpr const char* function = "gemm";
-
-void check_pointers(const char* codes, const char* scales, const char* tensor_scale,
-                    const BlockScaled& q) {
-  check_device_pointer(function, codes, q.codes, q.device);
-  check_device_pointer(function, scales, q.scales, q.device);
-  check_device_pointer(function, tensor_scale, q.tensor_scale, q.device);
-}
-
-void check_pointers(const CudaGemmProblem& problem, const GemmOptions& options,
-                    Workspace workspace) {
-  const Device device = problem.out.device;
-  if (const BlockScaled* left = quantized_of(problem.left)) {
-    check_pointers("a.codes", "a.scales", "a.tensor_scale", *left);
-  } else {
-    check_device_pointer(function, "a", std::get<Buffer>(problem.left).data, device);
-  }
-  check_pointers("b.codes", "b.scales", "b.tensor_scale", *quantized_of(problem.right));
-  if (const auto* prepared = prepared_of(problem.left)) {
-    check_device_pointer(function, "a.data", prepared->data, device);
-  }
-  if (const auto* prepared = prepared_of(problem.right)) {
-    check_device_pointer(function, "b.data", prepared->data, device);
-  }
-  check_device_pointer(function, "out", problem.out.data, device);
-  if (options.bias != nullptr) check_device_pointer(function, "bias", options.bias->data, device);
-  check_device_pointer(function, "workspace", workspace.data, device);
-}
 
 const float* tensor_scale_of(const GemmOperand& operand) {
   const BlockScaled* q = quantized_of(operand);
@@ -341,7 +315,9 @@ void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
   const CudaGemmPlan plan = plan_gemm_cuda(problem, capabilities);
   check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
   const DeviceScope scope(out.device, stream, function);
-  check_pointers(problem, options, workspace);
+  check_pointers(function, left_names, problem.left);
+  check_pointers(function, right_names, problem.right);
+  check_pointers(function, problem.out, options.bias, workspace);
   Product(problem, plan, options, workspace, stream).run();
 }
 

@@ -4,6 +4,7 @@
 #include "cuda/launch.h"
 #include "cuda/spread_gate.h"
 #include "mxkern/kernels/gemm_portable.cuh"
+#include "plan_grouped.h"
 
 namespace mxkern::cuda {
 namespace {
@@ -30,27 +31,68 @@ void launch_tiles(const char* function, const kernels::PortableParameters& p, St
   using Tile = kernels::PortableTile<Warp>;
   const std::int64_t tiles =
       ceil_div(p.left.rows, Tile::extent) * ceil_div(p.right.rows, Tile::extent);
-  launch(function, kernels::gemm_portable_kernel<Warp>, grid_of(tiles, p.batch), Tile::threads,
+  launch(function, kernels::gemm_portable_kernel<Warp, false>, grid_of(tiles, p.batch),
+         Tile::threads, Tile::shared_bytes, stream, p);
+}
+
+template <int Warp>
+void launch_groups(const char* function, const kernels::PortableParameters& p, Stream stream) {
+  using Tile = kernels::PortableTile<Warp>;
+  const std::int64_t tiles = places_of_groups(p.groups.rows, p.groups.groups, Tile::extent) *
+                             ceil_div(p.right.rows, Tile::extent);
+  check(tiles < std::int64_t{1} << 31, function, ": the product has ", tiles,
+        " tiles; expected fewer than 2^31; divide a");
+  launch(function, kernels::gemm_portable_kernel<Warp, true>, grid_of(tiles), Tile::threads,
          Tile::shared_bytes, stream, p);
 }
 
-}  // namespace
-
-void multiply_portable(const char* function, const RowScaled& a, const RowScaled& b,
-                       const CoreFinish& finish, const CoreGate& gate, Stream stream) {
-  const DeviceScope scope(finish.out.device, function);
+// All but how operands go with one another.
+kernels::PortableParameters parameters_of(const RowScaled& a, const CoreFinish& finish) {
   kernels::PortableParameters p = {};
-  p.batch = finish.out.shape.batch;
-  p.left = kernel_operand(function, "a", a, p.batch);
-  p.right = kernel_operand(function, "b", b, p.batch);
   p.columns = a.columns;
   p.parts = a.parts;
   put_finish(finish, p);
   p.out = finish.out.data;
   p.out_dtype = finish.out.dtype;
   p.row_stride = finish.out.row_stride;
-  p.batch_stride = finish.out.batch_stride;
   p.vector_stores = starts_on_16(finish.out);
+  return p;
+}
+
+}  // namespace
+
+void multiply_portable_grouped(const char* function, const RowScaled& a, const RowScaled& b,
+                               const GroupsOfRows& groups, const CoreFinish& finish,
+                               Stream stream) {
+  if (finish.out.shape.size() == 0) return;
+  const DeviceScope scope(finish.out.device, function);
+  check(a.rows < 1 << 30 && groups.count < 1 << 30, function, ": there are ", a.rows, " rows and ",
+        groups.count, " groups; expected fewer than 2^30; divide a");
+  kernels::PortableParameters p = parameters_of(a, finish);
+  p.batch = 1;
+  p.left = kernel_operand(function, "a", a, 1);
+  p.left.batch_bytes = p.left.exponent_step = 0;  // the batch is the group
+  p.right = kernel_operand(function, "b", b, groups.count);
+  p.groups = {groups.ends, static_cast<int>(groups.count), static_cast<int>(a.rows)};
+  p.bias_step = groups.bias_step;
+  p.group_factors = groups.factors;
+  // As though groups were equal.
+  const std::int64_t each = ceil_div(a.rows, higher_of<std::int64_t>(groups.count, 1));
+  if (portable_tile(groups.count, each, b.rows, processor_count(function)) == 128) {
+    launch_groups<64>(function, p, stream);
+  } else {
+    launch_groups<32>(function, p, stream);
+  }
+}
+
+void multiply_portable(const char* function, const RowScaled& a, const RowScaled& b,
+                       const CoreFinish& finish, const CoreGate& gate, Stream stream) {
+  const DeviceScope scope(finish.out.device, function);
+  kernels::PortableParameters p = parameters_of(a, finish);
+  p.batch = finish.out.shape.batch;
+  p.left = kernel_operand(function, "a", a, p.batch);
+  p.right = kernel_operand(function, "b", b, p.batch);
+  p.batch_stride = finish.out.batch_stride;
   p.gate = spread_gate(gate, a, b);
   const int tile = portable_tile(p.batch, a.rows, b.rows, processor_count(function));
   if (tile == 128) {

@@ -1,6 +1,7 @@
 // cuda/multiply_portable.h: the product of bfloat16 rows for every GPU from sm_80 on.
 #pragma once
 
+#include "cuda/groups_of_rows.h"
 #include "cuda/row_scaled.h"
 #include "mxkern/core/device.h"
 
@@ -10,6 +11,11 @@ namespace mxkern::cuda {
 // expand makes them of anything; out may lie anywhere. K = 0 leaves beta * out + bias.
 void multiply_portable(const char* function, const RowScaled& a, const RowScaled& b,
                        const CoreFinish& finish, const CoreGate& gate, Stream stream);
+
+// The same of rows that belong to groups: a [1, M, K], b [groups.count, N, K], finish.out [1, M,
+// N]. Rows of no group become zeros; all become NaN where ends decrease or lie beyond the rows.
+void multiply_portable_grouped(const char* function, const RowScaled& a, const RowScaled& b,
+                               const GroupsOfRows& groups, const CoreFinish& finish, Stream stream);
 
 // Rows and columns of the tile that a thread block computes of such a product, on a GPU with so
 // many multiprocessors: small where there would be too few large ones.

@@ -23,6 +23,7 @@ def modules() -> list[str]:
         "jax_calls.operations",
         "jax_calls.programs",
         "torch_library",
+        "torch_operands",
         "torch_ops",
     )
     left_out = ("__main__", "_core", *frameworks, "plot")

@@ -18,7 +18,7 @@ import torch.utils._pytree as pytree  # noqa: E402
 from torch._dynamo.testing import CompileCounter  # noqa: E402
 
 import mxkern.torch_ops as torch_ops  # noqa: E402
-from mxkern.torch_library import kind_of, present  # noqa: E402
+from mxkern.torch_operands import kind_of, present  # noqa: E402
 
 OPS = torch.ops.mxkern
 
@@ -69,6 +69,12 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "prepared": lambda x: mxkern.gemm(x, PREPARED, bias=x[0, :32].contiguous()),
     "out": lambda x: mxkern.gemm(x, W, out=torch.empty(len(x), 32, dtype=torch.bfloat16)),
     "beta": lambda x: mxkern.gemm(x, W, out=x[:, :32].clone(), beta=2.0),
+    "grouped": lambda x: mxkern.grouped_gemm(
+        mxkern.quantize(x, "mxfp8"), EXPERTS, ENDS, dtype=x.dtype, bias=x[:3, :8], alpha=2.0
+    ),
+    "grouped, of plain x": lambda x: mxkern.grouped_gemm(
+        x, EXPERTS, ENDS, factors=x[0, :3].float()
+    ),
     "random_hadamard": lambda x: mxkern.random_hadamard(x, 32, sign_mask=2**31, inverse=True),
     "scales": lambda x: mxkern.unswizzle_scales(
         mxkern.swizzle_scales(mxkern.quantize(x, "mxfp8").scales), len(x), 3
@@ -79,6 +85,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     ),
 }
 PREPARED = mxkern.prepare_operand(N)
+EXPERTS = mxkern.quantize(tensor(3, 8, 96, seed=5), "mxfp4")
+ENDS = torch.tensor([7, 7, 60], dtype=torch.int32)
 
 
 def assert_same(got: Any, want: Any, what: str) -> None:
@@ -206,9 +214,9 @@ def test_a_fake_tensor_is_sent_to_the_operators() -> None:
 def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     x = tensor(64, 96)
     # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
-    a, b = (
+    a, b, experts = (
         q._replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
-        for q in (mxkern.quantize(x, "mxfp8"), N)
+        for q in (mxkern.quantize(x, "mxfp8"), N, EXPERTS)
     )
     amax = torch.tensor(9.0)
     stochastic = {"rounding": "stochastic", "seed": -5, "offset": 7}
@@ -223,8 +231,21 @@ def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         "quantize_both": (OPS.quantize_both, (x, "nvfp4", amax), {"hadamard": 16}),
         "fake_quantize": (OPS.fake_quantize, (x.clone().requires_grad_(), "nvfp4", amax), {}),
         "dequantize": (OPS.dequantize, (present(b), "nvfp4", (32, 96)), {"dtype": "float16"}),
-        "gemm": (OPS.gemm, (*kind_of(a), *kind_of(b), x[0, :32].clone()), {"alpha": 2.0}),
-        "gemm beta": (OPS.gemm, (*kind_of(x), *kind_of(b), None, x[:, :32]), {"beta": 2.0}),
+        "gemm": (
+            OPS.gemm,
+            (*kind_of("gemm", a), *kind_of("gemm", b), x[0, :32].clone()),
+            {"alpha": 2.0},
+        ),
+        "gemm beta": (
+            OPS.gemm,
+            (*kind_of("gemm", x), *kind_of("gemm", b), None, x[:, :32]),
+            {"beta": 2.0},
+        ),
+        "grouped_gemm": (
+            OPS.grouped_gemm,
+            (*kind_of("grouped_gemm", x), *kind_of("grouped_gemm", experts), ENDS, None, x[:3, :8]),
+            {"dtype": "float16"},
+        ),
         "tensor_amax": (OPS.tensor_amax, (x,), {}),
         "random_hadamard": (OPS.random_hadamard, (x, 32), {"sign_mask": "5"}),
         "swizzle_scales": (OPS.swizzle_scales, (scales,), {}),

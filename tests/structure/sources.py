@@ -28,7 +28,7 @@ PYTHON_LAYERS = {
     "operations": "ops",
     "callers": "comparison error_sums jax_calls torch_checks",
     "package": ".",
-    "torch_ops": "torch_codes torch_library torch_ops",
+    "torch_ops": "torch_codes torch_library torch_operands torch_ops",
     "tools": "__main__ cli compare_file copy_speed demo demo_checkpoint plot progress safetensors"
     " tensor_files",
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/few_outputs.cuh"
+#include "mxkern/kernels/few_place.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 
 namespace mxkern::kernels::few {
@@ -57,6 +58,7 @@ struct Finish {
   const FewParameters& p;
   const std::uint8_t* weights;
   int batch, first_down, first_token;
+  int count;                            // see Place
   std::uint32_t sums, inbox, received;  // the latter: a barrier, of what the others send
   int rank;
   int quad = 0;            // which four rows
@@ -73,7 +75,7 @@ struct Finish {
   }
   // Of a thread block of the cluster.
   __device__ __forceinline__ int first_of(int rank_of) const {
-    return p.tokens_from(first_token) * rank_of >> p.log2_ranks;
+    return tokens_at<K>(p, first_token, count) * rank_of >> p.log2_ranks;
   }
   __device__ __forceinline__ std::uint32_t slot(int index) const {
     return inbox + index * ((K::tokens >> p.log2_ranks) * row_bytes()) + quad * 16;
@@ -107,10 +109,11 @@ struct Finish {
   __device__ __forceinline__ void prepare_more() {
     const std::int64_t row = first_row(), left = p.layout.rows - row;
     if (p.bias == nullptr || left <= 0) return;
-    bias.x = load_as_float(p.bias, p.bias_dtype, row);
-    if (left > 1) bias.y = load_as_float(p.bias, p.bias_dtype, row + 1);
-    if (left > 2) bias.z = load_as_float(p.bias, p.bias_dtype, row + 2);
-    if (left > 3) bias.w = load_as_float(p.bias, p.bias_dtype, row + 3);
+    const std::int64_t at = first_bias<K>(p, batch) + row;
+    bias.x = load_as_float(p.bias, p.bias_dtype, at);
+    if (left > 1) bias.y = load_as_float(p.bias, p.bias_dtype, at + 1);
+    if (left > 2) bias.z = load_as_float(p.bias, p.bias_dtype, at + 2);
+    if (left > 3) bias.w = load_as_float(p.bias, p.bias_dtype, at + 3);
   }
 
   // One thread, before anybody sends.
@@ -141,7 +144,7 @@ struct Finish {
     const std::uintptr_t misaligned = (4u << log2_size()) - 1;
     float factor = p.alpha;
     if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
-    factor *= tensor_scale;
+    factor = with_group_factor<K>(p, batch, factor * tensor_scale);
     std::uint32_t from = own;
     std::uint8_t* to = out;
 #pragma unroll 1

@@ -5,6 +5,7 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/few_shape.h"
+#include "mxkern/kernels/row_groups.h"
 #include "mxkern/tensor/decode_layout.h"
 
 namespace mxkern::kernels {
@@ -41,6 +42,12 @@ struct FewParameters {
   std::int64_t out_row_stride, out_batch_stride;
   // Of each token of each matrix, a power of two that its outputs lack; null: none.
   const std::int32_t* x_exponents;
+  // Where rows of x belong to groups: x and out are one matrix, and each group has its weights. As
+  // many thread blocks as row_blocks have the same tokens.
+  GroupEnds groups;
+  int row_blocks;
+  std::int64_t bias_step;      // from a group's to the next one's, in elements
+  const float* group_factors;  // of the groups' outputs; null: 1
 
   MXKERN_HOST_DEVICE int tokens_from(int first_token) const {
     return lower_of(tokens - first_token, group_tokens);
@@ -49,12 +56,12 @@ struct FewParameters {
 
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 8. WarpTiles:
 // of rows, that a warp takes at a time. Shares: the warps that take the same columns have one ring
-// of tokens, else each its own.
-template <class S, bool IsHalf, int Tokens, int WarpTiles, bool Shares>
+// of tokens, else each its own. IsGrouped: the rows of x belong to groups.
+template <class S, bool IsHalf, int Tokens, int WarpTiles, bool Shares, bool IsGrouped = false>
 struct FewKernel {
   using Scheme = S;
   using Format = typename S::Format;
-  static constexpr bool is_half = IsHalf;
+  static constexpr bool is_half = IsHalf, is_grouped = IsGrouped;
   static constexpr int tokens = Tokens;
   static constexpr bool shares = Shares;
   MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }

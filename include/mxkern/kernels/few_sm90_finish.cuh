@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/few_place.cuh"
 #include "mxkern/kernels/few_sm90_rows.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/few_sm90_shape.h"
@@ -21,7 +22,7 @@ struct FinishSm90 : FourRows<K> {
 
   using Rows = FourRows<K>;
   using Rows::kinds, Rows::factor, Rows::bias;
-  using Rows::p, Rows::weights, Rows::batch, Rows::first_row, Rows::first_token;
+  using Rows::p, Rows::weights, Rows::batch, Rows::first_row, Rows::first_token, Rows::count;
 
   static constexpr int together = K::tokens <= 32 ? 2 : 4;  // tokens, for what registers allow
 
@@ -32,7 +33,7 @@ struct FinishSm90 : FourRows<K> {
   }
   // Of a thread block of the cluster.
   __device__ __forceinline__ int first_of(int rank_of) const {
-    return p.tokens_from(first_token) * rank_of >> p.log2_ranks;
+    return tokens_at<K>(p, first_token, count) * rank_of >> p.log2_ranks;
   }
   __device__ __forceinline__ std::uint32_t inbox(int index) const {
     return sums + (part_bytes() << p.log2_parts) +
@@ -53,12 +54,15 @@ struct FinishSm90 : FourRows<K> {
     factor = p.alpha;
     if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
     if (p.right_tensor_scale != nullptr) factor *= *p.right_tensor_scale;
+    factor = with_group_factor<K>(p, batch, factor);
     const std::int64_t row = first_row + quad() * 4;
     this->take_tops(row);
     if (p.bias == nullptr) return;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      if (row + j < p.layout.rows) bias[j] = load_as_float(p.bias, p.bias_dtype, row + j);
+      if (row + j < p.layout.rows) {
+        bias[j] = load_as_float(p.bias, p.bias_dtype, first_bias<K>(p, batch) + row + j);
+      }
     }
   }
 

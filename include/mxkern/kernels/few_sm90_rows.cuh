@@ -77,6 +77,7 @@ struct FourRows {
   const std::uint8_t* weights;
   std::int64_t batch, first_row;
   int first_token;
+  int count;            // see Place
   std::uint32_t kinds;  // a byte each
   float factor, bias[4] = {};
   float row_factor[4];  // where rows have tops

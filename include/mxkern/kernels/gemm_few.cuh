@@ -17,6 +17,7 @@
 #include "mxkern/kernels/few_decode.cuh"
 #include "mxkern/kernels/few_finish.cuh"
 #include "mxkern/kernels/few_parameters.h"
+#include "mxkern/kernels/few_place.cuh"
 #include "mxkern/kernels/few_tokens.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
@@ -108,7 +109,7 @@ __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits
 
 }  // namespace few
 
-// Grid: ranks of the cluster and token tiles along x, groups of row tiles along y, batch along z.
+// Grid: see Place.
 template <class K>
 __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     gemm_few_kernel(const __grid_constant__ FewParameters p,
@@ -122,10 +123,10 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int rank = static_cast<int>(blockIdx.x) & ((1 << p.log2_ranks) - 1);
-  const int token_tile = static_cast<int>(blockIdx.x) >> p.log2_ranks;
-  const int first_down = static_cast<int>(blockIdx.y) * p.row_tiles;
-  const int batch = static_cast<int>(blockIdx.z);
-  const int first_token = token_tile * p.group_tokens;
+  const few::Place place = few::place_of<K>(p);
+  if (K::is_grouped && place.is_over) return;
+  const auto first_down = static_cast<int>(place.first_down), batch = static_cast<int>(place.batch);
+  const int first_token = place.first_token;
   // Of the thread block, along K: a tile for each part in turn.
   const int first = p.tiles * rank >> p.log2_ranks;
   const int tiles = (p.tiles * (rank + 1) >> p.log2_ranks) - first;
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const few::Tokens<K> tokens_at{map, static_cast<int>(few::same(first_token)),
                                  static_cast<int>(few::same(p.x_batch_bytes == 0 ? 0 : batch))};
 
-  let_dependents_start();
+  if constexpr (!K::is_grouped) let_dependents_start();
   if (first_down >= p.tiles_down) {
     // Here to hold a place: see FewPlan::idle_groups.
     wait_for_kernels_ahead();
@@ -203,15 +204,12 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   }
   __syncwarp();
   if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
-  few::Finish<K> finish{p,
-                        weights,
-                        batch,
-                        first_down,
-                        first_token,
-                        memory,
-                        base + p.shared_bytes - K::shape().inbox_bytes(p.row_tiles, p.log2_ranks),
-                        received,
-                        rank};
+  few::Finish<K> finish{
+      p,           weights,
+      batch,       first_down,
+      first_token, place.count,
+      memory,      base + p.shared_bytes - K::shape().inbox_bytes(p.row_tiles, p.log2_ranks),
+      received,    rank};
   finish.prepare();
   __syncthreads();
 

@@ -15,6 +15,7 @@
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/few_decode.cuh"
 #include "mxkern/kernels/few_parameters.h"
+#include "mxkern/kernels/few_place.cuh"
 #include "mxkern/kernels/few_sm90_decode.cuh"
 #include "mxkern/kernels/few_sm90_finish.cuh"
 #include "mxkern/kernels/few_sm90_shape.h"
@@ -28,13 +29,14 @@
 namespace mxkern::kernels {
 
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 32.
-// Warpgroups: that multiply.
-template <class S, bool IsHalf, int Tokens, int Warpgroups>
+// Warpgroups: that multiply. IsGrouped: the rows of x belong to groups.
+template <class S, bool IsHalf, int Tokens, int Warpgroups, bool IsGrouped = false>
 struct FewSm90Kernel {
   using Scheme = S;
   using Format = typename S::Format;
   using Shape = FewSm90Shape;
   static constexpr int tokens = Tokens;
+  static constexpr bool is_grouped = IsGrouped;
   static constexpr int warps = 4 * Warpgroups;
   static constexpr int tenants = Shape::tenants(Tokens, Warpgroups);
   // Of 65536 registers: what a thread that multiplies has, and one that copies.
@@ -257,7 +259,7 @@ __device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm
 
 }  // namespace few
 
-// Grid: ranks of the cluster and token tiles along x, groups of row tiles along y, batch along z.
+// Grid: see Place.
 template <class K>
 __global__ void __launch_bounds__(K::all_threads, K::tenants)
     gemm_few_sm90_kernel(const __grid_constant__ FewParameters p,
@@ -269,10 +271,10 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int rank = static_cast<int>(blockIdx.x) & ((1 << p.log2_ranks) - 1);
-  const int token_tile = static_cast<int>(blockIdx.x) >> p.log2_ranks;
-  const std::int64_t first_down = static_cast<std::int64_t>(blockIdx.y) * p.row_tiles;
-  const std::int64_t batch = blockIdx.z;
-  const int first_token = token_tile * p.group_tokens;
+  const few::Place place = few::place_of<K>(p);
+  if (K::is_grouped && place.is_over) return;
+  const std::int64_t first_down = place.first_down, batch = place.batch;
+  const int first_token = place.first_token;
   // Of the thread block, along K.
   const int first = p.tiles * rank >> p.log2_ranks;
   const int tiles = (p.tiles * (rank + 1) >> p.log2_ranks) - first;
@@ -280,7 +282,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   const std::uint8_t* weights = p.weights + batch * p.weight_batch_bytes;
   const few::RingsSm90 rings(base, p, K::half_bytes);
 
-  let_dependents_start();
+  if constexpr (!K::is_grouped) let_dependents_start();
   if (K::tenants == 2 && first_down >= p.tiles_down) {
     // Here to hold a place: see FewPlan::idle_groups.
     wait_for_kernels_ahead();
@@ -320,11 +322,12 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   // Warpgroups of other rows, then those of other parts of K.
   const int warpgroup = warp / 4, part = warpgroup / row_groups;
   const int slab = warpgroup % row_groups * 4 + warp % 4;
-  few::FinishSm90<K> finish{{p, weights, batch, first_down * DecodeLayout::tile_rows, first_token},
-                            base + FewShape::barrier_bytes,
-                            base + FewShape::barrier_bytes - 8,
-                            rank,
-                            static_cast<int>(threadIdx.x)};
+  few::FinishSm90<K> finish{
+      {p, weights, batch, first_down * DecodeLayout::tile_rows, first_token, place.count},
+      base + FewShape::barrier_bytes,
+      base + FewShape::barrier_bytes - 8,
+      rank,
+      static_cast<int>(threadIdx.x)};
   finish.prepare();
   const std::uint32_t offsets = few::scale_offsets<K>(
       p, weights, first_down * DecodeLayout::tile_rows + slab * 16 + lane / 4);

@@ -7,6 +7,7 @@
 #include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/ptx/copy_async.cuh"
 #include "mxkern/kernels/ptx/mma_bfloat16.cuh"
+#include "mxkern/kernels/row_groups.cuh"
 #include "mxkern/kernels/vector_io.cuh"
 
 namespace mxkern::kernels {
@@ -33,6 +34,11 @@ struct PortableParameters {
   std::int64_t row_stride, batch_stride;  // of out, in elements
   bool vector_stores;                     // every eighth element of out starts on 16 bytes
   SpreadGate gate;
+  // Where rows of the left operand belong to groups: it and out are one matrix, and each group has
+  // a right operand.
+  GroupEnds groups;
+  std::int64_t bias_step;      // from a group's to the next one's, in elements
+  const float* group_factors;  // of the groups' outputs; null: 1
 };
 
 // A thread block of four warps computes a square tile, each warp a quarter of it, `Warp` rows and
@@ -64,7 +70,7 @@ struct PortableTile {
   }
 };
 
-template <int Warp>
+template <int Warp, bool IsGrouped>
 class PortableBlock {
   using Tile = PortableTile<Warp>;
 
@@ -75,8 +81,11 @@ class PortableBlock {
         base_(static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))),
         steps_of_part_(ceil_div(p.columns, Tile::depth)) {}
 
-  __device__ void run(std::int64_t first_row, std::int64_t first_column, std::int64_t batch) {
+  // end_row: of the outputs that are stored.
+  __device__ void run(std::int64_t first_row, std::int64_t end_row, std::int64_t first_column,
+                      std::int64_t batch) {
     first_row_ = first_row;
+    end_row_ = end_row;
     first_column_ = first_column;
     batch_ = batch;
 #pragma unroll
@@ -217,9 +226,13 @@ class PortableBlock {
       bias[i] = inside && p.bias != nullptr ? bias_at(column + i) : 0.0f;
     }
     const CommonFactor common = common_factor(p);
+    float fraction = common.fraction;
+    if constexpr (IsGrouped) {
+      if (p.group_factors != nullptr) fraction *= p.group_factors[batch_];
+    }
     for (int i = static_cast<int>(threadIdx.x) / across; i < Tile::extent; i += down) {
       const std::int64_t row = first_row_ + i;
-      if (row >= p.left.rows) return;
+      if (row >= end_row_) return;
       int power = common.exponent;
       if (p.left.exponents != nullptr) {
         power += p.left.exponents[batch_ * p.left.exponent_step + row];
@@ -232,7 +245,7 @@ class PortableBlock {
       if (p.beta != 0.0f) unpack(load_guarded(out, columns, p.vector_stores), before);
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
-        v[k] = scaled(v[k] * common.fraction, power + powers[k]) + bias[k];
+        v[k] = scaled(v[k] * fraction, power + powers[k]) + bias[k];
         if (p.beta != 0.0f) v[k] += p.beta * before[k];
       }
       if (p.vector_stores && columns >= 8) {
@@ -254,6 +267,7 @@ class PortableBlock {
   }
 
   __device__ __forceinline__ float bias_at(std::int64_t column) const {
+    if constexpr (IsGrouped) column += batch_ * p.bias_step;
     switch (p.bias_dtype) {
       case DType::float16: return to_float(static_cast<const float16*>(p.bias)[column]);
       case DType::bfloat16: return to_float(static_cast<const bfloat16*>(p.bias)[column]);
@@ -273,17 +287,36 @@ class PortableBlock {
   unsigned char* memory_;
   std::uint32_t base_;
   std::int64_t steps_of_part_;
-  std::int64_t first_row_ = 0, first_column_ = 0, batch_ = 0;
+  std::int64_t first_row_ = 0, end_row_ = 0, first_column_ = 0, batch_ = 0;
   float sums_[Tile::fragments][2 * Tile::fragments][4];
 };
 
+// A tile of the rows of one group. Tiles that run at the same time have the same rows.
+template <int Warp>
+__device__ __forceinline__ void multiply_group(const PortableParameters& p, unsigned char* memory) {
+  using Tile = PortableTile<Warp>;
+  const auto across = static_cast<int>(ceil_div(p.right.rows, Tile::extent));
+  const int place = static_cast<int>(blockIdx.x) / across;
+  const GroupRows rows = rows_in_place<Tile::extent>(p.groups, place);
+  const std::int64_t column = (static_cast<int>(blockIdx.x) - place * across) * Tile::extent;
+  if (rows.group < p.groups.groups) {
+    PortableBlock<Warp, true>(p, memory).run(rows.first, rows.first + rows.count, column,
+                                             rows.group);
+    return;
+  }
+  const std::int64_t columns = lower_of<std::int64_t>(p.right.rows - column, Tile::extent);
+  FilledOutputs{p.out, p.out_dtype, p.row_stride, rows.first, rows.count, column, columns}.fill(
+      rows.are_ordered ? 0.0f : float_of(float32::nan_bits));
+}
+
 // A thread block a tile. Tiles that run at the same time form squares, so that what they read is in
 // the cache for each other.
-template <int Warp>
+template <int Warp, bool IsGrouped>
 __global__ void __launch_bounds__(PortableTile<Warp>::threads, Warp == 64 ? 2 : 4)
     gemm_portable_kernel(const __grid_constant__ PortableParameters p) {
   using Tile = PortableTile<Warp>;
   extern __shared__ __align__(128) unsigned char memory[];
+  if constexpr (IsGrouped) return multiply_group<Warp>(p, memory);
   if (!is_open(p.gate)) return;
   constexpr std::int64_t band = 8;  // rows of tiles that are gone through together
   const std::int64_t down = ceil_div(p.left.rows, Tile::extent);
@@ -292,9 +325,10 @@ __global__ void __launch_bounds__(PortableTile<Warp>::threads, Warp == 64 ? 2 : 
   const std::int64_t first = tile / (band * across) * band;
   const std::int64_t height = lower_of<std::int64_t>(band, down - first);
   const std::int64_t within = tile % (band * across);
-  PortableBlock<Warp> block(p, memory);
+  PortableBlock<Warp, false> block(p, memory);
   for (std::int64_t batch = blockIdx.y; batch < p.batch; batch += gridDim.y) {
-    block.run((first + within % height) * Tile::extent, within / height * Tile::extent, batch);
+    block.run((first + within % height) * Tile::extent, p.left.rows, within / height * Tile::extent,
+              batch);
   }
 }
 

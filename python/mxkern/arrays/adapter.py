@@ -17,6 +17,7 @@ View = tuple[int, int, int, int, int, int, object, object, object]
 
 PLAIN_DTYPES = _core.dtype_names()
 BYTE_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
+DTYPES = (*PLAIN_DTYPES, *BYTE_DTYPES, "int32")
 CPU = -1
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2  # handles that CUDA and DLPack reserve
 

@@ -7,10 +7,9 @@ from typing import Any
 import cupy
 
 from mxkern.arrays.adapter import (
-    BYTE_DTYPES,
+    DTYPES,
     LEGACY_STREAM,
     PER_THREAD_STREAM,
-    PLAIN_DTYPES,
     Adapter,
     Shape,
     check_device,
@@ -48,7 +47,7 @@ class CupyAdapter(Adapter):
     taking_over = "cupy.asarray"
 
     def __init__(self) -> None:
-        super().__init__({name: _held(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)})
+        super().__init__({name: _held(name) for name in DTYPES})
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         kind = type(array)

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mxkern.arrays.adapter import (
-    BYTE_DTYPES,
     CPU,
-    PLAIN_DTYPES,
+    DTYPES,
     Adapter,
     JaxCalls,
     Shape,
@@ -37,7 +36,7 @@ class JaxCudaAdapter(Adapter):
     converts = True
 
     def __init__(self, calls: JaxCalls) -> None:
-        super().__init__({name: numpy_dtype(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)})
+        super().__init__({name: numpy_dtype(name) for name in DTYPES})
         self.short_way = self.traced_calls = calls
 
     def enter(self, function: str, argument: str, array: Any) -> Any:

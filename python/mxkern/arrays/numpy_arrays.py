@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from mxkern import _core
-from mxkern.arrays.adapter import BYTE_DTYPES, CPU, PLAIN_DTYPES, Adapter, Shape
+from mxkern.arrays.adapter import CPU, DTYPES, PLAIN_DTYPES, Adapter, Shape
 from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS
 from mxkern.scheme import schemes
@@ -22,7 +22,7 @@ class NumpyAdapter(Adapter):
     namespace = np
 
     def __init__(self) -> None:
-        dtypes = {name: numpy_dtype(name) for name in (*PLAIN_DTYPES, *BYTE_DTYPES)}
+        dtypes = {name: numpy_dtype(name) for name in DTYPES}
         super().__init__(dtypes)
         self.short_way = _core.NumpyCalls(
             np.ndarray,

@@ -9,10 +9,9 @@ import torch
 from torch.autograd import forward_ad
 
 from mxkern.arrays.adapter import (
-    BYTE_DTYPES,
     CPU,
+    DTYPES,
     LEGACY_STREAM,
-    PLAIN_DTYPES,
     Adapter,
     Shape,
     built_with_cuda,
@@ -87,8 +86,7 @@ class TorchAdapter(Adapter):
 
     def __init__(self) -> None:
         # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.
-        names = (*PLAIN_DTYPES, *BYTE_DTYPES)
-        super().__init__({name: getattr(torch, name, torch.uint8) for name in names})
+        super().__init__({name: getattr(torch, name, torch.uint8) for name in DTYPES})
         # Found with the first tensor on a CUDA device: to ask for devices before would start CUDA,
         # and processes that are forked later could not use it.
         self._has_looked = not built_with_cuda

@@ -70,15 +70,15 @@ def gemm(
     """
     function = "gemm"
     result_dtype = dtype_position(function, dtype)
-    alpha = _number(function, "alpha", alpha)
-    beta = _number(function, "beta", beta)
+    alpha = number_of(function, "alpha", alpha)
+    beta = number_of(function, "beta", beta)
     if beta != 0.0 and out is None:
         raise ValueError(
             f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta out"
         )
     wanted = position(function, "precision", precision, PRECISIONS)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
-        codes = b.codes if isinstance(b, BlockScaled) else _array_of(b)
+        codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
         own = None if codes is None else adapter_of(function, "b.codes", codes)
         if own is not None and own.short_way is not None:
             if out is not None:
@@ -123,10 +123,10 @@ def gemm(
         )
     if out is not None:
         return out
-    return adapter.leave(array, b.codes if isinstance(b, BlockScaled) else _array_of(b))
+    return adapter.leave(array, b.codes if isinstance(b, BlockScaled) else array_of(b))
 
 
-def _array_of(b: PreparedOperand) -> Any:
+def array_of(b: PreparedOperand) -> Any:
     """An array of a prepared operand, as it came."""
     return b.data if not isinstance(b.source, BlockScaled) else b.source.codes
 
@@ -142,7 +142,7 @@ def bias_of(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
     return plain
 
 
-def _number(function: str, argument: str, value: Any) -> float:
+def number_of(function: str, argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise errors.no_number(function, argument, value)
     number = errors.real(function, argument, value)

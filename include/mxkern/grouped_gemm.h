@@ -1,0 +1,53 @@
+// mxkern/grouped_gemm.h: the matrix product in which each group of rows has weights of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mxkern/core/platform.h"
+#include "mxkern/gemm.h"
+
+namespace mxkern {
+
+// Rows that lie one behind the other, sorted by group: group i has those from ends[i - 1], or 0, to
+// ends[i], and may have none.
+struct RowGroups {
+  const std::int32_t* ends = nullptr;  // [count], on the device of the rows
+  std::int64_t count = 0;
+};
+
+struct GroupedGemmOptions {
+  float alpha = 1.0f;
+  // [count] on out's device: what the products of each group are multiplied by as well, such as the
+  // tensor scale of each matrix of NVFP4 weights.
+  const float* factors = nullptr;
+  const Buffer* bias = nullptr;  // [count, 1, N], any dtype: added to each row of the group
+};
+
+// out[m, :] = alpha * factors[g] * a[m, :] . b[g, :, :]^T + bias[g, :] for the rows m of group g:
+// the linear layers of a mixture of experts, whose tokens are sorted by expert. a [1, M, K], b
+// [count, N, K], out [1, M, N]. Rows behind the last end become zeros. Any scheme with any scheme;
+// a may be plain float32, float16 or bfloat16. Summed in float32, rounded once to out's dtype;
+// exact as gemm with GemmPrecision::exact is. Deterministic.
+//
+// The CPU reads the ends during the call, and throws InvalidArgument where they decrease or lie
+// outside of the rows. A CUDA device reads them when its turn comes, the call waits for nothing,
+// and they may come from a kernel ahead in the stream; all of out becomes NaN where they do.
+// Compute capability 9.0 to 11.x reads b fastest from the form few_tokens, others, and all of them
+// where a is float32, from the form expanded; any other form with a source will do, and is made
+// into these in the call. (Other GPUs than 9.0: compiled, never executed.)
+//
+// workspace: at least grouped_gemm_workspace_bytes of the same arguments, on out's device; aligned
+// to 64 on the CPU, to 256 on CUDA. It and out lie in memory of their own. Throws InvalidArgument,
+// and Unsupported where a device is not.
+MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
+                             const RowGroups& groups, const Buffer& out,
+                             const GroupedGemmOptions& options, Workspace workspace,
+                             Stream stream = {});
+
+// The CPU reads the ends for it.
+MXKERN_API std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
+                                                    const RowGroups& groups, const Buffer& out,
+                                                    const GroupedGemmOptions& options = {});
+
+}  // namespace mxkern

@@ -1,0 +1,183 @@
+# mxkern/ops/grouped_gemm.py: the matrix product in which each group of rows has weights of its own.
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mxkern import _core, errors
+from mxkern.arrays import Adapter
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, check_same_device, dense_buffer
+from mxkern.block_scaled import BlockScaled
+from mxkern.gemm_operands import left_operand, right_operand
+from mxkern.operands import enter_part
+from mxkern.ops.gemm import array_of, number_of
+from mxkern.options import dtype_position
+from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.scheme import Shape
+
+
+def grouped_gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    ends: Any,
+    *,
+    dtype: Any = "float32",
+    out: Any = None,
+    alpha: float = 1.0,
+    factors: Any = None,
+    bias: Any = None,
+    stream: int | None = None,
+) -> Any:
+    """alpha * factors[g] * a[m] . b[g]^T + bias[g] for the rows m of each group g, as in the linear
+    layers of a mixture of experts, whose tokens are sorted by expert.
+
+    a        [M, K]: a BlockScaled, a PreparedOperand, or a plain float32, float16 or bfloat16 array
+    b        a BlockScaled or PreparedOperand [G, N, K]; any scheme goes with any scheme
+    ends     an int32 array [G]: group g has the rows from ends[g - 1], or 0, to ends[g], and may
+             have none, as the offs of torch._grouped_mm; rows behind the last end become zeros
+    dtype    "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
+             that of out, which dtype may not contradict unless it is "float32"
+    out      an array [M, N] to write to; it is returned
+    alpha    a number
+    factors  a float32 array [G], one for each group, such as the tensor scale of each matrix of
+             nvfp4 weights
+    bias     a plain array [G, N]: its row g is added to each row of group g
+    stream   CUDA: a stream handle, instead of the framework's current stream
+
+    On the CPU ends that decrease, or lie outside of the rows, raise ValueError. On a CUDA device
+    ends stay there, and the call waits for nothing: all of the result is NaN then. Fastest on
+    Hopper with 16-bit or quantized a and mxkern.prepare_operand(b, form="few_tokens"), elsewhere
+    with form="expanded"; b is made into these in the call otherwise. Exact, as gemm with
+    precision="exact" is: relative L2 <= 2e-5 before the last rounding for K up to 8192. Not for
+    JAX arrays on a CUDA device.
+    Returns an array [M, N] of b's framework. Raises TypeError, ValueError, RuntimeError.
+
+    >>> import mxkern, numpy as np
+    >>> w = mxkern.quantize(np.ones((2, 3, 64), np.float32), "mxfp4")
+    >>> x = np.arange(4, dtype=np.float32)[:, None].repeat(64, 1)
+    >>> mxkern.grouped_gemm(x, w, np.array([1, 3], np.int32), factors=np.array([1, -1], np.float32))
+    array([[   0.,    0.,    0.],
+           [ -64.,  -64.,  -64.],
+           [-128., -128., -128.],
+           [   0.,    0.,    0.]], dtype=float32)
+    """
+    function = "grouped_gemm"
+    result_dtype = dtype_position(function, dtype)
+    alpha = number_of(function, "alpha", alpha)
+    right = right_operand(function, b)
+    adapter, like = right.adapter, right.like
+    device = adapter.device(like)
+    if adapter.name == "JAX" and device != CPU:
+        raise RuntimeError(
+            f"{function}: b holds JAX arrays on a CUDA device, whose programs have no grouped "
+            "product; expected arrays of PyTorch or CuPy; pass torch.from_dlpack of each, or call "
+            "mxkern.gemm for each group"
+        )
+    with on_stream(function, stream, adapter, like):
+        left = left_operand(function, a, adapter)
+        shape = grouped_shape(function, left.shape, right.shape)
+        groups = right.shape[:1]
+        end = _of_groups(function, "ends", ends, adapter, "int32", groups, like)
+        factor = _of_groups(function, "factors", factors, adapter, "float32", groups, like)
+        offset = None
+        if bias is not None:
+            offset = adapter.plain(
+                function, "bias", enter_part(function, "bias", "", bias, adapter)
+            )
+            if offset.shape != right.shape[:2]:
+                raise ValueError(
+                    f"{function}: bias has shape {offset.shape}; expected {right.shape[:2]}, a row "
+                    "for each group"
+                )
+        if out is None:
+            array = adapter.empty(function, shape, PLAIN_DTYPES[result_dtype], like)
+        else:
+            taken = extents_of(
+                adapter,
+                *left.memory,
+                *right.memory,
+                end.memory,
+                factor and factor.memory,
+                offset and offset.memory,
+            )
+            check_dtype_of_out(function, result_dtype, adapter, out)
+            array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
+            result_dtype = adapter.plain_dtypes[array.dtype]
+        buffer = dense_buffer(adapter.address(array), result_dtype, device, (1, shape[0], shape[1]))
+        where = end.address, groups[0]
+        workspace, size = None, 0
+        if device != CPU:
+            size = _core.grouped_gemm_workspace_bytes(left.view, right.view, *where, buffer)
+            if size:
+                workspace = adapter.empty(function, (size,), "uint8", like)
+        _core.grouped_gemm(
+            left.view,
+            right.view,
+            *where,
+            buffer,
+            alpha,
+            factor and factor.address,
+            None if offset is None else _by_group(offset.buffer),
+            None if workspace is None else adapter.address(workspace),
+            size,
+            adapter.stream(like),
+        )
+    if out is not None:
+        return out
+    return adapter.leave(array, b.codes if isinstance(b, BlockScaled) else array_of(b))
+
+
+class _OfGroups(NamedTuple):
+    """A number for each group."""
+
+    memory: Any  # what the address points into
+    address: Any
+
+
+def grouped_shape(function: str, a: Shape, b: Shape) -> Shape:
+    """[M, N] of [M, K] and [G, N, K]."""
+    if len(b) != 3:
+        raise ValueError(
+            f"{function}: b has shape {b}; expected [G, N, K], a matrix for each group; quantize "
+            "torch.stack or numpy.stack of the matrices"
+        )
+    if len(a) != 2:
+        raise ValueError(
+            f"{function}: a has shape {a}; expected [M, K], rows sorted by group; reshape it"
+        )
+    if a[-1] != b[-1]:
+        raise ValueError(
+            f"{function}: a has shape {a} and b {b}; expected the same last axis K, which is "
+            f"{a[-1]} and {b[-1]}"
+        )
+    return (a[0], b[1])
+
+
+def _of_groups(
+    function: str, argument: str, given: Any, adapter: Adapter, dtype: str, shape: Shape, like: Any
+) -> Any:
+    """An array of a number for each group, dense; None for none."""
+    if given is None and argument == "factors":
+        return None
+    if isinstance(given, (list, tuple)):
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(given)}; expected an array; convert with "
+            f'numpy.array({argument}, "{dtype}") or torch.tensor({argument}, dtype=torch.{dtype})'
+        )
+    array = enter_part(function, argument, "", given, adapter)
+    if array.dtype != adapter.dtypes[dtype]:
+        adapter.refuse_dtype(function, argument, array, (dtype,))
+    if tuple(array.shape) != shape:
+        raise ValueError(
+            f"{function}: {argument} has shape {tuple(array.shape)}; expected {shape}, one for "
+            "each matrix of b"
+        )
+    check_same_device(function, argument, adapter, array, like)
+    memory = array if adapter.is_dense(array) else adapter.dense(array)
+    return _OfGroups(memory, adapter.address(memory))
+
+
+def _by_group(buffer: Any) -> Any:
+    """A buffer [1, G, N] as [G, 1, N]."""
+    address, dtype, device, _, groups, columns, row_stride, _ = buffer
+    return (address, dtype, device, groups, 1, columns, columns, row_stride)

@@ -1,0 +1,72 @@
+// check_grouped_gemm.cc: the checks of the arguments of grouped_gemm.
+#include "check_grouped_gemm.h"
+
+#include "check.h"
+#include "check_operands.h"
+#include "gemm_operand.h"
+
+namespace mxkern {
+namespace {
+
+constexpr const char* function = "grouped_gemm";
+
+void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
+                  const Buffer& out) {
+  const Shape left = shape_of(a), right = source_of(b).shape;
+  check(left.batch == 1, function, ": a has a batch of ", left.batch,
+        "; expected one matrix, whose rows belong to the groups");
+  check(left.columns == right.columns, function, ": a has K = ", left.columns,
+        " and b has K = ", right.columns,
+        "; expected the same K, which is the columns of both: b is [groups, N, K]");
+  check(groups.count == right.batch, function, ": there are ", groups.count, " ends and b has ",
+        right.batch, " matrices; expected one of each for every group");
+  check_same_shape(function, "out", out.shape, {1, left.rows, right.rows});
+}
+
+std::size_t bytes_of(const RowGroups& groups, std::size_t element) {
+  return static_cast<std::size_t>(groups.count) * element;
+}
+
+void check_apart(const Occupied& written, const GemmOperand& a, const GemmRightOperand& b,
+                 const RowGroups& groups, const GroupedGemmOptions& options) {
+  check_apart(function, written, a, b);
+  check_apart(function, written,
+              {"groups", ".ends", groups.ends, bytes_of(groups, sizeof *groups.ends)});
+  if (options.factors != nullptr) {
+    check_apart(function, written,
+                {"factors", "", options.factors, bytes_of(groups, sizeof *options.factors)});
+  }
+  if (options.bias != nullptr) check_apart(function, written, {"bias", *options.bias});
+}
+
+}  // namespace
+
+void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
+                        const Buffer& out, const GroupedGemmOptions& options) {
+  check_operand(function, "b", b);
+  check_buffer(function, "out", out);
+  check_operand(function, "a", a);
+  check_shapes(a, b, groups, out);
+  const Device device = visit_source(a, [](const auto& left) { return left.device; });
+  check_same_device(function, "a", device, out.device);
+  check_same_device(function, "b", source_of(b).device, out.device);
+  check_memory(function, "groups", ".ends", groups.ends, bytes_of(groups, sizeof *groups.ends),
+               sizeof *groups.ends);
+  if (options.factors != nullptr) check_aligned(function, "factors", "", options.factors);
+  check_output(function, "out", out);
+  if (options.bias != nullptr) {
+    check_buffer(function, "bias", *options.bias);
+    check_same_shape(function, "bias", options.bias->shape, {groups.count, 1, out.shape.columns});
+    check_same_device(function, "bias", options.bias->device, out.device);
+  }
+  check_device(function, out.device);
+  check_apart({"out", out}, a, b, groups, options);
+}
+
+void check_grouped_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
+                             const GemmRightOperand& b, const RowGroups& groups, const Buffer& out,
+                             const GroupedGemmOptions& options) {
+  check_apart(check_workspace(function, workspace, bytes, out), a, b, groups, options);
+}
+
+}  // namespace mxkern

@@ -1,0 +1,16 @@
+// gemm_task.h: the arguments of a matrix product as the CPU's loops take them.
+#pragma once
+
+#include "cpu/gemm.h"
+#include "gemm_operand.h"
+
+namespace mxkern {
+
+// A batch that shares its right operand is one product with more rows, where memory allows it.
+bool merges_batch(const GemmOperand& a, const BlockScaled& b, const Buffer& out);
+
+// The sums are multiplied by options.alpha, the tensor scales and the factor.
+cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
+                        const GemmOptions& options, double factor = 1.0);
+
+}  // namespace mxkern

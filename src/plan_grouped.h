@@ -1,0 +1,54 @@
+// plan_grouped.h: how a product whose rows belong to groups is computed on a CUDA device, as a
+// value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mxkern/core/dtype.h"
+#include "mxkern/core/math.h"
+#include "mxkern/gemm.h"
+#include "mxkern/numerics/scheme.h"
+#include "plan_few.h"
+#include "plan_gemm_cuda.h"
+
+namespace mxkern {
+
+// Rows [rows, columns] of so many groups, and their weights [groups, outputs, columns]. How many
+// rows a group has is known to the device alone.
+struct GroupedQuestion {
+  Scheme scheme;
+  DType x_dtype;  // bfloat16 or float16
+  bool has_sm90;  // the tensor cores of Hopper's warpgroups, and code for them
+  int processors;
+  std::int64_t groups, rows, outputs, columns;
+};
+
+// Warpgroups of a thread block that has so many rows, more than 16.
+constexpr int grouped_warpgroups(int rows) { return rows <= 64 ? 2 : 4; }
+
+// Pure. By one of the kernels for few tokens, each of whose thread blocks has rows of one group: 8,
+// 16, 32, 64 or 128.
+FewPlan plan_grouped(const GroupedQuestion& question);
+
+// How many times at most a group's rows, or those of no group, are taken `size` at a time.
+constexpr std::int64_t places_of_groups(std::int64_t rows, std::int64_t groups, std::int64_t size) {
+  return lower_of(rows, rows / size + groups + 1);
+}
+
+// What a device does, and where in the working memory.
+struct CudaGroupedPlan {
+  bool is_few = false;        // by the kernels for few tokens, else by the portable one
+  bool expands_left = false;  // to `left`
+  bool makes_right = false;   // the form that the kernel reads, in `right`
+  std::size_t left = 0;       // of expanded rows, or of tokens that are copied
+  std::size_t right = 0;
+  std::size_t workspace_bytes = 0;
+};
+
+// Pure. Checked arguments; of their addresses the alignment counts, and whether sources are null.
+// Throws Unsupported where an operand was prepared in another form without its source.
+CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+                                  const CudaGemmCapabilities& capabilities);
+
+}  // namespace mxkern

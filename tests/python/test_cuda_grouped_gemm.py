@@ -1,0 +1,129 @@
+# tests/python/test_cuda_grouped_gemm.py: grouped products on CUDA devices against double precision.
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import mxkern
+from cuda_gemm_support import EXACT_ERROR, exact, relative
+from support import DTYPES, SCHEMES
+
+pytestmark = pytest.mark.skipif(
+    not mxkern.info().devices, reason=f"no CUDA device can be used: {mxkern.info().cuda}"
+)
+torch = pytest.importorskip("torch", reason="torch is not installed")
+if mxkern.info().devices and not torch.cuda.is_available():
+    pytest.skip("this PyTorch has no CUDA", allow_module_level=True)
+
+GROUPS, N, K = 6, 200, 416
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
+    generator = torch.Generator("cuda").manual_seed(seed)
+    return torch.randn(shape, device="cuda", generator=generator).to(dtype or torch.float32)
+
+
+def ends_of(*counts: int) -> Any:
+    return torch.tensor(counts, device="cuda").cumsum(0).to(torch.int32)
+
+
+def product(a: Any, b: Any, ends: Any) -> Any:
+    left, right = exact(a), exact(b)
+    out = torch.zeros(len(left), right.shape[1], device="cuda", dtype=torch.float64)
+    begin = 0
+    for g, end in enumerate(ends.tolist()):
+        out[begin:end] = left[begin:end] @ right[g].T
+        begin = end
+    return out
+
+
+@pytest.mark.parametrize("form", [None, "few_tokens", "expanded"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_kind_of_rows(scheme: str, form: str | None) -> None:
+    q = mxkern.quantize(normal(GROUPS, N, K), scheme)
+    b = q if form is None else mxkern.prepare_operand(q, form=form)
+    for counts in ((1, 0, 2, 0, 3, 0), (7, 30, 0, 2, 9, 1), (100, 3, 0, 257, 40, 64)):
+        ends = ends_of(*counts)
+        x = normal(sum(counts) + 5, K, seed=1)
+        for dtype in DTYPES:
+            plain = x.to(getattr(torch, dtype))
+            got = mxkern.grouped_gemm(plain, b, ends)
+            assert relative(got, product(plain, q, ends)) <= EXACT_ERROR, (counts, dtype)
+            assert not got[-5:].any()
+        a = mxkern.quantize(x, "mxfp8", scale_layout="swizzled")
+        assert relative(mxkern.grouped_gemm(a, b, ends), product(a, q, ends)) <= EXACT_ERROR
+
+
+def test_factors_and_bias() -> None:
+    q = mxkern.quantize(normal(GROUPS, N, K), "nvfp4")
+    b = mxkern.prepare_operand(q, form="few_tokens")
+    ends, factors = ends_of(9, 0, 40, 3, 2, 6), normal(GROUPS, seed=4)
+    bias = normal(GROUPS, 2 * N, seed=5, dtype=torch.bfloat16)[:, :N]
+    x = normal(60, K, seed=1, dtype=torch.bfloat16)
+    got = mxkern.grouped_gemm(x, b, ends, factors=factors, bias=bias, alpha=0.5)
+    group = torch.repeat_interleave(
+        torch.arange(GROUPS, device="cuda"), torch.diff(ends, prepend=ends[:1] * 0)
+    )
+    want = product(x, q, ends) * 0.5 * factors.double()[group, None] + bias.double()[group]
+    assert relative(got, want) <= EXACT_ERROR
+
+
+def test_wrong_ends_give_nan() -> None:
+    b = mxkern.quantize(normal(2, N, K), "mxfp4")
+    x = normal(9, K, dtype=torch.bfloat16)
+    for bad in ([5, 4], [-1, 4], [3, 10]):
+        ends = torch.tensor(bad, dtype=torch.int32, device="cuda")
+        assert mxkern.grouped_gemm(x, b, ends, dtype="bfloat16").isnan().all()
+
+
+def test_in_a_graph_with_a_router() -> None:
+    """Ends that a kernel ahead finds, other ones each time; nothing waits for them on the host."""
+    q = mxkern.quantize(normal(GROUPS, N, K), "mxfp4")
+    b = mxkern.prepare_operand(q, form="few_tokens")
+    x = normal(32, K, seed=1, dtype=torch.bfloat16)
+    experts = torch.randint(GROUPS, (32,), device="cuda")
+
+    def layer() -> Any:
+        order = experts.argsort(stable=True)
+        count = torch.zeros(GROUPS, dtype=torch.int32, device="cuda")
+        count.scatter_add_(0, experts, torch.ones_like(experts, dtype=torch.int32))
+        ends = count.cumsum(0, dtype=torch.int32)
+        return mxkern.grouped_gemm(x[order], b, ends, dtype="bfloat16")[order.argsort()]
+
+    layer()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = layer()
+    values = mxkern.dequantize(q).double()
+    for seed in range(3):
+        generator = torch.Generator("cuda").manual_seed(seed)
+        experts.copy_(torch.randint(GROUPS, (32,), device="cuda", generator=generator))
+        graph.replay()
+        want = torch.einsum("mk,mnk->mn", x.double(), values[experts])
+        assert relative(out.double(), want) <= 3e-3
+
+
+def test_compiled() -> None:
+    import mxkern.torch_ops
+
+    b = mxkern.prepare_operand(mxkern.quantize(normal(3, N, K), "mxfp4"), form="few_tokens")
+    ends, x = ends_of(3, 0, 9), normal(12, K, dtype=torch.bfloat16)
+    layer = lambda x: mxkern.grouped_gemm(x, b, ends, dtype=x.dtype).relu()  # noqa: E731
+    assert torch.compile(layer, fullgraph=True, backend="aot_eager")(x).equal(layer(x))
+
+
+def test_cupy_and_jax() -> None:
+    cupy = pytest.importorskip("cupy", reason="cupy is not installed")
+    q = mxkern.quantize(normal(3, N, K, dtype=torch.float16), "mxfp8")
+    x, ends = normal(12, K, dtype=torch.float16), ends_of(3, 0, 9)
+    want = mxkern.grouped_gemm(x, q, ends, dtype="float16")
+    weights = mxkern.quantize(cupy.from_dlpack(normal(3, N, K, dtype=torch.float16)), "mxfp8")
+    got = mxkern.grouped_gemm(cupy.from_dlpack(x), weights, cupy.from_dlpack(ends), dtype="float16")
+    assert torch.from_dlpack(got).equal(want)
+    jnp = pytest.importorskip("jax.numpy", reason="jax is not installed")
+    if next(iter(jnp.zeros(1).devices())).platform == "cpu":
+        pytest.skip("JAX has no CUDA device here")
+    on_device = mxkern.quantize(jnp.ones((3, N, K)), "mxfp8")
+    with pytest.raises(RuntimeError, match="JAX arrays on a CUDA device"):
+        mxkern.grouped_gemm(jnp.ones((2, K)), on_device, jnp.zeros(3, "int32"))
