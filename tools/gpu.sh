@@ -90,6 +90,7 @@ sanitize() {
       'cuda.quantize_test *WholeTilesOfEveryType:*BesideEdges' \
       'cuda.four_over_six_test *GivenAmax:*Tiny*:*NearTies*' 'cuda.few_quantized_test *NanStays:*Ahead' \
       'cuda.fold_first_rows_test *FirstColumns*' 'cuda.fold_both_test *' 'cuda.random_words_test *' \
+      'cuda.grouped_gemm_test *Nan*:*ManyGroups:*Anywhere:*Wrong*:*Little' \
       'cuda.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
@@ -99,7 +100,7 @@ sanitize() {
 
 # The parts of the benchmarks that name other libraries, and those that do not.
 rivals=(cuda_few_token_rivals cuda_rivals)
-own=(cuda_host cuda_few_tokens cuda_token_curve cuda_gemm cuda_quantize cuda_gemm_errors cuda_curve
+own=(cuda_host cuda_few_tokens cuda_token_curve cuda_grouped cuda_gemm cuda_quantize cuda_gemm_errors cuda_curve
   cuda_jax_layers)
 
 measure() { "$PYTHON" -m bench.cuda.runner "$@"; }

@@ -12,6 +12,7 @@ from bench.cuda import (
     few_tokens,
     gemm,
     gemm_errors,
+    grouped,
     host,
     jax_layers,
     quantize,
@@ -29,6 +30,7 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "cuda_few_tokens": few_tokens.run,
     "cuda_token_curve": few_tokens.curve,
     "cuda_few_token_rivals": few_token_rivals.run,
+    "cuda_grouped": grouped.run,
     "cuda_host": host.run,
     "cuda_jax_layers": jax_layers.run,
 }
