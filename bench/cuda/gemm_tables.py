@@ -270,8 +270,8 @@ def _grouped(records: list[Record]) -> str:
     return (
         "### grouped_gemm: bfloat16 rows sorted by expert, weights reordered ahead\n\n"
         "us, and how many times as fast as `torch._grouped_mm` of bfloat16 weights, the first row "
-        "of each table. Calls take turns with eight routings; medians of 15 rounds of 4 ms without a "
-        "pause, which begin after 60 ms of the same.\n\n" + "\n\n".join(parts)
+        "of each table. Calls take turns with eight routings; medians of 15 rounds of 4 ms without "
+        "a pause, which begin after 60 ms of the same.\n\n" + "\n\n".join(parts)
     )
 
 

@@ -52,6 +52,12 @@ class XlaCall {
 
   bool flag() { return number_up_to(1) == 1; }
 
+  std::int64_t extent() {
+    const std::int64_t extent = number();
+    check_fits(extent >= 0 && extent <= largest_extent);
+    return extent;
+  }
+
   // One of so many in the library's lists.
   template <class Enumeration, std::size_t Count>
   Enumeration one_of(const Enumeration (&all)[Count]) {
@@ -108,6 +114,16 @@ class XlaCall {
   float* scalar(const ffi::AnyBuffer& array) const {
     check_fits(array.element_type() == ffi::F32 && array.element_count() == 1);
     return static_cast<float*>(array.untyped_data());
+  }
+
+  // A number for each of so many groups.
+  const std::int32_t* ends(const ffi::AnyBuffer& array, std::int64_t count) const {
+    check_fits(array.element_type() == ffi::S32);
+    return reinterpret_cast<const std::int32_t*>(bytes(array, count * 4));
+  }
+  const float* factors(const ffi::AnyBuffer& array, std::int64_t count) const {
+    check_fits(array.element_type() == ffi::F32);
+    return reinterpret_cast<const float*>(bytes(array, count * 4));
   }
 
   // From results or from arguments, by a function that gives the next one.
@@ -221,12 +237,6 @@ class XlaCall {
   static T found(const ffi::ErrorOr<T>& item) {
     check_fits(item.has_value());
     return *item;
-  }
-
-  std::int64_t extent() {
-    const std::int64_t extent = number();
-    check_fits(extent >= 0 && extent <= largest_extent);
-    return extent;
   }
 
   static DType dtype_of(const ffi::AnyBuffer& array) {

@@ -81,6 +81,7 @@ nb::dict handlers() {
   add<xla_operations::prepare_operand>(handlers, "prepare_operand");
   add<xla_operations::quantize_prepared>(handlers, "quantize_prepared");
   add<xla_operations::gemm>(handlers, "gemm");
+  add<xla_operations::grouped_gemm>(handlers, "grouped_gemm");
   return handlers;
 }
 

@@ -168,4 +168,34 @@ inline void gemm(XlaCall& call) {
   mxkern::gemm(a, b, out, options, workspace);
 }
 
+// left operand, right operand, groups, whether there are factors, and biases, bits of alpha,
+// whether there is memory to work in; the operands, ends, factors, biases -> a plain array, the
+// memory
+inline void grouped_gemm(XlaCall& call) {
+  const GemmOperand a = call.gemm_operand();
+  const GemmRightOperand b = call.gemm_right_operand();
+  RowGroups groups;
+  groups.count = call.extent();
+  groups.ends = call.ends(call.argument(), groups.count);
+  GroupedGemmOptions options;
+  if (call.flag()) options.factors = call.factors(call.argument(), groups.count);
+  Buffer bias;
+  if (call.flag()) {
+    const ffi::AnyBuffer biases = call.argument();
+    const auto count = static_cast<std::int64_t>(biases.element_count());
+    bias = call.plain(biases, {groups.count, 1, groups.count == 0 ? 0 : count / groups.count});
+    options.bias = &bias;
+  }
+  options.alpha = float_of(static_cast<std::uint32_t>(call.number()));
+  const Buffer out = call.plain(call.result());
+  Workspace workspace = call.workspace();
+  call.end();
+  if (!call.on_cpu()) {
+    return mxkern::grouped_gemm(a, b, groups, out, options, workspace, call.stream());
+  }
+  workspace.bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
+  const auto memory = allocate_workspace(workspace.bytes);
+  mxkern::grouped_gemm(a, b, groups, out, options, {memory.get(), workspace.bytes});
+}
+
 }  // namespace mxkern::bindings::xla_operations

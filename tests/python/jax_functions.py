@@ -21,6 +21,9 @@ X = array(64, 96)
 W = mxkern.quantize(array(32, 96, seed=1), "mxfp4")
 N = mxkern.quantize(array(32, 96, seed=2), "nvfp4")
 BIAS = jnp.arange(32.0)
+EXPERTS = mxkern.quantize(array(3, 8, 96, seed=3), "mxfp4")
+ENDS = jnp.asarray([7, 7, 60], "int32")
+BIASES = jnp.arange(24.0).reshape(3, 8)
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "swizzled": lambda x: mxkern.quantize(x, "mxfp8", scale_rule="floor", scale_layout="swizzled"),
@@ -35,6 +38,12 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "fake_quantize": lambda x: mxkern.fake_quantize(x.astype("bfloat16"), "mxfp6") + 1,
     "gemm": lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W, bias=BIAS, dtype="float16"),
     "gemm of plain x": lambda x: mxkern.gemm(x, N, alpha=0.5, bias=x[0, :32]),
+    "grouped": lambda x: mxkern.grouped_gemm(
+        mxkern.quantize(x, "mxfp8"), EXPERTS, ENDS, dtype="bfloat16", bias=BIASES
+    ),
+    "grouped, of plain x": lambda x: mxkern.grouped_gemm(
+        x, EXPERTS, ENDS, factors=x[0, :3], alpha=0.5
+    ),
     "amax of x": lambda x: mxkern.quantize(x, "nvfp4", amax=mxkern.tensor_amax(x)),
     "transformed": lambda x: mxkern.random_hadamard(x, 32, sign_mask=0x1234),
     "and back": lambda x: mxkern.random_hadamard(x.astype("bfloat16")[0], 16, inverse=True),

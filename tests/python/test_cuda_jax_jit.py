@@ -53,6 +53,33 @@ def test_prepared_operands_are_arguments(form: str) -> None:
     assert_same(jax.jit(mxkern.gemm)(x, w), mxkern.gemm(x, w), form)
 
 
+def test_grouped_products() -> None:
+    """Experts that are prepared, or not, and ends that the program finds."""
+    q = mxkern.quantize(array(5, 200, 416, seed=1), "mxfp4")
+    x, expert = array(40, 416, dtype="bfloat16"), jnp.arange(40) * 7 % 5
+
+    def layer(x: Any, w: Any, expert: Any) -> Any:
+        order = jnp.argsort(expert, stable=True)
+        ends = jnp.cumsum(jnp.bincount(expert, length=5)).astype("int32")
+        return mxkern.grouped_gemm(x[order], w, ends)[jnp.argsort(order)]
+
+    want = np.einsum(
+        "mk,mnk->mn",
+        np.asarray(x, np.float64),
+        np.asarray(mxkern.dequantize(q), np.float64)[expert],
+    )
+    for w in (q, *(mxkern.prepare_operand(q, form=form) for form in ("few_tokens", "expanded"))):
+        for rows in (x, x.astype("float32"), mxkern.quantize(x, "mxfp8")):
+            if isinstance(rows, mxkern.BlockScaled):
+                got = mxkern.grouped_gemm(rows, w, jnp.asarray([40] * 5, "int32"))
+                assert np.isfinite(got).all()
+                continue
+            got = np.asarray(jax.jit(layer)(rows, w, expert), np.float64)
+            assert np.linalg.norm(got - want) <= 2e-5 * np.linalg.norm(want)
+    wrong = mxkern.grouped_gemm(x, q, jnp.asarray([3, 2, 4, 5, 6], "int32"))
+    assert np.isnan(wrong).all()
+
+
 def test_layers_that_are_copied_right_ahead() -> None:
     """In a scan JAX copies the weights of a layer, and its product starts early."""
     weights = [mxkern.quantize(array(4096, 4096, seed=seed), "nvfp4") for seed in range(4)]

@@ -205,7 +205,7 @@ def test_calls_with_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     # Functions of their own, as JAX keeps what it has traced.
     for name in ("columns", "both", "amax of x", "dequantize", "gemm", "transformed", "and back"):
         jax.make_jaxpr(lambda x, name=name: FUNCTIONS[name](x))(X)
-    for name in ("swizzled scales", "scales in rows"):
+    for name in ("swizzled scales", "scales in rows", "grouped", "grouped, of plain x"):
         jax.make_jaxpr(lambda x, name=name: FUNCTIONS[name](x))(X)
     assert {name for name, *_ in calls} >= set(_core.xla_handlers()) - PREPARING
     random, refusals = np.random.default_rng(5), 0

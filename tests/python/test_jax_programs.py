@@ -23,7 +23,7 @@ import jax.numpy as jnp
 if jax.default_backend() != "cpu":
     pytest.skip("JAX runs on a GPU here", allow_module_level=True)
 
-from jax_functions import FUNCTIONS, W, X, assert_same
+from jax_functions import ENDS, EXPERTS, FUNCTIONS, W, X, assert_same
 from mxkern.jax_calls import ffi, programs
 
 # An amax that is checked, a seed, an alpha and what was prepared are for no program on the CPU.
@@ -34,6 +34,7 @@ WITHOUT_PROGRAM = {
     "stochastic",
     "both",
     "gemm of plain x",
+    "grouped, of plain x",
     "prepared",
 }
 
@@ -142,6 +143,7 @@ SYMBOLIC: dict[str, Callable[[Any], Any]] = {
     "quantize_both": lambda x: mxkern.quantize_both(x, "mxfp8")[1].codes,
     "fake_quantize": lambda x: mxkern.fake_quantize(x, "mxfp8"),
     "gemm": lambda x: mxkern.gemm(x, W),
+    "grouped_gemm": lambda x: mxkern.grouped_gemm(x, EXPERTS, ENDS),
     "prepare_operand": lambda x: mxkern.prepare_operand(x, "mxfp8").source.codes,
     "random_hadamard": lambda x: mxkern.random_hadamard(x, 16),
     "tensor_amax": mxkern.tensor_amax,

@@ -29,6 +29,7 @@ def test_no_tensor(name: str) -> None:
         **dict.fromkeys(["quantize", "quantize_columns", "quantize_both"], ("mxfp4",)),
         **dict.fromkeys(["fake_quantize", "pack_codes", "unpack_codes"], ("mxfp4",)),
         "gemm": (N,),
+        "grouped_gemm": (N, torch.tensor([4], dtype=torch.int32)),
         "unswizzle_scales": (4, 3),
     }
     for value in (None, 3, [1.0], random_values((4, 96), "float32")):

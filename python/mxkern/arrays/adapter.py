@@ -155,6 +155,18 @@ class TracedCalls(Protocol):
         keep_source: bool,
     ) -> Any: ...
 
+    def grouped_gemm(
+        self,
+        a: Any,
+        b: Any,
+        ends: Any,
+        factors: Any,
+        bias: Any,
+        dtype: int,
+        alpha: float,
+        out: Any,
+    ) -> Any: ...
+
     def tensor_amax(self, x: Any, out: Any) -> Any: ...
 
     def random_hadamard(

@@ -26,6 +26,7 @@ from mxkern.gemm_operands import (
 from mxkern.jax_calls.ffi import call
 from mxkern.operands import operand_of
 from mxkern.ops.gemm import bias_of
+from mxkern.ops.grouped_gemm import biases_of, grouped_shape, of_groups
 from mxkern.ops.hadamard import random_hadamard as hadamard_of_array
 from mxkern.ops.run_quantize import check_groups, each_way, scalars_of, transposed
 from mxkern.ops.scales import swizzle_scales as swizzled
@@ -186,6 +187,38 @@ def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, 
     return call(function, results, arrays, numbers)[0]
 
 
+def grouped_gemm(
+    device: int, dtype: int, alpha: float, a: Any, b: Any, ends: Any, factors: Any, bias: Any
+) -> Any:
+    function = "grouped_gemm"
+    for argument, array in (("a", a), ("bias", bias)):
+        _check_plain(function, argument, array)
+    stand_ins = _stand_in((a, b, ends, factors, bias))
+    right = right_operand(function, stand_ins[1])
+    adapter, groups = right.adapter, right.shape[:1]
+    left = left_operand(function, stand_ins[0], adapter)
+    shape = grouped_shape(function, left.shape, right.shape)
+    of_groups(function, "ends", stand_ins[2], adapter, "int32", groups, right.like)
+    of_groups(function, "factors", stand_ins[3], adapter, "float32", groups, right.like)
+    if bias is not None:
+        biases_of(function, stand_ins[4], adapter, right.shape)
+    size = 0 if device == CPU else _grouped_workspace(device, left.view, right.view, dtype, shape)
+    given = [part for part in (factors, bias) if part is not None]
+    numbers = (
+        *_operand_numbers(a, left.view),
+        *_operand_numbers(b, right.view),
+        *groups,
+        factors is not None,
+        bias is not None,
+        _core.float32_bits(alpha),
+        size > 0,
+    )
+    results = [jax.ShapeDtypeStruct(shape, numpy_dtype(PLAIN_DTYPES[dtype]))]
+    if size > 0:
+        results.append(_bytes(size + _core.xla_alignment()))
+    return call(function, results, [*_arrays_of(a), *_arrays_of(b), ends, *given], numbers)[0]
+
+
 def _quantize_prepared(
     scheme: int, folded: int, options: _core.QuantizeOptions, keep_source: bool, x: Any
 ) -> PreparedOperand:
@@ -208,6 +241,26 @@ def _workspace(
     buffer = dense_buffer(_SOMEWHERE, dtype, device, out)
     plan = _core.explain_gemm(_on(device, left), _on(device, right), buffer, precision, "")
     return 0 if device == CPU else plan.workspace_bytes
+
+
+def _grouped_workspace(
+    device: int, left: Any, right: Any, dtype: int, shape: tuple[int, ...]
+) -> int:
+    """The same of a grouped product. Arguments that are checked to lie apart do."""
+    addresses = iter(range(2**50, 2**60, 2**50))
+
+    def apart(view: Any) -> Any:
+        if len(view) == 4:  # prepared
+            form, source, _, size = view
+            return (form, apart(source), next(addresses), size)
+        if len(view) == 8:  # plain
+            return (next(addresses), *view[1:])
+        return (*view[:6], *(None if part is None else next(addresses) for part in view[6:]))
+
+    buffer = apart(dense_buffer(0, dtype, device, (1, shape[0], shape[1])))
+    a, b = (apart(_on(device, view)) for view in (left, right))
+    count = right[1][3] if len(right) == 4 else right[3]
+    return _core.grouped_gemm_workspace_bytes(a, b, next(addresses), count, buffer)
 
 
 def _on(device: int, view: Any) -> Any:

@@ -83,6 +83,21 @@ class JaxPrograms:
         on_cpu = alpha == 1.0 and not prepared
         return _run("gemm", operations.gemm, static, (a, b, bias), out, on_cpu=on_cpu)
 
+    def grouped_gemm(
+        self,
+        a: Any,
+        b: Any,
+        ends: Any,
+        factors: Any,
+        bias: Any,
+        dtype: int,
+        alpha: float,
+        out: Any,
+    ) -> Any:
+        arrays = (a, b, ends, factors, bias)
+        static = (dtype, alpha)
+        return _run("grouped_gemm", operations.grouped_gemm, static, arrays, out, on_cpu=False)
+
     def prepare_operand(
         self,
         x: Any,

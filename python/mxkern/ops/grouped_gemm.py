@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mxkern import _core, errors
-from mxkern.arrays import Adapter
-from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, check_same_device, dense_buffer
+from mxkern.arrays import Adapter, adapter_of
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Plain, check_same_device, dense_buffer
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import left_operand, right_operand
 from mxkern.operands import enter_part
@@ -48,8 +48,7 @@ def grouped_gemm(
     ends stay there, and the call waits for nothing: all of the result is NaN then. Fastest on
     Hopper with 16-bit or quantized a and mxkern.prepare_operand(b, form="few_tokens"), elsewhere
     with form="expanded"; b is made into these in the call otherwise. Exact, as gemm with
-    precision="exact" is: relative L2 <= 2e-5 before the last rounding for K up to 8192. Not for
-    JAX arrays on a CUDA device.
+    precision="exact" is: relative L2 <= 2e-5 before the last rounding for K up to 8192.
     Returns an array [M, N] of b's framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
@@ -64,31 +63,23 @@ def grouped_gemm(
     function = "grouped_gemm"
     result_dtype = dtype_position(function, dtype)
     alpha = number_of(function, "alpha", alpha)
+    if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
+        codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
+        calls = None if codes is None else adapter_of(function, "b.codes", codes).traced_calls
+        if calls is not None:
+            traced = calls.grouped_gemm(a, b, ends, factors, bias, result_dtype, alpha, out)
+            if traced is not None:
+                return traced
     right = right_operand(function, b)
     adapter, like = right.adapter, right.like
     device = adapter.device(like)
-    if adapter.name == "JAX" and device != CPU:
-        raise RuntimeError(
-            f"{function}: b holds JAX arrays on a CUDA device, whose programs have no grouped "
-            "product; expected arrays of PyTorch or CuPy; pass torch.from_dlpack of each, or call "
-            "mxkern.gemm for each group"
-        )
     with on_stream(function, stream, adapter, like):
         left = left_operand(function, a, adapter)
         shape = grouped_shape(function, left.shape, right.shape)
         groups = right.shape[:1]
-        end = _of_groups(function, "ends", ends, adapter, "int32", groups, like)
-        factor = _of_groups(function, "factors", factors, adapter, "float32", groups, like)
-        offset = None
-        if bias is not None:
-            offset = adapter.plain(
-                function, "bias", enter_part(function, "bias", "", bias, adapter)
-            )
-            if offset.shape != right.shape[:2]:
-                raise ValueError(
-                    f"{function}: bias has shape {offset.shape}; expected {right.shape[:2]}, a row "
-                    "for each group"
-                )
+        end = of_groups(function, "ends", ends, adapter, "int32", groups, like)
+        factor = of_groups(function, "factors", factors, adapter, "float32", groups, like)
+        offset = None if bias is None else biases_of(function, bias, adapter, right.shape)
         if out is None:
             array = adapter.empty(function, shape, PLAIN_DTYPES[result_dtype], like)
         else:
@@ -153,7 +144,7 @@ def grouped_shape(function: str, a: Shape, b: Shape) -> Shape:
     return (a[0], b[1])
 
 
-def _of_groups(
+def of_groups(
     function: str, argument: str, given: Any, adapter: Adapter, dtype: str, shape: Shape, like: Any
 ) -> Any:
     """An array of a number for each group, dense; None for none."""
@@ -175,6 +166,16 @@ def _of_groups(
     check_same_device(function, argument, adapter, array, like)
     memory = array if adapter.is_dense(array) else adapter.dense(array)
     return _OfGroups(memory, adapter.address(memory))
+
+
+def biases_of(function: str, bias: Any, adapter: Adapter, b: Shape) -> Plain:
+    """bias, which fits a b of the shape."""
+    plain = adapter.plain(function, "bias", enter_part(function, "bias", "", bias, adapter))
+    if plain.shape != b[:2]:
+        raise ValueError(
+            f"{function}: bias has shape {plain.shape}; expected {b[:2]}, a row for each group"
+        )
+    return plain
 
 
 def _by_group(buffer: Any) -> Any:
