@@ -309,6 +309,33 @@ TEST_F(CudaGroupedGemm, NanStaysInItsGroup) {
   }
 }
 
+// Outputs that are computed element by element, of rows far into all rows and of a group that is
+// not the first: tokens that would not be finite beside 2^96, infinite codes, and scales that leave
+// no room for a factor.
+TEST_F(CudaGroupedGemm, HugeValues) {
+  for (const Scheme scheme : {Scheme::mxfp4, Scheme::mxfp8_e5m2}) {
+    for (const DType dtype : {DType::bfloat16, DType::float16}) {
+      for (const std::int32_t rows : {6, 20, 60, 200}) {
+        auto p = plain_product(dtype, {1, 3 * rows + 2, 96}, scheme, 40, {rows, 2 * rows, 3 * rows},
+                               DType::float32);
+        p.fill(static_cast<std::uint64_t>(rows));
+        p.b.scale(1, 5, 1) = 127 + 60;
+        p.b.scale(2, 7, 2) = 1;
+        if (scheme == Scheme::mxfp8_e5m2) p.b.set_code(2, 9, 3, 0x7C);
+        if (dtype == DType::bfloat16) {
+          p.a.set(0, rows + 2, 33, 0x1p40f);
+          p.a.set(0, 2 * rows + 1, 60, -0x1p70f);
+        }
+        const Reference wanted = p.wanted();
+        OnDevice device(p);
+        device.prepare(PreparedForm::few_tokens);
+        device.run();
+        ASSERT_TRUE(agrees(p.out, wanted, std::to_string(rows) + " rows a group"));
+      }
+    }
+  }
+}
+
 // A graph whose ends another node of it writes, so that nobody but the device knows them.
 TEST_F(CudaGroupedGemm, EndsOfAKernelAhead) {
   auto p = plain_product(DType::bfloat16, {1, 48, 256}, Scheme::nvfp4, 96, {11, 12, 40},
