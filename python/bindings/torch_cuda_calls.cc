@@ -32,8 +32,8 @@ class TorchCudaCalls {
                  nb::object current_stream, Objects recorders, const Objects& samples,
                  nb::object block_scaled, nb::object prepared_operand,
                  std::vector<int> plain_elements, std::vector<int> code_elements,
-                 std::vector<int> scale_elements, Objects scheme_names, Objects layout_names,
-                 Objects form_names)
+                 std::vector<int> scale_elements, int end_element, Objects scheme_names,
+                 Objects layout_names, Objects form_names)
       : operands_{{std::move(tensor_type), std::move(empty), std::move(current_device),
                    std::move(current_stream), std::move(recorders), samples},
                   std::move(block_scaled),
@@ -41,6 +41,7 @@ class TorchCudaCalls {
                   std::move(plain_elements),
                   std::move(code_elements),
                   std::move(scale_elements),
+                  end_element,
                   std::move(scheme_names),
                   std::move(layout_names),
                   std::move(form_names)} {}
@@ -128,22 +129,9 @@ class TorchCudaCalls {
       Extents extents = left->extents;
       extents.last() = right->extents.items[0];
       if (!operands_.tensors.is_current(device.index)) return nb::none();
-      nb::object result;
-      Buffer buffer = dense(dtype, extents, device);
-      if (out.is_none()) {
-        result = operands_.tensors.make(extents, operands_.plain_elements[dtype], device.index,
-                                        buffer.data);
-      } else {
-        const auto given = operands_.plain(out);
-        if (!given || !(given->extents == extents)) return nb::none();
-        result = nb::borrow(out);
-        buffer = given->view;
-        // The library looks at the rest itself.
-        if (!apart({span_of(buffer), scalar_span(tensor_scale_of(left->view))}) ||
-            !apart({span_of(buffer), scalar_span(tensor_scale_of(right->view))})) {
-          return nb::none();
-        }
-      }
+      const auto product = output(out, dtype, extents, device, left->view, right->view);
+      if (!product) return nb::none();
+      const Buffer& buffer = product->view;
       GemmOptions options = gemm_options(alpha, beta);
       options.precision = static_cast<GemmPrecision>(precision);
       std::optional<Read<Buffer>> offset;
@@ -152,20 +140,54 @@ class TorchCudaCalls {
         if (!offset || offset->extents.dimensions != 1) return nb::none();
         options.bias = &offset->view;
       }
-      Extents size;
-      size.dimensions = 1;
-      size.last() = static_cast<std::int64_t>(
-          mxkern::gemm_workspace_bytes(left->view, right->view, buffer, options));
-      nb::object memory;
-      Workspace workspace;
-      if (size.last() > 0) {
-        workspace.bytes = static_cast<std::size_t>(size.last());
-        memory =
-            operands_.tensors.make(size, operands_.byte_element(), device.index, workspace.data);
-      }
-      mxkern::gemm(left->view, right->view, buffer, options, workspace,
+      const WorkingMemory memory = working_memory(
+          mxkern::gemm_workspace_bytes(left->view, right->view, buffer, options), device);
+      mxkern::gemm(left->view, right->view, buffer, options, memory.view,
                    operands_.tensors.current_stream(device.index));
-      return result;
+      return product->tensor;
+    });
+  }
+
+  // Of a matrix, and a stack of them for the groups of its rows.
+  nb::object grouped_gemm(nb::handle a, nb::handle b, nb::handle ends, nb::handle factors,
+                          nb::handle bias, int dtype, double alpha, nb::handle out) const {
+    return if_ordinary([&]() -> nb::object {
+      const auto left = operands_.left_operand(a);
+      if (!left || left->extents.dimensions != 2) return nb::none();
+      const auto right = operands_.right_operand(b);
+      if (!right || right->extents.dimensions != 3) return nb::none();
+      const Device device = device_of(right->view);
+      if (!operands_.tensors.is_current(device.index)) return nb::none();
+      Extents count;
+      count.dimensions = 1;
+      RowGroups groups;
+      count.last() = groups.count = right->extents.items[0];
+      GroupedGemmOptions options;
+      options.alpha = nearest_float(alpha);
+      if (!operands_.part(ends, operands_.end_element, count, device, groups.ends) ||
+          (!factors.is_none() &&
+           !operands_.part(factors, operands_.plain_elements[0], count, device, options.factors))) {
+        return nb::none();
+      }
+      Extents extents = left->extents;
+      extents.last() = right->extents.items[1];
+      Buffer biases;
+      if (!bias.is_none()) {
+        const auto read = operands_.plain(bias);
+        if (!read || read->extents.dimensions != 2) return nb::none();
+        biases = Buffer::dense(read->view.data, read->view.dtype,
+                               {read->extents.items[0], 1, read->extents.items[1]}, device);
+        options.bias = &biases;
+      }
+      const auto product = output(out, dtype, extents, device, left->view, right->view);
+      if (!product) return nb::none();
+      const WorkingMemory memory =
+          working_memory(mxkern::grouped_gemm_workspace_bytes(left->view, right->view, groups,
+                                                              product->view, options),
+                         device);
+      mxkern::grouped_gemm(left->view, right->view, groups, product->view, options, memory.view,
+                           operands_.tensors.current_stream(device.index));
+      return product->tensor;
     });
   }
 
@@ -182,6 +204,48 @@ class TorchCudaCalls {
     } catch (const nb::python_error&) {
       return nb::none();
     }
+  }
+
+  // What a product is written to.
+  struct Output {
+    nb::object tensor;
+    Buffer view;
+  };
+
+  // A new one, or out, where that is ordinary.
+  std::optional<Output> output(nb::handle out, int dtype, const Extents& extents, Device device,
+                               const GemmOperand& left, const GemmRightOperand& right) const {
+    if (out.is_none()) {
+      Output made{{}, dense(dtype, extents, device)};
+      made.tensor = operands_.tensors.make(extents, operands_.plain_elements[dtype], device.index,
+                                           made.view.data);
+      return made;
+    }
+    const auto given = operands_.plain(out);
+    if (!given || !(given->extents == extents)) return std::nullopt;
+    // The library looks at the rest itself.
+    if (!apart({span_of(given->view), scalar_span(tensor_scale_of(left))}) ||
+        !apart({span_of(given->view), scalar_span(tensor_scale_of(right))})) {
+      return std::nullopt;
+    }
+    return Output{nb::borrow(out), given->view};
+  }
+
+  struct WorkingMemory {
+    nb::object tensor;
+    Workspace view;
+  };
+
+  WorkingMemory working_memory(std::size_t bytes, Device device) const {
+    WorkingMemory memory;
+    if (bytes == 0) return memory;
+    Extents size;
+    size.dimensions = 1;
+    size.last() = static_cast<std::int64_t>(bytes);
+    memory.view.bytes = bytes;
+    memory.tensor =
+        operands_.tensors.make(size, operands_.byte_element(), device.index, memory.view.data);
+    return memory;
   }
 
   template <class Operand>
@@ -289,19 +353,22 @@ class TorchCudaCalls {
 void bind_torch_cuda_calls(nb::module_& module) {
   nb::class_<TorchCudaCalls>(module, "TorchCudaCalls")
       .def(nb::init<nb::object, nb::object, nb::object, nb::object, Objects, Objects, nb::object,
-                    nb::object, std::vector<int>, std::vector<int>, std::vector<int>, Objects,
+                    nb::object, std::vector<int>, std::vector<int>, std::vector<int>, int, Objects,
                     Objects, Objects>(),
            "tensor_type"_a, "empty"_a, "current_device"_a.none(), "current_stream"_a, "recorders"_a,
            "samples"_a, "block_scaled"_a, "prepared_operand"_a, "plain_elements"_a,
-           "code_elements"_a, "scale_elements"_a, "scheme_names"_a, "layout_names"_a,
-           "form_names"_a)
+           "code_elements"_a, "scale_elements"_a, "end_element"_a, "scheme_names"_a,
+           "layout_names"_a, "form_names"_a)
       .def("quantize", &TorchCudaCalls::quantize, "x"_a.none(), "scheme"_a, "layout"_a, "options"_a,
            "columns"_a, "amax"_a.none(), "tensor_scale"_a.none(), "out"_a.none())
       .def("quantize_both", &TorchCudaCalls::quantize_both, "x"_a.none(), "scheme"_a, "layout"_a,
            "row_options"_a, "column_options"_a, "amax"_a.none(), "tensor_scale"_a.none())
       .def("dequantize", &TorchCudaCalls::dequantize, "q"_a.none(), "dtype"_a, "out"_a.none())
       .def("gemm", &TorchCudaCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a,
-           "beta"_a, "bias"_a.none(), "precision"_a, "out"_a.none());
+           "beta"_a, "bias"_a.none(), "precision"_a, "out"_a.none())
+      .def("grouped_gemm", &TorchCudaCalls::grouped_gemm, "a"_a.none(), "b"_a.none(),
+           "ends"_a.none(), "factors"_a.none(), "bias"_a.none(), "dtype"_a, "alpha"_a,
+           "out"_a.none());
 }
 
 }  // namespace mxkern::bindings

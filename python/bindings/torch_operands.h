@@ -26,6 +26,7 @@ struct TorchOperands {
   std::vector<int> plain_elements;
   std::vector<int> code_elements;
   std::vector<int> scale_elements;
+  int end_element;  // of the ends of groups: int32
   Objects scheme_names;
   Objects layout_names;
   Objects form_names;

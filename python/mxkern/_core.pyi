@@ -316,6 +316,7 @@ class TorchCudaCalls:
         plain_elements: Sequence[int],
         code_elements: Sequence[int],
         scale_elements: Sequence[int],
+        end_element: int,
         scheme_names: Sequence[object],
         layout_names: Sequence[object],
         form_names: Sequence[object],
@@ -351,6 +352,17 @@ class TorchCudaCalls:
         beta: float,
         bias: object | None,
         precision: int,
+        out: object | None,
+    ) -> object: ...
+    def grouped_gemm(
+        self,
+        a: object | None,
+        b: object | None,
+        ends: object | None,
+        factors: object | None,
+        bias: object | None,
+        dtype: int,
+        alpha: float,
         out: object | None,
     ) -> object: ...
 

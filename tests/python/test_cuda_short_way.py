@@ -170,3 +170,39 @@ def test_without_the_table_of_dlpack(torch: Any, monkeypatch: pytest.MonkeyPatch
         assert torch.equal(product, mxkern.gemm(x, w))
     assert short.quantize(x.transpose(1, 2), 0, 0, options, False, None, None, None) is None
     assert short.quantize(x.cpu(), 0, 0, options, False, None, None, None) is None
+
+
+def test_grouped_products(torch: Any) -> None:
+    """The short way, and arguments that take the long one: the same bytes."""
+    q = mxkern.quantize(torch.randn(3, 40, 96, device="cuda"), "nvfp4")
+    x = torch.randn(20, 96, device="cuda", dtype=torch.bfloat16)
+    ends = torch.tensor([4, 4, 17], dtype=torch.int32, device="cuda")
+    factors, bias = torch.randn(3, device="cuda"), torch.randn(3, 40, device="cuda")
+    apart = torch.cat([bias, bias], -1)[:, :40]
+    short = adapter_of("test", "x", x).short_way
+    for b in (q, mxkern.prepare_operand(q, form="few_tokens")):
+        for a in (x, x.float(), mxkern.quantize(x, "mxfp8")):
+            for dtype in ("float32", "bfloat16"):
+                options = {"factors": factors, "dtype": dtype, "alpha": 0.5}
+                got = mxkern.grouped_gemm(a, b, ends, bias=bias, **options)
+                assert got.equal(mxkern.grouped_gemm(a, b, ends, bias=apart, **options))
+                out = torch.full_like(got, float("nan"))
+                version = out._version
+                assert mxkern.grouped_gemm(a, b, ends, bias=bias, out=out, **options) is out
+                assert out.equal(got) and out._version > version
+            if short is not None:
+                given = (ends, factors, bias, 0, 1.0, None)
+                assert short.grouped_gemm(a, b, *given) is not None
+                assert short.grouped_gemm(a, b, ends.long(), *given[1:]) is None
+                assert short.grouped_gemm(a, b, ends[:2], *given[1:]) is None
+                assert short.grouped_gemm(a, b, ends.cpu(), *given[1:]) is None
+                assert short.grouped_gemm(a, b, ends, factors.half(), *given[2:]) is None
+                assert short.grouped_gemm(a, b, ends, factors, bias[:, :39], 0, 1.0, None) is None
+    refused(TypeError, lambda: mxkern.grouped_gemm(x, q, ends.long()), "ends has dtype int64")
+    refused(ValueError, lambda: mxkern.grouped_gemm(x, q, ends.cpu()), "ends is on cpu")
+    refused(ValueError, lambda: mxkern.grouped_gemm(x[:, :64], q, ends), "the same last axis K")
+    refused(
+        ValueError,
+        lambda: mxkern.grouped_gemm(x, q, ends, factors=factors, out=torch.empty(3, device="cuda")),
+        "out has shape",
+    )

@@ -298,6 +298,12 @@ class Adapter(ABC):
         """A scope in which the framework's own operations on the array may be called."""
         return nullcontext()
 
+    def grouped_gemm(self, *arguments: Any) -> Any:
+        """The whole product for ordinary arguments, or a part of a program; None for all others.
+        The arguments are those of TracedCalls."""
+        calls = self.traced_calls
+        return None if calls is None else calls.grouped_gemm(*arguments)
+
     def refuse_dtype(
         self, function: str, argument: str, array: Any, expected: tuple[str, ...]
     ) -> NoReturn:

@@ -90,6 +90,7 @@ class TorchAdapter(Adapter):
         # Found with the first tensor on a CUDA device: to ask for devices before would start CUDA,
         # and processes that are forked later could not use it.
         self._has_looked = not built_with_cuda
+        self._cuda_calls: Any = None
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of
@@ -126,7 +127,7 @@ class TorchAdapter(Adapter):
             check_device(function, argument, array.device.type)
             if not self._has_looked:
                 self._has_looked = True
-                self.short_way = torch_cuda_calls()
+                self.short_way = self._cuda_calls = torch_cuda_calls()
         if array.requires_grad and torch.is_grad_enabled():
             other = "or call under torch.no_grad()"
             if function == "fake_quantize":
@@ -214,6 +215,10 @@ class TorchAdapter(Adapter):
                 f"conjugate's imaginary part?); expected a plain tensor; leave {argument} out and "
                 "copy the result"
             )
+
+    def grouped_gemm(self, *arguments: Any) -> Any:
+        calls = self._cuda_calls
+        return None if calls is None else calls.grouped_gemm(*arguments)
 
     def mark_written(self, array: Any) -> None:
         if _increment_version is not None and not array.is_inference():

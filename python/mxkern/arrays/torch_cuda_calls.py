@@ -34,7 +34,7 @@ def torch_cuda_calls() -> _core.TorchCudaCalls | None:
     plain = [getattr(torch, name) for name in _core.dtype_names()]
     codes = [getattr(torch, scheme.codes_dtype) for scheme in schemes]
     scales = [getattr(torch, scheme.scales_dtype, torch.uint8) for scheme in schemes]
-    dtypes = list(dict.fromkeys([*plain, *codes, *scales]))
+    dtypes = list(dict.fromkeys([*plain, *codes, *scales, torch.int32]))
     return _core.TorchCudaCalls(
         torch.Tensor,
         empty,
@@ -47,6 +47,7 @@ def torch_cuda_calls() -> _core.TorchCudaCalls | None:
         [dtypes.index(dtype) for dtype in plain],
         [dtypes.index(dtype) for dtype in codes],
         [dtypes.index(dtype) for dtype in scales],
+        dtypes.index(torch.int32),
         [scheme.name for scheme in schemes],
         list(SCALE_LAYOUTS),
         list(_core.prepared_form_names()),

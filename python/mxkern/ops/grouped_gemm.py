@@ -65,11 +65,15 @@ def grouped_gemm(
     alpha = number_of(function, "alpha", alpha)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
         codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
-        calls = None if codes is None else adapter_of(function, "b.codes", codes).traced_calls
-        if calls is not None:
-            traced = calls.grouped_gemm(a, b, ends, factors, bias, result_dtype, alpha, out)
-            if traced is not None:
-                return traced
+        own = None if codes is None else adapter_of(function, "b.codes", codes)
+        if own is not None:
+            if out is not None:
+                check_dtype_of_out(function, result_dtype, own, out)
+            product = own.grouped_gemm(a, b, ends, factors, bias, result_dtype, alpha, out)
+            if product is not None:
+                if out is not None:
+                    own.mark_written(out)
+                return product
     right = right_operand(function, b)
     adapter, like = right.adapter, right.like
     device = adapter.device(like)
