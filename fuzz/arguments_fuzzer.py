@@ -124,6 +124,8 @@ def calls(arrays: list[Any]) -> list[tuple[str, Callable[..., Any], dict[str, An
     x = arrays[0]
     q = mxkern.quantize(x, "mxfp8")
     codes = mxkern.quantize(x, "mxfp4").codes
+    four = x[0, :1] * 0 + 4
+    ends = four.int() if hasattr(four, "int") else four.astype("int32")
     needed = {
         "quantize": {"x": x, "scheme": "mxfp8"},
         "quantize_columns": {"x": x, "scheme": "nvfp4"},
@@ -133,6 +135,7 @@ def calls(arrays: list[Any]) -> list[tuple[str, Callable[..., Any], dict[str, An
         "fake_quantize": {"x": x, "scheme": "mxfp8"},
         "dequantize": {"q": q},
         "gemm": {"a": q, "b": q},
+        "grouped_gemm": {"a": q, "b": mxkern.quantize(x[None], "nvfp4"), "ends": ends},
         "prepare_operand": {"x": q},
         "explain_gemm": {"a": q, "b": q},
         "random_hadamard": {"x": x},

@@ -295,7 +295,45 @@ def multiply(
     expect_same(what, out, mxkern.gemm(left, right, precision=precision, **options))
 
 
-CALLS = [quantize] * 3 + [dequantize, transform, scales] + [product] * 3
+def grouped_product(source: random.Random) -> None:
+    """Rows of groups, on both devices; the GPU's ends are read by nobody else."""
+    groups, n, k = source.randint(1, 40), source.choice([1, 33, 64, 200]), extent(source, 700)
+    most = source.choice([1, 5, 20, 60, 200]) * 3 // (1 + groups // 4) + 1
+    counts = [source.choice([0, source.randint(0, most)]) for _ in range(groups)]
+    ends = torch.tensor(counts).cumsum(0).to(torch.int32)
+    m = int(ends[-1]) + source.choice([0, 0, 7])
+    b = operand(source, (groups, n, k), source.choice(SCHEMES))
+    if m == 0 or source.random() < 0.6:
+        a = plain(source, (m, k), finite=True)
+        decoded = a.double()
+    else:
+        a = operand(source, (m, k), source.choice(SCHEMES))
+        decoded = mxkern.dequantize(a).double()
+    weights, want = mxkern.dequantize(b).double(), torch.zeros(m, n, dtype=torch.float64)
+    options: dict[str, Any] = {"dtype": str(source.choice(DTYPES)).removeprefix("torch.")}
+    if source.random() < 0.3:
+        options["bias"] = plain(source, (groups, n), finite=True)
+    begin = 0
+    for group, end in enumerate(ends.tolist()):
+        want[begin:end] = decoded[begin:end] @ weights[group].T
+        want[begin:end] += options.get("bias", torch.zeros(groups, 1))[group].double()
+        begin = end
+    check_product(
+        "grouped_gemm on the CPU", mxkern.grouped_gemm(a, b, ends, **options), want, EXACT
+    )
+    options = {name: on_gpu(value) for name, value in options.items()}
+    left, right, ends = on_gpu(a), on_gpu(b), ends.cuda()
+    form = source.choice([None, "expanded", "few_tokens", "few_tokens"])
+    if form is not None:
+        right = mxkern.prepare_operand(right, form=form)
+    kind = a.scheme if isinstance(a, mxkern.BlockScaled) else a.dtype
+    what = f"grouped_gemm on the GPU, {kind} {counts} x {k} by {b.scheme} {n}, {form}"
+    out = mxkern.grouped_gemm(left, right, ends, **options)
+    check_product(what, out, want, EXACT)
+    expect_same(what, out, mxkern.grouped_gemm(left, right, ends, **options))
+
+
+CALLS = [quantize] * 3 + [dequantize, transform, scales, grouped_product] + [product] * 3
 CALLS += [large_product, long_product]
 
 
