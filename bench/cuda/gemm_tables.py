@@ -266,7 +266,8 @@ def _grouped(records: list[Record]) -> str:
             rows.append([f"`{scheme}`", *cells])
         experts, n, k = shape
         title = f"{experts} experts, {own[0]['experts_of_a_token']} a token, [{n} x {k}]"
-        parts.append(table([title, *(f"{m} tokens" for m in tokens)], rows))
+        headers = [title, *(f"{m} tokens" if m > 1 else "1 token" for m in tokens)]
+        parts.append(table(headers, rows))
     return (
         "### grouped_gemm: bfloat16 rows sorted by expert, weights reordered ahead\n\n"
         "us, and how many times as fast as `torch._grouped_mm` of bfloat16 weights, the first row "
