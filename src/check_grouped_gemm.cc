@@ -39,10 +39,17 @@ void check_apart(const Occupied& written, const GemmOperand& a, const GemmRightO
   if (options.bias != nullptr) check_apart(function, written, {"bias", *options.bias});
 }
 
+// Whether rows may be folded is known to a device that folds them, which would need b in two forms.
+void check_precision(GemmPrecision precision) {
+  check(precision == GemmPrecision::exact || precision == GemmPrecision::folded, function,
+        ": precision is ", name_of(precision), "; expected exact or folded");
+}
+
 }  // namespace
 
 void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
                         const Buffer& out, const GroupedGemmOptions& options) {
+  check_precision(options.precision);
   check_operand(function, "b", b);
   check_buffer(function, "out", out);
   check_operand(function, "a", a);

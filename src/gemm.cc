@@ -16,10 +16,14 @@
 
 namespace mxkern {
 
-void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
-  check<Unsupported>(precision != GemmPrecision::folded,
-                     "gemm: precision is folded, and the CPU's products are exact; leave precision "
+void check_precision_of_cpu(const char* function, GemmPrecision precision) {
+  check<Unsupported>(precision != GemmPrecision::folded, function,
+                     ": precision is folded, and the CPU's products are exact; leave precision "
                      "out");
+}
+
+void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
+  check_precision_of_cpu("gemm", precision);
   check_sources_for_cpu("gemm", a, b);
 }
 

@@ -13,7 +13,8 @@ GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffe
 // operand was prepared without its source.
 void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision);
 
-// The latter alone.
+// Each of the two alone.
+void check_precision_of_cpu(const char* function, GemmPrecision precision);
 void check_sources_for_cpu(const char* function, const GemmOperand& a, const GemmRightOperand& b);
 
 // gemm on the CPU for checked operands with an output that is not empty. The plan is one for

@@ -102,6 +102,11 @@ class GroupedProduct {
   const GroupedGemmOptions& options_;
 };
 
+void check_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
+  check_precision_of_cpu("grouped_gemm", precision);
+  check_sources_for_cpu("grouped_gemm", a, b);
+}
+
 }  // namespace
 
 void grouped_gemm(const GemmOperand& given_a, const GemmRightOperand& b, const RowGroups& groups,
@@ -116,7 +121,7 @@ void grouped_gemm(const GemmOperand& given_a, const GemmRightOperand& b, const R
   }
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
-  check_sources_for_cpu("grouped_gemm", a, b);
+  check_cpu(a, b, options.precision);
   const GroupedProduct product(a, source_of(b), groups, out, options);
   if (out.shape.size() == 0) return;
   check_grouped_workspace(workspace, product.workspace_bytes(), a, b, groups, out, options);
@@ -132,10 +137,10 @@ std::size_t grouped_gemm_workspace_bytes(const GemmOperand& given_a, const GemmR
   if (out.shape.size() == 0) return 0;
 #if defined(MXKERN_HAS_CUDA)
   if (out.device.type == DeviceType::cuda) {
-    return cuda::grouped_gemm_workspace_bytes(a, b, out);
+    return cuda::grouped_gemm_workspace_bytes(a, b, out, options);
   }
 #endif
-  check_sources_for_cpu("grouped_gemm", a, b);
+  check_cpu(a, b, options.precision);
   return GroupedProduct(a, source_of(b), groups, out, options).workspace_bytes();
 }
 

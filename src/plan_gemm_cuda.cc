@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "check_folded.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/multiply_few.h"
@@ -18,19 +19,6 @@
 
 namespace mxkern {
 namespace {
-
-constexpr const char* folded_way_out = "; pass precision auto or exact";
-
-bool can_fold(const GemmOperand& operand) {
-  const BlockScaled* q = quantized_of(operand);
-  return q != nullptr && cuda::fold_facts(q->scheme).can_fold;
-}
-
-void check_can_fold(const char* argument, const GemmOperand& operand) {
-  check(can_fold(operand), "gemm: precision is folded, but ", argument, " is ", kind_of(operand),
-        "; expected mxfp8, mxfp6 or mxfp4, whose block scales fit into 8-bit floats",
-        folded_way_out);
-}
 
 // Whether an operand can be made into another form. Where one was prepared, codes that are null say
 // that it cannot; codes that are only planned with may be null anywhere else.
@@ -114,16 +102,8 @@ struct Choice {
 Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   const bool hopper = capabilities.is_hopper();
   if (problem.precision == GemmPrecision::folded) {
-    check_can_fold("a", problem.left);
-    check_can_fold("b", problem.right);
-    check<Unsupported>(hopper,
-                       "gemm: precision is folded, which is for the FP8 tensor cores of Hopper "
-                       "(compute capability 9.0); this device has ",
-                       capabilities.major, ".", capabilities.minor,
-                       capabilities.major != 9           ? ""
-                       : capabilities.has_hopper_kernels ? ", and one multiprocessor"
-                                                         : ", and this build no code for 9.0a",
-                       folded_way_out);
+    check_folded("gemm", problem.left, problem.right, capabilities,
+                 "pass precision auto or exact");
   }
   if (problem.out.shape.size() == 0) return {CudaGemmPath::nothing, "the output has no elements"};
   const bool is_deep = shape_of(problem.right).columns > 0;

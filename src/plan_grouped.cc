@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "check_folded.h"
 #include "cuda/expand.h"
+#include "cuda/fold.h"
 #include "cuda/multiply_few.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
@@ -34,38 +36,75 @@ void check_source(const char* argument, const GemmOperand& operand, const char* 
                      " here; keep the source");
 }
 
+// With operands that have elements.
+GroupedPath path_of(const GemmOperand& a, const GemmOperand& b, GemmPrecision precision,
+                    const CudaGemmCapabilities& capabilities) {
+  if (precision == GemmPrecision::folded) return GroupedPath::folded;
+  const BlockScaled& weights = *quantized_of(b);
+  const auto* plain = std::get_if<Buffer>(&a);
+  const bool is_wide = plain != nullptr && plain->dtype == DType::float32;
+  const bool takes_few = !is_wide && form_of(b) != PreparedForm::expanded &&
+                         cuda::counts_few(weights.scheme, weights.shape) &&
+                         reads(PreparedForm::few_tokens, capabilities);
+  if (takes_few) return GroupedPath::few_tokens;
+  return capabilities.is_hopper() ? GroupedPath::expanded : GroupedPath::portable;
+}
+
+// What is read of the right operand.
+PreparedForm right_form_of(GroupedPath path) {
+  switch (path) {
+    case GroupedPath::few_tokens: return PreparedForm::few_tokens;
+    case GroupedPath::folded: return PreparedForm::folded;
+    default: return PreparedForm::expanded;
+  }
+}
+
+// Working memory for one side in a form.
+std::int64_t bytes_of(const GemmOperand& source, PreparedForm form) {
+  switch (form) {
+    case PreparedForm::few_tokens: {
+      const BlockScaled& q = *quantized_of(source);
+      return static_cast<std::int64_t>(cuda::reordered_bytes(q.scheme, q.shape));
+    }
+    case PreparedForm::folded: return cuda::folded_layout(shape_of(source)).bytes;
+    default: return cuda::expanded_layout(source).bytes;
+  }
+}
+
 }  // namespace
 
 CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+                                  GemmPrecision precision,
                                   const CudaGemmCapabilities& capabilities) {
   const GemmOperand right = either_side(b);
-  const BlockScaled& weights = source_of(b);
   const auto* plain = std::get_if<Buffer>(&a);
-  const bool is_wide = plain != nullptr && plain->dtype == DType::float32;
+  if (precision == GemmPrecision::folded) {
+    check_folded("grouped_gemm", a, right, capabilities, "pass precision exact");
+  }
   CudaGroupedPlan plan;
-  plan.is_few = !is_wide && weights.shape.columns > 0 && form_of(right) != PreparedForm::expanded &&
-                cuda::counts_few(weights.scheme, weights.shape) &&
-                reads(PreparedForm::few_tokens, capabilities);
-  const PreparedForm form = plan.is_few ? PreparedForm::few_tokens : PreparedForm::expanded;
+  const Shape& weights = source_of(b).shape;
+  const bool has_elements = weights.batch > 0 && weights.columns > 0;
+  if (has_elements) plan.path = path_of(a, right, precision, capabilities);
+  const PreparedForm form = right_form_of(plan.path);
+  const PreparedForm left_form =
+      plan.path == GroupedPath::folded ? PreparedForm::folded : PreparedForm::expanded;
   plan.makes_right = form_of(right) != form;
   if (plan.makes_right) check_source("b", right, name_of(form));
-  const bool is_ready = plain != nullptr && (plan.is_few || cuda::is_expanded(a));
-  plan.expands_left = !is_ready && form_of(a) != PreparedForm::expanded;
-  if (plan.expands_left && plain == nullptr) check_source("a", a, "expanded");
+  const bool is_few = plan.path == GroupedPath::few_tokens;
+  const bool is_ready = plain != nullptr && (is_few || cuda::is_expanded(a));
+  plan.makes_left = !is_ready && form_of(a) != left_form;
+  if (plan.makes_left && plain == nullptr) check_source("a", a, name_of(left_form));
   const auto take = [&](std::int64_t bytes) {
     const std::size_t at = plan.workspace_bytes;
     plan.workspace_bytes += static_cast<std::size_t>(round_up(bytes, 256));
     return at;
   };
-  if (plan.expands_left) {
-    plan.left = take(cuda::expanded_layout(as_source(a)).bytes);
-  } else if (plan.is_few && plain != nullptr) {
+  if (plan.makes_left) {
+    plan.left = take(bytes_of(as_source(a), left_form));
+  } else if (is_few && plain != nullptr) {
     plan.left = take(static_cast<std::int64_t>(cuda::copied_tokens_bytes(*plain)));
   }
-  if (plan.makes_right) {
-    plan.right = take(plan.is_few ? cuda::reordered_bytes(weights.scheme, weights.shape)
-                                  : cuda::expanded_layout(as_source(right)).bytes);
-  }
+  if (plan.makes_right) plan.right = take(bytes_of(as_source(right), form));
   return plan;
 }
 

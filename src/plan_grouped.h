@@ -36,19 +36,28 @@ constexpr std::int64_t places_of_groups(std::int64_t rows, std::int64_t groups, 
   return lower_of(rows, rows / size + groups + 1);
 }
 
+enum class GroupedPath : std::uint8_t {
+  few_tokens,  // decodes weights; each thread block has rows of one group
+  folded,      // FP8 tensor cores of Hopper on rows that hold their scales
+  expanded,    // bfloat16 tensor cores of Hopper on expanded rows
+  portable,    // expanded rows on any GPU from compute capability 8.0 on
+};
+
 // What a device does, and where in the working memory.
 struct CudaGroupedPlan {
-  bool is_few = false;        // by the kernels for few tokens, else by the portable one
-  bool expands_left = false;  // to `left`
-  bool makes_right = false;   // the form that the kernel reads, in `right`
-  std::size_t left = 0;       // of expanded rows, or of tokens that are copied
+  GroupedPath path = GroupedPath::portable;
+  bool makes_left = false;   // rows as the kernel reads them, in `left`
+  bool makes_right = false;  // the form that the kernel reads, in `right`
+  std::size_t left = 0;      // of such rows, or of tokens that are copied
   std::size_t right = 0;
   std::size_t workspace_bytes = 0;
 };
 
 // Pure. Checked arguments; of their addresses the alignment counts, and whether sources are null.
-// Throws Unsupported where an operand was prepared in another form without its source.
+// Throws InvalidArgument or Unsupported where the precision that is asked for cannot be had, and
+// Unsupported where an operand was prepared in another form without its source.
 CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+                                  GemmPrecision precision,
                                   const CudaGemmCapabilities& capabilities);
 
 }  // namespace mxkern

@@ -180,6 +180,20 @@ TEST(GroupedGemm, RefusesWhatDoesNotFit) {
     r.options.factors = reinterpret_cast<const float*>(r.out.data);
     r.expect("factors");
   }
+  {
+    Refused r;
+    r.options.precision = GemmPrecision::automatic;
+    r.expect("precision is auto; expected exact or folded");
+  }
+}
+
+TEST(GroupedGemm, IsExactOnTheCpu) {
+  Refused r;
+  r.options.precision = GemmPrecision::folded;
+  expect_failure<Unsupported>("grouped_gemm: precision is folded, and the CPU's products are exact",
+                              [&] {
+                                grouped_gemm_workspace_bytes(r.a, r.b, r.groups, r.out, r.options);
+                              });
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
+#include "cuda/multiply_sm90_grouped.h"
 #include "mxkern/core/error.h"
+#include "mxkern/kernels/group_tiles.h"
 #include "tests/support/error_message.h"
 #include "tests/support/gemm_case.h"
 
@@ -71,39 +74,135 @@ TEST(PlanGrouped, PlacesForAllGroups) {
   EXPECT_GE(places_of_groups(40, 0, 64), 1);
 }
 
-TEST(PlanGrouped, WhatIsMadeOfTheOperands) {
+class OfOperands : public ::testing::Test {
+ protected:
   const CudaGemmCapabilities hopper, ampere = capabilities_of("sm_80");
   const Buffer x = plain(DType::bfloat16, {1, 64, 256});
   const BlockScaled q = quantized(Scheme::mxfp8_e4m3, {1, 64, 256});
   const BlockScaled w = quantized(Scheme::mxfp4, {8, 96, 256});
-  const auto ready = [&](PreparedForm form, bool has_source = true) {
-    PreparedOperand p{form, w, nullptr, 0};
+
+  static PreparedOperand ready(const BlockScaled& of, PreparedForm form, bool has_source = true) {
+    PreparedOperand p{form, of, nullptr, 0};
     if (!has_source) p.source.codes = p.source.scales = nullptr;
     return p;
-  };
-  const CudaGroupedPlan best = plan_grouped_cuda(x, ready(PreparedForm::few_tokens), hopper);
-  EXPECT_TRUE(best.is_few && !best.makes_right && !best.expands_left);
+  }
+  static CudaGroupedPlan plan(const GemmOperand& a, const GemmRightOperand& b,
+                              const CudaGemmCapabilities& capabilities,
+                              GemmPrecision precision = GemmPrecision::exact) {
+    return plan_grouped_cuda(a, b, precision, capabilities);
+  }
+  CudaGroupedPlan folded(const GemmOperand& a, const GemmRightOperand& b) const {
+    return plan(a, b, hopper, GemmPrecision::folded);
+  }
+};
+using PlanGroupedOfOperands = OfOperands;
+
+TEST_F(PlanGroupedOfOperands, WeightsThatAreDecoded) {
+  const CudaGroupedPlan best = plan(x, ready(w, PreparedForm::few_tokens), hopper);
+  EXPECT_EQ(best.path, GroupedPath::few_tokens);
+  EXPECT_TRUE(!best.makes_right && !best.makes_left);
   EXPECT_EQ(best.workspace_bytes, 0u);
-  const CudaGroupedPlan unprepared = plan_grouped_cuda(x, w, hopper);
-  EXPECT_TRUE(unprepared.is_few && unprepared.makes_right);
+  const CudaGroupedPlan unprepared = plan(x, w, hopper);
+  EXPECT_EQ(unprepared.path, GroupedPath::few_tokens);
+  EXPECT_TRUE(unprepared.makes_right);
   EXPECT_GE(unprepared.workspace_bytes, static_cast<std::size_t>(8 * 96 * 128));
-  const CudaGroupedPlan of_codes = plan_grouped_cuda(q, ready(PreparedForm::few_tokens), hopper);
-  EXPECT_TRUE(of_codes.is_few && of_codes.expands_left);
+  const CudaGroupedPlan of_codes = plan(q, ready(w, PreparedForm::few_tokens), hopper);
+  EXPECT_EQ(of_codes.path, GroupedPath::few_tokens);
+  EXPECT_TRUE(of_codes.makes_left);
   EXPECT_GE(of_codes.workspace_bytes, static_cast<std::size_t>(64 * 256 * 2));
-  const Buffer wide = plain(DType::float32, {1, 64, 256});
-  EXPECT_FALSE(plan_grouped_cuda(wide, w, hopper).is_few);
-  EXPECT_FALSE(plan_grouped_cuda(x, ready(PreparedForm::expanded), hopper).makes_right);
-  const CudaGroupedPlan portable = plan_grouped_cuda(x, w, ampere);
-  EXPECT_TRUE(!portable.is_few && portable.makes_right && !portable.expands_left);
-  EXPECT_GE(portable.workspace_bytes, static_cast<std::size_t>(8 * 96 * 256 * 2));
   // Folded rows are not read, and need what they were made of.
-  EXPECT_TRUE(plan_grouped_cuda(x, ready(PreparedForm::folded), hopper).makes_right);
+  EXPECT_TRUE(plan(x, ready(w, PreparedForm::folded), hopper).makes_right);
+}
+
+TEST_F(PlanGroupedOfOperands, WeightsThatAreExpanded) {
+  const Buffer wide = plain(DType::float32, {1, 64, 256});
+  EXPECT_EQ(plan(wide, w, hopper).path, GroupedPath::expanded);
+  const CudaGroupedPlan ready_made = plan(x, ready(w, PreparedForm::expanded), hopper);
+  EXPECT_EQ(ready_made.path, GroupedPath::expanded);
+  EXPECT_FALSE(ready_made.makes_right);
+  const CudaGroupedPlan portable = plan(x, w, ampere);
+  EXPECT_EQ(portable.path, GroupedPath::portable);
+  EXPECT_TRUE(portable.makes_right && !portable.makes_left);
+  EXPECT_GE(portable.workspace_bytes, static_cast<std::size_t>(8 * 96 * 256 * 2));
+  CudaGemmCapabilities other = hopper;
+  other.has_hopper_kernels = false;
+  EXPECT_EQ(plan(wide, w, other).path, GroupedPath::portable);
+  // Sums of nothing.
+  EXPECT_EQ(plan(x, quantized(Scheme::mxfp4, {0, 96, 256}), hopper).path, GroupedPath::portable);
+}
+
+TEST_F(PlanGroupedOfOperands, FoldedOnes) {
+  const CudaGroupedPlan of_codes = folded(q, w);
+  EXPECT_EQ(of_codes.path, GroupedPath::folded);
+  EXPECT_TRUE(of_codes.makes_left && of_codes.makes_right);
+  EXPECT_GE(of_codes.right, static_cast<std::size_t>(64 * 256));
+  EXPECT_GE(of_codes.workspace_bytes, static_cast<std::size_t>((64 + 8 * 96) * 256));
+  const CudaGroupedPlan ready_made = folded(ready(q, PreparedForm::folded, false),
+                                            ready(w, PreparedForm::folded, false));
+  EXPECT_EQ(ready_made.path, GroupedPath::folded);
+  EXPECT_TRUE(!ready_made.makes_left && !ready_made.makes_right);
+  EXPECT_EQ(ready_made.workspace_bytes, 0u);
+  EXPECT_TRUE(folded(q, ready(w, PreparedForm::few_tokens)).makes_right);
+  EXPECT_EQ(folded(q, quantized(Scheme::mxfp4, {8, 96, 0})).path, GroupedPath::portable);
+}
+
+TEST_F(PlanGroupedOfOperands, RefusesWhatItCannotMake) {
   expect_failure<Unsupported>("b was prepared in the form folded without its codes", [&] {
-    plan_grouped_cuda(x, ready(PreparedForm::folded, false), hopper);
+    plan(x, ready(w, PreparedForm::folded, false), hopper);
   });
   expect_failure<Unsupported>("b was prepared in the form few_tokens without its codes", [&] {
-    plan_grouped_cuda(x, ready(PreparedForm::few_tokens, false), ampere);
+    plan(x, ready(w, PreparedForm::few_tokens, false), ampere);
   });
+  expect_failure<Unsupported>("a was prepared in the form expanded without its codes and scales; "
+                              "expected folded",
+                              [&] { folded(ready(q, PreparedForm::expanded, false), w); });
+  expect_failure<InvalidArgument>("grouped_gemm: precision is folded, but a is bfloat16",
+                                  [&] { folded(x, w); });
+  expect_failure<InvalidArgument>("precision is folded, but b is nvfp4",
+                                  [&] { folded(q, quantized(Scheme::nvfp4, {8, 96, 256})); });
+  expect_failure<Unsupported>("this device has 8.0; pass precision exact",
+                              [&] { plan(q, w, ampere, GemmPrecision::folded); });
+}
+
+// Thread blocks of Hopper's tiles come in pairs where their number is even, or large.
+TEST(PlanGrouped, TilesOnHopper) {
+  constexpr auto e4m3 = cuda::CoreElement::e4m3;
+  EXPECT_EQ(cuda::grouped_tile_sm90(e4m3, 4096, 4096).columns, 256);
+  EXPECT_EQ(cuda::grouped_tile_sm90(e4m3, 4096, 4096).cluster, 2);
+  EXPECT_EQ(cuda::grouped_tile_sm90(e4m3, 384, 4096).columns, 192);
+  EXPECT_EQ(cuda::grouped_tile_sm90(e4m3, 100, 4096).columns, 128);
+  EXPECT_EQ(cuda::grouped_tile_sm90(e4m3, 100, 4096).cluster, 1);
+  for (const auto element : {e4m3, cuda::CoreElement::e5m2, cuda::CoreElement::bfloat16}) {
+    for (std::int64_t n = 1; n < 9000; n += 61) {
+      for (const std::int64_t k : {1, 300, 5000}) {
+        const cuda::TileSm90 tile = cuda::grouped_tile_sm90(element, n, k);
+        EXPECT_EQ(tile.rows, 128);
+        EXPECT_TRUE(tile.columns == 256 || tile.columns == 192 || tile.columns == 128);
+        EXPECT_TRUE(tile.cluster == 1 || tile.cluster == 2);
+        EXPECT_EQ(tile.k, element == cuda::CoreElement::bfloat16 ? 64 : 128);
+      }
+    }
+  }
+  EXPECT_EQ(cuda::grouped_height_sm90(320, 10), 64);
+  EXPECT_EQ(cuda::grouped_height_sm90(321, 10), 128);
+}
+
+// Every tile of a group once, and those of a band one below the other.
+TEST(PlanGrouped, OrderOfTiles) {
+  for (const int across : {1, 2, 7}) {
+    for (const int band : {1, 3, 11}) {
+      const kernels::GroupTileOrder order(across, band);
+      for (int down = 1; down <= 25; ++down) {
+        std::set<std::pair<int, int>> seen;
+        for (int i = 0; i < down * across; ++i) {
+          const auto tile = order.at(i, down);
+          EXPECT_TRUE(tile.down >= 0 && tile.down < down && tile.right >= 0 && tile.right < across);
+          EXPECT_EQ(tile.down / band, i / (band * across));
+          EXPECT_TRUE(seen.insert({tile.down, tile.right}).second);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -22,24 +22,28 @@ struct GroupedGemmOptions {
   // tensor scale of each matrix of NVFP4 weights.
   const float* factors = nullptr;
   const Buffer* bias = nullptr;  // [count, 1, N], any dtype: added to each row of the group
+  // exact or folded: on Hopper, of mxfp8, mxfp6 and mxfp4, by FP8 tensor cores. Which of them rows
+  // allow is not looked at, so automatic is refused.
+  GemmPrecision precision = GemmPrecision::exact;
 };
 
 // out[m, :] = alpha * factors[g] * a[m, :] . b[g, :, :]^T + bias[g, :] for the rows m of group g:
 // the linear layers of a mixture of experts, whose tokens are sorted by expert. a [1, M, K], b
 // [count, N, K], out [1, M, N]. Rows behind the last end become zeros. Any scheme with any scheme;
-// a may be plain float32, float16 or bfloat16. Summed in float32, rounded once to out's dtype;
-// exact as gemm with GemmPrecision::exact is. Deterministic.
+// a may be plain float32, float16 or bfloat16. Summed in float32, rounded once to out's dtype; as
+// exact as gemm with the same precision is. Deterministic.
 //
 // The CPU reads the ends during the call, and throws InvalidArgument where they decrease or lie
 // outside of the rows. A CUDA device reads them when its turn comes, the call waits for nothing,
 // and they may come from a kernel ahead in the stream; all of out becomes NaN where they do.
 // Compute capability 9.0 to 11.x reads b fastest from the form few_tokens, others, and all of them
-// where a is float32, from the form expanded; any other form with a source will do, and is made
-// into these in the call. (Other GPUs than 9.0: compiled, never executed.)
+// where a is float32, from the form expanded; folded products read both operands from the form
+// folded. Any other form with a source will do, and is made into these in the call. (Other GPUs
+// than 9.0: compiled, never executed.)
 //
 // workspace: at least grouped_gemm_workspace_bytes of the same arguments, on out's device; aligned
 // to 64 on the CPU, to 256 on CUDA. It and out lie in memory of their own. Throws InvalidArgument,
-// and Unsupported where a device is not.
+// and Unsupported where a device is not, or has no folded products.
 MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
                              const RowGroups& groups, const Buffer& out,
                              const GroupedGemmOptions& options, Workspace workspace,

@@ -20,6 +20,12 @@ RowGroups groups_of(Address ends, std::int64_t count) {
   return {static_cast<const std::int32_t*>(ends.value), count};
 }
 
+GroupedGemmOptions options_of(int precision) {
+  GroupedGemmOptions options;
+  options.precision = static_cast<GemmPrecision>(precision);
+  return options;
+}
+
 }  // namespace
 
 void bind_grouped_gemm(nb::module_& module) {
@@ -27,9 +33,9 @@ void bind_grouped_gemm(nb::module_& module) {
       "grouped_gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
          const Buffer& out, double alpha, Address factors, const std::optional<Buffer>& bias,
-         Address workspace, std::size_t workspace_bytes, Address stream) {
+         int precision, Address workspace, std::size_t workspace_bytes, Address stream) {
         const RowGroups groups = groups_of(ends, count);
-        GroupedGemmOptions options;
+        GroupedGemmOptions options = options_of(precision);
         options.alpha = nearest_float(alpha);
         options.factors = static_cast<const float*>(factors.value);
         options.bias = bias ? &*bias : nullptr;
@@ -44,14 +50,15 @@ void bind_grouped_gemm(nb::module_& module) {
         });
       },
       "a"_a, "b"_a, "ends"_a.none(), "count"_a, "out"_a, "alpha"_a, "factors"_a.none(),
-      "bias"_a.none(), "workspace"_a.none(), "workspace_bytes"_a, "stream"_a.none());
+      "bias"_a.none(), "precision"_a, "workspace"_a.none(), "workspace_bytes"_a, "stream"_a.none());
   module.def(
       "grouped_gemm_workspace_bytes",
       [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
-         const Buffer& out) {
-        return grouped_gemm_workspace_bytes(a, b, groups_of(ends, count), out);
+         const Buffer& out, int precision) {
+        return grouped_gemm_workspace_bytes(a, b, groups_of(ends, count), out,
+                                            options_of(precision));
       },
-      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "out"_a);
+      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "out"_a, "precision"_a);
 }
 
 }  // namespace mxkern::bindings

@@ -150,7 +150,8 @@ class TorchCudaCalls {
 
   // Of a matrix, and a stack of them for the groups of its rows.
   nb::object grouped_gemm(nb::handle a, nb::handle b, nb::handle ends, nb::handle factors,
-                          nb::handle bias, int dtype, double alpha, nb::handle out) const {
+                          nb::handle bias, int dtype, double alpha, int precision,
+                          nb::handle out) const {
     return if_ordinary([&]() -> nb::object {
       const auto left = operands_.left_operand(a);
       if (!left || left->extents.dimensions != 2) return nb::none();
@@ -164,6 +165,7 @@ class TorchCudaCalls {
       count.last() = groups.count = right->extents.items[0];
       GroupedGemmOptions options;
       options.alpha = nearest_float(alpha);
+      options.precision = static_cast<GemmPrecision>(precision);
       if (!operands_.part(ends, operands_.end_element, count, device, groups.ends) ||
           (!factors.is_none() &&
            !operands_.part(factors, operands_.plain_elements[0], count, device, options.factors))) {
@@ -368,7 +370,7 @@ void bind_torch_cuda_calls(nb::module_& module) {
            "beta"_a, "bias"_a.none(), "precision"_a, "out"_a.none())
       .def("grouped_gemm", &TorchCudaCalls::grouped_gemm, "a"_a.none(), "b"_a.none(),
            "ends"_a.none(), "factors"_a.none(), "bias"_a.none(), "dtype"_a, "alpha"_a,
-           "out"_a.none());
+           "precision"_a, "out"_a.none());
 }
 
 }  // namespace mxkern::bindings

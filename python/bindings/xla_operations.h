@@ -168,8 +168,8 @@ inline void gemm(XlaCall& call) {
   mxkern::gemm(a, b, out, options, workspace);
 }
 
-// left operand, right operand, groups, whether there are factors, and biases, bits of alpha,
-// whether there is memory to work in; the operands, ends, factors, biases -> a plain array, the
+// left operand, right operand, groups, whether there are factors, and biases, precision, bits of
+// alpha, whether there is memory to work in; the operands, ends, factors, biases -> a plain array, the
 // memory
 inline void grouped_gemm(XlaCall& call) {
   const GemmOperand a = call.gemm_operand();
@@ -186,6 +186,7 @@ inline void grouped_gemm(XlaCall& call) {
     bias = call.plain(biases, {groups.count, 1, groups.count == 0 ? 0 : count / groups.count});
     options.bias = &bias;
   }
+  options.precision = call.one_of(all_gemm_precisions);
   options.alpha = float_of(static_cast<std::uint32_t>(call.number()));
   const Buffer out = call.plain(call.result());
   Workspace workspace = call.workspace();

@@ -44,7 +44,8 @@ _PRODUCT = (
     'str precision="auto", str dtype="float32"'
 )
 _GROUPED = (
-    'Tensor ends, Tensor? factors=None, Tensor? bias=None, *, float alpha=1.0, str dtype="float32"'
+    "Tensor ends, Tensor? factors=None, Tensor? bias=None, *, float alpha=1.0, "
+    'str dtype="float32", str precision="exact"'
 )
 
 _library = torch.library.Library("mxkern", "DEF")

@@ -329,11 +329,14 @@ def grouped_gemm(
     alpha: float = 1.0,
     factors: Any = None,
     bias: Any = None,
+    precision: str = "exact",
     **options: Any,
 ) -> Any:
     """mxkern.grouped_gemm as an operator."""
     function = "grouped_gemm"
     _refuse_others(function, options)
+    if not isinstance(precision, str):
+        raise errors.unknown_name(function, "precision", precision, ("exact", "folded"))
     check_operand(function, "a", a)
     check_operand(function, "b", b)
     check_tensor(function, "ends", ends)
@@ -343,7 +346,8 @@ def grouped_gemm(
             check_plain(function, argument, value)
     operands = *kind_of(function, a), *kind_of(function, b)
     name = dtype_name(function, dtype)
-    return _ops.grouped_gemm(*operands, ends, factors, bias, alpha=alpha, dtype=name)
+    options = {"alpha": alpha, "dtype": name, "precision": precision}
+    return _ops.grouped_gemm(*operands, ends, factors, bias, **options)
 
 
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:

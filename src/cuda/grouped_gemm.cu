@@ -5,9 +5,11 @@
 #include "cuda/check_pointers.h"
 #include "cuda/device_scope.h"
 #include "cuda/expand.h"
+#include "cuda/fold.h"
 #include "cuda/gemm.h"
 #include "cuda/multiply_grouped.h"
 #include "cuda/multiply_portable.h"
+#include "cuda/multiply_sm90_grouped.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
 #include "plan_grouped.h"
@@ -21,56 +23,108 @@ const float* tensor_scale_of(const BlockScaled* q) {
   return q != nullptr && facts_of(q->scheme).has_tensor_scale ? q->tensor_scale : nullptr;
 }
 
-// Rows of a side as the portable kernel takes them.
-RowScaled rows_of(const GemmOperand& operand, void* memory) {
-  RowScaled rows = expanded_view(operand, memory);
-  if (rows.columns == 0) rows.exponents = nullptr;  // no element, no power of two
-  return rows;
-}
+// Runs a plan.
+class GroupedProduct {
+ public:
+  GroupedProduct(const CudaGroupedPlan& plan, const GemmOperand& a, const GemmRightOperand& b,
+                 const GroupsOfRows& groups, const CoreFinish& finish, Workspace workspace,
+                 Stream stream)
+      : plan_(plan),
+        a_(a),
+        left_(as_source(a)),
+        weights_(source_of(b)),
+        groups_(groups),
+        finish_(finish),
+        left_memory_(memory_of(prepared_of(a), plan.makes_left, workspace, plan.left)),
+        right_memory_(memory_of(prepared_of(b), plan.makes_right, workspace, plan.right)),
+        stream_(stream) {}
 
-void run(const CudaGroupedPlan& plan, const GemmOperand& a, const GemmRightOperand& b,
-         const GroupsOfRows& groups, const CoreFinish& finish, Workspace workspace, Stream stream) {
-  auto* memory = static_cast<std::uint8_t*>(workspace.data);
-  const BlockScaled& weights = source_of(b);
-  const GemmOperand left = as_source(a), right = weights;
-  void* left_memory =
-      plan.expands_left || prepared_of(a) == nullptr ? memory + plan.left : prepared_of(a)->data;
-  void* right_memory = plan.makes_right ? memory + plan.right : prepared_of(b)->data;
-  ExpandTask expands_left, expands_right;
-  if (plan.expands_left) expands_left = {&left, left_memory};
-  if (plan.makes_right && !plan.is_few) expands_right = {&right, right_memory};
-  const bool has_task = expands_left.operand != nullptr || expands_right.operand != nullptr;
-  if (has_task && weights.shape.columns > 0) {
-    expand(function, expands_left, expands_right, stream);
+  void run() const {
+    switch (plan_.path) {
+      case GroupedPath::few_tokens: return multiply_few_tokens();
+      case GroupedPath::folded: return multiply_folded();
+      case GroupedPath::expanded:
+        expand_operands(true);
+        return multiply_sm90_grouped(function, left_rows(), right_rows(), groups_, finish_, stream_);
+      case GroupedPath::portable:
+        expand_operands(true);
+        return multiply_portable_grouped(function, left_rows(), right_rows(), groups_, finish_,
+                                         stream_);
+    }
   }
-  const RowScaled rows = rows_of(left, left_memory);
-  if (!plan.is_few) {
-    return multiply_portable_grouped(function, rows, rows_of(right, right_memory), groups, finish,
-                                     stream);
+
+ private:
+  static void* memory_of(const PreparedOperand* prepared, bool is_made, Workspace workspace,
+                         std::size_t at) {
+    if (!is_made && prepared != nullptr) return prepared->data;
+    return static_cast<std::uint8_t*>(workspace.data) + at;
   }
-  auto* data = static_cast<std::uint8_t*>(right_memory);
-  if (plan.makes_right) reorder_weights(function, weights, data, stream);
-  const ReorderedWeights reordered{weights.scheme, weights.shape, data, weights.device};
-  const bool is_plain = std::holds_alternative<Buffer>(left);
-  const Workspace copied = {is_plain ? left_memory : nullptr,
-                            is_plain ? copied_tokens_bytes(std::get<Buffer>(left)) : 0};
-  multiply_grouped(function, tokens_of(left, left_memory), reordered, groups, finish, copied,
-                   stream, is_plain ? nullptr : rows.exponents);
-}
+
+  static RowScaled expanded(const GemmOperand& source, void* memory) {
+    RowScaled rows = expanded_view(source, memory);
+    if (rows.columns == 0) rows.exponents = nullptr;  // no element, no power of two
+    return rows;
+  }
+  RowScaled left_rows() const { return expanded(left_, left_memory_); }
+  RowScaled right_rows() const { return expanded(weights_, right_memory_); }
+
+  void expand_operands(bool both) const {
+    const GemmOperand right = weights_;
+    ExpandTask first, second;
+    if (plan_.makes_left) first = {&left_, left_memory_};
+    if (plan_.makes_right && both) second = {&right, right_memory_};
+    const bool has_task = first.operand != nullptr || second.operand != nullptr;
+    if (has_task && weights_.shape.columns > 0) expand(function, first, second, stream_);
+  }
+
+  void multiply_few_tokens() const {
+    expand_operands(false);
+    auto* data = static_cast<std::uint8_t*>(right_memory_);
+    if (plan_.makes_right) reorder_weights(function, weights_, data, stream_);
+    const ReorderedWeights reordered{weights_.scheme, weights_.shape, data, weights_.device};
+    const auto* plain = std::get_if<Buffer>(&left_);
+    const Workspace copied = {plain != nullptr ? left_memory_ : nullptr,
+                              plain != nullptr ? copied_tokens_bytes(*plain) : 0};
+    multiply_grouped(function, tokens_of(left_, left_memory_), reordered, groups_, finish_, copied,
+                     stream_, plain != nullptr ? nullptr : left_rows().exponents);
+  }
+
+  void multiply_folded() const {
+    const BlockScaled& x = *quantized_of(a_);
+    if (plan_.makes_left) fold_rows_of(x, left_memory_);
+    if (plan_.makes_right) fold_rows_of(weights_, right_memory_);
+    multiply_sm90_grouped(function, folded_view(x.scheme, x.shape, left_memory_),
+                          folded_view(weights_.scheme, weights_.shape, right_memory_), groups_,
+                          finish_, stream_);
+  }
+  void fold_rows_of(const BlockScaled& q, void* memory) const {
+    constexpr bool finds_spreads = false;  // nobody asks for them
+    fold(function, q, memory, stream_, kernels::Follows::behind, {}, {}, finds_spreads);
+  }
+
+  const CudaGroupedPlan& plan_;
+  const GemmOperand& a_;
+  const GemmOperand left_;  // without what was made of it
+  const BlockScaled& weights_;
+  const GroupsOfRows& groups_;
+  const CoreFinish& finish_;
+  void *left_memory_, *right_memory_;
+  Stream stream_;
+};
 
 }  // namespace
 
 std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const Buffer& out) {
+                                         const Buffer& out, const GroupedGemmOptions& options) {
   if (out.shape.size() == 0) return 0;
-  return plan_grouped_cuda(a, b, gemm_capabilities(out.device)).workspace_bytes;
+  return plan_grouped_cuda(a, b, options.precision, gemm_capabilities(out.device)).workspace_bytes;
 }
 
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
                      const GemmRightOperand& b, const RowGroups& groups, const Buffer& out,
                      const GroupedGemmOptions& options, Workspace workspace, Stream stream) {
+  const CudaGroupedPlan plan = plan_grouped_cuda(a, b, options.precision, capabilities);
   if (out.shape.size() == 0) return;
-  const CudaGroupedPlan plan = plan_grouped_cuda(a, b, capabilities);
   check_grouped_workspace(workspace, plan.workspace_bytes, a, b, groups, out, options);
   const DeviceScope scope(out.device, stream, function);
   check_pointers(function, left_names, a);
@@ -89,7 +143,7 @@ void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand
     finish.bias_dtype = options.bias->dtype;
     rows.bias_step = options.bias->batch_stride;
   }
-  run(plan, a, b, rows, finish, workspace, stream);
+  GroupedProduct(plan, a, b, rows, finish, workspace, stream).run();
 }
 
 void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,

@@ -7,7 +7,7 @@
 namespace mxkern::cuda {
 
 std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const Buffer& out);
+                                         const Buffer& out, const GroupedGemmOptions& options);
 
 // As on a device of such capabilities, which out's device has at least.
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,

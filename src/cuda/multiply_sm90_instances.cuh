@@ -10,15 +10,15 @@
 
 namespace mxkern::cuda {
 
-inline kernels::FinishParameters finish_parameters(const ProductSm90& product, bool is_transposed) {
-  const CoreFinish& finish = product.finish;
+inline kernels::FinishParameters finish_parameters(const RowScaled& left, const RowScaled& right,
+                                                   const CoreFinish& finish, bool is_transposed) {
   const Buffer& out = finish.out;
   kernels::FinishParameters p = {};
   put_finish(finish, p);
-  p.left_exponents = product.left.exponents;
-  p.right_exponents = product.right.exponents;
-  p.left_exponents_batch = product.left.batch > 1 ? product.left.rows : 0;
-  p.right_exponents_batch = product.right.batch > 1 ? product.right.rows : 0;
+  p.left_exponents = left.exponents;
+  p.right_exponents = right.exponents;
+  p.left_exponents_batch = left.batch > 1 ? left.rows : 0;
+  p.right_exponents_batch = right.batch > 1 ? right.rows : 0;
   p.out = out.data;
   p.dtype = out.dtype;
   p.rows = is_transposed ? out.shape.columns : out.shape.rows;
@@ -93,7 +93,7 @@ kernels::GemmSm90Parameters parameters_of(const ProductSm90& product) {
   p.left_batched = left.batch > 1;
   p.right_batched = right.batch > 1;
   p.gate = spread_gate(product.gate, left, right);
-  p.finish = finish_parameters(product, Config::is_transposed);
+  p.finish = finish_parameters(left, right, product.finish, Config::is_transposed);
   if constexpr (Config::decodes) {
     // Two parts may follow whole tiles.
     const std::int64_t tiles = ceil_div(p.work.whole, p.work.clusters) + 2;

@@ -4,95 +4,22 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include "cuda/gemm.h"
-#include "cuda/grouped_gemm.h"
 #include "cuda/multiply_grouped.h"
 #include "mxkern/core/error.h"
 #include "mxkern/kernels/few_shape.h"
 #include "plan_grouped.h"
 #include "tests/support/cuda_stream.h"
-#include "tests/support/device_operand.h"
-#include "tests/support/device_prepared.h"
-#include "tests/support/grouped_product.h"
+#include "tests/support/device_grouped_product.h"
 #include "tests/support/hopper_test.h"
 
 namespace mxkern {
 namespace {
 
 using namespace test;
-
-template <class T>
-std::vector<std::uint8_t> bytes_of(const std::vector<T>& values) {
-  const auto* data = reinterpret_cast<const std::uint8_t*>(values.data());
-  return {data, data + values.size() * sizeof(T)};
-}
-
-DeviceQuantizedOperand on_device(QuantizedOperand& host) { return DeviceQuantizedOperand(host); }
-DevicePlainTensor on_device(PlainTensor& host) { return DevicePlainTensor(host); }
-
-// A product and all that it needs on the device.
-template <class Left>
-struct OnDevice {
-  GroupedProduct<Left>& host;
-  decltype(on_device(std::declval<Left&>())) a;
-  DeviceQuantizedOperand b;
-  DevicePlainTensor out;
-  DeviceCopy ends, factors;
-  std::optional<DevicePlainTensor> bias;
-  std::optional<DevicePrepared> prepared;
-
-  explicit OnDevice(GroupedProduct<Left>& product)
-      : host(product),
-        a(host.a),
-        b(host.b),
-        out(host.out),
-        ends(bytes_of(host.ends)),
-        factors(bytes_of(host.factors)) {
-    if (host.bias) bias.emplace(*host.bias);
-  }
-
-  RowGroups groups() {
-    return {reinterpret_cast<const std::int32_t*>(ends.data()),
-            static_cast<std::int64_t>(host.ends.size())};
-  }
-  GroupedGemmOptions options() {
-    GroupedGemmOptions options;
-    options.alpha = host.alpha;
-    if (!host.factors.empty()) options.factors = reinterpret_cast<const float*>(factors.data());
-    if (bias) options.bias = &bias->view();
-    return options;
-  }
-  void prepare(PreparedForm form) { prepared.emplace(form, b.view()); }
-  GemmRightOperand right() {
-    return prepared ? GemmRightOperand(prepared->operand) : GemmRightOperand(b.view());
-  }
-
-  void run_as(const CudaGemmCapabilities& capabilities, Stream stream = {}) {
-    const std::size_t bytes = plan_grouped_cuda(a.view(), right(), capabilities).workspace_bytes;
-    DeviceCopy memory(std::vector<std::uint8_t>(bytes + 1, 0xFF));
-    cuda::grouped_gemm_as(capabilities, a.view(), right(), groups(), out.view(), options(),
-                          {memory.data(), bytes}, stream);
-    check_cuda(cudaDeviceSynchronize());
-    out.copy_to(host.out);
-  }
-  void run() { run_as(cuda::gemm_capabilities(first_cuda_device)); }
-};
-
-template <class Left>
-::testing::AssertionResult is_right(const GroupedProduct<Left>& p, const Reference& wanted,
-                                    const std::string& what) {
-  const std::string name = std::string(name_of(p.b.view.scheme)) + ", N " +
-                           std::to_string(p.out.view.shape.columns) + ", " + what;
-  const double error = relative_error(p.out, wanted);
-  if (p.out.view.dtype == DType::float32 && std::isfinite(error) && error > 2e-5) {
-    return ::testing::AssertionFailure() << name << ": relative error " << error;
-  }
-  return agrees(p.out, wanted, name);
-}
 
 using CudaGroupedGemm = CudaTest;
 using CudaGroupedGemmByPlans = HopperTest;
@@ -337,14 +264,14 @@ TEST_F(CudaGroupedGemm, HugeValues) {
 }
 
 // A graph whose ends another node of it writes, so that nobody but the device knows them.
-TEST_F(CudaGroupedGemm, EndsOfAKernelAhead) {
-  auto p = plain_product(DType::bfloat16, {1, 48, 256}, Scheme::nvfp4, 96, {11, 12, 40},
-                         DType::bfloat16);
+template <class Left>
+void expect_ends_of_a_node_ahead(GroupedProduct<Left>&& p, PreparedForm form) {
   p.fill(3);
   const Reference wanted = p.wanted();
   OnDevice device(p);
-  device.prepare(PreparedForm::few_tokens);
-  DeviceCopy source(bytes_of(p.ends));
+  device.prepare(form);
+  if constexpr (std::is_same_v<Left, QuantizedOperand>) device.prepare_left(form);
+  DeviceCopy source(bytes_of_values(p.ends));
   check_cuda(cudaMemset(device.ends.data(), 0xFF, p.ends.size() * 4));
   check_cuda(cudaDeviceSynchronize());
   const OwnedStream stream;
@@ -352,8 +279,8 @@ TEST_F(CudaGroupedGemm, EndsOfAKernelAhead) {
     for (int i = 0; i < 3; ++i) {
       check_cuda(cudaMemcpyAsync(device.ends.data(), source.data(), p.ends.size() * 4,
                                  cudaMemcpyDeviceToDevice, stream));
-      grouped_gemm(device.a.view(), device.right(), device.groups(), device.out.view(), {}, {},
-                   stream);
+      grouped_gemm(device.left(), device.right(), device.groups(), device.out.view(),
+                   device.options(), {}, stream);
       // Ends that must not be read before the next copy.
       check_cuda(cudaMemsetAsync(device.ends.data(), 0xFF, p.ends.size() * 4, stream));
     }
@@ -362,6 +289,21 @@ TEST_F(CudaGroupedGemm, EndsOfAKernelAhead) {
   check_cuda(cudaStreamSynchronize(stream));
   device.out.copy_to(p.out);
   EXPECT_TRUE(is_right(p, wanted, "in a graph"));
+}
+
+const Shape rows_of_a_node = {1, 48, 256};
+
+TEST_F(CudaGroupedGemm, EndsOfAKernelAhead) {
+  expect_ends_of_a_node_ahead(plain_product(DType::bfloat16, rows_of_a_node, Scheme::nvfp4, 96,
+                                            {11, 12, 40}, DType::bfloat16),
+                              PreparedForm::few_tokens);
+}
+
+TEST_F(CudaGroupedGemmByPlans, EndsOfAKernelAheadOfAFoldedProduct) {
+  auto p = quantized_product(Scheme::mxfp8_e4m3, rows_of_a_node, Scheme::mxfp4, 96, {11, 12, 40},
+                             DType::bfloat16, ScaleLayout::row_major);
+  p.precision = GemmPrecision::folded;
+  expect_ends_of_a_node_ahead(std::move(p), PreparedForm::folded);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct GroupedProduct {
   PlainTensor out;
   std::vector<std::int32_t> ends;
   float alpha = 1.0f;
+  GemmPrecision precision = GemmPrecision::exact;
   std::vector<float> factors;
   std::optional<PlainTensor> bias;
 
@@ -52,6 +53,7 @@ struct GroupedProduct {
   GroupedGemmOptions options() {
     GroupedGemmOptions options;
     options.alpha = alpha;
+    options.precision = precision;
     options.factors = factors.empty() ? nullptr : factors.data();
     if (bias) {
       bias->buffer();

@@ -11,10 +11,10 @@ struct CommonFactor {
   int exponent;
 };
 
-// Of parameters with alpha and two tensor scales, which may be null.
+// Of parameters with alpha and two tensor scales, which may be null, and of one more.
 template <class Parameters>
-__device__ __forceinline__ CommonFactor common_factor(const Parameters& p) {
-  double factor = p.alpha;
+__device__ __forceinline__ CommonFactor common_factor(const Parameters& p, double more = 1.0) {
+  double factor = p.alpha * more;
   if (p.left_tensor_scale) factor *= *p.left_tensor_scale;
   if (p.right_tensor_scale) factor *= *p.right_tensor_scale;
   CommonFactor common{static_cast<float>(factor), 0};

@@ -5,6 +5,7 @@
 
 #include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/dependents.cuh"
+#include "mxkern/kernels/gemm_sm90_block.cuh"
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_finish.cuh"
 #include "mxkern/kernels/gemm_sm90_join.cuh"
@@ -15,7 +16,6 @@
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/gemm_sm90_sum.cuh"
 #include "mxkern/kernels/gemm_sm90_work.h"
-#include "mxkern/kernels/ptx/cluster.cuh"
 
 namespace mxkern::kernels {
 
@@ -34,21 +34,22 @@ struct GemmSm90Parameters {
   int late_side;
 };
 
-// A thread block: one warpgroup loads, the others multiply and finish. Each goes through the
-// block's tiles on its own; barriers in shared memory keep them together.
+// A thread block, and the tiles and parts of tiles that it computes.
 template <class Config>
-struct GemmSm90 {
+struct GemmSm90 : BlockSm90<Config> {
   static_assert(Config::cluster == 2, "a thread block's number less its last bit is its cluster's");
+  using Block = BlockSm90<Config>;
+  using Block::base, Block::blocks, Block::cluster, Block::factors, Block::rank, Block::shared,
+      Block::warps;
   using Joiner = PartJoiner<Config::columns / 2>;
-  static constexpr int warps = 4 * Config::groups;  // that multiply
 
   const GemmSm90Parameters& p;
-  const CUtensorMap &left_map, &right_map, &out_map;
-  unsigned char* shared;
-  std::uint32_t base;  // its address
-  int blocks, rank;    // of the cluster
 
-  __device__ __forceinline__ int cluster() const { return blockIdx.x >> (blocks - 1); }
+  __device__ __forceinline__ GemmSm90(const GemmSm90Parameters& parameters, const CUtensorMap& left,
+                                      const CUtensorMap& right, const CUtensorMap& out,
+                                      unsigned char* memory)
+      : Block(left, right, out, memory), p(parameters) {}
+
   __device__ __forceinline__ PartTable& parts() const {
     return *reinterpret_cast<PartTable*>(shared + Config::parts_offset);
   }
@@ -77,13 +78,9 @@ struct GemmSm90 {
     return {down * p.tile_rows, right * Config::columns, tile.batch};
   }
 
-  __device__ __forceinline__ typename Config::Finisher::Factors& factors() const {
-    return *reinterpret_cast<typename Config::Finisher::Factors*>(shared + Config::factors_offset);
-  }
-
   __device__ __forceinline__ void load() const {
     LoadSm90<Config> load{
-        left_map,       right_map,       base, blocks, rank, p.tile_rows / Config::left_boxes,
+        this->left_map, this->right_map, base, blocks, rank, p.tile_rows / Config::left_boxes,
         p.left_batched, p.right_batched, {}};
     [[maybe_unused]] LateRowsSeen<Config> seen(p.late, p.late_side);
     for_each_tile([&](const TileWork& work) {
@@ -184,7 +181,7 @@ struct GemmSm90 {
   __device__ __forceinline__ void multiply(int warpgroup) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const typename Config::Finisher finish{
-        p.finish, out_map, shared + Config::staging_offset + warp * Config::Finisher::staging_bytes,
+        p.finish, this->out_map, shared + Config::staging_offset + warp * Config::Finisher::staging_bytes,
         lane};
     SumSm90<Config> products(base, warpgroup, blocks);
     std::uint32_t parity = 0;
@@ -225,76 +222,26 @@ struct GemmSm90 {
   }
 
   __device__ __forceinline__ void init() const {
-    ptx::prefetch_tensor_map(left_map);
-    ptx::prefetch_tensor_map(right_map);
-    if (p.finish.stores_boxes) ptx::prefetch_tensor_map(out_map);
+    this->prefetch_maps(p.finish.stores_boxes);
     fill_parts();
-    for (int stage = 0; stage < Config::stages; ++stage) {
-      ptx::mbarrier_init(base + Config::full_offset + stage * 8, 1);
-      ptx::mbarrier_init(base + Config::empty_offset + stage * 8, warps * blocks);
-    }
-    ptx::mbarrier_init(base + Config::factors_full_offset, 32);
-    ptx::mbarrier_init(base + Config::factors_empty_offset, warps * 32);
-    if (Config::decodes) ptx::mbarrier_init(base + Config::rows_full_offset, warps * 32);
-    ptx::fence_mbarrier_init();
-  }
-
-  __device__ __forceinline__ void sync() const {
-    if (blocks > 1) {
-      ptx::cluster_sync();
-    } else {
-      __syncthreads();
-    }
+    this->init_barriers();
   }
 
   __device__ __forceinline__ void run() const {
     if (threadIdx.x == 0) init();
-    sync();
+    this->sync();
     // Until here nothing that another kernel may write has been read, but for settled spreads:
     // their gate was asked ahead of all else. Another one can only be asked now.
     if (!p.gate.is_settled && !wait_at_gate(p.gate)) return;
     take_roles();
   }
 
-  // Each warpgroup what it does: load, or multiply.
   __device__ __forceinline__ void take_roles() const {
-    // From one lane for all, so that the compiler keeps what follows from it in uniform registers.
-    const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 128), 0);
-    if (warpgroup == Config::groups || !has_tiles()) {
-      ptx::give_registers<Config::producer_registers>();
-      const int thread = threadIdx.x % 128;
-      if (thread / 32 > 1 || !has_tiles()) {
-        make_late_rows(thread / 32 % 2);
-      } else if (thread / 32 == 0) {
-        load();
-      } else if (thread / 32 == 1) {
-        load_factors();
-      }
-      __syncwarp();
-    } else {
-      ptx::take_registers<Config::consumer_registers>();
-      multiply(warpgroup);
-    }
-    // A block's memory stays until nobody in the cluster writes to it any more.
-    if (blocks > 1) ptx::cluster_sync();
+    Block::take_roles(
+        [&] { return has_tiles(); }, [&] { load(); }, [&] { load_factors(); },
+        [&](int warp) { make_late_rows(warp % 2); }, [&](int warpgroup) { multiply(warpgroup); });
   }
 };
-
-template <class Config>
-__device__ __forceinline__ GemmSm90<Config> block_sm90(const GemmSm90Parameters& parameters,
-                                                       const CUtensorMap& left,
-                                                       const CUtensorMap& right,
-                                                       const CUtensorMap& out,
-                                                       unsigned char* shared) {
-  return {parameters,
-          left,
-          right,
-          out,
-          shared,
-          __shfl_sync(0xFFFFFFFFu, ptx::shared_address(shared), 0),
-          static_cast<int>(ptx::cluster_size()),
-          static_cast<int>(ptx::rank_in_cluster())};
-}
 
 template <class Config>
 __global__ void __launch_bounds__(Config::threads, 1)
@@ -304,7 +251,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   if (parameters.gate.is_settled && !wait_at_gate(parameters.gate)) return;
-  block_sm90<Config>(parameters, left, right, out, shared).run();
+  GemmSm90<Config>(parameters, left, right, out, shared).run();
 #elif defined(__CUDA_ARCH__)
   __trap();  // compiled for the list of architectures, and never chosen elsewhere
 #endif

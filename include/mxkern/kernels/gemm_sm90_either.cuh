@@ -97,8 +97,7 @@ __global__ void __launch_bounds__(Either::Folded::threads, 1)
                      const __grid_constant__ RowsToExpand right) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  const auto block =
-      block_sm90<typename Either::Folded>(folded, folded_left, folded_right, out, shared);
+  const GemmSm90<typename Either::Folded> block(folded, folded_left, folded_right, out, shared);
   if (threadIdx.x == 0) block.init();
   block.sync();
   if (wait_at_gate(folded.gate)) {
@@ -109,8 +108,7 @@ __global__ void __launch_bounds__(Either::Folded::threads, 1)
   right.template make<typename Either::Right>();
   left.wait();
   right.wait();
-  const auto other =
-      block_sm90<typename Either::Exact>(exact, expanded_left, expanded_right, out, shared);
+  const GemmSm90<typename Either::Exact> other(exact, expanded_left, expanded_right, out, shared);
   if (threadIdx.x == 0) other.fill_parts();
   __syncthreads();
   other.take_roles();

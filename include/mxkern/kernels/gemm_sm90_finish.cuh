@@ -16,14 +16,17 @@ namespace mxkern::kernels {
 // chunks may be on their way. What most products ask for has code of its own: nothing else is done
 // meanwhile, and each instruction of it takes its time once a tile.
 // Rounded: which sums may be rounded before they are multiplied by powers of two.
-template <int Rows, int Columns, int Slots, RoundedFirst Rounded, bool Transposed>
+// Grouped: rows of a tile may belong to another one.
+template <int Rows, int Columns, int Slots, RoundedFirst Rounded, bool Transposed,
+          bool Grouped = false>
 struct Finish {
+  static constexpr int slots = Slots;
   static constexpr int chunk = WarpChunk::columns;
   static constexpr int chunks = Columns / chunk;
   static_assert(chunks % Slots == 0, "a chunk's slot is known when it is compiled");
   static constexpr int staging_bytes = Slots * WarpChunk::bytes;  // of a warp
   using Factors = TileFactors<Rows, Columns, Transposed>;
-  using Output = std::conditional_t<Transposed, TransposedOutput<Slots>, StraightOutput<Slots>>;
+  using Output = std::conditional_t<Transposed, TransposedOutput<Slots>, StraightOutput<Slots, Grouped>>;
   using Sums = float[Columns / 2];
   using Chunk = WarpChunk::Values;
   using Words = WarpChunk::Words;
@@ -198,7 +201,7 @@ struct Finish {
 #pragma unroll 4
       for (int i = 0; i < WarpChunk::rows; ++i) {
         const std::int64_t row = std::int64_t{first_row} + row_in_tile + i;
-        if (row >= p.rows || column >= p.columns) continue;
+        if (row >= output.end_of_rows() || column >= p.columns) continue;
         // Where the fragment of a warpgroup's product has the element.
         const int value_index = lane / 8 * 4 + i / 8 * 2 + lane % 2;
         float value = staged[value_index * 32 + i % 8 * 4 + lane % 8 / 2];

@@ -24,8 +24,9 @@ struct WarpChunk {
 };
 
 // The output has the tiles' rows. 16-bit values go as boxes of 16 rows of 128 bytes, of which Slots
-// may be on their way.
-template <int Slots>
+// may be on their way. Grouped: what a tile has behind `end` is not its own, and its batch is that
+// of the right operand.
+template <int Slots, bool Grouped = false>
 struct StraightOutput {
   using Values = WarpChunk::Values;
   static constexpr int chunk = WarpChunk::columns;
@@ -34,6 +35,9 @@ struct StraightOutput {
   const CUtensorMap& map;
   unsigned char* staging;  // of Slots chunks
   int lane;
+  int end = 0;
+
+  __device__ __forceinline__ std::int64_t end_of_rows() const { return Grouped ? end : p.rows; }
 
   // values += beta * out.
   template <class T>
@@ -83,17 +87,29 @@ struct StraightOutput {
     const std::uint32_t box = ptx::shared_address(staging) + c % Slots * WarpChunk::bytes;
     const int row = lane % 16;
     const std::uint32_t first = box + row * 128 + ((lane / 16 ^ row % 8) << 4);
-    ptx::tma_wait_stores_read<Slots - 1>();
+    const bool is_cut = Grouped && corner.row + row_in_tile + WarpChunk::rows > end;
+    if (is_cut) {
+      wait();  // for all slots, as it leaves none on its way
+    } else {
+      ptx::tma_wait_stores_read<Slots - 1>();
+    }
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < chunk / 4; i += 4) {
       ptx::stmatrix(first ^ i * 8, words[i], words[i + 1], words[i + 2], words[i + 3]);
     }
+    if (is_cut) {
+      __syncwarp();
+      store_cut(staging + c % Slots * WarpChunk::bytes, corner.row + row_in_tile,
+                corner.column + c * chunk);
+      __syncwarp();
+      return;
+    }
     ptx::fence_shared_for_tma();
     __syncwarp();
     if (ptx::elect()) {
-      ptx::tma_store(map, box, corner.column + c * chunk, corner.row + row_in_tile, corner.batch,
-                     0);
+      ptx::tma_store(map, box, corner.column + c * chunk, corner.row + row_in_tile,
+                     Grouped ? 0 : corner.batch, 0);
       ptx::tma_commit_stores();
     }
   }
@@ -107,12 +123,28 @@ struct StraightOutput {
   }
 
  private:
+  // Rows of a box up to the end.
+  __device__ __forceinline__ void store_cut(const unsigned char* box, int first_row,
+                                            int first_column) const {
+    constexpr int piece = 8, pieces = chunk / piece;  // of 16 bytes
+#pragma unroll
+    for (int i = lane; i < WarpChunk::rows * pieces; i += 32) {
+      const int row = i / pieces, own = i % pieces;
+      const uint4 values =
+          *reinterpret_cast<const uint4*>(box + row * 128 + ((own ^ row % 8) << 4));
+      const std::int64_t column = std::int64_t{first_column} + own * piece;
+      if (first_row + row >= end || column >= p.columns) continue;
+      auto* to = static_cast<std::uint16_t*>(p.out) + index(first_row + row, column, 0);
+      *reinterpret_cast<uint4*>(to) = values;
+    }
+  }
+
   // Where the output has value 0 of a half of the rows; a null pointer where it has none.
   template <class T>
   __device__ __forceinline__ T* place(int half, std::int64_t first_row, std::int64_t column,
                                       int batch) const {
     const std::int64_t row = first_row + lane / 4 + half * 8;
-    if (row >= p.rows) return nullptr;
+    if (row >= end_of_rows()) return nullptr;
     return static_cast<T*>(p.out) + index(row, column, batch) + lane % 4 * 2;
   }
 
@@ -136,6 +168,8 @@ struct TransposedOutput {
   const CUtensorMap& map;  // of what the copy engine stores: nothing
   unsigned char* staging;  // of Slots chunks
   int lane;
+
+  __device__ __forceinline__ std::int64_t end_of_rows() const { return p.rows; }
 
   __device__ __forceinline__ void store(const Values& values, const TileCorner& corner,
                                         int row_in_tile, int c) const {

@@ -53,6 +53,18 @@ struct SumSm90 {
     }
   }
 
+  // So many steps without a product, as though this warpgroup had done them.
+  __device__ __forceinline__ void skip(int steps) {
+    for (int first = 0; first < steps; first += stages) {
+#pragma unroll
+      for (int stage = 0; stage < stages; ++stage) {
+        if (first + stage >= steps) break;
+        wait_full(stage);
+        release(stage);
+      }
+    }
+  }
+
   // The left operand is decoded in registers: the codes of a step while the products of the one
   // before are under way, be they of the tile ahead. So `even` has those of the first step, and
   // those of the next tile's first step when the sums are there. Four steps have one load of

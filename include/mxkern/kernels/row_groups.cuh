@@ -58,16 +58,21 @@ __device__ __forceinline__ GroupRows rows_in_place(const GroupEnds& all, int pla
   return found;
 }
 
-// Outputs of a rectangle, all of them the same; for all threads of a thread block.
+// Outputs of a rectangle, all of them the same.
 struct FilledOutputs {
   void* data;
   DType dtype;
   std::int64_t row_stride;
   std::int64_t first_row, rows, first_column, columns;
 
+  // By all threads of a thread block.
   __device__ __forceinline__ void fill(float value) const {
+    fill(value, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x));
+  }
+  // By so many threads, of which this is one.
+  __device__ __forceinline__ void fill(float value, int thread, int threads) const {
     if (columns <= 0) return;
-    for (std::int64_t i = threadIdx.x; i < rows * columns; i += blockDim.x) {
+    for (std::int64_t i = thread; i < rows * columns; i += threads) {
       const std::int64_t row = first_row + i / columns;
       const std::int64_t at = row * row_stride + first_column + i % columns;
       if (dtype == DType::float32) {

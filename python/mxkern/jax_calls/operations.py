@@ -11,7 +11,7 @@ import numpy as np
 
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of, collapsed
-from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, dense_buffer
+from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
@@ -24,6 +24,7 @@ from mxkern.gemm_operands import (
     usable_form,
 )
 from mxkern.jax_calls.ffi import call
+from mxkern.jax_calls.workspaces import gemm_workspace, grouped_gemm_workspace
 from mxkern.operands import operand_of
 from mxkern.ops.gemm import bias_of
 from mxkern.ops.grouped_gemm import biases_of, grouped_shape, of_groups
@@ -40,7 +41,6 @@ _LAYOUTS = tuple(SCALE_LAYOUTS)
 _ROW_MAJOR = _LAYOUTS.index("row_major")
 _PLAIN, _QUANTIZED, _PREPARED = range(3)  # kinds of operands
 _AMAX, _TENSOR_SCALE = 1, 2  # what is given
-_SOMEWHERE = 256  # an address that nobody looks at, aligned as those of XLA's buffers are
 
 
 def quantize(
@@ -171,7 +171,7 @@ def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, 
     if bias is not None:
         bias_of(function, stand_ins[2], right.adapter, shape)
     extents = product_extents(left.shape, shape)
-    size = _workspace(device, left.view, right.view, dtype, extents, precision)
+    size = gemm_workspace(device, left.view, right.view, dtype, extents, precision)
     arrays = [*_arrays_of(a), *_arrays_of(b), *([] if bias is None else [bias])]
     numbers = (
         *_operand_numbers(a, left.view),
@@ -188,7 +188,15 @@ def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, 
 
 
 def grouped_gemm(
-    device: int, dtype: int, alpha: float, a: Any, b: Any, ends: Any, factors: Any, bias: Any
+    device: int,
+    dtype: int,
+    alpha: float,
+    precision: int,
+    a: Any,
+    b: Any,
+    ends: Any,
+    factors: Any,
+    bias: Any,
 ) -> Any:
     function = "grouped_gemm"
     for argument, array in (("a", a), ("bias", bias)):
@@ -202,7 +210,7 @@ def grouped_gemm(
     of_groups(function, "factors", stand_ins[3], adapter, "float32", groups, right.like)
     if bias is not None:
         biases_of(function, stand_ins[4], adapter, right.shape)
-    size = 0 if device == CPU else _grouped_workspace(device, left.view, right.view, dtype, shape)
+    size = grouped_gemm_workspace(device, left.view, right.view, dtype, shape, precision)
     given = [part for part in (factors, bias) if part is not None]
     numbers = (
         *_operand_numbers(a, left.view),
@@ -210,6 +218,7 @@ def grouped_gemm(
         *groups,
         factors is not None,
         bias is not None,
+        precision,
         _core.float32_bits(alpha),
         size > 0,
     )
@@ -232,46 +241,6 @@ def _quantize_prepared(
     data, *parts = call("quantize_prepared", results, [x], numbers)
     source = _filled(promised, parts) if keep_source else None
     return PreparedOperand("folded", data, source, record.name, shape)
-
-
-def _workspace(
-    device: int, left: Any, right: Any, dtype: int, out: tuple[int, int, int], precision: int
-) -> int:
-    """Bytes of working memory that the program gives. Raises what a product on the device would."""
-    buffer = dense_buffer(_SOMEWHERE, dtype, device, out)
-    plan = _core.explain_gemm(_on(device, left), _on(device, right), buffer, precision, "")
-    return 0 if device == CPU else plan.workspace_bytes
-
-
-def _grouped_workspace(
-    device: int, left: Any, right: Any, dtype: int, shape: tuple[int, ...]
-) -> int:
-    """The same of a grouped product. Arguments that are checked to lie apart do."""
-    addresses = iter(range(2**50, 2**60, 2**50))
-
-    def apart(view: Any) -> Any:
-        if len(view) == 4:  # prepared
-            form, source, _, size = view
-            return (form, apart(source), next(addresses), size)
-        if len(view) == 8:  # plain
-            return (next(addresses), *view[1:])
-        return (*view[:6], *(None if part is None else next(addresses) for part in view[6:]))
-
-    buffer = apart(dense_buffer(0, dtype, device, (1, shape[0], shape[1])))
-    a, b = (apart(_on(device, view)) for view in (left, right))
-    count = right[1][3] if len(right) == 4 else right[3]
-    return _core.grouped_gemm_workspace_bytes(a, b, next(addresses), count, buffer)
-
-
-def _on(device: int, view: Any) -> Any:
-    """A view of a stand-in as one of arrays on the device."""
-    if len(view) == 4:  # prepared
-        form, source, _, size = view
-        return (form, _on(device, source), _SOMEWHERE, size)
-    return tuple(
-        device if i == 2 else item if isinstance(item, (int, type(None))) else _SOMEWHERE
-        for i, item in enumerate(view)
-    )
 
 
 def _moved(scales: Any, moved: np.ndarray, numbers: Sequence[int]) -> Any:

@@ -92,10 +92,11 @@ class JaxPrograms:
         bias: Any,
         dtype: int,
         alpha: float,
+        precision: int,
         out: Any,
     ) -> Any:
         arrays = (a, b, ends, factors, bias)
-        static = (dtype, alpha)
+        static = (dtype, alpha, precision)
         return _run("grouped_gemm", operations.grouped_gemm, static, arrays, out, on_cpu=False)
 
     def prepare_operand(

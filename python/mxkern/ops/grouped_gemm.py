@@ -7,13 +7,16 @@ from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of
 from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Plain, check_same_device, dense_buffer
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import left_operand, right_operand
+from mxkern.gemm_operands import PRECISIONS, left_operand, right_operand
 from mxkern.operands import enter_part
 from mxkern.ops.gemm import array_of, number_of
-from mxkern.options import dtype_position
+from mxkern.options import dtype_position, position
 from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape
+
+# Nobody looks at what rows allow, as gemm does for "auto".
+_PRECISIONS = {name: PRECISIONS[name] for name in ("exact", "folded")}
 
 
 def grouped_gemm(
@@ -26,6 +29,7 @@ def grouped_gemm(
     alpha: float = 1.0,
     factors: Any = None,
     bias: Any = None,
+    precision: str = "exact",
     stream: int | None = None,
 ) -> Any:
     """alpha * factors[g] * a[m] . b[g]^T + bias[g] for the rows m of each group g, as in the linear
@@ -42,13 +46,17 @@ def grouped_gemm(
     factors  a float32 array [G], one for each group, such as the tensor scale of each matrix of
              nvfp4 weights
     bias     a plain array [G, N]: its row g is added to each row of group g
+    precision  "exact", or, on Hopper GPUs, "folded": of mxfp8, mxfp6 and mxfp4 operands, on FP8
+             tensor cores
     stream   CUDA: a stream handle, instead of the framework's current stream
 
     On the CPU ends that decrease, or lie outside of the rows, raise ValueError. On a CUDA device
     ends stay there, and the call waits for nothing: all of the result is NaN then. Fastest on
     Hopper with 16-bit or quantized a and mxkern.prepare_operand(b, form="few_tokens"), elsewhere
-    with form="expanded"; b is made into these in the call otherwise. Exact, as gemm with
-    precision="exact" is: relative L2 <= 2e-5 before the last rounding for K up to 8192.
+    with form="expanded"; "folded" reads form="folded" of both operands. They are made into these in
+    the call otherwise. As exact as gemm with the same precision is: "exact" has a relative L2 <= 2e-5
+    before the last rounding for K up to 8192, "folded" <= 5e-4 where the scales of each row of a and
+    b lie close together, which nothing looks at: gemm with "auto" does.
     Returns an array [M, N] of b's framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
@@ -62,6 +70,7 @@ def grouped_gemm(
     """
     function = "grouped_gemm"
     result_dtype = dtype_position(function, dtype)
+    wanted = position(function, "precision", precision, _PRECISIONS)
     alpha = number_of(function, "alpha", alpha)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
         codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
@@ -69,7 +78,9 @@ def grouped_gemm(
         if own is not None:
             if out is not None:
                 check_dtype_of_out(function, result_dtype, own, out)
-            product = own.grouped_gemm(a, b, ends, factors, bias, result_dtype, alpha, out)
+            product = own.grouped_gemm(
+                a, b, ends, factors, bias, result_dtype, alpha, wanted, out
+            )
             if product is not None:
                 if out is not None:
                     own.mark_written(out)
@@ -102,7 +113,9 @@ def grouped_gemm(
         where = end.address, groups[0]
         workspace, size = None, 0
         if device != CPU:
-            size = _core.grouped_gemm_workspace_bytes(left.view, right.view, *where, buffer)
+            size = _core.grouped_gemm_workspace_bytes(
+                left.view, right.view, *where, buffer, wanted
+            )
             if size:
                 workspace = adapter.empty(function, (size,), "uint8", like)
         _core.grouped_gemm(
@@ -113,6 +126,7 @@ def grouped_gemm(
             alpha,
             factor and factor.address,
             None if offset is None else _by_group(offset.buffer),
+            wanted,
             None if workspace is None else adapter.address(workspace),
             size,
             adapter.stream(like),
