@@ -102,8 +102,7 @@ struct Choice {
 Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   const bool hopper = capabilities.is_hopper();
   if (problem.precision == GemmPrecision::folded) {
-    check_folded("gemm", problem.left, problem.right, capabilities,
-                 "pass precision auto or exact");
+    check_folded("gemm", problem.left, problem.right, capabilities, "pass precision auto or exact");
   }
   if (problem.out.shape.size() == 0) return {CudaGemmPath::nothing, "the output has no elements"};
   const bool is_deep = shape_of(problem.right).columns > 0;

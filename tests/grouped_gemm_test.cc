@@ -190,10 +190,9 @@ TEST(GroupedGemm, RefusesWhatDoesNotFit) {
 TEST(GroupedGemm, IsExactOnTheCpu) {
   Refused r;
   r.options.precision = GemmPrecision::folded;
-  expect_failure<Unsupported>("grouped_gemm: precision is folded, and the CPU's products are exact",
-                              [&] {
-                                grouped_gemm_workspace_bytes(r.a, r.b, r.groups, r.out, r.options);
-                              });
+  expect_failure<Unsupported>(
+      "grouped_gemm: precision is folded, and the CPU's products are exact",
+      [&] { grouped_gemm_workspace_bytes(r.a, r.b, r.groups, r.out, r.options); });
 }
 
 }  // namespace

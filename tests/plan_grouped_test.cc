@@ -137,8 +137,8 @@ TEST_F(PlanGroupedOfOperands, FoldedOnes) {
   EXPECT_TRUE(of_codes.makes_left && of_codes.makes_right);
   EXPECT_GE(of_codes.right, static_cast<std::size_t>(64 * 256));
   EXPECT_GE(of_codes.workspace_bytes, static_cast<std::size_t>((64 + 8 * 96) * 256));
-  const CudaGroupedPlan ready_made = folded(ready(q, PreparedForm::folded, false),
-                                            ready(w, PreparedForm::folded, false));
+  const CudaGroupedPlan ready_made =
+      folded(ready(q, PreparedForm::folded, false), ready(w, PreparedForm::folded, false));
   EXPECT_EQ(ready_made.path, GroupedPath::folded);
   EXPECT_TRUE(!ready_made.makes_left && !ready_made.makes_right);
   EXPECT_EQ(ready_made.workspace_bytes, 0u);
@@ -147,19 +147,19 @@ TEST_F(PlanGroupedOfOperands, FoldedOnes) {
 }
 
 TEST_F(PlanGroupedOfOperands, RefusesWhatItCannotMake) {
-  expect_failure<Unsupported>("b was prepared in the form folded without its codes", [&] {
-    plan(x, ready(w, PreparedForm::folded, false), hopper);
-  });
-  expect_failure<Unsupported>("b was prepared in the form few_tokens without its codes", [&] {
-    plan(x, ready(w, PreparedForm::few_tokens, false), ampere);
-  });
-  expect_failure<Unsupported>("a was prepared in the form expanded without its codes and scales; "
-                              "expected folded",
-                              [&] { folded(ready(q, PreparedForm::expanded, false), w); });
+  expect_failure<Unsupported>("b was prepared in the form folded without its codes",
+                              [&] { plan(x, ready(w, PreparedForm::folded, false), hopper); });
+  expect_failure<Unsupported>("b was prepared in the form few_tokens without its codes",
+                              [&] { plan(x, ready(w, PreparedForm::few_tokens, false), ampere); });
+  expect_failure<Unsupported>(
+      "a was prepared in the form expanded without its codes and scales; "
+      "expected folded",
+      [&] { folded(ready(q, PreparedForm::expanded, false), w); });
   expect_failure<InvalidArgument>("grouped_gemm: precision is folded, but a is bfloat16",
                                   [&] { folded(x, w); });
-  expect_failure<InvalidArgument>("precision is folded, but b is nvfp4",
-                                  [&] { folded(q, quantized(Scheme::nvfp4, {8, 96, 256})); });
+  expect_failure<InvalidArgument>("precision is folded, but b is nvfp4", [&] {
+    folded(q, quantized(Scheme::nvfp4, {8, 96, 256}));
+  });
   expect_failure<Unsupported>("this device has 8.0; pass precision exact",
                               [&] { plan(q, w, ampere, GemmPrecision::folded); });
 }

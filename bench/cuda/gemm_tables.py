@@ -256,24 +256,31 @@ def _grouped(records: list[Record]) -> str:
         own = [record for record in records if tuple(record["shape"]) == shape]
         base = {r["tokens"]: r["seconds"] for r in own if r["scheme"] == "bfloat16"}
         rows = []
-        for scheme in dict.fromkeys(record["scheme"] for record in own):
-            line = {r["tokens"]: r["seconds"] for r in own if r["scheme"] == scheme}
-            share = scheme != "bfloat16"
+        for name in dict.fromkeys(map(_name_of_grouped, own)):
+            line = {r["tokens"]: r["seconds"] for r in own if _name_of_grouped(r) == name}
+            share = name != "`bfloat16`"
             cells = [
                 f"{line[m] * 1e6:.0f}" + (f" ({base[m] / line[m]:.2f})" if share else "")
                 for m in tokens
             ]
-            rows.append([f"`{scheme}`", *cells])
+            rows.append([name, *cells])
         experts, n, k = shape
         title = f"{experts} experts, {own[0]['experts_of_a_token']} a token, [{n} x {k}]"
         headers = [title, *(f"{m} tokens" if m > 1 else "1 token" for m in tokens)]
         parts.append(table(headers, rows))
     return (
-        "### grouped_gemm: bfloat16 rows sorted by expert, weights reordered ahead\n\n"
+        "### grouped_gemm: rows sorted by expert, weights made ready ahead\n\n"
         "us, and how many times as fast as `torch._grouped_mm` of bfloat16 weights, the first row "
-        "of each table. Calls take turns with eight routings; medians of 15 rounds of 4 ms without "
-        "a pause, which begin after 60 ms of the same.\n\n" + "\n\n".join(parts)
+        "of each table. Rows are bfloat16, unless it says so: scaled ones are "
+        "`torch._scaled_grouped_mm`'s, folded ones of MXFP8 E4M3. Calls take turns with eight "
+        "routings; medians of 15 rounds of 4 ms without a pause, which begin after 60 ms of the "
+        "same.\n\n" + "\n\n".join(parts)
     )
+
+
+def _name_of_grouped(record: Record) -> str:
+    way = record.get("way")
+    return f"`{record['scheme']}`" + (f", {way}" if way else "")
 
 
 def not_measured(records: Iterable[Record]) -> str:

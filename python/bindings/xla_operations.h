@@ -169,8 +169,8 @@ inline void gemm(XlaCall& call) {
 }
 
 // left operand, right operand, groups, whether there are factors, and biases, precision, bits of
-// alpha, whether there is memory to work in; the operands, ends, factors, biases -> a plain array, the
-// memory
+// alpha, whether there is memory to work in; the operands, ends, factors, biases -> a plain array,
+// the memory
 inline void grouped_gemm(XlaCall& call) {
   const GemmOperand a = call.gemm_operand();
   const GemmRightOperand b = call.gemm_right_operand();

@@ -240,6 +240,7 @@ def grouped_gemm(
     alpha: float,
     factors: object | None,
     bias: tuple[object, int, int, int, int, int, int, int] | None,
+    precision: int,
     workspace: object | None,
     workspace_bytes: int,
     stream: object | None,
@@ -253,6 +254,7 @@ def grouped_gemm_workspace_bytes(
     ends: object | None,
     count: int,
     out: tuple[object, int, int, int, int, int, int, int],
+    precision: int,
 ) -> int: ...
 def extent(array_struct: object) -> tuple[int, int]: ...
 
@@ -363,6 +365,7 @@ class TorchCudaCalls:
         bias: object | None,
         dtype: int,
         alpha: float,
+        precision: int,
         out: object | None,
     ) -> object: ...
 

@@ -45,7 +45,8 @@ class GroupedProduct {
       case GroupedPath::folded: return multiply_folded();
       case GroupedPath::expanded:
         expand_operands(true);
-        return multiply_sm90_grouped(function, left_rows(), right_rows(), groups_, finish_, stream_);
+        return multiply_sm90_grouped(function, left_rows(), right_rows(), groups_, finish_,
+                                     stream_);
       case GroupedPath::portable:
         expand_operands(true);
         return multiply_portable_grouped(function, left_rows(), right_rows(), groups_, finish_,

@@ -27,15 +27,8 @@ void multiply_sm90_grouped_by(const TileSm90& tile, int height, const char* func
   check(a.rows < 1 << 30 && groups.count < 1 << 30, function, ": there are ", a.rows, " rows and ",
         groups.count, " groups; expected fewer than 2^30; divide a");
   const DeviceScope scope(finish.out.device, function);
-  const GroupedProductSm90 product{function,
-                                   a,
-                                   b,
-                                   groups,
-                                   finish,
-                                   tile,
-                                   height,
-                                   processor_count(function),
-                                   stream};
+  const GroupedProductSm90 product{
+      function, a, b, groups, finish, tile, height, processor_count(function), stream};
   if (a.element == CoreElement::bfloat16) return launch_sm90_grouped<bfloat16, bfloat16>(product);
   const bool right_e4m3 = b.element == CoreElement::e4m3;
   if (a.element == CoreElement::e4m3) {

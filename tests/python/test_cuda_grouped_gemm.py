@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import mxkern
-from cuda_gemm_support import EXACT_ERROR, exact, relative
-from support import DTYPES, SCHEMES
+from cuda_gemm_support import EXACT_ERROR, FOLDABLE, FOLDED_ERROR, exact, relative
+from support import DTYPES, SCHEMES, refused
 
 pytestmark = pytest.mark.skipif(
     not mxkern.info().devices, reason=f"no CUDA device can be used: {mxkern.info().cuda}"
@@ -53,6 +53,77 @@ def test_every_kind_of_rows(scheme: str, form: str | None) -> None:
             assert not got[-5:].any()
         a = mxkern.quantize(x, "mxfp8", scale_layout="swizzled")
         assert relative(mxkern.grouped_gemm(a, b, ends), product(a, q, ends)) <= EXACT_ERROR
+
+
+HOPPER = pytest.mark.skipif(
+    not mxkern.info().devices or torch.cuda.get_device_capability() != (9, 0),
+    reason="folded products are Hopper's",
+)
+
+
+def folded(q: Any) -> Any:
+    return mxkern.prepare_operand(q, form="folded", keep_source=False)
+
+
+@HOPPER
+@pytest.mark.parametrize("scheme", FOLDABLE)
+def test_folded(scheme: str) -> None:
+    """From codes and from what was prepared of either; the bytes are the same."""
+    q = mxkern.quantize(normal(GROUPS, N, K), scheme)
+    for counts in ((1, 0, 2, 0, 3, 0), (100, 3, 0, 257, 40, 64)):
+        ends = ends_of(*counts)
+        a = mxkern.quantize(normal(sum(counts) + 5, K, seed=1), "mxfp8", scale_layout="swizzled")
+        want = product(a, q, ends)
+        options = {"precision": "folded"}
+        got = mxkern.grouped_gemm(a, q, ends, **options)
+        assert relative(got, want) <= FOLDED_ERROR and not got[-5:].any()
+        for left, right in ((folded(a), q), (a, folded(q)), (folded(a), folded(q))):
+            assert mxkern.grouped_gemm(left, right, ends, **options).equal(got)
+        for dtype, rounding in (("bfloat16", 2e-3), ("float16", 3e-4)):
+            small = mxkern.grouped_gemm(a, q, ends, dtype=dtype, **options)
+            assert relative(small, want) <= FOLDED_ERROR + rounding
+
+
+@HOPPER
+def test_folded_rows_of_each_group_are_a_product() -> None:
+    """Many tiles a multiprocessor, groups of all sizes, and rows of one that are in no whole tile;
+    what multiplies one of them alone gives the same sums."""
+    groups, n, k = 40, 1500, 1056
+    w = mxkern.quantize(normal(groups, n, k), "mxfp4")
+    counts = [(i * 7919) % 301 if i % 5 else 0 for i in range(groups)]
+    ends = ends_of(*counts)
+    x = mxkern.prepare_operand(
+        normal(sum(counts), k, seed=1, dtype=torch.bfloat16), scheme="mxfp8", form="folded"
+    )
+    factors = normal(groups, seed=3)
+    got = mxkern.grouped_gemm(x, folded(w), ends, factors=factors, precision="folded")
+    rows = x.source
+    begin = 0
+    for g, end in enumerate(ends.tolist()):
+        own = rows._replace(
+            codes=rows.codes[begin:end], scales=rows.scales[begin:end], shape=(end - begin, k)
+        )
+        matrix = w._replace(codes=w.codes[g], scales=w.scales[g], shape=(n, k))
+        alone = mxkern.gemm(own, matrix, alpha=factors[g].item(), precision="folded")
+        if begin < end:
+            assert relative(got[begin:end], alone.double()) <= 1e-6, g
+        begin = end
+
+
+@HOPPER
+def test_folded_is_refused() -> None:
+    x, ends = normal(9, K), ends_of(4, 5)
+    w = mxkern.quantize(normal(2, N, K), "mxfp4")
+    a = mxkern.quantize(x, "mxfp8")
+
+    def call(a: Any, w: Any) -> Any:
+        return lambda: mxkern.grouped_gemm(a, w, ends, precision="folded")
+
+    refused(ValueError, call(x, w), "grouped_gemm: precision is folded, but a is float32")
+    other = mxkern.quantize(normal(2, N, K), "nvfp4")
+    refused(ValueError, call(a, other), "but b is nvfp4", "pass precision exact")
+    alone = mxkern.prepare_operand(w, form="few_tokens", keep_source=False)
+    refused(RuntimeError, call(a, alone), "b was prepared in the form few_tokens without its codes")
 
 
 def test_factors_and_bias() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,20 @@ def test_grouped_products() -> None:
             assert np.linalg.norm(got - want) <= 2e-5 * np.linalg.norm(want)
     wrong = mxkern.grouped_gemm(x, q, jnp.asarray([3, 2, 4, 5, 6], "int32"))
     assert np.isnan(wrong).all()
+
+
+def test_folded_grouped_products() -> None:
+    if mxkern.explain_gemm(W, W).device != "sm_90":
+        pytest.skip("folded products are Hopper's")
+    a = mxkern.quantize(array(40, 416), "mxfp8")
+    q = mxkern.quantize(array(5, 200, 416, seed=1), "mxfp4")
+    ends = jnp.asarray([3, 3, 20, 21, 38], "int32")
+    want = mxkern.grouped_gemm(a, q, ends)
+    for w in (q, mxkern.prepare_operand(q, form="folded", keep_source=False)):
+        layer = partial(mxkern.grouped_gemm, precision="folded")
+        got = jax.jit(layer)(a, w, ends)
+        assert_same(got, layer(a, w, ends), "in a program")
+        assert np.linalg.norm(got - want) <= 5e-4 * np.linalg.norm(want)
 
 
 def test_layers_that_are_copied_right_ahead() -> None:

@@ -9,6 +9,7 @@ import pytest
 import mxkern
 from mxkern import schemes
 from mxkern.arrays import adapter_of
+from mxkern.gemm_operands import PRECISIONS
 from mxkern.options import options_of
 from support import DTYPES, SCHEMES, array_of, assert_same, corner_values, raw, refused
 
@@ -179,7 +180,7 @@ def test_grouped_products(torch: Any) -> None:
     ends = torch.tensor([4, 4, 17], dtype=torch.int32, device="cuda")
     factors, bias = torch.randn(3, device="cuda"), torch.randn(3, 40, device="cuda")
     apart = torch.cat([bias, bias], -1)[:, :40]
-    short = adapter_of("test", "x", x).short_way
+    short, exact = adapter_of("test", "x", x).short_way, PRECISIONS["exact"]
     for b in (q, mxkern.prepare_operand(q, form="few_tokens")):
         for a in (x, x.float(), mxkern.quantize(x, "mxfp8")):
             for dtype in ("float32", "bfloat16"):
@@ -191,13 +192,14 @@ def test_grouped_products(torch: Any) -> None:
                 assert mxkern.grouped_gemm(a, b, ends, bias=bias, out=out, **options) is out
                 assert out.equal(got) and out._version > version
             if short is not None:
-                given = (ends, factors, bias, 0, 1.0, None)
+                given = (ends, factors, bias, 0, 1.0, exact, None)
                 assert short.grouped_gemm(a, b, *given) is not None
                 assert short.grouped_gemm(a, b, ends.long(), *given[1:]) is None
                 assert short.grouped_gemm(a, b, ends[:2], *given[1:]) is None
                 assert short.grouped_gemm(a, b, ends.cpu(), *given[1:]) is None
                 assert short.grouped_gemm(a, b, ends, factors.half(), *given[2:]) is None
-                assert short.grouped_gemm(a, b, ends, factors, bias[:, :39], 0, 1.0, None) is None
+                narrow = bias[:, :39]
+                assert short.grouped_gemm(a, b, ends, factors, narrow, 0, 1.0, exact, None) is None
     refused(TypeError, lambda: mxkern.grouped_gemm(x, q, ends.long()), "ends has dtype int64")
     refused(ValueError, lambda: mxkern.grouped_gemm(x, q, ends.cpu()), "ends is on cpu")
     refused(ValueError, lambda: mxkern.grouped_gemm(x[:, :64], q, ends), "the same last axis K")

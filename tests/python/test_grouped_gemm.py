@@ -137,6 +137,9 @@ BAD: list[tuple[dict[str, Any], type[Exception], list[str]]] = [
     ({"out": np.empty((M, N + 1), "f4")}, ValueError, ["out has shape (41, 20)", "(41, 19)"]),
     ({"out": A[:, :N]}, ValueError, ["out is not contiguous"]),
     ({"stream": 0}, ValueError, ["stream is 0"]),
+    ({"precision": "auto"}, ValueError, ["precision is 'auto'", "exact or folded"]),
+    ({"precision": None}, TypeError, ["precision is None"]),
+    ({"precision": "folded"}, RuntimeError, ["precision is folded, and the CPU's"]),
 ]
 
 

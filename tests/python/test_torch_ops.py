@@ -244,7 +244,7 @@ def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         "grouped_gemm": (
             OPS.grouped_gemm,
             (*kind_of("grouped_gemm", x), *kind_of("grouped_gemm", experts), ENDS, None, x[:3, :8]),
-            {"dtype": "float16"},
+            {"dtype": "float16", "precision": "exact"},
         ),
         "tensor_amax": (OPS.tensor_amax, (x,), {}),
         "random_hadamard": (OPS.random_hadamard, (x, 32), {"sign_mask": "5"}),

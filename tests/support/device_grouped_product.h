@@ -22,7 +22,9 @@ std::vector<std::uint8_t> bytes_of_values(const std::vector<T>& values) {
   return {data, data + values.size() * sizeof(T)};
 }
 
-inline DeviceQuantizedOperand on_device(QuantizedOperand& host) { return DeviceQuantizedOperand(host); }
+inline DeviceQuantizedOperand on_device(QuantizedOperand& host) {
+  return DeviceQuantizedOperand(host);
+}
 inline DevicePlainTensor on_device(PlainTensor& host) { return DevicePlainTensor(host); }
 
 // A product and all that it needs on the device.
@@ -68,7 +70,8 @@ struct OnDevice {
   }
 
   void run_as(const CudaGemmCapabilities& capabilities, Stream stream = {}) {
-    const std::size_t bytes = plan_grouped_cuda(left(), right(), host.precision, capabilities).workspace_bytes;
+    const std::size_t bytes =
+        plan_grouped_cuda(left(), right(), host.precision, capabilities).workspace_bytes;
     DeviceCopy memory(std::vector<std::uint8_t>(bytes + 1, 0xFF));
     cuda::grouped_gemm_as(capabilities, left(), right(), groups(), out.view(), options(),
                           {memory.data(), bytes}, stream);

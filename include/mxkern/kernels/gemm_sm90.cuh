@@ -181,8 +181,8 @@ struct GemmSm90 : BlockSm90<Config> {
   __device__ __forceinline__ void multiply(int warpgroup) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const typename Config::Finisher finish{
-        p.finish, this->out_map, shared + Config::staging_offset + warp * Config::Finisher::staging_bytes,
-        lane};
+        p.finish, this->out_map,
+        shared + Config::staging_offset + warp * Config::Finisher::staging_bytes, lane};
     SumSm90<Config> products(base, warpgroup, blocks);
     std::uint32_t parity = 0;
     [[maybe_unused]] DecodeSm90<Config> decoder(p.left_scales, decoded_rows(warp), base);
@@ -237,9 +237,9 @@ struct GemmSm90 : BlockSm90<Config> {
   }
 
   __device__ __forceinline__ void take_roles() const {
-    Block::take_roles(
-        [&] { return has_tiles(); }, [&] { load(); }, [&] { load_factors(); },
-        [&](int warp) { make_late_rows(warp % 2); }, [&](int warpgroup) { multiply(warpgroup); });
+    Block::take_roles([&] { return has_tiles(); }, [&] { load(); }, [&] { load_factors(); },
+                      [&](int warp) { make_late_rows(warp % 2); },
+                      [&](int warpgroup) { multiply(warpgroup); });
   }
 };
 

@@ -26,7 +26,8 @@ struct Finish {
   static_assert(chunks % Slots == 0, "a chunk's slot is known when it is compiled");
   static constexpr int staging_bytes = Slots * WarpChunk::bytes;  // of a warp
   using Factors = TileFactors<Rows, Columns, Transposed>;
-  using Output = std::conditional_t<Transposed, TransposedOutput<Slots>, StraightOutput<Slots, Grouped>>;
+  using Output =
+      std::conditional_t<Transposed, TransposedOutput<Slots>, StraightOutput<Slots, Grouped>>;
   using Sums = float[Columns / 2];
   using Chunk = WarpChunk::Values;
   using Words = WarpChunk::Words;

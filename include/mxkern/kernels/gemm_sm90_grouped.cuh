@@ -82,15 +82,9 @@ struct GroupedSm90 : BlockSm90<Config> {
   }
 
   __device__ __forceinline__ void load(int tiles) const {
-    LoadSm90<Config> load{this->left_map,
-                          this->right_map,
-                          base,
-                          blocks,
-                          rank,
-                          p.tiles.height / Config::left_boxes,
-                          false,
-                          p.right_batched,
-                          {}};
+    LoadSm90<Config> load{
+        this->left_map, this->right_map, base, blocks, rank, p.tiles.height / Config::left_boxes,
+        false,          p.right_batched, {}};
     GroupWalk walk(p.tiles);
     for_each_tile(tiles, [&](int index) {
       const GroupTile tile = walk.at(index);
@@ -135,8 +129,8 @@ struct GroupedSm90 : BlockSm90<Config> {
     const GroupEnds& groups = p.tiles.groups;
     const std::int64_t begin = are_ordered ? groups.ends[groups.groups - 1] : 0;
     const int thread = warp * 32 + static_cast<int>(threadIdx.x) % 32;
-    FilledOutputs row = {
-        p.finish.out, p.finish.dtype, p.finish.row_stride, 0, 1, 0, p.finish.columns};
+    FilledOutputs row = {p.finish.out,    p.finish.dtype, p.finish.row_stride, 0, 1, 0,
+                         p.finish.columns};
     for (row.first_row = begin + blockIdx.x; row.first_row < groups.rows;
          row.first_row += gridDim.x) {
       row.fill(are_ordered ? 0.0f : float_of(float32::nan_bits), thread, 64);

@@ -46,17 +46,16 @@ def grouped_gemm(
     factors  a float32 array [G], one for each group, such as the tensor scale of each matrix of
              nvfp4 weights
     bias     a plain array [G, N]: its row g is added to each row of group g
-    precision  "exact", or, on Hopper GPUs, "folded": of mxfp8, mxfp6 and mxfp4 operands, on FP8
-             tensor cores
+    precision  "exact", or on Hopper GPUs "folded": mxfp8, mxfp6 and mxfp4 on FP8 tensor cores
     stream   CUDA: a stream handle, instead of the framework's current stream
 
     On the CPU ends that decrease, or lie outside of the rows, raise ValueError. On a CUDA device
     ends stay there, and the call waits for nothing: all of the result is NaN then. Fastest on
     Hopper with 16-bit or quantized a and mxkern.prepare_operand(b, form="few_tokens"), elsewhere
     with form="expanded"; "folded" reads form="folded" of both operands. They are made into these in
-    the call otherwise. As exact as gemm with the same precision is: "exact" has a relative L2 <= 2e-5
-    before the last rounding for K up to 8192, "folded" <= 5e-4 where the scales of each row of a and
-    b lie close together, which nothing looks at: gemm with "auto" does.
+    the call otherwise. Relative L2 error before the last rounding, as that of gemm with the same
+    precision: "exact" <= 2e-5 for K up to 8192, "folded" <= 5e-4 where the scales of each row of a
+    and b lie close together. Nothing looks whether they do, so there is no "auto".
     Returns an array [M, N] of b's framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
@@ -78,9 +77,7 @@ def grouped_gemm(
         if own is not None:
             if out is not None:
                 check_dtype_of_out(function, result_dtype, own, out)
-            product = own.grouped_gemm(
-                a, b, ends, factors, bias, result_dtype, alpha, wanted, out
-            )
+            product = own.grouped_gemm(a, b, ends, factors, bias, result_dtype, alpha, wanted, out)
             if product is not None:
                 if out is not None:
                     own.mark_written(out)
@@ -113,9 +110,7 @@ def grouped_gemm(
         where = end.address, groups[0]
         workspace, size = None, 0
         if device != CPU:
-            size = _core.grouped_gemm_workspace_bytes(
-                left.view, right.view, *where, buffer, wanted
-            )
+            size = _core.grouped_gemm_workspace_bytes(left.view, right.view, *where, buffer, wanted)
             if size:
                 workspace = adapter.empty(function, (size,), "uint8", like)
         _core.grouped_gemm(
