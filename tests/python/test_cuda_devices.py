@@ -88,6 +88,35 @@ def test_the_current_device_stays(torch: Any) -> None:
                 assert torch.cuda.current_device() == current
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_grouped_products_on_the_second_device(framework: str) -> None:
+    """Of codes and of weights in every form, while the first one is current."""
+    plain, values = (
+        random_values((40, 160), "float16", 3),
+        random_values((3, 72, 160), "float32", 4),
+    )
+    ends = np.array([10, 10, 37], np.int32)
+    x, own_ends = on_second(framework, plain), on_second(framework, ends)
+    w = mxkern.quantize(on_second(framework, values), "mxfp4")
+    forms = [None, "few_tokens", "expanded"]
+    if mxkern.explain_gemm(w, w).device == "sm_90":
+        forms.append("folded")
+    for form in forms:
+        precision, a, left = "exact", x, plain
+        if form == "folded":
+            precision, a, left = (
+                "folded",
+                mxkern.quantize(x, "mxfp8"),
+                mxkern.quantize(plain, "mxfp8"),
+            )
+        b = w if form is None else mxkern.prepare_operand(w, form=form)
+        got = mxkern.grouped_gemm(a, b, own_ends, precision=precision)
+        assert got.device == x.device
+        want = mxkern.grouped_gemm(left, mxkern.quantize(values, "mxfp4"), ends)
+        difference = np.linalg.norm(on_host(got).view(np.float32) - want)
+        assert difference <= (5e-4 if form == "folded" else 2e-5) * np.linalg.norm(want), form
+
+
 WORK_ON_THE_SECOND_DEVICE = """
 import ctypes
 import torch
@@ -102,6 +131,8 @@ def has_context(device):
 
 x = torch.randn(128, 256, device="cuda:1", dtype=torch.bfloat16)
 q = mxkern.quantize(x, "nvfp4")
+experts = mxkern.quantize(x.view(2, 64, 256), "mxfp8")
+ends = torch.tensor([5, 120], dtype=torch.int32, device="cuda:1")
 work = {
     "quantize": lambda: mxkern.quantize(x, "mxfp8"),
     "quantize_columns": lambda: mxkern.quantize_columns(x, "mxfp4"),
@@ -109,6 +140,8 @@ work = {
     "dequantize": lambda: mxkern.dequantize(q),
     "gemm of codes": lambda: mxkern.gemm(q, q),
     "gemm of a plain operand": lambda: mxkern.gemm(x, q),
+    "grouped_gemm": lambda: mxkern.grouped_gemm(x, experts, ends),
+    "grouped_gemm of codes": lambda: mxkern.grouped_gemm(q, experts, ends),
     "prepare_operand": lambda: mxkern.prepare_operand(q),
     "random_hadamard": lambda: mxkern.random_hadamard(x),
     "tensor_amax": lambda: mxkern.tensor_amax(x),
