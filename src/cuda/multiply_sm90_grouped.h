@@ -38,9 +38,12 @@ constexpr int grouped_height_sm90(std::int64_t rows, std::int64_t groups) {
 }
 
 // Whether clusters count the tiles that they take: some have fewer rows than others, and take less
-// time then. Where none has more than a warpgroup's they come in turns.
+// time then. Where none has more than a warpgroup's they come in turns, and where most have all, as
+// clusters that go side by side read the same at the same time: on an H200 that takes 4 to 5 % less
+// time with 512 rows a group and more, and 1 to 8 % more with 64 to 256.
 constexpr bool counts_grouped_tiles_sm90(std::int64_t rows, std::int64_t groups) {
-  return grouped_height_sm90(rows, groups) > 64;
+  constexpr std::int64_t many = 384;
+  return grouped_height_sm90(rows, groups) > 64 && rows <= many * groups;
 }
 
 // a [1, M, K], b [groups.count, N, K], at least one matrix and K > 0, both FP8 or both bfloat16;
