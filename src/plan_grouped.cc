@@ -7,7 +7,6 @@
 #include "cuda/expand.h"
 #include "cuda/fold.h"
 #include "cuda/multiply_few.h"
-#include "cuda/multiply_sm90_grouped.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
 #include "mxkern/core/error.h"
@@ -106,10 +105,6 @@ CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& 
     plan.left = take(static_cast<std::int64_t>(cuda::copied_tokens_bytes(*plain)));
   }
   if (plan.makes_right) plan.right = take(bytes_of(as_source(right), form));
-  const bool has_tiles = plan.path == GroupedPath::folded || plan.path == GroupedPath::expanded;
-  plan.counts_tiles =
-      has_tiles && cuda::counts_grouped_tiles_sm90(shape_of(a).rows, weights.batch);
-  if (plan.counts_tiles) plan.counter = take(sizeof(std::uint32_t));
   return plan;
 }
 

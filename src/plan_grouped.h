@@ -50,8 +50,6 @@ struct CudaGroupedPlan {
   bool makes_right = false;  // the form that the kernel reads, in `right`
   std::size_t left = 0;      // of such rows, or of tokens that are copied
   std::size_t right = 0;
-  bool counts_tiles = false;  // in the word `counter`, 0 before
-  std::size_t counter = 0;
   std::size_t workspace_bytes = 0;
 };
 

@@ -10,7 +10,6 @@
 #include "cuda/multiply_grouped.h"
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90_grouped.h"
-#include "cuda/zero_words.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
 #include "plan_grouped.h"
@@ -38,9 +37,6 @@ class GroupedProduct {
         finish_(finish),
         left_memory_(memory_of(prepared_of(a), plan.makes_left, workspace, plan.left)),
         right_memory_(memory_of(prepared_of(b), plan.makes_right, workspace, plan.right)),
-        counter_(plan.counts_tiles ? static_cast<std::uint32_t*>(
-                                         memory_of(nullptr, true, workspace, plan.counter))
-                                   : nullptr),
         stream_(stream) {}
 
   void run() const {
@@ -50,7 +46,7 @@ class GroupedProduct {
       case GroupedPath::expanded:
         expand_operands(true);
         return multiply_sm90_grouped(function, left_rows(), right_rows(), groups_, finish_,
-                                     counter_, stream_);
+                                     stream_);
       case GroupedPath::portable:
         expand_operands(true);
         return multiply_portable_grouped(function, left_rows(), right_rows(), groups_, finish_,
@@ -79,11 +75,7 @@ class GroupedProduct {
     if (plan_.makes_left) first = {&left_, left_memory_};
     if (plan_.makes_right && both) second = {&right, right_memory_};
     const bool has_task = first.operand != nullptr || second.operand != nullptr;
-    if (has_task && weights_.shape.columns > 0) {
-      expand(function, first, second, stream_, zeroed());
-    } else if (counter_ != nullptr) {
-      zero_words(function, zeroed(), stream_);
-    }
+    if (has_task && weights_.shape.columns > 0) expand(function, first, second, stream_);
   }
 
   void multiply_few_tokens() const {
@@ -100,23 +92,16 @@ class GroupedProduct {
 
   void multiply_folded() const {
     const BlockScaled& x = *quantized_of(a_);
-    // The first kernel sets the counter.
-    if (plan_.makes_left) fold_rows_of(x, left_memory_, zeroed());
-    if (plan_.makes_right) {
-      fold_rows_of(weights_, right_memory_, plan_.makes_left ? ZeroedWords{} : zeroed());
-    }
-    const bool makes_none = !plan_.makes_left && !plan_.makes_right;
-    if (makes_none && counter_ != nullptr) zero_words(function, zeroed(), stream_);
+    if (plan_.makes_left) fold_rows_of(x, left_memory_);
+    if (plan_.makes_right) fold_rows_of(weights_, right_memory_);
     multiply_sm90_grouped(function, folded_view(x.scheme, x.shape, left_memory_),
                           folded_view(weights_.scheme, weights_.shape, right_memory_), groups_,
-                          finish_, counter_, stream_);
+                          finish_, stream_);
   }
-  void fold_rows_of(const BlockScaled& q, void* memory, const ZeroedWords& zeroed) const {
+  void fold_rows_of(const BlockScaled& q, void* memory) const {
     constexpr bool finds_spreads = false;  // nobody asks for them
-    fold(function, q, memory, stream_, kernels::Follows::behind, zeroed, {}, finds_spreads);
+    fold(function, q, memory, stream_, kernels::Follows::behind, {}, {}, finds_spreads);
   }
-
-  ZeroedWords zeroed() const { return {counter_, counter_ != nullptr ? 1 : 0}; }
 
   const CudaGroupedPlan& plan_;
   const GemmOperand& a_;
@@ -125,7 +110,6 @@ class GroupedProduct {
   const GroupsOfRows& groups_;
   const CoreFinish& finish_;
   void *left_memory_, *right_memory_;
-  std::uint32_t* counter_;  // of tiles; null: none is counted
   Stream stream_;
 };
 

@@ -9,16 +9,15 @@
 namespace mxkern::cuda {
 
 void multiply_sm90_grouped(const char* function, const RowScaled& a, const RowScaled& b,
-                           const GroupsOfRows& groups, const CoreFinish& finish,
-                           std::uint32_t* counter, Stream stream) {
+                           const GroupsOfRows& groups, const CoreFinish& finish, Stream stream) {
   multiply_sm90_grouped_by(grouped_tile_sm90(b.element, b.rows, a.columns),
                            grouped_height_sm90(a.rows, groups.count), function, a, b, groups,
-                           finish, counter, stream);
+                           finish, stream);
 }
 
 void multiply_sm90_grouped_by(const TileSm90& tile, int height, const char* function,
                               const RowScaled& a, const RowScaled& b, const GroupsOfRows& groups,
-                              const CoreFinish& finish, std::uint32_t* counter, Stream stream) {
+                              const CoreFinish& finish, Stream stream) {
   if (finish.out.shape.size() == 0) return;
   check((a.element == CoreElement::bfloat16) == (b.element == CoreElement::bfloat16), function,
         ": one operand is FP8 and the other bfloat16; expected both of one kind");
@@ -28,8 +27,8 @@ void multiply_sm90_grouped_by(const TileSm90& tile, int height, const char* func
   check(a.rows < 1 << 30 && groups.count < 1 << 30, function, ": there are ", a.rows, " rows and ",
         groups.count, " groups; expected fewer than 2^30; divide a");
   const DeviceScope scope(finish.out.device, function);
-  const GroupedProductSm90 product{function, a,      b, groups,  finish, tile,
-                                   height,   processor_count(function), counter, stream};
+  const GroupedProductSm90 product{
+      function, a, b, groups, finish, tile, height, processor_count(function), stream};
   if (a.element == CoreElement::bfloat16) return launch_sm90_grouped<bfloat16, bfloat16>(product);
   const bool right_e4m3 = b.element == CoreElement::e4m3;
   if (a.element == CoreElement::e4m3) {

@@ -37,27 +37,16 @@ constexpr int grouped_height_sm90(std::int64_t rows, std::int64_t groups) {
   return rows <= few * groups ? 64 : 128;
 }
 
-// Whether clusters count the tiles that they take: some have fewer rows than others, and take less
-// time then. Where none has more than a warpgroup's they come in turns, and where most have all, as
-// clusters that go side by side read the same at the same time: on an H200 that takes 4 to 5 % less
-// time with 512 rows a group and more, and 1 to 8 % more with 64 to 256.
-constexpr bool counts_grouped_tiles_sm90(std::int64_t rows, std::int64_t groups) {
-  constexpr std::int64_t many = 384;
-  return grouped_height_sm90(rows, groups) > 64 && rows <= many * groups;
-}
-
 // a [1, M, K], b [groups.count, N, K], at least one matrix and K > 0, both FP8 or both bfloat16;
 // finish.out [1, M, N], without beta. Rows of no group become zeros; all become NaN where ends
-// decrease or lie beyond the rows. counter: a word that is 0 when the product starts, or null. Sums
-// are those of multiply_sm90. Compute capability 9.0 only.
+// decrease or lie beyond the rows. Sums are those of multiply_sm90. Compute capability 9.0 only.
 void multiply_sm90_grouped(const char* function, const RowScaled& a, const RowScaled& b,
-                           const GroupsOfRows& groups, const CoreFinish& finish,
-                           std::uint32_t* counter, Stream stream);
+                           const GroupsOfRows& groups, const CoreFinish& finish, Stream stream);
 
 // The same with tiles that are not those which would be chosen, for tests and tuning.
 void multiply_sm90_grouped_by(const TileSm90& tile, int height, const char* function,
                               const RowScaled& a, const RowScaled& b, const GroupsOfRows& groups,
-                              const CoreFinish& finish, std::uint32_t* counter, Stream stream);
+                              const CoreFinish& finish, Stream stream);
 
 // What an instance file of it launches.
 struct GroupedProductSm90 {
@@ -67,7 +56,6 @@ struct GroupedProductSm90 {
   const CoreFinish& finish;
   TileSm90 tile;
   int height, processors;
-  std::uint32_t* counter;
   Stream stream;
 };
 template <class Left, class Right>

@@ -29,7 +29,6 @@ void launch_grouped_config(const GroupedProductSm90& product) {
   p.steps = static_cast<int>(ceil_div(left.columns, tile.k));
   p.parts = left.parts;
   p.right_batched = right.batch > 1;
-  p.counter = product.counter;
   p.finish = finish_parameters(left, right, finish, false);
   p.finish.batch_stride = 0;  // the batch is the group
   p.bias_step = groups.bias_step;

@@ -84,8 +84,7 @@ struct GemmSm90Config {
   static constexpr int factors_offset = parts_offset + part_bytes;
   static constexpr int decoded_offset = factors_offset + factor_bytes;
   static constexpr int copied_scales_offset = decoded_offset + decoded_row_bytes;
-  static constexpr int turn_barriers_offset = rows_full_offset + 8;  // where tiles are counted
-  static_assert((2 * stages + 7) * 8 <= barrier_bytes, "room for all barriers");
+  static_assert((2 * stages + 3) * 8 <= barrier_bytes, "room for all barriers");
   static constexpr int threads = 128 * (groups + 1);
   // Of 65536 registers: what a thread that multiplies has, and one that loads.
   static constexpr int consumer_registers = has_halves ? 224 : 232;

@@ -6,7 +6,6 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/core/math.h"
-#include "mxkern/kernels/cluster_turns.cuh"
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/gemm_sm90_block.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"
@@ -32,13 +31,12 @@ struct GroupedSm90Parameters {
   GroupTiles tiles;  // of clusters
   int steps, parts;  // of K, and of the left operand
   bool right_batched;
-  std::uint32_t* counter;  // of tiles that were taken, 0 before; null: tiles come in turns
   FinishParameters finish;
   std::int64_t bias_step;      // from a group's biases to the next one's
   const float* group_factors;  // null: 1
 };
 
-// Clusters take tiles until none is left: how many there are only the device knows.
+// Clusters take tiles in turns until none is left: how many there are only the device knows.
 template <class Config>
 struct GroupedSm90 : BlockSm90<Config> {
   using Block = BlockSm90<Config>;
@@ -55,7 +53,6 @@ struct GroupedSm90 : BlockSm90<Config> {
   __device__ __forceinline__ void run() const {
     if (threadIdx.x == 0) {
       this->prefetch_maps(p.finish.stores_boxes);
-      ClusterTurns::init(base + Config::turn_barriers_offset, blocks);
       this->init_barriers();
     }
     this->sync();
@@ -65,57 +62,39 @@ struct GroupedSm90 : BlockSm90<Config> {
     const int tiles = GroupWalk::count(p.tiles);
     Block::take_roles([] { return true; }, [&] { load(tiles); }, [&] { load_factors(tiles); },
                       [&](int warp) { fill_rest(warp - 2, tiles >= 0); },
-                      [&](int warpgroup) { multiply(warpgroup); });
+                      [&](int warpgroup) { multiply(warpgroup, tiles); });
   }
 
  private:
-  __device__ __forceinline__ ClusterTurns turns() const {
-    static_assert(sizeof(int) + ClusterTurns::answer_bytes <= Config::part_bytes);
-    return {p.counter,
-            static_cast<int>(gridDim.x) / blocks,
-            blocks,
-            rank,
-            base + Config::parts_offset + static_cast<int>(sizeof(int)),
-            base + Config::turn_barriers_offset};
+  template <class Compute>
+  __device__ __forceinline__ void for_each_tile(int tiles, Compute&& compute) const {
+    const int clusters = static_cast<int>(gridDim.x) / blocks;
+    for (int index = cluster(); index < tiles; index += clusters) compute(index);
   }
 
   __device__ __forceinline__ TileCorner corner_of(const GroupTile& tile) const {
     return {tile.first, (tile.right * blocks + rank) * Config::columns, tile.group};
   }
 
-  // The rows of the tile whose first stage is full; less than 0: none is left.
+  // The rows of the tile whose first stage is full.
   __device__ __forceinline__ int& tile_rows() const {
     return *reinterpret_cast<int*>(shared + Config::parts_offset);
   }
 
   __device__ __forceinline__ void load(int tiles) const {
-    LoadSm90<Config> load{this->left_map,
-                          this->right_map,
-                          base,
-                          blocks,
-                          rank,
-                          p.tiles.height / Config::left_boxes,
-                          false,
-                          p.right_batched,
-                          {}};
-    const auto tell_rows = [&](int rows) {
-      ptx::mbarrier_wait(base + Config::empty_offset, load.phases.of(0) ^ 1);
-      if (threadIdx.x % 32 == 0) tile_rows() = rows;
-      __syncwarp();
-    };
-    ClusterTurns turns = this->turns();
+    LoadSm90<Config> load{
+        this->left_map, this->right_map, base, blocks, rank, p.tiles.height / Config::left_boxes,
+        false,          p.right_batched, {}};
     GroupWalk walk(p.tiles);
-    for (int index = cluster(); index < tiles;) {
+    for_each_tile(tiles, [&](int index) {
       const GroupTile tile = walk.at(index);
       const TileCorner corner = corner_of(tile);
-      const int next = turns.take(index);
+      ptx::mbarrier_wait(base + Config::empty_offset, load.phases.of(0) ^ 1);
       // Of a thread block beyond the last column there is nothing to multiply.
-      tell_rows(corner.column < p.finish.columns ? tile.count : 0);
+      if (threadIdx.x % 32 == 0) tile_rows() = corner.column < p.finish.columns ? tile.count : 0;
+      __syncwarp();
       load.tile(corner, p.parts, {index, 0, p.steps}, [](int, int end) { return end; });
-      index = next;
-    }
-    tell_rows(-1);
-    if (ptx::elect()) ptx::mbarrier_arrive(base + Config::full_offset);
+    });
   }
 
   __device__ __forceinline__ void load_factors(int tiles) const {
@@ -124,10 +103,9 @@ struct GroupedSm90 : BlockSm90<Config> {
       constexpr bool is_folded = Config::rounded == RoundedFirst::all;
       range = is_folded ? PowerRange(folded_powers) : PowerRange(expanded_powers);
     }
-    ClusterTurns turns = this->turns();
     GroupWalk walk(p.tiles);
     std::uint32_t parity = 1;
-    for (int index = cluster(); index < tiles; index = turns.after(index)) {
+    for_each_tile(tiles, [&](int index) {
       const GroupTile tile = walk.at(index);
       const TileCorner corner = corner_of(tile);
       const double factor = p.group_factors ? double{p.group_factors[tile.group]} : 1.0;
@@ -143,7 +121,7 @@ struct GroupedSm90 : BlockSm90<Config> {
       });
       ptx::mbarrier_arrive(base + Config::factors_full_offset);
       parity ^= 1;
-    }
+    });
   }
 
   // Two warps: rows behind the last end, or all where ends make no sense.
@@ -159,23 +137,19 @@ struct GroupedSm90 : BlockSm90<Config> {
     }
   }
 
-  __device__ __forceinline__ void multiply(int warpgroup) const {
+  __device__ __forceinline__ void multiply(int warpgroup, int tiles) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     typename Config::Finisher finish{
         p.finish, this->out_map,
         shared + Config::staging_offset + warp * Config::Finisher::staging_bytes, lane};
     SumSm90<Config> products(base, warpgroup, blocks);
     std::uint32_t parity = 0;
-    // Tiles that come in turns take as long, lest clusters drift apart and read the same at other
-    // times: then all multiply as many rows.
-    const int most_rows = p.counter == nullptr ? p.tiles.height : 0;
-    while (true) {
+    for_each_tile(tiles, [&](int) {
       typename SumSm90<Config>::Sums sums;
       ptx::mbarrier_wait(base + Config::full_offset, products.phases.of(0));
       const int rows = tile_rows();
-      if (rows < 0) break;
       // The tensor cores are the other warpgroup's where this one has no rows.
-      if (rows > 0 && warpgroup * 64 < higher_of(rows, most_rows)) {
+      if (warpgroup * 64 < rows) {
         products.multiply(sums, p.parts * p.steps);
       } else {
         products.skip(p.parts * p.steps);
@@ -187,7 +161,7 @@ struct GroupedSm90 : BlockSm90<Config> {
         finish.tile(sums, factors(), warp * 16);
       }
       ptx::mbarrier_arrive(base + Config::factors_empty_offset);
-    }
+    });
     finish.wait();
   }
 };

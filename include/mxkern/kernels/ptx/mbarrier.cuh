@@ -51,22 +51,6 @@ __device__ __forceinline__ void mbarrier_arrive_remote(std::uint32_t remote, boo
       : "memory");
 }
 
-// Writes a word to the shared memory of a block of the cluster, whose barrier hears of four bytes:
-// both are addresses there. No fence is needed.
-__device__ __forceinline__ void send_word(std::uint32_t there, std::uint32_t its_barrier,
-                                          std::uint32_t word) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(there),
-      "r"(word), "r"(its_barrier)
-      : "memory");
-}
-
-__device__ __forceinline__ std::uint32_t load_shared(std::uint32_t address) {
-  std::uint32_t word;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-  return word;
-}
-
 // Whether the phase with this parity has completed.
 __device__ __forceinline__ bool mbarrier_test(std::uint32_t barrier, std::uint32_t parity) {
   int done;
