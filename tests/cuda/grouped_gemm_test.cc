@@ -129,13 +129,7 @@ TEST_F(CudaGroupedGemmByPlans, EveryPlan) {
     cuda::CoreFinish finish;
     finish.out = device.out.view();
     if (facts.has_tensor_scale) finish.right_tensor_scale = device.b.view().tensor_scale;
-    cuda::GroupsOfRows groups{device.groups().ends, device.groups().count,
-                              device.options().factors};
-    if (device.bias) {
-      finish.bias = device.bias->view().data;
-      finish.bias_dtype = device.bias->view().dtype;
-      groups.bias_step = device.bias->view().batch_stride;
-    }
+    const cuda::GroupsOfRows groups = device.groups_for(finish);
     const cuda::ReorderedWeights weights{scheme, p.b.view.shape, device.prepared->bytes.data(),
                                          first_cuda_device};
     for (int run = 0; run < 2; ++run) {

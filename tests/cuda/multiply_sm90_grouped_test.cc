@@ -76,13 +76,7 @@ TEST_F(GroupedSm90, EveryTile) {
         cuda::CoreFinish finish;
         finish.out = device.out.view();
         finish.alpha = p.alpha;
-        cuda::GroupsOfRows groups{device.groups().ends, device.groups().count,
-                                  device.options().factors};
-        if (device.bias) {
-          finish.bias = device.bias->view().data;
-          finish.bias_dtype = device.bias->view().dtype;
-          groups.bias_step = device.bias->view().batch_stride;
-        }
+        const cuda::GroupsOfRows groups = device.groups_for(finish);
         const auto rows = [&](const BlockScaled& q, void* memory) {
           return is_folded ? cuda::folded_view(q.scheme, q.shape, memory)
                            : cuda::expanded_view(q, memory);

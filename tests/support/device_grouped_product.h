@@ -9,6 +9,8 @@
 
 #include "cuda/gemm.h"
 #include "cuda/grouped_gemm.h"
+#include "cuda/groups_of_rows.h"
+#include "cuda/row_scaled.h"
 #include "plan_grouped.h"
 #include "tests/support/device_operand.h"
 #include "tests/support/device_prepared.h"
@@ -59,6 +61,16 @@ struct OnDevice {
     if (!host.factors.empty()) options.factors = reinterpret_cast<const float*>(factors.data());
     if (bias) options.bias = &bias->view();
     return options;
+  }
+  // As kernels take them; the biases go to finish.
+  cuda::GroupsOfRows groups_for(cuda::CoreFinish& finish) {
+    cuda::GroupsOfRows rows{groups().ends, groups().count, options().factors};
+    if (bias) {
+      finish.bias = bias->view().data;
+      finish.bias_dtype = bias->view().dtype;
+      rows.bias_step = bias->view().batch_stride;
+    }
+    return rows;
   }
   void prepare(PreparedForm form) { prepared.emplace(form, b.view()); }
   void prepare_left(PreparedForm form) { prepared_left.emplace(form, a.view()); }
