@@ -76,7 +76,7 @@ TEST(PlanGrouped, PlacesForAllGroups) {
 
 class OfOperands : public ::testing::Test {
  protected:
-  const CudaGemmCapabilities hopper, ampere = capabilities_of("sm_80");
+  const CudaGemmCapabilities hopper = {}, ampere = capabilities_of("sm_80");
   const Buffer x = plain(DType::bfloat16, {1, 64, 256});
   const BlockScaled q = quantized(Scheme::mxfp8_e4m3, {1, 64, 256});
   const BlockScaled w = quantized(Scheme::mxfp4, {8, 96, 256});
