@@ -30,6 +30,7 @@ from mxkern.arrays.torch_arrays import has_tangent
 from mxkern.arrays.torch_cuda_calls import transforms_active
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import PRECISIONS
+from mxkern.ops.grouped_gemm import GROUPED_PRECISIONS
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.ops.run_quantize import each_way, transposed
 from mxkern.options import ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES
@@ -336,7 +337,7 @@ def grouped_gemm(
     function = "grouped_gemm"
     _refuse_others(function, options)
     if not isinstance(precision, str):
-        raise errors.unknown_name(function, "precision", precision, ("exact", "folded"))
+        raise errors.unknown_name(function, "precision", precision, GROUPED_PRECISIONS)
     check_operand(function, "a", a)
     check_operand(function, "b", b)
     check_tensor(function, "ends", ends)

@@ -16,7 +16,7 @@ from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape
 
 # Nobody looks at what rows allow, as gemm does for "auto".
-_PRECISIONS = {name: PRECISIONS[name] for name in ("exact", "folded")}
+GROUPED_PRECISIONS = {name: PRECISIONS[name] for name in ("exact", "folded")}
 
 
 def grouped_gemm(
@@ -69,7 +69,7 @@ def grouped_gemm(
     """
     function = "grouped_gemm"
     result_dtype = dtype_position(function, dtype)
-    wanted = position(function, "precision", precision, _PRECISIONS)
+    wanted = position(function, "precision", precision, GROUPED_PRECISIONS)
     alpha = number_of(function, "alpha", alpha)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
         codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
