@@ -10,25 +10,32 @@ namespace {
 
 constexpr const char* function = "grouped_gemm";
 
-void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
+void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                   const Buffer& out) {
   const Shape left = shape_of(a), right = source_of(b).shape;
   check(left.batch == 1, function, ": a has a batch of ", left.batch,
-        "; expected one matrix, whose rows belong to the groups");
+        "; expected one matrix, whose ", groups.are_columns() ? "columns" : "rows",
+        " belong to the groups");
   check(left.columns == right.columns, function, ": a has K = ", left.columns,
         " and b has K = ", right.columns,
-        "; expected the same K, which is the columns of both: b is [groups, N, K]");
+        "; expected the same K, which is the columns of both: b is ",
+        groups.are_columns() ? "[1, N, K]" : "[groups, N, K]");
+  if (groups.are_columns()) {
+    check(right.batch == 1, function, ": b has a batch of ", right.batch,
+          "; expected one matrix, whose columns belong to the groups");
+    return check_same_shape(function, "out", out.shape, {groups.count, left.rows, right.rows});
+  }
   check(groups.count == right.batch, function, ": there are ", groups.count, " ends and b has ",
         right.batch, " matrices; expected one of each for every group");
   check_same_shape(function, "out", out.shape, {1, left.rows, right.rows});
 }
 
-std::size_t bytes_of(const RowGroups& groups, std::size_t element) {
+std::size_t bytes_of(const Groups& groups, std::size_t element) {
   return static_cast<std::size_t>(groups.count) * element;
 }
 
 void check_apart(const Occupied& written, const GemmOperand& a, const GemmRightOperand& b,
-                 const RowGroups& groups, const GroupedGemmOptions& options) {
+                 const Groups& groups, const GroupedGemmOptions& options) {
   check_apart(function, written, a, b);
   check_apart(function, written,
               {"groups", ".ends", groups.ends, bytes_of(groups, sizeof *groups.ends)});
@@ -47,7 +54,7 @@ void check_precision(GemmPrecision precision) {
 
 }  // namespace
 
-void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
+void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                         const Buffer& out, const GroupedGemmOptions& options) {
   check_precision(options.precision);
   check_operand(function, "b", b);
@@ -71,7 +78,7 @@ void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const R
 }
 
 void check_grouped_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
-                             const GemmRightOperand& b, const RowGroups& groups, const Buffer& out,
+                             const GemmRightOperand& b, const Groups& groups, const Buffer& out,
                              const GroupedGemmOptions& options) {
   check_apart(check_workspace(function, workspace, bytes, out), a, b, groups, options);
 }

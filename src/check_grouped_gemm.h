@@ -1,17 +1,17 @@
 // check_grouped_gemm.h: the checks of the arguments of grouped_gemm.
 #pragma once
 
-#include "mxkern/grouped_gemm.h"
+#include "groups.h"
 
 namespace mxkern {
 
 // Shapes, devices, pointers and overlaps; the ends are not read. Throws InvalidArgument.
-void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
+void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                         const Buffer& out, const GroupedGemmOptions& options);
 
 // `bytes` of memory that is aligned and nobody else's. Arguments that are checked.
 void check_grouped_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
-                             const GemmRightOperand& b, const RowGroups& groups, const Buffer& out,
+                             const GemmRightOperand& b, const Groups& groups, const Buffer& out,
                              const GroupedGemmOptions& options);
 
 }  // namespace mxkern

@@ -1,4 +1,4 @@
-// plan_grouped.cc: how a product whose rows belong to groups is computed.
+// plan_grouped.cc: how a product whose rows or columns belong to groups is computed.
 #include "plan_grouped.h"
 
 #include <algorithm>
@@ -37,9 +37,13 @@ void check_source(const char* argument, const GemmOperand& operand, const char* 
 }
 
 // With operands that have elements.
-GroupedPath path_of(const GemmOperand& a, const GemmOperand& b, GemmPrecision precision,
-                    const CudaGemmCapabilities& capabilities) {
+GroupedPath path_of(const GemmOperand& a, const GemmOperand& b, GroupAxis axis,
+                    GemmPrecision precision, const CudaGemmCapabilities& capabilities) {
   if (precision == GemmPrecision::folded) return GroupedPath::folded;
+  if (axis == GroupAxis::columns) {
+    const bool has_one_part = cuda::is_expanded(a) || cuda::parts_of(a) == 1;
+    return capabilities.is_hopper() && has_one_part ? GroupedPath::expanded : GroupedPath::portable;
+  }
   const BlockScaled& weights = *quantized_of(b);
   const auto* plain = std::get_if<Buffer>(&a);
   const bool is_wide = plain != nullptr && plain->dtype == DType::float32;
@@ -73,7 +77,7 @@ std::int64_t bytes_of(const GemmOperand& source, PreparedForm form) {
 
 }  // namespace
 
-CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b, GroupAxis axis,
                                   GemmPrecision precision,
                                   const CudaGemmCapabilities& capabilities) {
   const GemmOperand right = either_side(b);
@@ -84,7 +88,7 @@ CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& 
   CudaGroupedPlan plan;
   const Shape& weights = source_of(b).shape;
   const bool has_elements = weights.batch > 0 && weights.columns > 0;
-  if (has_elements) plan.path = path_of(a, right, precision, capabilities);
+  if (has_elements) plan.path = path_of(a, right, axis, precision, capabilities);
   const PreparedForm form = right_form_of(plan.path);
   const PreparedForm left_form =
       plan.path == GroupedPath::folded ? PreparedForm::folded : PreparedForm::expanded;

@@ -1,10 +1,11 @@
-// plan_grouped.h: how a product whose rows belong to groups is computed on a CUDA device, as a
-// value.
+// plan_grouped.h: how a product whose rows or columns belong to groups is computed on a CUDA
+// device, as a value.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "groups.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/core/math.h"
 #include "mxkern/gemm.h"
@@ -37,7 +38,7 @@ constexpr std::int64_t places_of_groups(std::int64_t rows, std::int64_t groups, 
 }
 
 enum class GroupedPath : std::uint8_t {
-  few_tokens,  // decodes weights; each thread block has rows of one group
+  few_tokens,  // of rows: decodes weights; each thread block has rows of one group
   folded,      // FP8 tensor cores of Hopper on rows that hold their scales
   expanded,    // bfloat16 tensor cores of Hopper on expanded rows
   portable,    // expanded rows on any GPU from compute capability 8.0 on
@@ -56,7 +57,7 @@ struct CudaGroupedPlan {
 // Pure. Checked arguments; of their addresses the alignment counts, and whether sources are null.
 // Throws InvalidArgument or Unsupported where the precision that is asked for cannot be had, and
 // Unsupported where an operand was prepared in another form without its source.
-CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b, GroupAxis axis,
                                   GemmPrecision precision,
                                   const CudaGemmCapabilities& capabilities);
 

@@ -89,7 +89,12 @@ class OfOperands : public ::testing::Test {
   static CudaGroupedPlan plan(const GemmOperand& a, const GemmRightOperand& b,
                               const CudaGemmCapabilities& capabilities,
                               GemmPrecision precision = GemmPrecision::exact) {
-    return plan_grouped_cuda(a, b, precision, capabilities);
+    return plan_grouped_cuda(a, b, GroupAxis::rows, precision, capabilities);
+  }
+  static CudaGroupedPlan of_columns(const GemmOperand& a, const GemmRightOperand& b,
+                                    const CudaGemmCapabilities& capabilities,
+                                    GemmPrecision precision = GemmPrecision::exact) {
+    return plan_grouped_cuda(a, b, GroupAxis::columns, precision, capabilities);
   }
   CudaGroupedPlan folded(const GemmOperand& a, const GemmRightOperand& b) const {
     return plan(a, b, hopper, GemmPrecision::folded);
@@ -129,6 +134,30 @@ TEST_F(PlanGroupedOfOperands, WeightsThatAreExpanded) {
   EXPECT_EQ(plan(wide, w, other).path, GroupedPath::portable);
   // Sums of nothing.
   EXPECT_EQ(plan(x, quantized(Scheme::mxfp4, {0, 96, 256}), hopper).path, GroupedPath::portable);
+}
+
+TEST_F(PlanGroupedOfOperands, GroupsOfColumns) {
+  const BlockScaled right = quantized(Scheme::mxfp4, {1, 96, 256});
+  const CudaGroupedPlan exact = of_columns(q, right, hopper);
+  EXPECT_EQ(exact.path, GroupedPath::expanded);
+  EXPECT_TRUE(exact.makes_left && exact.makes_right);
+  EXPECT_GE(exact.workspace_bytes, static_cast<std::size_t>((64 + 96) * 256 * 2));
+  // Nothing decodes tokens.
+  const CudaGroupedPlan few = of_columns(x, ready(right, PreparedForm::few_tokens), hopper);
+  EXPECT_EQ(few.path, GroupedPath::expanded);
+  EXPECT_TRUE(few.makes_right && !few.makes_left);
+  // Elements of several parts.
+  const Buffer wide = plain(DType::float32, {1, 64, 256}),
+               half = plain(DType::float16, {1, 64, 256});
+  EXPECT_EQ(of_columns(wide, right, hopper).path, GroupedPath::portable);
+  EXPECT_EQ(of_columns(half, right, hopper).path, GroupedPath::portable);
+  EXPECT_EQ(of_columns(q, right, ampere).path, GroupedPath::portable);
+  const CudaGroupedPlan folded_rows =
+      of_columns(ready(q, PreparedForm::folded), right, hopper, GemmPrecision::folded);
+  EXPECT_EQ(folded_rows.path, GroupedPath::folded);
+  EXPECT_TRUE(!folded_rows.makes_left && folded_rows.makes_right);
+  EXPECT_THROW(of_columns(x, right, hopper, GemmPrecision::folded), InvalidArgument);
+  EXPECT_THROW(of_columns(q, right, ampere, GemmPrecision::folded), Unsupported);
 }
 
 TEST_F(PlanGroupedOfOperands, FoldedOnes) {

@@ -91,7 +91,8 @@ sanitize() {
       'cuda.four_over_six_test *GivenAmax:*Tiny*:*NearTies*' 'cuda.few_quantized_test *NanStays:*Ahead' \
       'cuda.fold_first_rows_test *FirstColumns*' 'cuda.fold_both_test *' 'cuda.random_words_test *' \
       'cuda.grouped_gemm_test *Nan*:*ManyGroups:*Anywhere:*Wrong*:*Little' \
-      'cuda.multiply_sm90_grouped_test *' 'cuda.parts_of_sums_test *OfPlainRows'; do
+      'cuda.multiply_sm90_grouped_test *' 'cuda.grouped_columns_test GroupedColumnsSm90.*' \
+      'cuda.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
     done

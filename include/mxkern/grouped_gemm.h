@@ -1,4 +1,5 @@
-// mxkern/grouped_gemm.h: the matrix product in which each group of rows has weights of its own.
+// mxkern/grouped_gemm.h: the matrix products in which each group of rows has weights of its own,
+// and in which each group of columns has an output of its own.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +17,20 @@ struct RowGroups {
   std::int64_t count = 0;
 };
 
+// The same of the columns of both operands: group i has those from ends[i - 1], or 0, to ends[i].
+// Every end is a multiple of 32, so that blocks have elements of one group, or K.
+struct ColumnGroups {
+  const std::int32_t* ends = nullptr;  // [count], on the device of the operands
+  std::int64_t count = 0;
+};
+
 struct GroupedGemmOptions {
   float alpha = 1.0f;
   // [count] on out's device: what the products of each group are multiplied by as well, such as the
   // tensor scale of each matrix of NVFP4 weights.
   const float* factors = nullptr;
-  const Buffer* bias = nullptr;  // [count, 1, N], any dtype: added to each row of the group
+  // [count, 1, N], any dtype: added to each row of the group, or of the group's output.
+  const Buffer* bias = nullptr;
   // exact or folded: on Hopper, of mxfp8, mxfp6 and mxfp4, by FP8 tensor cores. Which of them rows
   // allow is not looked at, so automatic is refused.
   GemmPrecision precision = GemmPrecision::exact;
@@ -49,9 +58,25 @@ MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
                              const GroupedGemmOptions& options, Workspace workspace,
                              Stream stream = {});
 
+// out[g, :, :] = alpha * factors[g] * a[:, k] . b[:, k]^T + bias[g, :] over the columns k of group
+// g: the gradients of the weights of such layers, of rows that were quantized along the tokens
+// (quantize_columns). a [1, M, K], b [1, N, K], out [count, M, N]. Columns behind the last end
+// belong to no product, and a group without columns has sums of 0. All else is as above: the CPU
+// throws, and all of out becomes NaN on a CUDA device, also where an end is no multiple of 32 and
+// not K. Exact products are computed from the form expanded of both operands, folded ones from the
+// form folded. An operand's row has one power of two for all groups there: a group whose scales lie
+// 100 octaves below the largest one of the row counts as zeros.
+MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
+                             const ColumnGroups& groups, const Buffer& out,
+                             const GroupedGemmOptions& options, Workspace workspace,
+                             Stream stream = {});
+
 // The CPU reads the ends for it.
 MXKERN_API std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
                                                     const RowGroups& groups, const Buffer& out,
+                                                    const GroupedGemmOptions& options = {});
+MXKERN_API std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
+                                                    const ColumnGroups& groups, const Buffer& out,
                                                     const GroupedGemmOptions& options = {});
 
 }  // namespace mxkern

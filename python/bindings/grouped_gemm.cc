@@ -1,4 +1,4 @@
-// bindings/grouped_gemm.cc: the matrix product in which groups of rows have weights of their own.
+// bindings/grouped_gemm.cc: the matrix products whose rows or columns belong to groups.
 #include "mxkern/grouped_gemm.h"
 
 #include <nanobind/stl/optional.h>
@@ -16,8 +16,11 @@ using namespace nb::literals;
 namespace mxkern::bindings {
 namespace {
 
-RowGroups groups_of(Address ends, std::int64_t count) {
-  return {static_cast<const std::int32_t*>(ends.value), count};
+// Calls visitor with groups of rows, or of columns.
+template <class Visitor>
+auto with_groups(Address ends, std::int64_t count, bool of_columns, Visitor&& visitor) {
+  const auto* data = static_cast<const std::int32_t*>(ends.value);
+  return of_columns ? visitor(ColumnGroups{data, count}) : visitor(RowGroups{data, count});
 }
 
 GroupedGemmOptions options_of(int precision) {
@@ -32,33 +35,37 @@ void bind_grouped_gemm(nb::module_& module) {
   module.def(
       "grouped_gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
-         const Buffer& out, double alpha, Address factors, const std::optional<Buffer>& bias,
-         int precision, Address workspace, std::size_t workspace_bytes, Address stream) {
-        const RowGroups groups = groups_of(ends, count);
+         bool of_columns, const Buffer& out, double alpha, Address factors,
+         const std::optional<Buffer>& bias, int precision, Address workspace,
+         std::size_t workspace_bytes, Address stream) {
         GroupedGemmOptions options = options_of(precision);
         options.alpha = nearest_float(alpha);
         options.factors = static_cast<const float*>(factors.value);
         options.bias = bias ? &*bias : nullptr;
-        if (out.device.type != DeviceType::cpu) {
-          return grouped_gemm(a, b, groups, out, options, {workspace.value, workspace_bytes},
-                              Stream{stream.value});
-        }
-        call(out.shape.size() * columns_of(b), [&] {
-          const std::size_t bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
-          const auto memory = allocate_workspace(bytes);
-          grouped_gemm(a, b, groups, out, options, {memory.get(), bytes});
+        with_groups(ends, count, of_columns, [&](const auto& groups) {
+          if (out.device.type != DeviceType::cpu) {
+            return grouped_gemm(a, b, groups, out, options, {workspace.value, workspace_bytes},
+                                Stream{stream.value});
+          }
+          call(out.shape.size() * columns_of(b), [&] {
+            const std::size_t bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
+            const auto memory = allocate_workspace(bytes);
+            grouped_gemm(a, b, groups, out, options, {memory.get(), bytes});
+          });
         });
       },
-      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "out"_a, "alpha"_a, "factors"_a.none(),
-      "bias"_a.none(), "precision"_a, "workspace"_a.none(), "workspace_bytes"_a, "stream"_a.none());
+      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "alpha"_a,
+      "factors"_a.none(), "bias"_a.none(), "precision"_a, "workspace"_a.none(), "workspace_bytes"_a,
+      "stream"_a.none());
   module.def(
       "grouped_gemm_workspace_bytes",
       [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
-         const Buffer& out, int precision) {
-        return grouped_gemm_workspace_bytes(a, b, groups_of(ends, count), out,
-                                            options_of(precision));
+         bool of_columns, const Buffer& out, int precision) {
+        return with_groups(ends, count, of_columns, [&](const auto& groups) {
+          return grouped_gemm_workspace_bytes(a, b, groups, out, options_of(precision));
+        });
       },
-      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "out"_a, "precision"_a);
+      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "precision"_a);
 }
 
 }  // namespace mxkern::bindings

@@ -171,10 +171,11 @@ inline void gemm(XlaCall& call) {
 // left operand, right operand, groups, whether there are factors, and biases, precision, bits of
 // alpha, whether there is memory to work in; the operands, ends, factors, biases -> a plain array,
 // the memory
-inline void grouped_gemm(XlaCall& call) {
+template <class Groups>
+void grouped_gemm_of(XlaCall& call) {
   const GemmOperand a = call.gemm_operand();
   const GemmRightOperand b = call.gemm_right_operand();
-  RowGroups groups;
+  Groups groups;
   groups.count = call.extent();
   groups.ends = call.ends(call.argument(), groups.count);
   GroupedGemmOptions options;
@@ -197,6 +198,11 @@ inline void grouped_gemm(XlaCall& call) {
   workspace.bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
   const auto memory = allocate_workspace(workspace.bytes);
   mxkern::grouped_gemm(a, b, groups, out, options, {memory.get(), workspace.bytes});
+}
+
+// whether columns belong to groups; what follows is above
+inline void grouped_gemm(XlaCall& call) {
+  call.flag() ? grouped_gemm_of<ColumnGroups>(call) : grouped_gemm_of<RowGroups>(call);
 }
 
 }  // namespace mxkern::bindings::xla_operations

@@ -236,6 +236,7 @@ def grouped_gemm(
     | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
     ends: object | None,
     count: int,
+    of_columns: bool,
     out: tuple[object, int, int, int, int, int, int, int],
     alpha: float,
     factors: object | None,
@@ -253,6 +254,7 @@ def grouped_gemm_workspace_bytes(
     | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
     ends: object | None,
     count: int,
+    of_columns: bool,
     out: tuple[object, int, int, int, int, int, int, int],
     precision: int,
 ) -> int: ...

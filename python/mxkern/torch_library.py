@@ -12,7 +12,7 @@ import mxkern
 from mxkern import errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.gemm_operands import product_shape
-from mxkern.ops.grouped_gemm import grouped_shape
+from mxkern.ops.grouped_gemm import check_shapes, grouped_shape
 from mxkern.ops.run_quantize import transposed
 from mxkern.options import dtype_position
 from mxkern.scheme import Shape, scheme_of, swizzled_size
@@ -306,13 +306,16 @@ def _traced_grouped_gemm(
     b: list[Any],
     b_kind: str,
     b_shape: list[int],
+    ends: Any,
     *rest: Any,
     dtype: str = "float32",
     **options: Any,
 ) -> Any:
     operand_of_kind("grouped_gemm", "a", a, a_kind, a_shape)  # for its checks
     operand_of_kind("grouped_gemm", "b", b, b_kind, b_shape)
-    shape = grouped_shape("grouped_gemm", tuple(a_shape), tuple(b_shape))
+    shapes = tuple(a_shape), tuple(b_shape)
+    check_shapes("grouped_gemm", *shapes)
+    shape = grouped_shape(*shapes, ends.numel())
     return b[0].new_empty(shape, dtype=_dtype("grouped_gemm", dtype))
 
 

@@ -9,6 +9,7 @@
 #include "cuda/gemm.h"
 #include "cuda/multiply_grouped.h"
 #include "cuda/multiply_portable.h"
+#include "cuda/multiply_sm90_columns.h"
 #include "cuda/multiply_sm90_grouped.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
@@ -27,9 +28,10 @@ const float* tensor_scale_of(const BlockScaled* q) {
 class GroupedProduct {
  public:
   GroupedProduct(const CudaGroupedPlan& plan, const GemmOperand& a, const GemmRightOperand& b,
-                 const GroupsOfRows& groups, const CoreFinish& finish, Workspace workspace,
-                 Stream stream)
+                 GroupAxis axis, const DeviceGroups& groups, const CoreFinish& finish,
+                 Workspace workspace, Stream stream)
       : plan_(plan),
+        of_columns_(axis == GroupAxis::columns),
         a_(a),
         left_(as_source(a)),
         weights_(source_of(b)),
@@ -45,12 +47,11 @@ class GroupedProduct {
       case GroupedPath::folded: return multiply_folded();
       case GroupedPath::expanded:
         expand_operands(true);
-        return multiply_sm90_grouped(function, left_rows(), right_rows(), groups_, finish_,
-                                     stream_);
+        return multiply(multiply_sm90_grouped, multiply_sm90_columns, left_rows(), right_rows());
       case GroupedPath::portable:
         expand_operands(true);
-        return multiply_portable_grouped(function, left_rows(), right_rows(), groups_, finish_,
-                                         stream_);
+        return multiply(multiply_portable_grouped, multiply_portable_columns, left_rows(),
+                        right_rows());
     }
   }
 
@@ -68,6 +69,13 @@ class GroupedProduct {
   }
   RowScaled left_rows() const { return expanded(left_, left_memory_); }
   RowScaled right_rows() const { return expanded(weights_, right_memory_); }
+
+  // By the kernel for groups of rows, or of columns.
+  template <class Kernel>
+  void multiply(Kernel* rows, Kernel* columns, const RowScaled& left,
+                const RowScaled& right) const {
+    (of_columns_ ? columns : rows)(function, left, right, groups_, finish_, stream_);
+  }
 
   void expand_operands(bool both) const {
     const GemmOperand right = weights_;
@@ -94,9 +102,9 @@ class GroupedProduct {
     const BlockScaled& x = *quantized_of(a_);
     if (plan_.makes_left) fold_rows_of(x, left_memory_);
     if (plan_.makes_right) fold_rows_of(weights_, right_memory_);
-    multiply_sm90_grouped(function, folded_view(x.scheme, x.shape, left_memory_),
-                          folded_view(weights_.scheme, weights_.shape, right_memory_), groups_,
-                          finish_, stream_);
+    multiply(multiply_sm90_grouped, multiply_sm90_columns,
+             folded_view(x.scheme, x.shape, left_memory_),
+             folded_view(weights_.scheme, weights_.shape, right_memory_));
   }
   void fold_rows_of(const BlockScaled& q, void* memory) const {
     constexpr bool finds_spreads = false;  // nobody asks for them
@@ -104,10 +112,11 @@ class GroupedProduct {
   }
 
   const CudaGroupedPlan& plan_;
+  const bool of_columns_;
   const GemmOperand& a_;
   const GemmOperand left_;  // without what was made of it
   const BlockScaled& weights_;
-  const GroupsOfRows& groups_;
+  const DeviceGroups& groups_;
   const CoreFinish& finish_;
   void *left_memory_, *right_memory_;
   Stream stream_;
@@ -116,15 +125,18 @@ class GroupedProduct {
 }  // namespace
 
 std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const Buffer& out, const GroupedGemmOptions& options) {
+                                         const Groups& groups, const Buffer& out,
+                                         const GroupedGemmOptions& options) {
   if (out.shape.size() == 0) return 0;
-  return plan_grouped_cuda(a, b, options.precision, gemm_capabilities(out.device)).workspace_bytes;
+  return plan_grouped_cuda(a, b, groups.axis, options.precision, gemm_capabilities(out.device))
+      .workspace_bytes;
 }
 
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
-                     const GemmRightOperand& b, const RowGroups& groups, const Buffer& out,
+                     const GemmRightOperand& b, const Groups& groups, const Buffer& out,
                      const GroupedGemmOptions& options, Workspace workspace, Stream stream) {
-  const CudaGroupedPlan plan = plan_grouped_cuda(a, b, options.precision, capabilities);
+  const CudaGroupedPlan plan =
+      plan_grouped_cuda(a, b, groups.axis, options.precision, capabilities);
   if (out.shape.size() == 0) return;
   check_grouped_workspace(workspace, plan.workspace_bytes, a, b, groups, out, options);
   const DeviceScope scope(out.device, stream, function);
@@ -138,16 +150,16 @@ void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand
   finish.left_tensor_scale = tensor_scale_of(quantized_of(a));
   finish.right_tensor_scale = tensor_scale_of(&source_of(b));
   finish.out = out;
-  GroupsOfRows rows{groups.ends, groups.count, options.factors};
+  DeviceGroups on_device{groups.ends, groups.count, options.factors};
   if (options.bias != nullptr) {
     finish.bias = options.bias->data;
     finish.bias_dtype = options.bias->dtype;
-    rows.bias_step = options.bias->batch_stride;
+    on_device.bias_step = options.bias->batch_stride;
   }
-  GroupedProduct(plan, a, b, rows, finish, workspace, stream).run();
+  GroupedProduct(plan, a, b, groups.axis, on_device, finish, workspace, stream).run();
 }
 
-void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
+void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                   const Buffer& out, const GroupedGemmOptions& options, Workspace workspace,
                   Stream stream) {
   grouped_gemm_as(gemm_capabilities(out.device), a, b, groups, out, options, workspace, stream);

@@ -9,7 +9,7 @@
 namespace mxkern::cuda {
 
 void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeights& weights,
-                      const GroupsOfRows& groups, const CoreFinish& finish, Workspace workspace,
+                      const DeviceGroups& groups, const CoreFinish& finish, Workspace workspace,
                       Stream stream, const std::int32_t* exponents) {
   const DeviceScope scope(weights.device, function);
   const FewPlan plan = plan_grouped(
@@ -19,7 +19,7 @@ void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeig
 }
 
 void multiply_grouped_by(const FewPlan& plan, const char* function, const Buffer& given_x,
-                         const ReorderedWeights& weights, const GroupsOfRows& groups,
+                         const ReorderedWeights& weights, const DeviceGroups& groups,
                          const CoreFinish& finish, Workspace workspace, Stream stream,
                          const std::int32_t* exponents) {
   if (finish.out.shape.size() == 0) return;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/groups_of_rows.h"
+#include "cuda/device_groups.h"
 #include "cuda/multiply_few.h"
 #include "cuda/row_scaled.h"
 
@@ -13,12 +13,12 @@ namespace mxkern::cuda {
 // x [1, M, K] in 16 bits, rows anywhere; weights [count, N, K]; finish.out [1, M, N], without beta.
 // workspace: copied_tokens_bytes(x), aligned to 128. Compute capability 9.0 to 11.x.
 void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeights& weights,
-                      const GroupsOfRows& groups, const CoreFinish& finish, Workspace workspace,
+                      const DeviceGroups& groups, const CoreFinish& finish, Workspace workspace,
                       Stream stream, const std::int32_t* exponents = nullptr);
 
 // The same by a plan that is not the one which would be chosen, for tests and tuning.
 void multiply_grouped_by(const FewPlan& plan, const char* function, const Buffer& x,
-                         const ReorderedWeights& weights, const GroupsOfRows& groups,
+                         const ReorderedWeights& weights, const DeviceGroups& groups,
                          const CoreFinish& finish, Workspace workspace, Stream stream,
                          const std::int32_t* exponents = nullptr);
 

@@ -9,6 +9,8 @@
 namespace mxkern::cuda {
 namespace {
 
+using kernels::PortableGroups;
+
 kernels::PortableOperand kernel_operand(const char* function, const char* name,
                                         const RowScaled& operand, std::int64_t batch) {
   check(operand.element == CoreElement::bfloat16, function, ": ", name,
@@ -26,13 +28,22 @@ kernels::PortableOperand kernel_operand(const char* function, const char* name,
           shared ? 0 : operand.rows};
 }
 
-template <int Warp>
+template <int Warp, PortableGroups Groups>
 void launch_tiles(const char* function, const kernels::PortableParameters& p, Stream stream) {
   using Tile = kernels::PortableTile<Warp>;
   const std::int64_t tiles =
       ceil_div(p.left.rows, Tile::extent) * ceil_div(p.right.rows, Tile::extent);
-  launch(function, kernels::gemm_portable_kernel<Warp, false>, grid_of(tiles, p.batch),
+  launch(function, kernels::gemm_portable_kernel<Warp, Groups>, grid_of(tiles, p.batch),
          Tile::threads, Tile::shared_bytes, stream, p);
+}
+
+template <PortableGroups Groups>
+void launch_tiles(const char* function, const kernels::PortableParameters& p, Stream stream) {
+  if (portable_tile(p.batch, p.left.rows, p.right.rows, processor_count(function)) == 128) {
+    launch_tiles<64, Groups>(function, p, stream);
+  } else {
+    launch_tiles<32, Groups>(function, p, stream);
+  }
 }
 
 template <int Warp>
@@ -42,8 +53,8 @@ void launch_groups(const char* function, const kernels::PortableParameters& p, S
                              ceil_div(p.right.rows, Tile::extent);
   check(tiles < std::int64_t{1} << 31, function, ": the product has ", tiles,
         " tiles; expected fewer than 2^31; divide a");
-  launch(function, kernels::gemm_portable_kernel<Warp, true>, grid_of(tiles), Tile::threads,
-         Tile::shared_bytes, stream, p);
+  launch(function, kernels::gemm_portable_kernel<Warp, PortableGroups::rows>, grid_of(tiles),
+         Tile::threads, Tile::shared_bytes, stream, p);
 }
 
 // All but how operands go with one another.
@@ -62,7 +73,7 @@ kernels::PortableParameters parameters_of(const RowScaled& a, const CoreFinish& 
 }  // namespace
 
 void multiply_portable_grouped(const char* function, const RowScaled& a, const RowScaled& b,
-                               const GroupsOfRows& groups, const CoreFinish& finish,
+                               const DeviceGroups& groups, const CoreFinish& finish,
                                Stream stream) {
   if (finish.out.shape.size() == 0) return;
   const DeviceScope scope(finish.out.device, function);
@@ -85,6 +96,28 @@ void multiply_portable_grouped(const char* function, const RowScaled& a, const R
   }
 }
 
+void multiply_portable_columns(const char* function, const RowScaled& a, const RowScaled& b,
+                               const DeviceGroups& groups, const CoreFinish& finish,
+                               Stream stream) {
+  if (finish.out.shape.size() == 0) return;
+  const DeviceScope scope(finish.out.device, function);
+  check(a.batch == 1 && b.batch == 1, function, ": there are ", a.batch, " and ", b.batch,
+        " matrices; expected one each");
+  check(a.columns < 1 << 30 && groups.count < 1 << 30, function, ": there are ", a.columns,
+        " columns and ", groups.count, " groups; expected fewer than 2^30; divide a and b");
+  kernels::PortableParameters p = parameters_of(a, finish);
+  p.batch = groups.count;
+  p.left = kernel_operand(function, "a", a, 1);
+  p.right = kernel_operand(function, "b", b, 1);
+  p.left.batch_bytes = p.left.exponent_step = 0;  // the batch is the group
+  p.right.batch_bytes = p.right.exponent_step = 0;
+  p.batch_stride = finish.out.batch_stride;
+  p.column_groups = {groups.ends, static_cast<int>(groups.count), static_cast<int>(a.columns)};
+  p.bias_step = groups.bias_step;
+  p.group_factors = groups.factors;
+  launch_tiles<PortableGroups::columns>(function, p, stream);
+}
+
 void multiply_portable(const char* function, const RowScaled& a, const RowScaled& b,
                        const CoreFinish& finish, const CoreGate& gate, Stream stream) {
   const DeviceScope scope(finish.out.device, function);
@@ -94,12 +127,7 @@ void multiply_portable(const char* function, const RowScaled& a, const RowScaled
   p.right = kernel_operand(function, "b", b, p.batch);
   p.batch_stride = finish.out.batch_stride;
   p.gate = spread_gate(gate, a, b);
-  const int tile = portable_tile(p.batch, a.rows, b.rows, processor_count(function));
-  if (tile == 128) {
-    launch_tiles<64>(function, p, stream);
-  } else {
-    launch_tiles<32>(function, p, stream);
-  }
+  launch_tiles<PortableGroups::none>(function, p, stream);
 }
 
 }  // namespace mxkern::cuda

@@ -1,7 +1,7 @@
 // cuda/multiply_portable.h: the product of bfloat16 rows for every GPU from sm_80 on.
 #pragma once
 
-#include "cuda/groups_of_rows.h"
+#include "cuda/device_groups.h"
 #include "cuda/row_scaled.h"
 #include "mxkern/core/device.h"
 
@@ -15,7 +15,13 @@ void multiply_portable(const char* function, const RowScaled& a, const RowScaled
 // The same of rows that belong to groups: a [1, M, K], b [groups.count, N, K], finish.out [1, M,
 // N]. Rows of no group become zeros; all become NaN where ends decrease or lie beyond the rows.
 void multiply_portable_grouped(const char* function, const RowScaled& a, const RowScaled& b,
-                               const GroupsOfRows& groups, const CoreFinish& finish, Stream stream);
+                               const DeviceGroups& groups, const CoreFinish& finish, Stream stream);
+
+// The same of columns that belong to groups: a [1, M, K], b [1, N, K], finish.out [groups.count, M,
+// N], without beta. All of it becomes NaN where ends decrease, lie beyond K, or are no multiples of
+// 32 and not K.
+void multiply_portable_columns(const char* function, const RowScaled& a, const RowScaled& b,
+                               const DeviceGroups& groups, const CoreFinish& finish, Stream stream);
 
 // Rows and columns of the tile that a thread block computes of such a product, on a GPU with so
 // many multiprocessors: small where there would be too few large ones.

@@ -9,14 +9,14 @@
 namespace mxkern::cuda {
 
 void multiply_sm90_grouped(const char* function, const RowScaled& a, const RowScaled& b,
-                           const GroupsOfRows& groups, const CoreFinish& finish, Stream stream) {
+                           const DeviceGroups& groups, const CoreFinish& finish, Stream stream) {
   multiply_sm90_grouped_by(grouped_tile_sm90(b.element, b.rows, a.columns),
                            grouped_height_sm90(a.rows, groups.count), function, a, b, groups,
                            finish, stream);
 }
 
 void multiply_sm90_grouped_by(const TileSm90& tile, int height, const char* function,
-                              const RowScaled& a, const RowScaled& b, const GroupsOfRows& groups,
+                              const RowScaled& a, const RowScaled& b, const DeviceGroups& groups,
                               const CoreFinish& finish, Stream stream) {
   if (finish.out.shape.size() == 0) return;
   check((a.element == CoreElement::bfloat16) == (b.element == CoreElement::bfloat16), function,

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/groups_of_rows.h"
+#include "cuda/device_groups.h"
 #include "cuda/multiply_sm90.h"
 
 namespace mxkern::cuda {
@@ -37,22 +37,30 @@ constexpr int grouped_height_sm90(std::int64_t rows, std::int64_t groups) {
   return rows <= few * groups ? 64 : 128;
 }
 
+// Whether warpgroups without rows multiply nothing. Where most tiles have all rows that saves
+// little, and clusters of others, which are sooner done, no longer share in the cache what they
+// read.
+constexpr bool skips_rows_sm90(std::int64_t rows, std::int64_t groups) {
+  constexpr std::int64_t many = 256;
+  return rows <= many * groups;
+}
+
 // a [1, M, K], b [groups.count, N, K], at least one matrix and K > 0, both FP8 or both bfloat16;
 // finish.out [1, M, N], without beta. Rows of no group become zeros; all become NaN where ends
 // decrease or lie beyond the rows. Sums are those of multiply_sm90. Compute capability 9.0 only.
 void multiply_sm90_grouped(const char* function, const RowScaled& a, const RowScaled& b,
-                           const GroupsOfRows& groups, const CoreFinish& finish, Stream stream);
+                           const DeviceGroups& groups, const CoreFinish& finish, Stream stream);
 
 // The same with tiles that are not those which would be chosen, for tests and tuning.
 void multiply_sm90_grouped_by(const TileSm90& tile, int height, const char* function,
-                              const RowScaled& a, const RowScaled& b, const GroupsOfRows& groups,
+                              const RowScaled& a, const RowScaled& b, const DeviceGroups& groups,
                               const CoreFinish& finish, Stream stream);
 
 // What an instance file of it launches.
 struct GroupedProductSm90 {
   const char* function;
   const RowScaled &left, &right;
-  const GroupsOfRows& groups;
+  const DeviceGroups& groups;
   const CoreFinish& finish;
   TileSm90 tile;
   int height, processors;

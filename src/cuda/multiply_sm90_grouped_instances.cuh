@@ -12,7 +12,7 @@ namespace mxkern::cuda {
 template <class Config>
 void launch_grouped_config(const GroupedProductSm90& product) {
   const RowScaled &left = product.left, &right = product.right;
-  const GroupsOfRows& groups = product.groups;
+  const DeviceGroups& groups = product.groups;
   const CoreFinish& finish = product.finish;
   const TileSm90& tile = product.tile;
   check(tile.rows == Config::rows && tile.k == Config::k && tile.stages == Config::stages,
@@ -29,6 +29,7 @@ void launch_grouped_config(const GroupedProductSm90& product) {
   p.steps = static_cast<int>(ceil_div(left.columns, tile.k));
   p.parts = left.parts;
   p.right_batched = right.batch > 1;
+  p.skips_rows = skips_rows_sm90(left.rows, groups.count);
   p.finish = finish_parameters(left, right, finish, false);
   p.finish.batch_stride = 0;  // the batch is the group
   p.bias_step = groups.bias_step;

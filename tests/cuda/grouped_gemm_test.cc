@@ -129,7 +129,7 @@ TEST_F(CudaGroupedGemmByPlans, EveryPlan) {
     cuda::CoreFinish finish;
     finish.out = device.out.view();
     if (facts.has_tensor_scale) finish.right_tensor_scale = device.b.view().tensor_scale;
-    const cuda::GroupsOfRows groups = device.groups_for(finish);
+    const cuda::DeviceGroups groups = device.groups_for(finish);
     const cuda::ReorderedWeights weights{scheme, p.b.view.shape, device.prepared->bytes.data(),
                                          first_cuda_device};
     for (int run = 0; run < 2; ++run) {
@@ -273,7 +273,7 @@ void expect_ends_of_a_node_ahead(GroupedProduct<Left>&& p, PreparedForm form) {
     for (int i = 0; i < 3; ++i) {
       check_cuda(cudaMemcpyAsync(device.ends.data(), source.data(), p.ends.size() * 4,
                                  cudaMemcpyDeviceToDevice, stream));
-      grouped_gemm(device.left(), device.right(), device.groups(), device.out.view(),
+      grouped_gemm(device.left(), device.right(), device.row_groups(), device.out.view(),
                    device.options(), {}, stream);
       // Ends that must not be read before the next copy.
       check_cuda(cudaMemsetAsync(device.ends.data(), 0xFF, p.ends.size() * 4, stream));

@@ -76,7 +76,7 @@ TEST_F(GroupedSm90, EveryTile) {
         cuda::CoreFinish finish;
         finish.out = device.out.view();
         finish.alpha = p.alpha;
-        const cuda::GroupsOfRows groups = device.groups_for(finish);
+        const cuda::DeviceGroups groups = device.groups_for(finish);
         const auto rows = [&](const BlockScaled& q, void* memory) {
           return is_folded ? cuda::folded_view(q.scheme, q.shape, memory)
                            : cuda::expanded_view(q, memory);

@@ -23,6 +23,7 @@ N = mxkern.quantize(array(32, 96, seed=2), "nvfp4")
 BIAS = jnp.arange(32.0)
 EXPERTS = mxkern.quantize(array(3, 8, 96, seed=3), "mxfp4")
 ENDS = jnp.asarray([7, 7, 60], "int32")
+COLUMN_ENDS = jnp.asarray([0, 32, 96, 96], "int32")
 BIASES = jnp.arange(24.0).reshape(3, 8)
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -43,6 +44,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     ),
     "grouped, of plain x": lambda x: mxkern.grouped_gemm(
         x, EXPERTS, ENDS, factors=x[0, :3], alpha=0.5
+    ),
+    "grouped columns": lambda x: mxkern.grouped_gemm(
+        mxkern.quantize(x, "mxfp8"), mxkern.quantize(x[:5], "mxfp4"), COLUMN_ENDS, dtype="bfloat16"
     ),
     "amax of x": lambda x: mxkern.quantize(x, "nvfp4", amax=mxkern.tensor_amax(x)),
     "transformed": lambda x: mxkern.random_hadamard(x, 32, sign_mask=0x1234),

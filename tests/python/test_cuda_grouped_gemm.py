@@ -1,6 +1,7 @@
 # tests/python/test_cuda_grouped_gemm.py: grouped products on CUDA devices against double precision.
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -192,3 +193,58 @@ def test_cupy() -> None:
     weights = mxkern.quantize(cupy.from_dlpack(normal(3, N, K, dtype=torch.float16)), "mxfp8")
     got = mxkern.grouped_gemm(cupy.from_dlpack(x), weights, cupy.from_dlpack(ends), dtype="float16")
     assert torch.from_dlpack(got).equal(want)
+
+
+def product_of_columns(a: Any, b: Any, ends: Any) -> Any:
+    left, right = exact(a), exact(b)
+    bounds = [0, *ends.tolist()]
+    pairs = itertools.pairwise(bounds)
+    return torch.stack([left[:, i:j] @ right[:, i:j].T for i, j in pairs])
+
+
+COLUMN_ENDS = (0, 32, 32, 160, 256, 1056, 1120)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_groups_of_columns(scheme: str) -> None:
+    """Plain columns, and codes with what was made of them ahead; the bytes are the same."""
+    k = 1130
+    ends = torch.tensor(COLUMN_ENDS, dtype=torch.int32, device="cuda")
+    x, y = normal(150, k, seed=1), normal(N, k)
+    q = mxkern.quantize(y, scheme)
+    ready = mxkern.prepare_operand(q, form="expanded")
+    for dtype in DTYPES:
+        plain = x.to(getattr(torch, dtype))
+        got = mxkern.grouped_gemm(plain, ready, ends)
+        assert relative(got, product_of_columns(plain, q, ends)) <= EXACT_ERROR, dtype
+        assert mxkern.grouped_gemm(plain, q, ends).equal(got)
+    a = mxkern.quantize(x, "mxfp8", scale_layout="swizzled")
+    bias, factors = normal(len(ends), N, seed=5), normal(len(ends), seed=4)
+    got = mxkern.grouped_gemm(a, ready, ends, factors=factors, bias=bias, alpha=0.5)
+    want = product_of_columns(a, q, ends) * factors.double()[:, None, None] * 0.5
+    assert relative(got, want + bias.double()[:, None]) <= EXACT_ERROR
+
+
+@HOPPER
+@pytest.mark.parametrize("scheme", FOLDABLE)
+def test_folded_groups_of_columns(scheme: str) -> None:
+    """The gradients of experts: tokens that were quantized along the columns."""
+    k = 1120
+    ends = torch.tensor(COLUMN_ENDS, dtype=torch.int32, device="cuda")
+    a = mxkern.quantize_columns(normal(k, 1500, seed=1), scheme)
+    b = mxkern.quantize_columns(normal(k, 700), "mxfp8", scale_layout="swizzled")
+    want = product_of_columns(a, b, ends)
+    got = mxkern.grouped_gemm(a, b, ends, precision="folded")
+    assert relative(got, want) <= FOLDED_ERROR
+    assert mxkern.grouped_gemm(folded(a), folded(b), ends, precision="folded").equal(got)
+    for dtype, rounding in (("bfloat16", 2e-3), ("float16", 3e-4)):
+        small = mxkern.grouped_gemm(a, b, ends, dtype=dtype, precision="folded")
+        assert relative(small, want) <= FOLDED_ERROR + rounding
+
+
+def test_wrong_ends_of_columns_give_nan() -> None:
+    b = mxkern.quantize(normal(N, K), "mxfp4")
+    for x in (normal(9, K, dtype=torch.bfloat16), normal(9, K)):
+        for bad in ([64, 32], [-32, 32], [32, K + 32], [16, 32]):
+            ends = torch.tensor(bad, dtype=torch.int32, device="cuda")
+            assert mxkern.grouped_gemm(x, b, ends).isnan().all()

@@ -24,6 +24,8 @@ import jax.numpy as jnp
 if jax.default_backend() != "gpu":
     pytest.skip("JAX runs on the CPU here", allow_module_level=True)
 
+import itertools
+
 from jax_functions import FUNCTIONS, N, W, X, array, assert_same
 from mxkern.jax_calls import programs
 
@@ -93,6 +95,21 @@ def test_folded_grouped_products() -> None:
         got = jax.jit(layer)(a, w, ends)
         assert_same(got, layer(a, w, ends), "in a program")
         assert np.linalg.norm(got - want) <= 5e-4 * np.linalg.norm(want)
+
+
+def test_groups_of_columns() -> None:
+    a = mxkern.quantize_columns(array(416, 150), "mxfp8")
+    b = mxkern.quantize_columns(array(416, 200, seed=1), "mxfp4")
+    ends = jnp.asarray([32, 32, 288, 416], "int32")
+    got = jax.jit(mxkern.grouped_gemm)(a, b, ends)
+    assert got.shape == (4, 150, 200)
+    assert_same(got, mxkern.grouped_gemm(a, b, ends), "in a program")
+    left, right = (np.asarray(mxkern.dequantize(q), np.float64) for q in (a, b))
+    bounds = [0, 32, 32, 288, 416]
+    pairs = itertools.pairwise(bounds)
+    want = np.stack([left[:, i:j] @ right[:, i:j].T for i, j in pairs])
+    assert np.linalg.norm(got - want) <= 2e-5 * np.linalg.norm(want)
+    assert np.isnan(mxkern.grouped_gemm(a, b, jnp.asarray([32, 33], "int32"))).all()
 
 
 def test_layers_that_are_copied_right_ahead() -> None:

@@ -75,6 +75,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "grouped, of plain x": lambda x: mxkern.grouped_gemm(
         x, EXPERTS, ENDS, factors=x[0, :3].float()
     ),
+    "grouped columns": lambda x: mxkern.grouped_gemm(
+        mxkern.quantize(x, "mxfp8"), mxkern.quantize(x[:5], "mxfp4"), COLUMN_ENDS
+    ),
     "random_hadamard": lambda x: mxkern.random_hadamard(x, 32, sign_mask=2**31, inverse=True),
     "scales": lambda x: mxkern.unswizzle_scales(
         mxkern.swizzle_scales(mxkern.quantize(x, "mxfp8").scales), len(x), 3
@@ -87,6 +90,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 PREPARED = mxkern.prepare_operand(N)
 EXPERTS = mxkern.quantize(tensor(3, 8, 96, seed=5), "mxfp4")
 ENDS = torch.tensor([7, 7, 60], dtype=torch.int32)
+COLUMN_ENDS = torch.tensor([0, 32, 96, 96], dtype=torch.int32)
 
 
 def assert_same(got: Any, want: Any, what: str) -> None:
@@ -245,6 +249,11 @@ def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
             OPS.grouped_gemm,
             (*kind_of("grouped_gemm", x), *kind_of("grouped_gemm", experts), ENDS, None, x[:3, :8]),
             {"dtype": "float16", "precision": "exact"},
+        ),
+        "grouped_gemm of columns": (
+            OPS.grouped_gemm,
+            (*kind_of("grouped_gemm", a), *kind_of("grouped_gemm", a), COLUMN_ENDS, None, None),
+            {"dtype": "float32", "precision": "exact"},
         ),
         "tensor_amax": (OPS.tensor_amax, (x,), {}),
         "random_hadamard": (OPS.random_hadamard, (x, 32), {"sign_mask": "5"}),

@@ -1,4 +1,5 @@
-// tests/support/device_grouped_product.h: a product whose rows belong to groups on a CUDA device.
+// tests/support/device_grouped_product.h: a product whose rows or columns belong to groups on a
+// CUDA device.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 #include "cuda/gemm.h"
 #include "cuda/grouped_gemm.h"
-#include "cuda/groups_of_rows.h"
+#include "cuda/device_groups.h"
 #include "cuda/row_scaled.h"
 #include "plan_grouped.h"
 #include "tests/support/device_operand.h"
@@ -50,10 +51,11 @@ struct OnDevice {
     if (host.bias) bias.emplace(*host.bias);
   }
 
-  RowGroups groups() {
-    return {reinterpret_cast<const std::int32_t*>(ends.data()),
-            static_cast<std::int64_t>(host.ends.size())};
+  RowGroups row_groups() {
+    return {reinterpret_cast<const std::int32_t*>(ends.data()), host.count(host.ends)};
   }
+  ColumnGroups column_groups() { return {row_groups().ends, row_groups().count}; }
+  Groups groups() { return host.of_rows() ? Groups(row_groups()) : Groups(column_groups()); }
   GroupedGemmOptions options() {
     GroupedGemmOptions options;
     options.alpha = host.alpha;
@@ -63,8 +65,8 @@ struct OnDevice {
     return options;
   }
   // As kernels take them; the biases go to finish.
-  cuda::GroupsOfRows groups_for(cuda::CoreFinish& finish) {
-    cuda::GroupsOfRows rows{groups().ends, groups().count, options().factors};
+  cuda::DeviceGroups groups_for(cuda::CoreFinish& finish) {
+    cuda::DeviceGroups rows{groups().ends, groups().count, options().factors};
     if (bias) {
       finish.bias = bias->view().data;
       finish.bias_dtype = bias->view().dtype;
@@ -83,7 +85,7 @@ struct OnDevice {
 
   void run_as(const CudaGemmCapabilities& capabilities, Stream stream = {}) {
     const std::size_t bytes =
-        plan_grouped_cuda(left(), right(), host.precision, capabilities).workspace_bytes;
+        plan_grouped_cuda(left(), right(), host.axis, host.precision, capabilities).workspace_bytes;
     DeviceCopy memory(std::vector<std::uint8_t>(bytes + 1, 0xFF));
     cuda::grouped_gemm_as(capabilities, left(), right(), groups(), out.view(), options(),
                           {memory.data(), bytes}, stream);

@@ -1,4 +1,5 @@
-// tests/support/grouped_product.h: a product whose rows belong to groups, and its reference.
+// tests/support/grouped_product.h: a product whose rows or columns belong to groups, and its
+// reference.
 #pragma once
 
 #include <cmath>
@@ -6,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "groups.h"
 #include "mxkern/grouped_gemm.h"
 #include "tests/support/gemm_reference.h"
 
@@ -14,6 +16,7 @@ namespace mxkern::test {
 // Left: a PlainTensor or a QuantizedOperand. Factors and biases may be left out.
 template <class Left>
 struct GroupedProduct {
+  GroupAxis axis;
   Left a;
   QuantizedOperand b;
   PlainTensor out;
@@ -24,11 +27,15 @@ struct GroupedProduct {
   std::optional<PlainTensor> bias;
 
   GroupedProduct(Left left, Scheme scheme, std::int64_t n, std::vector<std::int32_t> group_ends,
-                 DType out_dtype, std::int64_t gap = 0, ScaleLayout layout = ScaleLayout::row_major)
-      : a(std::move(left)),
-        b(scheme, {static_cast<std::int64_t>(group_ends.size()), n, a.view.shape.columns}, layout),
-        out(out_dtype, {1, a.view.shape.rows, n}, gap),
+                 DType out_dtype, std::int64_t gap = 0, ScaleLayout layout = ScaleLayout::row_major,
+                 GroupAxis groups = GroupAxis::rows)
+      : axis(groups),
+        a(std::move(left)),
+        b(scheme, {of_rows() ? count(group_ends) : 1, n, a.view.shape.columns}, layout),
+        out(out_dtype, {of_rows() ? 1 : count(group_ends), a.view.shape.rows, n}, gap),
         ends(std::move(group_ends)) {}
+
+  bool of_rows() const { return axis == GroupAxis::rows; }
 
   void fill(std::uint64_t seed) {
     if constexpr (requires { a.fill(normal_values(seed)); }) {
@@ -48,7 +55,11 @@ struct GroupedProduct {
     bias->fill(normal_values(91));
   }
 
-  RowGroups groups() const { return {ends.data(), static_cast<std::int64_t>(ends.size())}; }
+  static std::int64_t count(const std::vector<std::int32_t>& ends) {
+    return static_cast<std::int64_t>(ends.size());
+  }
+  RowGroups groups() const { return {ends.data(), count(ends)}; }
+  ColumnGroups column_groups() const { return {ends.data(), count(ends)}; }
 
   GroupedGemmOptions options() {
     GroupedGemmOptions options;
@@ -63,48 +74,69 @@ struct GroupedProduct {
   }
 
   Reference wanted() {
-    const Shape& shape = out.view.shape;
+    Reference reference{out.view.shape, {}};
+    of_rows() ? add_rows(reference) : add_columns(reference);
+    return reference;
+  }
+
+ private:
+  // The products of a group with columns from begin to end, of a matrix of b.
+  Expected sum(std::size_t group, std::int64_t row, std::int64_t column, std::int64_t matrix,
+               std::int64_t begin, std::int64_t end) {
+    double sum = 0.0, magnitude = 0.0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double product = a.value(0, row, i) * b.value(matrix, column, i);
+      sum += product;
+      magnitude += std::fabs(product);
+    }
+    const double factor = factors.empty() ? alpha : double{alpha} * factors[group];
+    const double offset = bias ? bias->value(static_cast<std::int64_t>(group), 0, column) : 0.0;
+    const double value = (begin == end ? 0.0 : factor * sum) + offset;
+    const double sizes = std::fabs(factor) * magnitude + std::fabs(offset);
+    return {value, static_cast<double>(end - begin + 8) * 0x1p-24 * sizes +
+                       (std::isfinite(value) ? rounding_error(out.view.dtype, value) : 0.0)};
+  }
+
+  void add_rows(Reference& reference) {
     const std::int64_t k = b.view.shape.columns;
-    Reference reference{shape, {}};
-    for (std::int64_t row = 0; row < shape.rows; ++row) {
+    for (std::int64_t row = 0; row < reference.shape.rows; ++row) {
       std::size_t group = 0;
       while (group < ends.size() && ends[group] <= row) ++group;
-      for (std::int64_t column = 0; column < shape.columns; ++column) {
-        if (group == ends.size()) {
-          reference.elements.push_back({0.0, 0.0});
-          continue;
-        }
-        const auto g = static_cast<std::int64_t>(group);
-        double sum = 0.0, magnitude = 0.0;
-        for (std::int64_t i = 0; i < k; ++i) {
-          const double product = a.value(0, row, i) * b.value(g, column, i);
-          sum += product;
-          magnitude += std::fabs(product);
-        }
-        const double factor = factors.empty() ? alpha : double{alpha} * factors[group];
-        const double offset = bias ? bias->value(g, 0, column) : 0.0;
-        const double value = (k == 0 ? 0.0 : factor * sum) + offset;
-        const double sizes = std::fabs(factor) * magnitude + std::fabs(offset);
+      for (std::int64_t column = 0; column < reference.shape.columns; ++column) {
         reference.elements.push_back(
-            {value, static_cast<double>(k + 8) * 0x1p-24 * sizes +
-                        (std::isfinite(value) ? rounding_error(out.view.dtype, value) : 0.0)});
+            group == ends.size() ? Expected{0.0, 0.0}
+                                 : sum(group, row, column, static_cast<std::int64_t>(group), 0, k));
       }
     }
-    return reference;
+  }
+
+  void add_columns(Reference& reference) {
+    for (std::size_t group = 0; group < ends.size(); ++group) {
+      const std::int64_t begin = group == 0 ? 0 : ends[group - 1];
+      for (std::int64_t row = 0; row < reference.shape.rows; ++row) {
+        for (std::int64_t column = 0; column < reference.shape.columns; ++column) {
+          reference.elements.push_back(sum(group, row, column, 0, begin, ends[group]));
+        }
+      }
+    }
   }
 };
 
 // Values of a kind: without a scheme plain ones.
 inline GroupedProduct<PlainTensor> plain_product(DType dtype, Shape x, Scheme scheme,
                                                  std::int64_t n, std::vector<std::int32_t> ends,
-                                                 DType out_dtype, std::int64_t gap = 0) {
-  return {PlainTensor(dtype, x, gap), scheme, n, std::move(ends), out_dtype, gap};
+                                                 DType out_dtype, std::int64_t gap = 0,
+                                                 GroupAxis axis = GroupAxis::rows) {
+  return {PlainTensor(dtype, x, gap), scheme, n, std::move(ends), out_dtype, gap,
+          ScaleLayout::row_major,     axis};
 }
 inline GroupedProduct<QuantizedOperand> quantized_product(Scheme left, Shape x, Scheme scheme,
                                                           std::int64_t n,
                                                           std::vector<std::int32_t> ends,
-                                                          DType out_dtype, ScaleLayout layout) {
-  return {QuantizedOperand(left, x, layout), scheme, n, std::move(ends), out_dtype, 0, layout};
+                                                          DType out_dtype, ScaleLayout layout,
+                                                          GroupAxis axis = GroupAxis::rows) {
+  return {
+      QuantizedOperand(left, x, layout), scheme, n, std::move(ends), out_dtype, 0, layout, axis};
 }
 
 }  // namespace mxkern::test

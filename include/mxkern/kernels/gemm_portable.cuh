@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mxkern/kernels/column_groups.cuh"
 #include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/ptx/copy_async.cuh"
@@ -37,9 +38,13 @@ struct PortableParameters {
   // Where rows of the left operand belong to groups: it and out are one matrix, and each group has
   // a right operand.
   GroupEnds groups;
+  ColumnEnds column_groups;    // where columns do: each group has an output of the batch
   std::int64_t bias_step;      // from a group's to the next one's, in elements
   const float* group_factors;  // of the groups' outputs; null: 1
 };
+
+// What belongs to groups.
+enum class PortableGroups { none, rows, columns };
 
 // A thread block of four warps computes a square tile, each warp a quarter of it, `Warp` rows and
 // columns. K passes through shared memory 32 elements at a time, `stages` ahead.
@@ -70,7 +75,7 @@ struct PortableTile {
   }
 };
 
-template <int Warp, bool IsGrouped>
+template <int Warp, PortableGroups Groups>
 class PortableBlock {
   using Tile = PortableTile<Warp>;
 
@@ -79,6 +84,7 @@ class PortableBlock {
       : p(parameters),
         memory_(memory),
         base_(static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))),
+        end_of_k_(p.columns),
         steps_of_part_(ceil_div(p.columns, Tile::depth)) {}
 
   // end_row: of the outputs that are stored.
@@ -88,6 +94,12 @@ class PortableBlock {
     end_row_ = end_row;
     first_column_ = first_column;
     batch_ = batch;
+    if constexpr (Groups == PortableGroups::columns) {
+      const ColumnRange range = columns_of(p.column_groups, static_cast<int>(batch));
+      first_of_k_ = range.begin;
+      end_of_k_ = range.end;
+      steps_of_part_ = ceil_div(range.count(), Tile::depth);
+    }
 #pragma unroll
     for (int i = 0; i < Tile::fragments; ++i) {
 #pragma unroll
@@ -122,10 +134,10 @@ class PortableBlock {
   // Copies what a step takes to its stage; zeros where rows or columns end.
   __device__ __forceinline__ void load(std::int64_t step) {
     const std::int64_t part = step / steps_of_part_;
-    const std::int64_t column = (step - part * steps_of_part_) * Tile::depth;
+    const std::int64_t column = first_of_k_ + (step - part * steps_of_part_) * Tile::depth;
     const std::uint32_t stage = base_ + static_cast<int>(step % Tile::stages) * Tile::stage_bytes;
     const int at = static_cast<int>(threadIdx.x) % 4;
-    const std::int64_t left_columns = p.columns - column - at * 8;
+    const std::int64_t left_columns = end_of_k_ - column - at * 8;
     const int bytes = left_columns >= 8 ? 16 : left_columns <= 0 ? 0 : 2 * left_columns;
     const std::int64_t start = (column + at * 8) * 2;
     load_operand(p.left, stage, first_row_, start + part * p.left.part_bytes, bytes);
@@ -227,7 +239,7 @@ class PortableBlock {
     }
     const CommonFactor common = common_factor(p);
     float fraction = common.fraction;
-    if constexpr (IsGrouped) {
+    if constexpr (Groups != PortableGroups::none) {
       if (p.group_factors != nullptr) fraction *= p.group_factors[batch_];
     }
     for (int i = static_cast<int>(threadIdx.x) / across; i < Tile::extent; i += down) {
@@ -267,7 +279,7 @@ class PortableBlock {
   }
 
   __device__ __forceinline__ float bias_at(std::int64_t column) const {
-    if constexpr (IsGrouped) column += batch_ * p.bias_step;
+    if constexpr (Groups != PortableGroups::none) column += batch_ * p.bias_step;
     switch (p.bias_dtype) {
       case DType::float16: return to_float(static_cast<const float16*>(p.bias)[column]);
       case DType::bfloat16: return to_float(static_cast<const bfloat16*>(p.bias)[column]);
@@ -286,6 +298,7 @@ class PortableBlock {
   const PortableParameters& p;
   unsigned char* memory_;
   std::uint32_t base_;
+  std::int64_t first_of_k_ = 0, end_of_k_;
   std::int64_t steps_of_part_;
   std::int64_t first_row_ = 0, end_row_ = 0, first_column_ = 0, batch_ = 0;
   float sums_[Tile::fragments][2 * Tile::fragments][4];
@@ -300,8 +313,8 @@ __device__ __forceinline__ void multiply_group(const PortableParameters& p, unsi
   const GroupRows rows = rows_in_place<Tile::extent>(p.groups, place);
   const std::int64_t column = (static_cast<int>(blockIdx.x) - place * across) * Tile::extent;
   if (rows.group < p.groups.groups) {
-    PortableBlock<Warp, true>(p, memory).run(rows.first, rows.first + rows.count, column,
-                                             rows.group);
+    PortableBlock<Warp, PortableGroups::rows>(p, memory).run(rows.first, rows.first + rows.count,
+                                                             column, rows.group);
     return;
   }
   const std::int64_t columns = lower_of<std::int64_t>(p.right.rows - column, Tile::extent);
@@ -309,14 +322,31 @@ __device__ __forceinline__ void multiply_group(const PortableParameters& p, unsi
       rows.are_ordered ? 0.0f : float_of(float32::nan_bits));
 }
 
+// Of the outputs of groups of columns whose ends make no sense.
+template <int Warp>
+__device__ void fill_with_nan(const PortableParameters& p, std::int64_t row, std::int64_t column,
+                              std::int64_t group) {
+  constexpr int extent = PortableTile<Warp>::extent;
+  void* out = static_cast<char*>(p.out) +
+              group * p.batch_stride * static_cast<std::int64_t>(size_of(p.out_dtype));
+  FilledOutputs{out,
+                p.out_dtype,
+                p.row_stride,
+                row,
+                lower_of<std::int64_t>(p.left.rows - row, extent),
+                column,
+                lower_of<std::int64_t>(p.right.rows - column, extent)}
+      .fill(float_of(float32::nan_bits));
+}
+
 // A thread block a tile. Tiles that run at the same time form squares, so that what they read is in
 // the cache for each other.
-template <int Warp, bool IsGrouped>
+template <int Warp, PortableGroups Groups>
 __global__ void __launch_bounds__(PortableTile<Warp>::threads, Warp == 64 ? 2 : 4)
     gemm_portable_kernel(const __grid_constant__ PortableParameters p) {
   using Tile = PortableTile<Warp>;
   extern __shared__ __align__(128) unsigned char memory[];
-  if constexpr (IsGrouped) return multiply_group<Warp>(p, memory);
+  if constexpr (Groups == PortableGroups::rows) return multiply_group<Warp>(p, memory);
   if (!is_open(p.gate)) return;
   constexpr std::int64_t band = 8;  // rows of tiles that are gone through together
   const std::int64_t down = ceil_div(p.left.rows, Tile::extent);
@@ -325,10 +355,17 @@ __global__ void __launch_bounds__(PortableTile<Warp>::threads, Warp == 64 ? 2 : 
   const std::int64_t first = tile / (band * across) * band;
   const std::int64_t height = lower_of<std::int64_t>(band, down - first);
   const std::int64_t within = tile % (band * across);
-  PortableBlock<Warp, false> block(p, memory);
+  const std::int64_t row = (first + within % height) * Tile::extent;
+  const std::int64_t column = within / height * Tile::extent;
+  bool has_order = true;
+  if constexpr (Groups == PortableGroups::columns) has_order = are_ordered(p.column_groups);
+  PortableBlock<Warp, Groups> block(p, memory);
   for (std::int64_t batch = blockIdx.y; batch < p.batch; batch += gridDim.y) {
-    block.run((first + within % height) * Tile::extent, p.left.rows, within / height * Tile::extent,
-              batch);
+    if (has_order) {
+      block.run(row, p.left.rows, column, batch);
+    } else {
+      fill_with_nan<Warp>(p, row, column, batch);
+    }
   }
 }
 

@@ -50,6 +50,7 @@ struct BlockSm90 {
     for (int stage = 0; stage < Config::stages; ++stage) {
       ptx::mbarrier_init(base + Config::full_offset + stage * 8, 1);
       ptx::mbarrier_init(base + Config::empty_offset + stage * 8, warps * blocks);
+      if (Config::cuts_steps) ptx::mbarrier_init(base + Config::cut_offset + stage * 8, 1);
     }
     ptx::mbarrier_init(base + Config::factors_full_offset, 32);
     ptx::mbarrier_init(base + Config::factors_empty_offset, warps * 32);

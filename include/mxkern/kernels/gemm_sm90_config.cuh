@@ -42,6 +42,8 @@ struct GemmSm90Config {
   static constexpr bool has_late_rows = !promotes || folds_late_rows;
   static constexpr int log2_rows = 7;
   static_assert(rows == 1 << log2_rows && (!folds_late_rows || columns == 2 * rows));
+  // Whether a tile's last step may end before its elements do: see gemm_sm90_columns.cuh.
+  static constexpr bool cuts_steps = false;
   // Whether bfloat16 sums are zeros before the first product, where the compiler would spill else.
   static constexpr bool clears_sums = false;
   static constexpr int k = promotes ? 128 : 64;  // elements in 128 bytes
@@ -80,11 +82,12 @@ struct GemmSm90Config {
   static constexpr int factors_full_offset = empty_offset + stages * 8;
   static constexpr int factors_empty_offset = factors_full_offset + 8;
   static constexpr int rows_full_offset = factors_empty_offset + 8;
+  static constexpr int cut_offset = rows_full_offset + 8;
   static constexpr int parts_offset = full_offset + barrier_bytes;
   static constexpr int factors_offset = parts_offset + part_bytes;
   static constexpr int decoded_offset = factors_offset + factor_bytes;
   static constexpr int copied_scales_offset = decoded_offset + decoded_row_bytes;
-  static_assert((2 * stages + 3) * 8 <= barrier_bytes, "room for all barriers");
+  static_assert((3 * stages + 3) * 8 <= barrier_bytes, "room for all barriers");
   static constexpr int threads = 128 * (groups + 1);
   // Of 65536 registers: what a thread that multiplies has, and one that loads.
   static constexpr int consumer_registers = has_halves ? 224 : 232;

@@ -31,6 +31,7 @@ struct GroupedSm90Parameters {
   GroupTiles tiles;  // of clusters
   int steps, parts;  // of K, and of the left operand
   bool right_batched;
+  bool skips_rows;  // whether warpgroups without rows multiply nothing
   FinishParameters finish;
   std::int64_t bias_step;      // from a group's biases to the next one's
   const float* group_factors;  // null: 1
@@ -149,7 +150,7 @@ struct GroupedSm90 : BlockSm90<Config> {
       ptx::mbarrier_wait(base + Config::full_offset, products.phases.of(0));
       const int rows = tile_rows();
       // The tensor cores are the other warpgroup's where this one has no rows.
-      if (warpgroup * 64 < rows) {
+      if ((p.skips_rows ? warpgroup * 64 : 0) < rows) {
         products.multiply(sums, p.parts * p.steps);
       } else {
         products.skip(p.parts * p.steps);

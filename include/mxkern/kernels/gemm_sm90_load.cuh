@@ -23,6 +23,8 @@ struct LoadSm90 {
   bool left_batched, right_batched;
   RingPhases phases;
   int stage = 0;
+  int first_k = 0;    // where the first step begins
+  int cut_step = -1;  // who cuts this one says that its stage is full, where Config::cuts_steps
 
   // One warp: steps of a tile, of each part of the left operand, as stages become free. One lane
   // is elected to load: of any other one the compiler does not know that it is alone, and puts a
@@ -46,17 +48,19 @@ struct LoadSm90 {
   __device__ __forceinline__ void load(const TileCorner& corner, int part, int step) {
     const int step_bytes =
         Config::left_boxes * left_box * Config::left_row_bytes + Config::right_bytes;
-    const std::uint32_t full = base + Config::full_offset + stage * 8;
+    const bool is_cut = Config::cuts_steps && step == cut_step;
+    const std::uint32_t full =
+        base + (is_cut ? Config::cut_offset : Config::full_offset) + stage * 8;
     ptx::mbarrier_wait(base + Config::empty_offset + stage * 8, phases.of(stage) ^ 1);
     phases.advance(stage);
     if (ptx::elect()) {
       ptx::mbarrier_expect(full, step_bytes);
       const std::uint32_t to = base + stage * Config::stage_bytes;
       boxes<Config::left_boxes, Config::left_row_bytes, Config::shares_left>(
-          to, left_map, full, left_box, step * Config::k, corner.row, part,
+          to, left_map, full, left_box, first_k + step * Config::k, corner.row, part,
           left_batched ? corner.batch : 0);
       boxes<Config::columns / Config::right_box, 128, !Config::shares_left>(
-          to + Config::left_bytes, right_map, full, Config::right_box, step * Config::k,
+          to + Config::left_bytes, right_map, full, Config::right_box, first_k + step * Config::k,
           corner.column, 0, right_batched ? corner.batch : 0);
     }
     stage = stage + 1 == Config::stages ? 0 : stage + 1;

@@ -27,7 +27,13 @@ from mxkern.jax_calls.ffi import call
 from mxkern.jax_calls.workspaces import gemm_workspace, grouped_gemm_workspace
 from mxkern.operands import operand_of
 from mxkern.ops.gemm import bias_of
-from mxkern.ops.grouped_gemm import biases_of, grouped_shape, of_groups
+from mxkern.ops.grouped_gemm import (
+    biases_of,
+    check_shapes,
+    grouped_shape,
+    matrices_of,
+    of_groups,
+)
 from mxkern.ops.hadamard import random_hadamard as hadamard_of_array
 from mxkern.ops.run_quantize import check_groups, each_way, scalars_of, transposed
 from mxkern.ops.scales import swizzle_scales as swizzled
@@ -203,16 +209,19 @@ def grouped_gemm(
         _check_plain(function, argument, array)
     stand_ins = _stand_in((a, b, ends, factors, bias))
     right = right_operand(function, stand_ins[1])
-    adapter, groups = right.adapter, right.shape[:1]
+    adapter, like = right.adapter, right.like
     left = left_operand(function, stand_ins[0], adapter)
-    shape = grouped_shape(function, left.shape, right.shape)
-    of_groups(function, "ends", stand_ins[2], adapter, "int32", groups, right.like)
-    of_groups(function, "factors", stand_ins[3], adapter, "float32", groups, right.like)
+    check_shapes(function, left.shape, right.shape)
+    own = matrices_of(right.shape)
+    groups = of_groups(function, "ends", stand_ins[2], adapter, "int32", own, like).memory.shape
+    shape = grouped_shape(left.shape, right.shape, groups[0])
+    of_groups(function, "factors", stand_ins[3], adapter, "float32", groups, like)
     if bias is not None:
-        biases_of(function, stand_ins[4], adapter, right.shape)
-    size = grouped_gemm_workspace(device, left.view, right.view, dtype, shape, precision)
+        biases_of(function, stand_ins[4], adapter, (groups[0], right.shape[-2]))
+    size = grouped_gemm_workspace(device, left.view, right.view, dtype, shape, precision, *groups)
     given = [part for part in (factors, bias) if part is not None]
     numbers = (
+        own is None,
         *_operand_numbers(a, left.view),
         *_operand_numbers(b, right.view),
         *groups,

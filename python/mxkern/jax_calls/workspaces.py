@@ -5,6 +5,7 @@ from typing import Any
 
 from mxkern import _core
 from mxkern.arrays.adapter import CPU, dense_buffer
+from mxkern.ops.grouped_gemm import batch_of
 
 _SOMEWHERE = 256  # an address that nobody looks at, aligned as those of XLA's buffers are
 
@@ -19,7 +20,13 @@ def gemm_workspace(
 
 
 def grouped_gemm_workspace(
-    device: int, left: Any, right: Any, dtype: int, shape: tuple[int, ...], precision: int
+    device: int,
+    left: Any,
+    right: Any,
+    dtype: int,
+    shape: tuple[int, ...],
+    precision: int,
+    groups: int,
 ) -> int:
     """The same of a grouped product. Arguments that are checked to lie apart do."""
     if device == CPU:
@@ -34,10 +41,10 @@ def grouped_gemm_workspace(
             return (next(addresses), *view[1:])
         return (*view[:6], *(None if part is None else next(addresses) for part in view[6:]))
 
-    buffer = apart(dense_buffer(0, dtype, device, (1, shape[0], shape[1])))
+    buffer = apart(dense_buffer(0, dtype, device, batch_of(shape)))
     a, b = (apart(_on(device, view)) for view in (left, right))
-    count = right[1][3] if len(right) == 4 else right[3]
-    return _core.grouped_gemm_workspace_bytes(a, b, next(addresses), count, buffer, precision)
+    where = next(addresses), groups, len(shape) == 3
+    return _core.grouped_gemm_workspace_bytes(a, b, *where, buffer, precision)
 
 
 def _on(device: int, view: Any) -> Any:

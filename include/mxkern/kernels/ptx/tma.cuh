@@ -60,7 +60,7 @@ __device__ __forceinline__ void fence_global_for_tma() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// What threads wrote to shared memory before, the copy engine reads after.
+// What threads wrote to shared memory before, the copy engine and the tensor cores read after.
 __device__ __forceinline__ void fence_shared_for_tma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,0 +1,34 @@
+// cpu_groups.cc: what groups of rows and groups of columns have in common on the CPU.
+#include "cpu_groups.h"
+
+#include "gemm_operand.h"
+#include "mxkern/core/error.h"
+
+namespace mxkern {
+
+const Buffer* CpuGroups::bias_of(std::int64_t group, Buffer& memory) const {
+  if (options.bias == nullptr) return nullptr;
+  memory = *options.bias;
+  memory.data = static_cast<std::uint8_t*>(memory.data) +
+                group * memory.batch_stride * static_cast<std::int64_t>(size_of(memory.dtype));
+  memory.shape.batch = 1;
+  return &memory;
+}
+
+void check_ends(const CpuGroups& p) {
+  const bool are_columns = p.groups.are_columns();
+  const std::int64_t most = are_columns ? p.b.shape.columns : p.out.shape.rows;
+  const char* what = are_columns ? " columns" : " rows";
+  for (std::int64_t i = 0; i < p.groups.count; ++i) {
+    const std::int64_t end = p.end(i);
+    check(end >= p.begin(i) && end <= most, "grouped_gemm: groups.ends[", i, "] is ", end,
+          "; expected ", p.begin(i), " to ", most, ", as ends do not decrease and a has ", most,
+          what);
+    check(!are_columns || end % group_columns == 0 || end == most, "grouped_gemm: groups.ends[", i,
+          "] is ", end, "; expected a multiple of ", group_columns, ", or K = ", most,
+          ", as blocks have elements of one group; pad groups with rows of zeros before they are "
+          "quantized");
+  }
+}
+
+}  // namespace mxkern

@@ -1,0 +1,65 @@
+// cpu_groups_of_rows.cc: products on the CPU in which each group of rows has weights of its own.
+#include <algorithm>
+
+#include "cpu_groups.h"
+#include "gemm_task.h"
+#include "gemm_with.h"
+#include "mxkern/core/float_environment.h"
+
+namespace mxkern {
+namespace {
+
+// One group's matrix.
+BlockScaled matrix_of(BlockScaled q, std::int64_t group) {
+  q.codes += group * q.shape.rows * code_row_bytes(q.scheme, q.shape.columns);
+  q.scales += group * q.scale_index().size();
+  q.shape.batch = 1;
+  return q;
+}
+
+GemmPlan plan_of(const CpuGroups& p, std::int64_t group) {
+  GemmProblem problem = gemm_problem(p.a, p.b, p.out);
+  problem.m = p.end(group) - p.begin(group);
+  return plan_gemm(problem, cpu::gemm_capabilities());
+}
+
+cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group) {
+  GemmOptions options;
+  options.alpha = p.options.alpha;
+  Buffer bias;
+  options.bias = p.bias_of(group, bias);
+  const double factor = p.options.factors == nullptr ? 1.0 : p.options.factors[group];
+  cpu::GemmTask task = make_task(p.a, matrix_of(p.b, group), p.out, options, factor);
+  task.first_row = p.begin(group);
+  task.left.rows = p.end(group);
+  return task;
+}
+
+// From this one on.
+void clear_rows(const Buffer& out, std::int64_t row) {
+  const auto size = static_cast<std::int64_t>(size_of(out.dtype));
+  for (; row < out.shape.rows; ++row) {
+    std::fill_n(static_cast<std::uint8_t*>(out.data) + row * out.row_stride * size,
+                out.shape.columns * size, std::uint8_t{0});
+  }
+}
+
+}  // namespace
+
+std::size_t workspace_bytes_of_rows(const CpuGroups& p) {
+  std::size_t most = 0;
+  for (std::int64_t i = 0; i < p.groups.count; ++i) {
+    if (p.begin(i) < p.end(i)) most = std::max(most, plan_of(p, i).workspace_bytes);
+  }
+  return most;
+}
+
+void multiply_groups_of_rows(const CpuGroups& p, void* workspace) {
+  const FloatEnvironment environment;
+  for (std::int64_t i = 0; i < p.groups.count; ++i) {
+    if (p.begin(i) < p.end(i)) cpu::gemm(task_of(p, i), plan_of(p, i), workspace);
+  }
+  clear_rows(p.out, p.begin(p.groups.count));
+}
+
+}  // namespace mxkern

@@ -1,0 +1,11 @@
+// cuda/instances/multiply_sm90_columns_e4m3_e5m2.cu: groups of columns, E4M3 with E5M2, on Hopper.
+#include "cuda/multiply_sm90_columns_instances.cuh"
+
+namespace mxkern::cuda {
+
+template <>
+void launch_sm90_columns<E4M3, E5M2>(const ColumnsProductSm90& product) {
+  launch_columns_tiles<E4M3, E5M2>(product);
+}
+
+}  // namespace mxkern::cuda
