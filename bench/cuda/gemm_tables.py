@@ -30,6 +30,7 @@ def sections(result: Record) -> list[str]:
         _few_token_rivals(result.get("cuda_few_token_rivals", [])),
         _curve(result),
         _grouped(result.get("cuda_grouped", [])),
+        _grouped_columns(result.get("cuda_grouped_columns", [])),
     ]
 
 
@@ -250,6 +251,28 @@ def _both(record: Record | None) -> str:
 def _grouped(records: list[Record]) -> str:
     if not records:
         return ""
+    return (
+        "### grouped_gemm: rows sorted by expert, weights made ready ahead\n\n"
+        "us, and how many times as fast as `torch._grouped_mm` of bfloat16 weights, the first row "
+        "of each table. Rows are bfloat16, unless it says so: scaled ones are "
+        "`torch._scaled_grouped_mm`'s, folded ones of MXFP8 E4M3. Calls take turns with eight "
+        "routings; medians of 15 rounds of 4 ms without a pause, which begin after 60 ms of the "
+        "same.\n\n" + _tables_of_experts(records)
+    )
+
+
+def _grouped_columns(records: list[Record]) -> str:
+    if not records:
+        return ""
+    return (
+        "### grouped_gemm: columns sorted by expert, the gradients of their weights\n\n"
+        "us, and how many times as fast as `torch._grouped_mm` of bfloat16 columns, the first row "
+        "of each table. Tokens were quantized along the columns, and each expert's are padded to "
+        "32; outputs are bfloat16. Calls take turns as above.\n\n" + _tables_of_experts(records)
+    )
+
+
+def _tables_of_experts(records: list[Record]) -> str:
     tokens = sorted({record["tokens"] for record in records})
     parts = []
     for shape in dict.fromkeys(tuple(record["shape"]) for record in records):
@@ -268,14 +291,7 @@ def _grouped(records: list[Record]) -> str:
         title = f"{experts} experts, {own[0]['experts_of_a_token']} a token, [{n} x {k}]"
         headers = [title, *(f"{m} tokens" if m > 1 else "1 token" for m in tokens)]
         parts.append(table(headers, rows))
-    return (
-        "### grouped_gemm: rows sorted by expert, weights made ready ahead\n\n"
-        "us, and how many times as fast as `torch._grouped_mm` of bfloat16 weights, the first row "
-        "of each table. Rows are bfloat16, unless it says so: scaled ones are "
-        "`torch._scaled_grouped_mm`'s, folded ones of MXFP8 E4M3. Calls take turns with eight "
-        "routings; medians of 15 rounds of 4 ms without a pause, which begin after 60 ms of the "
-        "same.\n\n" + "\n\n".join(parts)
-    )
+    return "\n\n".join(parts)
 
 
 def _name_of_grouped(record: Record) -> str:

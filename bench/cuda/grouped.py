@@ -50,7 +50,7 @@ def _measure(shape: tuple[int, int, int, int], scheme: str, way: str) -> Iterato
         rows = tokens * chosen
         x = torch.randn(rows, k, device="cuda", dtype=torch.bfloat16, generator=generator)
         out = torch.empty(rows, n, device="cuda", dtype=torch.bfloat16)
-        ends = [_ends(experts, tokens, chosen, i, generator) for i in range(ROUTINGS)]
+        ends = [ends_of_routing(experts, tokens, chosen, i, generator) for i in range(ROUTINGS)]
         call = product(x, out)
         if isinstance(q, mxkern.BlockScaled):
             given = mxkern.dequantize(mxkern.quantize(x, ROWS)) if way else x
@@ -108,7 +108,7 @@ def _scaled(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (x.float() / scales).to(torch.float8_e4m3fn), scales.squeeze(-1)
 
 
-def _ends(
+def ends_of_routing(
     experts: int, tokens: int, chosen: int, turn: int, generator: torch.Generator
 ) -> torch.Tensor:
     """Of a routing in which some experts are liked more than others. Few tokens go to experts that

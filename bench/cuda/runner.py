@@ -13,6 +13,7 @@ from bench.cuda import (
     gemm,
     gemm_errors,
     grouped,
+    grouped_columns,
     host,
     jax_layers,
     quantize,
@@ -31,6 +32,7 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "cuda_token_curve": few_tokens.curve,
     "cuda_few_token_rivals": few_token_rivals.run,
     "cuda_grouped": grouped.run,
+    "cuda_grouped_columns": grouped_columns.run,
     "cuda_host": host.run,
     "cuda_jax_layers": jax_layers.run,
 }

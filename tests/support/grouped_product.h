@@ -75,6 +75,16 @@ struct GroupedProduct {
 
   Reference wanted() {
     Reference reference{out.view.shape, {}};
+    const Shape left = a.view.shape, right = b.view.shape;
+    decoded_left_.clear();
+    decoded_right_.clear();
+    for (std::int64_t i = 0; i < left.rows * left.columns; ++i) {
+      decoded_left_.push_back(a.value(0, i / left.columns, i % left.columns));
+    }
+    for (std::int64_t i = 0; i < right.size(); ++i) {
+      const std::int64_t row = i / right.columns;
+      decoded_right_.push_back(b.value(row / right.rows, row % right.rows, i % right.columns));
+    }
     of_rows() ? add_rows(reference) : add_columns(reference);
     return reference;
   }
@@ -83,9 +93,12 @@ struct GroupedProduct {
   // The products of a group with columns from begin to end, of a matrix of b.
   Expected sum(std::size_t group, std::int64_t row, std::int64_t column, std::int64_t matrix,
                std::int64_t begin, std::int64_t end) {
+    const std::int64_t k = b.view.shape.columns;
+    const double* left = decoded_left_.data() + row * k;
+    const double* right = decoded_right_.data() + (matrix * b.view.shape.rows + column) * k;
     double sum = 0.0, magnitude = 0.0;
     for (std::int64_t i = begin; i < end; ++i) {
-      const double product = a.value(0, row, i) * b.value(matrix, column, i);
+      const double product = left[i] * right[i];
       sum += product;
       magnitude += std::fabs(product);
     }
@@ -120,6 +133,8 @@ struct GroupedProduct {
       }
     }
   }
+
+  std::vector<double> decoded_left_, decoded_right_;
 };
 
 // Values of a kind: without a scheme plain ones.
