@@ -28,16 +28,24 @@ struct Choice {
   const char* reason;
 };
 
+// Whether products of parts add up to those of the elements: 0 times Inf is NaN, and a part may be 0
+// where its element is not.
+bool may_have_parts(const GemmProblem& problem) {
+  return parts_of(problem) == 1 || problem.right_scheme != Scheme::mxfp8_e5m2;
+}
+
 Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& capabilities) {
-  if (capabilities.runs(GemmUnit::amx_bf16)) {
+  if (capabilities.runs(GemmUnit::amx_bf16) && may_have_parts(problem)) {
     return {GemmUnit::amx_bf16, "elements are exact in bfloat16, or in a sum of few"};
   }
   if (capabilities.runs(GemmUnit::avx512_bf16) && capabilities.has_fast_bf16_dot &&
       parts_of(problem) == 1) {
     return {GemmUnit::avx512_bf16, "elements are exact in bfloat16"};
   }
+  const char* reason = may_have_parts(problem) ? "the widest float32 vectors"
+                                               : "E5M2 has Inf, which parts of elements do not take";
   for (const GemmUnit unit : {GemmUnit::avx512, GemmUnit::avx2}) {
-    if (capabilities.runs(unit)) return {unit, "the widest float32 vectors"};
+    if (capabilities.runs(unit)) return {unit, reason};
   }
   return {GemmUnit::baseline, "every machine has it"};
 }

@@ -78,6 +78,18 @@ TEST(PlanGemmTest, APlainOperandTakesAsManyPartsAsItsSignificandNeeds) {
   EXPECT_EQ(plan_gemm(plain_problem(DType::float32), dot).unit, GemmUnit::avx512);
 }
 
+// A part of an element may be 0 where it is not, and 0 times Inf is NaN.
+TEST(PlanGemmTest, ElementsAreMultipliedWholeByWhatHasInf) {
+  const auto amx = machine({GemmUnit::avx512, GemmUnit::avx512_bf16, GemmUnit::amx_bf16}, 1);
+  for (const DType dtype : {DType::bfloat16, DType::float16, DType::float32}) {
+    GemmProblem p = plain_problem(dtype);
+    p.right_scheme = Scheme::mxfp8_e5m2;
+    const GemmUnit unit = plan_gemm(p, amx).unit;
+    EXPECT_EQ(unit, dtype == DType::bfloat16 ? GemmUnit::amx_bf16 : GemmUnit::avx512);
+    EXPECT_EQ(plan_gemm(p, amx).parts, 1);
+  }
+}
+
 TEST(PlanGemmTest, BlocksCoverTheOutputOnce) {
   for (const GemmUnit unit : all_gemm_units) {
     const GemmUnitFacts facts = facts_of(unit);

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.block_scaled import BlockScaled
 from mxkern.error_sums import ErrorSums, Values
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.quantize import quantize, tensor_amax
@@ -149,7 +150,7 @@ def select_cases(
             "for all of them"
         )
     for name in names:
-        if name not in SCALE_RULES:
+        if not isinstance(name, str) or name not in SCALE_RULES:
             raise errors.unknown_name(function, "rules", name, SCALE_RULES)
     cases = [
         Case(scheme, rule)
@@ -251,9 +252,12 @@ def as_numpy(function: str, x: Any) -> Tensor:
             adapter_of(function, "x", x).enter(function, "x", x)  # raises, and names the way out
         x = np.asarray(x)
     if not isinstance(x, np.ndarray):
+        if isinstance(x, BlockScaled):
+            adapter_of(function, "x", x)  # raises, and names the way out
+        one = ".reshape(1)" if np.ndim(x) == 0 else ""
         raise TypeError(
             f"{function}: x is {errors.described(x)}; expected a NumPy, torch or JAX array on the "
-            "CPU; convert with numpy.asarray(x, numpy.float32)"
+            f"CPU; convert with numpy.asarray(x, numpy.float32){one}"
         )
     adapter_of(function, "x", x)  # refuses what is more than an array
     if not x.dtype.isnative:

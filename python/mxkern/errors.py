@@ -124,7 +124,7 @@ def real(function: str, argument: str, value: Any) -> float:
 def renamed(error: Exception, own: str, function: str) -> Exception:
     """An error of the function `own` as one of the function that was called."""
     text = str(error)
-    if own == function or type(error) not in (TypeError, ValueError):
+    if own == function or type(error) not in (TypeError, ValueError, RuntimeError):
         return error
     start = f"{own}: "
     return type(error)(f"{function}: {text[len(start) :]}") if text.startswith(start) else error

@@ -18,6 +18,7 @@ _DEFAULT_OPTIONS = _core.QuantizeOptions(
     SCALE_RULES[_DEFAULT_RULE], ROUNDINGS["nearest"], 0, 0, False, False, 0, 0, 0
 )
 _LARGEST_SEED = 2**64 - 1
+ANY_SIZE = 2**256  # of a transform: those that there are come in the message
 _OTHER_DTYPE = re.compile(r"(float|bfloat|u?int|complex)\d+\w*|bool|double")
 OFFSET_DTYPES = ("int64", "uint64", "int32", "uint32")
 
@@ -202,7 +203,7 @@ def hadamard_of(function: str, argument: str, size: Any, sign_mask: Any) -> tupl
             )
         return (0, 0, 0)
     sizes = _core.hadamard_sizes()
-    size = errors.integer(function, argument, size, -(2**63), 2**63 - 1)
+    size = errors.integer(function, argument, size, -ANY_SIZE, ANY_SIZE)
     if size not in sizes:
         raise ValueError(
             f"{function}: {argument} is {size}; expected {errors.listed(map(str, sizes))}"

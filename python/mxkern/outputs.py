@@ -123,7 +123,8 @@ def checked_out_parts(
         ("scale_layout", scale_layout),
     ):
         got = getattr(out, field)
-        if got != wanted and not (field == "scheme" and NAMES.get(str(got)) == wanted):
+        own = got.name if isinstance(got, Scheme) else got  # a record goes where its name does
+        if own != wanted and not (field == "scheme" and NAMES.get(str(own)) == wanted):
             raise ValueError(
                 f"{function}: {argument}.{field} is {errors.described(got)}; expected {wanted!r}"
             )

@@ -96,6 +96,6 @@ def _label(axes: Any, title: str) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("bits per element, scales included (scale rules of a scheme side by side)")
     axes.set_ylabel("relative error (RMSE)")
-    axes.set_title(title, fontsize=11)
+    axes.set_title(title, fontsize=11, parse_math=False)  # a name may hold dollars
     axes.grid(True, alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

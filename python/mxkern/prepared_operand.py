@@ -50,10 +50,13 @@ class PreparedOperand(NamedTuple):
         return data + (0 if self.source is None else self.source.nbytes)
 
     def __repr__(self) -> str:
-        if not hasattr(self.data, "nbytes") and self.data is not None:
+        has_data = self.data is None or hasattr(self.data, "nbytes")
+        has_source = self.source is None or isinstance(self.source, BlockScaled)
+        if not has_data or not has_source:
             fields = zip(self._fields, self, strict=True)
             text = ", ".join(f"{name}={value!r}" for name, value in fields)
-            return f"PreparedOperand({text})  # not valid: data is no array"
+            why = "source is no BlockScaled" if has_data else "data is no array"
+            return f"PreparedOperand({text})  # not valid: {why}"
         lines = [f"PreparedOperand {self.scheme}, shape {self.shape}, {self.nbytes} bytes"]
         if self.data is not None:
             what = _FORMS.get(self.form, "")

@@ -15,7 +15,7 @@ def progress_bar(title: str, total: int) -> Iterator[Advance]:
 
     Writes to the standard error, and nothing at all unless that is a terminal.
     """
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda amount: None
         return
     try:

@@ -12,7 +12,7 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
 from mxkern.offset_array import check_offset
-from mxkern.operands import check_factor, no_block_scaled
+from mxkern.operands import check_factor, no_block_scaled, part_of
 from mxkern.options import OFFSET_DTYPES, dtype_position, name_of_dtype
 from mxkern.outputs import other_dtype
 from mxkern.prepared_operand import PreparedOperand
@@ -22,6 +22,7 @@ from mxkern.scheme import NAMES, Scheme, schemes
 _INTEGERS = (int, torch.SymInt)
 _NUMBERS = (*_INTEGERS, torch.SymFloat, numbers.Real)
 _SMALLEST_NORMAL = 2.0**-126
+_LARGEST = 2.0**128 - 2.0**104  # of float32
 
 
 def check_tensor(function: str, argument: str, value: Any) -> None:
@@ -48,10 +49,27 @@ def check_plain(function: str, argument: str, value: Any, *, derivative: bool = 
 def check_quantized(function: str, argument: str, q: Any) -> None:
     if not isinstance(q, BlockScaled):
         raise no_block_scaled(function, argument, q)
+    name = part_of(argument, "shape")
+    if not isinstance(q.shape, tuple) or not all(isinstance(n, _INTEGERS) for n in q.shape):
+        raise TypeError(
+            f"{function}: {name} is {errors.described(q.shape)}; expected a tuple of ints"
+        )
+    if not isinstance(q.scale_layout, str):
+        raise TypeError(
+            f"{function}: {part_of(argument, 'scale_layout')} is "
+            f"{errors.described(q.scale_layout)}; expected 'row_major' or 'swizzled'"
+        )
     check_plain(function, f"{argument}.codes", q.codes)
     check_plain(function, f"{argument}.scales", q.scales)
-    if isinstance(q.tensor_scale, torch.Tensor):
-        check_plain(function, f"{argument}.tensor_scale", q.tensor_scale)
+    if q.tensor_scale is None:
+        return
+    if isinstance(q.tensor_scale, _NUMBERS):
+        raise TypeError(
+            f"{function}: {argument}.tensor_scale is {errors.described(q.tensor_scale)}; expected "
+            f"a float32 tensor, as an operator takes it; convert with "
+            f"torch.tensor({argument}.tensor_scale)"
+        )
+    check_plain(function, f"{argument}.tensor_scale", q.tensor_scale)
 
 
 def check_operand(function: str, argument: str, operand: Any) -> None:
@@ -59,6 +77,8 @@ def check_operand(function: str, argument: str, operand: Any) -> None:
         check_quantized(function, argument, operand)
     elif not isinstance(operand, PreparedOperand):
         check_plain(function, argument, operand)
+    elif operand.source is not None:
+        check_quantized(function, f"{argument}.source", operand.source)
 
 
 def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:
@@ -73,6 +93,8 @@ def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:
 def check_number(function: str, argument: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise errors.no_number(function, argument, value)
+    if isinstance(value, int):
+        errors.real(function, argument, value)  # may lie beyond all floats
 
 
 def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
@@ -94,6 +116,8 @@ def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
         # Where PyTorch flushes subnormals, full would make it zero.
         bits = _core.float32_bits(number)
         return torch.full((), bits, dtype=torch.int32, device=like.device).view(torch.float32)
+    if isinstance(value, numbers.Real):
+        value = min(number, _LARGEST)  # what rounds to it lies beyond what full takes
     return torch.full((), value, dtype=torch.float32, device=like.device)
 
 

@@ -110,7 +110,7 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of mxkern's functions as an operator takes them."""
     _refuse_others(function, options)
     for name in ("seed", "offset"):
-        if options.get(name) is not None:
+        if options.get(name) is not None or (name == "offset" and name in options):
             options[name] = _int64(function, name, options[name])
     if options.get("sign_mask") is not None:
         mask = checked_integer(function, "sign_mask", options["sign_mask"], 2**128 - 1)
@@ -125,7 +125,7 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
         if name in options:
             errors.flag(function, name, options[name])
     block = options.get("block")
-    if isinstance(block, tuple):
+    if isinstance(block, tuple) and all(isinstance(extent, int) for extent in block):
         options["block"] = "x".join(str(extent) for extent in block)
     elif block is not None and not isinstance(block, str):
         raise TypeError(f"{function}: block is {errors.described(block)}; expected '32x32' or None")

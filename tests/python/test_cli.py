@@ -134,6 +134,15 @@ def test_plot_of_a_file_whose_name_no_font_has(tmp_path, capsys):
     assert picture.stat().st_size > 5000
 
 
+def test_plot_of_a_file_whose_name_is_no_formula(tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "$\\frac$.npy"
+    np.save(path, np.ones((2, 32), np.float32))
+    picture = tmp_path / "error.png"
+    assert main(["compare", str(path), "--scheme", "mxfp4", "--plot", str(picture)]) == 0
+    assert picture.stat().st_size > 5000
+
+
 def test_the_name_of_a_scheme_stands_at_its_error():
     figure = pytest.importorskip("matplotlib.figure")
     x = np.random.default_rng(3).standard_normal((8, 64)).astype(np.float32)
@@ -299,6 +308,12 @@ def test_a_closed_pipe_is_no_error(checkpoint):
     command = f"{sys.executable} -m mxkern compare {checkpoint} | head -c 10"
     finished = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert finished.stderr == "" and len(finished.stdout) == 10
+
+
+def test_a_closed_error_output_is_no_error(checkpoint):
+    command = f"{sys.executable} -m mxkern compare {checkpoint} --scheme mxfp4 2>&-"
+    finished = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert finished.returncode == 0 and "mxfp4" in finished.stdout
 
 
 def test_a_closed_output_is_no_error():

@@ -193,6 +193,9 @@ def test_the_result_is_easy_to_use():
         ((np.ones(32, np.float32), "mxfp4", []), ValueError, r"rules is empty; expected rceil"),
         ((np.ones(32, np.float32), None, []), ValueError, r"rules is empty; expected rceil"),
         ((np.ones(32, np.float32), 3), TypeError, r"compare: scheme is 3; expected a name"),
+        ((np.ones(32, np.float32), None, [["even"]]), TypeError, r"compare: rules is a list"),
+        ((mxkern.quantize(np.ones(32, "f4"), "mxfp4"),), TypeError, r"mxkern.dequantize\(x\)"),
+        ((np.float32(1),), TypeError, r"numpy.asarray\(x, numpy.float32\).reshape\(1\)"),
         ((np.ones(32, np.float32), None, 3), TypeError, r"compare: rules is 3; expected a name"),
     ],
 )

@@ -139,6 +139,22 @@ def test_a_poisoned_block_reaches_its_row_and_nothing_else(scheme: str) -> None:
         np.testing.assert_array_equal(got[same], clean[same])
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_infinite_codes(dtype: str) -> None:
+    """E5M2's, which come from elsewhere: Inf however many rows there are, and NaN beside a zero."""
+    codes = np.full((20, 64), 0x3C, np.uint8)
+    codes[3, 5], codes[4, 6] = 0x7C, 0xFC
+    ones = np.full((20, 2), 127, np.uint8)
+    b = mxkern.BlockScaled.from_parts(codes, ones, scheme="mxfp8_e5m2")
+    for m in (1, 5, 9, 40):
+        a = np.ones((m, 64), NUMPY_DTYPES[dtype])
+        a[-1, 5] = 0
+        want = np.full((m, 20), 64.0)
+        want[-1] = 63
+        want[:, 3], want[:, 4], want[-1, 3] = np.inf, -np.inf, np.nan
+        np.testing.assert_array_equal(mxkern.gemm(a, b), want)
+
+
 @pytest.mark.parametrize("shapes", [((3, 0), (4, 0)), ((0, 32), (4, 32)), ((3, 32), (0, 32))])
 def test_zero_sizes(shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
     a, b = (mxkern.quantize(np.ones(shape, np.float32), "mxfp8") for shape in shapes)

@@ -69,6 +69,8 @@ def test_wrong_arguments() -> None:
     x = random_values((4, 64), "float32")
     refused(ValueError, lambda: call(x[:, :40]), "axis of 40", "multiple of size=16")
     refused(ValueError, lambda: call(x, 20), "random_hadamard: size is 20", "16, 32, 64 or 128")
+    refused(ValueError, lambda: call(x, 2**100), "size is 126765", "16, 32, 64 or 128")
+    refused(ValueError, lambda: mxkern.quantize(x, "mxfp4", hadamard=2**64), "16, 32, 64 or 128")
     refused(TypeError, lambda: call(x, 16.0), "random_hadamard: size is 16.0")
     refused(TypeError, lambda: call(x, None), "random_hadamard: size is None")
     refused(ValueError, lambda: call(x, sign_mask=1 << 16), "sign_mask is 65536")

@@ -150,6 +150,12 @@ def test_an_offset_is_an_argument(dtype: str) -> None:
         assert_same(both, want, f"{offset}, both")
         assert_same(fake, mxkern.fake_quantize(X, "mxfp6", offset=offset, **options), "fake")
     assert len(traces) == 1
+    for number in (np.array(3), np.array(-1), np.uint64(2**40 + 7)):  # which JAX would cut
+        fixed = jax.jit(
+            lambda x, n=number: mxkern.quantize(x, "mxfp4", offset=np.asarray(n), **options)
+        )
+        want = mxkern.quantize(X, "mxfp4", offset=int(number) % 2**64, **options)
+        assert_same(fixed(X), want, f"{number!r}")
     refused(ValueError, lambda: step(X, jnp.zeros(2, dtype)), "offset has shape (2,); expected an")
 
 

@@ -57,6 +57,8 @@ def test_it_prints_what_it_is() -> None:
         "few_tokens": "few rows",
     }.items():
         assert products in repr(folded._replace(form=form)).splitlines()[-1]
+    assert ready.source is not None
+    assert repr(ready._replace(source=tuple(ready.source))).endswith("source is no BlockScaled")  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
         ready.form = "folded"
 
@@ -241,11 +243,12 @@ class TestExplain:
         refused(
             ValueError,
             lambda: call(self.a, nvfp4, device="sm_90", **folded),
-            "precision is folded, but b is nvfp4",
+            "explain_gemm: precision is folded, but b is nvfp4",
         )
         refused(
             RuntimeError,
             lambda: call(self.a, self.b, device="sm_89", **folded),
+            "explain_gemm: ",
             "FP8 tensor cores of Hopper",
             "8.9",
         )

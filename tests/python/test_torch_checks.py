@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ def test_formats_and_extents() -> None:
             ["offset has shape (2,); expected an int"],
         ),
         ({"hadamard": 16, "sign_mask": 1.5}, TypeError, ["sign_mask is 1.5", "an int"]),
+        ({**STOCHASTIC, "seed": 1, "offset": None}, TypeError, ["offset is None", "an int"]),
+        ({"block": (32, "32")}, TypeError, ["block is (32, '32')"]),
         ({"block": (32,)}, ValueError, ["block is '32'", "'32x32'"]),
         ({"scale_rule": 3}, TypeError, ["scale_rule is 3", "rceil"]),
         ({"rounding": None}, TypeError, ["rounding is None", "stochastic"]),
@@ -115,6 +118,16 @@ def test_operands() -> None:
     refused(TypeError, lambda: ops.gemm(X, numpy), "gemm: b.codes is a numpy.ndarray")
     out = np.zeros((4, 4), np.float32)
     refused(TypeError, lambda: ops.gemm(X, Q, out=out), "gemm: out is a numpy.ndarray")
+    scaled = mxkern.quantize(X, "nvfp4")._replace(tensor_scale=2.0)
+    way_out = "convert with torch.tensor(q.tensor_scale)"
+    refused(TypeError, lambda: ops.dequantize(scaled), "q.tensor_scale is 2.0", way_out)
+    for shape in (None, (4.0, 96)):
+        wrong = lambda s=shape: ops.dequantize(Q._replace(shape=s))  # noqa: E731
+        refused(TypeError, wrong, "dequantize: q.shape is ", "expected a tuple of ints")
+    layout = Q._replace(scale_layout=None)  # type: ignore[arg-type]
+    refused(TypeError, lambda: ops.gemm(X, layout), "b.scale_layout is None", "swizzled")
+    ready = mxkern.PreparedOperand("source", None, tuple(Q), "mxfp8_e4m3", Q.shape)  # type: ignore[arg-type]
+    refused(TypeError, lambda: ops.gemm(X, ready), "gemm: b.source is a tuple")
 
 
 DTYPES: dict[str, Any] = {
@@ -151,6 +164,15 @@ def test_flags_and_numbers() -> None:
         refused(TypeError, quantize, "quantize: four_over_six is 1", flag)
         hadamard = lambda m=module: m.random_hadamard(X, inverse=1)  # noqa: E731
         refused(TypeError, hadamard, "random_hadamard: inverse is 1", flag)
+        refused(
+            ValueError, lambda m=module: m.gemm(X, Q, alpha=10**400), "gemm: alpha is an integer"
+        )
+        for amax, same in ((3.4028235677973362e38, 2.0**128 - 2.0**104), (Fraction(1, 3), 1 / 3)):
+            got, want = (
+                module.quantize(X, "nvfp4", amax=amax),
+                mxkern.quantize(X, "nvfp4", amax=same),
+            )
+            assert got.scales.view(torch.uint8).equal(want.scales.view(torch.uint8))
         for number in (True, torch.ones(())):
             gemm = lambda m=module, n=number: m.gemm(X, Q, alpha=n)  # noqa: E731
             refused(TypeError, gemm, "gemm: alpha is ", "expected a number")

@@ -1,6 +1,7 @@
 # tests/python/test_ways_out.py: the way out that an error names, and that it is one.
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,34 @@ def test_plain_tuples() -> None:
     pair = (X, X)
     message = "block is (a numpy.ndarray, a numpy.ndarray)"
     refused(TypeError, lambda: mxkern.quantize(X, "mxfp8", block=pair), message)
+
+
+def test_numbers_where_arrays_are_wanted() -> None:
+    experts = mxkern.quantize(X[None], "mxfp8")
+    call = lambda ends: mxkern.grouped_gemm(X, experts, ends)  # noqa: E731
+    refused(TypeError, lambda: call(4), "convert with numpy.asarray(ends, numpy.int32).reshape(1)")
+    assert call(np.asarray(4, np.int32).reshape(1)).shape == (4, 4)
+    out = mxkern.quantize(X, "nvfp4")
+    scaled = lambda scale: mxkern.quantize(X, "nvfp4", out=out._replace(tensor_scale=scale))  # noqa: E731
+    way_out = "convert with numpy.asarray(out.tensor_scale, numpy.float32)"
+    with pytest.raises(TypeError, match=re.escape(way_out) + "$"):
+        scaled(1.0)
+    assert scaled(np.asarray(1.0, np.float32)).scheme == "nvfp4"
+
+
+def test_the_record_of_a_scheme_in_out() -> None:
+    out = mxkern.quantize(X, "mxfp8")._replace(scheme=mxkern.schemes["mxfp8"])  # type: ignore[arg-type]
+    assert mxkern.quantize(X, "mxfp8", out=out) is out
+
+
+@needs_jax
+def test_codes_of_four_bits_of_jax() -> None:
+    import jax.numpy as jnp
+
+    codes = jnp.ones((4, 32), jnp.uint4)
+    way_out = "convert codes, one a byte, with codes.astype(jax.numpy.uint8)"
+    refused(TypeError, lambda: mxkern.pack_codes(codes, "mxfp4"), way_out)
+    assert mxkern.pack_codes(codes.astype(jnp.uint8), "mxfp4").shape == (4, 16)
 
 
 @needs_torch

@@ -114,14 +114,16 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
         )
     # Codes and scales are bytes, which no conversion of numbers makes.
     stored = argument.endswith(("codes", "scales", "data"))
-    call = f"numpy.asarray({argument}, {'numpy.uint8' if stored else 'numpy.float32'})"
+    dtype = "uint8" if stored else "int32" if argument == "ends" else "float32"
+    call = f"numpy.asarray({argument}, numpy.{dtype})"
     way_out = ""
     if isinstance(array, (list, tuple)) or (
         hasattr(array, "__array__") and getattr(array, "shape", None) != ()
     ):
         way_out = f"; convert with {call}"
     if not isinstance(array, bool) and isinstance(array, numbers.Real):
-        way_out = f"; convert with {call}.reshape(1)"
+        shape = "" if argument.endswith("tensor_scale") else ".reshape(1)"
+        way_out = f"; convert with {call}{shape}"
     raise TypeError(
         f"{function}: {argument} is {errors.described(array)}; expected a NumPy or CuPy array, a "
         f"PyTorch tensor or a JAX array{way_out}"

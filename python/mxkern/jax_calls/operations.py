@@ -307,6 +307,9 @@ def _words_of(offset: Any) -> list[Any]:
     JAX's; none if there is none."""
     if offset is None:
         return []
+    if isinstance(offset, (np.ndarray, np.generic)):  # whose 64 bits JAX would cut
+        number = int(offset.item()) % 2**64
+        return [np.array([number % 2**32, number // 2**32], np.uint32)]
     scalar = jax.numpy.reshape(offset, ())
     if scalar.dtype.itemsize == 8:
         return [jax.lax.bitcast_convert_type(scalar, np.uint32)]

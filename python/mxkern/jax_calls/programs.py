@@ -208,6 +208,11 @@ def _split(function: str, options: _core.QuantizeOptions) -> tuple[_core.Quantiz
     if not isinstance(options, _core.OffsetOptions):
         return options, None
     array: Any = options.array
+    if not isinstance(array, (jax.Array, np.ndarray, np.generic)):
+        raise TypeError(
+            f"{function}: offset is {errors.described(array)}, and x is an array of JAX; expected "
+            "arrays of one framework, or an int"
+        )
     check_offset(function, array)
     return options.without_array(), array
 

@@ -98,7 +98,10 @@ def explain_gemm(
     left = left_operand(function, a, right.adapter)
     shape = product_shape(function, left.shape, right.shape)
     buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))
-    found = _core.explain_gemm(left.view, right.view, buffer, wanted, kind)
+    try:
+        found = _core.explain_gemm(left.view, right.view, buffer, wanted, kind)
+    except (ValueError, RuntimeError) as error:
+        raise errors.renamed(error, "gemm", function) from None
     return GemmExplanation(*(getattr(found, name) for name in GemmExplanation._fields))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.arrays.adapter import dense_buffer
-from mxkern.options import hadamard_of
+from mxkern.options import ANY_SIZE, hadamard_of
 from mxkern.outputs import checked_out, extents_of, on_stream
 
 
@@ -40,7 +40,7 @@ def random_hadamard(
     """
     function = "random_hadamard"
     errors.flag(function, "inverse", inverse)
-    size = errors.integer(function, "size", size, -(2**63), 2**63 - 1)
+    size = errors.integer(function, "size", size, -ANY_SIZE, ANY_SIZE)
     size, low, high = hadamard_of(function, "size", size, sign_mask)
     adapter = adapter_of(function, "x", x)
     if adapter.traced_calls is not None and stream is None:

@@ -119,7 +119,8 @@ def _entered(function: str, codes: Any, scheme: Any) -> tuple[Scheme, Adapter, A
     if record.format == "e2m1":
         array = adapter.packed_e2m1_bytes(array)
     if str(array.dtype).removeprefix("torch.") != "uint8":
-        is_byte = array.dtype.itemsize == 1
+        # JAX counts a byte for an element of 4 bits, and views two as one.
+        is_byte = array.dtype.itemsize == 1 and not str(array.dtype).endswith("int4")
         way_out = f"reinterpret bytes with {adapter.as_bytes('codes')}"
         if not is_byte:
             way_out = f"convert codes, one a byte, with {adapter.conversion('codes', 'uint8')}"
