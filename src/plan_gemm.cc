@@ -28,8 +28,8 @@ struct Choice {
   const char* reason;
 };
 
-// Whether products of parts add up to those of the elements: 0 times Inf is NaN, and a part may be 0
-// where its element is not.
+// Whether products of parts add up to those of the elements: 0 times Inf is NaN, and a part may be
+// 0 where its element is not.
 bool may_have_parts(const GemmProblem& problem) {
   return parts_of(problem) == 1 || problem.right_scheme != Scheme::mxfp8_e5m2;
 }
@@ -42,8 +42,9 @@ Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& 
       parts_of(problem) == 1) {
     return {GemmUnit::avx512_bf16, "elements are exact in bfloat16"};
   }
-  const char* reason = may_have_parts(problem) ? "the widest float32 vectors"
-                                               : "E5M2 has Inf, which parts of elements do not take";
+  const char* reason = may_have_parts(problem)
+                           ? "the widest float32 vectors"
+                           : "E5M2 has Inf, which parts of elements do not take";
   for (const GemmUnit unit : {GemmUnit::avx512, GemmUnit::avx2}) {
     if (capabilities.runs(unit)) return {unit, reason};
   }
