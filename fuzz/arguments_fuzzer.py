@@ -149,6 +149,7 @@ def calls(arrays: list[Any]) -> list[tuple[str, Callable[..., Any], dict[str, An
     return [
         *((name, getattr(mxkern, name), arguments) for name, arguments in needed.items()),
         ("BlockScaled.from_parts", mxkern.BlockScaled.from_parts, parts),
+        ("grouped_gemm", mxkern.grouped_gemm, {"a": q, "b": q, "ends": ends * 8}),  # of columns
     ]
 
 

@@ -5,6 +5,7 @@ usage: devices_fuzzer.py SECONDS [FIRST_SEED]. Reproducible: call i comes from s
 and a GPU.
 """
 
+import itertools
 import random
 import sys
 import time
@@ -13,90 +14,22 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from random_operands import (
+    DTYPES,
+    SCHEMES,
+    check_product,
+    expect_same,
+    extent,
+    on_gpu,
+    operand,
+    plain,
+)
 
 import mxkern
 
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-SCHEMES = [scheme.name for scheme in mxkern.schemes]
 FOLDABLE = [name for name in SCHEMES if name not in ("mxint8", "nvfp4")]
 EXACT, FOLDED = 2e-5, 5e-4
 HAS_FOLDED = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-
-
-def extent(source: random.Random, most: int) -> int:
-    """Small, near a multiple of a tile, or anything."""
-    near = source.choice([16, 32, 64, 128, 256]) + source.choice([-1, 0, 0, 1])
-    return max(1, min(most, source.choice([source.randint(1, 20), near, source.randint(1, most)])))
-
-
-def elements(source: random.Random, shape: tuple[int, ...], *, finite: bool) -> torch.Tensor:
-    """Numbers of one of the kinds that tensors have, in float32."""
-    generator = torch.Generator().manual_seed(source.randrange(2**32))
-    x = torch.randn(shape, generator=generator)
-    kind = source.randrange(6)
-    if kind == 1:  # magnitudes that differ from element to element
-        spread = source.choice([2, 8, 40])
-        x = torch.ldexp(x, torch.randint(-spread, spread + 1, shape, generator=generator))
-    elif kind == 2:  # ties and codes themselves
-        x = torch.round(x * 8) / source.choice([1, 2, 16])
-    elif kind == 3:  # mostly zeros, of both signs
-        x = x * (torch.rand(shape, generator=generator) < 0.05)
-    elif kind == 4 and not finite:  # the ends of the dtypes
-        x = torch.ldexp(x, torch.full(shape, source.choice([-150, -135, -126, -20, 15, 110, 126])))
-    if not finite and source.random() < 0.3:
-        special = torch.tensor([float("inf"), -float("inf"), float("nan"), -0.0, 3e38, 1e-45])
-        chosen = torch.randint(0, len(special), shape, generator=generator)
-        x = torch.where(torch.rand(shape, generator=generator) < 0.01, special[chosen], x)
-    return x
-
-
-def plain(
-    source: random.Random, shape: tuple[int, ...], *, finite: bool, dtype: torch.dtype | None = None
-) -> torch.Tensor:
-    """A tensor on the CPU; at times a part of a larger one, with gaps or at an odd address."""
-    dtype = dtype or source.choice(DTYPES)
-    way = source.randrange(4)
-    if way == 0 and len(shape) > 1:
-        gap = source.choice([1, 8, 64])
-        wide = elements(source, (*shape[:-1], shape[-1] + gap), finite=finite).to(dtype)
-        return wide[..., source.choice([0, gap]) :][..., : shape[-1]]
-    if way == 1:
-        size = 1
-        for n in shape:
-            size *= n
-        return elements(source, (size + 3,), finite=finite).to(dtype)[3:].view(shape)
-    return elements(source, shape, finite=finite).to(dtype)
-
-
-def on_gpu(x: Any) -> Any:
-    """The same with arrays on the GPU, with the same strides."""
-    if isinstance(x, mxkern.BlockScaled):
-        return x._replace(
-            codes=on_gpu(x.codes), scales=on_gpu(x.scales), tensor_scale=on_gpu(x.tensor_scale)
-        )
-    if not isinstance(x, torch.Tensor):
-        return x
-    if x.is_contiguous():
-        return x.cuda()
-    memory = torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage()).cuda()
-    copy = torch.empty(0, dtype=x.dtype, device="cuda")
-    return copy.set_(memory.untyped_storage(), x.storage_offset(), x.shape, x.stride())
-
-
-def bytes_of(x: torch.Tensor) -> torch.Tensor:
-    return x.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-
-
-def expect_same(what: str, cpu: Any, gpu: Any) -> None:
-    """All arrays of two results have the same bytes."""
-    if isinstance(cpu, tuple):
-        for i, (a, b) in enumerate(zip(cpu, gpu, strict=True)):
-            expect_same(f"{what}[{i}]", a, b)
-    elif isinstance(cpu, torch.Tensor):
-        if not torch.equal(bytes_of(cpu), bytes_of(gpu)):
-            raise AssertionError(f"{what}: {(bytes_of(cpu) != bytes_of(gpu)).sum()} bytes differ")
-    elif cpu != gpu:
-        raise AssertionError(f"{what}: {cpu} and {gpu}")
 
 
 def leading(source: random.Random) -> tuple[int, ...]:
@@ -193,43 +126,6 @@ def scales(source: random.Random) -> None:
     expect_same("unswizzle_scales", x, back)
 
 
-def rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """To the dtype and back, in double precision."""
-    return x.to(dtype).double()
-
-
-def check_product(what: str, out: torch.Tensor, want: torch.Tensor, limit: float) -> None:
-    """NaN and Inf where they should be, and the relative L2 of the rest within the limit and what
-    rounding to out's dtype does."""
-    got = out.cpu().double()
-    largest = torch.finfo(out.dtype).max
-    if not torch.equal(got.isnan(), want.isnan()):
-        raise AssertionError(f"{what}: NaN at other places")
-    near = want.abs() < largest / 2
-    infinite = want.isinf()
-    if not torch.equal(got[infinite], want[infinite]):
-        raise AssertionError(f"{what}: Inf at other places")
-    if not got[near].isfinite().all():
-        raise AssertionError(f"{what}: not finite where it should be")
-    norm = want[want.isfinite()].norm()  # where out overflows, too
-    error = (got[near] - want[near]).norm()
-    rounding = (rounded(want[near], out.dtype) - want[near]).norm()
-    if error > limit * norm + 1.01 * rounding + 1e-30:
-        raise AssertionError(
-            f"{what}: relative L2 {error / norm:.3g}, rounding {rounding / norm:.3g}"
-        )
-
-
-def operand(source: random.Random, shape: tuple[int, ...], scheme: str) -> mxkern.BlockScaled:
-    layout = source.choice(["row_major", "swizzled"])
-    x = elements(source, shape, finite=True)
-    q: mxkern.BlockScaled = mxkern.quantize(x, scheme, scale_layout=layout)
-    if source.random() < 0.2:  # a poisoned block
-        flat = q.scales.view(torch.uint8).reshape(-1)
-        flat[source.randrange(flat.numel())] = 0x7F if scheme == "nvfp4" else 0xFF
-    return q
-
-
 def product(source: random.Random) -> None:
     """On both devices."""
     batch = source.choice([(), (), (), (2,), (3,)])
@@ -322,10 +218,51 @@ def grouped_product(source: random.Random) -> None:
     check_product(
         "grouped_gemm on the CPU", mxkern.grouped_gemm(a, b, ends, **options), want, EXACT
     )
+    forms = [None, "expanded", "few_tokens", "few_tokens"]
+    expect_grouped(source, f"{counts} x {k}", (a, b, ends), options, want, forms)
+
+
+def grouped_columns(source: random.Random) -> None:
+    """Columns of groups, on both devices, as above."""
+    groups, m, n = source.randint(1, 40), extent(source, 300), source.choice([1, 33, 200, 300])
+    most = source.choice([1, 3, 10, 40]) * 3 // (1 + groups // 4) + 1
+    counts = [source.choice([0, source.randint(0, most)]) * 32 for _ in range(groups)]
+    ends = torch.tensor(counts).cumsum(0).to(torch.int32)
+    k = int(ends[-1]) + source.choice([0, 0, 5, 32, 70])
+    if source.random() < 0.3:
+        ends[-1] = k
+    b = operand(source, (n, k), source.choice(SCHEMES))
+    if k == 0 or m == 0 or source.random() < 0.4:
+        a = plain(source, (m, k), finite=True)
+        decoded = a.double()
+    else:
+        a = operand(source, (m, k), source.choice(SCHEMES))
+        decoded = mxkern.dequantize(a).double()
+    right, bounds = mxkern.dequantize(b).double(), [0, *ends.tolist()]
+    want = torch.stack([decoded[:, i:j] @ right[:, i:j].T for i, j in itertools.pairwise(bounds)])
+    options: dict[str, Any] = {"dtype": str(source.choice(DTYPES)).removeprefix("torch.")}
+    if source.random() < 0.3:
+        options["bias"] = plain(source, (groups, n), finite=True)
+        want += options["bias"].double()[:, None]
+    what = "grouped_gemm of columns on the CPU"
+    check_product(what, mxkern.grouped_gemm(a, b, ends, **options), want, EXACT)
+    forms = [None, "expanded", "few_tokens"]
+    expect_grouped(source, f"{m} x {ends.tolist()}", (a, b, ends), options, want, forms)
+
+
+def expect_grouped(
+    source: random.Random,
+    shape: str,
+    operands: tuple[Any, Any, Any],
+    options: dict[str, Any],
+    want: torch.Tensor,
+    forms: list[str | None],
+) -> None:
+    """The product on the GPU, with the right operand in one of the forms."""
+    a, b, ends = operands
     options = {name: on_gpu(value) for name, value in options.items()}
     left, right, ends = on_gpu(a), on_gpu(b), ends.cuda()
-    form = source.choice([None, "expanded", "few_tokens", "few_tokens"])
-    limit = EXACT
+    form, limit = source.choice(forms), EXACT
     if HAS_FOLDED and b.scheme in FOLDABLE and getattr(a, "scheme", "") in FOLDABLE:
         options["precision"] = source.choice(["exact", "folded", "folded"])
         if options["precision"] == "folded":
@@ -333,14 +270,14 @@ def grouped_product(source: random.Random) -> None:
     if form is not None:
         right = mxkern.prepare_operand(right, form=form)
     kind = a.scheme if isinstance(a, mxkern.BlockScaled) else a.dtype
-    what = f"grouped_gemm on the GPU, {kind} {counts} x {k} by {b.scheme} {n}, {form}"
+    what = f"grouped_gemm on the GPU, {kind} {shape} by {b.scheme} {tuple(b.shape)}, {form}"
     out = mxkern.grouped_gemm(left, right, ends, **options)
     check_product(what, out, want, limit)
     expect_same(what, out, mxkern.grouped_gemm(left, right, ends, **options))
 
 
-CALLS = [quantize] * 3 + [dequantize, transform, scales, grouped_product] + [product] * 3
-CALLS += [large_product, long_product]
+CALLS = [quantize] * 3 + [dequantize, transform, scales, grouped_product, grouped_columns]
+CALLS += [product] * 3 + [large_product, long_product]
 
 
 def main() -> None:
