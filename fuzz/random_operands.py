@@ -120,7 +120,7 @@ def operand(source: random.Random, shape: tuple[int, ...], scheme: str) -> mxker
     layout = source.choice(["row_major", "swizzled"])
     x = elements(source, shape, finite=True)
     q: mxkern.BlockScaled = mxkern.quantize(x, scheme, scale_layout=layout)
-    if source.random() < 0.2:  # a poisoned block
+    if q.scales.numel() > 0 and source.random() < 0.2:  # a poisoned block
         flat = q.scales.view(torch.uint8).reshape(-1)
         flat[source.randrange(flat.numel())] = 0x7F if scheme == "nvfp4" else 0xFF
     return q

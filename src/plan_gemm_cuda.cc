@@ -45,10 +45,12 @@ void check_countable(const Shape& out, std::int64_t k) {
         " elements; expected fewer than 2^58 multiplications on a CUDA device; split it");
 }
 
-// A product reads what was prepared in its form, and makes it of codes and scales otherwise.
+// A product reads what was prepared in its form, and makes it of codes and scales otherwise. Those
+// of no element may be null, and there is nothing to read.
 void check_readable(const char* argument, const GemmOperand& operand, PreparedForm form) {
   const PreparedOperand* prepared = prepared_of(operand);
   if (prepared == nullptr || prepared->form == PreparedForm::source) return;
+  if (prepared->source.shape.size() == 0) return;
   check(prepared->form == form || prepared->has_source(), "gemm: ", argument, " was prepared as ",
         name_of(prepared->form),
         " without its codes and scales, and this product needs them; keep the source, or pass "

@@ -27,10 +27,10 @@ int size_of_groups(std::int64_t each, int bits, bool has_sm90) {
   return each <= 96 ? 64 : 128;
 }
 
-// Where an operand was prepared in a form that is not read, codes are needed.
+// Where an operand was prepared in a form that is not read, codes are needed, if it has any.
 void check_source(const char* argument, const GemmOperand& operand, const char* read) {
   const PreparedOperand* p = prepared_of(operand);
-  if (p == nullptr || p->form == PreparedForm::source) return;
+  if (p == nullptr || p->form == PreparedForm::source || p->source.shape.size() == 0) return;
   check<Unsupported>(p->has_source(), "grouped_gemm: ", argument, " was prepared in the form ",
                      name_of(p->form), " without its codes and scales; expected ", read,
                      " here; keep the source");

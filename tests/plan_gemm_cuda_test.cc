@@ -154,6 +154,12 @@ TEST(PlanGemmCudaTest, AnOutputWithoutElementsIsNothing) {
   const CudaGemmPlan sums_of_nothing = plan_gemm_cuda(Case{.shape = {1, 4, 0}}.problem(), hopper);
   EXPECT_EQ(sums_of_nothing.path, CudaGemmPath::portable);
   EXPECT_EQ(sums_of_nothing.workspace_bytes, 0u);
+  // Codes of no element may be null.
+  PreparedOperand none{PreparedForm::few_tokens, quantized(Scheme::mxfp4, {1, 40, 0}), nullptr, 0};
+  none.source.codes = none.source.scales = nullptr;
+  const CudaGemmProblem no_codes{plain(DType::bfloat16, {1, 4, 0}), none,
+                                 plain(DType::float32, {1, 4, 40}), GemmPrecision::exact};
+  EXPECT_EQ(path_of(no_codes), CudaGemmPath::portable);
 }
 
 TEST(PlanGemmCudaTest, PreparedOperandsAreMultipliedAsTheyAre) {

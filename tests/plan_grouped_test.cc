@@ -132,7 +132,10 @@ TEST_F(PlanGroupedOfOperands, WeightsThatAreExpanded) {
   CudaGemmCapabilities other = hopper;
   other.has_hopper_kernels = false;
   EXPECT_EQ(plan(wide, w, other).path, GroupedPath::portable);
-  // Sums of nothing.
+  // Sums of nothing, of codes that are null as there are none.
+  const BlockScaled none = quantized(Scheme::mxfp4, {8, 96, 0});
+  const PreparedOperand no_codes = ready(none, PreparedForm::few_tokens, false);
+  EXPECT_EQ(plan(plain(DType::bfloat16, {1, 64, 0}), no_codes, hopper).path, GroupedPath::portable);
   EXPECT_EQ(plan(x, quantized(Scheme::mxfp4, {0, 96, 256}), hopper).path, GroupedPath::portable);
 }
 
