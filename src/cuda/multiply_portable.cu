@@ -3,6 +3,7 @@
 
 #include "cuda/launch.h"
 #include "cuda/spread_gate.h"
+#include "groups.h"
 #include "mxkern/kernels/gemm_portable.cuh"
 #include "plan_grouped.h"
 
@@ -112,6 +113,7 @@ void multiply_portable_columns(const char* function, const RowScaled& a, const R
   p.left.batch_bytes = p.left.exponent_step = 0;  // the batch is the group
   p.right.batch_bytes = p.right.exponent_step = 0;
   p.batch_stride = finish.out.batch_stride;
+  static_assert(kernels::ColumnEnds::piece == group_columns, "the CPU checks what GPUs do");
   p.column_groups = {groups.ends, static_cast<int>(groups.count), static_cast<int>(a.columns)};
   p.bias_step = groups.bias_step;
   p.group_factors = groups.factors;

@@ -3,9 +3,6 @@
 
 #include <cstdint>
 
-#include "mxkern/core/dtype.h"
-#include "mxkern/kernels/row_groups.cuh"
-
 namespace mxkern::kernels {
 
 // Columns of both operands that lie one behind the other belong to groups: those from ends[i - 1],

@@ -5,6 +5,7 @@
 
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/few_parameters.h"
+#include "mxkern/kernels/filled_outputs.cuh"
 #include "mxkern/kernels/row_groups.cuh"
 
 namespace mxkern::kernels::few {

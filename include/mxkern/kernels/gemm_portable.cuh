@@ -6,6 +6,7 @@
 #include "mxkern/kernels/column_groups.cuh"
 #include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/core_gate.cuh"
+#include "mxkern/kernels/filled_outputs.cuh"
 #include "mxkern/kernels/ptx/copy_async.cuh"
 #include "mxkern/kernels/ptx/mma_bfloat16.cuh"
 #include "mxkern/kernels/row_groups.cuh"

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "mxkern/core/dtype.h"
-#include "mxkern/core/math.h"
 #include "mxkern/kernels/column_groups.cuh"
 #include "mxkern/kernels/dependents.cuh"
+#include "mxkern/kernels/filled_outputs.cuh"
 #include "mxkern/kernels/gemm_sm90_block.cuh"
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"

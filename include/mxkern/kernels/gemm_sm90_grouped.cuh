@@ -7,11 +7,11 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/dependents.cuh"
+#include "mxkern/kernels/filled_outputs.cuh"
 #include "mxkern/kernels/gemm_sm90_block.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"
 #include "mxkern/kernels/gemm_sm90_sum.cuh"
 #include "mxkern/kernels/group_walk.cuh"
-#include "mxkern/kernels/row_groups.cuh"
 
 namespace mxkern::kernels {
 
