@@ -176,8 +176,7 @@ def main() -> None:
                 function(**arguments)
         except (TypeError, ValueError, RuntimeError) as error:
             refused += 1
-            own = name if name != "explain_gemm" else "gemm"  # what a product would say, as well
-            if not str(error).startswith((f"{name}: ", f"{own}: ")):
+            if not str(error).startswith(f"{name}: "):
                 failures += 1
                 print(f"seed {seed}, {name}: {type(error).__name__}: {error}", file=sys.stderr)
         except BaseException:
