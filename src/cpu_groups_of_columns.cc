@@ -49,6 +49,7 @@ class ColumnSlice {
   std::int64_t block() const { return facts_of(all_->scheme).block; }
 
   void copy_scales(std::uint8_t* out) const {
+    if (slice_.size() == 0) return;  // then there may be no memory
     const ScaleIndex index = all_->scale_index();
     constexpr std::int64_t rows_at_least = 64;  // of a thread
     cpu::parallel_for(slice_.rows, rows_at_least, [&](std::int64_t row, std::int64_t last) {
