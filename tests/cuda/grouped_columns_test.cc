@@ -10,8 +10,8 @@
 #include "cuda/fold.h"
 #include "cuda/multiply_sm90_columns.h"
 #include "mxkern/grouped_gemm.h"
-#include "tests/support/cuda_stream.h"
 #include "tests/support/device_grouped_product.h"
+#include "tests/support/ends_of_a_node.h"
 #include "tests/support/hopper_test.h"
 
 namespace mxkern {
@@ -333,36 +333,12 @@ TEST_F(GroupedColumnsSm90, ExtremeScales) {
   }
 }
 
-// A graph whose ends another node of it writes, so that nobody but the device knows them.
 TEST_F(GroupedColumnsSm90, EndsOfAKernelAhead) {
   for (const GemmPrecision precision : {GemmPrecision::folded, GemmPrecision::exact}) {
-    auto p = quantized(Scheme::mxfp8_e4m3, 200, 1024, Scheme::mxfp4, 96, {32, 64, 928},
-                       DType::bfloat16, precision);
-    p.fill(3);
-    const Reference wanted = p.wanted();
-    OnDevice device(p);
-    const PreparedForm form =
-        precision == GemmPrecision::folded ? PreparedForm::folded : PreparedForm::expanded;
-    device.prepare(form);
-    device.prepare_left(form);
-    DeviceCopy source(bytes_of_values(p.ends));
-    check_cuda(cudaMemset(device.ends.data(), 0xFF, p.ends.size() * 4));
-    check_cuda(cudaDeviceSynchronize());
-    const OwnedStream stream;
-    const OwnedGraph graph(stream, [&] {
-      for (int i = 0; i < 3; ++i) {
-        check_cuda(cudaMemcpyAsync(device.ends.data(), source.data(), p.ends.size() * 4,
-                                   cudaMemcpyDeviceToDevice, stream));
-        grouped_gemm(device.left(), device.right(), device.column_groups(), device.out.view(),
-                     device.options(), {}, stream);
-        // Ends that must not be read before the next copy.
-        check_cuda(cudaMemsetAsync(device.ends.data(), 0xFF, p.ends.size() * 4, stream));
-      }
-    });
-    for (int i = 0; i < 2; ++i) graph.launch(stream);
-    check_cuda(cudaStreamSynchronize(stream));
-    device.out.copy_to(p.out);
-    EXPECT_TRUE(is_right(p, wanted, "in a graph"));
+    const bool is_folded = precision == GemmPrecision::folded;
+    expect_ends_of_a_node_ahead(quantized(Scheme::mxfp8_e4m3, 200, 1024, Scheme::mxfp4, 96,
+                                          {32, 64, 928}, DType::bfloat16, precision),
+                                is_folded ? PreparedForm::folded : PreparedForm::expanded);
   }
 }
 

@@ -5,15 +5,14 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "cuda/multiply_grouped.h"
 #include "mxkern/core/error.h"
 #include "mxkern/kernels/few_shape.h"
 #include "plan_grouped.h"
-#include "tests/support/cuda_stream.h"
 #include "tests/support/device_grouped_product.h"
+#include "tests/support/ends_of_a_node.h"
 #include "tests/support/hopper_test.h"
 
 namespace mxkern {
@@ -255,34 +254,6 @@ TEST_F(CudaGroupedGemm, HugeValues) {
       }
     }
   }
-}
-
-// A graph whose ends another node of it writes, so that nobody but the device knows them.
-template <class Left>
-void expect_ends_of_a_node_ahead(GroupedProduct<Left>&& p, PreparedForm form) {
-  p.fill(3);
-  const Reference wanted = p.wanted();
-  OnDevice device(p);
-  device.prepare(form);
-  if constexpr (std::is_same_v<Left, QuantizedOperand>) device.prepare_left(form);
-  DeviceCopy source(bytes_of_values(p.ends));
-  check_cuda(cudaMemset(device.ends.data(), 0xFF, p.ends.size() * 4));
-  check_cuda(cudaDeviceSynchronize());
-  const OwnedStream stream;
-  const OwnedGraph graph(stream, [&] {
-    for (int i = 0; i < 3; ++i) {
-      check_cuda(cudaMemcpyAsync(device.ends.data(), source.data(), p.ends.size() * 4,
-                                 cudaMemcpyDeviceToDevice, stream));
-      grouped_gemm(device.left(), device.right(), device.row_groups(), device.out.view(),
-                   device.options(), {}, stream);
-      // Ends that must not be read before the next copy.
-      check_cuda(cudaMemsetAsync(device.ends.data(), 0xFF, p.ends.size() * 4, stream));
-    }
-  });
-  for (int i = 0; i < 2; ++i) graph.launch(stream);
-  check_cuda(cudaStreamSynchronize(stream));
-  device.out.copy_to(p.out);
-  EXPECT_TRUE(is_right(p, wanted, "in a graph"));
 }
 
 const Shape rows_of_a_node = {1, 48, 256};

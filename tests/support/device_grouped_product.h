@@ -83,6 +83,14 @@ struct OnDevice {
     return prepared ? GemmRightOperand(prepared->operand) : GemmRightOperand(b.view());
   }
 
+  // Of operands that need no working memory.
+  void call(Stream stream) {
+    const auto multiply = [&](const auto& groups) {
+      grouped_gemm(left(), right(), groups, out.view(), options(), {}, stream);
+    };
+    host.of_rows() ? multiply(row_groups()) : multiply(column_groups());
+  }
+
   void run_as(const CudaGemmCapabilities& capabilities, Stream stream = {}) {
     const std::size_t bytes =
         plan_grouped_cuda(left(), right(), host.axis, host.precision, capabilities).workspace_bytes;
