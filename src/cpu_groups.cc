@@ -6,13 +6,13 @@
 
 namespace mxkern {
 
-const Buffer* CpuGroups::bias_of(std::int64_t group, Buffer& memory) const {
+const Buffer* CpuGroups::bias_of(std::int64_t group, Buffer& view) const {
   if (options.bias == nullptr) return nullptr;
-  memory = *options.bias;
-  memory.data = static_cast<std::uint8_t*>(memory.data) +
-                group * memory.batch_stride * static_cast<std::int64_t>(size_of(memory.dtype));
-  memory.shape.batch = 1;
-  return &memory;
+  view = *options.bias;
+  view.data = static_cast<std::uint8_t*>(view.data) +
+              group * view.batch_stride * static_cast<std::int64_t>(size_of(view.dtype));
+  view.shape.batch = 1;
+  return &view;
 }
 
 void check_ends(const CpuGroups& p) {

@@ -20,8 +20,8 @@ struct CpuGroups {
   std::int64_t begin(std::int64_t group) const { return group == 0 ? 0 : groups.ends[group - 1]; }
   std::int64_t end(std::int64_t group) const { return groups.ends[group]; }
 
-  // The bias of a group, or null.
-  const Buffer* bias_of(std::int64_t group, Buffer& memory) const;
+  // The bias of a group, which is put into `view`; or null.
+  const Buffer* bias_of(std::int64_t group, Buffer& view) const;
 };
 
 // Throws InvalidArgument where ends decrease, or lie outside of the rows or columns, or those of

@@ -17,9 +17,9 @@ struct Groups {
   std::int64_t count;
   GroupAxis axis;
 
-  Groups(const RowGroups& groups)  // NOLINT(google-explicit-constructor): either kind
-      : ends(groups.ends), count(groups.count), axis(GroupAxis::rows) {}
-  Groups(const ColumnGroups& groups)  // NOLINT(google-explicit-constructor)
+  // Implicit: where either kind will do, either is passed.
+  Groups(const RowGroups& groups) : ends(groups.ends), count(groups.count), axis(GroupAxis::rows) {}
+  Groups(const ColumnGroups& groups)
       : ends(groups.ends), count(groups.count), axis(GroupAxis::columns) {}
 
   bool are_columns() const { return axis == GroupAxis::columns; }

@@ -35,16 +35,16 @@ bool may_have_parts(const GemmProblem& problem) {
 }
 
 Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& capabilities) {
-  if (capabilities.runs(GemmUnit::amx_bf16) && may_have_parts(problem)) {
+  const bool has_amx = capabilities.runs(GemmUnit::amx_bf16);
+  if (has_amx && may_have_parts(problem)) {
     return {GemmUnit::amx_bf16, "elements are exact in bfloat16, or in a sum of few"};
   }
   if (capabilities.runs(GemmUnit::avx512_bf16) && capabilities.has_fast_bf16_dot &&
       parts_of(problem) == 1) {
     return {GemmUnit::avx512_bf16, "elements are exact in bfloat16"};
   }
-  const char* reason = may_have_parts(problem)
-                           ? "the widest float32 vectors"
-                           : "E5M2 has Inf, which parts of elements do not take";
+  const char* reason =
+      has_amx ? "E5M2 has Inf, which parts of elements do not take" : "the widest float32 vectors";
   for (const GemmUnit unit : {GemmUnit::avx512, GemmUnit::avx2}) {
     if (capabilities.runs(unit)) return {unit, reason};
   }

@@ -12,7 +12,7 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.torch_arrays import check_no_tangent
 from mxkern.block_scaled import BlockScaled
 from mxkern.offset_array import check_offset
-from mxkern.operands import check_factor, no_block_scaled, part_of
+from mxkern.operands import check_factor, no_block_scaled
 from mxkern.options import OFFSET_DTYPES, dtype_position, name_of_dtype
 from mxkern.outputs import other_dtype
 from mxkern.prepared_operand import PreparedOperand
@@ -49,15 +49,14 @@ def check_plain(function: str, argument: str, value: Any, *, derivative: bool = 
 def check_quantized(function: str, argument: str, q: Any) -> None:
     if not isinstance(q, BlockScaled):
         raise no_block_scaled(function, argument, q)
-    name = part_of(argument, "shape")
     if not isinstance(q.shape, tuple) or not all(isinstance(n, _INTEGERS) for n in q.shape):
         raise TypeError(
-            f"{function}: {name} is {errors.described(q.shape)}; expected a tuple of ints"
+            f"{function}: {argument}.shape is {errors.described(q.shape)}; expected a tuple of ints"
         )
     if not isinstance(q.scale_layout, str):
         raise TypeError(
-            f"{function}: {part_of(argument, 'scale_layout')} is "
-            f"{errors.described(q.scale_layout)}; expected 'row_major' or 'swizzled'"
+            f"{function}: {argument}.scale_layout is {errors.described(q.scale_layout)}; expected "
+            "'row_major' or 'swizzled'"
         )
     check_plain(function, f"{argument}.codes", q.codes)
     check_plain(function, f"{argument}.scales", q.scales)
