@@ -10,8 +10,8 @@
 namespace mxkern::cuda {
 
 // The tile of such a product of [m, k] and [n, k], as though groups were equal. A step of bfloat16
-// has half as many columns, and takes as long. Groups end anywhere, and tiles with fewer columns have
-// more ends: they take up to a tenth longer than clocks say.
+// has half as many columns, and takes as long. Groups end anywhere, and tiles with fewer columns
+// have more ends: they take up to a tenth longer than clocks say.
 constexpr TileSm90 columns_tile_sm90(CoreElement right, std::int64_t groups, std::int64_t m,
                                      std::int64_t n, std::int64_t k, int processors) {
   TileSm90 best = {};

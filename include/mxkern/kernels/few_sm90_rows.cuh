@@ -7,6 +7,7 @@
 #include "mxkern/kernels/few_outputs.cuh"
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_sm90_decode.cuh"
+#include "mxkern/kernels/ptx/barrier.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
 
 namespace mxkern::kernels::few {
@@ -14,7 +15,7 @@ namespace mxkern::kernels::few {
 // Of the threads that finish: others of the thread block have nothing to do here.
 template <int Threads>
 __device__ __forceinline__ void sync_threads() {
-  asm volatile("bar.sync 1, %0;" ::"n"(Threads) : "memory");
+  ptx::barrier_sync<1, Threads>();
 }
 
 __device__ __forceinline__ float4 read_sums(std::uint32_t address) {

@@ -13,6 +13,7 @@
 #include "mxkern/kernels/gemm_sm90_load.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/gemm_sm90_sum.cuh"
+#include "mxkern/kernels/ptx/barrier.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
@@ -61,7 +62,7 @@ struct ColumnsSm90 : BlockSm90<Config> {
     Block::take_roles([] { return true; }, [&] { load(tiles); }, [&] { load_factors(tiles); },
                       [&](int warp) {
                         if (!has_order) return fill_with_nan(warp - 2);
-                        if (warp == 2) cut_steps(tiles);
+                        cut_steps(warp - 2, tiles);
                       },
                       [&](int warpgroup) { multiply(warpgroup, tiles); });
   }
@@ -103,9 +104,16 @@ struct ColumnsSm90 : BlockSm90<Config> {
     });
   }
 
-  // One warp.
-  __device__ __forceinline__ void cut_steps(int tiles) const {
-    const int lane = threadIdx.x % 32;
+  // Two warps, each half of the rows.
+  __device__ __forceinline__ void cut_steps(int warp, int tiles) const {
+    constexpr int element_bytes = 128 / Config::k, warps = 2;
+    constexpr int pieces = 8, piece_bytes = 16;  // of a row
+    constexpr int own_rows = Config::stage_bytes / 128 / warps;
+    // Eight lanes have the pieces of a row, as they lie in it, and every eighth row is swizzled
+    // alike.
+    const int lane = static_cast<int>(threadIdx.x) % 32, piece = lane % pieces;
+    const int first_row = warp * own_rows + lane / pieces;
+    unsigned char* const own = shared + first_row * 128 + piece * piece_bytes;
     RingPhases phases;
     for_each_tile(tiles, [&](const TileOrder::Tile& tile) {
       const Steps steps = steps_of(tile);
@@ -113,16 +121,20 @@ struct ColumnsSm90 : BlockSm90<Config> {
       const int stage = (steps.count - 1) % Config::stages;
       ptx::mbarrier_wait(base + Config::cut_offset + stage * 8, phases.of(stage));
       phases.advance(stage);
-      constexpr int element_bytes = 128 / Config::k, pieces = 8;  // of 16 bytes in a row
-      unsigned char* from = shared + stage * Config::stage_bytes;
-      for (int row = lane; row < Config::stage_bytes / 128; row += 32) {
-        for (int i = steps.rest * element_bytes / 16; i < pieces; ++i) {
-          *reinterpret_cast<uint4*>(from + row * 128 + (i ^ row % 8) * 16) = uint4{};
+      const int end = steps.rest * element_bytes / piece_bytes;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {  // four rows of eight
+        if ((piece ^ (first_row + half * 4) % 8) < end) continue;
+        unsigned char* from = own + stage * Config::stage_bytes + half * 4 * 128;
+#pragma unroll 8
+        for (int row = 0; row < own_rows; row += 8) {
+          *reinterpret_cast<uint4*>(from + row * 128) = uint4{};
         }
       }
       ptx::fence_shared_for_tma();
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(base + Config::full_offset + stage * 8);
+      ptx::barrier_sync<1, warps * 32>();
+      if (threadIdx.x % 128 == 64) ptx::mbarrier_arrive(base + Config::full_offset + stage * 8);
     });
   }
 
@@ -142,10 +154,10 @@ struct ColumnsSm90 : BlockSm90<Config> {
         finish.bias = static_cast<const char*>(finish.bias) +
                       corner.batch * p.bias_step * size_of(finish.bias_dtype);
       }
-      ptx::mbarrier_wait(base + Config::factors_empty_offset, parity);
-      factors().fetch(finish, common, corner, range, [&](int row) {
-        return left_exponent(p.finish, std::int64_t{corner.row} + row, 0);
-      });
+      factors().fetch_ahead(
+          finish, common, corner, range,
+          [&](int row) { return left_exponent(p.finish, std::int64_t{corner.row} + row, 0); },
+          [&] { ptx::mbarrier_wait(base + Config::factors_empty_offset, parity); });
       ptx::mbarrier_arrive(base + Config::factors_full_offset);
       parity ^= 1;
     });

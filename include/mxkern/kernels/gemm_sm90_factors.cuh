@@ -208,6 +208,59 @@ struct TileFactors {
     }
   }
 
+  // The same for tiles that follow each other so soon that waiting for memory counts: everything is
+  // asked for at once, and ahead of wait(), which returns when nobody needs the factors before any
+  // more.
+  template <class ExponentOf, class Wait>
+  __device__ __forceinline__ void fetch_ahead(const FinishParameters& p, const CommonFactor& all,
+                                              const TileCorner& tile, const PowerRange& range,
+                                              ExponentOf&& exponent_of, Wait&& wait) {
+    static_assert(!Transposed);
+    const int lane = threadIdx.x % 32;
+    int left[Rows / 32], right[Columns / 32];
+#pragma unroll
+    for (int i = 0; i < Rows / 32; ++i) left[i] = exponent_of(i * 32 + lane);
+#pragma unroll
+    for (int i = 0; i < Columns / 32; ++i) {
+      right[i] = right_exponent(p, std::int64_t{tile.column} + i * 32 + lane, tile.batch);
+    }
+    bool are_easy = true, are_powers = true;
+#pragma unroll
+    for (const int exponent : left) {
+      const RowFactor row{all.fraction, all.exponent + exponent};
+      are_easy = are_easy && row.is_easy();
+      are_powers = are_powers && row.is_power() && range.has(row.exponent);
+    }
+#pragma unroll
+    for (const int exponent : right) {
+      are_easy = are_easy && RowFactor::is_easy(exponent);
+      are_powers = are_powers && range.has(exponent);
+    }
+    are_easy = __all_sync(0xFFFFFFFFu, are_easy);
+    are_powers = __all_sync(0xFFFFFFFFu, are_powers);
+    wait();
+#pragma unroll
+    for (int i = 0; i < Rows / 32; ++i) {
+      const int row = i * 32 + lane;
+      row_exponents[row] = static_cast<std::int16_t>(left[i]);
+      rows[row] = all.fraction * RowFactor::power(all.exponent + left[i]);
+    }
+    auto* halves = reinterpret_cast<std::uint16_t*>(powers);
+#pragma unroll
+    for (int i = 0; i < Columns / 32; ++i) {
+      const int column = i * 32 + lane;
+      halves[place(column / 2) * 2 + column % 2] =
+          static_cast<std::uint16_t>(__float_as_uint(RowFactor::power(right[i])) >> 16);
+      bias[column] = bias_of(p, std::int64_t{tile.column} + column, p.columns);
+    }
+    if (lane == 0) {
+      corner = tile;
+      is_easy = are_easy;
+      way = way_of(p, are_easy, are_powers);
+      common = all;
+    }
+  }
+
  private:
   __device__ __forceinline__ static float bias_of(const FinishParameters& p, std::int64_t i,
                                                   std::int64_t count) {
