@@ -22,7 +22,8 @@ void check_shape(const char* function, const char* argument, const Shape& shape)
   check(shape.batch >= 0 && shape.rows >= 0 && shape.columns >= 0, function, ": ", argument,
         " has shape ", shape, "; expected no negative extent");
   check(shape.is_countable(), function, ": ", argument, " has shape ", shape,
-        "; expected at most 2^60 elements, with rows and columns padded to 128 and 0 counted as 1");
+        "; expected fewer than 2^60 elements, with rows and columns padded to 128 and 0 counted as "
+        "1");
 }
 
 void check_kind(const char* function, const char* argument, const Buffer& buffer) {

@@ -21,10 +21,9 @@ void check_ends(const CpuGroups& p) {
   const char* what = are_columns ? " columns" : " rows";
   for (std::int64_t i = 0; i < p.groups.count; ++i) {
     const std::int64_t end = p.end(i);
-    check(end >= p.begin(i) && end <= most, "grouped_gemm: groups.ends[", i, "] is ", end,
-          "; expected ", p.begin(i), " to ", most, ", as ends do not decrease and a has ", most,
-          what);
-    check(!are_columns || end % group_columns == 0 || end == most, "grouped_gemm: groups.ends[", i,
+    check(end >= p.begin(i) && end <= most, "grouped_gemm: ends[", i, "] is ", end, "; expected ",
+          p.begin(i), " to ", most, ", as ends do not decrease and a has ", most, what);
+    check(!are_columns || end % group_columns == 0 || end == most, "grouped_gemm: ends[", i,
           "] is ", end, "; expected a multiple of ", group_columns, ", or K = ", most,
           ", as blocks have elements of one group; pad groups with rows of zeros before they are "
           "quantized");

@@ -90,9 +90,15 @@ TEST(Check, MemoryThatIsOnlyRead) {
   EXPECT_EQ(Buffer::dense(nullptr, DType::float32, {1, 1, 4}).data, nullptr);
 }
 
+// Whoever refuses a shape gets it without an overflow on the way.
+constexpr Shape of_many{1, std::int64_t{1} << 40, std::int64_t{3} << 40};
+static_assert(!of_many.is_countable() && of_many.size() == 0);
+static_assert(Buffer::dense(nullptr, DType::float32, of_many).batch_stride == 0);
+
 TEST(Check, SizesOfShapesThatNoOperationTakes) {
   const std::string limit =
-      "]; expected at most 2^60 elements, with rows and columns padded to 128 and 0 counted as 1";
+      "]; expected fewer than 2^60 elements, with rows and columns padded to 128 and 0 counted as "
+      "1";
   const struct {
     Shape shape;
     std::string text;

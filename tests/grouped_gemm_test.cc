@@ -121,17 +121,17 @@ TEST(GroupedGemm, RefusesWhatDoesNotFit) {
   {
     Refused r;
     r.p.ends = {5, 2};
-    r.expect("groups.ends[1] is 2; expected 5 to 9");
+    r.expect("ends[1] is 2; expected 5 to 9");
   }
   {
     Refused r;
     r.p.ends = {2, 10};
-    r.expect("groups.ends[1] is 10; expected 2 to 9");
+    r.expect("ends[1] is 10; expected 2 to 9");
   }
   {
     Refused r;
     r.p.ends = {-1, 2};
-    r.expect("groups.ends[0] is -1; expected 0 to 9");
+    r.expect("ends[0] is -1; expected 0 to 9");
   }
   {
     Refused r;

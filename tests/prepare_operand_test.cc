@@ -171,7 +171,7 @@ TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {
   odd = out.buffer();
   odd.shape.rows = wrong.shape.rows = std::int64_t{1} << 60;
   wrong.scheme = q.scheme;
-  expect_failure("expected at most 2^60 elements", [&] { explain_gemm(wrong, q, odd); });
+  expect_failure("expected fewer than 2^60 elements", [&] { explain_gemm(wrong, q, odd); });
   odd.shape.rows = wrong.shape.rows = -1;
   expect_failure("expected no negative extent", [&] { explain_gemm(wrong, q, odd, {}, "sm_90"); });
   const GemmOptions unknown{.precision = static_cast<GemmPrecision>(77)};

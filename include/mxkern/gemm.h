@@ -74,6 +74,7 @@ struct GemmOptions {
 MXKERN_API void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                      const GemmOptions& options, Workspace workspace, Stream stream = {});
 
+// Asks as gemm does, for what it would refuse too: codes, scales and out have to have addresses.
 MXKERN_API std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
                                             const Buffer& out, const GemmOptions& options = {});
 
@@ -91,8 +92,9 @@ struct GemmExplanation {
 // device: empty for where out is; "cpu"; or "sm_90" and the like, for a GPU that need not be here
 // and a build with the kernels for it.
 // Nothing is read or written: addresses may be null, also PreparedOperand::data, for a plan without
-// what prepare_operand would write. Their alignment counts, as in the product, for another device
-// too.
+// what prepare_operand would write. In the source of a PreparedOperand null codes say, as in the
+// product, that it was not kept. Alignment of addresses counts, as in the product, for another
+// device too.
 MXKERN_API GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b,
                                         const Buffer& out, const GemmOptions& options = {},
                                         const std::string& device = {});

@@ -13,6 +13,7 @@ from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.scheme import Scheme, Shape, scheme_of, schemes
 
 FLOAT32_END = 2.0**128 - 2.0**103  # what is below rounds to a finite float32
+FLOAT32_NOTHING = 2.0**-150  # this and what is below rounds to 0
 _LARGEST_EXTENT = 2**48
 
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor
@@ -124,6 +125,11 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
     if not isinstance(value, bool) and isinstance(value, numbers.Real):
         number = errors.real(function, argument, value)
         check_factor(function, argument, number)
+        if number and number <= FLOAT32_NOTHING:
+            raise ValueError(
+                f"{function}: {argument} is {number}, which is 0 as a float32; expected 0, or 2^-149 "
+                "or larger"
+            )
         return adapter.scalar(_core.float32_bits(number + 0.0), like)  # -0 is 0
     if value is None:
         raise ValueError(
@@ -140,7 +146,8 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
         adapter.refuse_dtype(function, argument, array, ("float32",))
     if math.prod(array.shape) != 1:
         raise ValueError(
-            f"{function}: {argument} has shape {tuple(array.shape)}; expected one element"
+            f"{function}: {argument} has shape {tuple(array.shape)}; expected one element. Matrices "
+            "with one each are the work of a loop, or of grouped_gemm with factors"
         )
     check_same_device(function, argument, adapter, array, like)
     return array if adapter.is_dense(array) else adapter.dense(array)

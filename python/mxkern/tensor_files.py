@@ -60,7 +60,7 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
     chosen = {
         name: array for name, array in floats.items() if array.ndim >= least_rank and array.size
     }
-    if not chosen and floats:
+    if not chosen and len(floats) == len(matched):
         way_out = "; a --tensor pattern takes vectors too" if least_rank > 1 else ""
         raise ValueError(
             f"{path}: nothing to quantize among {len(floats)} tensors, all of which are empty or "
@@ -70,7 +70,8 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
         dtypes = sorted({str(array.dtype) for array in matched.values()})
         raise ValueError(
             f"{path}: nothing to quantize among {len(matched)} tensors of {', '.join(dtypes)}; "
-            f"expected float64, float32, float16 or bfloat16 of {least_rank} dimensions or more"
+            f"expected float64, float32, float16 or bfloat16 of {least_rank} dimensions or more, not "
+            "empty. Codes and scales are quantized already"
         )
     left_out = {
         "of fewer dimensions or empty": len(floats) - len(chosen),

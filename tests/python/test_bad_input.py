@@ -193,6 +193,8 @@ class TestX:
         ({"amax": -1, "scheme": "nvfp4"}, ValueError, ["amax is -1.0", "0 or larger"]),
         ({"amax": 1e39, "scheme": "nvfp4"}, ValueError, ["amax is 1e+39", "float32"]),
         ({"amax": 10**400, "scheme": "nvfp4"}, ValueError, ["amax is an integer beyond"]),
+        ({"amax": 2.0**-150, "scheme": "nvfp4"}, ValueError, ["amax is 7", "0 as a float32"]),
+        ({"tensor_scale": 1e-60, "scheme": "nvfp4"}, ValueError, ["tensor_scale is 1e-60"]),
         ({"tensor_scale": np.inf, "scheme": "nvfp4"}, ValueError, ["tensor_scale is inf"]),
         ({"amax": np.float32([np.nan]), "scheme": "nvfp4"}, ValueError, ["amax is nan"]),
         ({"amax": np.float32([-2]), "scheme": "nvfp4"}, ValueError, ["amax is -2.0"]),

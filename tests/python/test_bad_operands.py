@@ -45,7 +45,12 @@ class TestOperand:
             ({"codes": np.zeros((4, 32), "i4")}, TypeError, ["codes has dtype int32"]),
             ({"codes": None}, TypeError, ["codes is None"]),
             ({"tensor_scale": None}, ValueError, ["tensor_scale is None"]),
-            ({"tensor_scale": np.ones(3, "f4")}, ValueError, ["tensor_scale has shape (3,)"]),
+            (
+                {"tensor_scale": np.ones(3, "f4")},
+                ValueError,
+                ["tensor_scale has shape (3,)", "factors"],
+            ),
+            ({"tensor_scale": 1e-60}, ValueError, ["tensor_scale is 1e-60", "0 as a float32"]),
         ],
         ids=str,
     )

@@ -47,6 +47,20 @@ def checkpoint(tmp_path):
     return write_safetensors(tmp_path / "model.safetensors", tensors)
 
 
+def test_a_file_of_codes_is_told_from_one_of_little_tensors(tmp_path, capsys):
+    tensors = {
+        "w.weight": np.ones((4, 16), np.uint8),
+        "w.weight_scale": np.ones((4, 2), ml_dtypes.float8_e4m3fn),
+        "w.weight_scale_2": np.float32(1).reshape(()),
+    }
+    path = write_safetensors(tmp_path / "codes.safetensors", tensors)
+    for arguments in ([path], [path, "--tensor", "weight"]):
+        assert main(["compare", *arguments]) == 1
+        err = capsys.readouterr().err
+        assert "among 3 tensors of float32, float8_e4m3fn, uint8" in err
+        assert "quantized already" in err
+
+
 def test_compare_prints_what_it_read_and_a_table(checkpoint, capsys):
     assert main(["compare", checkpoint]) == 0
     out, err = capsys.readouterr()

@@ -116,9 +116,9 @@ B = weights("mxfp4")
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], list[str]]] = [
-    ({"ends": ENDS[::-1].copy()}, ValueError, ["groups.ends[1] is 21; expected 38 to 41"]),
-    ({"ends": ENDS + 4}, ValueError, ["groups.ends[4] is 42; expected 25 to 41"]),
-    ({"ends": ENDS - 1}, ValueError, ["groups.ends[0] is -1; expected 0 to 41"]),
+    ({"ends": ENDS[::-1].copy()}, ValueError, ["ends[1] is 21; expected 38 to 41"]),
+    ({"ends": ENDS + 4}, ValueError, ["ends[4] is 42; expected 25 to 41"]),
+    ({"ends": ENDS - 1}, ValueError, ["ends[0] is -1; expected 0 to 41"]),
     ({"ends": ENDS[:4]}, ValueError, ["ends has shape (4,)", "(5,)"]),
     ({"ends": ENDS.astype(np.int64)}, TypeError, ["ends has dtype int64", "int32", "astype"]),
     ({"ends": [0, 3, 3, 21, 38]}, TypeError, ["ends is a list", "numpy.array(ends"]),

@@ -16,7 +16,10 @@ struct Shape {
   std::int64_t rows = 1;
   std::int64_t columns = 0;
 
-  constexpr std::int64_t size() const { return batch * rows * columns; }
+  // Of a shape that is not countable, some number.
+  constexpr std::int64_t size() const {
+    return wrapped_product(wrapped_product(batch, rows), columns);
+  }
 
   // No extent is negative, and with rows and columns padded to 128 and 0 counted as 1 there are
   // fewer than 2^60 elements. So sizes and strides in bytes fit 64 bits.
@@ -30,6 +33,11 @@ struct Shape {
   }
 
   constexpr Shape transposed() const { return {batch, columns, rows}; }
+
+  // Without overflow, of extents that somebody refuses later, too.
+  static constexpr std::int64_t wrapped_product(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  }
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 };
 
@@ -45,7 +53,8 @@ struct Buffer {
 
   // A view of densely stored memory.
   static constexpr Buffer dense(void* data, DType dtype, Shape shape, Device device = {}) {
-    return {data, dtype, shape, shape.columns, shape.rows * shape.columns, device};
+    const std::int64_t matrix = Shape::wrapped_product(shape.rows, shape.columns);
+    return {data, dtype, shape, shape.columns, matrix, device};
   }
 
   // The same for memory that is only read.

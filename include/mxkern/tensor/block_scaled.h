@@ -37,7 +37,7 @@ struct BlockScaled {
       const bool is_negative = shape.batch < 0 || shape.rows < 0 || shape.columns < 0;
       refuse("shape is [", shape.batch, ", ", shape.rows, ", ", shape.columns, "]; expected ",
              is_negative ? "no negative extent"
-                         : "at most 2^60 elements, with rows and columns padded to 128 and 0 "
+                         : "fewer than 2^60 elements, with rows and columns padded to 128 and 0 "
                            "counted as 1");
     }
     if (!is_listed(scheme, all_schemes)) {
