@@ -168,7 +168,7 @@ class NumpyCalls {
     const double number = PyFloat_AsDouble(value.ptr());
     if (!(number >= 0.0)) return false;
     factor = nearest_float(number);
-    return float32::is_finite(bits_of(factor));
+    return float32::is_finite(bits_of(factor)) && (factor != 0.0f || number == 0.0);
   }
 
   // Whether x and the parts of q have no byte in common.

@@ -125,11 +125,6 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
     if not isinstance(value, bool) and isinstance(value, numbers.Real):
         number = errors.real(function, argument, value)
         check_factor(function, argument, number)
-        if number and number <= FLOAT32_NOTHING:
-            raise ValueError(
-                f"{function}: {argument} is {number}, which is 0 as a float32; expected 0, or 2^-149 "
-                "or larger"
-            )
         return adapter.scalar(_core.float32_bits(number + 0.0), like)  # -0 is 0
     if value is None:
         raise ValueError(
@@ -158,6 +153,11 @@ def check_factor(function: str, argument: str, number: float) -> None:
     if not 0.0 <= number < FLOAT32_END:
         raise ValueError(
             f"{function}: {argument} is {number}; expected a finite float32, 0 or larger"
+        )
+    if 0.0 < number <= FLOAT32_NOTHING:
+        raise ValueError(
+            f"{function}: {argument} is {number}, which is 0 as a float32; expected 0, or 2^-149 or "
+            "larger"
         )
 
 

@@ -17,6 +17,7 @@ from mxkern.cli import main
 
 NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
 NAMES |= {np.dtype(ml_dtypes.bfloat16): "BF16", np.dtype(ml_dtypes.float8_e4m3fn): "F8_E4M3"}
+NAMES |= {np.dtype(np.uint8): "U8"}
 
 
 def write_safetensors(path, tensors):
