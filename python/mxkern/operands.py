@@ -141,8 +141,8 @@ def float32_scalar(function: str, argument: str, value: Any, adapter: Adapter, l
         adapter.refuse_dtype(function, argument, array, ("float32",))
     if math.prod(array.shape) != 1:
         raise ValueError(
-            f"{function}: {argument} has shape {tuple(array.shape)}; expected one element. Matrices "
-            "with one each are the work of a loop, or of grouped_gemm with factors"
+            f"{function}: {argument} has shape {tuple(array.shape)}; expected one element. "
+            "Matrices with one each are the work of a loop, or of grouped_gemm with factors"
         )
     check_same_device(function, argument, adapter, array, like)
     return array if adapter.is_dense(array) else adapter.dense(array)
@@ -156,8 +156,8 @@ def check_factor(function: str, argument: str, number: float) -> None:
         )
     if 0.0 < number <= FLOAT32_NOTHING:
         raise ValueError(
-            f"{function}: {argument} is {number}, which is 0 as a float32; expected 0, or 2^-149 or "
-            "larger"
+            f"{function}: {argument} is {number}, which is 0 as a float32; expected 0, or 2^-149 "
+            "or larger"
         )
 
 

@@ -70,8 +70,8 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
         dtypes = sorted({str(array.dtype) for array in matched.values()})
         raise ValueError(
             f"{path}: nothing to quantize among {len(matched)} tensors of {', '.join(dtypes)}; "
-            f"expected float64, float32, float16 or bfloat16 of {least_rank} dimensions or more, not "
-            "empty. Codes and scales are quantized already"
+            f"expected float64, float32, float16 or bfloat16 of {least_rank} dimensions or more, "
+            "not empty. Codes and scales are quantized already"
         )
     left_out = {
         "of fewer dimensions or empty": len(floats) - len(chosen),
