@@ -158,22 +158,22 @@ TEST(GroupedColumns, RefusesWhatDoesNotFit) {
     Refused r;
     r.p.ends = {64, 32};
     r.expect(
-        "groups.ends[1] is 32; expected 64 to 100, as ends do not decrease and a has 100 columns");
+        "ends[1] is 32; expected 64 to 100, as ends do not decrease and a has 100 columns");
   }
   {
     Refused r;
     r.p.ends = {32, 101};
-    r.expect("groups.ends[1] is 101; expected 32 to 100");
+    r.expect("ends[1] is 101; expected 32 to 100");
   }
   {
     Refused r;
     r.p.ends = {-32, 100};
-    r.expect("groups.ends[0] is -32; expected 0 to 100");
+    r.expect("ends[0] is -32; expected 0 to 100");
   }
   {
     Refused r;
     r.p.ends = {48, 100};
-    r.expect("groups.ends[0] is 48; expected a multiple of 32, or K = 100");
+    r.expect("ends[0] is 48; expected a multiple of 32, or K = 100");
   }
   {
     Refused r;

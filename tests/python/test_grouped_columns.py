@@ -124,13 +124,13 @@ B = mxkern.quantize(random_values((N, K), "float32", 2), "mxfp4")
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], list[str]]] = [
-    ({"ends": ENDS[::-1].copy()}, ValueError, ["groups.ends[1] is 224; expected 333 to 333"]),
-    ({"ends": ENDS + 32}, ValueError, ["groups.ends[5] is 365; expected 256 to 333"]),
-    ({"ends": ENDS - 32}, ValueError, ["groups.ends[0] is -32; expected 0 to 333"]),
+    ({"ends": ENDS[::-1].copy()}, ValueError, ["ends[1] is 224; expected 333 to 333"]),
+    ({"ends": ENDS + 32}, ValueError, ["ends[5] is 365; expected 256 to 333"]),
+    ({"ends": ENDS - 32}, ValueError, ["ends[0] is -32; expected 0 to 333"]),
     (
         {"ends": np.array([48, 333], np.int32)},
         ValueError,
-        ["groups.ends[0] is 48; expected a multiple of 32, or K = 333", "pad groups"],
+        ["ends[0] is 48; expected a multiple of 32, or K = 333", "pad groups"],
     ),
     ({"ends": ENDS[:, None]}, ValueError, ["ends has shape (6, 1)", "(G,)"]),
     ({"ends": ENDS.astype(np.int64)}, TypeError, ["ends has dtype int64", "int32", "astype"]),
