@@ -157,8 +157,7 @@ TEST(GroupedColumns, RefusesWhatDoesNotFit) {
   {
     Refused r;
     r.p.ends = {64, 32};
-    r.expect(
-        "ends[1] is 32; expected 64 to 100, as ends do not decrease and a has 100 columns");
+    r.expect("ends[1] is 32; expected 64 to 100, as ends do not decrease and a has 100 columns");
   }
   {
     Refused r;
