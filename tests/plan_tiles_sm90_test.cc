@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/divide_sm90.h"
+#include "cuda/multiply_sm90_columns.h"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 
 namespace mxkern {
@@ -185,6 +186,22 @@ CudaGemmProblem problem_of(const GemmOperand& left, GemmPrecision precision,
   const Buffer out = Buffer::dense(reinterpret_cast<void*>(0x10000), DType::bfloat16,
                                    {batch, 8192 / batch, 8192}, device);
   return {left, quantized({1, 8192, 8192}), out, precision};
+}
+
+// Of groups of columns: what divides an output is not worth more ends of tiles.
+TEST(PlanTilesSm90, GroupsOfColumnsTakeSmallTilesOnlyForSmallOutputs) {
+  constexpr int processors = 132;
+  for (const auto element : {cuda::CoreElement::e4m3, cuda::CoreElement::bfloat16}) {
+    const auto columns_of = [&](int groups, int m, int n, int mean) {
+      return cuda::columns_tile_sm90(element, groups, m, n, std::int64_t{mean} * groups, processors)
+          .columns;
+    };
+    for (const int mean : {48, 530, 2065}) {
+      EXPECT_EQ(columns_of(32, 5760, 2880, mean), 256) << mean;
+      EXPECT_EQ(columns_of(128, 1536, 2048, mean), 256) << mean;
+      EXPECT_EQ(columns_of(8, 256, 192, mean), 128) << mean;
+    }
+  }
 }
 
 TEST(PlanTilesSm90, ThereIsMemoryForTheParts) {

@@ -33,11 +33,6 @@ struct Shape {
   }
 
   constexpr Shape transposed() const { return {batch, columns, rows}; }
-
-  // Without overflow, of extents that somebody refuses later, too.
-  static constexpr std::int64_t wrapped_product(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  }
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 };
 
@@ -53,7 +48,7 @@ struct Buffer {
 
   // A view of densely stored memory.
   static constexpr Buffer dense(void* data, DType dtype, Shape shape, Device device = {}) {
-    const std::int64_t matrix = Shape::wrapped_product(shape.rows, shape.columns);
+    const std::int64_t matrix = wrapped_product(shape.rows, shape.columns);
     return {data, dtype, shape, shape.columns, matrix, device};
   }
 

@@ -15,6 +15,11 @@ MXKERN_HOST_DEVICE constexpr std::int64_t round_up(std::int64_t a, std::int64_t 
   return ceil_div(a, b) * b;
 }
 
+// a * b modulo 2^64, for extents that somebody may refuse later.
+constexpr std::int64_t wrapped_product(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+
 // The per-element functions of the numerics are written once, over a type Float that is float or
 // a vector of floats, with the operators that both have. Lanes<Float> names its unsigned partner;
 // whoever brings a vector type specializes it.
