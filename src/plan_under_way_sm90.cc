@@ -132,6 +132,16 @@ void plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan
   }
 }
 
+// The same where the right operand's codes are decoded.
+void plan_late_rows_beside_decoded(const CudaGemmProblem& problem, int processors,
+                                   CudaGemmPlan& plan) {
+  const Shape& out = problem.out.shape;
+  if (!can_have_late_rows(problem) || !can_be_late(problem.left, plan, plan.left)) return;
+  const auto [tile, work] = transposed_tiling_sm90(problem, out, processors);
+  plan.left.first_rows =
+      cuda::first_rows_beside_decoded_sm90(tile, work, out.rows, out.columns, processors);
+}
+
 void decode(SidePlan& side) {
   side.decodes = true;
   side.expands = false;
@@ -141,7 +151,10 @@ void decode(SidePlan& side) {
 
 void plan_under_way_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
   const bool left = decodes_left(problem, plan, processors);
-  if (decodes_right(problem, plan, left, processors)) return decode(plan.right);
+  if (decodes_right(problem, plan, left, processors)) {
+    decode(plan.right);
+    return plan_late_rows_beside_decoded(problem, processors, plan);
+  }
   if (left) decode(plan.left);
   plan_late_rows(problem, processors, plan);
 }

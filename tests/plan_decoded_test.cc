@@ -112,13 +112,40 @@ TEST(PlanDecodedTest, NoRowOfABatchIsLate) {
   }
 }
 
+// Beside right codes that are decoded, left rows that no first tile needs.
+TEST(PlanDecodedTest, LeftRowsAreLateBesideDecodedRightCodes) {
+  struct Size {
+    std::int64_t m, n, k, first;
+    const char* reason;
+  };
+  for (const Size& size : {Size{2048, 4096, 4096, 1024, "two turns, two clusters left over"},
+                           {2048, 4096, 14336, 1024, "and long rows"},
+                           {2048, 8192, 8192, 1024, "four turns"},
+                           {2200, 5112, 4224, 1024, "no whole tiles"},
+                           {1024, 8192, 8192, 0, "few rows"},
+                           {1024, 4096, 4096, 0, "one turn"},
+                           {2048, 4096, 2048, 0, "short rows"},
+                           {2048, 57344, 8192, 0, "no cluster is left over"}}) {
+    const Case c{.precision = GemmPrecision::exact, .shape = {1, size.m, size.k}, .n = size.n};
+    const CudaGemmPlan plan = plan_gemm_cuda(c.problem(), hopper);
+    EXPECT_TRUE(plan.right.decodes && plan.right.first_rows == 0) << size.reason;
+    EXPECT_EQ(plan.left.first_rows, size.first) << size.reason;
+    if (size.first == 0) continue;
+    EXPECT_NE(explain(plan, c.problem(), hopper).left.find("from row 1024 on"), std::string::npos);
+  }
+  Case other{.precision = GemmPrecision::exact, .shape = {1, 2048, 4096}, .n = 4096};
+  other.left = Scheme::mxfp4;
+  EXPECT_TRUE(plan_gemm_cuda(other.problem(), hopper).right.decodes);
+  EXPECT_EQ(plan_gemm_cuda(other.problem(), hopper).left.first_rows, 0) << "no code for it";
+}
+
 // A product of few left rows decodes the right operand's codes, which take longer to expand.
 TEST(PlanDecodedTest, RightCodesAreDecodedWhereTheyAreMore) {
   const Case wide{.precision = GemmPrecision::exact, .shape = {1, 2048, 4096}, .n = 4096};
   const auto plan_of = [](const Case& c) { return plan_gemm_cuda(c.problem(), hopper); };
   const CudaGemmPlan plan = plan_of(wide);
   EXPECT_TRUE(plan.right.decodes && !plan.right.expands);
-  EXPECT_TRUE(plan.left.expands && !plan.left.decodes && plan.left.first_rows == 0);
+  EXPECT_TRUE(plan.left.expands && !plan.left.decodes);
   EXPECT_LT(plan.workspace_bytes, std::size_t{4096} * 4096 * 2) << "the right operand's elements";
   const GemmExplanation text = explain(plan, wide.problem(), hopper);
   EXPECT_NE(text.right.find("decoded in registers"), std::string::npos) << text.right;

@@ -57,7 +57,7 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   other.n = 2048;
   EXPECT_TRUE(plan_of(other).left.decodes && !has_late_rows(other)) << "two turns";
   for (const Shape shape :
-       {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 2048, 4096}, {2, 8192, 4096}}) {
+       {Shape{1, 8192, 4096 + 32}, {1, 8192, 2048}, {1, 1024, 4096}, {2, 8192, 4096}}) {
     other = wide;
     other.n = 4096;
     other.shape = shape;

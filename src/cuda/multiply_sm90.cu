@@ -86,7 +86,9 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
       finish,
       gate,
       tile,
-      band_sm90(left_is_late, right_is_late, right.element != CoreElement::bfloat16),
+      is_transposed
+          ? band_sm90(right_is_late, left_is_late)  // of the output's tiles
+          : band_sm90(left_is_late, right_is_late, right.element != CoreElement::bfloat16),
       work_of(tile, left, right.element, shape, processors, part_memory),
       part_memory.data,
       stream};

@@ -115,7 +115,8 @@ class MultiplyDecoded : public HopperTest {
         << "the case does not reach the kernel";
     ASSERT_FALSE(plan.is_in_one_kernel);
     EXPECT_TRUE(plan.part_bytes > 0 || !c.is_divided) << "no tile is divided along K";
-    EXPECT_TRUE(plan.right.first_rows > 0 || !c.has_late_rows) << "no row is late";
+    EXPECT_TRUE((c.decodes_right ? plan.left : plan.right).first_rows > 0 || !c.has_late_rows)
+        << "no row is late";
     GemmOptions options{.beta = c.beta, .precision = precision};
     PlainTensor host_bias(DType::float32, {1, 1, c.n});
     host_bias.fill(normal_values(4));
@@ -199,6 +200,17 @@ TEST_F(MultiplyDecoded, BesideLateRows) {
     c.layout = dtype == DType::float32 ? ScaleLayout::swizzled : ScaleLayout::row_major;
     c.has_late_rows = true;
     expect_same(c);
+    if (HasFatalFailure()) return;
+    Case right = c;  // two turns, and three whose last tiles have fewer columns and rows
+    right.decodes_right = true;
+    right.shape = {1, 2048, 4096};
+    right.n = 4096;
+    expect_same(right);
+    if (HasFatalFailure()) return;
+    right.shape = {1, 2200, 4224};
+    right.layout = ScaleLayout::swizzled;
+    right.n = 5112;
+    expect_same(right);
     if (HasFatalFailure()) return;
   }
 }
