@@ -65,8 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "file",
         metavar="FILE",
-        help="a .safetensors or .npy file; float64 in it is rounded to float32, and what is beyond "
-        "that becomes infinite",
+        help="a .safetensors or .npy file, or the .safetensors.index.json of a model in several "
+        "files; float64 in it is rounded to float32, and what is beyond that becomes infinite",
     )
     compare.add_argument(
         "--tensor",

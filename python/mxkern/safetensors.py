@@ -5,7 +5,7 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn, cast
 
 import ml_dtypes
@@ -111,6 +111,11 @@ def read_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile:
     """
     source = os.fspath(path)
     check_mappable(source)
+    if source.endswith(".index.json"):
+        raise ValueError(
+            f"{source}: an index, of tensors in several files; read them with "
+            "mxkern.safetensors_index.read_safetensors_index"
+        )
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size < 8:  # an empty file cannot be mapped
             return parse_safetensors(file.read(8), source)
@@ -143,16 +148,7 @@ def _parse(buffer: Any, source: str) -> tuple[int, dict[str, TensorEntry], dict[
     if header_bytes > size - 8:
         fail(f"header length is {header_bytes}", f"at most the {size - 8} bytes that follow it")
 
-    try:
-        text = bytes(buffer[8 : 8 + header_bytes]).decode("utf-8")
-        header = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-    except RecursionError:
-        fail("header is JSON nested too deeply", "one object of tensor entries")
-    except ValueError as error:  # of the decoder, the parser, or the two hooks
-        fail(f"header is no valid JSON ({error})", "one UTF-8 JSON object of tensor entries")
-    if not isinstance(header, dict):
-        fail(f"header is a JSON {type(header).__name__}", "a JSON object of tensor entries")
-
+    header = json_object(bytes(buffer[8 : 8 + header_bytes]), "header", "tensor entries", fail)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         fail("__metadata__ is no object of strings", "an object of strings")
@@ -163,19 +159,35 @@ def _parse(buffer: Any, source: str) -> tuple[int, dict[str, TensorEntry], dict[
         try:
             entries[name] = _entry(value, data_bytes)
         except _EntryError as error:
-            fail(f"tensor {_shown(name)}: {error.found}", error.wanted)
+            fail(f"tensor {shown(name)}: {error.found}", error.wanted)
     position = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1][2:]):
         if entry.begin != position:
             kind = "overlaps the one before it" if entry.begin < position else "leaves a hole"
             fail(
-                f"tensor {_shown(name)}: data_offsets begin at {entry.begin}, which {kind}",
+                f"tensor {shown(name)}: data_offsets begin at {entry.begin}, which {kind}",
                 f"{position}, where the data before it end",
             )
         position = entry.end
     if position != data_bytes:
         fail(f"tensors end at byte {position} of the data", f"{data_bytes}, the end of the file")
     return 8 + header_bytes, entries, cast("dict[str, str]", metadata)
+
+
+def json_object(
+    data: bytes, name: str, content: str, fail: Callable[[str, str], NoReturn]
+) -> dict[str, Any]:
+    """The object of `content` that UTF-8 JSON spells; fail(found, wanted) where it spells none."""
+    try:
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except RecursionError:
+        fail(f"{name} is JSON nested too deeply", f"one object of {content}")
+    except ValueError as error:  # of the decoder, the parser, or the two hooks
+        fail(f"{name} is no valid JSON ({error})", f"one UTF-8 JSON object of {content}")
+    if not isinstance(value, dict):
+        fail(f"{name} is a JSON {type(value).__name__}", f"a JSON object of {content}")
+    return value
 
 
 class _EntryError(Exception):
@@ -187,27 +199,27 @@ class _EntryError(Exception):
 
 def _entry(value: object, data_bytes: int) -> TensorEntry:
     if not isinstance(value, dict):
-        raise _EntryError(f"entry is {_shown(value)}", "an object")
+        raise _EntryError(f"entry is {shown(value)}", "an object")
     missing = {"dtype", "shape", "data_offsets"} - value.keys()
     if missing:
         raise _EntryError(f"entry lacks {', '.join(sorted(missing))}", "dtype, shape, data_offsets")
 
     dtype = value["dtype"]
     if not isinstance(dtype, str) or dtype not in _ELEMENT_TYPES:
-        raise _EntryError(f"dtype is {_shown(dtype)}", f"one of {', '.join(_ELEMENT_TYPES)}")
+        raise _EntryError(f"dtype is {shown(dtype)}", f"one of {', '.join(_ELEMENT_TYPES)}")
     shape = value["shape"]
     if not isinstance(shape, list) or not all(_is_size(extent) for extent in shape):
-        raise _EntryError(f"shape is {_shown(shape)}", "a list of non-negative 63-bit integers")
+        raise _EntryError(f"shape is {shown(shape)}", "a list of non-negative 63-bit integers")
     if len(shape) > MAX_RANK:
         raise _EntryError(f"shape has {len(shape)} dimensions", f"at most {MAX_RANK}")
     # NumPy multiplies the extents that are not zero even where the product is.
     bits = math.prod(extent for extent in shape if extent) * _ELEMENT_TYPES[dtype].bits
     if bits // 8 > MAX_BYTES:
-        raise _EntryError(f"shape {_shown(shape)} overflows", "less than 2^63 bytes")
+        raise _EntryError(f"shape {shown(shape)} overflows", "less than 2^63 bytes")
     offsets = value["data_offsets"]
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_size, offsets)):
         raise _EntryError(
-            f"data_offsets is {_shown(offsets)}", "[begin, end], two non-negative integers"
+            f"data_offsets is {shown(offsets)}", "[begin, end], two non-negative integers"
         )
     begin, end = offsets
     if begin > end:
@@ -236,7 +248,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"duplicate key {_shown(key)}")
+                raise ValueError(f"duplicate key {shown(key)}")
             seen.add(key)
     for key in unique:
         key.encode("utf-8")  # JSON escapes can spell lone surrogates, which are no text
@@ -247,7 +259,8 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """What a header holds, for an error."""
     try:
         text = repr(value)
     except RecursionError:  # nesting that the parser could just follow

@@ -1,4 +1,4 @@
-# mxkern/tensor_files.py: the tensors of a .safetensors or .npy file that can be quantized.
+# mxkern/tensor_files.py: the tensors of .safetensors and .npy files that can be quantized.
 from __future__ import annotations
 
 import os
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mxkern import errors
 from mxkern.safetensors import check_mappable, read_safetensors
+from mxkern.safetensors_index import read_safetensors_index
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 
@@ -26,15 +27,18 @@ class Selection:
 
 
 def read_tensors(path: str) -> Mapping[str, npt.NDArray[Any]]:
-    """Every tensor of the file, mapped. Raises ValueError or OSError."""
+    """Every tensor of the file, or of those that an index names, mapped. Raises ValueError or
+    OSError."""
     check_mappable(path)
     if path.endswith(".safetensors"):
         return read_safetensors(path)
+    if path.endswith(".safetensors.index.json"):
+        return read_safetensors_index(path)
     if path.endswith(".npy"):
         return {os.path.basename(path): _read_npy(path)}
     raise ValueError(
-        f"{path}: the name ends in neither .safetensors nor .npy; write such "
-        "a file with numpy.save or safetensors.numpy.save_file"
+        f"{path}: the name ends in neither .safetensors nor .npy, nor .safetensors.index.json; "
+        "write such a file with numpy.save or safetensors.numpy.save_file"
     )
 
 

@@ -30,7 +30,7 @@ PYTHON_LAYERS = {
     "package": ".",
     "torch_ops": "torch_codes torch_library torch_operands torch_ops",
     "tools": "__main__ cli compare_file copy_speed demo demo_checkpoint plot progress safetensors"
-    " tensor_files",
+    " safetensors_index tensor_files",
 }
 
 
