@@ -117,6 +117,18 @@ def test_tensors_lie_by_offset_not_by_order_in_the_header():
     }
 
 
+def test_a_file_that_the_package_safetensors_wrote(tmp_path):
+    save_file = pytest.importorskip("safetensors.numpy").save_file
+    tensors = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.arange(5, dtype=np.uint8)}
+    tensors |= {"c": tensors["a"].astype(ml_dtypes.bfloat16), "d": np.array(2.5)}
+    save_file(tensors, tmp_path / "w.safetensors", metadata={"of": "a test"})
+    file = read_safetensors(tmp_path / "w.safetensors")
+    assert file.metadata == {"of": "a test"} and set(file) == set(tensors)
+    for name, array in tensors.items():
+        assert file[name].dtype == array.dtype and file[name].shape == array.shape
+        assert file[name].tobytes() == array.tobytes()
+
+
 def test_views_outlive_the_file_object(tmp_path):
     path = tmp_path / "w.safetensors"
     path.write_bytes(file_of({"w": entry("U8", (3,), (0, 3))}, b"abc"))
