@@ -221,6 +221,7 @@ struct LateCase {
   ScaleLayout layout;
   bool is_folded = false;
   std::int64_t first_columns = 0;
+  bool decodes_other = false;  // the codes of the other operand, while it multiplies
 };
 
 struct LateProduct {
@@ -266,6 +267,10 @@ struct LateProduct {
       views[late].late = {q.codes, q.scales, q.scale_index(), tasks[late].first,
                           cuda::expanded_exponent};
     }
+    if (c.decodes_other) {
+      tasks[1 - late] = {};
+      views[1 - late] = cuda::decoded_view(*sources[1 - late]);
+    }
     if (c.is_folded) {
       for (int i = 0; i < 2; ++i) {
         cuda::fold("fold", *sources[i], memory[i].data(), {}, kernels::Follows::behind, {},
@@ -290,19 +295,23 @@ struct LateProduct {
 // for a checker.
 TEST_F(CudaSanitizer, LateRows) {
   if (!has_hopper_products()) GTEST_SKIP() << "the device or the build has no Hopper kernels";
-  const LateCase cases[] = {{400, 250, 128, true, 128, ScaleLayout::row_major},
-                            {136, 400, 256, false, 256, ScaleLayout::swizzled},
-                            {270, 130, 4224, true, 128, ScaleLayout::swizzled},
-                            {129, 128 * 264, 128, false, 512, ScaleLayout::row_major},
-                            {129, 128 * 208, 128, false, 512, ScaleLayout::row_major},
-                            {400, 128 * 66, 128, true, 128, ScaleLayout::row_major, true},
-                            {390, 128 * 100, 128, true, 128, ScaleLayout::row_major, true},
-                            {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true},
-                            {400, 128 * 66, 128, false, 1024, ScaleLayout::swizzled, true},
-                            {390, 128 * 66, 4736, false, 1024, ScaleLayout::row_major, true},
-                            {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true, 2048},
-                            {390, 128 * 66, 2176, true, 256, ScaleLayout::row_major, true, 2048},
-                            {390, 128 * 66, 4224, false, 512, ScaleLayout::row_major, true, 2048}};
+  const LateCase cases[] = {
+      {400, 250, 128, true, 128, ScaleLayout::row_major},
+      {136, 400, 256, false, 256, ScaleLayout::swizzled},
+      {270, 130, 4224, true, 128, ScaleLayout::swizzled},
+      {129, 128 * 264, 128, false, 512, ScaleLayout::row_major},
+      {129, 128 * 208, 128, false, 512, ScaleLayout::row_major},
+      {400, 128 * 66, 128, true, 128, ScaleLayout::row_major, true},
+      {390, 128 * 100, 128, true, 128, ScaleLayout::row_major, true},
+      {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true},
+      {400, 128 * 66, 128, false, 1024, ScaleLayout::swizzled, true},
+      {390, 128 * 66, 4736, false, 1024, ScaleLayout::row_major, true},
+      {390, 128 * 66, 4736, true, 128, ScaleLayout::swizzled, true, 2048},
+      {390, 128 * 66, 2176, true, 256, ScaleLayout::row_major, true, 2048},
+      {390, 128 * 66, 4224, false, 512, ScaleLayout::row_major, true, 2048},
+      {600, 128 * 100, 128, true, 256, ScaleLayout::row_major, false, 0, true},
+      {1200, 128 * 66, 4224, true, 512, ScaleLayout::swizzled, false, 0, true},
+      {400, 128 * 200, 128, false, 512, ScaleLayout::row_major, false, 0, true}};
   for (const LateCase& c : cases) {
     LateProduct product(c);
     EXPECT_TRUE(product.bytes(true) == product.bytes(false))
