@@ -24,27 +24,6 @@ void check_apart(const Occupied& written, const GemmOperand& a, const GemmRightO
   if (options.bias != nullptr) check_apart(function, written, {"bias", *options.bias});
 }
 
-void check_form(const char* name, const char* argument, const PreparedOperand& p) {
-  check_kind(name, argument, p.source);
-  check_form(name, (std::string(argument) + ".").c_str(), p.form, p.source.scheme);
-}
-
-void check_operand_kind(const char* argument, const BlockScaled& q) {
-  check_kind(function, argument, q);
-}
-void check_operand_kind(const char* argument, const Buffer& x) {
-  check_kind(function, argument, x);
-  check_strides(function, argument, x);
-}
-void check_operand_kind(const char* argument, const PreparedOperand& p) {
-  check_form(function, argument, p);
-}
-
-void check_precision(GemmPrecision precision) {
-  check(is_listed(precision, all_gemm_precisions), function, ": precision is number ",
-        static_cast<int>(precision), "; expected one of the precisions");
-}
-
 void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out) {
   const Shape left = shape_of(a), right = source_of(b).shape;
   check(left.columns == right.columns, function, ": a has K = ", left.columns,
@@ -70,6 +49,11 @@ void check_form(const char* name, const char* place, PreparedForm form, Scheme s
         "expanded");
 }
 
+void check_form(const char* name, const char* argument, const PreparedOperand& p) {
+  check_kind(name, argument, p.source);
+  check_form(name, (std::string(argument) + ".").c_str(), p.form, p.source.scheme);
+}
+
 void check_prepared(const char* name, const char* argument, const PreparedOperand& p) {
   check_form(name, argument, p);
   const bool holds_data = p.form != PreparedForm::source;
@@ -90,15 +74,15 @@ void check_prepared(const char* name, const char* argument, const PreparedOperan
 
 void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                       const GemmOptions& options) {
-  std::visit([](const auto& right) { check_operand_kind("b", right); }, b);
-  check_operand_kind("out", out);
-  std::visit([](const auto& left) { check_operand_kind("a", left); }, a);
+  check_operand_kind(function, "b", either_side(b));
+  check_operand_kind(function, "out", out);
+  check_operand_kind(function, "a", a);
   check_shapes(a, b, out);
   if (options.bias != nullptr) {
-    check_operand_kind("bias", *options.bias);
+    check_operand_kind(function, "bias", *options.bias);
     check_bias_shape(*options.bias, out);
   }
-  check_precision(options.precision);
+  check_precision(function, options.precision);
 }
 
 void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
@@ -110,7 +94,7 @@ void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& o
   const Device device = visit_source(a, [](const auto& left) { return left.device; });
   check_same_device(function, "a", device, out.device);
   check_same_device(function, "b", source_of(b).device, out.device);
-  check_precision(options.precision);
+  check_precision(function, options.precision);
   check_output(function, "out", out);
   if (options.bias != nullptr) {
     check_buffer(function, "bias", *options.bias);

@@ -22,6 +22,9 @@ void check_gemm_workspace(Workspace workspace, std::size_t bytes, const GemmOper
 // A form that operands of the scheme may have. place: what stands ahead of "form", as in "a.form".
 void check_form(const char* function, const char* place, PreparedForm form, Scheme scheme);
 
+// A prepared operand's scheme, shape and form.
+void check_form(const char* function, const char* argument, const PreparedOperand& operand);
+
 // A prepared operand: its source, and memory for its form.
 void check_prepared(const char* function, const char* argument, const PreparedOperand& operand);
 

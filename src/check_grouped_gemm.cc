@@ -48,11 +48,24 @@ void check_apart(const Occupied& written, const GemmOperand& a, const GemmRightO
 
 // Whether rows may be folded is known to a device that folds them, which would need b in two forms.
 void check_precision(GemmPrecision precision) {
+  check_precision(function, precision);
   check(precision == GemmPrecision::exact || precision == GemmPrecision::folded, function,
         ": precision is ", name_of(precision), "; expected exact or folded");
 }
 
 }  // namespace
+
+void check_grouped_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
+                              const Buffer& out, const GroupedGemmOptions& options) {
+  check_precision(options.precision);
+  check_operand_kind(function, "b", either_side(b));
+  check_operand_kind(function, "out", out);
+  check_operand_kind(function, "a", a);
+  check_shapes(a, b, groups, out);
+  if (options.bias == nullptr) return;
+  check_operand_kind(function, "bias", *options.bias);
+  check_same_shape(function, "bias", options.bias->shape, {groups.count, 1, out.shape.columns});
+}
 
 void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                         const Buffer& out, const GroupedGemmOptions& options) {

@@ -9,6 +9,10 @@ namespace mxkern {
 void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                         const Buffer& out, const GroupedGemmOptions& options);
 
+// What a plan is made of: shapes, dtypes, schemes, forms. Memory is not looked at.
+void check_grouped_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
+                              const Buffer& out, const GroupedGemmOptions& options);
+
 // `bytes` of memory that is aligned and nobody else's. Arguments that are checked.
 void check_grouped_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
                              const GemmRightOperand& b, const Groups& groups, const Buffer& out,

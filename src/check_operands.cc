@@ -20,6 +20,17 @@ void check_one(const char* function, const char* argument, const PreparedOperand
   check_prepared(function, argument, p);
 }
 
+void check_kind_of(const char* function, const char* argument, const BlockScaled& q) {
+  check_kind(function, argument, q);
+}
+void check_kind_of(const char* function, const char* argument, const Buffer& x) {
+  check_kind(function, argument, x);
+  check_strides(function, argument, x);
+}
+void check_kind_of(const char* function, const char* argument, const PreparedOperand& p) {
+  check_form(function, argument, p);
+}
+
 void check_one_apart(const char* function, const Occupied& out, const char* argument,
                      const Buffer& x) {
   check_apart(function, out, {argument, x});
@@ -41,6 +52,15 @@ void check_operand(const char* function, const char* argument, const GemmOperand
 }
 void check_operand(const char* function, const char* argument, const GemmRightOperand& b) {
   std::visit([&](const auto& right) { check_one(function, argument, right); }, b);
+}
+
+void check_operand_kind(const char* function, const char* argument, const GemmOperand& operand) {
+  std::visit([&](const auto& one) { check_kind_of(function, argument, one); }, operand);
+}
+
+void check_precision(const char* function, GemmPrecision precision) {
+  check(is_listed(precision, all_gemm_precisions), function, ": precision is number ",
+        static_cast<int>(precision), "; expected one of the precisions");
 }
 
 void check_memory(const char* function, const char* argument, const char* part, const void* data,

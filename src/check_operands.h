@@ -12,6 +12,12 @@ namespace mxkern {
 void check_operand(const char* function, const char* argument, const GemmOperand& a);
 void check_operand(const char* function, const char* argument, const GemmRightOperand& b);
 
+// The same without a look at memory: schemes, dtypes, shapes and strides, forms.
+void check_operand_kind(const char* function, const char* argument, const GemmOperand& operand);
+
+// One of the precisions that there are.
+void check_precision(const char* function, GemmPrecision precision);
+
 // `bytes` of memory, aligned; none if there are none. `part` of an argument, as ".data".
 void check_memory(const char* function, const char* argument, const char* part, const void* data,
                   std::size_t bytes, std::size_t alignment);

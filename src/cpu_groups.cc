@@ -2,6 +2,7 @@
 #include "cpu_groups.h"
 
 #include "gemm_operand.h"
+#include "gemm_with.h"
 #include "mxkern/core/error.h"
 
 namespace mxkern {
@@ -28,6 +29,17 @@ void check_ends(const CpuGroups& p) {
           ", as blocks have elements of one group; pad groups with rows of zeros before they are "
           "quantized");
   }
+}
+
+void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
+  check_precision_of_cpu("grouped_gemm", precision);
+  check_sources_for_cpu("grouped_gemm", a, b);
+}
+
+std::size_t workspace_bytes(const CpuGroups& p) {
+  check_ends(p);
+  if (p.out.shape.size() == 0) return 0;
+  return p.groups.are_columns() ? workspace_bytes_of_columns(p) : workspace_bytes_of_rows(p);
 }
 
 }  // namespace mxkern

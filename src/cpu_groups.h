@@ -24,9 +24,15 @@ struct CpuGroups {
   const Buffer* bias_of(std::int64_t group, Buffer& view) const;
 };
 
+// Throws where folded products are asked for, or an operand was prepared without its source.
+void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision);
+
 // Throws InvalidArgument where ends decrease, or lie outside of the rows or columns, or those of
 // columns inside of a block.
 void check_ends(const CpuGroups& p);
+
+// Checks the ends.
+std::size_t workspace_bytes(const CpuGroups& p);
 
 std::size_t workspace_bytes_of_rows(const CpuGroups& p);
 void multiply_groups_of_rows(const CpuGroups& p, void* workspace);

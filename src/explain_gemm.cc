@@ -1,14 +1,11 @@
 // explain_gemm.cc: the plan of a product in words, for this device or another.
-#include "check.h"
 #include "check_gemm.h"
 #include "cpu/gemm.h"
+#include "explained_device.h"
 #include "gemm_operand.h"
 #include "gemm_with.h"
 #include "mxkern/gemm.h"
 #include "plan_gemm_cuda.h"
-#if defined(MXKERN_HAS_CUDA)
-#include "cuda/gemm.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -42,18 +39,8 @@ GemmExplanation explain_gemm(const GemmOperand& given_a, const GemmRightOperand&
   check_gemm_kinds(given_a, b, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
-  if (device == "cpu" || (device.empty() && out.device.type == DeviceType::cpu)) {
-    return explain_cpu(a, b, out, options);
-  }
-  CudaGemmCapabilities capabilities;
-  if (!device.empty()) {
-    capabilities = capabilities_of(device);
-  } else {
-    check_device("explain_gemm", out.device);
-#if defined(MXKERN_HAS_CUDA)
-    capabilities = cuda::gemm_capabilities(out.device);
-#endif
-  }
+  if (explains_cpu(device, out.device)) return explain_cpu(a, b, out, options);
+  const CudaGemmCapabilities capabilities = explained_gpu("explain_gemm", device, out.device);
   const CudaGemmProblem problem(a, b, out, options);
   return explain(plan_gemm_cuda(problem, capabilities), problem, capabilities);
 }

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "cuda/multiply_portable.h"
+#include "describe_products.h"
 #include "few_plans.h"
 #include "few_problem.h"
 #include "gemm_operand.h"
@@ -48,12 +49,9 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
   return text;
 }
 
-std::string describe_tile(const TilingSm90& tiling, bool is_folded) {
+std::string describe_tiles(const TilingSm90& tiling, bool is_folded) {
   const auto& [tile, work] = tiling;
-  std::string text =
-      concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", tile.rows, "x", tile.columns,
-                  "x", tile.k, ", ", tile.stages, " stages, clusters of ", tile.cluster,
-                  is_folded ? ", sums promoted every 128" : "");
+  std::string text = describe_tile(tile, tile.rows, is_folded);
   if (work.divided() > 0) {
     text += concatenate(", the last ", work.divided() * tile.cluster, " of ",
                         work.tiles * tile.cluster, " tiles divided along K");
@@ -61,17 +59,17 @@ std::string describe_tile(const TilingSm90& tiling, bool is_folded) {
   return text;
 }
 
-std::string describe_tile(const CudaGemmProblem& problem, bool is_folded, int processors) {
-  return describe_tile(tiling_sm90(problem, multiplied_shape(problem), is_folded, processors),
-                       is_folded);
+std::string describe_tiles(const CudaGemmProblem& problem, bool is_folded, int processors) {
+  return describe_tiles(tiling_sm90(problem, multiplied_shape(problem), is_folded, processors),
+                        is_folded);
 }
 
 std::string describe_either(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
                             int processors) {
-  const std::string folded = describe_tile(problem, true, processors) + "; or ";
-  if (!plan.is_in_one_kernel) return folded + describe_tile(problem, false, processors);
+  const std::string folded = describe_tiles(problem, true, processors) + "; or ";
+  if (!plan.is_in_one_kernel) return folded + describe_tiles(problem, false, processors);
   const auto tiles = either_tiling_sm90(problem, problem.out.shape, processors);
-  return folded + describe_tile({tiles.exact, tiles.exact_work}, false) + ", in one kernel";
+  return folded + describe_tiles({tiles.exact, tiles.exact_work}, false) + ", in one kernel";
 }
 
 std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
@@ -87,11 +85,9 @@ std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilit
                      " of K, clusters of ", 1 << plan.log2_ranks);
 }
 
-// Of what is not folded. Tensor cores lose something with each step of a sum.
-std::string exact_error(const CudaGemmProblem& problem, const CudaGemmPlan& plan) {
-  const std::int64_t k = plan.sum_columns(shape_of(problem.left).columns);
-  return k <= longest_sum ? std::string("<= 2e-5")
-                          : concatenate("<= 2e-5 * ", k, " / ", longest_sum);
+// Of products that are added up.
+std::int64_t sum_columns(const CudaGemmProblem& problem, const CudaGemmPlan& plan) {
+  return plan.sum_columns(shape_of(problem.left).columns);
 }
 
 }  // namespace
@@ -110,8 +106,9 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     case CudaGemmPath::nothing: text.error = "none"; return text;
     case CudaGemmPath::folded_or_exact:
       text.kernel = describe_either(plan, problem, capabilities.processors);
-      text.error = concatenate("relative L2 <= 5e-4 folded, ", exact_error(problem, plan),
-                               " exact, for elements of both signs");
+      text.error =
+          concatenate("relative L2 <= 5e-4 folded, ", exact_error(sum_columns(problem, plan)),
+                      " exact, for elements of both signs");
       return text;
     case CudaGemmPath::blackwell:
       text.kernel = "block-scaled tensor cores through CUTLASS: compiled, never executed";
@@ -124,7 +121,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
                               ? transposed_tiling_sm90(problem, out, capabilities.processors)
                               : tiling_sm90(problem, out, folds, capabilities.processors);
       if (plan.part_bytes == 0) tiling.work.whole = tiling.work.tiles;
-      text.kernel = describe_tile(tiling, folds);
+      text.kernel = describe_tiles(tiling, folds);
       if (plan.right.decodes) text.kernel += ", computed as its transpose";
       break;
     }
@@ -138,9 +135,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     }
   }
   if (plan.sums > 1) text.kernel += concatenate(", K in ", plan.sums, " parts");
-  text.error = concatenate(
-      "relative L2 ", folds ? "<= 5e-4 where rows are narrow enough" : exact_error(problem, plan),
-      ", for elements of both signs");
+  text.error = error_of(folds, sum_columns(problem, plan));
   return text;
 }
 

@@ -4,24 +4,12 @@
 #include "check_grouped_gemm.h"
 #include "cpu_groups.h"
 #include "gemm_operand.h"
-#include "gemm_with.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/grouped_gemm.h"
 #endif
 
 namespace mxkern {
 namespace {
-
-void check_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
-  check_precision_of_cpu("grouped_gemm", precision);
-  check_sources_for_cpu("grouped_gemm", a, b);
-}
-
-std::size_t cpu_workspace_bytes(const CpuGroups& p) {
-  check_ends(p);
-  if (p.out.shape.size() == 0) return 0;
-  return p.groups.are_columns() ? workspace_bytes_of_columns(p) : workspace_bytes_of_rows(p);
-}
 
 void multiply(const GemmOperand& given_a, const GemmRightOperand& b, const Groups& groups,
               const Buffer& given_out, const GroupedGemmOptions& options, Workspace workspace,
@@ -35,9 +23,9 @@ void multiply(const GemmOperand& given_a, const GemmRightOperand& b, const Group
   }
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
-  check_cpu(a, b, options.precision);
+  check_groups_of_cpu(a, b, options.precision);
   const CpuGroups product{a, source_of(b), groups, out, options};
-  const std::size_t bytes = cpu_workspace_bytes(product);
+  const std::size_t bytes = workspace_bytes(product);
   if (out.shape.size() == 0) return;
   check_grouped_workspace(workspace, bytes, a, b, groups, out, options);
   if (groups.are_columns()) {
@@ -59,8 +47,8 @@ std::size_t workspace_bytes(const GemmOperand& given_a, const GemmRightOperand& 
     return cuda::grouped_gemm_workspace_bytes(a, b, groups, out, options);
   }
 #endif
-  check_cpu(a, b, options.precision);
-  return cpu_workspace_bytes({a, source_of(b), groups, out, options});
+  check_groups_of_cpu(a, b, options.precision);
+  return workspace_bytes(CpuGroups{a, source_of(b), groups, out, options});
 }
 
 }  // namespace

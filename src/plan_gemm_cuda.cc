@@ -278,7 +278,7 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
   return plan;
 }
 
-CudaGemmCapabilities capabilities_of(const std::string& architecture) {
+CudaGemmCapabilities capabilities_of(const std::string& architecture, const char* function) {
   struct Known {
     const char* name;
     CudaGemmCapabilities capabilities;
@@ -295,7 +295,7 @@ CudaGemmCapabilities capabilities_of(const std::string& architecture) {
         cuda::blackwell_of(found.major, found.minor) != cuda::Blackwell::none;
     return found;
   }
-  throw InvalidArgument("explain_gemm: device is '" + architecture +
+  throw InvalidArgument(std::string(function) + ": device is '" + architecture +
                         "'; expected cpu, sm_80, sm_86, sm_89, sm_90, sm_100, sm_103, sm_120 or "
                         "sm_121");
 }

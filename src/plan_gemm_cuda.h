@@ -39,7 +39,8 @@ struct CudaGemmCapabilities {
 
 // A device by the name of its architecture, "sm_90", with as many multiprocessors as its largest
 // GPU in use, and a build with all kernels for it. Throws InvalidArgument.
-CudaGemmCapabilities capabilities_of(const std::string& architecture);
+CudaGemmCapabilities capabilities_of(const std::string& architecture,
+                                     const char* function = "explain_gemm");
 
 // The output as it is computed: a batch that shares its right operand is one matrix with more rows
 // where memory allows it.

@@ -54,15 +54,6 @@ GroupedPath path_of(const GemmOperand& a, const GemmOperand& b, GroupAxis axis,
   return capabilities.is_hopper() ? GroupedPath::expanded : GroupedPath::portable;
 }
 
-// What is read of the right operand.
-PreparedForm right_form_of(GroupedPath path) {
-  switch (path) {
-    case GroupedPath::few_tokens: return PreparedForm::few_tokens;
-    case GroupedPath::folded: return PreparedForm::folded;
-    default: return PreparedForm::expanded;
-  }
-}
-
 // Working memory for one side in a form.
 std::int64_t bytes_of(const GemmOperand& source, PreparedForm form) {
   switch (form) {
@@ -90,8 +81,7 @@ CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& 
   const bool has_elements = weights.batch > 0 && weights.columns > 0;
   if (has_elements) plan.path = path_of(a, right, axis, precision, capabilities);
   const PreparedForm form = right_form_of(plan.path);
-  const PreparedForm left_form =
-      plan.path == GroupedPath::folded ? PreparedForm::folded : PreparedForm::expanded;
+  const PreparedForm left_form = left_form_of(plan.path);
   plan.makes_right = form_of(right) != form;
   if (plan.makes_right) check_source("b", right, name_of(form));
   const bool is_few = plan.path == GroupedPath::few_tokens;

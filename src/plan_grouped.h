@@ -44,6 +44,15 @@ enum class GroupedPath : std::uint8_t {
   portable,    // expanded rows on any GPU from compute capability 8.0 on
 };
 
+// The forms in which a kernel reads its operands.
+constexpr PreparedForm left_form_of(GroupedPath path) {
+  return path == GroupedPath::folded ? PreparedForm::folded : PreparedForm::expanded;
+}
+constexpr PreparedForm right_form_of(GroupedPath path) {
+  if (path == GroupedPath::few_tokens) return PreparedForm::few_tokens;
+  return left_form_of(path);
+}
+
 // What a device does, and where in the working memory.
 struct CudaGroupedPlan {
   GroupedPath path = GroupedPath::portable;

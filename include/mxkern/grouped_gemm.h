@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "mxkern/core/platform.h"
 #include "mxkern/gemm.h"
@@ -78,5 +79,18 @@ MXKERN_API std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const 
 MXKERN_API std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
                                                     const ColumnGroups& groups, const Buffer& out,
                                                     const GroupedGemmOptions& options = {});
+
+// How grouped_gemm computes a product, as explain_gemm says it of gemm, for a device as there:
+// kinds, shapes and the alignment of addresses count, and they may be null. Ends are read on the
+// CPU alone, for workspace_bytes, which is 0 where they are null there. Most errors name
+// grouped_gemm.
+MXKERN_API GemmExplanation explain_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
+                                                const RowGroups& groups, const Buffer& out,
+                                                const GroupedGemmOptions& options = {},
+                                                const std::string& device = {});
+MXKERN_API GemmExplanation explain_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
+                                                const ColumnGroups& groups, const Buffer& out,
+                                                const GroupedGemmOptions& options = {},
+                                                const std::string& device = {});
 
 }  // namespace mxkern

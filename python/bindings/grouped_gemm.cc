@@ -2,6 +2,7 @@
 #include "mxkern/grouped_gemm.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
 #include <optional>
@@ -66,6 +67,15 @@ void bind_grouped_gemm(nb::module_& module) {
         });
       },
       "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "precision"_a);
+  module.def(
+      "explain_grouped_gemm",
+      [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
+         bool of_columns, const Buffer& out, int precision, const std::string& device) {
+        return with_groups(ends, count, of_columns, [&](const auto& groups) {
+          return explain_grouped_gemm(a, b, groups, out, options_of(precision), device);
+        });
+      },
+      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "precision"_a, "device"_a);
 }
 
 }  // namespace mxkern::bindings

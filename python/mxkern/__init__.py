@@ -21,6 +21,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.jax_calls import make_jax_calls
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.explain_gemm import GemmExplanation, explain_gemm
+from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation, explain_grouped_gemm
 from mxkern.ops.fake_quantize import fake_quantize
 from mxkern.ops.gemm import gemm
 from mxkern.ops.grouped_gemm import grouped_gemm
@@ -47,6 +48,7 @@ __version__: str = _core.version()
 __all__ = [
     "BlockScaled",
     "GemmExplanation",
+    "GroupedGemmExplanation",
     "Info",
     "PreparedOperand",
     "Scheme",
@@ -55,6 +57,7 @@ __all__ = [
     "compare",
     "dequantize",
     "explain_gemm",
+    "explain_grouped_gemm",
     "fake_quantize",
     "gemm",
     "grouped_gemm",
@@ -84,8 +87,8 @@ def _keep_out_of_graphs(function: Any) -> Any:
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = (
         "with `import mxkern.torch_ops` torch.compile takes mxkern's functions as operators; "
-        "prepare_operand, compare, explain_gemm, info and BlockScaled.from_parts are to be called "
-        "before"
+        "prepare_operand, compare, explain_gemm, explain_grouped_gemm, info and "
+        "BlockScaled.from_parts are to be called before"
     )
     return function
 

@@ -258,6 +258,19 @@ def grouped_gemm_workspace_bytes(
     out: tuple[object, int, int, int, int, int, int, int],
     precision: int,
 ) -> int: ...
+def explain_grouped_gemm(
+    a: tuple[int, int, int, int, int, int, object, object, object]
+    | tuple[object, int, int, int, int, int, int, int]
+    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
+    b: tuple[int, int, int, int, int, int, object, object, object]
+    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
+    ends: object | None,
+    count: int,
+    of_columns: bool,
+    out: tuple[object, int, int, int, int, int, int, int],
+    precision: int,
+    device: str,
+) -> GemmExplanation: ...
 def extent(array_struct: object) -> tuple[int, int]: ...
 
 class NumpyCalls:

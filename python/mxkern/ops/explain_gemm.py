@@ -10,6 +10,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
     PRECISIONS,
     PREPARED_FORMS,
+    GemmOperand,
     as_though_prepared,
     left_operand,
     product_extents,
@@ -33,6 +34,9 @@ class GemmExplanation(NamedTuple):
     workspace_bytes: int
 
     def __str__(self) -> str:
+        return self._listed("gemm")
+
+    def _listed(self, function: str) -> str:
         lines = [
             ("reason", self.reason),
             ("a", self.left),
@@ -41,7 +45,7 @@ class GemmExplanation(NamedTuple):
             ("error", self.error),
             ("workspace", f"{self.workspace_bytes} bytes"),
         ]
-        text = [f"gemm on {self.device}: {self.path}"]
+        text = [f"{function} on {self.device}: {self.path}"]
         return "\n".join([*text, *(f"  {name:11}{value}" for name, value in lines if value)])
 
     def __repr__(self) -> str:
@@ -79,6 +83,27 @@ def explain_gemm(
     function = "explain_gemm"
     result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, PRECISIONS)
+    right, on, kind = planned_right(function, b, device, form)
+    left = left_operand(function, a, right.adapter)
+    shape = product_shape(function, left.shape, right.shape)
+    buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))
+    try:
+        found = _core.explain_gemm(left.view, right.view, buffer, wanted, kind)
+    except (ValueError, RuntimeError) as error:
+        raise errors.renamed(error, "gemm", function) from None
+    return GemmExplanation(*fields_of(found))
+
+
+def fields_of(found: Any) -> list[Any]:
+    """What the library says, in the order of GemmExplanation."""
+    return [getattr(found, name) for name in GemmExplanation._fields]
+
+
+def planned_right(
+    function: str, b: BlockScaled | PreparedOperand, device: Any, form: Any
+) -> tuple[GemmOperand, int, str]:
+    """b, as it is or as though it was prepared; the device it is on; and the one that is asked
+    about, empty for that one."""
     right = right_operand(function, b)
     on = right.adapter.device(right.like)
     kind = _kind_of_device(function, device, on)
@@ -95,14 +120,7 @@ def explain_gemm(
                 "device='sm_90', or leave form out"
             )
         right = as_though_prepared(function, right, number)
-    left = left_operand(function, a, right.adapter)
-    shape = product_shape(function, left.shape, right.shape)
-    buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))
-    try:
-        found = _core.explain_gemm(left.view, right.view, buffer, wanted, kind)
-    except (ValueError, RuntimeError) as error:
-        raise errors.renamed(error, "gemm", function) from None
-    return GemmExplanation(*(getattr(found, name) for name in GemmExplanation._fields))
+    return right, on, kind
 
 
 def _kind_of_device(function: str, device: Any, on: int) -> str:

@@ -1,0 +1,77 @@
+# mxkern/ops/explain_grouped_gemm.py: how grouped_gemm would compute a product, here or on another
+# device.
+from __future__ import annotations
+
+from typing import Any
+
+from mxkern import _core, errors
+from mxkern.arrays.adapter import dense_buffer
+from mxkern.block_scaled import BlockScaled
+from mxkern.gemm_operands import left_operand
+from mxkern.ops.explain_gemm import GemmExplanation, fields_of, planned_right
+from mxkern.ops.grouped_gemm import (
+    GROUPED_PRECISIONS,
+    batch_of,
+    check_shapes,
+    grouped_shape,
+    matrices_of,
+    of_groups,
+)
+from mxkern.options import dtype_position, position
+from mxkern.prepared_operand import PreparedOperand
+
+
+class GroupedGemmExplanation(GemmExplanation):
+    """What explain_grouped_gemm says; prints as a list."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self._listed("grouped_gemm")
+
+
+def explain_grouped_gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    ends: Any,
+    *,
+    dtype: Any = "float32",
+    precision: str = "exact",
+    device: str | None = None,
+    form: str | None = None,
+) -> GroupedGemmExplanation:
+    """How grouped_gemm computes a product: the path, why, the kernel, the error to expect, the
+    memory.
+
+    a, b, ends, dtype, precision  as in grouped_gemm; of ends the number counts, and on the CPU
+                                  what they are
+    device, form                  as in explain_gemm
+
+    Nothing is computed. The plan is for groups of about the same size. Raises what grouped_gemm
+    would: TypeError, ValueError, RuntimeError.
+
+    >>> import mxkern, numpy as np
+    >>> w = mxkern.quantize(np.ones((8, 2880, 2880), np.float32), "mxfp4")
+    >>> x, ends = np.ones((64, 2880), np.float16), np.arange(8, 65, 8, dtype=np.int32)
+    >>> plan = mxkern.explain_grouped_gemm(x, w, ends, device="sm_90", form="few_tokens")
+    >>> plan.path, plan.right
+    ('few tokens', 'mxfp4, prepared as few_tokens')
+    """
+    function = "explain_grouped_gemm"
+    result_dtype = dtype_position(function, dtype)
+    wanted = position(function, "precision", precision, GROUPED_PRECISIONS)
+    right, on, kind = planned_right(function, b, device, form)
+    left = left_operand(function, a, right.adapter)
+    check_shapes(function, left.shape, right.shape)
+    end = of_groups(
+        function, "ends", ends, right.adapter, "int32", matrices_of(right.shape), right.like
+    )
+    groups = end.memory.shape[0]
+    shape = batch_of(grouped_shape(left.shape, right.shape, groups))
+    where = end.address, groups, len(right.shape) == 2
+    buffer = dense_buffer(None, result_dtype, on, shape)
+    try:
+        found = _core.explain_grouped_gemm(left.view, right.view, *where, buffer, wanted, kind)
+    except (ValueError, RuntimeError) as error:
+        raise errors.renamed(error, "grouped_gemm", function) from None
+    return GroupedGemmExplanation(*fields_of(found))

@@ -1,0 +1,32 @@
+// describe_products.h: words for people that explanations of several products have.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cuda/divide_sm90.h"
+#include "mxkern/core/error.h"
+#include "plan_gemm_cuda.h"
+
+namespace mxkern {
+
+// `height`: rows of each tile.
+inline std::string describe_tile(const cuda::TileSm90& tile, int height, bool is_folded) {
+  return concatenate(is_folded ? "FP8" : "bfloat16", " wgmma, tiles of ", height, "x", tile.columns,
+                     "x", tile.k, ", ", tile.stages, " stages, clusters of ", tile.cluster,
+                     is_folded ? ", sums promoted every 128" : "");
+}
+
+// Of what is not folded, with sums of k products. Tensor cores lose something with each step.
+inline std::string exact_error(std::int64_t k) {
+  return k <= longest_sum ? std::string("<= 2e-5")
+                          : concatenate("<= 2e-5 * ", k, " / ", longest_sum);
+}
+
+inline std::string error_of(bool is_folded, std::int64_t k) {
+  return concatenate("relative L2 ",
+                     is_folded ? "<= 5e-4 where rows are narrow enough" : exact_error(k),
+                     ", for elements of both signs");
+}
+
+}  // namespace mxkern
