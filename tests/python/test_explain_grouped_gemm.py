@@ -61,4 +61,4 @@ def test_what_is_refused():
     refused(ValueError, lambda: call(X, W, ENDS, form="few_tokens"), name + "form is", "sm_90")
     refused(ValueError, lambda: call(X, W, ENDS, device="sm_9x"), name)
     q = mxkern.quantize(X, "mxfp8")
-    refused(RuntimeError, lambda: call(q, W, ENDS, precision="folded"), name + "precision is folded")
+    refused(RuntimeError, lambda: call(q, W, ENDS, precision="folded"), name + "precision is")
