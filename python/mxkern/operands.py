@@ -188,6 +188,11 @@ def made_from_parts(
     try:
         operand_of(function, "", q)
     except ValueError as error:
+        if _have_an_axis_of_blocks(codes, scales, record):
+            raise ValueError(
+                f"{error}; where a row's blocks have an axis of their own, join them: pass "
+                "codes.reshape(*codes.shape[:-2], -1)"
+            ) from None
         if not _lie_one_a_byte(codes, scales, record, shape, scale_layout):
             raise
         raise ValueError(
@@ -195,6 +200,14 @@ def made_from_parts(
             f"{record.name!r})"
         ) from None
     return q
+
+
+def _have_an_axis_of_blocks(codes: Any, scales: Any, scheme: Scheme) -> bool:
+    """Whether codes look like [..., K / block, bytes of a block], as in some files."""
+    given = errors.shape_of(codes)
+    if not given or len(given) < 3 or given[-1] * 8 != scheme.block * scheme.bits:
+        return False
+    return errors.shape_of(scales) == given[:-1]
 
 
 def _lie_one_a_byte(codes: Any, scales: Any, scheme: Scheme, shape: Any, scale_layout: str) -> bool:

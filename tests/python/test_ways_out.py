@@ -191,6 +191,20 @@ def test_codes_one_a_byte(scheme: str) -> None:
         make(q.codes, q.scales[:2], **options)
 
 
+@pytest.mark.parametrize("scheme", ["mxfp4", "mxfp8_e4m3", "nvfp4"])
+def test_blocks_on_an_axis_of_their_own(scheme: str) -> None:
+    """As files of gpt-oss have them."""
+    q = mxkern.quantize(X[None], scheme)
+    blocks = q.codes.reshape(*q.scales.shape, -1)
+    options = {"scheme": scheme, "tensor_scale": q.tensor_scale}
+    make = mxkern.BlockScaled.from_parts
+    for shape in (None, q.shape):
+        call = lambda s=shape: make(blocks, q.scales, shape=s, **options)  # noqa: E731
+        refused(ValueError, call, "BlockScaled.from_parts: ", "pass codes.reshape(*codes.shape[:-2")
+    joined = make(blocks.reshape(*blocks.shape[:-2], -1), q.scales, **options)
+    assert joined.shape == q.shape
+
+
 def test_devices_of_dlpack() -> None:
     class Odd:
         def __init__(self, device: Any) -> None:
