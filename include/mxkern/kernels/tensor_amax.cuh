@@ -28,7 +28,8 @@ inline constexpr int amax_depth = 4;    // octets of a thread in flight
 inline constexpr int amax_cluster = 8;  // thread blocks of the only one, for small tensors
 // Thread blocks a multiprocessor: what the registers of the octets in flight leave room for, and on
 // GPUs for graphics its 1536 threads.
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ >= 1200 || (__CUDA_ARCH__ > 800 && __CUDA_ARCH__ < 900))
+#if defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ >= 1200 || (__CUDA_ARCH__ > 800 && __CUDA_ARCH__ < 900))
 inline constexpr int amax_blocks_of_halves = 6;
 #else
 inline constexpr int amax_blocks_of_halves = 7;
