@@ -148,6 +148,7 @@ GemmExplanation explain_cuda(const GroupedProblem& p, const CudaGemmCapabilities
   text.right = describe_side(right, plan.makes_right, form);
   text.error = error_of(plan.path == GroupedPath::folded, p.columns());
   text.workspace_bytes = plan.workspace_bytes;
+  if (p.out.shape.size() == 0) return text;
   switch (plan.path) {
     case GroupedPath::few_tokens: text.kernel = describe_few(p, capabilities); break;
     case GroupedPath::folded:

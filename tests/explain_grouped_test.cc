@@ -123,6 +123,11 @@ TEST(ExplainGrouped, ProductsOfNothing) {
   call.a = plain(DType::bfloat16, {1, rows, 0});
   call.b = quantized(Scheme::mxfp4, {count, outputs, 0});
   EXPECT_EQ(call.on("sm_90").reason, "there is nothing to add up");
+  const BlockScaled q = quantized(Scheme::mxfp8_e4m3, {1, 256, 1024});
+  const Buffer none = plain(DType::bfloat16, {0, 256, 256});
+  for (const char* device : {"cpu", "sm_90", "sm_80"}) {
+    EXPECT_EQ(explain_grouped_gemm(q, q, ColumnGroups{}, none, {}, device).path, "nothing");
+  }
 }
 
 // The ends of operands on the CPU are read, where there are any.

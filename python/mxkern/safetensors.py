@@ -109,7 +109,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile:
     >>> read_safetensors("model.safetensors")["embeddings.weight"].shape  # doctest: +SKIP
     (30522, 384)
     """
-    source = os.fspath(path)
+    source = os.fsdecode(path)
     check_mappable(source)
     if source.endswith(".index.json"):
         raise ValueError(

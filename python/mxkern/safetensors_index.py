@@ -57,7 +57,7 @@ def read_safetensors_index(path: str | os.PathLike[str]) -> SafetensorsIndex:
     >>> model["model.norm.weight"].shape  # doctest: +SKIP
     (4096,)
     """
-    source = os.fspath(path)
+    source = os.fsdecode(path)
 
     def fail(found: str, wanted: str) -> NoReturn:
         raise ValueError(
