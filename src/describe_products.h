@@ -23,6 +23,11 @@ inline std::string exact_error(std::int64_t k) {
                           : concatenate("<= 2e-5 * ", k, " / ", longest_sum);
 }
 
+// What tests ran on are H100s and H200s.
+inline const char* where_it_ran(const CudaGemmCapabilities& capabilities) {
+  return capabilities.major == 9 ? "" : "; on this kind of GPU compiled, never executed";
+}
+
 inline std::string error_of(bool is_folded, std::int64_t k) {
   return concatenate("relative L2 ",
                      is_folded ? "<= 5e-4 where rows are narrow enough" : exact_error(k),

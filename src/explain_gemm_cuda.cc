@@ -135,6 +135,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
     }
   }
   if (plan.sums > 1) text.kernel += concatenate(", K in ", plan.sums, " parts");
+  text.kernel += where_it_ran(capabilities);
   text.error = error_of(folds, sum_columns(problem, plan));
   return text;
 }

@@ -142,7 +142,8 @@ GemmExplanation explain_cuda(const GroupedProblem& p, const CudaGemmCapabilities
   text.path = name_of(plan.path);
   text.reason = reason_of(p, plan, capabilities);
   if (plan.makes_right && p.columns() > 0) {
-    text.reason += concatenate("; prepare b in the form ", name_of(form), " to save what is done");
+    text.reason +=
+        concatenate("; prepare b in the form ", name_of(form), ", or each call makes it");
   }
   text.left = describe_side(p.a, plan.makes_left, left_form_of(plan.path));
   text.right = describe_side(right, plan.makes_right, form);
@@ -157,6 +158,7 @@ GemmExplanation explain_cuda(const GroupedProblem& p, const CudaGemmCapabilities
       break;
     case GroupedPath::portable: text.kernel = describe_portable(p, capabilities.processors); break;
   }
+  text.kernel += where_it_ran(capabilities);
   return text;
 }
 

@@ -154,6 +154,11 @@ TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {
   EXPECT_NE(here.kernel.find("tiles of"), std::string::npos) << here.kernel;
   EXPECT_EQ(explain_gemm(q, q, out.buffer(), {}, "sm_90").path, "folded or exact");
   EXPECT_EQ(explain_gemm(q, q, out.buffer(), {}, "sm_89").path, "portable");
+  for (const char* device : {"sm_80", "sm_89", "sm_90", "sm_100", "sm_120"}) {
+    const std::string kernel = explain_gemm(q, q, out.buffer(), {}, device).kernel;
+    const bool says_so = kernel.find("compiled, never executed") != std::string::npos;
+    EXPECT_EQ(says_so, std::string(device) != "sm_90") << device << ": " << kernel;
+  }
   // A plan reads nothing, so that what prepare_operand would write need not be there.
   PlainTensor x(DType::bfloat16, {1, 64, 96});
   const PreparedOperand few{PreparedForm::few_tokens, q};
