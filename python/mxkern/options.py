@@ -193,6 +193,21 @@ def is_square(function: str, scheme: Scheme, block: Any) -> bool:
     )
 
 
+def check_hadamard_groups(
+    function: str, where: str, extent: int, x: str, argument: str, size: int
+) -> None:
+    """A transform works on whole groups. `where`: what has the extent, `x`: what has to be padded;
+    argument: the one that says size."""
+    if not size or extent % size == 0:
+        return
+    fitting = [n for n in _core.hadamard_sizes() if extent % n == 0]
+    smaller = f", or pass {argument}={max(fitting)}" if fitting else ""
+    raise ValueError(
+        f"{function}: {where} {extent}; expected a multiple of {argument}={size}; pad {x} with "
+        f"zeros{smaller}"
+    )
+
+
 def hadamard_of(function: str, argument: str, size: Any, sign_mask: Any) -> tuple[int, int, int]:
     """A transform's size (0 for None) and the halves of its sign mask."""
     if size is None:

@@ -51,7 +51,8 @@ def read_safetensors_index(path: str | os.PathLike[str]) -> SafetensorsIndex:
 
     Returns a mapping from tensor name to read-only NumPy array; no tensor is read until used.
     Raises ValueError, naming index, tensor and file, for an index that contradicts itself or a
-    file, for a file elsewhere, and as read_safetensors; OSError for what cannot be opened.
+    file, for a file that is not beside it, and as read_safetensors; OSError for what cannot be
+    opened.
 
     >>> model = read_safetensors_index("model.safetensors.index.json")  # doctest: +SKIP
     >>> model["model.norm.weight"].shape  # doctest: +SKIP
@@ -82,7 +83,13 @@ def read_safetensors_index(path: str | os.PathLike[str]) -> SafetensorsIndex:
         if not _is_beside(name):
             fail(f"tensor {shown(tensor)} is in {shown(name)}", "the name of a file beside it")
         if name not in files:
-            files[name] = read_safetensors(os.path.join(os.path.dirname(source), name))
+            try:
+                files[name] = read_safetensors(os.path.join(os.path.dirname(source), name))
+            except FileNotFoundError:
+                fail(
+                    f"tensor {shown(tensor)} is in {shown(name)}, which is not there",
+                    "all files of the model beside the index",
+                )
         if tensor not in files[name].entries:
             fail(f"{shown(name)} has no tensor {shown(tensor)}", "what weight_map says")
     return SafetensorsIndex(file_names, files, metadata)

@@ -205,6 +205,20 @@ def test_blocks_on_an_axis_of_their_own(scheme: str) -> None:
     assert joined.shape == q.shape
 
 
+@pytest.mark.parametrize(("columns", "size", "smaller"), [(40, 16, 0), (48, 32, 16), (32, 128, 32)])
+def test_groups_of_a_transform(columns: int, size: int, smaller: int) -> None:
+    x = X[:, :columns]
+    for call, argument in (
+        (lambda n: mxkern.quantize(x, "mxfp4", hadamard=n), "hadamard"),
+        (lambda n: mxkern.random_hadamard(x, n), "size"),
+    ):
+        with pytest.raises(ValueError, match=rf"multiple of {argument}={size}; pad .*zeros") as e:
+            call(size)
+        assert str(e.value).endswith(f", or pass {argument}={smaller}" if smaller else "zeros")
+        if smaller:
+            call(smaller)
+
+
 def test_devices_of_dlpack() -> None:
     class Odd:
         def __init__(self, device: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
 from mxkern.arrays.adapter import dense_buffer
-from mxkern.options import ANY_SIZE, hadamard_of
+from mxkern.options import ANY_SIZE, check_hadamard_groups, hadamard_of
 from mxkern.outputs import checked_out, extents_of, on_stream
 
 
@@ -50,11 +50,7 @@ def random_hadamard(
     with on_stream(function, stream, adapter, x):
         plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
         columns = plain.shape[-1]
-        if columns % size:
-            raise ValueError(
-                f"{function}: x has a last axis of {columns}; expected a multiple of size={size}; "
-                "pad it with zeros, or pass a smaller size"
-            )
+        check_hadamard_groups(function, "x has a last axis of", columns, "it", "size", size)
         dtype = adapter.dtype_name(plain.memory)
         if out is None:
             array = adapter.empty(function, plain.shape, dtype, plain.array)

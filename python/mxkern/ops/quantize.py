@@ -37,8 +37,9 @@ def quantize(
                   PyTorch, CuPy or JAX. A last block may be short: missing elements count as zero.
     scheme        "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4", "mxint8",
                   "nvfp4", or a record of mxkern.schemes
-    scale_rule    of the MX schemes: "rceil" (nothing saturates, but of mxint8 one float32 for each
-                  power of two, and next to float32's largest), "floor" (OCP v1.0), "ceil", "even"
+    scale_rule    of the MX schemes: "rceil" (nothing saturates, but a float32 next to the largest
+                  value times a few powers of two, of mxint8 times each, and next to float32's
+                  largest), "floor" (OCP v1.0), "ceil", "even"
     rounding      "nearest" (ties to even), or "stochastic", which needs a seed
     seed, offset  0 to 2**64 - 1. The random bits of an element depend on seed, offset and its index
                   in x, and on nothing else. offset may be an array of one integer of 32 or 64

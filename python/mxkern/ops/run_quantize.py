@@ -10,7 +10,7 @@ from mxkern.arrays.adapter import CPU
 from mxkern.block_scaled import BlockScaled
 from mxkern.offset_array import placed, placed_both
 from mxkern.operands import check_factor, float32_scalar
-from mxkern.options import SCALE_LAYOUTS, position
+from mxkern.options import SCALE_LAYOUTS, check_hadamard_groups, position
 from mxkern.outputs import checked_out_parts, extents_of, mark_parts_written, on_stream
 from mxkern.scheme import Scheme, Shape
 
@@ -265,12 +265,9 @@ def result(
 
 def check_groups(function: str, options: _core.QuantizeOptions, extent: int) -> None:
     """A transform works on whole groups along the block axis."""
-    size = options.hadamard_size
-    if size and extent % size:
-        raise ValueError(
-            f"{function}: blocks run along an axis of {extent}; expected a multiple of "
-            f"hadamard={size}; pad x with zeros, or pass a smaller hadamard"
-        )
+    check_hadamard_groups(
+        function, "blocks run along an axis of", extent, "x", "hadamard", options.hadamard_size
+    )
 
 
 def transposed(function: str, shape: Shape) -> Shape:
