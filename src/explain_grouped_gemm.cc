@@ -92,8 +92,8 @@ std::string reason_of(const GroupedProblem& p, const CudaGroupedPlan& plan,
   if (capabilities.is_hopper()) {
     return concatenate("a is ", kind_of(p.a), ", the sum of several bfloat16 an element");
   }
-  return concatenate("compute capability ", capabilities.major, ".", capabilities.minor,
-                     " has no other kernel for it");
+  return concatenate("this build has no other kernel of it for compute capability ",
+                     capabilities.major, ".", capabilities.minor);
 }
 
 std::string describe_few(const GroupedProblem& p, const CudaGemmCapabilities& capabilities) {

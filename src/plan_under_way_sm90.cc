@@ -102,6 +102,7 @@ bool decodes_right(const CudaGemmProblem& problem, const CudaGemmPlan& plan, boo
                     decodes_left) +
       Clocks::expand(decodes_left ? 0 : left_rows, k, first.left > 0 && has_makers) +
       Clocks::expand(right_rows, k, first.right > 0 && has_makers);
+  // As though no left row was late: that hides little where this decides.
   return Clocks::tiles(transposed.tile, turns, k, true) + Clocks::expand(left_rows, k, false) <
          straight;
 }

@@ -46,8 +46,8 @@ constexpr std::int64_t first_left_rows_sm90(const TileSm90& tile, std::int64_t m
 }
 
 // The same where the right operand's codes are decoded: `tile` and `work` are of the transpose, and
-// the left operand's rows are columns of its tiles. 0: all have to be there. Late ones save 2 to 3
-// % of two turns, and nothing where no cluster is left over to make them.
+// the left operand's rows are columns of its tiles. 0: all have to be there. Late ones save up to
+// 3 % of two turns; where no cluster is left over to make them they were not tried.
 constexpr std::int64_t first_rows_beside_decoded_sm90(const TileSm90& tile,
                                                       const kernels::WorkOrder& work,
                                                       std::int64_t m, std::int64_t n,
