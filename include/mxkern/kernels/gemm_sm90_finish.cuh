@@ -111,14 +111,11 @@ struct Finish {
   // In bfloat16, two values at a time: nothing is lost by powers of two.
   __device__ __forceinline__ void by_powers(const Sums& sums, const Factors& factors,
                                             int row_in_tile) const {
-    const TileCorner corner = factors.corner;
     const float* own = factors.rows + row_in_tile + lane / 4;
     const auto power_of = [](float row) { return __byte_perm(__float_as_uint(row), 0, 0x3232); };
     const std::uint32_t rows[2] = {power_of(own[0]), power_of(own[8])};
-#pragma unroll
-    for (int c = 0; c < chunks; ++c) {
+    store_chunks(factors.corner, row_in_tile, [&](Words& words, int c) {
       const float* values = sums + c * (chunk / 2);
-      Words words;
 #pragma unroll
       for (int side = 0; side < 2; ++side) {  // 32 columns each
         std::uint32_t powers[4];
@@ -131,20 +128,33 @@ struct Finish {
           words[at] = ptx::multiply_pair(words[at], rows[i % 2]);
         }
       }
-      output.store(words, corner, row_in_tile, c);
-    }
+    });
   }
 
   template <DType To>
   __device__ __forceinline__ void in_boxes(const Sums& sums, const Factors& factors,
                                            int row_in_tile) const {
-    const TileCorner corner = factors.corner;
-#pragma unroll
-    for (int c = 0; c < chunks; ++c) {
+    store_chunks(factors.corner, row_in_tile, [&](Words& words, int c) {
       Chunk values;
       take(values, sums, c);
       scale(values, factors, row_in_tile, c);
-      store_values<To>(values, corner, row_in_tile, c);
+      round<To>(words, values);
+    });
+  }
+
+  // What make(words, c) makes of a chunk. The next one's is made while what was put in shared
+  // memory is on its way there.
+  template <class Make>
+  __device__ __forceinline__ void store_chunks(const TileCorner& at, int row_in_tile,
+                                               Make&& make) const {
+    const TileCorner corner = at;
+    Words words;
+    make(words, 0);
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      output.put(words, corner, row_in_tile, c);
+      if (c + 1 < chunks) make(words, c + 1);
+      output.send(corner, row_in_tile, c);
     }
   }
 
@@ -229,9 +239,15 @@ struct Finish {
   __device__ __forceinline__ void store_values(const Chunk& values, const TileCorner& corner,
                                                int row_in_tile, int c) const {
     Words words;
+    round<To>(words, values);
+    output.put(words, corner, row_in_tile, c);
+    output.send(corner, row_in_tile, c);
+  }
+
+  template <DType To>
+  __device__ __forceinline__ static void round(Words& words, const Chunk& values) {
 #pragma unroll
     for (int i = 0; i < chunk / 4; ++i) words[i] = pack_pair(To, values[i * 2], values[i * 2 + 1]);
-    output.store(words, corner, row_in_tile, c);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "mxkern/core/dtype.h"
+#include "mxkern/core/math.h"
 #include "mxkern/kernels/gemm_sm90_factors.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
@@ -80,42 +81,47 @@ struct StraightOutput {
     }
   }
 
-  // A box's 16-byte pieces lie where the copy engine's swizzle has them. Boxes outside of the
-  // output are stored like others: the copy engine leaves them out.
-  __device__ __forceinline__ void store(const WarpChunk::Words& words, const TileCorner& corner,
-                                        int row_in_tile, int c) const {
+  // Puts a chunk where send() takes it from. A box's 16-byte pieces lie where the copy engine's
+  // swizzle has them.
+  __device__ __forceinline__ void put(const WarpChunk::Words& words, const TileCorner& corner,
+                                      int row_in_tile, int c) const {
     const std::uint32_t box = ptx::shared_address(staging) + c % Slots * WarpChunk::bytes;
     const int row = lane % 16;
     const std::uint32_t first = box + row * 128 + ((lane / 16 ^ row % 8) << 4);
-    const bool is_cut = Grouped && corner.row + row_in_tile + WarpChunk::rows > end;
-    if (is_cut) {
-      wait();  // for all slots, as it leaves none on its way
+    if (Slots == 1 || is_cut(corner, row_in_tile)) {
+      wait();
     } else {
-      ptx::tma_wait_stores_read<Slots - 1>();
+      ptx::tma_wait_stores_read<higher_of(Slots - 2, 0)>();  // but for the chunk before
     }
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < chunk / 4; i += 4) {
       ptx::stmatrix(first ^ i * 8, words[i], words[i + 1], words[i + 2], words[i + 3]);
     }
-    if (is_cut) {
-      __syncwarp();
+    // Of the chunk before. Right behind its store this waits until the copy engine has that.
+    if (Slots > 1) ptx::tma_commit_stores();
+    ptx::fence_shared_for_tma();
+  }
+
+  // Boxes outside of the output are stored like others: the copy engine leaves them out.
+  __device__ __forceinline__ void send(const TileCorner& corner, int row_in_tile, int c) const {
+    __syncwarp();
+    if (is_cut(corner, row_in_tile)) {
       store_cut(staging + c % Slots * WarpChunk::bytes, corner.row + row_in_tile,
                 corner.column + c * chunk);
       __syncwarp();
-      return;
-    }
-    ptx::fence_shared_for_tma();
-    __syncwarp();
-    if (ptx::elect()) {
+    } else if (ptx::elect()) {
+      const std::uint32_t box = ptx::shared_address(staging) + c % Slots * WarpChunk::bytes;
       ptx::tma_store(map, box, corner.column + c * chunk, corner.row + row_in_tile,
                      Grouped ? 0 : corner.batch, 0);
-      ptx::tma_commit_stores();
     }
   }
 
   // Before other values come to the staging, or its memory goes away.
-  __device__ __forceinline__ void wait() const { ptx::tma_wait_stores_read<0>(); }
+  __device__ __forceinline__ void wait() const {
+    ptx::tma_commit_stores();
+    ptx::tma_wait_stores_read<0>();
+  }
 
   __device__ __forceinline__ std::int64_t index(std::int64_t row, std::int64_t column,
                                                 int batch) const {
@@ -123,6 +129,10 @@ struct StraightOutput {
   }
 
  private:
+  __device__ __forceinline__ bool is_cut(const TileCorner& corner, int row_in_tile) const {
+    return Grouped && corner.row + row_in_tile + WarpChunk::rows > end;
+  }
+
   // Rows of a box up to the end.
   __device__ __forceinline__ void store_cut(const unsigned char* box, int first_row,
                                             int first_column) const {
@@ -186,8 +196,8 @@ struct TransposedOutput {
 
   // 32 bytes of each column; of four the halves lie the other way round, so that eight are in all
   // banks.
-  __device__ __forceinline__ void store(const WarpChunk::Words& words, const TileCorner& corner,
-                                        int row_in_tile, int c) const {
+  __device__ __forceinline__ void put(const WarpChunk::Words& words, const TileCorner&, int,
+                                      int c) const {
     unsigned char* chunk_staging = staging + c % Slots * WarpChunk::bytes;
     const std::uint32_t first = ptx::shared_address(chunk_staging) +
                                 (lane % 8 + lane / 16 * 8) * 32 + ((lane / 8 ^ lane / 4) % 2 << 4);
@@ -195,7 +205,11 @@ struct TransposedOutput {
     for (int i = 0; i < chunk / 4; i += 4) {
       ptx::stmatrix_transposed(first + i * 128, words[i], words[i + 1], words[i + 2], words[i + 3]);
     }
+  }
+
+  __device__ __forceinline__ void send(const TileCorner& corner, int row_in_tile, int c) const {
     __syncwarp();
+    const unsigned char* chunk_staging = staging + c % Slots * WarpChunk::bytes;
     const int own_column = lane / 2, half = lane % 2;
     const std::int64_t row = corner.row + row_in_tile + half * 8;
     const std::int64_t column = std::int64_t{corner.column} + c * chunk + own_column;
