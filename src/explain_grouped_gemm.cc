@@ -99,9 +99,8 @@ std::string reason_of(const GroupedProblem& p, const CudaGroupedPlan& plan,
 std::string describe_few(const GroupedProblem& p, const CudaGemmCapabilities& capabilities) {
   const BlockScaled& weights = source_of(p.b);
   const FewPlan plan =
-      plan_grouped({weights.scheme, tokens_of(p.a, nullptr).dtype, capabilities.is_hopper(),
-                    capabilities.processors, p.groups.count, p.out.shape.rows, weights.shape.rows,
-                    weights.shape.columns});
+      plan_grouped({weights.scheme, capabilities.is_hopper(), capabilities.processors,
+                    p.groups.count, p.out.shape.rows, weights.shape.rows, weights.shape.columns});
   return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
                      ", weights decoded in registers; a thread block takes up to ", plan.tokens,
                      " rows of a group and ", plan.row_tiles * DecodeLayout::tile_rows,

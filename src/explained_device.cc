@@ -12,7 +12,7 @@ CudaGemmCapabilities explained_gpu(const char* function, const std::string& devi
   if (!device.empty()) return capabilities_of(device, function);
   check_device(function, out);
 #if defined(MXKERN_HAS_CUDA)
-  return cuda::gemm_capabilities(out);
+  return cuda::gemm_capabilities(function, out);
 #else
   return {};
 #endif

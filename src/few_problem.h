@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "cuda/expand.h"
+#include "cuda/multiply_few.h"
 #include "gemm_operand.h"
 #include "plan_few.h"
 #include "plan_gemm_cuda.h"
@@ -22,7 +23,7 @@ inline Buffer tokens_of(const GemmOperand& left, void* memory) {
   return x;
 }
 
-// A batch that shares its weights is one matrix of tokens.
+// As many products as there are, and the tokens of each.
 struct FewProblem {
   Buffer x;
   const BlockScaled& weights;
@@ -30,9 +31,9 @@ struct FewProblem {
 
   explicit FewProblem(const CudaGemmProblem& problem)
       : x(tokens_of(problem.left, nullptr)), weights(*quantized_of(problem.right)) {
-    const bool shares = weights.shape.batch == 1;
-    batch = shares ? 1 : x.shape.batch;
-    tokens = shares ? x.shape.batch * x.shape.rows : x.shape.rows;
+    const bool merges = cuda::merges_tokens(x, weights.shape, problem.out);
+    batch = merges ? 1 : x.shape.batch;
+    tokens = merges ? x.shape.batch * x.shape.rows : x.shape.rows;
   }
   bool may_use_sm90(const CudaGemmCapabilities& capabilities) const {
     return capabilities.is_hopper() && may_use_few_sm90(x.dtype, tokens);

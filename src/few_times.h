@@ -10,8 +10,7 @@
 
 namespace mxkern {
 
-// `batch` products of `tokens` rows with weights that lie as `layout` says. In 32 bits, as far as
-// there are divisions: many plans are looked at in each call.
+// `batch` products of `tokens` rows with weights that lie as `layout` says.
 struct FewWork {
   DecodeLayout layout;
   std::int64_t batch, tokens;
@@ -25,12 +24,10 @@ struct FewWork {
 
   std::int64_t groups_of_tokens(const FewPlan& plan) const {
     if (tokens <= plan.tokens) return batch;
-    return batch *
-           ceil_div(static_cast<std::uint32_t>(tokens), static_cast<std::uint32_t>(plan.tokens));
+    return batch * ceil_div(tokens, plan.tokens);
   }
   std::int64_t blocks(const FewPlan& plan) const {
-    return ceil_div(down, static_cast<std::uint32_t>(plan.row_tiles)) * groups_of_tokens(plan)
-           << plan.log2_ranks;
+    return ceil_div(down, plan.row_tiles) * groups_of_tokens(plan) << plan.log2_ranks;
   }
   // Whether groups of rows, of some that do not exist too, come to as many thread blocks as there
   // are multiprocessors.

@@ -28,20 +28,22 @@ bool has_codes(const GemmOperand& operand) {
 }
 
 // The check that kernels and plans can count tiles of an output, of which none is smaller than
-// this, steps along K, and clocks. Operands of what is refused are larger than any memory.
+// this, steps along K, and clocks. The copy engine has coordinates of 31 bits.
 void check_countable(const Shape& out, std::int64_t k) {
-  constexpr std::int64_t extent = 64, most_rows = (std::int64_t{1} << 31) - 1024;
+  constexpr std::int64_t extent = 64, most_rows = cuda::most_extent;
   constexpr std::int64_t end_of_tiles = std::int64_t{1} << 30;
   constexpr std::int64_t end_of_steps = std::int64_t{1} << 40;
   check(out.rows <= most_rows && out.columns <= most_rows, "gemm: the output has ", out.rows,
         " rows and ", out.columns, " columns; expected at most ", most_rows,
         " of each on a CUDA device; split it");
+  check(k <= cuda::most_extent, "gemm: a and b have K = ", k, "; expected at most ",
+        cuda::most_extent, " on a CUDA device; split it, and add the products with beta = 1");
   const std::int64_t tiles = out.batch * ceil_div(out.rows, extent) * ceil_div(out.columns, extent);
   check(tiles < end_of_tiles, "gemm: the output has ", tiles, " tiles of ", extent, " x ", extent,
         "; expected fewer than 2^30 on a CUDA device; split it, or its batch");
   const std::int64_t steps = ceil_div(k, extent);
-  check(steps < end_of_tiles && tiles * steps < end_of_steps, "gemm: a product of ", out.batch,
-        " x ", out.rows, " x ", out.columns, " sums of ", k,
+  check(tiles * steps < end_of_steps, "gemm: a product of ", out.batch, " x ", out.rows, " x ",
+        out.columns, " sums of ", k,
         " elements; expected fewer than 2^58 multiplications on a CUDA device; split it");
 }
 

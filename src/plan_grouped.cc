@@ -78,6 +78,8 @@ CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& 
   }
   CudaGroupedPlan plan;
   const Shape& weights = source_of(b).shape;
+  check(weights.columns <= cuda::most_extent, "grouped_gemm: a and b have ", weights.columns,
+        " columns; expected at most ", cuda::most_extent, " on a CUDA device; divide them");
   const bool has_elements = weights.batch > 0 && weights.columns > 0;
   if (has_elements) plan.path = path_of(a, right, axis, precision, capabilities);
   const PreparedForm form = right_form_of(plan.path);

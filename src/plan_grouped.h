@@ -19,7 +19,6 @@ namespace mxkern {
 // rows a group has is known to the device alone.
 struct GroupedQuestion {
   Scheme scheme;
-  DType x_dtype;  // bfloat16 or float16
   bool has_sm90;  // the tensor cores of Hopper's warpgroups, and code for them
   int processors;
   std::int64_t groups, rows, outputs, columns;

@@ -30,7 +30,7 @@ void check_scheme(const char* caller, Scheme scheme) {
 // The form, if products on the device read it, or else the source.
 PreparedForm usable([[maybe_unused]] PreparedForm wanted, [[maybe_unused]] Device device) {
 #if defined(MXKERN_HAS_CUDA)
-  if (device.type == DeviceType::cuda && reads(wanted, cuda::gemm_capabilities(device))) {
+  if (device.type == DeviceType::cuda && reads(wanted, cuda::gemm_capabilities(function, device))) {
     return wanted;
   }
 #endif
@@ -104,9 +104,10 @@ void prepare_operand(const BlockScaled& q, const PreparedOperand& out, Stream st
 #endif
 }
 
-void prepare_operand(const Buffer& x, const PreparedOperand& out, const QuantizeOptions& options,
-                     Stream stream) {
-  check_buffer(function, "x", x);
+void prepare_operand(const Buffer& given, const PreparedOperand& out,
+                     const QuantizeOptions& options, Stream stream) {
+  check_buffer(function, "x", given);
+  const Buffer x = with_strides(given);
   check_prepared(function, "out", out);
   check_same_shape(function, "out", out.source.shape, x.shape);
   check_same_device(function, "out", out.source.device, x.device);

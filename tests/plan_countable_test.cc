@@ -53,7 +53,8 @@ TEST(PlanCountableTest, WhatCannotBeCountedIsRefused) {
       {{one << 33, 1, 1, 128}, "split it, or its batch"},
       {{1, 16, one << 37, 128}, "expected at most 2147482624 of each"},
       {{1, one << 31, 128, 128}, "expected at most 2147482624 of each"},
-      {{1, 16, 128, one << 39}, "sums of 549755813888 elements"},
+      {{1, 16, 128, one << 39}, "K = 549755813888; expected at most 2147482624"},
+      {{1, 1, 1, (one << 31) - 1023}, "K = 2147482625; expected at most 2147482624"},
       {{1, one << 20, one << 20, one << 19}, "expected fewer than 2^58 multiplications"},
   };
   for (const auto& [extents, says] : cases) {
@@ -70,7 +71,7 @@ TEST(PlanCountableTest, TheLargestAreCounted) {
   constexpr std::int64_t one = 1;
   const Extents cases[] = {
       {1, one << 20, one << 20, 32},        {1, one << 20, one << 20, (one << 18) - 64},
-      {(one << 30) - 1, 1, 1, 32},          {1, 1, 1, one << 35},
+      {(one << 30) - 1, 1, 1, 32},          {1, 1, 1, (one << 31) - 1024},
       {1, (one << 31) - 1024, 64, 1 << 16}, {1, 1, (one << 31) - 1024, 1 << 16},
   };
   for (const Extents& extents : cases) {

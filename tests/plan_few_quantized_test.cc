@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "few_problem.h"
 #include "plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
 
@@ -61,6 +62,29 @@ TEST(PlanFewQuantized, RowsAreExpandedFirst) {
     EXPECT_NE(text.left.find("expanded to bfloat16 in the call"), std::string::npos) << text.left;
     EXPECT_NE(text.right.find("prepared as few_tokens"), std::string::npos) << text.right;
   }
+}
+
+// What is planned for is what is multiplied: tokens of a batch that lie apart, or whose outputs do,
+// are not one matrix.
+TEST(PlanFewQuantized, BatchesThatShareTheirWeights) {
+  const PreparedOperand weights =
+      prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024});
+  const Buffer x = plain(DType::bfloat16, {8, 16, 1024});
+  const Buffer out = plain(DType::bfloat16, {8, 16, 2048});
+  Buffer x_apart = x, out_apart = out;
+  x_apart.batch_stride *= 2;
+  out_apart.batch_stride *= 2;
+  const auto tokens = [&](const GemmOperand& left, const Buffer& result) {
+    const FewProblem few({left, weights, result, automatic});
+    EXPECT_EQ(few.batch * few.tokens, 128);
+    return few.tokens;
+  };
+  EXPECT_EQ(tokens(x, out), 128);
+  EXPECT_EQ(tokens(x_apart, out), 16);
+  EXPECT_EQ(tokens(x, out_apart), 16);
+  const BlockScaled codes = quantized(Scheme::mxfp8_e4m3, {8, 16, 1024});
+  EXPECT_EQ(tokens(codes, out), 128);
+  EXPECT_EQ(tokens(codes, out_apart), 16);
 }
 
 TEST(PlanFewQuantized, RowsExpandedAheadAreTakenAsTheyAre) {

@@ -17,7 +17,7 @@ namespace {
 using namespace test;
 
 GroupedQuestion question(std::int64_t groups, std::int64_t rows, bool has_sm90 = true) {
-  return {Scheme::mxfp4, DType::bfloat16, has_sm90, 132, groups, rows, 5760, 2880};
+  return {Scheme::mxfp4, has_sm90, 132, groups, rows, 5760, 2880};
 }
 
 TEST(PlanGrouped, MoreRowsAThreadBlockWhereGroupsHaveMore) {
@@ -33,24 +33,22 @@ TEST(PlanGrouped, MoreRowsAThreadBlockWhereGroupsHaveMore) {
 // All that kernels are compiled for, and what they have room for.
 TEST(PlanGrouped, EveryPlanIsOneOfAKernel) {
   for (const Scheme scheme : all_schemes) {
-    for (const DType dtype : {DType::bfloat16, DType::float16}) {
-      for (const std::int64_t groups : {0, 1, 7, 128}) {
-        for (const std::int64_t rows : {1, 5, 33, 300, 5000, 100000}) {
-          for (const std::int64_t outputs : {1, 40, 2880, 14336}) {
-            for (const std::int64_t columns : {1, 96, 2880, 14336}) {
-              for (const bool has_sm90 : {false, true}) {
-                const FewPlan plan =
-                    plan_grouped({scheme, dtype, has_sm90, 132, groups, rows, outputs, columns});
-                EXPECT_GE(plan.stages, 2);
-                EXPECT_EQ(plan.log2_ranks, 0);
-                EXPECT_EQ(plan.idle_groups, 0);
-                EXPECT_LE(plan.shared_bytes, 227 * 1024);
-                EXPECT_EQ(plan.on_sm90, plan.tokens > 16);
-                EXPECT_TRUE(has_sm90 || !plan.on_sm90);
-                EXPECT_EQ(plan.x_stages == 0, !plan.on_sm90);
-                const std::set<int> sizes = {8, 16, 32, 64, 128};
-                EXPECT_TRUE(sizes.count(plan.tokens) == 1) << plan.tokens;
-              }
+    for (const std::int64_t groups : {0, 1, 7, 128}) {
+      for (const std::int64_t rows : {1, 5, 33, 300, 5000, 100000}) {
+        for (const std::int64_t outputs : {1, 40, 2880, 14336}) {
+          for (const std::int64_t columns : {1, 96, 2880, 14336}) {
+            for (const bool has_sm90 : {false, true}) {
+              const FewPlan plan =
+                  plan_grouped({scheme, has_sm90, 132, groups, rows, outputs, columns});
+              EXPECT_GE(plan.stages, 2);
+              EXPECT_EQ(plan.log2_ranks, 0);
+              EXPECT_EQ(plan.idle_groups, 0);
+              EXPECT_LE(plan.shared_bytes, 227 * 1024);
+              EXPECT_EQ(plan.on_sm90, plan.tokens > 16);
+              EXPECT_TRUE(has_sm90 || !plan.on_sm90);
+              EXPECT_EQ(plan.x_stages == 0, !plan.on_sm90);
+              const std::set<int> sizes = {8, 16, 32, 64, 128};
+              EXPECT_TRUE(sizes.count(plan.tokens) == 1) << plan.tokens;
             }
           }
         }
@@ -101,6 +99,22 @@ class OfOperands : public ::testing::Test {
   }
 };
 using PlanGroupedOfOperands = OfOperands;
+
+TEST_F(PlanGroupedOfOperands, ColumnsThatCannotBeCounted) {
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1024;
+  for (const std::int64_t columns : {most, most + 1}) {
+    const auto attempt = [&] {
+      return plan(quantized(Scheme::mxfp4, {1, 4, columns}),
+                  quantized(Scheme::mxfp4, {2, 8, columns}), hopper);
+    };
+    if (columns == most) {
+      EXPECT_EQ(attempt().path, GroupedPath::few_tokens);
+    } else {
+      expect_failure<InvalidArgument>(
+          "grouped_gemm: a and b have 2147482625 columns; expected at most 2147482624", attempt);
+    }
+  }
+}
 
 TEST_F(PlanGroupedOfOperands, WeightsThatAreDecoded) {
   const CudaGroupedPlan best = plan(x, ready(w, PreparedForm::few_tokens), hopper);

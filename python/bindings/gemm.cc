@@ -88,11 +88,11 @@ void bind_gemm(nb::module_& module) {
       .def_ro("workspace_bytes", &GemmExplanation::workspace_bytes);
   module.def(
       "explain_gemm",
-      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, int precision,
-         const std::string& device) {
-        return explain_gemm(a, b, out, options_of(1.0, 0.0, {}, precision), device);
+      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double beta,
+         int precision, const std::string& device) {
+        return explain_gemm(a, b, out, options_of(1.0, beta, {}, precision), device);
       },
-      "a"_a, "b"_a, "out"_a, "precision"_a, "device"_a);
+      "a"_a, "b"_a, "out"_a, "beta"_a, "precision"_a, "device"_a);
   bind_prepare_operand(module);
 }
 

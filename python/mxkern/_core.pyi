@@ -213,6 +213,7 @@ def explain_gemm(
     b: tuple[int, int, int, int, int, int, object, object, object]
     | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
     out: tuple[object, int, int, int, int, int, int, int],
+    beta: float,
     precision: int,
     device: str,
 ) -> GemmExplanation: ...

@@ -3,6 +3,7 @@
 
 #include "check_gemm.h"
 #include "cuda/check_pointers.h"
+#include "cuda/core_finish.h"
 #include "cuda/decode_operand.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
@@ -21,22 +22,10 @@ namespace {
 
 constexpr const char* function = "gemm";
 
-const float* tensor_scale_of(const GemmOperand& operand) {
-  const BlockScaled* q = quantized_of(operand);
-  return q != nullptr && facts_of(q->scheme).has_tensor_scale ? q->tensor_scale : nullptr;
-}
-
 CoreFinish finish_of(const CudaGemmProblem& problem, const GemmOptions& options) {
-  CoreFinish finish;
-  finish.alpha = options.alpha;
-  finish.left_tensor_scale = tensor_scale_of(problem.left);
-  finish.right_tensor_scale = tensor_scale_of(problem.right);
+  CoreFinish finish = core_finish(options.alpha, quantized_of(problem.left),
+                                  quantized_of(problem.right), options.bias, problem.out);
   finish.beta = options.beta;
-  if (options.bias != nullptr) {
-    finish.bias = options.bias->data;
-    finish.bias_dtype = options.bias->dtype;
-  }
-  finish.out = problem.out;
   return finish;
 }
 
@@ -290,11 +279,11 @@ class Product {
 
 }  // namespace
 
-CudaGemmCapabilities gemm_capabilities(Device device) {
+CudaGemmCapabilities gemm_capabilities(const char* caller, Device device) {
   CudaGemmCapabilities capabilities;
-  capabilities.major = attribute_of(function, cudaDevAttrComputeCapabilityMajor, device.index);
-  capabilities.minor = attribute_of(function, cudaDevAttrComputeCapabilityMinor, device.index);
-  capabilities.processors = attribute_of(function, cudaDevAttrMultiProcessorCount, device.index);
+  capabilities.major = attribute_of(caller, cudaDevAttrComputeCapabilityMajor, device.index);
+  capabilities.minor = attribute_of(caller, cudaDevAttrComputeCapabilityMinor, device.index);
+  capabilities.processors = attribute_of(caller, cudaDevAttrMultiProcessorCount, device.index);
 #if !defined(MXKERN_HAS_SM90)
   capabilities.has_hopper_kernels = false;
 #endif
@@ -305,7 +294,8 @@ CudaGemmCapabilities gemm_capabilities(Device device) {
 
 std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                                  const GemmOptions& options) {
-  return plan_gemm_cuda({a, b, out, options}, gemm_capabilities(out.device)).workspace_bytes;
+  return plan_gemm_cuda({a, b, out, options}, gemm_capabilities(function, out.device))
+      .workspace_bytes;
 }
 
 void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
@@ -323,7 +313,7 @@ void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
 
 void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
           const GemmOptions& options, Workspace workspace, Stream stream) {
-  gemm_as(gemm_capabilities(out.device), a, b, out, options, workspace, stream);
+  gemm_as(gemm_capabilities(function, out.device), a, b, out, options, workspace, stream);
 }
 
 }  // namespace mxkern::cuda

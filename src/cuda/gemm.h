@@ -7,7 +7,7 @@
 namespace mxkern::cuda {
 
 // What the device and this build can do. Throws Unsupported where there is no such device.
-CudaGemmCapabilities gemm_capabilities(Device device);
+CudaGemmCapabilities gemm_capabilities(const char* function, Device device);
 
 std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                                  const GemmOptions& options);

@@ -3,6 +3,7 @@
 
 #include "check_grouped_gemm.h"
 #include "cuda/check_pointers.h"
+#include "cuda/core_finish.h"
 #include "cuda/device_scope.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
@@ -19,10 +20,6 @@ namespace mxkern::cuda {
 namespace {
 
 constexpr const char* function = "grouped_gemm";
-
-const float* tensor_scale_of(const BlockScaled* q) {
-  return q != nullptr && facts_of(q->scheme).has_tensor_scale ? q->tensor_scale : nullptr;
-}
 
 // Runs a plan.
 class GroupedProduct {
@@ -128,7 +125,8 @@ std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOp
                                          const Groups& groups, const Buffer& out,
                                          const GroupedGemmOptions& options) {
   if (out.shape.size() == 0) return 0;
-  return plan_grouped_cuda(a, b, groups.axis, options.precision, gemm_capabilities(out.device))
+  return plan_grouped_cuda(a, b, groups.axis, options.precision,
+                           gemm_capabilities(function, out.device))
       .workspace_bytes;
 }
 
@@ -145,24 +143,18 @@ void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand
   check_pointers(function, out, options.bias, workspace);
   check_device_pointer(function, "groups.ends", groups.ends, out.device);
   check_device_pointer(function, "factors", options.factors, out.device);
-  CoreFinish finish;
-  finish.alpha = options.alpha;
-  finish.left_tensor_scale = tensor_scale_of(quantized_of(a));
-  finish.right_tensor_scale = tensor_scale_of(&source_of(b));
-  finish.out = out;
+  const CoreFinish finish =
+      core_finish(options.alpha, quantized_of(a), &source_of(b), options.bias, out);
   DeviceGroups on_device{groups.ends, groups.count, options.factors};
-  if (options.bias != nullptr) {
-    finish.bias = options.bias->data;
-    finish.bias_dtype = options.bias->dtype;
-    on_device.bias_step = options.bias->batch_stride;
-  }
+  if (options.bias != nullptr) on_device.bias_step = options.bias->batch_stride;
   GroupedProduct(plan, a, b, groups.axis, on_device, finish, workspace, stream).run();
 }
 
 void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                   const Buffer& out, const GroupedGemmOptions& options, Workspace workspace,
                   Stream stream) {
-  grouped_gemm_as(gemm_capabilities(out.device), a, b, groups, out, options, workspace, stream);
+  grouped_gemm_as(gemm_capabilities(function, out.device), a, b, groups, out, options, workspace,
+                  stream);
 }
 
 }  // namespace mxkern::cuda

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "cuda/device_scope.h"
 #include "mxkern/core/math.h"
@@ -36,13 +37,22 @@ inline bool can_start_early(const char* function) {
   return attribute_of(function, cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
-// Lets a kernel have this much shared memory.
-template <class... Parameters>
-void reserve_shared(const char* function, void (*kernel)(Parameters...), std::size_t bytes) {
+// Lets a kernel have this much shared memory of its own. Threads launch the same kernel with more
+// and with less at the same time, so what it may have only ever grows.
+inline void reserve_shared(const char* function, const void* kernel, std::size_t bytes) {
   constexpr std::size_t without_asking = 48 * 1024;
   if (bytes <= without_asking) return;
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)),
+  const auto wanted = static_cast<int>(bytes);
+  const auto has = [&] {
+    cudaFuncAttributes attributes = {};
+    check_cuda(cudaFuncGetAttributes(&attributes, kernel), function, "look up a kernel");
+    return attributes.maxDynamicSharedSizeBytes >= wanted;
+  };
+  if (has()) return;
+  static std::mutex who_raises;
+  const std::lock_guard lock(who_raises);
+  if (has()) return;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, wanted),
              function, "reserve shared memory");
 }
 
@@ -58,7 +68,7 @@ template <Start start = Start::behind, class... Parameters, class... Arguments>
 void launch(const char* function, void (*kernel)(Parameters...), dim3 grid, int threads,
             std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  reserve_shared(function, kernel, shared_bytes);
+  reserve_shared(function, reinterpret_cast<const void*>(kernel), shared_bytes);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
@@ -78,7 +88,7 @@ template <class... Parameters, class... Arguments>
 void launch_clusters(const char* function, void (*kernel)(Parameters...), int cluster, dim3 grid,
                      int threads, std::size_t shared_bytes, Stream stream,
                      const Arguments&... arguments) {
-  reserve_shared(function, kernel, shared_bytes);
+  reserve_shared(function, reinterpret_cast<const void*>(kernel), shared_bytes);
   cudaLaunchAttribute attributes[2] = {early_start()};
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};

@@ -13,11 +13,6 @@
 namespace mxkern::cuda {
 namespace {
 
-// A batch whose weights are the same is one matrix of tokens, where memory allows it.
-bool merges(const Buffer& x, const Shape& weights, const Buffer& out) {
-  return weights.batch == 1 && x.shape.batch > 1 && is_one_matrix(x) && is_one_matrix(out);
-}
-
 Buffer merged(Buffer buffer) {
   buffer.shape.rows *= buffer.shape.batch;
   buffer.shape.batch = 1;
@@ -66,8 +61,12 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
          const TokenSource& source = {}) {
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
-  if (merges(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
+  if (merges_tokens(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
   if (finish.out.shape.size() == 0) return;
+  check(counts_few(weights.scheme, weights.shape), function, ": N = ", layout.rows,
+        " is beyond what products of few tokens take; prepare b with the form expanded");
+  check(x.shape.rows < 1 << 30, function, ": M = ", x.shape.rows,
+        " is beyond what products of few tokens take; divide a");
   const bool may_use_sm90 = wanted == nullptr && may_use_few_sm90(x.dtype, x.shape.rows) &&
                             has_few_sm90(function, weights.device);
   FewPlan plan =
@@ -87,10 +86,6 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
   p.group_tokens = static_cast<int>(ceil_div(x.shape.rows, token_tiles));
   const std::int64_t groups = ceil_div(layout.tiles_down(), plan.row_tiles);
   constexpr std::int64_t most = 65535;
-  check(counts_few(weights.scheme, weights.shape), function, ": N = ", layout.rows,
-        " is beyond what products of few tokens take; prepare b with the form expanded");
-  check(x.shape.rows < 1 << 30, function, ": M = ", x.shape.rows,
-        " is beyond what products of few tokens take; divide a");
   for (std::int64_t batch = 0; batch < x.shape.batch; batch += most) {
     p.weights = weights.data + batch * p.weight_batch_bytes;
     p.x = static_cast<const std::uint8_t*>(x.data) + batch * p.x_batch_bytes;
@@ -136,7 +131,7 @@ void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
             copied_tokens_bytes(x));
   if (!plan.on_sm90) check_rings(function, plan, weights.scheme);
-  check<Unsupported>(has_few_sm90(function, weights.device), function,
+  check<Unsupported>(!plan.on_sm90 || has_few_sm90(function, weights.device), function,
                      ": the plan is for compute capability 9.0; leave the choice to multiply_few");
   const DeviceScope scope(weights.device, function);
   run(function, x, weights, finish, workspace.data, stream, &plan);

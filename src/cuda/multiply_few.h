@@ -53,6 +53,12 @@ constexpr bool counts_few(Scheme scheme, const Shape& weights) {
          most_blocks - most_idle;
 }
 
+// Whether a batch of tokens is multiplied as one matrix: its weights are the same, and memory
+// allows it.
+inline bool merges_tokens(const Buffer& x, const Shape& weights, const Buffer& out) {
+  return weights.batch == 1 && x.shape.batch > 1 && is_one_matrix(x) && is_one_matrix(out);
+}
+
 // Memory for tokens whose rows do not start on 16 bytes: they are copied to whole tiles of weights.
 inline std::size_t copied_tokens_bytes(const Buffer& x) {
   if (starts_on_16(x)) return 0;

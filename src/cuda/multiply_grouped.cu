@@ -12,9 +12,9 @@ void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeig
                       const DeviceGroups& groups, const CoreFinish& finish, Workspace workspace,
                       Stream stream, const std::int32_t* exponents) {
   const DeviceScope scope(weights.device, function);
-  const FewPlan plan = plan_grouped(
-      {weights.scheme, x.dtype, has_few_sm90(function, weights.device), processor_count(function),
-       groups.count, x.shape.rows, weights.shape.rows, weights.shape.columns});
+  const FewPlan plan = plan_grouped({weights.scheme, has_few_sm90(function, weights.device),
+                                     processor_count(function), groups.count, x.shape.rows,
+                                     weights.shape.rows, weights.shape.columns});
   multiply_grouped_by(plan, function, x, weights, groups, finish, workspace, stream, exponents);
 }
 

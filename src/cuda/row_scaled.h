@@ -13,6 +13,10 @@ namespace mxkern::cuda {
 
 enum class CoreElement : std::uint8_t { e4m3, e5m2, bfloat16 };
 
+// Rows, and columns, of what kernels count in 31 bits, with room for the tile that begins last: the
+// copy engine's coordinates are such.
+inline constexpr std::int64_t most_extent = (std::int64_t{1} << 31) - 1024;
+
 // Whether every fourth scale of a row starts on four bytes, so that they can be loaded at once.
 inline bool scales_in_words(const std::uint8_t* scales, const ScaleIndex& index) {
   return (index.layout == ScaleLayout::swizzled || index.blocks % 4 == 0) && starts_on(scales, 4);

@@ -327,7 +327,7 @@ TEST_F(CudaChains, FewTokenProductsOfEachOther) {
 // over.
 TEST_F(CudaChains, AutomaticProductsOfEachOther) {
   constexpr std::int64_t width = 1024;
-  const CudaGemmCapabilities capabilities = cuda::gemm_capabilities(first_cuda_device);
+  const CudaGemmCapabilities capabilities = cuda::gemm_capabilities("test", first_cuda_device);
   for (const auto& [batch, rows] :
        {std::pair<std::int64_t, std::int64_t>{1, 96}, {1, 300}, {1, 2200}, {2, 96}, {3, 300}}) {
     Tensor blank(DType::bfloat16, {batch, rows, width});

@@ -68,7 +68,7 @@ struct Product {
     for (int i = 0; i < runs; ++i) {
       DevicePlainTensor out(host_out);
       const CudaGemmPlan plan = plan_gemm_cuda({a.view(), ready.operand, out.view(), options},
-                                               cuda::gemm_capabilities(first_cuda_device));
+                                               cuda::gemm_capabilities("test", first_cuda_device));
       EXPECT_EQ(plan.path, CudaGemmPath::few_tokens) << plan.reason;
       DeviceCopy memory(std::vector<std::uint8_t>(plan.workspace_bytes + 256, 0xFF));
       gemm(a.view(), ready.operand, out.view(), options, {memory.data(), plan.workspace_bytes});
@@ -161,6 +161,30 @@ TEST_F(CudaFewQuantized, RowsFarApart) {
   }
 }
 
+// Their product lies far outside of float32, or is subnormal, where the outputs are not.
+TEST_F(CudaFewQuantized, TensorScalesFarFromOne) {
+  struct Factors {
+    float left, right, alpha;
+  };
+  int seed = 300;
+  for (const Factors& f :
+       {Factors{1e-38f, 1e38f, 1.0f}, Factors{1e30f, 1e30f, 1e-37f}, Factors{1e-44f, 1e20f, 1e20f},
+        Factors{1e-20f, 1e-22f, 1.0f}, Factors{1e20f, 1e20f, 1e-38f}, Factors{2.0f, 3.0f, 0.0f}}) {
+    for (const Scheme left : {Scheme::nvfp4, Scheme::mxfp8_e4m3}) {
+      for (const std::int64_t rows : {1, 16, 40, 200}) {
+        Product product(left, Scheme::nvfp4, {1, rows, 160}, 72, 1, DType::float32, ++seed);
+        product.host_a.tensor_scale = left == Scheme::nvfp4 ? f.left : 1.0f;
+        product.host_b.tensor_scale = f.right;
+        product.options.alpha = left == Scheme::nvfp4 ? f.alpha : f.alpha * f.left;
+        const PlainTensor out = product.run();
+        ASSERT_TRUE(rows_are_near(out, product.wanted(), 2e-6))
+            << f.left << " * " << f.right << " * " << f.alpha << ", " << name_of(left) << ", "
+            << rows << " rows";
+      }
+    }
+  }
+}
+
 // NaN stays in the row of a, or in the column of b, that it was in.
 TEST_F(CudaFewQuantized, NanStays) {
   for (const Scheme left : all_schemes) {
@@ -196,7 +220,7 @@ TEST_F(CudaFewQuantized, LeftOperandsExpandedAhead) {
     DevicePlainTensor out(product.host_out);
     const CudaGemmPlan plan =
         plan_gemm_cuda({left_ready.operand, right_ready.operand, out.view(), GemmOptions{}},
-                       cuda::gemm_capabilities(first_cuda_device));
+                       cuda::gemm_capabilities("test", first_cuda_device));
     EXPECT_EQ(plan.path, CudaGemmPath::few_tokens);
     EXPECT_EQ(plan.workspace_bytes, 0u);
     gemm(left_ready.operand, right_ready.operand, out.view(), {}, {});

@@ -174,7 +174,7 @@ TEST_F(CudaGroupedGemm, WrongEndsPoisonEverything) {
       OnDevice device(p);
       device.prepare(PreparedForm::few_tokens);
       device.run_as(is_portable ? capabilities_of("sm_80")
-                                : cuda::gemm_capabilities(first_cuda_device));
+                                : cuda::gemm_capabilities("test", first_cuda_device));
       for (int row = 0; row < 30; ++row) {
         for (int column = 0; column < 40; ++column) {
           ASSERT_TRUE(std::isnan(p.out.value(0, row, column))) << row << ", " << column;
@@ -191,7 +191,7 @@ TEST_F(CudaGroupedGemm, ShapesThatHaveLittle) {
     for (const bool is_portable : {false, true}) {
       OnDevice device(p);
       device.run_as(is_portable ? capabilities_of("sm_80")
-                                : cuda::gemm_capabilities(first_cuda_device));
+                                : cuda::gemm_capabilities("test", first_cuda_device));
       EXPECT_TRUE(is_right(p, wanted, is_portable ? "portable" : "own"));
     }
   };
@@ -217,7 +217,7 @@ TEST_F(CudaGroupedGemm, NanStaysInItsGroup) {
         OnDevice device(p);
         device.prepare(PreparedForm::few_tokens);
         device.run_as(is_portable ? capabilities_of("sm_80")
-                                  : cuda::gemm_capabilities(first_cuda_device));
+                                  : cuda::gemm_capabilities("test", first_cuda_device));
         for (int row = 0; row < 9 + more; ++row) {
           for (int column = 0; column < 40; ++column) {
             const bool is_nan = row == 7 || (row >= 2 && row < 5 && column == 4);

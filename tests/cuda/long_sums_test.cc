@@ -60,7 +60,7 @@ class CudaLongSums : public CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
-    if (!IsSkipped()) own_ = cuda::gemm_capabilities(first_cuda_device);
+    if (!IsSkipped()) own_ = cuda::gemm_capabilities("test", first_cuda_device);
   }
   static bool is_hopper() { return has_hopper_products(); }
 

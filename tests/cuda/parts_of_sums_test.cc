@@ -48,9 +48,9 @@ class CudaPartsOfSums : public CudaTest {
     DevicePlainTensor out(before), bias(host_bias);
     const Buffer bias_view = bias.view();
     const GemmOptions options{.alpha = 0.5f, .beta = -2.0f, .bias = &bias_view};
-    const CudaGemmCapabilities capabilities = architecture == nullptr
-                                                  ? cuda::gemm_capabilities(first_cuda_device)
-                                                  : capabilities_of(architecture);
+    const CudaGemmCapabilities capabilities =
+        architecture == nullptr ? cuda::gemm_capabilities("test", first_cuda_device)
+                                : capabilities_of(architecture);
     const CudaGemmPlan plan =
         plan_gemm_cuda({a.view(), b.view(), out.view(), GemmPrecision::automatic}, capabilities);
     ASSERT_EQ(plan.sums, 3);

@@ -141,6 +141,22 @@ class TestExplain:
         assert text.device == "cpu" and text.path == "exact" and text.workspace_bytes > 0
         assert "gemm on cpu: exact" in str(text) and "tiles of" in repr(text)
 
+    def test_what_is_added_to_takes_another_way(self) -> None:
+        a = mxkern.quantize(np.ones((16, 4096), np.float32), "mxfp8")
+        b = mxkern.quantize(np.ones((8192, 4096), np.float32), "mxfp8")
+
+        def explained(**more: float) -> mxkern.GemmExplanation:
+            return mxkern.explain_gemm(
+                a, b, dtype="bfloat16", precision="exact", device="sm_90", **more
+            )
+
+        assert "decoded" in explained().right and explained(beta=0.0) == explained()
+        added = explained(beta=0.5)
+        assert "expanded" in added.right
+        assert added.workspace_bytes > 8192 * 4096 * 2 > explained().workspace_bytes
+        with pytest.raises(TypeError, match="explain_gemm: beta is"):
+            mxkern.explain_gemm(a, b, beta="1")  # type: ignore[arg-type]
+
     @pytest.mark.parametrize("scheme", SCHEMES)
     def test_on_hopper(self, scheme: str) -> None:
         b = mxkern.quantize(W, scheme)

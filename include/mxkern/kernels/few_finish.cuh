@@ -13,7 +13,7 @@ namespace mxkern::kernels::few {
 template <class K>
 __device__ __noinline__ void store_any(const FewParameters& p, const std::uint8_t* weights,
                                        int batch, int token, std::int64_t row, float4 sum,
-                                       std::uint32_t kinds, float factor, float4 bias) {
+                                       std::uint32_t kinds, CommonFactor factor, float4 bias) {
   const std::int64_t at = batch * p.out_batch_stride + token * p.out_row_stride + row;
   const std::int64_t count = p.layout.rows - row;
   float value[4] = {sum.x, sum.y, sum.z, sum.w};
@@ -142,9 +142,9 @@ struct Finish {
     const std::int64_t row = first_row(), stride = p.out_row_stride << log2_size();
     const bool is_plain = kinds == 0 && p.beta == 0.0f && row + 4 <= p.layout.rows;
     const std::uintptr_t misaligned = (4u << log2_size()) - 1;
-    float factor = p.alpha;
-    if (p.left_tensor_scale != nullptr) factor *= *p.left_tensor_scale;
-    factor = with_group_factor<K>(p, batch, factor * tensor_scale);
+    const float left_scale = p.left_tensor_scale != nullptr ? *p.left_tensor_scale : 1.0f;
+    const CommonFactor factor =
+        quick_common_factor(p.alpha, left_scale, tensor_scale, group_factor<K>(p, batch));
     std::uint32_t from = own;
     std::uint8_t* to = out;
 #pragma unroll 1

@@ -6,7 +6,9 @@
 #include <type_traits>
 
 #include "mxkern/core/dtype.h"
+#include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/few_decode.cuh"
+#include "mxkern/kernels/load_as_float.cuh"
 #include "mxkern/numerics/codec.h"
 
 namespace mxkern::kernels::few {
@@ -63,25 +65,23 @@ __device__ __noinline__ float multiply_special(const FewParameters& p, const std
   return sum;
 }
 
-__device__ __forceinline__ float load_as_float(const void* data, DType dtype, std::int64_t i) {
-  if (dtype == DType::float32) return static_cast<const float*>(data)[i];
-  if (dtype == DType::float16) return to_float(static_cast<const float16*>(data)[i]);
-  return to_float(static_cast<const bfloat16*>(data)[i]);
-}
-
 // Four outputs but for what is added to them: under a factor, and under the power of two of their
-// token, half of which comes first, as either may be beyond float32 alone.
+// token, in three steps, as it may be beyond float32 alone.
 __device__ __forceinline__ void scale_four(const FewParameters& p, std::int64_t batch, int token,
-                                           float factor, float (&value)[4]) {
-  if (p.x_exponents == nullptr) {
+                                           const CommonFactor& factor, float (&value)[4]) {
+  int exponent = factor.exponent;
+  if (p.x_exponents != nullptr) exponent += p.x_exponents[batch * p.tokens + token];
+  if (exponent == 0) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) value[j] *= factor;
+    for (int j = 0; j < 4; ++j) value[j] *= factor.fraction;
     return;
   }
-  const int exponent = p.x_exponents[batch * p.tokens + token], half = exponent / 2;
-  const float first = float32::exp2(half), second = float32::exp2(exponent - half);
+  constexpr int most = 375;  // from the smallest float beyond the largest one, and back
+  exponent = exponent < -most ? -most : exponent > most ? most : exponent;
+  const int third = exponent / 3;
+  const float first = float32::exp2(third), last = float32::exp2(exponent - 2 * third);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) value[j] = value[j] * first * factor * second;
+  for (int j = 0; j < 4; ++j) value[j] = value[j] * first * factor.fraction * first * last;
 }
 
 // Two outputs in 16 bits, the first one in the low half.

@@ -64,14 +64,13 @@ __device__ __forceinline__ std::int64_t first_bias(const FewParameters& p, std::
   return 0;
 }
 
-// A factor with what a group's outputs are multiplied by.
+// What a group's outputs are multiplied by.
 template <class K>
-__device__ __forceinline__ float with_group_factor(const FewParameters& p, std::int64_t batch,
-                                                   float factor) {
+__device__ __forceinline__ float group_factor(const FewParameters& p, std::int64_t batch) {
   if constexpr (K::is_grouped) {
-    if (p.group_factors != nullptr) return factor * p.group_factors[batch];
+    if (p.group_factors != nullptr) return p.group_factors[batch];
   }
-  return factor;
+  return 1.0f;
 }
 
 }  // namespace mxkern::kernels::few

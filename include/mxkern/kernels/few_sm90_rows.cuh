@@ -80,7 +80,8 @@ struct FourRows {
   int first_token;
   int count;            // see Place
   std::uint32_t kinds;  // a byte each
-  float factor, bias[4] = {};
+  CommonFactor factor;
+  float bias[4] = {};
   float row_factor[4];  // where rows have tops
 
   static constexpr std::uint32_t wide = 3;  // behind RowKind's

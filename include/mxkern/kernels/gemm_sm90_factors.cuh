@@ -6,6 +6,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
+#include "mxkern/kernels/load_as_float.cuh"
 
 namespace mxkern::kernels {
 
@@ -23,15 +24,6 @@ struct FinishParameters {
   std::int64_t row_stride, batch_stride;  // of the output
   bool stores_boxes;  // rows of `out` start and end on 16 bytes: the copy engine can write it
 };
-
-__device__ __forceinline__ float load_as_float(const void* data, DType dtype, std::int64_t index) {
-  if (dtype == DType::float32) return static_cast<const float*>(data)[index];
-  const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[index];
-  if (dtype == DType::bfloat16) return to_float(bfloat16{bits});
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
-}
 
 // Two neighbours, as memory has them.
 __device__ __forceinline__ float2 unpack_pair(DType, uint2 pair) {

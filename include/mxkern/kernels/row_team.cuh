@@ -56,8 +56,9 @@ struct ZeroedCounters {
 
   // All threads of a grid along x call this.
   __device__ __forceinline__ void clear() const {
-    for (auto i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < count;
-         i += static_cast<int>(gridDim.x * blockDim.x)) {
+    const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+    for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+         i += step) {
       counters[i] = 0;
     }
   }

@@ -15,7 +15,7 @@ def gemm_workspace(
 ) -> int:
     """Bytes of working memory that the program gives. Raises what a product on the device would."""
     buffer = dense_buffer(_SOMEWHERE, dtype, device, out)
-    plan = _core.explain_gemm(_on(device, left), _on(device, right), buffer, precision, "")
+    plan = _core.explain_gemm(_on(device, left), _on(device, right), buffer, 0.0, precision, "")
     return 0 if device == CPU else plan.workspace_bytes
 
 

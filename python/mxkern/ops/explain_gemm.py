@@ -17,6 +17,7 @@ from mxkern.gemm_operands import (
     product_shape,
     right_operand,
 )
+from mxkern.ops.gemm import number_of
 from mxkern.options import dtype_position, position
 from mxkern.prepared_operand import PreparedOperand
 
@@ -56,6 +57,7 @@ def explain_gemm(
     a: Any,
     b: BlockScaled | PreparedOperand,
     *,
+    beta: float = 0.0,
     dtype: Any = "float32",
     precision: str = "auto",
     device: str | None = None,
@@ -64,6 +66,7 @@ def explain_gemm(
     """How gemm computes a product: the path, why, the kernel, the error to expect, the memory.
 
     a, b, dtype, precision  as in gemm
+    beta                    as in gemm; an output that is added to may take more memory
     device                  None: the one that a and b are on, "cuda:0" for example; or "cpu",
                             "sm_80", "sm_90", ...: a kind of GPU, which need not be here
     form                    "folded", "expanded" or "few_tokens": as though prepare_operand had
@@ -83,12 +86,13 @@ def explain_gemm(
     function = "explain_gemm"
     result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, PRECISIONS)
+    added = number_of(function, "beta", beta)
     right, on, kind = planned_right(function, b, device, form)
     left = left_operand(function, a, right.adapter)
     shape = product_shape(function, left.shape, right.shape)
     buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))
     try:
-        found = _core.explain_gemm(left.view, right.view, buffer, wanted, kind)
+        found = _core.explain_gemm(left.view, right.view, buffer, added, wanted, kind)
     except (ValueError, RuntimeError) as error:
         raise errors.renamed(error, "gemm", function) from None
     return GemmExplanation(*fields_of(found))
