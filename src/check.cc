@@ -75,9 +75,13 @@ Buffer with_strides(const Buffer& buffer) {
   return known;
 }
 
-void check_output(const char* function, const char* argument, const Buffer& buffer) {
-  check(!buffer.is_read_only, function, ": ", argument,
+void check_writable(const char* function, const char* argument, bool is_read_only) {
+  check(!is_read_only, function, ": ", argument,
         " is a view of memory that is only read; expected one of memory to write to");
+}
+
+void check_output(const char* function, const char* argument, const Buffer& buffer) {
+  check_writable(function, argument, buffer.is_read_only);
   const Shape& shape = buffer.shape;
   if (shape.size() == 0 || shape.batch == 1) return;
   const auto one_after_another = [](std::int64_t outer, std::int64_t count, std::int64_t inner,
@@ -108,6 +112,8 @@ void check_block_scaled(const char* function, const char* argument, const BlockS
         ".scales is null; expected memory for ", sizes.scales, " bytes");
   check(q.tensor_scale != nullptr || sizes.tensor_scale == 0, function, ": ", argument,
         ".tensor_scale is null; expected a float32, which ", name_of(q.scheme), " has");
+  check(q.tensor_scale == nullptr || facts_of(q.scheme).has_tensor_scale, function, ": ", argument,
+        ".tensor_scale is given, and ", name_of(q.scheme), " has none; expected null");
   check_aligned(function, argument, ".tensor_scale", q.tensor_scale);
 }
 

@@ -43,6 +43,9 @@ void check_aligned(const char* function, const char* argument, const char* part,
 // A valid shape, scheme and layout, and memory for each part that has bytes.
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q);
 
+// Of an output.
+void check_writable(const char* function, const char* argument, bool is_read_only);
+
 void check_same_shape(const char* function, const char* argument, const Shape& shape,
                       const Shape& wanted);
 

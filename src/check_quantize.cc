@@ -35,6 +35,10 @@ void check_quantize_options(const char* function, const BlockScaled& out,
           " has one scale for each rule");
     check(options.amax == nullptr && options.tensor_scale == nullptr, function,
           ": amax and tensor_scale are for nvfp4; ", facts.name, " has no tensor scale");
+  } else {
+    check(options.scale_rule == QuantizeOptions().scale_rule, function, ": scale_rule is number ",
+          static_cast<int>(options.scale_rule), ", but ", facts.name,
+          " has one rule of its own; leave scale_rule as it is");
   }
   check(
       options.amax == nullptr || options.tensor_scale == nullptr, function,

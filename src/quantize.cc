@@ -31,6 +31,7 @@ struct Written {
 void check_direction(const char* function, const Buffer& x, const Written& side,
                      const Shape& shape) {
   check_block_scaled(function, side.argument, *side.out);
+  check_writable(function, side.argument, side.out->is_read_only);
   check_same_shape(function, side.argument, side.out->shape, shape);
   check_same_device(function, side.argument, side.out->device, x.device);
   check_quantize_options(function, *side.out, side.options, shape);

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "mxkern/dequantize.h"
+#include "mxkern/quantize.h"
 #include "tests/support/error_message.h"
 
 namespace mxkern {
@@ -88,6 +90,29 @@ TEST(Check, MemoryThatIsOnlyRead) {
   EXPECT_EQ(error_message([&] { check_output("f", "out", x); }),
             "f: out is a view of memory that is only read; expected one of memory to write to");
   EXPECT_EQ(Buffer::dense(nullptr, DType::float32, {1, 1, 4}).data, nullptr);
+}
+
+TEST(Check, CodesAndScalesThatAreOnlyRead) {
+  const float one = 1.0f;
+  const std::uint8_t codes[16] = {0x22}, scales[2] = {0x38, 0x38};
+  const BlockScaled q =
+      BlockScaled::of(Scheme::nvfp4, {1, 1, 32}, ScaleLayout::row_major, codes, scales, &one);
+  float values[32] = {};
+  EXPECT_EQ(error_message([&] { dequantize(q, Buffer::dense(values, DType::float32, q.shape)); }),
+            nothing);
+  EXPECT_EQ(values[0], 1.0f);
+  EXPECT_EQ(error_message([&] { quantize(Buffer::dense(values, DType::float32, q.shape), q); }),
+            "quantize: out is a view of memory that is only read; expected one of memory to write "
+            "to");
+}
+
+TEST(Check, ATensorScaleWhereThereIsNone) {
+  const float one = 1.0f;
+  const std::uint8_t codes[16] = {}, scales[1] = {127};
+  const BlockScaled q =
+      BlockScaled::of(Scheme::mxfp4, {1, 1, 32}, ScaleLayout::row_major, codes, scales, &one);
+  EXPECT_EQ(error_message([&] { check_block_scaled("f", "q", q); }),
+            "f: q.tensor_scale is given, and mxfp4 has none; expected null");
 }
 
 // Whoever refuses a shape gets it without an overflow on the way.

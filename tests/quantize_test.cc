@@ -116,8 +116,10 @@ TEST(Quantize, TheCallersFloatingPointSettingsChangeNothing) {
       Tensor back(DType::float32, x.shape());
       Tensor back_wanted(DType::float32, x.shape());
       Quantized q(scheme, x.shape(), ScaleLayout::row_major);
-      BlockScaled view = wanted.view;
-      view.tensor_scale = const_cast<float*>(&wanted.tensor_scale);
+      const float* tensor_scale =
+          facts_of(scheme).has_tensor_scale ? &wanted.tensor_scale : nullptr;
+      const BlockScaled view = BlockScaled::of(scheme, x.shape(), ScaleLayout::row_major,
+                                               wanted.view.codes, wanted.view.scales, tensor_scale);
       dequantize(view, back_wanted.buffer());
       {
         const FlushedSubnormals flushed;
@@ -268,6 +270,11 @@ TEST(Quantize, RefusesWrongTensorScales) {
   EXPECT_EQ(message(&nan, nullptr),
             "quantize_columns: amax is nan; expected a finite number that is not negative");
   const float one = 1.0f;
+  QuantizeOptions floor;
+  floor.scale_rule = ScaleRule::floor;
+  EXPECT_EQ(error_message([&] { quantize_columns(x.buffer(), q.out(), floor); }),
+            "quantize_columns: scale_rule is number 1, but nvfp4 has one rule of its own; leave "
+            "scale_rule as it is");
   EXPECT_EQ(message(&one, &one),
             "quantize_columns: amax and tensor_scale are both given; expected at most one, each "
             "follows from the other");

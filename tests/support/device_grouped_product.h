@@ -100,7 +100,7 @@ struct OnDevice {
     check_cuda(cudaDeviceSynchronize());
     out.copy_to(host.out);
   }
-  void run() { run_as(cuda::gemm_capabilities(first_cuda_device)); }
+  void run() { run_as(cuda::gemm_capabilities("test", first_cuda_device)); }
 };
 
 // Against exact sums: element by element, where only these are meant.

@@ -12,7 +12,7 @@
 namespace mxkern::test {
 
 inline bool has_hopper_products() {
-  const CudaGemmCapabilities capabilities = cuda::gemm_capabilities(first_cuda_device);
+  const CudaGemmCapabilities capabilities = cuda::gemm_capabilities("test", first_cuda_device);
   return capabilities.major == 9 && capabilities.has_hopper_kernels;
 }
 
@@ -21,7 +21,7 @@ class HopperTest : public CudaTest {
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped()) return;
-    capabilities_ = cuda::gemm_capabilities(first_cuda_device);
+    capabilities_ = cuda::gemm_capabilities("test", first_cuda_device);
     if (!has_hopper_products()) GTEST_SKIP() << "the device or the build has no Hopper kernels";
   }
 

@@ -23,6 +23,7 @@ struct BlockScaled {
   std::uint8_t* scales = nullptr;
   float* tensor_scale = nullptr;
   Device device;
+  bool is_read_only = false;  // then it is refused as an output
 
   // How many bytes each part takes. Throws InvalidArgument for what no operation takes: shapes that
   // memory could not hold, and numbers that are no scheme or layout.
@@ -50,6 +51,20 @@ struct BlockScaled {
     const ScaleIndex index{shape.rows, ceil_div(shape.columns, facts.block), layout};
     return {shape.batch * shape.rows * code_row_bytes(scheme, shape.columns),
             shape.batch * index.size(), facts.has_tensor_scale ? std::int64_t{sizeof(float)} : 0};
+  }
+
+  // The view of parts that are only read.
+  static BlockScaled of(Scheme scheme, const Shape& shape, ScaleLayout layout,
+                        const std::uint8_t* codes, const std::uint8_t* scales,
+                        const float* tensor_scale = nullptr, Device device = {}) {
+    return {scheme,
+            shape,
+            layout,
+            const_cast<std::uint8_t*>(codes),
+            const_cast<std::uint8_t*>(scales),
+            const_cast<float*>(tensor_scale),
+            device,
+            true};
   }
 
   // The scales of one matrix of the batch.
