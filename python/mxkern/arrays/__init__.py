@@ -41,9 +41,12 @@ def take_jax_calls_from(make: Callable[[], JaxCalls]) -> None:
 
 
 def meet_loaded_frameworks() -> None:
-    """JAX sees into a BlockScaled from now on, not only once it has met an array of JAX."""
+    """JAX sees into a BlockScaled from now on, and PyTorch loads one from a file, not only once an
+    array of theirs has arrived."""
     if _loaded("jax", "Array") != ():
         _adapter("jax")
+    if _loaded("torch", "Tensor") != ():
+        _adapter("torch")
 
 
 def _adapter(framework: str) -> Adapter:

@@ -24,6 +24,7 @@ from mxkern.arrays.torch_cuda_calls import (
     tracing_state,
     transforms_active,
 )
+from mxkern.block_scaled import BlockScaled
 
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
 _current_stream = current_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
@@ -33,6 +34,11 @@ _Tensor, _strided = torch.Tensor, torch.strided  # looked up once
 # Two codes a byte, low half first, as PyTorch from 2.8 on may call what everybody keeps as uint8;
 # None before.
 PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
+
+# What torch.save wrote of a BlockScaled torch.load takes: tensors, names and numbers. What was
+# prepared is for the kind of GPU it was prepared on, which no file says.
+if hasattr(torch.serialization, "add_safe_globals"):  # from PyTorch 2.4 on
+    torch.serialization.add_safe_globals([BlockScaled])
 
 # How autograd hears that a tensor which it keeps was written to.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
