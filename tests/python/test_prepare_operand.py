@@ -141,6 +141,14 @@ class TestExplain:
         assert text.device == "cpu" and text.path == "exact" and text.workspace_bytes > 0
         assert "gemm on cpu: exact" in str(text) and "tiles of" in repr(text)
 
+    @pytest.mark.parametrize("framework", framework_params("torch"))
+    def test_tensors_that_require_grad(self, framework: str) -> None:
+        """A record has no derivative to lose."""
+        x = array_of(framework, X)
+        b = mxkern.quantize(x, "mxfp8")
+        want = mxkern.explain_gemm(x, b, device="sm_90")
+        assert mxkern.explain_gemm(x.requires_grad_(), b, device="sm_90") == want
+
     @pytest.mark.parametrize("scheme", SCHEMES)
     def test_on_hopper(self, scheme: str) -> None:
         b = mxkern.quantize(W, scheme)
