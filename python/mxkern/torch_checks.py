@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
+import numpy as np
 import torch
 
 from mxkern import _core, errors
@@ -89,7 +90,17 @@ def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:
     return value
 
 
+def _is_traced_scalar(value: Any) -> bool:
+    """Whether PyTorch traces a scalar of NumPy's, which it takes for an array without dimensions."""
+    return torch.compiler.is_compiling() and isinstance(value, np.ndarray) and value.ndim == 0
+
+
 def check_number(function: str, argument: str, value: Any) -> None:
+    if _is_traced_scalar(value):
+        raise TypeError(
+            f"{function}: {argument} is a scalar of NumPy, which compiled code has as an array; "
+            f"expected a number; make it one outside of compiled code, with float({argument})"
+        )
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise errors.no_number(function, argument, value)
     if isinstance(value, int):
@@ -103,6 +114,8 @@ def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
     if isinstance(value, torch.Tensor):
         check_plain(function, argument, value)
         return value
+    if _is_traced_scalar(value):
+        return torch.as_tensor(value).to(like.device, torch.float32)
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise TypeError(
             f"{function}: {argument} is {errors.described(value)}; expected a number, or a float32 "
