@@ -17,7 +17,7 @@ from mxkern.operands import check_factor, no_block_scaled
 from mxkern.options import OFFSET_DTYPES, dtype_position, name_of_dtype
 from mxkern.outputs import other_dtype
 from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import NAMES, Scheme, schemes
+from mxkern.scheme import NAMES, Scheme, unknown_scheme
 
 # While PyTorch traces, numbers may be symbols.
 _INTEGERS = (int, torch.SymInt)
@@ -91,7 +91,7 @@ def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:
 
 
 def _is_traced_scalar(value: Any) -> bool:
-    """Whether PyTorch traces a scalar of NumPy's, which it takes for an array without dimensions."""
+    """Whether PyTorch traces a scalar of NumPy's, which it has as an array without dimensions."""
     return torch.compiler.is_compiling() and isinstance(value, np.ndarray) and value.ndim == 0
 
 
@@ -184,5 +184,5 @@ def scheme_name(function: str, scheme: Any) -> str:
     if isinstance(scheme, Scheme):
         return scheme.name
     if not isinstance(scheme, str):
-        raise errors.unknown_name(function, "scheme", scheme, schemes.names)
+        raise unknown_scheme(function, scheme)
     return NAMES.get(scheme, scheme)
