@@ -1,5 +1,5 @@
-# tests/python/test_jax_gradients.py: the derivative of fake_quantize under transformations of JAX is
-# that of the identity, and what has none says so.
+# tests/python/test_jax_gradients.py: the derivative of fake_quantize under transformations of JAX,
+# which is that of the identity; what has none says so.
 from __future__ import annotations
 
 from collections.abc import Callable
