@@ -1,6 +1,7 @@
 # mxkern/block_scaled.py: BlockScaled, a quantized tensor.
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mxkern.scheme import Scheme, schemes
@@ -63,6 +64,21 @@ class BlockScaled(NamedTuple):
         from mxkern.operands import made_from_parts
 
         return made_from_parts(codes, scales, scheme, tensor_scale, shape, scale_layout)
+
+    def map(self, function: Callable[[Any], Any]) -> BlockScaled:
+        """The same tensor with function(part) for each of its arrays: codes, scales, and the tensor
+        scale where there is one. So it goes to a device: `q.map(lambda part: part.to("cuda"))`.
+
+        What function returns is not checked here, but by the operations that it is given to.
+
+        >>> import mxkern, numpy as np
+        >>> q = mxkern.quantize(np.ones((2, 64), np.float32), "mxfp4")
+        >>> copy = q.map(np.copy)
+        >>> copy.codes is q.codes, copy.shape
+        (False, (2, 64))
+        """
+        parts = [None if part is None else function(part) for part in self[:3]]
+        return self._replace(codes=parts[0], scales=parts[1], tensor_scale=parts[2])
 
     @property
     def nbytes(self) -> int:

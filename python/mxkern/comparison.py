@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxkern import _core, errors
-from mxkern.arrays import adapter_of
+from mxkern.arrays import adapter_of, way_to_array
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.error_sums import ErrorSums, Values
@@ -254,10 +254,14 @@ def as_numpy(function: str, x: Any) -> Tensor:
     if not isinstance(x, np.ndarray):
         if isinstance(x, BlockScaled):
             adapter_of(function, "x", x)  # raises, and names the way out
-        one = ".reshape(1)" if np.ndim(x) == 0 else ""
+        way_out = way_to_array("x", x)
+        if hasattr(type(x), "__cuda_array_interface__"):
+            way_out = "; convert with cupy.asnumpy(x)"
+        elif hasattr(type(x), "__dlpack__") and hasattr(type(x), "__dlpack_device__"):
+            way_out = "; convert with numpy.from_dlpack(x)"
         raise TypeError(
             f"{function}: x is {errors.described(x)}; expected a NumPy, torch or JAX array on the "
-            f"CPU; convert with numpy.asarray(x, numpy.float32){one}"
+            f"CPU{way_out}"
         )
     adapter_of(function, "x", x)  # refuses what is more than an array
     if not x.dtype.isnative:

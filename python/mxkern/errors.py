@@ -27,13 +27,21 @@ def _cut(text: str) -> str:
 
 
 def unknown_name(
-    function: str, argument: str, got: Any, valid: Iterable[str], aliases: Iterable[str] = ()
+    function: str,
+    argument: str,
+    got: Any,
+    valid: Iterable[str],
+    aliases: Iterable[str] = (),
+    meant: Iterable[str] = (),
 ) -> Exception:
-    """The error for a name that is not among the valid ones; says which ones are nearest."""
+    """The error for a name that is not among the valid ones; says which ones are nearest. meant:
+    those that fit what is no name."""
     valid = list(valid)
     if not isinstance(got, str):
+        near = [repr(name) for name in meant]
+        way_out = f"; did you mean {listed(near)}?" if near else ""
         return TypeError(
-            f"{function}: {argument} is {described(got)}; expected a name: {listed(valid)}"
+            f"{function}: {argument} is {described(got)}; expected a name: {listed(valid)}{way_out}"
         )
     import difflib
 

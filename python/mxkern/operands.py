@@ -289,4 +289,21 @@ def _wrong_scales(
     return ValueError(
         f"{function}: {name} has shape {got}; expected {wanted} for {scheme.name}, the "
         f"tensor shape {shape} and scale_layout {layout!r}"
+        f"{_way_to_swizzled(name, got, wanted, scheme.scales_shape(shape, 'swizzled'))}"
     )
+
+
+def _way_to_swizzled(name: str, got: Shape, wanted: Shape, flat: Shape) -> str:
+    """As messages end: what to do with as many scales as swizzled ones are, in another shape."""
+    if math.prod(got) != math.prod(flat) or (
+        wanted != flat and math.prod(got) == math.prod(wanted)
+    ):
+        return ""
+    reshaped = f"{name}.reshape({-1 if len(flat) == 1 else flat})"
+    if wanted == flat:
+        return f"; pass {reshaped}"
+    way_out = f"; if they are swizzled, pass {reshaped} and scale_layout='swizzled'"
+    if len(got) == len(wanted) and got[:-2] == wanted[:-2]:  # Transformer Engine pads rows so
+        ranges = ", ".join(f":{n}" for n in wanted[-2:])
+        way_out += f"; if they are padded rows, pass {name}[..., {ranges}]"
+    return way_out

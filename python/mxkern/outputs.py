@@ -38,9 +38,13 @@ def checked_out(
         )
     adapter.check_out(function, argument, out)
     if array.dtype not in [adapter.dtypes[name] for name in dtypes]:
+        whole, dot, field = argument.rpartition(".")
+        way_out = ""
+        if dot and "uint8" in dtypes and array.dtype.itemsize == 1:
+            way_out = f"; pass {whole}._replace({field}={adapter.as_bytes(argument)})"
         raise TypeError(
             f"{function}: {argument} has dtype {adapter.dtype_name(array)}; expected "
-            f"{errors.listed(dtypes)}"
+            f"{errors.listed(dtypes)}{way_out}"
         )
     if array.shape != shape:
         raise ValueError(f"{function}: {argument} has shape {tuple(array.shape)}; expected {shape}")

@@ -213,4 +213,16 @@ def scheme_of(function: str, scheme: Any) -> Scheme:
     try:
         return _RECORDS[scheme]
     except (KeyError, TypeError, ValueError):  # ValueError: some that have no hash
-        raise errors.unknown_name(function, "scheme", scheme, schemes.names, _ALIASES) from None
+        raise unknown_scheme(function, scheme) from None
+
+
+def unknown_scheme(function: str, scheme: Any) -> Exception:
+    """The error for what names no scheme. A dtype may be that of a scheme's elements."""
+    dtype = str(getattr(scheme, "__name__", scheme)).removeprefix("torch.")
+    element = dtype.removesuffix("_x2").removesuffix("fn")
+    meant = [
+        record.name
+        for record in schemes
+        if element in (record.format, f"float{record.bits}_{record.format}")
+    ]
+    return errors.unknown_name(function, "scheme", scheme, schemes.names, _ALIASES, meant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
+import numpy as np
 import torch
 
 from mxkern import _core, errors
@@ -16,7 +17,7 @@ from mxkern.operands import check_factor, no_block_scaled
 from mxkern.options import OFFSET_DTYPES, dtype_position, name_of_dtype
 from mxkern.outputs import other_dtype
 from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import NAMES, Scheme, schemes
+from mxkern.scheme import NAMES, Scheme, unknown_scheme
 
 # While PyTorch traces, numbers may be symbols.
 _INTEGERS = (int, torch.SymInt)
@@ -89,7 +90,17 @@ def checked_integer(function: str, argument: str, value: Any, high: int) -> Any:
     return value
 
 
+def _is_traced_scalar(value: Any) -> bool:
+    """Whether PyTorch traces a scalar of NumPy's, which it has as an array without dimensions."""
+    return torch.compiler.is_compiling() and isinstance(value, np.ndarray) and value.ndim == 0
+
+
 def check_number(function: str, argument: str, value: Any) -> None:
+    if _is_traced_scalar(value):
+        raise TypeError(
+            f"{function}: {argument} is a scalar of NumPy, which compiled code has as an array; "
+            f"expected a number; make it one outside of compiled code, with float({argument})"
+        )
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise errors.no_number(function, argument, value)
     if isinstance(value, int):
@@ -103,6 +114,8 @@ def float32_tensor(function: str, argument: str, value: Any, like: Any) -> Any:
     if isinstance(value, torch.Tensor):
         check_plain(function, argument, value)
         return value
+    if _is_traced_scalar(value):
+        return torch.as_tensor(value).to(like.device, torch.float32)
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise TypeError(
             f"{function}: {argument} is {errors.described(value)}; expected a number, or a float32 "
@@ -171,5 +184,5 @@ def scheme_name(function: str, scheme: Any) -> str:
     if isinstance(scheme, Scheme):
         return scheme.name
     if not isinstance(scheme, str):
-        raise errors.unknown_name(function, "scheme", scheme, schemes.names)
+        raise unknown_scheme(function, scheme)
     return NAMES.get(scheme, scheme)

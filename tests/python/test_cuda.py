@@ -351,3 +351,10 @@ def test_out_of_memory(torch: Any) -> None:
         torch.cuda.empty_cache()
     want = mxkern.quantize(x[:64].float().cpu().numpy().astype(ml_dtypes.bfloat16), "mxfp8")
     assert_same_parts(mxkern.quantize(x[:64], "mxfp8"), want, "after running out of memory")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_moved_part_by_part(torch: Any, scheme: str) -> None:
+    q = mxkern.quantize(torch.from_numpy(random_values((4, 64), "float32")), scheme)
+    there = q.map(lambda part: part.to("cuda"))
+    assert mxkern.dequantize(there).cpu().equal(mxkern.dequantize(q))

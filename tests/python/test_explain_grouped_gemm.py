@@ -48,6 +48,9 @@ def test_torch_tensors():
     text = mxkern.explain_grouped_gemm(x, w, ends, dtype=torch.bfloat16, device="sm_90")
     assert text.path == "few tokens"
     assert text.left == "bfloat16, read as it lies"
+    tracked = x.clone().requires_grad_()  # a record has no derivative to lose
+    same = mxkern.explain_grouped_gemm(tracked, w, ends, dtype="bfloat16", device="sm_90")
+    assert same == text
 
 
 def test_what_is_refused():

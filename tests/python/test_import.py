@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,24 @@ def test_importing_looks_at_no_machine() -> None:
         "from mxkern.arrays import numpy_arrays; print(mxkern.info().threads)"
     )
     assert run(code) == "1"
+
+
+def test_pytorch_loads_what_it_saved(tmp_path: Path) -> None:
+    """Without being told to; where PyTorch comes last, once mxkern has met a tensor."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import mxkern
+
+    path = str(tmp_path / "q.pt")
+    q = mxkern.quantize(torch.ones(2, 64), "nvfp4")
+    torch.save({"w": q, "scheme": q.scheme}, path)
+    load = f"q = torch.load({path!r}, weights_only=True)['w']; print(q.scheme, type(q).__name__)"
+    orders = (
+        "import torch, mxkern;",
+        "import mxkern, torch; mxkern.quantize(torch.ones(1, 64), 'mxfp8');",
+        "import mxkern.torch_ops, torch;",
+    )
+    for order in orders:
+        assert run(f"{order} {load}") == "nvfp4 BlockScaled", order
 
 
 def test_numpy_calls_import_no_other_framework() -> None:

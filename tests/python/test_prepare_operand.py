@@ -157,6 +157,14 @@ class TestExplain:
         with pytest.raises(TypeError, match="explain_gemm: beta is"):
             mxkern.explain_gemm(a, b, beta="1")  # type: ignore[arg-type]
 
+    @pytest.mark.parametrize("framework", framework_params("torch"))
+    def test_tensors_that_require_grad(self, framework: str) -> None:
+        """A record has no derivative to lose."""
+        x = array_of(framework, X)
+        b = mxkern.quantize(x, "mxfp8")
+        want = mxkern.explain_gemm(x, b, device="sm_90")
+        assert mxkern.explain_gemm(x.requires_grad_(), b, device="sm_90") == want
+
     @pytest.mark.parametrize("scheme", SCHEMES)
     def test_on_hopper(self, scheme: str) -> None:
         b = mxkern.quantize(W, scheme)

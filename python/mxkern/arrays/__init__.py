@@ -20,6 +20,7 @@ __all__ = [
     "collapsed",
     "meet_loaded_frameworks",
     "take_jax_calls_from",
+    "way_to_array",
 ]
 
 _adapters: dict[str, Adapter] = {}
@@ -41,9 +42,12 @@ def take_jax_calls_from(make: Callable[[], JaxCalls]) -> None:
 
 
 def meet_loaded_frameworks() -> None:
-    """JAX sees into a BlockScaled from now on, not only once it has met an array of JAX."""
+    """JAX sees into a BlockScaled from now on, and PyTorch loads one from a file, not only once an
+    array of theirs has arrived."""
     if _loaded("jax", "Array") != ():
         _adapter("jax")
+    if _loaded("torch", "Tensor") != ():
+        _adapter("torch")
 
 
 def _adapter(framework: str) -> Adapter:
@@ -112,22 +116,37 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
             f"{function}: {argument} is {errors.described(array)}; expected an array; "
             f"mxkern.dequantize({argument}) has its values"
         )
+    raise TypeError(
+        f"{function}: {argument} is {errors.described(array)}; expected a NumPy or CuPy array, a "
+        f"PyTorch tensor or a JAX array{way_to_array(argument, array)}"
+    )
+
+
+def way_to_array(argument: str, value: Any) -> str:
+    """How what is no array becomes one, as messages end; nothing where there is no way."""
     # Codes and scales are bytes, which no conversion of numbers makes.
     stored = argument.endswith(("codes", "scales", "data"))
     dtype = "uint8" if stored else "int32" if argument == "ends" else "float32"
     call = f"numpy.asarray({argument}, numpy.{dtype})"
-    way_out = ""
-    if isinstance(array, (list, tuple)) or (
-        hasattr(array, "__array__") and getattr(array, "shape", None) != ()
-    ):
-        way_out = f"; convert with {call}"
-    if not isinstance(array, bool) and isinstance(array, numbers.Real):
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
         shape = "" if argument.endswith("tensor_scale") else ".reshape(1)"
-        way_out = f"; convert with {call}{shape}"
-    raise TypeError(
-        f"{function}: {argument} is {errors.described(array)}; expected a NumPy or CuPy array, a "
-        f"PyTorch tensor or a JAX array{way_out}"
-    )
+        return f"; convert with {call}{shape}"
+    if isinstance(value, (list, tuple)) or (
+        hasattr(value, "__array__") and getattr(value, "shape", None) != ()
+    ):
+        return f"; convert with {call}"
+    if _is_memory(value):
+        return f"; read it with numpy.frombuffer({argument}, numpy.{dtype}), and reshape that"
+    return ""
+
+
+def _is_memory(value: Any) -> bool:
+    """Whether it is bytes, a memoryview, an array.array or the like."""
+    try:
+        memoryview(value).release()
+    except (TypeError, BufferError, ValueError):
+        return False
+    return not hasattr(value, "__array__")  # a scalar of NumPy's
 
 
 def _find_jax(function: str, argument: str, array: Any) -> Adapter:

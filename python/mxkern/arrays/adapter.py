@@ -168,6 +168,10 @@ class TracedCalls(Protocol):
         out: Any,
     ) -> Any: ...
 
+    def straight_through(
+        self, function: str, decoded: Any, x: Any, scalars: dict[str, Any]
+    ) -> Any: ...
+
     def tensor_amax(self, x: Any, out: Any) -> Any: ...
 
     def random_hadamard(

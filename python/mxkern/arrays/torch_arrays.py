@@ -24,6 +24,7 @@ from mxkern.arrays.torch_cuda_calls import (
     tracing_state,
     transforms_active,
 )
+from mxkern.block_scaled import BlockScaled
 
 # The handle of a device's current stream in a tenth of the time that the object of it takes.
 _current_stream = current_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
@@ -33,6 +34,14 @@ _Tensor, _strided = torch.Tensor, torch.strided  # looked up once
 # Two codes a byte, low half first, as PyTorch from 2.8 on may call what everybody keeps as uint8;
 # None before.
 PACKED_E2M1 = getattr(torch, "float4_e2m1fn_x2", None)
+
+# What torch.save wrote of a BlockScaled torch.load takes: tensors, names and numbers. What was
+# prepared is for the kind of GPU it was prepared on, which no file says.
+if hasattr(torch.serialization, "add_safe_globals"):  # from PyTorch 2.4 on
+    torch.serialization.add_safe_globals([BlockScaled])
+
+# What they return has no derivative to lose.
+_GIVE_RECORDS = ("compare", "explain_gemm", "explain_grouped_gemm")
 
 # How autograd hears that a tensor which it keeps was written to.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
@@ -128,7 +137,7 @@ class TorchAdapter(Adapter):
             if not self._has_looked:
                 self._has_looked = True
                 self.short_way = self._cuda_calls = torch_cuda_calls()
-        if array.requires_grad and torch.is_grad_enabled():
+        if array.requires_grad and torch.is_grad_enabled() and function not in _GIVE_RECORDS:
             other = "or call under torch.no_grad()"
             if function == "fake_quantize":
                 other = "or call mxkern.torch_ops.fake_quantize, which passes the gradient on"
@@ -136,7 +145,7 @@ class TorchAdapter(Adapter):
                 f"{function}: {argument} requires grad, and the result would have none; expected "
                 f"a tensor without; pass {argument}.detach(), {other}"
             )
-        if forward_ad._current_level >= 0:
+        if forward_ad._current_level >= 0 and function not in _GIVE_RECORDS:
             check_no_tangent(function, argument, array)
         try:
             address = array.data_ptr()

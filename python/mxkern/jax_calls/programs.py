@@ -110,6 +110,15 @@ class JaxPrograms:
         static = (scheme, form, options, keep_source)
         return _run("prepare_operand", operations.prepare_operand, static, (x,), on_cpu=False)
 
+    def straight_through(
+        self, function: str, decoded: Callable[..., Any], x: Any, scalars: dict[str, Any]
+    ) -> Any:
+        """decoded(x, **scalars), whose derivative is that of x where JAX traces it."""
+        if not isinstance(x, jax.core.Tracer):
+            return decoded(x, **scalars)
+        arrays = {name: value for name, value in scalars.items() if isinstance(value, jax.Array)}
+        return _straight_through(function, decoded, x, arrays, scalars)
+
     def tensor_amax(self, x: Any, out: Any) -> Any:
         return _run("tensor_amax", operations.tensor_amax, (), (x,), out)
 
@@ -170,6 +179,37 @@ def _run(
         both = zip(scalars, (amax, tensor_scale), strict=True)
         arrays = (x, *(_as_float32(function, *one) for one in both), offset)
     return _program(operation, device_index(found), *static)(*arrays)
+
+
+def _straight_through(
+    function: str,
+    decoded: Callable[..., Any],
+    x: Any,
+    arrays: dict[str, Any],
+    scalars: dict[str, Any],
+) -> Any:
+    """What is differentiated are arrays, which must be arguments; numbers stay what they are."""
+
+    def fake_quantize(x: Any, arrays: dict[str, Any]) -> Any:  # its name is in programs that print
+        return decoded(x, **{**scalars, **arrays})
+
+    run = jax.custom_jvp(fake_quantize)
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        zero = jax.custom_derivatives.SymbolicZero
+        tangent, others = tangents
+        for name, other in others.items():
+            if not isinstance(other, zero):
+                raise ValueError(
+                    f"{function}: {name} is differentiated, and the result has no derivative of "
+                    f"it; expected one of x alone; pass jax.lax.stop_gradient({name})"
+                )
+        if isinstance(tangent, zero):
+            tangent = jax.numpy.zeros(tangent.shape, tangent.dtype)
+        return run(*primals), tangent
+
+    run.defjvp(rule, symbolic_zeros=True)
+    return run(x, arrays)
 
 
 @lru_cache(maxsize=1024)

@@ -29,6 +29,8 @@ def dequantize(
 
     A value beyond the range of dtype becomes Inf: in float16 what came from 65504 under an MX
     scheme, whose nearest value is 65536.
+    What was quantized with hadamard= decodes to transformed values: random_hadamard(dequantize(q),
+    16, inverse=True) undoes a transform of 16.
     Returns an array of q's shape and framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np

@@ -33,8 +33,9 @@ def fake_quantize(
 
     A value beyond the range of x's dtype becomes Inf: 65504 in float16 under the MX schemes, whose
     nearest value is 65536.
-    Returns an array of x's shape, dtype and framework. It has no gradient; the function of this
-    name in mxkern.torch_ops has one.
+    Returns an array of x's shape, dtype and framework. In transformations of JAX its derivative is
+    that of the identity ("straight through"). For PyTorch it has none here; the function of this
+    name in mxkern.torch_ops has that one.
 
     >>> import mxkern, numpy as np
     >>> mxkern.fake_quantize(np.float32([1, 2.1, 3, 4.4, 6]), "mxfp4")
@@ -42,17 +43,33 @@ def fake_quantize(
     """
     function = "fake_quantize"
     record = scheme_of(function, scheme)
-    options = options_of(
-        function,
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        four_over_six=four_over_six,
-    )
-    scalars = (amax, tensor_scale)
+    fixed = {
+        "scale_rule": scale_rule,
+        "rounding": rounding,
+        "seed": seed,
+        "block": block,
+        "four_over_six": four_over_six,
+    }
+
+    def decoded(x: Any, amax: Any, tensor_scale: Any, offset: Any) -> Any:
+        options = options_of(function, record, **fixed, offset=offset)
+        return _decoded(function, record, options, x, (amax, tensor_scale), stream)
+
+    calls = adapter_of(function, "x", x).traced_calls
+    if calls is None or stream is not None:
+        return decoded(x, amax, tensor_scale, offset)
+    scalars = {"amax": amax, "tensor_scale": tensor_scale, "offset": offset}
+    return calls.straight_through(function, decoded, x, scalars)
+
+
+def _decoded(
+    function: str,
+    record: Scheme,
+    options: _core.QuantizeOptions,
+    x: Any,
+    scalars: tuple[Any, Any],
+    stream: int | None,
+) -> Any:
     layout = "row_major"
     q = quantized(function, _core.quantize, record, options, x, layout, *scalars, None, stream)
     adapter = adapter_of(function, "x", x)

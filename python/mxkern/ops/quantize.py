@@ -48,7 +48,9 @@ def quantize(
     scale_layout  "row_major", or "swizzled": 128x4 tiles, as cuBLAS and CUTLASS read them
     block         "1x32" (nvfp4: "1x16"), or "32x32" ("16x16") for one scale a square tile
     hadamard      16, 32, 64 or 128: a random Hadamard transform of groups along K first, of which
-                  K has to be a multiple; not with square tiles
+                  K has to be a multiple; not with square tiles. The result does not remember it:
+                  both operands of a product must have the same one, and
+                  random_hadamard(dequantize(q), 16, inverse=True) is the way back
     sign_mask     of the transform: bit i set negates element i of a group
     four_over_six nvfp4: the better of two scales for each block
     amax          nvfp4: the largest magnitude of the tensor, if known; a float or a float32 array

@@ -1,0 +1,47 @@
+# tests/python/test_torch_numpy_scalars.py: NumPy's scalars as numbers, in compiled code of PyTorch.
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxkern
+from support import array_of, random_values
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import mxkern.torch_ops  # noqa: E402
+
+X = array_of("torch", random_values((4, 64), "float32"))
+Q = mxkern.quantize(X, "mxfp8")
+SCALARS = [np.float32(3.1), np.float64(3.1), np.float16(3.1), np.int64(3)]
+
+
+def compiled(function: Any) -> Any:
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, backend="aot_eager")
+
+
+@pytest.mark.parametrize("value", SCALARS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("argument", ["amax", "tensor_scale"])
+def test_what_may_be_a_tensor(argument: str, value: Any) -> None:
+    def parts(x: Any) -> Any:
+        q = mxkern.quantize(x, "nvfp4", **{argument: value})
+        rows, columns = mxkern.quantize_both(x, "nvfp4", **{argument: (value, 2.0)})
+        fake = mxkern.fake_quantize(x, "nvfp4", **{argument: value})
+        return [*q[:3], *rows[:3], *columns[:3], fake]
+
+    for got, want in zip(compiled(parts)(X), parts(X), strict=True):
+        assert got.dtype == want.dtype and got.float().equal(want.float())
+
+
+@pytest.mark.parametrize("value", SCALARS, ids=lambda value: type(value).__name__)
+def test_alpha(value: Any) -> None:
+    """A number to the operator: the message has the way out."""
+    want = mxkern.gemm(X, Q, alpha=value)
+    message = r"alpha is a scalar of NumPy.*outside of compiled code, with float\(alpha\)"
+    with pytest.raises(Exception, match=message):
+        compiled(lambda x: mxkern.gemm(x, Q, alpha=value))(X)
+    number = float(value)
+    assert compiled(lambda x: mxkern.gemm(x, Q, alpha=number))(X).equal(want)
