@@ -7,6 +7,7 @@
 
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_ptx.cuh"
+#include "mxkern/kernels/ptx/ldmatrix.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
 namespace mxkern::kernels::few {
@@ -28,13 +29,6 @@ struct Tokens {
   }
 };
 
-__device__ __forceinline__ void load_matrices(std::uint32_t (&v)[4], std::uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(address)
-               : "memory");
-}
-
 // Which chunk a lane names to load_matrices, of the first 32 columns of a stage: of token lane % 8
 // that of columns lane / 8 * 8.
 __device__ __forceinline__ std::uint32_t token_chunk(int lane) {
@@ -47,7 +41,7 @@ __device__ __forceinline__ void read_tokens(std::uint32_t (&b)[K::tokens / 8][4]
                                             std::uint32_t chunk, int block) {
   const std::uint32_t from = (chunk ^ block % 2 * 64) + block / 2 * (K::tokens * 128);
 #pragma unroll
-  for (int t = 0; t < K::tokens / 8; ++t) load_matrices(b[t], from + t * 1024);
+  for (int t = 0; t < K::tokens / 8; ++t) ptx::load_matrices(b[t], from + t * 1024);
 }
 
 }  // namespace mxkern::kernels::few

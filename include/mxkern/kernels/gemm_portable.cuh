@@ -8,6 +8,7 @@
 #include "mxkern/kernels/core_gate.cuh"
 #include "mxkern/kernels/filled_outputs.cuh"
 #include "mxkern/kernels/ptx/copy_async.cuh"
+#include "mxkern/kernels/ptx/ldmatrix.cuh"
 #include "mxkern/kernels/ptx/mma_bfloat16.cuh"
 #include "mxkern/kernels/row_groups.cuh"
 #include "mxkern/kernels/vector_io.cuh"

@@ -5,15 +5,6 @@
 
 namespace mxkern::ptx {
 
-// Four 8 x 8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void load_matrices(std::uint32_t (&words)[4],
-                                              std::uint32_t shared_address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(shared_address)
-               : "memory");
-}
-
 // sums[16 x 8] += left[16 x 16] . right[8 x 16]^T.
 __device__ __forceinline__ void multiply_add(float (&sums)[4], const std::uint32_t (&left)[4],
                                              std::uint32_t right_low, std::uint32_t right_high) {
