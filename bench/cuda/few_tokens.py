@@ -25,7 +25,7 @@ CURVE_TOKENS = (
 )  # fmt: skip
 BFLOAT16 = "bfloat16"
 # What sustained work slows down, and has a goal: measured after a rest as well.
-RESTED = (((8192, 8192), 16), ((8192, 8192), 64), ((28672, 8192), 16))
+RESTED = (((8192, 8192), 8), ((8192, 8192), 16), ((8192, 8192), 64), ((28672, 8192), 16))
 
 
 def goal_seconds(scheme: str, tokens: int, shape: tuple[int, int]) -> float | None:

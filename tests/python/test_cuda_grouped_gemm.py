@@ -141,6 +141,19 @@ def test_factors_and_bias() -> None:
     assert relative(got, want) <= EXACT_ERROR
 
 
+def test_explained_on_the_device_that_it_is_about() -> None:
+    q = mxkern.quantize(normal(GROUPS, N, K), "mxfp4")
+    ends = ends_of(1, 0, 2, 0, 3, 0)
+    x = normal(6, K, seed=1, dtype=torch.bfloat16)
+    here = mxkern.explain_grouped_gemm(x, q, ends)
+    major, minor = torch.cuda.get_device_capability()
+    assert here.device == f"sm_{major}{minor}"
+    named = mxkern.explain_grouped_gemm(x, q, ends, device=here.device)
+    assert (named.path, named.left, named.right) == (here.path, here.left, here.right)
+    ready = mxkern.prepare_operand(q)
+    assert mxkern.explain_grouped_gemm(x, ready, ends).workspace_bytes <= here.workspace_bytes
+
+
 def test_wrong_ends_give_nan() -> None:
     b = mxkern.quantize(normal(2, N, K), "mxfp4")
     x = normal(9, K, dtype=torch.bfloat16)
