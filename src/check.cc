@@ -70,7 +70,10 @@ void check_buffer(const char* function, const char* argument, const Buffer& buff
 Buffer with_strides(const Buffer& buffer) {
   Buffer known = buffer;
   const Shape& shape = buffer.shape;
-  if (shape.rows <= 1) known.row_stride = shape.columns;
+  if (shape.rows <= 1) {
+    const bool has_next = shape.batch > 1 && buffer.batch_stride >= shape.columns;
+    known.row_stride = has_next ? buffer.batch_stride : shape.columns;
+  }
   if (shape.batch <= 1) known.batch_stride = shape.rows * known.row_stride;
   return known;
 }

@@ -29,7 +29,8 @@ void check_strides(const char* function, const char* argument, const Buffer& buf
 void check_buffer(const char* function, const char* argument, const Buffer& buffer);
 
 // A checked buffer whose strides all mean something: nothing is known of those of a single row or
-// matrix, and they become what dense memory has.
+// matrix. A row's becomes that to the next matrix, so that single rows anywhere are those of one
+// matrix; else they become what dense memory has.
 Buffer with_strides(const Buffer& buffer);
 
 // Rows and matrices of an output, a checked buffer, do not overlap: matrices follow one another, or

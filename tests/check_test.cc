@@ -67,7 +67,13 @@ TEST(Check, StridesOfASingleRowOrMatrix) {
     return std::pair(x.row_stride, x.batch_stride);
   };
   EXPECT_EQ(strides({1, 1, 5}), std::pair(std::int64_t{5}, std::int64_t{5}));
-  EXPECT_EQ(strides({3, 1, 5}), std::pair(std::int64_t{5}, huge));
+  EXPECT_EQ(strides({3, 1, 5}), std::pair(huge, huge));
+  EXPECT_TRUE(is_one_matrix(with_strides({nullptr, DType::float32, {3, 1, 5}, 5, 80, {}})));
+  for (const std::int64_t batch_stride : {0, 4}) {  // rows that overlap stay matrices
+    const Buffer x = with_strides({nullptr, DType::float32, {3, 1, 5}, huge, batch_stride, {}});
+    EXPECT_EQ(x.row_stride, 5);
+    EXPECT_FALSE(is_one_matrix(x));
+  }
   EXPECT_EQ(with_strides({nullptr, DType::float32, {1, 4, 5}, 8, huge, {}}).batch_stride, 32);
   const Buffer known{nullptr, DType::float32, {3, 4, 5}, 8, 40, {}};
   EXPECT_EQ(with_strides(known).row_stride, 8);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "check.h"
 #include "few_problem.h"
 #include "plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
@@ -82,6 +83,9 @@ TEST(PlanFewQuantized, BatchesThatShareTheirWeights) {
   EXPECT_EQ(tokens(x, out), 128);
   EXPECT_EQ(tokens(x_apart, out), 16);
   EXPECT_EQ(tokens(x, out_apart), 16);
+  Buffer last = plain(DType::bfloat16, {128, 1, 1024});  // of each of 128 sequences
+  last.batch_stride *= 16;
+  EXPECT_EQ(tokens(with_strides(last), plain(DType::bfloat16, {128, 1, 2048})), 128);
   const BlockScaled codes = quantized(Scheme::mxfp8_e4m3, {8, 16, 1024});
   EXPECT_EQ(tokens(codes, out), 128);
   EXPECT_EQ(tokens(codes, out_apart), 16);

@@ -192,6 +192,23 @@ def test_plain_left_operand(scheme: str, a_dtype: str) -> None:
                 assert_near(got, want / 8, EXACT_ERROR, what)
 
 
+@pytest.mark.parametrize("form", [None, "few_tokens", "expanded"])
+@pytest.mark.parametrize("a_dtype", DTYPES)
+def test_the_last_token_of_each_sequence(a_dtype: str, form: str | None) -> None:
+    """Matrices of one row that lie far apart are the rows of one matrix."""
+    b = quantized("mxfp4", 200, 416, 1)
+    b = b if form is None else mxkern.prepare_operand(b, form=form)
+    for sequences in (3, 48, 300):
+        x = values("normal", sequences * 5, 416, 2).to(getattr(torch, a_dtype))
+        last = x.reshape(sequences, 5, 416)[:, -1:]
+        want = mxkern.gemm(last.contiguous(), b, dtype="bfloat16")
+        assert torch.equal(mxkern.gemm(last, b, dtype="bfloat16"), want)
+        q = mxkern.quantize(last, "mxfp8")
+        assert torch.equal(
+            mxkern.dequantize(q), mxkern.dequantize(mxkern.quantize(last.contiguous(), "mxfp8"))
+        )
+
+
 @pytest.mark.parametrize("a_dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_few_tokens(scheme: str, a_dtype: str) -> None:

@@ -119,6 +119,18 @@ def test_batches() -> None:
     check_product(mxkern.gemm(exact(a).astype("f"), one), a, one, "float32", "plain")
 
 
+def test_matrices_of_one_row_far_apart() -> None:
+    b = mxkern.quantize(random_values((24, 96), "float32", 1), "mxfp4")
+    x = random_values((7, 5, 96), "float32", 2)
+    last = x[:, -1:]
+    want = mxkern.gemm(last.copy(), b)
+    np.testing.assert_array_equal(mxkern.gemm(last, b), want)
+    for got, expected in zip(
+        mxkern.quantize(last, "mxfp8")[:2], mxkern.quantize(last.copy(), "mxfp8")[:2], strict=True
+    ):
+        np.testing.assert_array_equal(got.view(np.uint8), expected.view(np.uint8))
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_poisoned_block_reaches_its_row_and_nothing_else(scheme: str) -> None:
     x = random_values((6, 96), "float32")
