@@ -119,6 +119,7 @@ void prepare_operand(const Buffer& given, const PreparedOperand& out,
         ": stochastic rounding, square blocks or a Hadamard transform with a plain x; "
         "quantize it first");
   check_quantize_options(function, out.source, options, x.shape);
+  if (out.has_source()) check_writable(function, "out.source", out.source.is_read_only);
   std::array<Occupied, 4> written = {Occupied("out", ".data", out.data, out.bytes)};
   const OccupiedParts source("out.source", out.source);
   if (out.has_source()) std::copy(std::begin(source.part), std::end(source.part), &written[1]);

@@ -143,6 +143,10 @@ TEST(PrepareOperandTest, MemoryThatIsTaken) {
   PlainTensor apart(DType::float32, {1, 7, 96});
   out.source.scales = memory;
   expect_failure("overlaps out.data", [&] { prepare_operand(apart.buffer(), out); });
+  const BlockScaled own = b.quantized();
+  out.source = BlockScaled::of(own.scheme, own.shape, own.scale_layout, own.codes, own.scales);
+  expect_failure("out.source is a view of memory that is only read",
+                 [&] { prepare_operand(apart.buffer(), out); });
 }
 
 TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {

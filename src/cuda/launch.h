@@ -49,8 +49,8 @@ inline void reserve_shared(const char* function, const void* kernel, std::size_t
     return attributes.maxDynamicSharedSizeBytes >= wanted;
   };
   if (has()) return;
-  static std::mutex who_raises;
-  const std::lock_guard lock(who_raises);
+  static std::mutex raising;
+  const std::lock_guard lock(raising);
   if (has()) return;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, wanted),
              function, "reserve shared memory");

@@ -145,9 +145,8 @@ struct Finish {
   // What make(words, c) makes of a chunk. The next one's is made while what was put in shared
   // memory is on its way there.
   template <class Make>
-  __device__ __forceinline__ void store_chunks(const TileCorner& at, int row_in_tile,
+  __device__ __forceinline__ void store_chunks(TileCorner corner, int row_in_tile,
                                                Make&& make) const {
-    const TileCorner corner = at;
     Words words;
     make(words, 0);
 #pragma unroll
