@@ -90,6 +90,7 @@ class ColumnGroup {
     auto* memory = static_cast<std::uint8_t*>(workspace);
     GemmOptions options;
     options.alpha = p_.options.alpha;
+    options.beta = p_.options.beta;
     Buffer bias;
     options.bias = p_.bias_of(group_, bias);
     const double factor = p_.options.factors == nullptr ? 1.0 : p_.options.factors[group_];

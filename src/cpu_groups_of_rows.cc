@@ -26,6 +26,7 @@ GemmPlan plan_of(const CpuGroups& p, std::int64_t group) {
 cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group) {
   GemmOptions options;
   options.alpha = p.options.alpha;
+  options.beta = p.options.beta;
   Buffer bias;
   options.bias = p.bias_of(group, bias);
   const double factor = p.options.factors == nullptr ? 1.0 : p.options.factors[group];
@@ -35,12 +36,22 @@ cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group) {
   return task;
 }
 
-// From this one on.
-void clear_rows(const Buffer& out, std::int64_t row) {
-  const auto size = static_cast<std::int64_t>(size_of(out.dtype));
+// Rows from this one on, of which there are no products.
+template <class T>
+void scale_rows(const Buffer& out, std::int64_t row, float beta) {
   for (; row < out.shape.rows; ++row) {
-    std::fill_n(static_cast<std::uint8_t*>(out.data) + row * out.row_stride * size,
-                out.shape.columns * size, std::uint8_t{0});
+    T* const own = static_cast<T*>(out.data) + row * out.row_stride;
+    std::transform(own, own + out.shape.columns, own, [beta](T before) {
+      return beta == 0.0f ? T{} : from_float<T>(beta * to_float(before));
+    });
+  }
+}
+
+void scale_rows(const Buffer& out, std::int64_t row, float beta) {
+  switch (out.dtype) {
+    case DType::float32: return scale_rows<float>(out, row, beta);
+    case DType::float16: return scale_rows<float16>(out, row, beta);
+    case DType::bfloat16: return scale_rows<bfloat16>(out, row, beta);
   }
 }
 
@@ -59,7 +70,7 @@ void multiply_groups_of_rows(const CpuGroups& p, void* workspace) {
   for (std::int64_t i = 0; i < p.groups.count; ++i) {
     if (p.begin(i) < p.end(i)) cpu::gemm(task_of(p, i), plan_of(p, i), workspace);
   }
-  clear_rows(p.out, p.begin(p.groups.count));
+  scale_rows(p.out, p.begin(p.groups.count), p.options.beta);
 }
 
 }  // namespace mxkern

@@ -27,6 +27,7 @@ struct ColumnGroups {
 
 struct GroupedGemmOptions {
   float alpha = 1.0f;
+  float beta = 0.0f;  // not 0: beta * out is added to what is written to out
   // [count] on out's device: what the products of each group are multiplied by as well, such as the
   // tensor scale of each matrix of NVFP4 weights.
   const float* factors = nullptr;
@@ -37,11 +38,12 @@ struct GroupedGemmOptions {
   GemmPrecision precision = GemmPrecision::exact;
 };
 
-// out[m, :] = alpha * factors[g] * a[m, :] . b[g, :, :]^T + bias[g, :] for the rows m of group g:
-// the linear layers of a mixture of experts, whose tokens are sorted by expert. a [1, M, K], b
-// [count, N, K], out [1, M, N]. Rows behind the last end become zeros. Any scheme with any scheme;
-// a may be plain float32, float16 or bfloat16. Summed in float32, rounded once to out's dtype; as
-// exact as gemm with the same precision is. Deterministic.
+// out[m, :] = alpha * factors[g] * a[m, :] . b[g, :, :]^T + beta * out[m, :] + bias[g, :] for the
+// rows m of group g: the linear layers of a mixture of experts, whose tokens are sorted by expert.
+// a [1, M, K], b [count, N, K], out [1, M, N]. Rows behind the last end become beta * out, which
+// is zeros without a beta. Any scheme with any scheme; a may be plain float32, float16 or bfloat16.
+// Summed in float32, rounded once to out's dtype; as exact as gemm with the same precision is.
+// Deterministic.
 //
 // The CPU reads the ends during the call, and throws InvalidArgument where they decrease or lie
 // outside of the rows. A CUDA device reads them when its turn comes, the call waits for nothing,
@@ -59,14 +61,15 @@ MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
                              const GroupedGemmOptions& options, Workspace workspace,
                              Stream stream = {});
 
-// out[g, :, :] = alpha * factors[g] * a[:, k] . b[:, k]^T + bias[g, :] over the columns k of group
-// g: the gradients of the weights of such layers, of rows that were quantized along the tokens
-// (quantize_columns). a [1, M, K], b [1, N, K], out [count, M, N]. Columns behind the last end
-// belong to no product, and a group without columns has sums of 0. All else is as above: the CPU
-// throws, and all of out becomes NaN on a CUDA device, also where an end is no multiple of 32 and
-// not K. Exact products are computed from the form expanded of both operands, folded ones from the
-// form folded. An operand's row has one power of two for all groups there: a group whose scales lie
-// 100 octaves below the largest one of the row counts as zeros.
+// out[g, :, :] = alpha * factors[g] * a[:, k] . b[:, k]^T + beta * out[g, :, :] + bias[g, :] over
+// the columns k of group g: the gradients of the weights of such layers, of rows that were
+// quantized along the tokens (quantize_columns), with beta = 1 added to those of batches before. a
+// [1, M, K], b [1, N, K], out [count, M, N]. Columns behind the last end belong to no product, and
+// a group without columns has sums of 0. All else is as above: the CPU throws, and all of out
+// becomes NaN on a CUDA device, also where an end is no multiple of 32 and not K. Exact products
+// are computed from the form expanded of both operands, folded ones from the form folded. An
+// operand's row has one power of two for all groups there: a group whose scales lie 100 octaves
+// below the largest one of the row counts as zeros.
 MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
                              const ColumnGroups& groups, const Buffer& out,
                              const GroupedGemmOptions& options, Workspace workspace,

@@ -36,11 +36,12 @@ void bind_grouped_gemm(nb::module_& module) {
   module.def(
       "grouped_gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
-         bool of_columns, const Buffer& out, double alpha, Address factors,
+         bool of_columns, const Buffer& out, double alpha, double beta, Address factors,
          const std::optional<Buffer>& bias, int precision, Address workspace,
          std::size_t workspace_bytes, Address stream) {
         GroupedGemmOptions options = options_of(precision);
         options.alpha = nearest_float(alpha);
+        options.beta = nearest_float(beta);
         options.factors = static_cast<const float*>(factors.value);
         options.bias = bias ? &*bias : nullptr;
         with_groups(ends, count, of_columns, [&](const auto& groups) {
@@ -55,7 +56,7 @@ void bind_grouped_gemm(nb::module_& module) {
           });
         });
       },
-      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "alpha"_a,
+      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "alpha"_a, "beta"_a,
       "factors"_a.none(), "bias"_a.none(), "precision"_a, "workspace"_a.none(), "workspace_bytes"_a,
       "stream"_a.none());
   module.def(

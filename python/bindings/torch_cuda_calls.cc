@@ -150,7 +150,7 @@ class TorchCudaCalls {
 
   // Of a matrix, and a stack of them for the groups of its rows.
   nb::object grouped_gemm(nb::handle a, nb::handle b, nb::handle ends, nb::handle factors,
-                          nb::handle bias, int dtype, double alpha, int precision,
+                          nb::handle bias, int dtype, double alpha, double beta, int precision,
                           nb::handle out) const {
     return if_ordinary([&]() -> nb::object {
       const auto left = operands_.left_operand(a);
@@ -165,6 +165,7 @@ class TorchCudaCalls {
       count.last() = groups.count = right->extents.items[0];
       GroupedGemmOptions options;
       options.alpha = nearest_float(alpha);
+      options.beta = nearest_float(beta);
       options.precision = static_cast<GemmPrecision>(precision);
       if (!operands_.part(ends, operands_.end_element, count, device, groups.ends) ||
           (!factors.is_none() &&
@@ -369,7 +370,7 @@ void bind_torch_cuda_calls(nb::module_& module) {
       .def("gemm", &TorchCudaCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a,
            "beta"_a, "bias"_a.none(), "precision"_a, "out"_a.none())
       .def("grouped_gemm", &TorchCudaCalls::grouped_gemm, "a"_a.none(), "b"_a.none(),
-           "ends"_a.none(), "factors"_a.none(), "bias"_a.none(), "dtype"_a, "alpha"_a,
+           "ends"_a.none(), "factors"_a.none(), "bias"_a.none(), "dtype"_a, "alpha"_a, "beta"_a,
            "precision"_a, "out"_a.none());
 }
 

@@ -240,6 +240,7 @@ def grouped_gemm(
     of_columns: bool,
     out: tuple[object, int, int, int, int, int, int, int],
     alpha: float,
+    beta: float,
     factors: object | None,
     bias: tuple[object, int, int, int, int, int, int, int] | None,
     precision: int,
@@ -381,6 +382,7 @@ class TorchCudaCalls:
         bias: object | None,
         dtype: int,
         alpha: float,
+        beta: float,
         precision: int,
         out: object | None,
     ) -> object: ...

@@ -44,8 +44,8 @@ _PRODUCT = (
     'str precision="auto", str dtype="float32"'
 )
 _GROUPED = (
-    "Tensor ends, Tensor? factors=None, Tensor? bias=None, *, float alpha=1.0, "
-    'str dtype="float32", str precision="exact"'
+    "Tensor ends, Tensor? factors=None, Tensor? bias=None, Tensor? addend=None, *, "
+    'float alpha=1.0, float beta=0.0, str dtype="float32", str precision="exact"'
 )
 
 _library = torch.library.Library("mxkern", "DEF")
@@ -273,7 +273,7 @@ def _traced_gemm(
     shape = product_shape("gemm", tuple(a_shape), tuple(b_shape))
     operand_of_kind("gemm", "a", a, a_kind, a_shape)  # for its checks
     operand_of_kind("gemm", "b", b, b_kind, b_shape)
-    _check_addend(addend, dtype)
+    _check_addend("gemm", addend, dtype)
     return b[0].new_empty(shape, dtype=_dtype("gemm", dtype))
 
 
@@ -293,9 +293,7 @@ def gemm(
 ) -> Any:
     left = operand_of_kind("gemm", "a", a, a_kind, a_shape)
     right = operand_of_kind("gemm", "b", b, b_kind, b_shape)
-    _check_addend(addend, dtype)
-    # An operator that writes to its argument would be one more: what beta adds is copied instead.
-    out = None if addend is None else addend.clone(memory_format=torch.contiguous_format)
+    out = _output_of("gemm", addend, dtype)
     return mxkern.gemm(left, right, bias=bias, out=out, dtype=dtype, **options)
 
 
@@ -307,7 +305,10 @@ def _traced_grouped_gemm(
     b_kind: str,
     b_shape: list[int],
     ends: Any,
-    *rest: Any,
+    factors: Any = None,
+    bias: Any = None,
+    addend: Any = None,
+    *,
     dtype: str = "float32",
     **options: Any,
 ) -> Any:
@@ -316,6 +317,7 @@ def _traced_grouped_gemm(
     shapes = tuple(a_shape), tuple(b_shape)
     check_shapes("grouped_gemm", *shapes)
     shape = grouped_shape(*shapes, ends.numel())
+    _check_addend("grouped_gemm", addend, dtype)
     return b[0].new_empty(shape, dtype=_dtype("grouped_gemm", dtype))
 
 
@@ -330,19 +332,31 @@ def grouped_gemm(
     ends: Any,
     factors: Any = None,
     bias: Any = None,
+    addend: Any = None,
+    *,
+    dtype: str = "float32",
     **options: Any,
 ) -> Any:
     left = operand_of_kind("grouped_gemm", "a", a, a_kind, a_shape)
     right = operand_of_kind("grouped_gemm", "b", b, b_kind, b_shape)
-    return mxkern.grouped_gemm(left, right, ends, factors=factors, bias=bias, **options)
+    options = {"factors": factors, "bias": bias, "dtype": dtype, **options}
+    out = _output_of("grouped_gemm", addend, dtype)
+    return mxkern.grouped_gemm(left, right, ends, out=out, **options)
 
 
-def _check_addend(addend: Any, dtype: str) -> None:
+def _output_of(function: str, addend: Any, dtype: str) -> Any:
+    """What a product with a beta is added to; None for others. An operator that writes to its
+    argument would be one more: the addend is copied instead."""
+    _check_addend(function, addend, dtype)
+    return None if addend is None else addend.clone(memory_format=torch.contiguous_format)
+
+
+def _check_addend(function: str, addend: Any, dtype: str) -> None:
     """What beta adds has the dtype of the product, as compiled code makes room for it."""
-    if addend is not None and addend.dtype != _dtype("gemm", dtype):
+    if addend is not None and addend.dtype != _dtype(function, dtype):
         raise TypeError(
-            f"gemm: addend has dtype {addend.dtype}; expected {dtype}, that of the product; pass "
-            "dtype= of the addend"
+            f"{function}: addend has dtype {addend.dtype}; expected {dtype}, that of the product; "
+            "pass dtype= of the addend"
         )
 
 

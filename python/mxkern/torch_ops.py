@@ -8,8 +8,8 @@
         return mxkern.gemm(mxkern.quantize(x, "mxfp8"), w, dtype=x.dtype) + 1
 
 Functions here have the names and arguments of mxkern's, and torch.compile takes them in the place
-of those. They run as the operators torch.ops.mxkern.*, which give the same bytes. out= is for gemm
-only, and stream= for none: compiled code has memory and a stream of its own.
+of those. They run as the operators torch.ops.mxkern.*, which give the same bytes. out= is for the
+products only, and stream= for none: compiled code has memory and a stream of its own.
 
 Operators have no derivative, and refuse tensors that ask for one. The exception is fake_quantize,
 whose derivative is that of the identity ("straight through"), in torch.func's transforms too.
@@ -18,7 +18,6 @@ whose derivative is that of the identity ("straight through"), in torch.func's t
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import torch
@@ -29,28 +28,24 @@ from mxkern import errors
 from mxkern.arrays.torch_arrays import has_tangent
 from mxkern.arrays.torch_cuda_calls import transforms_active
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import PRECISIONS
-from mxkern.ops.grouped_gemm import GROUPED_PRECISIONS
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.ops.run_quantize import each_way, transposed
 from mxkern.options import ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES
-from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme
 from mxkern.torch_checks import (
-    check_number,
-    check_operand,
     check_plain,
     check_quantized,
     check_tensor,
     checked_integer,
     dtype_name,
-    dtype_name_of_out,
     float32_tensor,
     offset_tensor,
     scheme_name,
 )
 from mxkern.torch_codes import pack_codes, unpack_codes
-from mxkern.torch_operands import block_scaled, kind_of, present
+from mxkern.torch_keywords import refuse_others
+from mxkern.torch_operands import block_scaled, present
+from mxkern.torch_products import gemm, grouped_gemm
 
 _ops = torch.ops.mxkern
 
@@ -83,8 +78,6 @@ __all__ = [
     "unswizzle_scales",
 ]
 
-_KEYWORDS = {name: frozenset(signature(getattr(mxkern, name)).parameters) for name in __all__}
-
 
 def _int64(function: str, argument: str, value: int) -> int:
     """A number below 2**64 as the int of an operator that is equal modulo 2**64."""
@@ -92,23 +85,9 @@ def _int64(function: str, argument: str, value: int) -> int:
     return number - 2**64 if number >= 2**63 else number
 
 
-def _refuse_others(function: str, options: dict[str, Any]) -> None:
-    """What mxkern's function has no keyword argument for, or compiled code no use."""
-    # A list: PyTorch 2.11 does not compile the difference of a dictionary's keys and a set.
-    unknown = [name for name in options if name not in _KEYWORDS[function]]
-    if unknown:
-        raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
-    for name in ("out", "stream"):
-        if options.pop(name, None) is not None:
-            raise TypeError(
-                f"{function}: {name} is given; expected none, as compiled code "
-                f"has memory and a stream of its own; leave {name} out"
-            )
-
-
 def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of mxkern's functions as an operator takes them."""
-    _refuse_others(function, options)
+    refuse_others(function, options)
     for name in ("seed", "offset"):
         if options.get(name) is not None or (name == "offset" and name in options):
             options[name] = _int64(function, name, options[name])
@@ -259,7 +238,7 @@ def fake_quantize(x: Any, scheme: str | Scheme, **options: Any) -> Any:
 
 def dequantize(q: BlockScaled, *, dtype: Any = "float32", **options: Any) -> Any:
     """mxkern.dequantize as an operator."""
-    _refuse_others("dequantize", options)
+    refuse_others("dequantize", options)
     check_quantized("dequantize", "q", q)
     return _ops.dequantize(
         present(q),
@@ -271,86 +250,6 @@ def dequantize(q: BlockScaled, *, dtype: Any = "float32", **options: Any) -> Any
     )
 
 
-def gemm(
-    a: Any,
-    b: BlockScaled | PreparedOperand,
-    *,
-    dtype: Any = "float32",
-    out: Any = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    bias: Any = None,
-    precision: str = "auto",
-    stream: None = None,
-) -> Any:
-    """mxkern.gemm as an operator."""
-    _refuse_others("gemm", {"stream": stream})
-    check_operand("gemm", "a", a)
-    check_operand("gemm", "b", b)
-    check_number("gemm", "alpha", alpha)
-    check_number("gemm", "beta", beta)
-    if not isinstance(precision, str):
-        raise errors.unknown_name("gemm", "precision", precision, PRECISIONS)
-    name = dtype_name("gemm", dtype)
-    if bias is not None:
-        check_plain("gemm", "bias", bias)
-    addend = None
-    if out is not None:
-        check_plain("gemm", "out", out)
-        if not out.is_contiguous():
-            raise ValueError(
-                "gemm: out is not contiguous; expected a row-major tensor without gaps; omit "
-                "out and copy the result"
-            )
-        name = dtype_name_of_out("gemm", name, out)
-        addend = out if beta != 0.0 else None
-    product = _ops.gemm(
-        *kind_of("gemm", a),
-        *kind_of("gemm", b),
-        bias,
-        addend,
-        alpha=alpha,
-        beta=beta,
-        precision=precision,
-        dtype=name,
-    )
-    if out is None:
-        return product
-    if out.shape != product.shape:
-        raise ValueError(f"gemm: out has shape {tuple(out.shape)}; expected {tuple(product.shape)}")
-    return out.copy_(product)
-
-
-def grouped_gemm(
-    a: Any,
-    b: BlockScaled | PreparedOperand,
-    ends: Any,
-    *,
-    dtype: Any = "float32",
-    alpha: float = 1.0,
-    factors: Any = None,
-    bias: Any = None,
-    precision: str = "exact",
-    **options: Any,
-) -> Any:
-    """mxkern.grouped_gemm as an operator."""
-    function = "grouped_gemm"
-    _refuse_others(function, options)
-    if not isinstance(precision, str):
-        raise errors.unknown_name(function, "precision", precision, GROUPED_PRECISIONS)
-    check_operand(function, "a", a)
-    check_operand(function, "b", b)
-    check_tensor(function, "ends", ends)
-    check_number(function, "alpha", alpha)
-    for argument, value in (("factors", factors), ("bias", bias)):
-        if value is not None:
-            check_plain(function, argument, value)
-    operands = *kind_of(function, a), *kind_of(function, b)
-    name = dtype_name(function, dtype)
-    options = {"alpha": alpha, "dtype": name, "precision": precision}
-    return _ops.grouped_gemm(*operands, ends, factors, bias, **options)
-
-
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
     """mxkern.random_hadamard as an operator."""
     check_plain("random_hadamard", "x", x)
@@ -360,14 +259,14 @@ def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
 
 def tensor_amax(x: Any, **options: Any) -> Any:
     """mxkern.tensor_amax as an operator."""
-    _refuse_others("tensor_amax", options)
+    refuse_others("tensor_amax", options)
     check_plain("tensor_amax", "x", x)
     return _ops.tensor_amax(x, **options)
 
 
 def swizzle_scales(scales: Any, **options: Any) -> Any:
     """mxkern.swizzle_scales as an operator."""
-    _refuse_others("swizzle_scales", options)
+    refuse_others("swizzle_scales", options)
     check_tensor("swizzle_scales", "scales", scales)
     if scales.dim() == 0:
         raise ValueError("swizzle_scales: scales is 0-d; expected one dimension or more")
@@ -376,7 +275,7 @@ def swizzle_scales(scales: Any, **options: Any) -> Any:
 
 def unswizzle_scales(scales: Any, rows: int, blocks: int, **options: Any) -> Any:
     """mxkern.unswizzle_scales as an operator."""
-    _refuse_others("unswizzle_scales", options)
+    refuse_others("unswizzle_scales", options)
     check_tensor("unswizzle_scales", "scales", scales)
     rows = checked_integer("unswizzle_scales", "rows", rows, 2**31 - 1)
     blocks = checked_integer("unswizzle_scales", "blocks", blocks, 2**31 - 1)

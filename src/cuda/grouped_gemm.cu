@@ -143,8 +143,8 @@ void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand
   check_pointers(function, out, options.bias, workspace);
   check_device_pointer(function, "groups.ends", groups.ends, out.device);
   check_device_pointer(function, "factors", options.factors, out.device);
-  const CoreFinish finish =
-      core_finish(options.alpha, quantized_of(a), &source_of(b), options.bias, out);
+  CoreFinish finish = core_finish(options.alpha, quantized_of(a), &source_of(b), options.bias, out);
+  finish.beta = options.beta;
   DeviceGroups on_device{groups.ends, groups.count, options.factors};
   if (options.bias != nullptr) on_device.bias_step = options.bias->batch_stride;
   GroupedProduct(plan, a, b, groups.axis, on_device, finish, workspace, stream).run();

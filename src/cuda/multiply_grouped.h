@@ -9,9 +9,9 @@
 
 namespace mxkern::cuda {
 
-// Rows of no group become zeros; all become NaN where ends decrease or lie beyond the rows.
-// x [1, M, K] in 16 bits, rows anywhere; weights [count, N, K]; finish.out [1, M, N], without beta.
-// workspace: copied_tokens_bytes(x), aligned to 128. Compute capability 9.0 to 11.x.
+// Rows of no group become beta * out; all become NaN where ends decrease or lie beyond the rows.
+// x [1, M, K] in 16 bits, rows anywhere; weights [count, N, K]; finish.out [1, M, N]. workspace:
+// copied_tokens_bytes(x), aligned to 128. Compute capability 9.0 to 11.x.
 void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeights& weights,
                       const DeviceGroups& groups, const CoreFinish& finish, Workspace workspace,
                       Stream stream, const std::int32_t* exponents = nullptr);

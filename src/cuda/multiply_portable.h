@@ -13,12 +13,13 @@ void multiply_portable(const char* function, const RowScaled& a, const RowScaled
                        const CoreFinish& finish, const CoreGate& gate, Stream stream);
 
 // The same of rows that belong to groups: a [1, M, K], b [groups.count, N, K], finish.out [1, M,
-// N]. Rows of no group become zeros; all become NaN where ends decrease or lie beyond the rows.
+// N]. Rows of no group become beta * out; all become NaN where ends decrease or lie beyond the
+// rows.
 void multiply_portable_grouped(const char* function, const RowScaled& a, const RowScaled& b,
                                const DeviceGroups& groups, const CoreFinish& finish, Stream stream);
 
 // The same of columns that belong to groups: a [1, M, K], b [1, N, K], finish.out [groups.count, M,
-// N], without beta. All of it becomes NaN where ends decrease, lie beyond K, or are no multiples of
+// N]. All of it becomes NaN where ends decrease, lie beyond K, or are no multiples of
 // 32 and not K.
 void multiply_portable_columns(const char* function, const RowScaled& a, const RowScaled& b,
                                const DeviceGroups& groups, const CoreFinish& finish, Stream stream);

@@ -30,7 +30,7 @@ constexpr TileSm90 columns_tile_sm90(CoreElement right, std::int64_t groups, std
 }
 
 // a [1, M, K], b [1, N, K], K > 0, of one part each, both FP8 or both bfloat16; finish.out
-// [groups.count, M, N], without beta. All of it becomes NaN where ends decrease, lie beyond K, or
+// [groups.count, M, N]. All of it becomes NaN where ends decrease, lie beyond K, or
 // are no multiples of 32 and not K. Sums are those of multiply_sm90 for each group's columns.
 // Compute capability 9.0 only.
 void multiply_sm90_columns(const char* function, const RowScaled& a, const RowScaled& b,

@@ -46,8 +46,8 @@ constexpr bool skips_rows_sm90(std::int64_t rows, std::int64_t groups) {
 }
 
 // a [1, M, K], b [groups.count, N, K], at least one matrix and K > 0, both FP8 or both bfloat16;
-// finish.out [1, M, N], without beta. Rows of no group become zeros; all become NaN where ends
-// decrease or lie beyond the rows. Sums are those of multiply_sm90. Compute capability 9.0 only.
+// finish.out [1, M, N]. Rows of no group become beta * out; all become NaN where ends decrease or
+// lie beyond the rows. Sums are those of multiply_sm90. Compute capability 9.0 only.
 void multiply_sm90_grouped(const char* function, const RowScaled& a, const RowScaled& b,
                            const DeviceGroups& groups, const CoreFinish& finish, Stream stream);
 

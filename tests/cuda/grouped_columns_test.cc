@@ -48,6 +48,7 @@ template <class Left>
 void expect_every_way(GroupedProduct<Left>&& p, std::uint64_t seed) {
   p.fill(seed);
   if (seed % 2 == 0) p.add_factors_and_biases(all_dtypes[seed % 3], seed % 4 == 0 ? 3 : 0);
+  if (seed % 4 < 2) p.add_output(seed % 4 == 1 ? 1.0f : -0.5f);
   p.alpha = 0.5f;
   const Reference wanted = p.wanted();
   for (const PreparedForm form : {PreparedForm::source, PreparedForm::expanded}) {
@@ -193,6 +194,7 @@ TEST_F(GroupedColumnsSm90, EveryPairThatFolds) {
                          GemmPrecision::folded, seed % 2 == 0 ? 8 : 0, all_scale_layouts[seed % 2]);
       p.fill(seed);
       if (seed % 2 == 0) p.add_factors_and_biases(DType::bfloat16, 0);
+      if (seed % 4 < 2) p.add_output(seed % 4 == 1 ? 1.0f : -0.5f);
       const Reference wanted = p.wanted();
       OnDevice device(p);
       if (seed % 3 > 0) device.prepare(PreparedForm::folded);

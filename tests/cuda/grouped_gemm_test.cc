@@ -30,6 +30,7 @@ template <class Left>
 void expect_every_way(GroupedProduct<Left>&& p, std::uint64_t seed) {
   p.fill(seed);
   if (seed % 2 == 0) p.add_factors_and_biases(all_dtypes[seed % 3], seed % 4 == 0 ? 3 : 0);
+  if (seed % 4 < 2) p.add_output(seed % 4 == 1 ? 1.0f : -0.5f);
   p.alpha = 0.5f;
   const Reference wanted = p.wanted();
   for (const PreparedForm form : all_prepared_forms) {
@@ -70,11 +71,30 @@ TEST_F(CudaGroupedGemm, RowsAnywhere) {
     auto p = plain_product(DType::bfloat16, {1, 50, 264}, Scheme::mxfp4, 96, {20, 49},
                            DType::bfloat16, gap);
     p.fill(static_cast<std::uint64_t>(gap));
+    if (gap == 5) p.add_output(0.5f);
     const Reference wanted = p.wanted();
     OnDevice device(p);
     device.prepare(PreparedForm::few_tokens);
     device.run();
     ASSERT_TRUE(is_right(p, wanted, "gap " + std::to_string(gap)));
+  }
+}
+
+// By kernels for few rows of a group and for many, whose outputs go their own ways.
+TEST_F(CudaGroupedGemm, AddsWhatIsThere) {
+  for (const DType dtype : all_dtypes) {
+    for (const std::int32_t rows : {6, 12, 20, 60, 200}) {
+      auto p = plain_product(DType::bfloat16, {1, 2 * rows + 9, 136}, Scheme::mxfp4, 96,
+                             {rows, 2 * rows}, dtype);
+      p.fill(static_cast<std::uint64_t>(rows));
+      p.add_factors_and_biases(DType::float32, 0);
+      p.add_output(0.75f);
+      const Reference wanted = p.wanted();
+      OnDevice device(p);
+      device.prepare(PreparedForm::few_tokens);
+      device.run();
+      ASSERT_TRUE(is_right(p, wanted, std::to_string(rows) + " rows a group"));
+    }
   }
 }
 

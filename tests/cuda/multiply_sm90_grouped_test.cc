@@ -113,6 +113,7 @@ TEST_F(GroupedSm90, EveryPairThatFolds) {
                               all_dtypes[seed % 3], seed % 2 == 0 ? 8 : 0);
       p.fill(seed);
       if (seed % 2 == 0) p.add_factors_and_biases(DType::bfloat16, 0);
+      if (seed % 4 < 2) p.add_output(seed % 4 == 1 ? 1.0f : -0.5f);
       const Reference wanted = p.wanted();
       OnDevice device(p);
       if (seed % 3 > 0) device.prepare(PreparedForm::folded);

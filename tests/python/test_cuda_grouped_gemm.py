@@ -141,6 +141,37 @@ def test_factors_and_bias() -> None:
     assert relative(got, want) <= EXACT_ERROR
 
 
+@pytest.mark.parametrize("form", [None, "few_tokens", "expanded"])
+def test_beta(form: str | None) -> None:
+    q = mxkern.quantize(normal(GROUPS, N, K), "mxfp4")
+    b = q if form is None else mxkern.prepare_operand(q, form=form)
+    for counts in ((1, 0, 2, 0, 3, 0), (100, 3, 0, 257, 40, 64)):
+        ends = ends_of(*counts)
+        x = normal(sum(counts) + 5, K, seed=1, dtype=torch.bfloat16)
+        want = product(x, q, ends)
+        for dtype, rounding in (("float32", 0.0), ("bfloat16", 2e-3), ("float16", 3e-4)):
+            before = normal(len(x), N, seed=7).to(getattr(torch, dtype))
+            out = before.clone()
+            assert mxkern.grouped_gemm(x, b, ends, out=out, beta=0.5) is out
+            assert relative(out, want + 0.5 * before.double()) <= EXACT_ERROR + rounding
+            assert out[-5:].equal(before[-5:] * 0.5), (counts, dtype)
+
+
+def test_gradients_of_micro_batches_are_added() -> None:
+    total = torch.zeros(GROUPS, N, 64, device="cuda")
+    want = torch.zeros_like(total, dtype=torch.float64)
+    ends = ends_of(32, 0, 64, 96, 0, 224)
+    for seed in range(3):
+        dy = mxkern.quantize_columns(normal(416, N, seed=seed), "mxfp8")
+        x = mxkern.quantize_columns(normal(416, 64, seed=seed + 10), "mxfp8")
+        mxkern.grouped_gemm(dy, x, ends, out=total, beta=1.0)
+        begin = 0
+        for g, end in enumerate(ends.tolist()):
+            want[g] += exact(dy)[:, begin:end] @ exact(x)[:, begin:end].T
+            begin = end
+    assert relative(total, want) <= EXACT_ERROR
+
+
 def test_explained_on_the_device_that_it_is_about() -> None:
     q = mxkern.quantize(normal(GROUPS, N, K), "mxfp4")
     ends = ends_of(1, 0, 2, 0, 3, 0)

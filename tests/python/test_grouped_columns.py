@@ -67,6 +67,24 @@ def test_factors_bias_out(dtype: str) -> None:
     check_groups(out, a * 2.0**-12, b, dtype, dtype, factors, bias)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("beta", [1.0, -0.5])
+def test_beta(beta: float, dtype: str) -> None:
+    """What out had is added, where a group has no columns too."""
+    shape = len(ENDS), M, N
+    before = (random_values(shape, "float32", 3) * 2**-9).astype(NUMPY_DTYPES[dtype])
+    a = mxkern.quantize(random_values((M, K), "float32", 1), "mxfp8")
+    b = mxkern.quantize(random_values((N, K), "float32", 2), "mxfp4", scale_layout="swizzled")
+    out = before.copy()
+    assert mxkern.grouped_gemm(a, b, ENDS, out=out, alpha=2**-11, beta=beta) is out
+    left, right, begin = exact(a) * 2.0**-11, exact(b), 0
+    for g, end in enumerate(ENDS):
+        added = beta * before[g].astype(np.float64)
+        columns = slice(begin, end)
+        check_product(out[g], left[:, columns], right[:, columns], dtype, f"group {g}", added)
+        begin = end
+
+
 @pytest.mark.parametrize("framework", framework_params())
 def test_frameworks(framework: str) -> None:
     x, y = random_values((M, K), "bfloat16", 1), random_values((N, K), "float32", 2)

@@ -76,6 +76,25 @@ def test_factors_bias_out(dtype: str) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("beta", [1.0, -0.5])
+def test_beta(beta: float, dtype: str) -> None:
+    """What out had is added, to rows without a group too."""
+    before = (random_values((M, N), "float32", 3) * 2**-9).astype(NUMPY_DTYPES[dtype])
+    a, b = random_values((M, K), "float32", 1), weights("mxfp6")
+    bias = random_values((len(ENDS), N), "float32", 4) * np.float32(2**-9)
+    out = before.copy()
+    assert mxkern.grouped_gemm(a, b, ENDS, out=out, alpha=2**-11, beta=beta, bias=bias) is out
+    begin = 0
+    for g, end in enumerate(ENDS):
+        added = beta * before[begin:end].astype(np.float64) + bias[g]
+        rows = exact(a[begin:end]) * 2.0**-11
+        check_product(out[begin:end], rows, exact(b)[g], dtype, f"group {g}", added)
+        begin = end
+    rest = (before[begin:].astype(np.float32) * np.float32(beta)).astype(before.dtype)
+    assert_same(out[begin:], rest, "rows without a group")
+
+
 @pytest.mark.parametrize("framework", framework_params())
 def test_frameworks(framework: str) -> None:
     x = random_values((M, K), "bfloat16", 1)
@@ -133,6 +152,8 @@ BAD: list[tuple[dict[str, Any], type[Exception], list[str]]] = [
     ({"factors": np.ones(4, "f4")}, ValueError, ["factors has shape (4,)"]),
     ({"bias": np.ones(N, "f4")}, ValueError, ["bias has shape (19,)", "(5, 19)"]),
     ({"alpha": "2"}, TypeError, ["alpha is"]),
+    ({"beta": "2"}, TypeError, ["beta is"]),
+    ({"beta": 2}, ValueError, ["beta is 2.0, but there is no out to add", "pass out="]),
     ({"dtype": "float64"}, ValueError, ["dtype is 'float64'"]),
     ({"out": np.empty((M, N + 1), "f4")}, ValueError, ["out has shape (41, 20)", "(41, 19)"]),
     ({"out": A[:, :N]}, ValueError, ["out is not contiguous"]),

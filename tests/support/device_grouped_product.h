@@ -45,7 +45,7 @@ struct OnDevice {
       : host(product),
         a(host.a),
         b(host.b),
-        out(host.out),
+        out(host.output_before()),
         ends(bytes_of_values(host.ends)),
         factors(bytes_of_values(host.factors)) {
     if (host.bias) bias.emplace(*host.bias);
@@ -59,6 +59,7 @@ struct OnDevice {
   GroupedGemmOptions options() {
     GroupedGemmOptions options;
     options.alpha = host.alpha;
+    options.beta = host.beta;
     options.precision = host.precision;
     if (!host.factors.empty()) options.factors = reinterpret_cast<const float*>(factors.data());
     if (bias) options.bias = &bias->view();

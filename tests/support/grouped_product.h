@@ -21,7 +21,7 @@ struct GroupedProduct {
   QuantizedOperand b;
   PlainTensor out;
   std::vector<std::int32_t> ends;
-  float alpha = 1.0f;
+  float alpha = 1.0f, beta = 0.0f;
   GemmPrecision precision = GemmPrecision::exact;
   std::vector<float> factors;
   std::optional<PlainTensor> bias;
@@ -55,6 +55,15 @@ struct GroupedProduct {
     bias->fill(normal_values(91));
   }
 
+  // What the output has before the product counts.
+  void add_output(float factor) {
+    beta = factor;
+    out.fill(normal_values(57));
+    before_ = out;
+  }
+  // As it was before a product was written to it, where that counts.
+  PlainTensor& output_before() { return before_ ? out = *before_ : out; }
+
   static std::int64_t count(const std::vector<std::int32_t>& ends) {
     return static_cast<std::int64_t>(ends.size());
   }
@@ -64,6 +73,7 @@ struct GroupedProduct {
   GroupedGemmOptions options() {
     GroupedGemmOptions options;
     options.alpha = alpha;
+    options.beta = beta;
     options.precision = precision;
     options.factors = factors.empty() ? nullptr : factors.data();
     if (bias) {
@@ -90,6 +100,10 @@ struct GroupedProduct {
   }
 
  private:
+  double added(std::int64_t matrix, std::int64_t row, std::int64_t column) const {
+    return before_ ? beta * before_->value(matrix, row, column) : 0.0;
+  }
+
   // The products of a group with columns from begin to end, of a matrix of b.
   Expected sum(std::size_t group, std::int64_t row, std::int64_t column, std::int64_t matrix,
                std::int64_t begin, std::int64_t end) {
@@ -103,11 +117,17 @@ struct GroupedProduct {
       magnitude += std::fabs(product);
     }
     const double factor = factors.empty() ? alpha : double{alpha} * factors[group];
-    const double offset = bias ? bias->value(static_cast<std::int64_t>(group), 0, column) : 0.0;
+    const auto own = static_cast<std::int64_t>(group);
+    const double offset =
+        (bias ? bias->value(own, 0, column) : 0.0) + added(of_rows() ? 0 : own, row, column);
     const double value = (begin == end ? 0.0 : factor * sum) + offset;
     const double sizes = std::fabs(factor) * magnitude + std::fabs(offset);
     return {value, static_cast<double>(end - begin + 8) * 0x1p-24 * sizes +
                        (std::isfinite(value) ? rounding_error(out.view.dtype, value) : 0.0)};
+  }
+
+  Expected without_product(double value) const {
+    return {value, value == 0.0 ? 0.0 : rounding_error(out.view.dtype, value)};
   }
 
   void add_rows(Reference& reference) {
@@ -117,7 +137,7 @@ struct GroupedProduct {
       while (group < ends.size() && ends[group] <= row) ++group;
       for (std::int64_t column = 0; column < reference.shape.columns; ++column) {
         reference.elements.push_back(
-            group == ends.size() ? Expected{0.0, 0.0}
+            group == ends.size() ? without_product(added(0, row, column))
                                  : sum(group, row, column, static_cast<std::int64_t>(group), 0, k));
       }
     }
@@ -135,6 +155,7 @@ struct GroupedProduct {
   }
 
   std::vector<double> decoded_left_, decoded_right_;
+  std::optional<PlainTensor> before_;
 };
 
 // Values of a kind: without a scheme plain ones.

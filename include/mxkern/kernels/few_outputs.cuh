@@ -8,7 +8,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/few_decode.cuh"
-#include "mxkern/kernels/load_as_float.cuh"
+#include "mxkern/kernels/runtime_dtype.cuh"
 #include "mxkern/numerics/codec.h"
 
 namespace mxkern::kernels::few {

@@ -5,7 +5,7 @@
 
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/few_parameters.h"
-#include "mxkern/kernels/filled_outputs.cuh"
+#include "mxkern/kernels/other_outputs.cuh"
 #include "mxkern/kernels/row_groups.cuh"
 
 namespace mxkern::kernels::few {
@@ -33,14 +33,14 @@ __device__ __forceinline__ Place place_of(const FewParameters& p) {
     if (is_over) {
       const std::int64_t row = static_cast<std::int64_t>(down) * DecodeLayout::tile_rows;
       const std::int64_t most = p.row_tiles * DecodeLayout::tile_rows;
-      FilledOutputs{p.out,
-                    p.out_dtype,
-                    p.out_row_stride,
-                    rows.first,
-                    rows.count,
-                    row,
-                    lower_of<std::int64_t>(p.layout.rows - row, most)}
-          .fill(rows.are_ordered ? 0.0f : float_of(float32::nan_bits));
+      const OtherOutputs outputs = {p.out,
+                                    p.out_dtype,
+                                    p.out_row_stride,
+                                    rows.first,
+                                    rows.count,
+                                    row,
+                                    lower_of<std::int64_t>(p.layout.rows - row, most)};
+      rows.are_ordered ? outputs.scale(p.beta) : outputs.poison();
     }
     return {rows.group, down, rows.first, rows.count, is_over};
   } else {

@@ -6,7 +6,7 @@
 #include "mxkern/kernels/column_groups.cuh"
 #include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/core_gate.cuh"
-#include "mxkern/kernels/filled_outputs.cuh"
+#include "mxkern/kernels/other_outputs.cuh"
 #include "mxkern/kernels/ptx/copy_async.cuh"
 #include "mxkern/kernels/ptx/ldmatrix.cuh"
 #include "mxkern/kernels/ptx/mma_bfloat16.cuh"
@@ -320,8 +320,9 @@ __device__ __forceinline__ void multiply_group(const PortableParameters& p, unsi
     return;
   }
   const std::int64_t columns = lower_of<std::int64_t>(p.right.rows - column, Tile::extent);
-  FilledOutputs{p.out, p.out_dtype, p.row_stride, rows.first, rows.count, column, columns}.fill(
-      rows.are_ordered ? 0.0f : float_of(float32::nan_bits));
+  const OtherOutputs outputs = {p.out,      p.out_dtype, p.row_stride, rows.first,
+                                rows.count, column,      columns};
+  rows.are_ordered ? outputs.scale(p.beta) : outputs.poison();
 }
 
 // Of the outputs of groups of columns whose ends make no sense.
@@ -331,14 +332,14 @@ __device__ void fill_with_nan(const PortableParameters& p, std::int64_t row, std
   constexpr int extent = PortableTile<Warp>::extent;
   void* out = static_cast<char*>(p.out) +
               group * p.batch_stride * static_cast<std::int64_t>(size_of(p.out_dtype));
-  FilledOutputs{out,
-                p.out_dtype,
-                p.row_stride,
-                row,
-                lower_of<std::int64_t>(p.left.rows - row, extent),
-                column,
-                lower_of<std::int64_t>(p.right.rows - column, extent)}
-      .fill(float_of(float32::nan_bits));
+  OtherOutputs{out,
+               p.out_dtype,
+               p.row_stride,
+               row,
+               lower_of<std::int64_t>(p.left.rows - row, extent),
+               column,
+               lower_of<std::int64_t>(p.right.rows - column, extent)}
+      .poison();
 }
 
 // A thread block a tile. Tiles that run at the same time form squares, so that what they read is in

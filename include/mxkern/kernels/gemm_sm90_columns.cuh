@@ -7,7 +7,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/column_groups.cuh"
 #include "mxkern/kernels/dependents.cuh"
-#include "mxkern/kernels/filled_outputs.cuh"
+#include "mxkern/kernels/other_outputs.cuh"
 #include "mxkern/kernels/gemm_sm90_block.cuh"
 #include "mxkern/kernels/gemm_sm90_config.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"
@@ -172,9 +172,9 @@ struct ColumnsSm90 : BlockSm90<Config> {
       void* out =
           static_cast<char*>(p.finish.out) +
           group * p.finish.batch_stride * static_cast<std::int64_t>(size_of(p.finish.dtype));
-      FilledOutputs{out, p.finish.dtype,  p.finish.row_stride, row - group * p.finish.rows, 1,
-                    0,   p.finish.columns}
-          .fill(float_of(float32::nan_bits), thread, 64);
+      OtherOutputs{out, p.finish.dtype,  p.finish.row_stride, row - group * p.finish.rows, 1,
+                   0,   p.finish.columns}
+          .poison(thread, 64);
     }
   }
 

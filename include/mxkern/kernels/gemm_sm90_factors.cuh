@@ -6,7 +6,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/kernels/common_factor.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
-#include "mxkern/kernels/load_as_float.cuh"
+#include "mxkern/kernels/runtime_dtype.cuh"
 
 namespace mxkern::kernels {
 
@@ -24,48 +24,6 @@ struct FinishParameters {
   std::int64_t row_stride, batch_stride;  // of the output
   bool stores_boxes;  // rows of `out` start and end on 16 bytes: the copy engine can write it
 };
-
-// Two neighbours, as memory has them.
-__device__ __forceinline__ float2 unpack_pair(DType, uint2 pair) {
-  return make_float2(__uint_as_float(pair.x), __uint_as_float(pair.y));
-}
-
-__device__ __forceinline__ float2 unpack_pair(DType dtype, std::uint32_t word) {
-  if (dtype == DType::bfloat16) {
-    return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xFFFF0000u));
-  }
-  float2 pair;
-  asm("{\n"
-      ".reg .b16 low, high;\n"
-      "mov.b32 {low, high}, %2;\n"
-      "cvt.f32.f16 %0, low;\n"
-      "cvt.f32.f16 %1, high;\n"
-      "}\n"
-      : "=f"(pair.x), "=f"(pair.y)
-      : "r"(word));
-  return pair;
-}
-
-// Rounds two values to 16 bits each, the first one low.
-__device__ __forceinline__ std::uint32_t pack_pair(DType dtype, float low, float high) {
-  std::uint32_t packed;
-  if (dtype == DType::bfloat16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  }
-  return packed;
-}
-
-__device__ __forceinline__ void store_from_float(void* data, DType dtype, std::int64_t index,
-                                                 float value) {
-  if (dtype == DType::float32) {
-    static_cast<float*>(data)[index] = value;
-  } else {
-    static_cast<std::uint16_t*>(data)[index] =
-        static_cast<std::uint16_t>(pack_pair(dtype, value, 0.0f));
-  }
-}
 
 // Exponents with which sums may be rounded to bfloat16 before they are multiplied by the powers of
 // a row and a column, one after the other.

@@ -7,7 +7,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/dependents.cuh"
-#include "mxkern/kernels/filled_outputs.cuh"
+#include "mxkern/kernels/other_outputs.cuh"
 #include "mxkern/kernels/gemm_sm90_block.cuh"
 #include "mxkern/kernels/gemm_sm90_load.cuh"
 #include "mxkern/kernels/gemm_sm90_sum.cuh"
@@ -130,11 +130,11 @@ struct GroupedSm90 : BlockSm90<Config> {
     const GroupEnds& groups = p.tiles.groups;
     const std::int64_t begin = are_ordered ? groups.ends[groups.groups - 1] : 0;
     const int thread = warp * 32 + static_cast<int>(threadIdx.x) % 32;
-    FilledOutputs row = {p.finish.out,    p.finish.dtype, p.finish.row_stride, 0, 1, 0,
-                         p.finish.columns};
+    OtherOutputs row = {p.finish.out,    p.finish.dtype, p.finish.row_stride, 0, 1, 0,
+                        p.finish.columns};
     for (row.first_row = begin + blockIdx.x; row.first_row < groups.rows;
          row.first_row += gridDim.x) {
-      row.fill(are_ordered ? 0.0f : float_of(float32::nan_bits), thread, 64);
+      are_ordered ? row.scale(p.finish.beta, thread, 64) : row.poison(thread, 64);
     }
   }
 

@@ -164,6 +164,7 @@ class TracedCalls(Protocol):
         bias: Any,
         dtype: int,
         alpha: float,
+        beta: float,
         precision: int,
         out: Any,
     ) -> Any: ...

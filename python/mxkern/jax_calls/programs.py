@@ -92,6 +92,7 @@ class JaxPrograms:
         bias: Any,
         dtype: int,
         alpha: float,
+        beta: float,
         precision: int,
         out: Any,
     ) -> Any:

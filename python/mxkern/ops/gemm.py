@@ -71,11 +71,7 @@ def gemm(
     function = "gemm"
     result_dtype = dtype_position(function, dtype)
     alpha = number_of(function, "alpha", alpha)
-    beta = number_of(function, "beta", beta)
-    if beta != 0.0 and out is None:
-        raise ValueError(
-            f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta out"
-        )
+    beta = beta_of(function, beta, out)
     wanted = position(function, "precision", precision, PRECISIONS)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
         codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
@@ -140,6 +136,20 @@ def bias_of(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
             "b"
         )
     return plain
+
+
+def beta_of(function: str, beta: Any, out: Any) -> float:
+    """What out is multiplied by before it is added."""
+    beta = number_of(function, "beta", beta)
+    if beta != 0.0 and out is None:
+        raise beta_needs_out(function, beta)
+    return beta
+
+
+def beta_needs_out(function: str, beta: float) -> ValueError:
+    return ValueError(
+        f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta out"
+    )
 
 
 def number_of(function: str, argument: str, value: Any) -> float:

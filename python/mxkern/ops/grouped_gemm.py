@@ -9,7 +9,7 @@ from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Plain, check_same_device, d
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import PRECISIONS, left_operand, right_operand
 from mxkern.operands import enter_part
-from mxkern.ops.gemm import array_of, number_of
+from mxkern.ops.gemm import array_of, beta_of, number_of
 from mxkern.options import dtype_position, position
 from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream
 from mxkern.prepared_operand import PreparedOperand
@@ -27,26 +27,30 @@ def grouped_gemm(
     dtype: Any = "float32",
     out: Any = None,
     alpha: float = 1.0,
+    beta: float = 0.0,
     factors: Any = None,
     bias: Any = None,
     precision: str = "exact",
     stream: int | None = None,
 ) -> Any:
-    """alpha * factors[g] * a[m] . b[g]^T + bias[g] for the rows m of each group g, as in the linear
-    layers of a mixture of experts, whose tokens are sorted by expert; or, where b is one matrix,
-    alpha * factors[g] * a[:, k] . b[:, k]^T + bias[g] over the columns k of each group g, as in the
-    gradients of their weights.
+    """alpha * factors[g] * a[m] . b[g]^T + beta * out[m] + bias[g] for the rows m of each group g,
+    as in the linear layers of a mixture of experts, whose tokens are sorted by expert; or, where b
+    is one matrix, alpha * factors[g] * a[:, k] . b[:, k]^T + beta * out[g] + bias[g] over the
+    columns k of each group g, as in the gradients of their weights.
 
     a        [M, K]: a BlockScaled, a PreparedOperand, or a plain float32, float16 or bfloat16 array
     b        a BlockScaled or PreparedOperand [G, N, K], or [N, K]; any scheme goes with any scheme
     ends     an int32 array [G]: group g has the rows from ends[g - 1], or 0, to ends[g], and may
-             have none, as the offs of torch._grouped_mm; rows behind the last end become zeros.
+             have none, as the offs of torch._grouped_mm; rows behind the last end become
+             beta * out, which is zeros without a beta.
              With b [N, K] the same of columns: each end is a multiple of 32, so that blocks have
              elements of one group, or K; columns behind the last end belong to no product
     dtype    "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
              that of out, which dtype may not contradict unless it is "float32"
     out      an array [M, N], or [G, M, N] with b [N, K], to write to; it is returned
     alpha    a number
+    beta     a number; other than 0 it adds beta * out, and out is needed: with 1 the gradients of
+             a batch are added to those of the ones before
     factors  a float32 array [G], one for each group, such as the tensor scale of each matrix of
              nvfp4 weights
     bias     a plain array [G, N]: its row g is added to each row of group g, or of its output
@@ -85,13 +89,16 @@ def grouped_gemm(
     result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, GROUPED_PRECISIONS)
     alpha = number_of(function, "alpha", alpha)
+    beta = beta_of(function, beta, out)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
         codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
         own = None if codes is None else adapter_of(function, "b.codes", codes)
         if own is not None:
             if out is not None:
                 check_dtype_of_out(function, result_dtype, own, out)
-            product = own.grouped_gemm(a, b, ends, factors, bias, result_dtype, alpha, wanted, out)
+            product = own.grouped_gemm(
+                a, b, ends, factors, bias, result_dtype, alpha, beta, wanted, out
+            )
             if product is not None:
                 if out is not None:
                     own.mark_written(out)
@@ -135,6 +142,7 @@ def grouped_gemm(
             *where,
             buffer,
             alpha,
+            beta,
             factor and factor.address,
             None if offset is None else _by_group(offset.buffer),
             wanted,

@@ -1,0 +1,123 @@
+# mxkern/torch_products.py: the products of mxkern.torch_ops, which may be written to a tensor.
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from mxkern import errors
+from mxkern.block_scaled import BlockScaled
+from mxkern.gemm_operands import PRECISIONS
+from mxkern.ops.gemm import beta_needs_out
+from mxkern.ops.grouped_gemm import GROUPED_PRECISIONS
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.torch_checks import (
+    check_number,
+    check_operand,
+    check_plain,
+    check_tensor,
+    dtype_name,
+    dtype_name_of_out,
+)
+from mxkern.torch_keywords import refuse_others
+from mxkern.torch_operands import kind_of
+
+_ops = torch.ops.mxkern
+
+
+def gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    *,
+    dtype: Any = "float32",
+    out: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    bias: Any = None,
+    precision: str = "auto",
+    **options: Any,
+) -> Any:
+    """mxkern.gemm as an operator."""
+    function = "gemm"
+    refuse_others(function, options)
+    operands = _operands(function, a, b)
+    _check_numbers(function, alpha, beta, out)
+    _check_precision(function, precision, PRECISIONS)
+    if bias is not None:
+        check_plain(function, "bias", bias)
+    name, addend = _output(function, dtype_name(function, dtype), beta, out)
+    numbers = {"alpha": alpha, "beta": beta, "precision": precision, "dtype": name}
+    return _written(function, _ops.gemm(*operands, bias, addend, **numbers), out)
+
+
+def grouped_gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    ends: Any,
+    *,
+    dtype: Any = "float32",
+    out: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    factors: Any = None,
+    bias: Any = None,
+    precision: str = "exact",
+    **options: Any,
+) -> Any:
+    """mxkern.grouped_gemm as an operator."""
+    function = "grouped_gemm"
+    refuse_others(function, options)
+    _check_precision(function, precision, GROUPED_PRECISIONS)
+    operands = _operands(function, a, b)
+    check_tensor(function, "ends", ends)
+    _check_numbers(function, alpha, beta, out)
+    for argument, value in (("factors", factors), ("bias", bias)):
+        if value is not None:
+            check_plain(function, argument, value)
+    name, addend = _output(function, dtype_name(function, dtype), beta, out)
+    numbers = {"alpha": alpha, "beta": beta, "precision": precision, "dtype": name}
+    product = _ops.grouped_gemm(*operands, ends, factors, bias, addend, **numbers)
+    return _written(function, product, out)
+
+
+def _operands(function: str, a: Any, b: Any) -> tuple[Any, ...]:
+    check_operand(function, "a", a)
+    check_operand(function, "b", b)
+    return *kind_of(function, a), *kind_of(function, b)
+
+
+def _check_numbers(function: str, alpha: Any, beta: Any, out: Any) -> None:
+    check_number(function, "alpha", alpha)
+    check_number(function, "beta", beta)
+    if out is None and beta != 0.0:
+        raise beta_needs_out(function, beta)
+
+
+def _check_precision(function: str, precision: Any, names: Iterable[str]) -> None:
+    """An unknown name is the operator's to refuse."""
+    if not isinstance(precision, str):
+        raise errors.unknown_name(function, "precision", precision, names)
+
+
+def _output(function: str, dtype: str, beta: float, out: Any) -> tuple[str, Any]:
+    """The dtype of a product, and what beta adds to it."""
+    if out is None:
+        return dtype, None
+    check_plain(function, "out", out)
+    if not out.is_contiguous():
+        raise ValueError(
+            f"{function}: out is not contiguous; expected a row-major tensor without gaps; omit "
+            "out and copy the result"
+        )
+    return dtype_name_of_out(function, dtype, out), out if beta != 0.0 else None
+
+
+def _written(function: str, product: Any, out: Any) -> Any:
+    if out is None:
+        return product
+    if out.shape != product.shape:
+        raise ValueError(
+            f"{function}: out has shape {tuple(out.shape)}; expected {tuple(product.shape)}"
+        )
+    return out.copy_(product)
