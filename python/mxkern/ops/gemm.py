@@ -140,10 +140,10 @@ def bias_of(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
 
 def beta_of(function: str, beta: Any, out: Any) -> float:
     """What out is multiplied by before it is added."""
-    beta = number_of(function, "beta", beta)
-    if beta != 0.0 and out is None:
-        raise beta_needs_out(function, beta)
-    return beta
+    factor = number_of(function, "beta", beta)
+    if factor != 0.0 and out is None:
+        raise beta_needs_out(function, factor)
+    return factor
 
 
 def beta_needs_out(function: str, beta: float) -> ValueError:
