@@ -191,15 +191,19 @@ def test_grouped_products(torch: Any) -> None:
                 version = out._version
                 assert mxkern.grouped_gemm(a, b, ends, bias=bias, out=out, **options) is out
                 assert out.equal(got) and out._version > version
+                added, also = torch.ones_like(got), torch.ones_like(got)
+                mxkern.grouped_gemm(a, b, ends, bias=bias, out=added, beta=2.0, **options)
+                mxkern.grouped_gemm(a, b, ends, bias=apart, out=also, beta=2.0, **options)
+                assert added.equal(also) and (added - got - 2.0).abs().max() < 0.1
             if short is not None:
-                given = (ends, factors, bias, 0, 1.0, exact, None)
+                given = (ends, factors, bias, 0, 1.0, 0.0, exact, None)
                 assert short.grouped_gemm(a, b, *given) is not None
                 assert short.grouped_gemm(a, b, ends.long(), *given[1:]) is None
                 assert short.grouped_gemm(a, b, ends[:2], *given[1:]) is None
                 assert short.grouped_gemm(a, b, ends.cpu(), *given[1:]) is None
                 assert short.grouped_gemm(a, b, ends, factors.half(), *given[2:]) is None
-                narrow = bias[:, :39]
-                assert short.grouped_gemm(a, b, ends, factors, narrow, 0, 1.0, exact, None) is None
+                narrow = (ends, factors, bias[:, :39], *given[3:])
+                assert short.grouped_gemm(a, b, *narrow) is None
     refused(TypeError, lambda: mxkern.grouped_gemm(x, q, ends.long()), "ends has dtype int64")
     refused(ValueError, lambda: mxkern.grouped_gemm(x, q, ends.cpu()), "ends is on cpu")
     refused(ValueError, lambda: mxkern.grouped_gemm(x[:, :64], q, ends), "the same last axis K")
