@@ -70,6 +70,11 @@ void check_buffer(const char* function, const char* argument, const Buffer& buff
 Buffer with_strides(const Buffer& buffer) {
   Buffer known = buffer;
   const Shape& shape = buffer.shape;
+  if (shape.size() == 0) {  // nobody has looked at its strides
+    known.row_stride = shape.columns;
+    known.batch_stride = shape.rows * shape.columns;
+    return known;
+  }
   if (shape.rows <= 1) {
     const bool has_next = shape.batch > 1 && buffer.batch_stride >= shape.columns;
     known.row_stride = has_next ? buffer.batch_stride : shape.columns;
@@ -126,6 +131,8 @@ void check_same_shape(const char* function, const char* argument, const Shape& s
 }
 
 void check_same_device(const char* function, const char* argument, Device device, Device wanted) {
+  check_device_type(function, device);
+  check_device_type(function, wanted);
   check(device == wanted, function, ": ", argument, " is on ", device, "; expected ", wanted,
         ", where the other arguments are");
 }

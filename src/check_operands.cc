@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "check_gemm.h"
+#include "mxkern/prepare_operand.h"
 
 namespace mxkern {
 namespace {
@@ -42,7 +43,9 @@ void check_one_apart(const char* function, const Occupied& out, const char* argu
 void check_one_apart(const char* function, const Occupied& out, const char* argument,
                      const PreparedOperand& p) {
   if (p.has_source()) check_one_apart(function, out, argument, p.source);
-  check_apart(function, out, {argument, ".data", p.data, p.bytes});
+  // What its form takes: more bytes than these are nobody's to read.
+  const std::size_t bytes = prepared_bytes(p.form, p.source.scheme, p.source.shape);
+  check_apart(function, out, {argument, ".data", p.data, bytes});
 }
 
 }  // namespace

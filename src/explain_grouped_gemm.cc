@@ -133,7 +133,7 @@ std::string describe_portable(const GroupedProblem& p, int processors) {
 
 GemmExplanation explain_cuda(const GroupedProblem& p, const CudaGemmCapabilities& capabilities) {
   const CudaGroupedPlan plan =
-      plan_grouped_cuda(p.a, p.b, p.groups.axis, p.options.precision, capabilities);
+      plan_grouped_cuda(p.a, p.b, p.groups, p.options.precision, capabilities);
   const GemmOperand right = either_side(p.b);
   const PreparedForm form = right_form_of(plan.path);
   GemmExplanation text;

@@ -36,6 +36,27 @@ void check_source(const char* argument, const GemmOperand& operand, const char* 
                      " here; keep the source");
 }
 
+// The check that kernels and plans can count groups and what is divided among them, and tiles of
+// the output, of which none is smaller than this. The copy engine has coordinates of 31 bits.
+void check_countable(std::int64_t rows, const Shape& b, const Groups& groups) {
+  constexpr std::int64_t extent = 64, most = cuda::most_extent, end = std::int64_t{1} << 30;
+  const bool are_columns = groups.are_columns();
+  const std::int64_t divided = are_columns ? b.columns : rows;
+  check(divided < end && groups.count < end, "grouped_gemm: there are ", groups.count,
+        " groups of ", divided, are_columns ? " columns" : " rows",
+        "; expected fewer than 2^30 of both on a CUDA device; divide a");
+  check(b.columns <= most, "grouped_gemm: a and b have ", b.columns, " columns; expected at most ",
+        most, " on a CUDA device; divide them");
+  check(rows <= most && b.rows <= most, "grouped_gemm: an output has ", rows, " rows and ", b.rows,
+        " columns; expected at most ", most, " of each on a CUDA device; divide a or b");
+  const std::int64_t down = ceil_div(rows, extent), across = ceil_div(b.rows, extent);
+  const std::int64_t tiles_down = are_columns ? down * groups.count : down + groups.count;
+  std::int64_t tiles = 0;
+  check(!__builtin_mul_overflow(tiles_down, across, &tiles) && tiles < end,
+        "grouped_gemm: the output has ", tiles_down, " x ", across, " tiles of ", extent, " x ",
+        extent, "; expected fewer than 2^30 on a CUDA device; divide a or b");
+}
+
 // With operands that have elements.
 GroupedPath path_of(const GemmOperand& a, const GemmOperand& b, GroupAxis axis,
                     GemmPrecision precision, const CudaGemmCapabilities& capabilities) {
@@ -68,8 +89,8 @@ std::int64_t bytes_of(const GemmOperand& source, PreparedForm form) {
 
 }  // namespace
 
-CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b, GroupAxis axis,
-                                  GemmPrecision precision,
+CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+                                  const Groups& groups, GemmPrecision precision,
                                   const CudaGemmCapabilities& capabilities) {
   const GemmOperand right = either_side(b);
   const auto* plain = std::get_if<Buffer>(&a);
@@ -78,10 +99,9 @@ CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& 
   }
   CudaGroupedPlan plan;
   const Shape& weights = source_of(b).shape;
-  check(weights.columns <= cuda::most_extent, "grouped_gemm: a and b have ", weights.columns,
-        " columns; expected at most ", cuda::most_extent, " on a CUDA device; divide them");
+  check_countable(shape_of(a).rows, weights, groups);
   const bool has_elements = weights.batch > 0 && weights.columns > 0;
-  if (has_elements) plan.path = path_of(a, right, axis, precision, capabilities);
+  if (has_elements) plan.path = path_of(a, right, groups.axis, precision, capabilities);
   const PreparedForm form = right_form_of(plan.path);
   const PreparedForm left_form = left_form_of(plan.path);
   plan.makes_right = form_of(right) != form;

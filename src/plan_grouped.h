@@ -63,10 +63,11 @@ struct CudaGroupedPlan {
 };
 
 // Pure. Checked arguments; of their addresses the alignment counts, and whether sources are null.
-// Throws InvalidArgument or Unsupported where the precision that is asked for cannot be had, and
-// Unsupported where an operand was prepared in another form without its source.
-CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b, GroupAxis axis,
-                                  GemmPrecision precision,
+// Throws InvalidArgument where there is more than kernels count, that or Unsupported where the
+// precision that is asked for cannot be had, and Unsupported where an operand was prepared in
+// another form without its source.
+CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+                                  const Groups& groups, GemmPrecision precision,
                                   const CudaGemmCapabilities& capabilities);
 
 }  // namespace mxkern

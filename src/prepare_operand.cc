@@ -46,6 +46,12 @@ void check_usable(const PreparedOperand& out) {
                      " do not read; ask usable_prepared_form, or use the form source");
 }
 
+// What is written of an operand that is checked.
+Occupied data_of(const PreparedOperand& out) {
+  const Shape& shape = out.source.shape;
+  return {"out", ".data", out.data, prepared_bytes(out.form, out.source.scheme, shape)};
+}
+
 }  // namespace
 
 PreparedForm best_prepared_form(Scheme scheme, Device device) {
@@ -92,9 +98,8 @@ void prepare_operand(const BlockScaled& q, const PreparedOperand& out, Stream st
   PreparedOperand target = out;
   target.source = q;
   check_prepared(function, "out", target);
-  for (const Occupied& part : OccupiedParts("q", q).part) {
-    check_apart(function, {"out", ".data", out.data, out.bytes}, part);
-  }
+  const Occupied data = data_of(target);
+  for (const Occupied& part : OccupiedParts("q", q).part) check_apart(function, data, part);
   check_usable(target);
   if (target.form == PreparedForm::source) return;
 #if defined(MXKERN_HAS_CUDA)
@@ -120,7 +125,7 @@ void prepare_operand(const Buffer& given, const PreparedOperand& out,
         "quantize it first");
   check_quantize_options(function, out.source, options, x.shape);
   if (out.has_source()) check_writable(function, "out.source", out.source.is_read_only);
-  std::array<Occupied, 4> written = {Occupied("out", ".data", out.data, out.bytes)};
+  std::array<Occupied, 4> written = {data_of(out)};
   const OccupiedParts source("out.source", out.source);
   if (out.has_source()) std::copy(std::begin(source.part), std::end(source.part), &written[1]);
   check_apart(function, written, {"x", x});

@@ -188,6 +188,13 @@ TEST(CheckGemmTest, PreparedOperands) {
   right = {PreparedForm::source, call.right};
   right.source.scales = nullptr;
   EXPECT_THROW(run(right), InvalidArgument);
+  // Where its data lies counts, however many bytes there are said to be; of a source it has none.
+  for (const std::size_t bytes : {std::size_t{1} << 20, SIZE_MAX / 2, SIZE_MAX}) {
+    right = {PreparedForm::expanded, call.right, call.result.data, bytes};
+    EXPECT_THROW(run(right), InvalidArgument) << bytes;
+    right.form = PreparedForm::source;
+    EXPECT_NO_THROW(run(right)) << bytes;
+  }
 }
 
 TEST(CheckGemmTest, Workspace) {

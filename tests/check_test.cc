@@ -5,6 +5,7 @@
 
 #include <iterator>
 #include <limits>
+#include <locale>
 #include <string>
 #include <utility>
 
@@ -171,6 +172,33 @@ TEST(Check, MisalignedPointers) {
                       .device = {}};
   EXPECT_EQ(error_message([&] { check_block_scaled("f", "q", q); }),
             "f: q.tensor_scale is misaligned; expected an address that is a multiple of 4 bytes");
+}
+
+TEST(Check, StridesOfNothing) {
+  Buffer none = Buffer::dense(nullptr, DType::float32, {1, 300, 0});
+  none.row_stride = none.batch_stride = huge / 2;
+  EXPECT_EQ(error_message([&] { check_buffer("f", "x", none); }), nothing);
+  EXPECT_TRUE(is_dense(with_strides(none)));
+}
+
+TEST(Check, DevicesThatAreNone) {
+  const Device odd{static_cast<DeviceType>(77), 0};
+  for (const auto& [device, wanted] : {std::pair{odd, Device{}}, std::pair{Device{}, odd}}) {
+    EXPECT_EQ(error_message([&] { check_same_device("f", "x", device, wanted); }),
+              "f: device type number 77; expected cpu or cuda");
+  }
+}
+
+// Digits in groups of three would read as more extents.
+TEST(Check, MessagesInAProgramWithALocale) {
+  struct Thousands : std::numpunct<char> {
+    char do_thousands_sep() const override { return ','; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  const std::locale before = std::locale::global(std::locale(std::locale(), new Thousands));
+  const std::string message = error_message([] { check_shape("f", "x", {1, -12345, 64}); });
+  std::locale::global(before);
+  EXPECT_TRUE(message.starts_with("f: x has shape [1, -12345, 64]; ")) << message;
 }
 
 }  // namespace

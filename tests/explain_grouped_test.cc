@@ -26,7 +26,7 @@ struct Call {
     return explain_grouped_gemm(a, b, RowGroups{nullptr, count}, out, options, device);
   }
   CudaGroupedPlan plan() const {
-    return plan_grouped_cuda(a, b, GroupAxis::rows, options.precision, hopper);
+    return plan_grouped_cuda(a, b, RowGroups{nullptr, count}, options.precision, hopper);
   }
 };
 

@@ -87,12 +87,13 @@ class OfOperands : public ::testing::Test {
   static CudaGroupedPlan plan(const GemmOperand& a, const GemmRightOperand& b,
                               const CudaGemmCapabilities& capabilities,
                               GemmPrecision precision = GemmPrecision::exact) {
-    return plan_grouped_cuda(a, b, GroupAxis::rows, precision, capabilities);
+    return plan_grouped_cuda(a, b, RowGroups{nullptr, source_of(b).shape.batch}, precision,
+                             capabilities);
   }
   static CudaGroupedPlan of_columns(const GemmOperand& a, const GemmRightOperand& b,
                                     const CudaGemmCapabilities& capabilities,
                                     GemmPrecision precision = GemmPrecision::exact) {
-    return plan_grouped_cuda(a, b, GroupAxis::columns, precision, capabilities);
+    return plan_grouped_cuda(a, b, ColumnGroups{nullptr, 4}, precision, capabilities);
   }
   CudaGroupedPlan folded(const GemmOperand& a, const GemmRightOperand& b) const {
     return plan(a, b, hopper, GemmPrecision::folded);
@@ -114,6 +115,34 @@ TEST_F(PlanGroupedOfOperands, ColumnsThatCannotBeCounted) {
           "grouped_gemm: a and b have 2147482625 columns; expected at most 2147482624", attempt);
     }
   }
+}
+
+TEST_F(PlanGroupedOfOperands, WhatKernelsDoNotCount) {
+  constexpr std::int64_t end = std::int64_t{1} << 30, wide = std::int64_t{1} << 24;
+  const auto rows = [&](std::int64_t m, std::int64_t n, std::int64_t groups) {
+    return [=, this] {
+      return plan(quantized(Scheme::mxfp4, {1, m, 64}), quantized(Scheme::mxfp4, {groups, n, 64}),
+                  hopper);
+    };
+  };
+  const auto columns = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return [=, this] {
+      return of_columns(quantized(Scheme::mxfp4, {1, m, k}), quantized(Scheme::mxfp4, {1, n, k}),
+                        hopper, GemmPrecision::folded);
+    };
+  };
+  EXPECT_EQ(rows(end - 1, 8, 2)().path, GroupedPath::few_tokens);
+  EXPECT_EQ(columns(96, 8, end - 1)().path, GroupedPath::folded);
+  expect_failure<InvalidArgument>("there are 2 groups of 1073741824 rows; expected fewer than 2^30",
+                                  rows(end, 8, 2));
+  expect_failure<InvalidArgument>("there are 1073741824 groups of 64 rows", rows(64, 8, end));
+  expect_failure<InvalidArgument>("there are 4 groups of 1073741824 columns", columns(96, 8, end));
+  expect_failure<InvalidArgument>("an output has 2147483648 rows and 8 columns",
+                                  columns(2 * end, 8, 64));
+  expect_failure<InvalidArgument>("an output has 64 rows and 2147483648 columns",
+                                  rows(64, 2 * end, 2));
+  expect_failure<InvalidArgument>("the output has 1048576 x 262144 tiles", columns(wide, wide, 64));
+  expect_failure<InvalidArgument>("the output has 262146 x 262144 tiles", rows(wide, wide, 2));
 }
 
 TEST_F(PlanGroupedOfOperands, WeightsThatAreDecoded) {

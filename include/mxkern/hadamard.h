@@ -7,7 +7,8 @@
 
 namespace mxkern {
 
-// Groups of `size` elements (16, 32, 64 or 128) along the columns; size 0 means no transform.
+// Groups of `size` elements (16, 32, 64 or 128) along the columns. In QuantizeOptions size 0 means
+// no transform.
 struct Hadamard {
   int size = 0;
   SignMask signs = default_sign_mask;

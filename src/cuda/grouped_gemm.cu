@@ -125,16 +125,14 @@ std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOp
                                          const Groups& groups, const Buffer& out,
                                          const GroupedGemmOptions& options) {
   if (out.shape.size() == 0) return 0;
-  return plan_grouped_cuda(a, b, groups.axis, options.precision,
-                           gemm_capabilities(function, out.device))
+  return plan_grouped_cuda(a, b, groups, options.precision, gemm_capabilities(function, out.device))
       .workspace_bytes;
 }
 
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
                      const GemmRightOperand& b, const Groups& groups, const Buffer& out,
                      const GroupedGemmOptions& options, Workspace workspace, Stream stream) {
-  const CudaGroupedPlan plan =
-      plan_grouped_cuda(a, b, groups.axis, options.precision, capabilities);
+  const CudaGroupedPlan plan = plan_grouped_cuda(a, b, groups, options.precision, capabilities);
   if (out.shape.size() == 0) return;
   check_grouped_workspace(workspace, plan.workspace_bytes, a, b, groups, out, options);
   const DeviceScope scope(out.device, stream, function);

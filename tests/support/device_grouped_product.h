@@ -94,7 +94,7 @@ struct OnDevice {
 
   void run_as(const CudaGemmCapabilities& capabilities, Stream stream = {}) {
     const std::size_t bytes =
-        plan_grouped_cuda(left(), right(), host.axis, host.precision, capabilities).workspace_bytes;
+        plan_grouped_cuda(left(), right(), groups(), host.precision, capabilities).workspace_bytes;
     DeviceCopy memory(std::vector<std::uint8_t>(bytes + 1, 0xFF));
     cuda::grouped_gemm_as(capabilities, left(), right(), groups(), out.view(), options(),
                           {memory.data(), bytes}, stream);

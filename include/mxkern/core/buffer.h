@@ -72,7 +72,7 @@ constexpr bool is_dense(const Buffer& x) {
 }
 
 // Rows of neighbouring matrices follow one another as rows of one matrix do.
-inline bool is_one_matrix(const Buffer& x) {
+constexpr bool is_one_matrix(const Buffer& x) {
   return x.shape.batch == 1 || x.batch_stride == x.shape.rows * x.row_stride;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -30,6 +31,7 @@ struct MXKERN_API Unsupported : std::runtime_error {
 template <class... Parts>
 std::string concatenate(const Parts&... parts) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // [1, 12345, 64], whatever the program's locale
   (text << ... << parts);
   return text.str();
 }
