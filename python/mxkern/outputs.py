@@ -7,7 +7,13 @@ from typing import Any
 
 from mxkern import errors
 from mxkern.arrays import Adapter, adapter_of
-from mxkern.arrays.adapter import PLAIN_DTYPES, check_same_device
+from mxkern.arrays.adapter import (
+    PLAIN_DTYPES,
+    Buffer,
+    check_same_device,
+    collapsed,
+    row_strides,
+)
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import enter_part, stored_dtypes
 from mxkern.scheme import NAMES, Scheme, Shape
@@ -25,9 +31,12 @@ def checked_out(
     dtypes: tuple[str, ...],
     like: Any,
     taken: Sequence[tuple[int, int]] = (),
+    *,
+    rows_apart: bool = False,
 ) -> Any:
     """An array that results may be written to: of like's framework and device, of the shape, of one
-    of the dtypes, dense, writable, and not in memory that is taken."""
+    of the dtypes, dense, writable, and not in memory that is taken. rows_apart: there may be gaps
+    between its rows, as in columns of a larger one."""
     if not adapter.takes_out:
         raise errors.not_writable(function, argument, adapter.name)
     array = enter_part(function, argument, "", out, adapter)
@@ -55,12 +64,12 @@ def checked_out(
         raise ValueError(
             f"{function}: {argument} is read-only; expected a writable array; pass {way_out}"
         )
-    if not adapter.is_dense(array):
+    if not adapter.is_dense(array) and (not rows_apart or _row_strides(adapter, array) is None):
         unaligned = getattr(getattr(array, "flags", None), "c_contiguous", False)
         got, wanted = (
             ("starts between two elements", "an address that is a multiple of an element's size")
             if unaligned
-            else ("is not contiguous", "a row-major array without gaps")
+            else ("is not contiguous", f"a row-major array without gaps{' in rows' * rows_apart}")
         )
         raise ValueError(
             f"{function}: {argument} {got}; expected {wanted}; leave {argument} out and copy the "
@@ -75,6 +84,21 @@ def checked_out(
             )
     adapter.mark_written(array)
     return array
+
+
+def _row_strides(adapter: Adapter, array: Any) -> tuple[int, int] | None:
+    strides = adapter.strides(array)
+    return None if strides is None else row_strides(tuple(array.shape), strides)
+
+
+def out_buffer(adapter: Adapter, array: Any, dtype: int, device: int) -> Buffer:
+    """A plain array that checked_out has let pass, as the library sees it."""
+    batch, rows, columns = collapsed(tuple(array.shape))
+    row_stride, batch_stride = columns, rows * columns
+    if not adapter.is_dense(array):
+        row_stride, batch_stride = _row_strides(adapter, array) or (row_stride, batch_stride)
+    address = adapter.address(array)
+    return (address, dtype, device, batch, rows, columns, row_stride, batch_stride)
 
 
 def check_dtype_of_out(function: str, dtype: int, adapter: Adapter, out: Any) -> None:

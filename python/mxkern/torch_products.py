@@ -105,11 +105,6 @@ def _output(function: str, dtype: str, beta: float, out: Any) -> tuple[str, Any]
     if out is None:
         return dtype, None
     check_plain(function, "out", out)
-    if not out.is_contiguous():
-        raise ValueError(
-            f"{function}: out is not contiguous; expected a row-major tensor without gaps; omit "
-            "out and copy the result"
-        )
     return dtype_name_of_out(function, dtype, out), out if beta != 0.0 else None
 
 

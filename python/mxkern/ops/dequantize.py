@@ -4,12 +4,12 @@ from __future__ import annotations
 from typing import Any
 
 from mxkern import _core
-from mxkern.arrays import adapter_of, collapsed
-from mxkern.arrays.adapter import PLAIN_DTYPES, dense_buffer
+from mxkern.arrays import adapter_of
+from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.operands import operand_of
 from mxkern.options import dtype_position
-from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream
+from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream, out_buffer
 
 
 def dequantize(
@@ -24,7 +24,7 @@ def dequantize(
     q       a BlockScaled; any bytes are valid codes and scales. A NaN scale makes its block NaN.
     dtype   "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
             that of out, which dtype may not contradict unless it is "float32"
-    out     an array of q's shape to write to; it is returned
+    out     an array of q's shape to write to; it is returned. There may be gaps between its rows
     stream  CUDA: a stream handle, instead of the framework's current stream
 
     A value beyond the range of dtype becomes Inf: in float16 what came from 65504 under an MX
@@ -60,9 +60,10 @@ def dequantize(
     else:
         taken = extents_of(adapter, *operand.parts)
         check_dtype_of_out(function, result_dtype, adapter, out)
-        array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
+        array = checked_out(
+            function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken, rows_apart=True
+        )
         result_dtype = adapter.plain_dtypes[array.dtype]
-    device = adapter.device(like)
-    buffer = dense_buffer(adapter.address(array), result_dtype, device, collapsed(shape))
+    buffer = out_buffer(adapter, array, result_dtype, adapter.device(like))
     _core.dequantize(operand.view, buffer, adapter.stream(like))
     return adapter.leave(array, q.codes) if out is None else out

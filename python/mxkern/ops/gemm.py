@@ -7,18 +7,17 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, Plain, adapter_of
-from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, dense_buffer
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import (
     PRECISIONS,
     left_operand,
-    product_extents,
     product_shape,
     right_operand,
 )
 from mxkern.operands import FLOAT32_END, enter_part
 from mxkern.options import dtype_position, position
-from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream
+from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream, out_buffer
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape
 
@@ -43,7 +42,8 @@ def gemm(
                serves all of a's. Any scheme goes with any scheme.
     dtype      "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
                that of out, which dtype may not contradict unless it is "float32"
-    out        an array [..., M, N] to write to; it is returned
+    out        an array [..., M, N] to write to; it is returned. There may be gaps between its rows,
+               as in columns of a larger array
     alpha      a number
     beta       a number; other than 0 it adds beta * out, and out is needed
     bias       a plain array [N], added to each row
@@ -95,11 +95,12 @@ def gemm(
         else:
             taken = extents_of(adapter, *left.memory, *right.memory, offset and offset.array)
             check_dtype_of_out(function, result_dtype, adapter, out)
-            array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
+            array = checked_out(
+                function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken, rows_apart=True
+            )
             result_dtype = adapter.plain_dtypes[array.dtype]
         device = adapter.device(like)
-        extents = product_extents(left.shape, shape)
-        buffer = dense_buffer(adapter.address(array), result_dtype, device, extents)
+        buffer = out_buffer(adapter, array, result_dtype, device)
         workspace, size = None, 0
         if device != CPU:
             size = _core.gemm_workspace_bytes(left.view, right.view, buffer, beta, wanted)

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, adapter_of
-from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Plain, check_same_device, dense_buffer
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES, Plain, check_same_device
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import PRECISIONS, left_operand, right_operand
 from mxkern.operands import enter_part
 from mxkern.ops.gemm import array_of, beta_of, number_of
 from mxkern.options import dtype_position, position
-from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream
+from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream, out_buffer
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape
 
@@ -47,7 +47,8 @@ def grouped_gemm(
              elements of one group, or K; columns behind the last end belong to no product
     dtype    "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
              that of out, which dtype may not contradict unless it is "float32"
-    out      an array [M, N], or [G, M, N] with b [N, K], to write to; it is returned
+    out      an array [M, N], or [G, M, N] with b [N, K], to write to; it is returned. There may be
+             gaps between its rows
     alpha    a number
     beta     a number; other than 0 it adds beta * out, and out is needed: with 1 the gradients of
              a batch are added to those of the ones before
@@ -127,9 +128,11 @@ def grouped_gemm(
                 offset and offset.memory,
             )
             check_dtype_of_out(function, result_dtype, adapter, out)
-            array = checked_out(function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken)
+            array = checked_out(
+                function, "out", out, adapter, shape, PLAIN_DTYPES, like, taken, rows_apart=True
+            )
             result_dtype = adapter.plain_dtypes[array.dtype]
-        buffer = dense_buffer(adapter.address(array), result_dtype, device, batch_of(shape))
+        buffer = out_buffer(adapter, array, result_dtype, device)
         where = end.address, groups, len(right.shape) == 2
         workspace, size = None, 0
         if device != CPU:

@@ -5,9 +5,8 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays import adapter_of
-from mxkern.arrays.adapter import dense_buffer
 from mxkern.options import ANY_SIZE, check_hadamard_groups, hadamard_of
-from mxkern.outputs import checked_out, extents_of, on_stream
+from mxkern.outputs import checked_out, extents_of, on_stream, out_buffer
 
 
 def random_hadamard(
@@ -27,7 +26,8 @@ def random_hadamard(
     sign_mask  bit i set negates element i of a group; by default Transformer Engine's 0xD7E8,
                repeated for longer groups
     inverse    undo it: (x H / sqrt(size)) * sign
-    out        an array of x's shape and dtype to write to, or x itself; it is returned
+    out        an array of x's shape and dtype to write to, or x itself; it is returned. There may
+               be gaps between its rows
     stream     CUDA: a stream handle, instead of the framework's current stream
 
     Returns an array of x's shape, dtype and framework. Raises TypeError, ValueError, RuntimeError.
@@ -58,11 +58,12 @@ def random_hadamard(
             # In place is fine; a shifted overlap is not.
             in_place = out is x and plain.memory is plain.array
             taken = [] if in_place else extents_of(adapter, plain.array)
+            shape, like = plain.shape, plain.array
             array = checked_out(
-                function, "out", out, adapter, plain.shape, (dtype,), plain.array, taken
+                function, "out", out, adapter, shape, (dtype,), like, taken, rows_apart=True
             )
         number, device = plain.buffer[1:3]
-        buffer = dense_buffer(adapter.address(array), number, device, plain.buffer[3:6])
+        buffer = out_buffer(adapter, array, number, device)
         _core.random_hadamard(
             plain.buffer, buffer, size, low, high, inverse, adapter.stream(plain.array)
         )
