@@ -1,5 +1,5 @@
-# tests/python/test_cuda_rows_apart.py: results on a CUDA device that are written between what else a
-# tensor holds.
+# tests/python/test_cuda_rows_apart.py: results on a CUDA device that are written between what else
+# a tensor holds.
 from __future__ import annotations
 
 from collections.abc import Callable
