@@ -19,5 +19,7 @@ try "jax>=0.10" || echo "mxkern: jax could not be installed: the JAX tests will 
 try --no-deps nvidia-cutlass==4.2.0.0 ||
   echo "mxkern: nvidia-cutlass could not be installed: the scale layout is not compared with it, and" \
     "Blackwell's products of codes and scales are not compiled"
+try transformers==5.23.0 compressed-tensors==0.20.0 ||
+  echo "mxkern: transformers or compressed-tensors could not be installed: no converted model is loaded"
 try nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm ||
   echo "mxkern: NVIDIA's disassemblers could not be installed: no test looks at machine code"

@@ -1,4 +1,4 @@
-# mxkern/cli.py: the command line: info, schemes, compare.
+# mxkern/cli.py: the command line: info, schemes, compare, convert.
 from __future__ import annotations
 
 import argparse
@@ -92,6 +92,38 @@ def _parser() -> argparse.ArgumentParser:
         "--plot", metavar="PICTURE", help="write a picture of error against bits, such as out.png"
     )
     compare.set_defaults(command=_compare)
+
+    convert = commands.add_parser(
+        "convert",
+        help="a model with quantized weights",
+        description="Writes the checkpoint of a model whose linear layers have quantized weights, "
+        "as compressed-tensors stores them and transformers loads them; activations are not "
+        "quantized. Embeddings, norms, routers, vision towers and lm_head stay as they are.",
+    )
+    convert.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a folder with config.json, and model.safetensors or the files of "
+        "model.safetensors.index.json",
+    )
+    convert.add_argument("target", metavar="TARGET", help="a folder to make, or an empty one")
+    convert.add_argument(
+        "--scheme", required=True, metavar="NAME", help="nvfp4, mxfp4, mxfp6 or mxfp8"
+    )
+    convert.add_argument(
+        "--rule",
+        default="rceil",
+        metavar="NAME",
+        help="scale rule of the MX schemes: rceil, floor, ceil, even; without it rceil",
+    )
+    convert.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="modules whose name has a match stay as they are; may be repeated",
+    )
+    convert.set_defaults(command=_convert)
     return parser
 
 
@@ -122,6 +154,20 @@ def _compare(options: argparse.Namespace) -> int:
         per_tensor=options.per_tensor,
         plot=options.plot,
     )
+    return 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from mxkern.convert import convert_checkpoint
+
+    done = convert_checkpoint(
+        options.source,
+        options.target,
+        options.scheme,
+        scale_rule=options.rule,
+        ignore=options.ignore,
+    )
+    print(done)
     return 0
 
 

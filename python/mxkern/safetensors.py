@@ -51,6 +51,11 @@ _ELEMENT_TYPES = {
 }
 
 
+def element_bits(dtype: str) -> int:
+    """Of a dtype, by the format's name."""
+    return _ELEMENT_TYPES[dtype].bits
+
+
 class TensorEntry(NamedTuple):
     """What the header says of one tensor; bytes count from the end of the header."""
 

@@ -58,6 +58,9 @@ def files(tmp_path, monkeypatch):
     packed = struct.pack("<Q", len(header)) + header.encode() + x.tobytes()
     (tmp_path / "model.safetensors").write_bytes(packed)
     np.save(tmp_path / "weights.npy", x)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_bytes(packed)
+    (tmp_path / "model" / "config.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,0 +1,92 @@
+# mxkern/compressed_tensors.py: quantized weights as the package compressed-tensors stores them.
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mxkern.block_scaled import BlockScaled
+from mxkern.safetensors_writer import TensorPlan
+from mxkern.scheme import Scheme, scheme_of
+
+
+class Convention(NamedTuple):
+    """How weights of a scheme are stored."""
+
+    format: str  # its name there
+    codes: str  # the tensor's name behind the module's
+    codes_dtype: str  # of safetensors
+    scales_dtype: str
+
+
+CONVENTIONS = {
+    "mxfp8_e4m3": Convention("mxfp8-quantized", "weight", "F8_E4M3", "U8"),
+    "mxfp6_e2m3": Convention("mxfp6-pack-quantized", "weight_packed", "U8", "U8"),
+    "mxfp4": Convention("mxfp4-pack-quantized", "weight_packed", "U8", "U8"),
+    "nvfp4": Convention("nvfp4-pack-quantized", "weight_packed", "U8", "F8_E4M3"),
+}
+
+
+def scheme_to_store(function: str, scheme: str | Scheme) -> Scheme:
+    """ValueError for a scheme that has no such form."""
+    found = scheme_of(function, scheme)
+    if found.name not in CONVENTIONS:
+        raise ValueError(
+            f"{function}: scheme is {found.name}; expected one of {', '.join(CONVENTIONS)}, which "
+            "compressed-tensors has a form for"
+        )
+    return found
+
+
+def plans_of(module: str, scheme: Scheme, rows: int, columns: int) -> list[TensorPlan]:
+    """What is stored of the weights [rows, columns] of a module."""
+    form, shape = CONVENTIONS[scheme.name], (rows, columns)
+    codes, scales = scheme.codes_shape(shape), scheme.scales_shape(shape, "row_major")
+    plans = [
+        TensorPlan(f"{module}.{form.codes}", form.codes_dtype, codes),
+        TensorPlan(f"{module}.weight_scale", form.scales_dtype, scales),
+    ]
+    if scheme.has_tensor_scale:
+        plans.append(TensorPlan(f"{module}.weight_global_scale", "F32", (1,)))
+    return plans
+
+
+def arrays_of(q: BlockScaled) -> list[npt.NDArray[Any]]:
+    """The arrays of these. The tensor scale is stored as what divides."""
+    arrays = [q.codes.view(np.uint8), q.scales.view(np.uint8)]
+    if q.tensor_scale is not None:
+        arrays.append(np.float32(1) / np.asarray(q.tensor_scale, np.float32).reshape(1))
+    return arrays
+
+
+def quantization_config(scheme: Scheme, left_as_they_are: Sequence[str]) -> dict[str, Any]:
+    """What config.json says of a model whose linear layers have such weights, but for those named,
+    and activations that are not quantized."""
+    name = CONVENTIONS[scheme.name].format
+    weights = {
+        "num_bits": scheme.bits,
+        "type": "float",
+        "symmetric": True,
+        "group_size": scheme.block,
+        "strategy": "tensor_group" if scheme.has_tensor_scale else "group",
+        "dynamic": False,
+        "scale_dtype": "torch.float8_e4m3fn" if scheme.has_tensor_scale else "torch.uint8",
+    }
+    group = {
+        "targets": ["Linear"],
+        "format": name,
+        "weights": weights,
+        "input_activations": None,
+        "output_activations": None,
+    }
+    return {
+        "quant_method": "compressed-tensors",
+        "format": name,
+        "quantization_status": "compressed",
+        "ignore": list(left_as_they_are),
+        "kv_cache_scheme": None,
+        "global_compression_ratio": None,
+        "config_groups": {"group_0": group},
+    }

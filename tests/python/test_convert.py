@@ -1,0 +1,261 @@
+# tests/python/test_convert.py: checkpoints with quantized weights, read back and, where they are
+# installed, loaded by transformers and compressed-tensors.
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import mxkern
+from mxkern.cli import main
+from mxkern.convert import convert_checkpoint
+from mxkern.safetensors import read_safetensors
+from mxkern.safetensors_index import read_safetensors_index
+
+HIDDEN, INNER, HEADS, VOCABULARY = 64, 96, 4, 50
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": HIDDEN,
+    "intermediate_size": INNER,
+    "num_hidden_layers": 2,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": 2,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 32,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+LINEAR = {
+    "self_attn.q_proj": (HIDDEN, HIDDEN),
+    "self_attn.k_proj": (HIDDEN // 2, HIDDEN),
+    "self_attn.v_proj": (HIDDEN // 2, HIDDEN),
+    "self_attn.o_proj": (HIDDEN, HIDDEN),
+    "mlp.gate_proj": (INNER, HIDDEN),
+    "mlp.up_proj": (INNER, HIDDEN),
+    "mlp.down_proj": (HIDDEN, INNER),
+}
+SCHEMES = ["nvfp4", "mxfp4", "mxfp6_e2m3", "mxfp8_e4m3"]
+CODES = {"mxfp8_e4m3": "weight"}  # where they are not in weight_packed
+
+
+def weights() -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(0)
+
+    def normal(*shape: int) -> np.ndarray:
+        scale = np.float32(shape[-1] ** -0.5)
+        return (generator.standard_normal(shape, np.float32) * scale).astype(ml_dtypes.bfloat16)
+
+    tensors = {"model.embed_tokens.weight": normal(VOCABULARY, HIDDEN) * np.float32(HIDDEN**0.5)}
+    for layer in range(2):
+        name = f"model.layers.{layer}."
+        for i, (module, shape) in enumerate(LINEAR.items()):
+            tensors[f"{name}{module}.weight"] = normal(*shape) * np.float32(0.5 + i / 8)
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{name}{norm}.weight"] = np.ones(HIDDEN, ml_dtypes.bfloat16)
+    tensors["model.norm.weight"] = np.ones(HIDDEN, ml_dtypes.bfloat16)
+    tensors["lm_head.weight"] = normal(VOCABULARY, HIDDEN)
+    return {name: array.astype(ml_dtypes.bfloat16) for name, array in tensors.items()}
+
+
+WEIGHTS = weights()
+
+
+def checkpoint(folder: Path, tensors: dict[str, np.ndarray] = WEIGHTS, files: int = 1) -> str:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "pytorch_model.bin").write_bytes(b"old")
+    if files == 1:
+        save_file(tensors, folder / "model.safetensors")
+        return str(folder)
+    names: dict[str, str] = {}
+    for i in range(files):
+        part = {name: array for j, (name, array) in enumerate(tensors.items()) if j % files == i}
+        save_file(part, folder / f"model-{i}.safetensors")
+        names |= dict.fromkeys(part, f"model-{i}.safetensors")
+    index = {"metadata": {}, "weight_map": names}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return str(folder)
+
+
+def stored(file: Any, module: str, scheme: str) -> mxkern.BlockScaled:
+    """As docs/checkpoints.md reads what compressed-tensors stores."""
+    codes = file[f"{module}.{CODES.get(scheme, 'weight_packed')}"]
+    options = {}
+    if scheme == "nvfp4":
+        options["tensor_scale"] = 1 / file[f"{module}.weight_global_scale"].reshape(())
+    return mxkern.BlockScaled.from_parts(
+        codes.view(np.uint8),
+        file[f"{module}.weight_scale"].view(np.uint8),
+        scheme=scheme,
+        **options,
+    )
+
+
+def together(module: str) -> list[str]:
+    """The layers that share a tensor scale with it."""
+    for names in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")):
+        head, _, last = module.rpartition(".")
+        if last in names:
+            return [f"{head}.{name}" for name in names]
+    return [module]
+
+
+@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_tensor(scheme: str, files: int, tmp_path: Path) -> None:
+    source, target = checkpoint(tmp_path / "old", files=files), tmp_path / "new"
+    done = convert_checkpoint(source, target, scheme)
+    modules = [f"model.layers.{i}.{module}" for i in range(2) for module in LINEAR]
+    assert done.quantized == sorted(modules)
+    assert set(done.left) == {"model.embed_tokens", "lm_head"}
+    model: Any
+    if files == 1:
+        model = read_safetensors(target / "model.safetensors")
+    else:
+        model = read_safetensors_index(target / "model.safetensors.index.json")
+        size = sum(model[name].nbytes for name in model)
+        assert model.metadata["total_size"] == size == done.bytes_after
+        for name in WEIGHTS:  # in the file that it was in
+            own = name.replace("weight", CODES.get(scheme, "weight_packed"))
+            if own in model and name.removesuffix(".weight") in modules:
+                old = read_safetensors_index(Path(source) / "model.safetensors.index.json")
+                assert model.file_names[own] == old.file_names[name]
+    for name, array in WEIGHTS.items():
+        module = name.removesuffix(".weight")
+        if module not in modules:
+            assert model[name].dtype == array.dtype and model[name].tobytes() == array.tobytes()
+            continue
+        options = {}
+        if scheme == "nvfp4":
+            shared = [WEIGHTS[f"{other}.weight"] for other in together(module)]
+            options["amax"] = float(max(np.abs(w.astype(np.float32)).max() for w in shared))
+        want, got = mxkern.quantize(array, scheme, **options), stored(model, module, scheme)
+        assert got.codes.tobytes() == want.codes.tobytes()
+        assert got.scales.tobytes() == want.scales.tobytes()
+        if scheme == "nvfp4":
+            assert np.isclose(got.tensor_scale, want.tensor_scale, rtol=2**-22)
+    assert not list(target.glob("*.unfinished"))
+
+
+def test_what_lies_beside_it(tmp_path: Path) -> None:
+    source = checkpoint(tmp_path / "old")
+    os.mkdir(Path(source) / "folder")
+    done = convert_checkpoint(source, tmp_path / "new", "mxfp4")
+    assert (tmp_path / "new" / "tokenizer.json").read_text() == "{}"
+    assert done.not_copied == ["folder", "pytorch_model.bin"]
+    config = json.loads((tmp_path / "new" / "config.json").read_text())
+    own = config.pop("quantization_config")
+    assert config == CONFIG
+    assert own["format"] == "mxfp4-pack-quantized" and "lm_head" in own["ignore"]
+    assert own["config_groups"]["group_0"]["weights"]["num_bits"] == 4
+    assert read_safetensors(tmp_path / "new" / "model.safetensors").metadata == {"format": "pt"}
+
+
+def test_what_stays_as_it_is(tmp_path: Path) -> None:
+    odd = {
+        "a.mlp.gate.weight": np.ones((8, 64), np.float32),
+        "a.experts.weight": np.ones((2, 64, 64), np.float32),
+        "a.short.weight": np.ones((8, 40), np.float32),
+        "a.bytes.weight": np.ones((8, 64), np.uint8),
+        "a.down.weight": np.ones((8, 64), np.float32),
+        "a.down.bias": np.ones((8, 64), np.float32),
+        "a.up.weight": np.full((8, 64), 0.5, np.float16),
+    }
+    source = checkpoint(tmp_path / "old", odd)
+    done = convert_checkpoint(source, tmp_path / "new", "mxfp8", ignore=[r"\.up$"])
+    assert done.quantized == ["a.down"]
+    assert set(done.left) == {"a.mlp.gate", "a.short", "a.bytes", "a.up"}
+    assert "multiples of 32: a.short" in str(done) and "as asked: a.up" in str(done)
+    new = read_safetensors(tmp_path / "new" / "model.safetensors")
+    for name in odd.keys() - {"a.down.weight"}:
+        assert new[name].tobytes() == odd[name].tobytes()
+    assert new["a.down.weight"].dtype == ml_dtypes.float8_e4m3fn
+    config = json.loads((tmp_path / "new" / "config.json").read_text())
+    ignored = config["quantization_config"]["ignore"]
+    assert set(ignored) == {"lm_head", "a.mlp.gate", "a.short", "a.bytes", "a.up"}
+
+
+def test_refused(tmp_path: Path) -> None:
+    source = checkpoint(tmp_path / "old")
+    target = str(tmp_path / "new")
+
+    def call(message: str, folder: str = source, scheme: str = "mxfp4", **options: Any) -> None:
+        with pytest.raises(ValueError, match=message):
+            convert_checkpoint(folder, target, scheme, **options)
+        assert not os.path.exists(target)
+
+    call("scheme is mxint8; expected one of mxfp8_e4m3, ", scheme="mxint8")
+    call("did you mean", scheme="nvfp")
+    call("scale_rule", scale_rule="up")
+    call("is no regular expression", ignore=["("])
+    call("no matrix is left", ignore=["."])
+    config = Path(source) / "config.json"
+    config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
+    call(r"layers keep their weights as \[K, N\]")
+    config.write_text(json.dumps(CONFIG | {"quantization_config": {}}))
+    call("the model is quantized")
+    config.write_text("[]")
+    call("a JSON list")
+    config.write_text(json.dumps(CONFIG))
+    whole = (Path(source) / "model.safetensors").read_bytes()
+    (Path(source) / "model.safetensors").write_bytes(whole[:-1])
+    call("the file is damaged")
+    (Path(source) / "model.safetensors").write_bytes(whole)
+    with pytest.raises(ValueError, match="it is not empty"):
+        convert_checkpoint(source, source, "mxfp4")
+    with pytest.raises(FileNotFoundError):
+        convert_checkpoint(str(tmp_path), target, "mxfp4")
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = checkpoint(tmp_path / "old"), str(tmp_path / "new")
+    assert main(["convert", source, target, "--scheme", "nvfp4", "--ignore", "o_proj"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("12 of 16 matrices quantized to nvfp4; 0.1 MB of tensors are 0.1 MB\n")
+    assert "left as they are, as asked: model.layers.0.self_attn.o_proj" in said
+    assert main(["convert", source, target, "--scheme", "nvfp4"]) == 1
+    assert "it is not empty; expected a folder to make" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("scheme", "most"), [("nvfp4", 0.2), ("mxfp4", 0.25), ("mxfp6", 0.1), ("mxfp8", 0.06)]
+)
+@pytest.mark.parametrize("files", [1, 3])
+def test_loaded_by_transformers(scheme: str, most: float, files: int, tmp_path: Path) -> None:
+    """Its logits are those of the weights that are stored, and near those of the model."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    source, target = checkpoint(tmp_path / "old", files=files), str(tmp_path / "new")
+    convert_checkpoint(source, target, scheme)
+    decoded = dict(WEIGHTS)
+    path = tmp_path / "new"
+    file: Any = (
+        read_safetensors(path / "model.safetensors")
+        if files == 1
+        else read_safetensors_index(path / "model.safetensors.index.json")
+    )
+    for name in WEIGHTS:
+        module = name.removesuffix(".weight")
+        if any(module.endswith(own) for own in LINEAR):
+            q = stored(file, module, mxkern.schemes[scheme].name)
+            decoded[name] = mxkern.dequantize(q, dtype="bfloat16")
+    same = checkpoint(tmp_path / "decoded", decoded)
+    tokens = torch.arange(24).reshape(2, 12) * 2 % VOCABULARY
+    with torch.no_grad():
+        got, exact, near = (
+            load(folder, dtype=torch.bfloat16)(tokens).logits.float()
+            for folder in (target, same, source)
+        )
+    assert (got - exact).norm() / exact.norm() < 0.01
+    error = float((got - near).norm() / near.norm())
+    assert 0.001 < error < most, error
