@@ -2,28 +2,17 @@
 # under torch.compile and with the gradients they give.
 from __future__ import annotations
 
-import ast
 import copy
 from typing import Any
 
 import pytest
 
 import mxkern
-from support import SCHEMES, blocks
+from support import SCHEMES, classes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch._dynamo.testing import CompileCounter  # noqa: E402
-
-
-def classes(page: str) -> dict[str, Any]:
-    """What a page imports and the classes that it defines."""
-    namespace: dict[str, Any] = {}
-    for block in blocks(page, "python"):
-        wanted = (ast.Import, ast.ImportFrom, ast.ClassDef)
-        body = [part for part in ast.parse(block).body if isinstance(part, wanted)]
-        exec(compile(ast.Module(body, []), page, "exec"), namespace)
-    return namespace
 
 
 SHOWN = classes("docs/migrating.md")
