@@ -124,7 +124,7 @@ def _make(
         if seed is None:
             raise ValueError(
                 f"{function}: rounding is 'stochastic' and seed is None; expected an int; pass "
-                "seed=..., another one for each tensor and step"
+                "seed=..., another one for each tensor, step and rank"
             )
         seed = errors.integer(function, "seed", seed, 0, _LARGEST_SEED)
     elif seed is not None or offset != 0 or array is not None:

@@ -108,3 +108,24 @@ def test_compiled_and_checkpointed(name: str, operands: tuple[Any, Any]) -> None
     for out in (compiled(*operands), outside):
         got = gradients(out, operands)
         assert all(ours.equal(theirs) for ours, theirs in zip(got, wanted, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "shared", "own"), [("mxfp4", 0.120, 0.061), ("nvfp4", 0.097, 0.051)]
+)
+def test_ranks_with_seeds_of_their_own(scheme: str, shared: float, own: float) -> None:
+    """What docs/numerics.md says of the mean of 8 ranks' gradients."""
+    torch.manual_seed(0)
+    common = torch.randn(256, 1024)
+    ranks = [common + 0.3 * torch.randn(256, 1024) for _ in range(8)]
+    mean = sum(ranks) / 8
+
+    def error(seeds: list[int]) -> float:
+        rounded = [
+            mxkern.fake_quantize(x, scheme, rounding="stochastic", seed=seed)
+            for x, seed in zip(ranks, seeds, strict=True)
+        ]
+        return float((sum(rounded) / 8 - mean).norm() / mean.norm())
+
+    assert error([5] * 8) == pytest.approx(shared, rel=0.02)
+    assert error(list(range(8))) == pytest.approx(own, rel=0.02)
