@@ -15,7 +15,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch._dynamo.testing import CompileCounter  # noqa: E402
 
-
 SHOWN = classes("docs/migrating.md")
 Linear, NVFP4Product = SHOWN["Linear"], SHOWN["NVFP4Product"]
 
