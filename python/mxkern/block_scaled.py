@@ -49,9 +49,10 @@ class BlockScaled(NamedTuple):
 
         codes, scales  arrays of one framework, of the dtypes that quantize gives or uint8; 4-bit
                        codes of PyTorch also float4_e2m1fn_x2
-        tensor_scale   nvfp4: a float32 array of one element, of any value, or a number, finite and
-                       not negative
-        shape          of the tensor; by default what the codes hold, padding included
+        tensor_scale   nvfp4: a float32 array of one element, of any value, which becomes 0-d, or a
+                       number, finite and not negative
+        shape          of the tensor, a tuple or a list; by default what the codes hold, padding
+                       included
 
         Raises TypeError and ValueError where the parts do not fit the scheme and the shape.
 

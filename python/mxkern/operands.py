@@ -182,6 +182,8 @@ def made_from_parts(
         entered = adapter.enter(function, "codes", codes)
         scalar = float32_scalar(function, "tensor_scale", tensor_scale, adapter, entered)
         tensor_scale = adapter.leave(scalar, codes)
+    elif _is_one_element_with_axes(tensor_scale):
+        tensor_scale = tensor_scale.reshape(())  # as quantize gives it, and takes it in out
     if isinstance(shape, (tuple, list)):
         shape = tuple(errors.integer(function, "shape", n, 0, _LARGEST_EXTENT) for n in shape)
     q = BlockScaled(codes, scales, tensor_scale, record.name, shape, scale_layout)
@@ -200,6 +202,12 @@ def made_from_parts(
             f"{record.name!r})"
         ) from None
     return q
+
+
+def _is_one_element_with_axes(array: Any) -> bool:
+    """Whether it is an array such as [1] or [1, 1], as files have scalars."""
+    shape = errors.shape_of(array)
+    return len(shape) > 0 and math.prod(shape) == 1 and hasattr(array, "reshape")
 
 
 def _have_an_axis_of_blocks(codes: Any, scales: Any, scheme: Scheme) -> bool:
@@ -226,7 +234,8 @@ def _is_extent(n: Any) -> bool:
 
 
 def checked_shape(function: str, argument: str, shape: Any) -> Shape:
-    """The shape as a tuple of ints; torch.Size and NumPy's integers will do."""
+    """The shape as a tuple of ints; torch.Size and NumPy's integers will do, and a list, which
+    JSON and PyTorch's DataLoader make of a tuple."""
     if type(shape) is tuple and shape:
         for n in shape:
             if type(n) is not int or not 0 <= n <= _LARGEST_EXTENT:
@@ -234,15 +243,12 @@ def checked_shape(function: str, argument: str, shape: Any) -> Shape:
         else:
             return shape
     name = part_of(argument, "shape")
-    if not isinstance(shape, tuple) or not shape:
-        way_out = f"; pass tuple({name})" if isinstance(shape, list) and shape else ""
+    if not isinstance(shape, (tuple, list)) or not shape:
         raise TypeError(
             f"{function}: {name} is {errors.described(shape)}; expected a tuple of one int or more"
-            f"{way_out}"
         )
-    numbers_given: tuple[Any, ...] = shape
-    if all(_is_extent(n) for n in numbers_given):
-        return tuple(map(int, numbers_given))
+    if all(_is_extent(n) for n in shape):
+        return tuple(map(int, shape))
     raise ValueError(
         f"{function}: {name} is {errors.described(shape)}; expected ints from 0 to 2**48"
     )

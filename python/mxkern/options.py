@@ -19,7 +19,10 @@ _DEFAULT_OPTIONS = _core.QuantizeOptions(
 )
 _LARGEST_SEED = 2**64 - 1
 ANY_SIZE = 2**256  # of a transform: those that there are come in the message
-_OTHER_DTYPE = re.compile(r"(float|bfloat|u?int|complex)\d+\w*|bool|double")
+_OTHER_DTYPE = re.compile(r"(float|bfloat|u?int|complex)\d+\w*|bool|double|[<=>]?(f8|d)")
+# NumPy's other names, which look like names of other dtypes here.
+_SHORT_DTYPES = {"f2": "float16", "e": "float16", "half": "float16"}
+_SHORT_DTYPES |= {"f4": "float32", "f": "float32", "single": "float32"}
 OFFSET_DTYPES = ("int64", "uint64", "int32", "uint32")
 
 
@@ -50,6 +53,11 @@ def dtype_position(function: str, dtype: Any) -> int:
             raise ValueError(
                 f"{function}: dtype is {wanted!r}; expected {errors.listed(DTYPES)}; take float32 "
                 "and convert the result"
+            ) from None
+        if isinstance(wanted, str) and (meant := _SHORT_DTYPES.get(wanted.lstrip("<=>"))):
+            raise ValueError(
+                f"{function}: dtype is {wanted!r}; expected {errors.listed(DTYPES)}; did you mean "
+                f"{meant!r}?"
             ) from None
         return position(function, "dtype", wanted, DTYPES)
 
@@ -124,7 +132,7 @@ def _make(
         if seed is None:
             raise ValueError(
                 f"{function}: rounding is 'stochastic' and seed is None; expected an int; pass "
-                "seed=..., another one for each tensor and step"
+                "seed=..., another one for each tensor, step and rank"
             )
         seed = errors.integer(function, "seed", seed, 0, _LARGEST_SEED)
     elif seed is not None or offset != 0 or array is not None:

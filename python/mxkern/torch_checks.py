@@ -50,7 +50,7 @@ def check_plain(function: str, argument: str, value: Any, *, derivative: bool = 
 def check_quantized(function: str, argument: str, q: Any) -> None:
     if not isinstance(q, BlockScaled):
         raise no_block_scaled(function, argument, q)
-    if not isinstance(q.shape, tuple) or not all(isinstance(n, _INTEGERS) for n in q.shape):
+    if not isinstance(q.shape, (tuple, list)) or not all(isinstance(n, _INTEGERS) for n in q.shape):
         raise TypeError(
             f"{function}: {argument}.shape is {errors.described(q.shape)}; expected a tuple of ints"
         )

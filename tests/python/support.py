@@ -2,6 +2,7 @@
 # that say where and what.
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import re
@@ -55,6 +56,16 @@ def blocks(page: str, language: str) -> list[str]:
     found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     missing = [name for name in ("torch", "jax", "safetensors") if not available(name)]
     return [b for b in found if not re.search(rf"^import ({'|'.join(missing) or '-'})$", b, re.M)]
+
+
+def classes(page: str) -> dict[str, Any]:
+    """What a page imports and the classes that it defines."""
+    namespace: dict[str, Any] = {}
+    for block in blocks(page, "python"):
+        wanted = (ast.Import, ast.ImportFrom, ast.ClassDef)
+        body = [part for part in ast.parse(block).body if isinstance(part, wanted)]
+        exec(compile(ast.Module(body, []), page, "exec"), namespace)
+    return namespace
 
 
 def framework_params(*names: str) -> list[Any]:

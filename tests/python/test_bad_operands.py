@@ -32,7 +32,7 @@ class TestOperand:
             ({"shape": (4.0, 64)}, ValueError, ["shape is (4.0, 64)", "ints from 0"]),
             ({"shape": (2**62, 2**62)}, ValueError, ["shape is (46116", "ints from 0"]),
             ({"shape": ()}, TypeError, ["shape is ()"]),
-            ({"shape": [4, 64]}, TypeError, ["shape is a list"]),
+            ({"shape": []}, TypeError, ["shape is a list"]),
             ({"scale_layout": "swizzled"}, ValueError, ["that of row_major", "swizzle_scales"]),
             ({"scale_layout": "tiles"}, ValueError, ["scale_layout is 'tiles'"]),
             (

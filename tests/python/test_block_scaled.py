@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import time
 from typing import Any
@@ -14,6 +15,8 @@ from support import (
     SCHEMES,
     Foreign,
     array_of,
+    assert_same,
+    assert_same_parts,
     available,
     framework_params,
     random_values,
@@ -90,6 +93,65 @@ def test_shapes_of_other_integers() -> None:
     for shape in ((4.0, 64), (True, 64), (-4, 64), (np.bool_(1), 64)):
         with pytest.raises(ValueError, match="expected ints from 0 to"):
             mxkern.dequantize(q._replace(shape=shape))
+
+
+def json_list(shape: tuple[int, ...]) -> Any:
+    return json.loads(json.dumps(shape))
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8_e4m3", "nvfp4"])
+@pytest.mark.parametrize("framework", framework_params())
+def test_shapes_that_are_lists(framework: str, scheme: str) -> None:
+    """As JSON makes them of tuples."""
+    x = array_of(framework, random_values((4, 64), "float32"))
+    q = mxkern.quantize(x, scheme)
+    other = q._replace(shape=json_list(q.shape))
+    assert type(other.shape) is list
+    assert_same(raw(mxkern.dequantize(other)), raw(mxkern.dequantize(q)), scheme)
+    assert_same(raw(mxkern.gemm(other, other)), raw(mxkern.gemm(q, q)), scheme)
+    ready = mxkern.prepare_operand(other, form="expanded")
+    assert ready.shape == (4, 64) and type(ready.shape) is tuple
+    assert_same(raw(mxkern.gemm(x, ready)), raw(mxkern.gemm(x, q)), scheme)
+    assert "shape [4, 64]" in repr(other) and other.nbytes == q.nbytes
+    parts = {"scheme": scheme, "tensor_scale": q.tensor_scale}
+    made = mxkern.BlockScaled.from_parts(*q[:2], shape=other.shape, **parts)
+    assert made.shape == (4, 64) and type(made.shape) is tuple
+    empty: Any = []
+    with pytest.raises(TypeError, match=r"q\.shape is a list; expected a tuple of one int or more"):
+        mxkern.dequantize(q._replace(shape=empty))
+    wrong: Any = [-4, 64]
+    with pytest.raises(ValueError, match="expected ints from 0 to"):
+        mxkern.dequantize(q._replace(shape=wrong))
+
+
+def test_what_a_loader_of_pytorch_gives() -> None:
+    torch = pytest.importorskip("torch")
+    import mxkern.torch_ops
+
+    x = torch.from_numpy(random_values((4, 64), "float32"))
+    q = mxkern.quantize(x, "nvfp4")
+    (given,) = torch.utils.data.DataLoader([q], batch_size=None)
+    assert mxkern.dequantize(given).equal(mxkern.dequantize(q))
+    assert mxkern.torch_ops.dequantize(given).equal(mxkern.dequantize(q))
+    assert mxkern.torch_ops.gemm(x, given).equal(mxkern.gemm(x, q))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("framework", framework_params())
+def test_from_parts_makes_a_tensor_scale_a_scalar(framework: str, shape: tuple[int, ...]) -> None:
+    x = array_of(framework, random_values((4, 64), "float32"))
+    q = mxkern.quantize(x, "nvfp4")
+    scale = q.tensor_scale.reshape(shape)
+    made = mxkern.BlockScaled.from_parts(*q[:2], scheme="nvfp4", tensor_scale=scale)
+    assert tuple(made.tensor_scale.shape) == ()
+    assert made.tensor_scale is scale or shape
+    assert_same_parts(made, q, framework)
+    if framework != "jax":
+        assert mxkern.quantize(2 * x, "nvfp4", out=made) is made
+        assert float(scale.reshape(())) == float(made.tensor_scale)  # the same memory
+    two = array_of(framework, np.ones(2, np.float32))
+    with pytest.raises(ValueError, match=r"tensor_scale has shape \(2,\); expected one element"):
+        mxkern.BlockScaled.from_parts(*q[:2], scheme="nvfp4", tensor_scale=two)
 
 
 def test_prints_a_large_tensor_at_once() -> None:

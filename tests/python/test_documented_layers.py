@@ -2,29 +2,18 @@
 # under torch.compile and with the gradients they give.
 from __future__ import annotations
 
-import ast
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mxkern
-from support import SCHEMES, blocks
+from support import SCHEMES, available, classes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch._dynamo.testing import CompileCounter  # noqa: E402
-
-
-def classes(page: str) -> dict[str, Any]:
-    """What a page imports and the classes that it defines."""
-    namespace: dict[str, Any] = {}
-    for block in blocks(page, "python"):
-        wanted = (ast.Import, ast.ImportFrom, ast.ClassDef)
-        body = [part for part in ast.parse(block).body if isinstance(part, wanted)]
-        exec(compile(ast.Module(body, []), page, "exec"), namespace)
-    return namespace
-
 
 SHOWN = classes("docs/migrating.md")
 Linear, NVFP4Product = SHOWN["Linear"], SHOWN["NVFP4Product"]
@@ -57,6 +46,42 @@ def test_linear_compiles_in_one_graph_and_is_loaded_again(scheme: str, bias: boo
     again.ready = mxkern.prepare_operand(again.weight())
     torch._dynamo.reset()
     assert torch.compile(again, fullgraph=True, backend="aot_eager")(x).equal(out)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_linear_refuses_the_state_of_another_scheme(scheme: str) -> None:
+    """Several have codes and scales of the same shapes."""
+    state = Linear(torch.nn.Linear(64, 32), scheme).state_dict()
+    assert all(isinstance(value, torch.Tensor) for value in state.values())
+    for other in SCHEMES:
+        model = torch.nn.Sequential(Linear(torch.nn.Linear(64, 32), other))
+        given = {f"0.{name}": value for name, value in state.items()}
+        if other == scheme:
+            model.load_state_dict(given)
+            continue
+        with pytest.raises((ValueError, RuntimeError)) as caught:
+            model.load_state_dict(given)
+        message = f"this layer is of {other}; the state is of {scheme}"
+        assert message in str(caught.value) or "size mismatch" in str(caught.value)
+    del given["0._extra_state"]
+    with pytest.raises(RuntimeError, match="Missing key"):
+        model.load_state_dict(given)
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8_e4m3", "nvfp4"])
+def test_linear_goes_through_files(scheme: str, tmp_path: Path) -> None:
+    x, layer = torch.randn(32, 256), Linear(torch.nn.Linear(256, 128), scheme)
+    torch.save(layer.state_dict(), tmp_path / "layer.pt")
+    states = [torch.load(tmp_path / "layer.pt", weights_only=True)]
+    if available("safetensors"):
+        from safetensors.torch import load_file, save_file
+
+        save_file(layer.state_dict(), tmp_path / "layer.safetensors")
+        states.append(load_file(tmp_path / "layer.safetensors"))
+    for state in states:
+        again = Linear(torch.nn.Linear(256, 128), scheme)
+        again.load_state_dict(state)
+        assert again(x).equal(layer(x))
 
 
 @pytest.mark.parametrize("scheme", ["mxfp8_e4m3", "nvfp4"])

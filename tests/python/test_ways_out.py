@@ -10,7 +10,15 @@ import pytest
 
 import mxkern
 from mxkern import plot
-from support import array_of, available, framework_params, random_values, refused
+from support import (
+    array_of,
+    assert_same,
+    available,
+    framework_params,
+    random_values,
+    raw,
+    refused,
+)
 
 needs_torch = pytest.mark.skipif(not available("torch"), reason="torch is not installed")
 needs_jax = pytest.mark.skipif(not available("jax"), reason="jax is not installed")
@@ -27,6 +35,12 @@ def test_dtypes() -> None:
         refused(ValueError, lambda d=dtype: mxkern.gemm(Q, Q, dtype=d), message)
     near = f"dtype is 'bf16'; {wanted}; did you mean 'bfloat16'?"
     refused(ValueError, lambda: mxkern.dequantize(Q, dtype="bf16"), near)
+    for dtype in ("f2", "f4", "e", "f", "half", "single", "<f2", "=f4"):
+        near = f"dtype is {dtype!r}; {wanted}; did you mean {np.dtype(dtype).name!r}?"
+        refused(ValueError, lambda d=dtype: mxkern.dequantize(Q, dtype=d), near)
+    for dtype in ("f8", "d", "<f8"):
+        other = f"dtype is {dtype!r}; {wanted}; take float32 and convert the result"
+        refused(ValueError, lambda d=dtype: mxkern.dequantize(Q, dtype=d), other)
 
 
 def test_all_names_that_are_as_near() -> None:
@@ -142,9 +156,30 @@ def test_aliases_of_an_output() -> None:
     refused(ValueError, lambda: mxkern.quantize(X, "mxfp8", out=unhashable), "out.scheme is a list")
 
 
-def test_lists_as_shapes() -> None:
-    q = Q._replace(shape=[4, 64])
-    refused(TypeError, lambda: mxkern.dequantize(q), "q.shape is a list", "pass tuple(q.shape)")
+@pytest.mark.parametrize("framework", framework_params())
+def test_numbers_of_groups_with_another_axis(framework: str) -> None:
+    """As compressed-tensors has them: an array of the shape [1] for each matrix."""
+    b = mxkern.quantize(array_of(framework, np.stack([X, 2 * X])), "mxfp8")
+    x, ends = array_of(framework, X), array_of(framework, np.array([1, 4], np.int32))
+    factors = array_of(framework, np.array([[2], [3]], np.float32))
+    call = lambda ends, factors: mxkern.grouped_gemm(x, b, ends, factors=factors)  # noqa: E731
+    start = "grouped_gemm: factors has shape "
+    way_out = "; reshape it with factors.reshape(-1)"
+    refused(ValueError, lambda: call(ends, factors), f"{start}(2, 1); expected (2,)", way_out)
+    got = call(ends, factors.reshape(-1))
+    assert_same(raw(got), raw(call(ends, factors[:, 0])), framework)
+    way_out = "ends has shape (1, 2); expected (2,), one for each group; reshape it with ends.resh"
+    refused(ValueError, lambda: call(ends[None], None), way_out)
+    with pytest.raises(ValueError, match=r"factors has shape \(1, 1\).*one for each group$"):
+        call(ends, factors[:1])
+    columns = mxkern.quantize(array_of(framework, X), "mxfp8")
+    pair = array_of(framework, np.array([[32], [64]], np.int32))
+    call = lambda ends: mxkern.grouped_gemm(columns, columns, ends)  # noqa: E731
+    way_out = "one for each group of columns, as b is one matrix; reshape it with ends.reshape(-1)"
+    refused(ValueError, lambda: call(pair), "ends has shape (2, 1); expected (G,)", way_out)
+    assert call(pair.reshape(-1)).shape == (2, 4, 4)
+    with pytest.raises(ValueError, match=r"as b is one matrix$"):
+        call(array_of(framework, np.zeros((2, 3), np.int32)))
 
 
 @needs_torch

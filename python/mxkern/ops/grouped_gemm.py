@@ -1,6 +1,7 @@
 # mxkern/ops/grouped_gemm.py: the matrix products whose rows or columns belong to groups.
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from mxkern import _core, errors
@@ -221,19 +222,26 @@ def of_groups(
     array = enter_part(function, argument, "", given, adapter)
     if array.dtype != adapter.dtypes[dtype]:
         adapter.refuse_dtype(function, argument, array, (dtype,))
-    if shape is None and len(array.shape) != 1:
+    got = tuple(array.shape)
+    if shape is None and len(got) != 1:
+        way_out = _way_to_one_axis(argument, math.prod(got) == max(got, default=1))
         raise ValueError(
-            f"{function}: {argument} has shape {tuple(array.shape)}; expected (G,), one for each "
-            "group of columns, as b is one matrix"
+            f"{function}: {argument} has shape {got}; expected (G,), one for each group of "
+            f"columns, as b is one matrix{way_out}"
         )
-    if shape is not None and tuple(array.shape) != shape:
+    if shape is not None and got != shape:
+        way_out = _way_to_one_axis(argument, math.prod(got) == shape[0])
         raise ValueError(
-            f"{function}: {argument} has shape {tuple(array.shape)}; expected {shape}, one for "
-            "each group"
+            f"{function}: {argument} has shape {got}; expected {shape}, one for each group{way_out}"
         )
     check_same_device(function, argument, adapter, array, like)
     memory = array if adapter.is_dense(array) else adapter.dense(array)
     return _OfGroups(memory, adapter.address(memory))
+
+
+def _way_to_one_axis(argument: str, has_as_many: bool) -> str:
+    """As messages end: what to do with [G, 1], as files have numbers of matrices."""
+    return f"; reshape it with {argument}.reshape(-1)" if has_as_many else ""
 
 
 def biases_of(function: str, bias: Any, adapter: Adapter, shape: Shape) -> Plain:
