@@ -14,6 +14,7 @@ from mxkern import _core, errors
 from mxkern.arrays.jax_cuda_arrays import device_index
 from mxkern.jax_calls import operations
 from mxkern.jax_calls.ffi import missing
+from mxkern.jax_calls.mesh_axes import over_the_axes_of
 from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor
 from mxkern.prepared_operand import PreparedOperand
@@ -192,6 +193,8 @@ def _straight_through(
     """What is differentiated are arrays, which must be arguments; numbers stay what they are."""
 
     def fake_quantize(x: Any, arrays: dict[str, Any]) -> Any:  # its name is in programs that print
+        # Arrays of NumPy come as ones of a class of JAX's own.
+        x, arrays = jax.tree_util.tree_map(jax.numpy.asarray, (x, arrays))
         return decoded(x, **{**scalars, **arrays})
 
     run = jax.custom_jvp(fake_quantize)
@@ -207,7 +210,8 @@ def _straight_through(
                 )
         if isinstance(tangent, zero):
             tangent = jax.numpy.zeros(tangent.shape, tangent.dtype)
-        return run(*primals), tangent
+        result = run(*primals)
+        return result, over_the_axes_of(tangent, result)
 
     run.defjvp(rule, symbolic_zeros=True)
     return run(x, arrays)
