@@ -164,6 +164,30 @@ def test_each_device_has_a_tensor_scale() -> None:
     assert_same(mapped(together, P("d"), specs)(X), tuple(whole[:3]), "together")
 
 
+def test_a_block_scaled_goes_in_and_out() -> None:
+    """With the shape of what a device has of it, along rows and along whole blocks."""
+    shapes = []
+
+    def turned(q: Any) -> Any:
+        shapes.append(q.shape)
+        gathered = jax.tree_util.tree_map(
+            lambda part: jax.lax.all_gather(part, "d", axis=0, tiled=True), q
+        )
+        shapes.append(gathered.shape)
+        return q, mxkern.dequantize(gathered)[:1]
+
+    q = mxkern.quantize(jnp.asarray(np.concatenate([X, X], 1)), "mxfp4")
+    same, _ = mapped(turned, P("d"), P("d"))(q)
+    assert shapes == [(32, 128), (128, 128)]
+    assert same.shape == q.shape
+    assert_same(same, q, "rows")
+    spec = q.map(lambda _: P(None, "d"))
+    columns, _ = mapped(turned, (spec,), (spec, P("d")))(q)
+    assert shapes[2:] == [(128, 32), (512, 32)]
+    assert columns.shape == q.shape
+    assert_same(columns, q, "columns")
+
+
 def test_scan() -> None:
     def steps(x: Any, w: Any) -> Any:
         def step(x: Any, w: Any) -> Any:

@@ -6,10 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from mxkern.arrays import jax_trees
 from mxkern.arrays.adapter import JaxCalls, check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
-from mxkern.block_scaled import BlockScaled
-from mxkern.prepared_operand import PreparedOperand
 
 
 class JaxAdapter(NumpyAdapter):
@@ -22,17 +21,7 @@ class JaxAdapter(NumpyAdapter):
     def __init__(self, calls: JaxCalls) -> None:
         super().__init__()
         self.short_way = self.traced_calls = calls
-        # Arrays are what a transformation sees of these; the rest is static.
-        jax.tree_util.register_pytree_node(
-            BlockScaled,
-            lambda q: (tuple(q[:3]), tuple(q[3:])),
-            lambda static, parts: BlockScaled(*parts, *static),
-        )
-        jax.tree_util.register_pytree_node(
-            PreparedOperand,
-            lambda w: ((w.data, w.source), (w.form, w.scheme, w.shape)),
-            lambda static, parts: PreparedOperand(static[0], *parts, *static[1:]),
-        )
+        jax_trees.register()
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         if isinstance(array, jax.core.Tracer):
