@@ -11,6 +11,13 @@ from mxkern.arrays.adapter import JaxCalls, check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 
 
+def e2m1_codes(array: Any) -> Any:
+    """JAX counts a byte for an element of 4 bits, and views two as one."""
+    if str(array.dtype) != "float4_e2m1fn":
+        return array
+    return jax.lax.bitcast_convert_type(array, jax.numpy.uint4).astype(jax.numpy.uint8)
+
+
 class JaxAdapter(NumpyAdapter):
     name = "JAX"
     namespace = jax.numpy
@@ -38,6 +45,9 @@ class JaxAdapter(NumpyAdapter):
                 f"jax.random.key_data({argument}) has theirs"
             )
         return np.asarray(array)
+
+    def e2m1_codes(self, array: Any) -> Any:
+        return e2m1_codes(array)
 
     def leave(self, array: Any, like: Any) -> Any:
         devices = like.devices()
