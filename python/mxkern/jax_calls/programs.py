@@ -161,6 +161,9 @@ def _run(
             )
         _refuse_out(function, out)
         _refuse_symbols(function, leaves)
+        if scalars:
+            x, amax, tensor_scale, offset = arrays
+            arrays = (x, *map(_of_numbers, (amax, tensor_scale)), offset)
         return operation(-1 if backend == "cpu" else 0, *static, *arrays)
     found = _device_of([leaf for leaf in leaves if not (scalars and _is_number(leaf))])
     if found is None or found.platform not in ("cpu", "gpu"):
@@ -275,6 +278,17 @@ def _as_float32(function: str, name: str, value: Any) -> Any:
         number = errors.real(function, name, value)
         check_factor(function, name, number)
         return np.array(_core.float32_bits(number + 0.0), np.uint32).view(np.float32)  # -0 is 0
+
+    return jax.tree_util.tree_map(as_float32, value)
+
+
+def _of_numbers(value: Any) -> Any:
+    """Numbers that JAX traces are weakly typed arrays, of 64 bits where it has those."""
+
+    def as_float32(value: Any) -> Any:
+        traced = isinstance(value, jax.core.Tracer) and value.aval.weak_type
+        is_number = traced and value.dtype.kind in "fi"
+        return value.astype(np.float32) if is_number else value
 
     return jax.tree_util.tree_map(as_float32, value)
 
