@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,25 +13,24 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 
-_PARTS = ("codes", "scales", "tensor_scale")
+_INT = frozenset({int})
 
 
-class Static:
+class Static(tuple[Any, ...]):
     """What a tree has beside its leaves: the scheme and another name, and a shape. Where that
     follows from the leaves, as it mostly does, all that is compared of it is a K that ends within a
-    block: one matrix, a stack of matrices and a part of one are trees of the same kind."""
+    block: one matrix, a stack of matrices and a part of one are trees of the same kind. A tuple of
+    what is compared, as JAX compares and hashes one at each call."""
 
-    __slots__ = ("compared", "follows", "names", "shape")
+    names: tuple[str, ...]
+    shape: Any
+    follows: bool
 
-    def __init__(self, names: tuple[str, ...], shape: Any, follows: bool) -> None:
+    def __new__(cls, names: tuple[str, ...], shape: Any, follows: bool) -> Static:
+        compared = _within_a_block(names[0], shape) if follows else shape
+        self = super().__new__(cls, (names, follows, compared))
         self.names, self.shape, self.follows = names, shape, follows
-        self.compared = (names, follows, _within_a_block(names[0], shape) if follows else shape)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Static) and self.compared == other.compared
-
-    def __hash__(self) -> int:
-        return hash(self.compared)
+        return self
 
     def __repr__(self) -> str:
         return ", ".join((*self.names, str(self.shape)))
@@ -38,23 +38,18 @@ class Static:
 
 def register() -> None:
     """Tells JAX of both, once."""
-    _register(BlockScaled, _PARTS, _static_of_quantized, _quantized)
-    _register(PreparedOperand, ("data", "source"), _static_of_prepared, _prepared)
+    _register(BlockScaled, lambda q: q[:3], _static_of_quantized, _quantized)
+    _register(PreparedOperand, lambda w: w[1:3], _static_of_prepared, _prepared)
 
 
 def _register(
-    kind: type,
-    parts: tuple[str, ...],
+    kind: Any,
+    leaves: Callable[[Any], tuple[Any, ...]],
     static_of: Callable[[Any], Static],
     made: Callable[[Static, Iterable[Any]], Any],
 ) -> None:
-    tree = jax.tree_util
-    keys = tuple(map(tree.GetAttrKey, parts))
-
-    def leaves(value: Any) -> tuple[Any, ...]:
-        return tuple(getattr(value, name) for name in parts)
-
-    tree.register_pytree_with_keys(
+    keys = tuple(map(jax.tree_util.GetAttrKey, leaves(kind._fields)))
+    jax.tree_util.register_pytree_with_keys(
         kind,
         lambda value: (tuple(zip(keys, leaves(value), strict=True)), static_of(value)),
         made,
@@ -71,8 +66,11 @@ def _register(
 
 
 def _static_of_quantized(q: BlockScaled) -> Static:
-    follows = not _is_array(q.codes) or q.shape == _shape_held(q.codes, q.scheme, q.shape)
-    return Static((q.scheme, q.scale_layout), q.shape, follows)
+    codes, _, _, scheme, shape, scale_layout = q
+    follows = type(shape) is tuple and _INT.issuperset(map(type, shape))  # 4.0 equals 4
+    if follows and _is_array(codes):
+        follows = shape == _shape_held(codes, scheme, shape)
+    return _static((scheme, scale_layout), shape, follows)
 
 
 def _quantized(static: Static, parts: Iterable[Any]) -> BlockScaled:
@@ -86,7 +84,7 @@ def _quantized(static: Static, parts: Iterable[Any]) -> BlockScaled:
 
 def _static_of_prepared(w: PreparedOperand) -> Static:
     follows = isinstance(w.source, BlockScaled) and w.source.shape == w.shape
-    return Static((w.scheme, w.form), w.shape, follows)
+    return _static((w.scheme, w.form), w.shape, follows)
 
 
 def _prepared(static: Static, parts: Iterable[Any]) -> PreparedOperand:
@@ -96,6 +94,16 @@ def _prepared(static: Static, parts: Iterable[Any]) -> PreparedOperand:
     return PreparedOperand(form, data, source, scheme, source.shape if follows else static.shape)
 
 
+def _static(names: tuple[str, ...], shape: Any, follows: bool) -> Static:
+    try:
+        return _kept_static(names, shape, follows)
+    except TypeError:  # of a list, which the operations refuse
+        return Static(names, shape, follows)
+
+
+_kept_static = lru_cache(maxsize=4096)(Static)
+
+
 def _is_array(codes: Any) -> bool:
     """Or a description of one."""
     shape = getattr(codes, "shape", None)
@@ -103,12 +111,21 @@ def _is_array(codes: Any) -> bool:
 
 
 def _shape_held(codes: Any, scheme: Any, shape: Any) -> Any:
-    """The shape of the tensor that has these codes. Its last extent stays where they hold it and
-    no whole block more, as packed codes do not say how much of their last block is filled."""
+    """The shape of the tensor that has these codes."""
+    try:
+        return _kept_shape(codes.shape, scheme, shape)
+    except TypeError:
+        return shape
+
+
+@lru_cache(maxsize=4096)
+def _kept_shape(codes_shape: tuple[Any, ...], scheme: Any, shape: Any) -> Any:
+    """The last extent stays where the codes hold it and no whole block more, as packed codes do not
+    say how much of their last block is filled."""
     record = _record_of(scheme, shape)
     if record is None:
         return shape
-    *outer, size = codes.shape
+    *outer, size = codes_shape
     columns = shape[-1]
     if record.bits == 8:
         columns = size
