@@ -271,6 +271,8 @@ def _wrong_dtype(
         )
     elif name.endswith(("8", "V1")):  # V1: as NumPy reads a file of them
         way_out = f"reinterpret them with {adapter.as_bytes(place)}"
+    elif name == "float4_e2m1fn" and scheme.format == "e2m1":
+        way_out = f"its elements lie apart: pack them with mxkern.pack_codes({place}, 'mxfp4')"
     else:
         way_out = "pass stored bytes"
     wanted = errors.listed(stored_dtypes(dtype_of(scheme)))

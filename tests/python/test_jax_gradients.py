@@ -58,6 +58,11 @@ def test_other_transformations() -> None:
     assert (jax.jit(jax.grad(steps))(X) == 0.125).all()
 
 
+def test_of_an_array_of_numpy() -> None:
+    got = jax.grad(squared)(np.asarray(X))
+    assert (got == 2 * mxkern.fake_quantize(X, "mxfp4")).all()
+
+
 def test_scalars() -> None:
     """Numbers and arrays, traced or not; nothing is differentiated of them."""
     options: dict[str, Any] = {"rounding": "stochastic", "seed": 3}

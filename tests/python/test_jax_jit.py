@@ -1,6 +1,7 @@
 # tests/python/test_jax_jit.py: mxkern's functions under transformations of JAX, on the CPU.
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,6 +97,38 @@ def test_vmap_of_what_takes_batches(function: Callable[[Any], Any]) -> None:
                 assert_same([leaf[i, k] for leaf in got], want, f"{axes}: {i}, {k}")
     program = str(jax.make_jaxpr(jax.vmap(function))(many[0]))
     assert "scan" not in program and "while" not in program
+
+
+def test_numbers_that_are_traced() -> None:
+    """As numbers are taken outside of programs, ints too; arrays of other dtypes are not."""
+    code = """if True:
+        import jax, jax.numpy as jnp, numpy as np, mxkern
+        x = jnp.ones((4, 64), jnp.float32) * 1.3
+        def same(got, want):
+            leaves = [jax.tree_util.tree_leaves(each) for each in (got, want)]
+            return all(a.dtype == b.dtype and (a == b).all() for a, b in zip(*leaves, strict=True))
+        for name in ("amax", "tensor_scale"):
+            for number in (3.0, 3):
+                one = lambda x, a: mxkern.quantize(x, "nvfp4", **{name: a})
+                assert same(jax.jit(one)(x, number), one(x, number)), (name, number)
+                both = lambda x, a: mxkern.quantize_both(x, "nvfp4", **{name: (a, None)})
+                assert same(jax.jit(both)(x, number), both(x, number)), (name, number)
+                fake = lambda x, a: mxkern.fake_quantize(x, "nvfp4", **{name: a})
+                assert same(jax.jit(fake)(x, number), fake(x, number)), (name, number)
+                grad = jax.grad(lambda x, a: fake(x, a).sum())
+                assert (jax.jit(grad)(x, number) == 1).all()
+        for wrong in (np.float16(3), jnp.ones((), "bfloat16"), np.int32(3), True):
+            try:
+                jax.jit(one)(x, wrong)
+                raise SystemExit(f"{wrong!r} was taken")
+            except TypeError as error:
+                assert "expected float32" in str(error), error
+    """
+    for wide in ("0", "1"):
+        environment = {**os.environ, "JAX_ENABLE_X64": wide}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
 
 
 def test_large_arrays() -> None:

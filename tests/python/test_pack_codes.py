@@ -1,8 +1,10 @@
 # tests/python/test_pack_codes.py: codes of 4 and 6 bits, one a byte and packed.
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -55,14 +57,24 @@ def test_codes_of_quantize(scheme: str) -> None:
     assert_same(mxkern.pack_codes(wide[:, ::2], scheme), q.codes, f"{scheme} with gaps")
 
 
-@pytest.mark.skipif(not available("jax"), reason="jax is not installed")
-def test_under_jit() -> None:
+FLOAT4: dict[str, Callable[[np.ndarray], Any]] = {
+    "numpy": lambda values: values.astype(ml_dtypes.float4_e2m1fn)
+}
+if available("jax"):
     import jax
 
+    FLOAT4["jax"] = lambda values: jax.numpy.asarray(values.astype(ml_dtypes.float4_e2m1fn))
+
+
+@pytest.mark.skipif(not available("jax"), reason="jax is not installed")
+def test_under_jit() -> None:
     codes = np.random.default_rng(1).integers(0, 16, (3, 50), np.uint8)
     for scheme in PACKED:
         packed = jax.jit(lambda c, scheme=scheme: mxkern.pack_codes(c, scheme))(codes)
         assert_same(raw(packed), packed_by_bits(codes, scheme), scheme)
+    given = FLOAT4["jax"](np.float32([[1, -2, 6]]))
+    packed = jax.jit(lambda c: mxkern.pack_codes(c, "mxfp4"))(given)
+    assert raw(packed)[0, :2].tolist() == [0xC2, 0x07]
 
 
 @pytest.mark.skipif(not available("torch"), reason="torch is not installed")
@@ -74,6 +86,44 @@ def test_pytorch_s_own_dtype() -> None:
     q = mxkern.quantize(torch.from_numpy(random_values((4, 64), "float32")), "nvfp4")
     given = q.codes.view(torch.float4_e2m1fn_x2)
     assert mxkern.unpack_codes(given, "nvfp4").equal(mxkern.unpack_codes(q.codes, "nvfp4"))
+
+
+@pytest.mark.parametrize("framework", FLOAT4)
+@pytest.mark.parametrize("scheme", ["mxfp4", "nvfp4"])
+def test_elements_of_4_bits(scheme: str, framework: str) -> None:
+    """Of all values, which say what the codes have to mean; an odd number of them, too."""
+    values = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = np.stack([np.concatenate([values, -values]), np.concatenate([-values, values])])
+    for columns in (16, 15, 1, 0):
+        given = FLOAT4[framework](values[:, :columns])
+        assert str(given.dtype) == "float4_e2m1fn"
+        packed = mxkern.pack_codes(given, scheme)
+        codes = raw(mxkern.unpack_codes(packed, scheme, columns))
+        sign = np.signbit(values[:, :columns])
+        assert_same(codes, (8 * sign + np.arange(16)[:columns] % 8).astype(np.uint8), framework)
+        assert_same(raw(packed), packed_by_bits(codes, scheme), f"{framework} {columns}")
+    given = FLOAT4[framework](values)
+    packed = mxkern.pack_codes(given, scheme)
+    blocks = packed.shape[-1] * 2 // mxkern.schemes[scheme].block
+    ones = np.full((2, blocks), 127 if scheme == "mxfp4" else 0x38, np.uint8)
+    options: Any = {"tensor_scale": 1.0} if scheme == "nvfp4" else {}
+    scales = array_of(framework, ones)
+    make = mxkern.BlockScaled.from_parts
+    q = make(packed, scales, scheme=scheme, shape=(2, 16), **options)
+    assert_same(np.asarray(mxkern.dequantize(q)), values, "decoded")
+    # Where codes have to be packed already, the way out is this one.
+    way_out = "elements lie apart: pack them with mxkern.pack_codes(codes, 'mxfp4')"
+    parts = "codes has dtype float4_e2m1fn; expected uint8", way_out
+    refused(TypeError, lambda: make(given, scales, scheme=scheme, **options), *parts)
+    refused(
+        TypeError,
+        lambda: mxkern.dequantize(q._replace(codes=given)),
+        way_out.replace("(codes", "(q.codes"),
+    )
+    way_out = "its elements lie apart, and mxkern.pack_codes(codes, 'mxfp4') packs them"
+    refused(TypeError, lambda: mxkern.unpack_codes(given, scheme), way_out)
+    way_out = "these are codes of mxfp4 and nvfp4"
+    refused(TypeError, lambda: mxkern.pack_codes(given, "mxfp6"), way_out)
 
 
 @pytest.mark.parametrize("name", ["pack_codes", "unpack_codes"])

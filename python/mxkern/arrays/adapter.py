@@ -220,6 +220,10 @@ class Adapter(ABC):
         """E2M1 codes as uint8, where the framework has a dtype for two of them in a byte."""
         return array
 
+    def e2m1_codes(self, array: Any) -> Any:
+        """E2M1 codes as uint8, one a byte, where the framework has a dtype for one of them."""
+        return array
+
     @abstractmethod
     def dtype_name(self, array: Any) -> str: ...
 

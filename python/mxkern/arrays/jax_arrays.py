@@ -6,10 +6,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from mxkern.arrays import jax_trees
 from mxkern.arrays.adapter import JaxCalls, check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
-from mxkern.block_scaled import BlockScaled
-from mxkern.prepared_operand import PreparedOperand
+
+
+def e2m1_codes(array: Any) -> Any:
+    """JAX counts a byte for an element of 4 bits, and views two as one."""
+    if str(array.dtype) != "float4_e2m1fn":
+        return array
+    return jax.lax.bitcast_convert_type(array, jax.numpy.uint4).astype(jax.numpy.uint8)
 
 
 class JaxAdapter(NumpyAdapter):
@@ -22,17 +28,7 @@ class JaxAdapter(NumpyAdapter):
     def __init__(self, calls: JaxCalls) -> None:
         super().__init__()
         self.short_way = self.traced_calls = calls
-        # Arrays are what a transformation sees of these; the rest is static.
-        jax.tree_util.register_pytree_node(
-            BlockScaled,
-            lambda q: (tuple(q[:3]), tuple(q[3:])),
-            lambda static, parts: BlockScaled(*parts, *static),
-        )
-        jax.tree_util.register_pytree_node(
-            PreparedOperand,
-            lambda w: ((w.data, w.source), (w.form, w.scheme, w.shape)),
-            lambda static, parts: PreparedOperand(static[0], *parts, *static[1:]),
-        )
+        jax_trees.register()
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         if isinstance(array, jax.core.Tracer):
@@ -49,6 +45,9 @@ class JaxAdapter(NumpyAdapter):
                 f"jax.random.key_data({argument}) has theirs"
             )
         return np.asarray(array)
+
+    def e2m1_codes(self, array: Any) -> Any:
+        return e2m1_codes(array)
 
     def leave(self, array: Any, like: Any) -> Any:
         devices = like.devices()

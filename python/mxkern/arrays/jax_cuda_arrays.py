@@ -16,6 +16,7 @@ from mxkern.arrays.adapter import (
     Shape,
     check_device,
 )
+from mxkern.arrays.jax_arrays import e2m1_codes
 from mxkern.arrays.numpy_arrays import numpy_dtype
 
 
@@ -53,6 +54,9 @@ class JaxCudaAdapter(Adapter):
                 f"convert with {self.conversion(argument, 'float32')}"
             )
         return array
+
+    def e2m1_codes(self, array: Any) -> Any:
+        return e2m1_codes(array)
 
     def dtype_name(self, array: Any) -> str:
         return str(array.dtype)

@@ -38,6 +38,9 @@ class NumpyAdapter(Adapter):
     def enter(self, function: str, argument: str, array: Any) -> Any:
         return array
 
+    def e2m1_codes(self, array: Any) -> Any:
+        return array.view(np.uint8) if array.dtype == ml_dtypes.float4_e2m1fn else array
+
     def dtype_name(self, array: Any) -> str:
         return str(array.dtype)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from mxkern import _core
 from mxkern.arrays.adapter import built_with_cuda
+from mxkern.jax_calls.mesh_axes import over_their_axes
 
 
 def missing(backend: str) -> str | None:
@@ -36,7 +37,8 @@ def call(
     shapes and dtypes. Under jax.vmap once for each element, as a tensor scale belongs to one
     tensor; where a further leading dimension changes nothing for an element, once for all."""
     way = "broadcast_all" if takes_batches else "sequential"
-    function = jax.ffi.ffi_call(f"mxkern_{operation}", list(results), vmap_method=way)
+    results, arrays = over_their_axes(results, arrays)
+    function = jax.ffi.ffi_call(f"mxkern_{operation}", results, vmap_method=way)
     unsigned = [number % 2**64 for number in numbers]
     return function(*arrays, numbers=np.array(unsigned, np.uint64).view(np.int64))
 

@@ -14,6 +14,7 @@ from mxkern import _core, errors
 from mxkern.arrays.jax_cuda_arrays import device_index
 from mxkern.jax_calls import operations
 from mxkern.jax_calls.ffi import missing
+from mxkern.jax_calls.mesh_axes import over_the_axes_of
 from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor
 from mxkern.prepared_operand import PreparedOperand
@@ -160,6 +161,9 @@ def _run(
             )
         _refuse_out(function, out)
         _refuse_symbols(function, leaves)
+        if scalars:
+            x, amax, tensor_scale, offset = arrays
+            arrays = (x, *map(_of_numbers, (amax, tensor_scale)), offset)
         return operation(-1 if backend == "cpu" else 0, *static, *arrays)
     found = _device_of([leaf for leaf in leaves if not (scalars and _is_number(leaf))])
     if found is None or found.platform not in ("cpu", "gpu"):
@@ -192,6 +196,8 @@ def _straight_through(
     """What is differentiated are arrays, which must be arguments; numbers stay what they are."""
 
     def fake_quantize(x: Any, arrays: dict[str, Any]) -> Any:  # its name is in programs that print
+        # Arrays of NumPy come as ones of a class of JAX's own.
+        x, arrays = jax.tree_util.tree_map(jax.numpy.asarray, (x, arrays))
         return decoded(x, **{**scalars, **arrays})
 
     run = jax.custom_jvp(fake_quantize)
@@ -207,7 +213,8 @@ def _straight_through(
                 )
         if isinstance(tangent, zero):
             tangent = jax.numpy.zeros(tangent.shape, tangent.dtype)
-        return run(*primals), tangent
+        result = run(*primals)
+        return result, over_the_axes_of(tangent, result)
 
     run.defjvp(rule, symbolic_zeros=True)
     return run(x, arrays)
@@ -271,6 +278,17 @@ def _as_float32(function: str, name: str, value: Any) -> Any:
         number = errors.real(function, name, value)
         check_factor(function, name, number)
         return np.array(_core.float32_bits(number + 0.0), np.uint32).view(np.float32)  # -0 is 0
+
+    return jax.tree_util.tree_map(as_float32, value)
+
+
+def _of_numbers(value: Any) -> Any:
+    """Numbers that JAX traces are weakly typed arrays, of 64 bits where it has those."""
+
+    def as_float32(value: Any) -> Any:
+        traced = isinstance(value, jax.core.Tracer) and value.aval.weak_type
+        is_number = traced and value.dtype.kind in "fi"
+        return value.astype(np.float32) if is_number else value
 
     return jax.tree_util.tree_map(as_float32, value)
 

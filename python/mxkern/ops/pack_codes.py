@@ -15,7 +15,8 @@ _GROUPS = {4: (2, 1), 6: (4, 3)}
 def pack_codes(codes: Any, scheme: str | Scheme) -> Any:
     """Codes of 4 or 6 bits that lie one a byte, packed as quantize packs them: low bits first.
 
-    codes   [..., K] uint8, each code in the low bits of its byte; the bits above are left out
+    codes   [..., K] uint8, each code in the low bits of its byte; the bits above are left out.
+            4-bit codes of JAX, and of NumPy with ml_dtypes, also float4_e2m1fn
     scheme  "mxfp4", "nvfp4", "mxfp6_e2m3" or "mxfp6_e3m2"
 
     Returns uint8 [..., ceil(K / block) * block * bits / 8] of codes' framework, on its device; the
@@ -118,11 +119,18 @@ def _entered(function: str, codes: Any, scheme: Any) -> tuple[Scheme, Adapter, A
     array = codes if adapter.converts else adapter.enter(function, "codes", codes)
     if record.format == "e2m1":
         array = adapter.packed_e2m1_bytes(array)
+        if function == "pack_codes":
+            array = adapter.e2m1_codes(array)
     if str(array.dtype).removeprefix("torch.") != "uint8":
         # JAX counts a byte for an element of 4 bits, and views two as one.
         is_byte = array.dtype.itemsize == 1 and not str(array.dtype).endswith("int4")
         way_out = f"reinterpret bytes with {adapter.as_bytes('codes')}"
-        if not is_byte:
+        if str(array.dtype) == "float4_e2m1fn":
+            way_out = (
+                "its elements lie apart, and mxkern.pack_codes(codes, 'mxfp4') packs them; these "
+                "are codes of mxfp4 and nvfp4"
+            )
+        elif not is_byte:
             way_out = f"convert codes, one a byte, with {adapter.conversion('codes', 'uint8')}"
         raise TypeError(f"{function}: codes has dtype {array.dtype}; expected uint8; {way_out}")
     if not array.shape:
