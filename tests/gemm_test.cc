@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "mxkern/core/error.h"
+#include "tests/support/error_message.h"
 #include "tests/support/gemm_reference.h"
 
 namespace mxkern {
@@ -281,6 +283,17 @@ TEST(GemmTest, EmptyOutputsNeedNothing) {
     EXPECT_EQ(gemm_workspace_bytes(a.operand(), b.quantized(), out.buffer()), 0u);
     EXPECT_NO_THROW(gemm(a.operand(), b.quantized(), out.buffer(), {}, {}));
   }
+}
+
+// What the CPU lacks is refused, however little there is to compute.
+TEST(GemmTest, EmptyOutputsAreNotFolded) {
+  QuantizedOperand a(Scheme::mxfp8_e4m3, {1, 0, 64}, ScaleLayout::row_major);
+  QuantizedOperand b(Scheme::mxfp8_e4m3, {1, 5, 64}, ScaleLayout::row_major);
+  PlainTensor out(DType::float32, {1, 0, 5});
+  const GemmOptions folded{.precision = GemmPrecision::folded};
+  test::expect_failure<Unsupported>(
+      "gemm: precision is folded, and the CPU's products are exact",
+      [&] { gemm(a.operand(), b.quantized(), out.buffer(), folded, {}); });
 }
 
 // The bytes depend on the unit and on nothing else: not on threads, blocks or neighbours.

@@ -168,6 +168,17 @@ TEST(GroupedGemm, RefusesWhatDoesNotFit) {
   }
   {
     Refused r;
+    r.groups.ends = static_cast<const std::int32_t*>(r.out.data);
+    r.expect("out overlaps groups.ends");
+  }
+  {
+    Refused r;
+    const Buffer bias = Buffer::dense(r.out.data, DType::float32, {2, 1, 6});
+    r.options.bias = &bias;
+    r.expect("out overlaps bias");
+  }
+  {
+    Refused r;
     r.out.data = r.b.codes;
     r.expect("out");
   }

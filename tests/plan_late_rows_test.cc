@@ -65,6 +65,18 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   }
 }
 
+TEST(PlanLateRowsTest, BatchesThatAreMultipliedAsOneMatrixHaveNone) {
+  const Case wide{.precision = GemmPrecision::exact, .shape = {2, 4096, 4096}, .n = 8192};
+  const CudaGemmProblem problem{quantized(wide.left, wide.shape),
+                                quantized(wide.right, {1, 8192, 4096}), wide.result(),
+                                wide.precision};
+  ASSERT_EQ(multiplied_shape(problem), (Shape{1, 8192, 8192}));
+  const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
+  EXPECT_EQ(plan.path, CudaGemmPath::exact);
+  EXPECT_EQ(plan.left.first_rows, 0);
+  EXPECT_EQ(plan.right.first_rows, 0);
+}
+
 // Otherwise the tiles that are divided along K would have other rows than where all are ready.
 TEST(PlanLateRowsTest, LeftRowsAreLateInWholeTilesAlone) {
   for (const auto& [m, first] :

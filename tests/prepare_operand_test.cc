@@ -101,6 +101,25 @@ TEST(PrepareOperandTest, BadArguments) {
   expect_failure("out.source has codes and no scales", [&] { prepare_operand(x.buffer(), out); });
 }
 
+// Before the device is asked what it reads, and where it reads nothing.
+TEST(PrepareOperandTest, DataOfTooFewBytesOrAtAWrongAddress) {
+  QuantizedOperand b(Scheme::mxfp8_e4m3, {1, 7, 96}, ScaleLayout::row_major);
+  BlockScaled q = b.quantized();
+  alignas(256) static std::uint8_t memory[1 << 16];
+  const std::size_t wanted = prepared_bytes(PreparedForm::folded, q.scheme, q.shape);
+  const auto prepare_in = [&](std::uint8_t* data, std::size_t bytes) {
+    return [&, data, bytes] { prepare_operand(q, {PreparedForm::folded, q, data, bytes}); };
+  };
+  expect_failure("has " + std::to_string(wanted - 1) + " bytes of data; expected " +
+                     std::to_string(wanted) + "; ask prepared_bytes",
+                 prepare_in(memory, wanted - 1));
+  expect_failure("which products on cpu do not read", prepare_in(memory, wanted));
+  expect_failure("which products on cpu do not read", prepare_in(memory + 1, wanted));
+  q.device = {DeviceType::cuda, 0};
+  expect_failure("out.data is misaligned; expected an address that is a multiple of 128",
+                 prepare_in(memory + 64, wanted));
+}
+
 TEST(PrepareOperandTest, FormsOfWhatIsNone) {
   static constexpr Device nowhere{static_cast<DeviceType>(9), 0};
   expect_failure("best_prepared_form: scheme is number 99",
@@ -127,6 +146,12 @@ TEST(PrepareOperandTest, OptionsThatDoNotFit) {
   const float amax = 1.0f;
   refuse("amax and tensor_scale are for nvfp4", {.amax = &amax});
   refuse("quantize it first", {.rounding = Rounding::stochastic});
+  refuse("quantize it first", {.hadamard = {32, default_sign_mask}});
+  out.source.shape.rows = 64;  // whole squares
+  PlainTensor square(DType::float32, {1, 64, 96});
+  expect_failure("quantize it first", [&] {
+    prepare_operand(square.buffer(), out, {.block_shape = BlockShape::square});
+  });
 }
 
 TEST(PrepareOperandTest, MemoryThatIsTaken) {
@@ -147,6 +172,27 @@ TEST(PrepareOperandTest, MemoryThatIsTaken) {
   out.source = BlockScaled::of(own.scheme, own.shape, own.scale_layout, own.codes, own.scales);
   expect_failure("out.source is a view of memory that is only read",
                  [&] { prepare_operand(apart.buffer(), out); });
+}
+
+// A product is written to nothing that an operand consists of, read on the CPU or not.
+TEST(PrepareOperandTest, ProductsOverOperands) {
+  alignas(256) static std::uint8_t memory[1 << 16];
+  QuantizedOperand first(Scheme::mxfp8_e4m3, {1, 7, 96}, ScaleLayout::row_major);
+  QuantizedOperand second(Scheme::mxfp8_e4m3, {1, 7, 96}, ScaleLayout::row_major);
+  first.quantize(test::normal_values(1));
+  second.quantize(test::normal_values(2));
+  const BlockScaled a = first.quantized();
+  const PreparedOperand b{PreparedForm::folded, second.quantized(), memory, sizeof memory};
+  const test::AlignedMemory work(1 << 20);
+  const auto refuse = [&](const char* wanted, const GemmOperand& left,
+                          const GemmRightOperand& right, void* data) {
+    const Buffer out = Buffer::dense(data, DType::float32, {1, 7, 7});
+    expect_failure(wanted, [&] { gemm(left, right, out, {}, work.workspace()); });
+  };
+  refuse("gemm: out overlaps b.data", a, b, memory + 1024);
+  refuse("gemm: out overlaps b.codes", a, b, b.source.codes);
+  refuse("gemm: out overlaps a.data", b, a, memory + 1024);
+  refuse("gemm: out overlaps a.codes", b, a, b.source.codes);
 }
 
 TEST(PrepareOperandTest, ExplainsTheCpuAndOtherDevices) {

@@ -177,6 +177,19 @@ def test_byte_order_and_memory_maps(tmp_path: Path) -> None:
     assert_same_parts(q, want, "memory map")
 
 
+def test_numbers_between_two_elements() -> None:
+    """A tensor scale and an amax at an address that is no multiple of four."""
+    odd = np.zeros(5, np.uint8)[1:].view(np.float32)
+    odd[:] = 0.37
+    even = odd.copy()
+    assert even.flags.aligned and not odd.flags.aligned
+    x = random_values((4, 64), "float32")
+    q = mxkern.quantize(x, "nvfp4", amax=even)
+    assert_same_parts(mxkern.quantize(x, "nvfp4", amax=odd), q, "amax")
+    got, want = (mxkern.dequantize(q._replace(tensor_scale=each)) for each in (odd, even))
+    assert_same(got, want, "tensor_scale")
+
+
 def test_dlpack() -> None:
     x = random_values((5, 64), "float32")
     q = mxkern.quantize(Foreign(x), "mxfp8")

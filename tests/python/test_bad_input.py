@@ -226,6 +226,18 @@ def test_what_has_no_hash_and_no_truth() -> None:
     refused(TypeError, lambda: mxkern.quantize(X, "mxfp8", block=(X, X)), "quantize: block is (")
 
 
+@needs_torch
+def test_tensors_between_two_elements() -> None:
+    """Two bytes off is no place for four, though it is one for elements of half the size."""
+    import torch
+
+    memory = bytearray(X.nbytes + 2)
+    x = torch.frombuffer(memory, dtype=torch.float32, offset=2, count=X.size).view(4, 64)
+    refused(ValueError, lambda: mxkern.quantize(x, "mxfp8"), "quantize: x is misaligned", "clone()")
+    half = torch.frombuffer(memory, dtype=torch.float16, offset=2).view(4, 128)
+    assert mxkern.quantize(half, "mxfp8").shape == (4, 128)
+
+
 @needs_jax
 def test_random_keys_are_no_numbers() -> None:
     import jax

@@ -135,6 +135,9 @@ class TestGemm:
         refused(ValueError, lambda: call(self.a, self.b(2, 4, 64)), "leading dimensions")
         batches = (self.b(3, 4, 64), self.b(2, 4, 64))
         refused(ValueError, lambda: call(*batches), "leading dimensions", "(3,) and (2,)")
+        a = self.b(2, 3, 4, 64)
+        for b in (self.b(3, 2, 4, 64), self.b(6, 4, 64)):  # as many matrices, in another order
+            refused(ValueError, lambda b=b: call(a, b), "leading dimensions", "got (2, 3) and")
 
     def test_options(self) -> None:
         def call(**options: Any) -> Any:
@@ -161,3 +164,9 @@ class TestGemm:
             with pytest.raises((TypeError, ValueError)):
                 mxkern.gemm(self.a, self.a, out=out, **options)
         assert (out == 7).all()
+
+
+def test_grouped_gemm_takes_no_batch_of_groups() -> None:
+    b = mxkern.quantize(np.ones((1, 1, 8, 64), np.float32), "mxfp4")
+    call = lambda: mxkern.grouped_gemm(X, b, np.array([4], np.int32))  # noqa: E731
+    refused(ValueError, call, "grouped_gemm: b has shape (1, 1, 8, 64)", "expected [G, N, K]")

@@ -123,6 +123,16 @@ class TestOut:
         assert call(behind) is behind
 
     @needs_torch
+    def test_memory_directly_beside_is_free(self) -> None:
+        import torch
+
+        memory = torch.ones(128)
+        low, high = memory[:64].view(1, 64), memory[64:].view(1, 64)
+        for x, out in ((low, high), (high, low)):
+            want = mxkern.random_hadamard(x.clone())
+            assert mxkern.random_hadamard(x, 16, out=out) is out and out.equal(want)
+
+    @needs_torch
     def test_autograd_hears_of_what_is_written(self) -> None:
         import torch
 

@@ -154,6 +154,19 @@ def test_from_parts_makes_a_tensor_scale_a_scalar(framework: str, shape: tuple[i
         mxkern.BlockScaled.from_parts(*q[:2], scheme="nvfp4", tensor_scale=two)
 
 
+def test_from_parts_makes_a_tuple_of_ints_of_a_shape() -> None:
+    q = mxkern.quantize(random_values((4, 64), "float32"), "mxfp4")
+    shapes: list[Any] = [(np.int64(4), np.int32(64)), [4, 64]]
+    if available("torch"):
+        import torch
+
+        shapes.append(torch.Size((4, 64)))
+    for shape in shapes:
+        same = mxkern.BlockScaled.from_parts(q.codes, q.scales, scheme="mxfp4", shape=shape)
+        assert type(same.shape) is tuple and same.shape == (4, 64)
+        assert all(type(n) is int for n in same.shape)
+
+
 def test_prints_a_large_tensor_at_once() -> None:
     codes = np.zeros((1 << 14, 1 << 14), np.uint8)
     scales = np.zeros((1 << 14, 1 << 9), np.uint8)

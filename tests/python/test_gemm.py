@@ -167,6 +167,13 @@ def test_infinite_codes(dtype: str) -> None:
         np.testing.assert_array_equal(mxkern.gemm(a, b), want)
 
 
+def test_an_infinite_alpha() -> None:
+    """It is a float32 as any other, and makes Inf of what is not zero."""
+    q = mxkern.quantize(np.ones((4, 64), np.float32), "mxfp8")
+    for alpha in (np.inf, -np.inf):
+        np.testing.assert_array_equal(mxkern.gemm(q, q, alpha=alpha), np.full((4, 4), alpha))
+
+
 @pytest.mark.parametrize("shapes", [((3, 0), (4, 0)), ((0, 32), (4, 32)), ((3, 32), (0, 32))])
 def test_zero_sizes(shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
     a, b = (mxkern.quantize(np.ones(shape, np.float32), "mxfp8") for shape in shapes)

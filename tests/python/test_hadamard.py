@@ -57,6 +57,12 @@ def test_in_place_and_out() -> None:
     assert_same(x, want, "in place")
 
 
+def test_values_of_the_other_byte_order() -> None:
+    x = random_values((4, 64), "float32")
+    got = mxkern.random_hadamard(x.astype(x.dtype.newbyteorder()))
+    assert_same(got, mxkern.random_hadamard(x), "the other byte order")
+
+
 def test_a_nan_stays_in_its_group() -> None:
     x = np.ones((2, 64), np.float32)
     x[1, 20] = np.nan

@@ -97,6 +97,9 @@ def test_refused(name: str) -> None:
     call(ValueError, "beta is 1.0, but there is no out", "pass out=", beta=1.0)
     call(TypeError, "beta is '1'", beta="1", out=out)
     call(ValueError, "out has shape", str(tuple(shape)), out=out[..., :-1].contiguous())
+    # What a product could be copied to, once for each matrix.
+    larger = torch.zeros(2, *shape)
+    call(ValueError, f"out has shape {tuple(larger.shape)}; expected {shape}", out=larger)
     call(TypeError, "out has dtype float64", out=out.double())
     call(ValueError, "dtype is 'float16'", "bfloat16", dtype="float16", out=out.bfloat16())
     call(TypeError, "out is a numpy.ndarray", out=out.numpy())
