@@ -43,6 +43,7 @@ from mxkern.torch_checks import (
     scheme_name,
 )
 from mxkern.torch_codes import pack_codes, unpack_codes
+from mxkern.torch_flops import teach_the_counter
 from mxkern.torch_keywords import refuse_others
 from mxkern.torch_operands import block_scaled, present
 from mxkern.torch_products import gemm, grouped_gemm
@@ -293,3 +294,4 @@ def _teach_the_compiler() -> None:
 
 
 _teach_the_compiler()
+teach_the_counter()

@@ -106,3 +106,21 @@ def test_refused(name: str) -> None:
     call(TypeError, "stream is given", stream=0)
     asks = torch.zeros(shape, requires_grad=True)
     call(ValueError, "out requires grad", out=asks, beta=1.0)
+
+
+def test_counted_flops() -> None:
+    """Two for each multiplication; those of batches, and of all rows of a grouped product."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    batch = mxkern.quantize(tensor(2, M, K), "mxfp8")
+    calls: list[tuple[Callable[[], Any], int]] = [
+        (lambda: torch_ops.gemm(tensor(M, K), W), 2 * M * N * K),
+        (lambda: torch_ops.gemm(batch, W, dtype="bfloat16"), 2 * 2 * M * N * K),
+        (lambda: torch_ops.gemm(tensor(K), W), 2 * N * K),
+        (lambda: torch_ops.grouped_gemm(tensor(M, K), EXPERTS, ENDS), 2 * M * N * K),
+        (lambda: torch_ops.grouped_gemm(tensor(M, K), W, COLUMN_ENDS), 2 * M * N * K),
+    ]
+    for call, flops in calls:
+        with FlopCounterMode(display=False) as counter:
+            call()
+        assert counter.get_total_flops() == flops

@@ -28,7 +28,8 @@ PYTHON_LAYERS = {
     "operations": "ops",
     "callers": "comparison error_sums jax_calls torch_checks",
     "package": ".",
-    "torch_ops": "torch_codes torch_keywords torch_library torch_operands torch_ops torch_products",
+    "torch_ops": "torch_codes torch_flops torch_keywords torch_library torch_operands torch_ops"
+    " torch_products",
     "tools": "__main__ cli compare_file compressed_tensors convert copy_speed demo demo_checkpoint"
     " plot progress safetensors safetensors_index safetensors_writer tensor_files",
 }
