@@ -48,7 +48,7 @@ class Conversion(NamedTuple):
 
     scheme: Scheme
     quantized: list[str]  # modules
-    left: dict[str, str]  # other modules with matrices: why
+    left: dict[str, str]  # other modules with matrices, and stacks of these: why
     bytes_before: int  # of all tensors
     bytes_after: int
     not_copied: list[str]  # files
@@ -205,6 +205,8 @@ def _chosen(
     for file in files.values():
         for name, entry in file.entries.items():
             module = _module_of(name)
+            if len(entry.shape) == 3 and entry.dtype in FLOATS:
+                left[module or name] = "as they are stacks of matrices"
             if not module or len(entry.shape) != 2:
                 continue
             if any(pattern.search(module) for pattern in asked):

@@ -163,6 +163,7 @@ def test_what_stays_as_it_is(tmp_path: Path) -> None:
     odd = {
         "a.mlp.gate.weight": np.ones((8, 64), np.float32),
         "a.experts.weight": np.ones((2, 64, 64), np.float32),
+        "a.stack": np.ones((2, 64, 64), np.float16),
         "a.short.weight": np.ones((8, 40), np.float32),
         "a.bytes.weight": np.ones((8, 64), np.uint8),
         "a.down.weight": np.ones((8, 64), np.float32),
@@ -172,7 +173,8 @@ def test_what_stays_as_it_is(tmp_path: Path) -> None:
     source = checkpoint(tmp_path / "old", odd)
     done = convert_checkpoint(source, tmp_path / "new", "mxfp8", ignore=[r"\.up$"])
     assert done.quantized == ["a.down"]
-    assert set(done.left) == {"a.mlp.gate", "a.short", "a.bytes", "a.up"}
+    assert set(done.left) == {"a.mlp.gate", "a.short", "a.bytes", "a.up", "a.experts", "a.stack"}
+    assert done.left["a.stack"] == "as they are stacks of matrices"
     assert "multiples of 32: a.short" in str(done) and "as asked: a.up" in str(done)
     new = read_safetensors(tmp_path / "new" / "model.safetensors")
     for name in odd.keys() - {"a.down.weight"}:
@@ -180,7 +182,7 @@ def test_what_stays_as_it_is(tmp_path: Path) -> None:
     assert new["a.down.weight"].dtype == ml_dtypes.float8_e4m3fn
     config = json.loads((tmp_path / "new" / "config.json").read_text())
     ignored = config["quantization_config"]["ignore"]
-    assert set(ignored) == {"lm_head", "a.mlp.gate", "a.short", "a.bytes", "a.up"}
+    assert set(ignored) == {"lm_head", *done.left}
 
 
 def test_refused(tmp_path: Path) -> None:
