@@ -17,11 +17,14 @@ import torch
 from random_operands import (
     DTYPES,
     SCHEMES,
+    before,
     check_product,
     expect_same,
     extent,
+    multiplied,
     on_gpu,
     operand,
+    output,
     plain,
 )
 
@@ -172,9 +175,11 @@ def multiply(
         options["alpha"] = source.choice([0.5, -3.0, 1.7])
     if source.random() < 0.3:
         options["bias"] = plain(source, (n,), finite=True)
+    options |= output(source, tuple(want.shape), dtype)
     want = want * options.get("alpha", 1.0) + options.get("bias", torch.zeros(1)).double()
+    want = want + before(options)
     if on_both:
-        check_product("gemm on the CPU", mxkern.gemm(a, b, **options), want, EXACT)
+        check_product("gemm on the CPU", multiplied(mxkern.gemm, a, b, **options), want, EXACT)
     options = {name: on_gpu(value) for name, value in options.items()}
     left, right = on_gpu(a), on_gpu(b)
     precision = source.choice(["exact", "auto"])
@@ -187,9 +192,10 @@ def multiply(
         limit = max(limit, FOLDED)
     kind = a.scheme if isinstance(a, mxkern.BlockScaled) else a.dtype
     what = f"gemm on the GPU, {precision}, {kind} {m} x {k} by {b.scheme} {n}, {form}"
-    out = mxkern.gemm(left, right, precision=precision, **options)
+    options["precision"] = precision
+    out = multiplied(mxkern.gemm, left, right, **options)
     check_product(what, out, want, limit)
-    expect_same(what, out, mxkern.gemm(left, right, precision=precision, **options))
+    expect_same(what, out, multiplied(mxkern.gemm, left, right, **options))
 
 
 def grouped_product(source: random.Random) -> None:
@@ -207,17 +213,19 @@ def grouped_product(source: random.Random) -> None:
         a = operand(source, (m, k), source.choice(SCHEMES))
         decoded = mxkern.dequantize(a).double()
     weights, want = mxkern.dequantize(b).double(), torch.zeros(m, n, dtype=torch.float64)
-    options: dict[str, Any] = {"dtype": str(source.choice(DTYPES)).removeprefix("torch.")}
+    dtype = source.choice(DTYPES)
+    options: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch.")}
     if source.random() < 0.3:
         options["bias"] = plain(source, (groups, n), finite=True)
+    options |= output(source, (m, n), dtype)
     begin = 0
     for group, end in enumerate(ends.tolist()):
         want[begin:end] = decoded[begin:end] @ weights[group].T
         want[begin:end] += options.get("bias", torch.zeros(groups, 1))[group].double()
         begin = end
-    check_product(
-        "grouped_gemm on the CPU", mxkern.grouped_gemm(a, b, ends, **options), want, EXACT
-    )
+    want = want + before(options)
+    on_cpu = multiplied(mxkern.grouped_gemm, a, b, ends, **options)
+    check_product("grouped_gemm on the CPU", on_cpu, want, EXACT)
     forms = [None, "expanded", "few_tokens", "few_tokens"]
     expect_grouped(source, f"{counts} x {k}", (a, b, ends), options, want, forms)
 
@@ -240,12 +248,15 @@ def grouped_columns(source: random.Random) -> None:
         decoded = mxkern.dequantize(a).double()
     right, bounds = mxkern.dequantize(b).double(), [0, *ends.tolist()]
     want = torch.stack([decoded[:, i:j] @ right[:, i:j].T for i, j in itertools.pairwise(bounds)])
-    options: dict[str, Any] = {"dtype": str(source.choice(DTYPES)).removeprefix("torch.")}
+    dtype = source.choice(DTYPES)
+    options: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch.")}
     if source.random() < 0.3:
         options["bias"] = plain(source, (groups, n), finite=True)
         want += options["bias"].double()[:, None]
-    what = "grouped_gemm of columns on the CPU"
-    check_product(what, mxkern.grouped_gemm(a, b, ends, **options), want, EXACT)
+    options |= output(source, (groups, m, n), dtype)
+    want = want + before(options)
+    on_cpu = multiplied(mxkern.grouped_gemm, a, b, ends, **options)
+    check_product("grouped_gemm of columns on the CPU", on_cpu, want, EXACT)
     forms = [None, "expanded", "few_tokens"]
     expect_grouped(source, f"{m} x {ends.tolist()}", (a, b, ends), options, want, forms)
 
@@ -271,9 +282,9 @@ def expect_grouped(
         right = mxkern.prepare_operand(right, form=form)
     kind = a.scheme if isinstance(a, mxkern.BlockScaled) else a.dtype
     what = f"grouped_gemm on the GPU, {kind} {shape} by {b.scheme} {tuple(b.shape)}, {form}"
-    out = mxkern.grouped_gemm(left, right, ends, **options)
+    out = multiplied(mxkern.grouped_gemm, left, right, ends, **options)
     check_product(what, out, want, limit)
-    expect_same(what, out, mxkern.grouped_gemm(left, right, ends, **options))
+    expect_same(what, out, multiplied(mxkern.grouped_gemm, left, right, ends, **options))
 
 
 CALLS = [quantize] * 3 + [dequantize, transform, scales, grouped_product, grouped_columns]

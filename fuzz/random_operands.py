@@ -3,6 +3,7 @@ on them, or near what it is in double precision.
 """
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,6 +72,49 @@ def on_gpu(x: Any) -> Any:
     memory = torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage()).cuda()
     copy = torch.empty(0, dtype=x.dtype, device="cuda")
     return copy.set_(memory.untyped_storage(), x.storage_offset(), x.shape, x.stride())
+
+
+def copied(x: torch.Tensor) -> torch.Tensor:
+    """The same where it is, with the same strides and what lies between its rows."""
+    memory = x.untyped_storage().clone()
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(
+        memory, x.storage_offset(), x.shape, x.stride()
+    )
+
+
+def output(source: random.Random, shape: tuple[int, ...], dtype: torch.dtype) -> dict[str, Any]:
+    """Options of a product that is written to a tensor, or added to it; or none."""
+    if source.random() < 0.6:
+        return {}
+    out = plain(source, shape, finite=True, dtype=dtype)
+    return {"out": out, "beta": source.choice([0.0, 1.0, -0.5])}
+
+
+def before(options: dict[str, Any]) -> torch.Tensor:
+    """What is added to a product with such options, in double precision."""
+    if options.get("beta", 0.0) == 0.0:
+        return torch.zeros(1, dtype=torch.float64)
+    return options["beta"] * options["out"].double().cpu()
+
+
+def memory_of(x: torch.Tensor) -> torch.Tensor:
+    """All of its storage, as bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
+
+
+def multiplied(function: Callable[..., Any], *operands: Any, **options: Any) -> torch.Tensor:
+    """The product, in memory of its own; what lies between the rows of out stays."""
+    if "out" not in options:
+        return function(*operands, **options)
+    out = copied(options["out"])
+    result = function(*operands, **options | {"out": out})
+    if result is not out:
+        raise AssertionError("the result is not out")
+    beside = copied(out)
+    beside.copy_(options["out"])  # then all of its memory is as it was
+    if not torch.equal(memory_of(beside), memory_of(options["out"])):
+        raise AssertionError("something beside out was written")
+    return out
 
 
 def bytes_of(x: torch.Tensor) -> torch.Tensor:
