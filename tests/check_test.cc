@@ -183,10 +183,12 @@ TEST(Check, StridesOfNothing) {
 
 TEST(Check, DevicesThatAreNone) {
   const Device odd{static_cast<DeviceType>(77), 0};
-  for (const auto& [device, wanted] : {std::pair{odd, Device{}}, std::pair{Device{}, odd}}) {
-    EXPECT_EQ(error_message([&] { check_same_device("f", "x", device, wanted); }),
-              "f: device type number 77; expected cpu or cuda");
-  }
+  const auto message = [](Device device, Device wanted) {
+    return error_message([&] { check_same_device("f", "x", device, wanted); });
+  };
+  const std::string expected = "f: device type number 77; expected cpu or cuda";
+  EXPECT_EQ(message(odd, Device{}), expected);
+  EXPECT_EQ(message(Device{}, odd), expected);
 }
 
 // Digits in groups of three would read as more extents.

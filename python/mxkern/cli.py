@@ -91,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--plot", metavar="PICTURE", help="write a picture of error against bits, such as out.png"
     )
+    compare.add_argument(
+        "--csv",
+        metavar="TABLE",
+        help="write the figures, with --per-tensor those of each tensor too, such as out.csv",
+    )
     compare.set_defaults(command=_compare)
 
     convert = commands.add_parser(
@@ -153,6 +158,7 @@ def _compare(options: argparse.Namespace) -> int:
         rules=options.rule,
         per_tensor=options.per_tensor,
         plot=options.plot,
+        csv_file=options.csv,
     )
     return 0
 

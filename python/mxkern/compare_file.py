@@ -1,11 +1,13 @@
 # mxkern/compare_file.py: the command that compares schemes on the tensors of a file.
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Sequence
+from dataclasses import fields
 
 from mxkern import errors
-from mxkern.comparison import Comparison, comparison_of, measure, select_cases
+from mxkern.comparison import CompareRecord, Comparison, comparison_of, measure, select_cases
 from mxkern.error_sums import ErrorSums
 from mxkern.plot import check_plot_path, save_plot
 from mxkern.progress import progress_bar
@@ -19,17 +21,20 @@ def compare_file(
     rules: Sequence[str] | None = None,
     per_tensor: bool = False,
     plot: str | None = None,
+    csv_file: str | None = None,
 ) -> Comparison:
-    """Prints what was read and the table, writes the picture; returns the comparison of all
-    tensors as if they were one. NVFP4 has a tensor scale for each."""
+    """Prints what was read and the table, writes the picture and the figures; returns the
+    comparison of all tensors as if they were one. NVFP4 has a tensor scale for each."""
     cases = select_cases("compare", schemes, rules)
     if plot is not None:
         check_plot_path(plot)
     selection = select_tensors(path, pattern)
+    if csv_file is not None:
+        _write_csv(csv_file, {})  # or it is known now that it cannot be written
     tensors = selection.tensors
     elements = sum(array.size for array in tensors.values())
     totals = [ErrorSums() for _ in cases]
-    tables = []
+    tables, comparisons = [], {}
     with progress_bar("comparing", elements * len(cases)) as advance:
         for name, array in tensors.items():
             sums = measure(array, cases, advance)
@@ -38,7 +43,8 @@ def compare_file(
             if per_tensor:
                 shape = "x".join(map(str, array.shape))
                 title = f"{errors.printable(name)} [{shape}] {array.dtype}"
-                tables.append(f"{title}\n{comparison_of(cases, sums)}\n")
+                comparisons[name] = comparison_of(cases, sums)
+                tables.append(f"{title}\n{comparisons[name]}\n")
     comparison = comparison_of(cases, totals)
     for table in tables:
         print(table)
@@ -52,4 +58,17 @@ def compare_file(
     if plot is not None:
         save_plot(comparison, plot, f"{errors.printable(os.path.basename(path))}: {size}")
         print(f"wrote {errors.printable(plot)}")
+    if csv_file is not None:
+        _write_csv(csv_file, {**comparisons, "": comparison})
+        print(f"wrote {errors.printable(csv_file)}")
     return comparison
+
+
+def _write_csv(path: str, comparisons: dict[str, Comparison]) -> None:
+    """A row for each record, behind the name of its tensor; that of all tensors has none."""
+    columns = ["tensor", *(field.name for field in fields(CompareRecord))]
+    with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        for name, comparison in comparisons.items():
+            writer.writerows({"tensor": name, **record} for record in comparison.to_dicts())

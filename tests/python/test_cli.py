@@ -1,4 +1,5 @@
 # tests/python/test_cli.py: the command line: what it prints, its exit codes, its one-line errors.
+import csv
 import errno
 import os
 import re
@@ -12,6 +13,7 @@ import pytest
 import mxkern
 from mxkern import plot
 from mxkern.cli import main
+from mxkern.safetensors import read_safetensors
 from safetensors_files import write_safetensors
 
 
@@ -103,6 +105,29 @@ def test_compare_npy_of_every_float(dtype, tmp_path, capsys):
     table = capsys.readouterr().out.split("\n", 1)[1]
     wanted = x.astype(np.float32) if dtype == np.float64 else x
     assert table == f"{mxkern.compare(wanted, 'nvfp4')}\n"
+
+
+def test_compare_csv_writes_the_figures(checkpoint, tmp_path, capsys):
+    path = tmp_path / "error.csv"
+    chosen = ["--scheme", "mxfp4", "--scheme", "nvfp4", "--rule", "even", "--csv", str(path)]
+    assert main(["compare", checkpoint, "--per-tensor", *chosen]) == 0
+    assert f"wrote {path}" in capsys.readouterr().out
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["tensor"] for row in rows[::2]] == ["layer.0.weight", "layer.1.weight", ""]
+    assert [row["scheme"] for row in rows] == ["mxfp4", "nvfp4"] * 3
+    x = read_safetensors(checkpoint)["layer.1.weight"]
+    for row, record in zip(rows[2:4], mxkern.compare(x, ["mxfp4", "nvfp4"], "even"), strict=True):
+        assert float(row["relative_rmse"]) == record.relative_rmse
+        assert row["scale_rule"] == (record.scale_rule or "")
+        assert int(row["elements"]) == 4 * 96
+    assert main(["compare", checkpoint, *chosen]) == 0
+    assert len(path.read_text().splitlines()) == 3
+    assert main(["compare", "nothing.npy", *chosen]) == 1
+    assert len(path.read_text().splitlines()) == 3
+    chosen[-1] = str(tmp_path / "no" / "x.csv")
+    assert main(["compare", checkpoint, *chosen]) == 1
+    assert "no/x.csv: No such file or directory" in capsys.readouterr().err
 
 
 def test_compare_plot_writes_a_picture(checkpoint, tmp_path, capsys):
