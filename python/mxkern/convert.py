@@ -117,7 +117,7 @@ def convert_checkpoint(
     if has_index:
         index = {"metadata": {"total_size": total}, "weight_map": map_of_weights}
         _write_json(os.path.join(target, INDEX), index)
-    config["quantization_config"] = quantization_config(kind, ["lm_head", *sorted(left)])
+    config["quantization_config"] = quantization_config(kind, sorted({"lm_head", *left}))
     _write_json(os.path.join(target, CONFIG), config)
     not_copied = _copy_others(source, target, files)
     quantized = sorted(chosen)

@@ -154,7 +154,8 @@ def test_what_lies_beside_it(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "new" / "config.json").read_text())
     own = config.pop("quantization_config")
     assert config == CONFIG
-    assert own["format"] == "mxfp4-pack-quantized" and "lm_head" in own["ignore"]
+    assert own["format"] == "mxfp4-pack-quantized"
+    assert own["ignore"] == ["lm_head", "model.embed_tokens"]
     assert own["config_groups"]["group_0"]["weights"]["num_bits"] == 4
     assert read_safetensors(tmp_path / "new" / "model.safetensors").metadata == {"format": "pt"}
 
