@@ -97,7 +97,7 @@ def _prepared(static: Static, parts: Iterable[Any]) -> PreparedOperand:
 def _static(names: tuple[str, ...], shape: Any, follows: bool) -> Static:
     try:
         return _kept_static(names, shape, follows)
-    except TypeError:  # of a list, which the operations refuse
+    except TypeError:  # a list has no hash
         return Static(names, shape, follows)
 
 
