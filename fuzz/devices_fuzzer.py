@@ -55,7 +55,7 @@ def quantize_options(source: random.Random, scheme: str, both: bool) -> dict[str
         if both and source.random() < 0.5:
             options["hadamard_rows"] = True
     if scheme == "nvfp4":
-        options["four_over_six"] = source.random() < 0.3
+        options["four_over_six"] = source.choice([False, False, False, True, "mae"])
         given = source.choice(["amax", "tensor_scale", None, None])
         if given is not None:
             options[given] = source.choice([0.0, 1.0, 3.7, 448.0 * 6, 2.0**-30, 1e30])

@@ -30,6 +30,10 @@ void check_quantize_options(const char* function, const BlockScaled& out,
         static_cast<int>(options.rounding), "; expected nearest or stochastic");
   check(is_listed(options.block_shape, all_block_shapes), function, ": block shape number ",
         static_cast<int>(options.block_shape), "; expected row or square");
+  check(is_listed(options.block_error, all_block_errors), function, ": block error number ",
+        static_cast<int>(options.block_error), "; expected mse or mae");
+  check(options.four_over_six || options.block_error == QuantizeOptions().block_error, function,
+        ": block_error is mae without four_over_six; set four_over_six, or leave block_error");
   if (!facts.has_tensor_scale) {
     check(!options.four_over_six, function, ": four_over_six is for nvfp4; ", facts.name,
           " has one scale for each rule");

@@ -244,6 +244,11 @@ TEST(Quantize, RefusesWrongArguments) {
             "32");
   EXPECT_EQ(message([](B&, Q&, O& c) { c.four_over_six = true; }),
             "quantize: four_over_six is for nvfp4; mxfp4 has one scale for each rule");
+  EXPECT_EQ(message([](B&, Q&, O& c) { c.block_error = BlockError::mae; }),
+            "quantize: block_error is mae without four_over_six; set four_over_six, or leave "
+            "block_error");
+  EXPECT_EQ(message([](B&, Q&, O& c) { c.block_error = static_cast<BlockError>(2); }),
+            "quantize: block error number 2; expected mse or mae");
   static const float one = 1.0f;
   EXPECT_EQ(message([](B&, Q&, O& c) { c.amax = &one; }),
             "quantize: amax and tensor_scale are for nvfp4; mxfp4 has no tensor scale");

@@ -8,6 +8,7 @@
 #include "mxkern/hadamard.h"
 #include "mxkern/numerics/rounding.h"
 #include "mxkern/numerics/scale_rule.h"
+#include "mxkern/numerics/tensor_scale.h"
 #include "mxkern/tensor/block_scaled.h"
 
 namespace mxkern {
@@ -27,8 +28,9 @@ struct QuantizeOptions {
   // many times, as CUDA graphs are, can count it up.
   const std::uint64_t* offset_at = nullptr;
   BlockShape block_shape = BlockShape::row;
-  bool four_over_six = false;  // NVFP4: per block, the better of two scales
-  Hadamard hadamard = {};      // transform groups along the block axis first
+  bool four_over_six = false;                // NVFP4: per block, the better of two scales
+  BlockError block_error = BlockError::mse;  // by which it is the better one
+  Hadamard hadamard = {};                    // transform groups along the block axis first
   // NVFP4: at most one of these, a float32 on x's device. `amax` is the tensor's largest magnitude
   // (or a calibrated one); `tensor_scale` the decode multiplier. Neither: amax is computed from x.
   // Like offset_at they may not lie where something is written.

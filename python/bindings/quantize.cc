@@ -15,12 +15,12 @@ namespace mxkern::bindings {
 namespace {
 
 QuantizeOptions make_options(int scale_rule, int rounding, std::uint64_t seed, std::uint64_t offset,
-                             bool square, bool four_over_six, int hadamard_size,
+                             bool square, int four_over_six, int hadamard_size,
                              std::uint64_t sign_mask_low, std::uint64_t sign_mask_high) {
-  return quantize_options({static_cast<std::uint64_t>(scale_rule),
-                           static_cast<std::uint64_t>(rounding), seed, offset, square,
-                           four_over_six, static_cast<std::uint64_t>(hadamard_size), sign_mask_low,
-                           sign_mask_high});
+  return quantize_options(
+      {static_cast<std::uint64_t>(scale_rule), static_cast<std::uint64_t>(rounding), seed, offset,
+       square, static_cast<std::uint64_t>(four_over_six), static_cast<std::uint64_t>(hadamard_size),
+       sign_mask_low, sign_mask_high});
 }
 
 // Options whose offset is the value of an array. They keep it alive, and `numbers` say nothing of

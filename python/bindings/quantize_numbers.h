@@ -9,8 +9,8 @@
 
 namespace mxkern::bindings {
 
-// scale rule, rounding, seed, offset, whether blocks are square, four over six, size of the
-// transform, and the halves of its sign mask.
+// scale rule, rounding, seed, offset, whether blocks are square, four over six (1 and the block
+// error, or 0), size of the transform, and the halves of its sign mask.
 using QuantizeNumbers = std::array<std::uint64_t, 9>;
 
 inline QuantizeOptions quantize_options(const QuantizeNumbers& numbers) {
@@ -21,6 +21,7 @@ inline QuantizeOptions quantize_options(const QuantizeNumbers& numbers) {
   options.offset = numbers[3];
   options.block_shape = numbers[4] != 0 ? BlockShape::square : BlockShape::row;
   options.four_over_six = numbers[5] != 0;
+  if (options.four_over_six) options.block_error = static_cast<BlockError>(numbers[5] - 1);
   options.hadamard = {static_cast<int>(numbers[6]), {numbers[7], numbers[8]}};
   return options;
 }
@@ -31,7 +32,7 @@ inline QuantizeNumbers numbers_of(const QuantizeOptions& options) {
           options.seed,
           options.offset,
           options.block_shape == BlockShape::square,
-          options.four_over_six,
+          options.four_over_six ? 1 + static_cast<std::uint64_t>(options.block_error) : 0,
           static_cast<std::uint64_t>(options.hadamard.size),
           options.hadamard.signs.low,
           options.hadamard.signs.high};

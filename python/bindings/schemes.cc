@@ -47,6 +47,9 @@ void bind_schemes(nb::module_& module) {
       "rounding_names", [] { return names_of(all_roundings); },
       nb::sig("def rounding_names() -> tuple[str, ...]"));
   module.def(
+      "block_error_names", [] { return names_of(all_block_errors); },
+      nb::sig("def block_error_names() -> tuple[str, ...]"));
+  module.def(
       "scale_layout_names", [] { return names_of(all_scale_layouts); },
       nb::sig("def scale_layout_names() -> tuple[str, ...]"));
   module.def(

@@ -81,7 +81,7 @@ class XlaCall {
     QuantizeNumbers numbers;
     for (auto& item : numbers) item = static_cast<std::uint64_t>(number());
     check_fits(numbers[0] < std::size(all_scale_rules) && numbers[1] < std::size(all_roundings) &&
-               numbers[4] <= 1 && numbers[5] <= 1 && numbers[6] <= 128);
+               numbers[4] <= 1 && numbers[5] <= std::size(all_block_errors) && numbers[6] <= 128);
     return quantize_options(numbers);
   }
 

@@ -10,12 +10,13 @@ from mxkern.scheme import Scheme
 
 SCALE_RULES = {name: i for i, name in enumerate(_core.scale_rule_names())}
 ROUNDINGS = {name: i for i, name in enumerate(_core.rounding_names())}
+BLOCK_ERRORS = {name: i for i, name in enumerate(_core.block_error_names())}
 SCALE_LAYOUTS = {name: i for i, name in enumerate(_core.scale_layout_names())}
 DTYPES = {name: i for i, name in enumerate(_core.dtype_names())}
 
 _DEFAULT_RULE = "rceil"
 _DEFAULT_OPTIONS = _core.QuantizeOptions(
-    SCALE_RULES[_DEFAULT_RULE], ROUNDINGS["nearest"], 0, 0, False, False, 0, 0, 0
+    SCALE_RULES[_DEFAULT_RULE], ROUNDINGS["nearest"], 0, 0, False, 0, 0, 0, 0
 )
 _LARGEST_SEED = 2**64 - 1
 ANY_SIZE = 2**256  # of a transform: those that there are come in the message
@@ -140,7 +141,8 @@ def _make(
             f"{function}: seed and offset are for rounding='stochastic', but rounding is "
             f"{rounding!r}; pass rounding='stochastic' or leave them out"
         )
-    if errors.flag(function, "four_over_six", four_over_six) and not scheme.has_tensor_scale:
+    choice = four_over_six_of(function, four_over_six)
+    if choice and not scheme.has_tensor_scale:
         raise ValueError(
             f"{function}: four_over_six is for nvfp4, but the scheme is {scheme.name}; leave it out"
         )
@@ -157,12 +159,24 @@ def _make(
         seed or 0,
         offset,
         square,
-        four_over_six,
+        choice,
         size,
         low,
         high,
     )
     return options if array is None else _core.OffsetOptions(options, array, None)
+
+
+def four_over_six_of(function: str, value: Any) -> int:
+    """0 for False, else 1 and the position of the error by which a scale is the better one."""
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{function}: four_over_six is {errors.described(value)}; expected True, False, or "
+            f"{errors.listed(map(repr, BLOCK_ERRORS))}"
+        )
+    return 1 + position(function, "four_over_six", value, BLOCK_ERRORS)
 
 
 def is_array(value: Any) -> bool:

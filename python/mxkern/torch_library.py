@@ -23,7 +23,7 @@ from mxkern.torch_operands import block_scaled, check_parts, operand_of_kind, pr
 # a sign mask are written as a decimal string.
 _WORD = 2**64 - 1
 _ROUNDING = 'str scale_rule="rceil", str rounding="nearest", SymInt? seed=None, SymInt offset=0'
-_BLOCK = "str? block=None, bool four_over_six=False"
+_BLOCK = "str? block=None, str? four_over_six=None"
 _LAYOUT = 'str scale_layout="row_major"'
 _HADAMARD = "int? hadamard=None, str? sign_mask=None"
 _SCALARS = "Tensor? amax=None, Tensor? tensor_scale=None, Tensor? offset_at=None"
@@ -94,6 +94,8 @@ def _given(function: str, options: dict[str, Any], offset_at: Any = None) -> dic
     for name in ("seed", "offset"):
         if options.get(name) is not None:
             options[name] &= _WORD
+    if options.get("four_over_six", "") is None:
+        del options["four_over_six"]
     if options.get("sign_mask") is not None:
         mask = options["sign_mask"]
         if not mask.isdecimal():

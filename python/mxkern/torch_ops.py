@@ -30,7 +30,7 @@ from mxkern.arrays.torch_cuda_calls import transforms_active
 from mxkern.block_scaled import BlockScaled
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.ops.run_quantize import each_way, transposed
-from mxkern.options import ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES
+from mxkern.options import BLOCK_ERRORS, ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES, four_over_six_of
 from mxkern.scheme import Scheme
 from mxkern.torch_checks import (
     check_plain,
@@ -101,9 +101,12 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
             raise errors.unknown_name(function, name, value, choices)
     if options.get("hadamard") is not None:
         checked_integer(function, "hadamard", options["hadamard"], 2**31 - 1)
-    for name in ("four_over_six", "hadamard_rows", "inverse"):
+    for name in ("hadamard_rows", "inverse"):
         if name in options:
             errors.flag(function, name, options[name])
+    choice = four_over_six_of(function, options.pop("four_over_six", False))
+    if choice:
+        options["four_over_six"] = tuple(BLOCK_ERRORS)[choice - 1]
     block = options.get("block")
     if isinstance(block, tuple) and all(isinstance(extent, int) for extent in block):
         options["block"] = "x".join(str(extent) for extent in block)

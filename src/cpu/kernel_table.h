@@ -52,6 +52,7 @@ struct QuantizeTask {
   bool square;
   bool transposed;  // the lines are columns of the tensor
   bool four_over_six;
+  BlockError block_error;
   bool streams;  // whether the codes are more than caches hold: see StreamedBytes
 };
 

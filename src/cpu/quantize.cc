@@ -115,6 +115,7 @@ QuantizeTask task_of(const Direction& direction, const Tile& part, const Lines& 
           .square = options.block_shape == BlockShape::square,
           .transposed = source.transposed,
           .four_over_six = options.four_over_six,
+          .block_error = options.block_error,
           .streams = are_more_than_caches(code_bytes(out)) && source.is_direct()};
 }
 

@@ -17,6 +17,7 @@ kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& option
   });
   return {rule,
           options.four_over_six,
+          options.block_error,
           PhiloxKeys::of(options.seed),
           {options.offset, options.offset_at},
           amax,

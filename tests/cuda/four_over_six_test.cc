@@ -14,11 +14,13 @@ using CudaFourOverSix = CudaTest;
 
 // Along the rows and along the columns. `given`: an amax that is less or more than the tensor's; 0:
 // it is found, so that kernels begin at the end.
-void expect_cpu_bytes(Tensor& x, ScaleLayout layout, Rounding rounding, float given) {
+void expect_cpu_bytes(Tensor& x, ScaleLayout layout, Rounding rounding, BlockError error,
+                      float given) {
   DeviceTensor device_x(x);
   DeviceFloat device_given(given);
   QuantizeOptions on_cpu;
   on_cpu.four_over_six = true;
+  on_cpu.block_error = error;
   on_cpu.rounding = rounding;
   on_cpu.seed = 0x123456789ABCDEFull;
   on_cpu.offset = std::uint64_t{5} << 40;
@@ -42,8 +44,10 @@ void expect_cpu_bytes(Tensor& x, ScaleLayout layout, Rounding rounding, float gi
 void expect_cpu_bytes(Tensor& x, float given = 0.0f) {
   for (const ScaleLayout layout : all_scale_layouts) {
     for (const Rounding rounding : all_roundings) {
-      expect_cpu_bytes(x, layout, rounding, given);
-      if (CudaTest::HasFatalFailure()) return;
+      for (const BlockError error : all_block_errors) {
+        expect_cpu_bytes(x, layout, rounding, error, given);
+        if (CudaTest::HasFatalFailure()) return;
+      }
     }
   }
 }

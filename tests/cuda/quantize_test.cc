@@ -243,6 +243,7 @@ TEST_F(CudaQuantize, HadamardTransforms) {
           if (turn % 2 == 0) with.hadamard.signs = {0x0123456789ABCDEFu, 0xFEDCBA9876543210u};
           if (turn % 3 == 0) with.rounding = Rounding::stochastic;
           with.four_over_six = facts_of(scheme).has_tensor_scale && turn % 5 == 0;
+          if (with.four_over_six) with.block_error = all_block_errors[turn % 2];
           QuantizeOptions without = with;
           without.hadamard = {};
           const ScaleLayout layout = all_scale_layouts[turn % 2];

@@ -68,7 +68,10 @@ TEST_F(CudaSanitizer, Quantize) {
         if (choice == 1) options.rounding = Rounding::stochastic;
         if (choice == 2) options.block_shape = BlockShape::square;
         if (choice == 3) options.hadamard.size = turn % 2 == 0 ? 16 : 128;
-        if (choice == 4) options.four_over_six = nvfp4;
+        if (choice == 4 && nvfp4) {
+          options.four_over_six = true;
+          options.block_error = all_block_errors[turn % 2];
+        }
         quantize_all(x, scheme, all_scale_layouts[turn % 2], options);
         if (HasFatalFailure()) return;
       }

@@ -195,22 +195,25 @@ TEST(FourOverSixTest, ErrorIsTheFusedSquareInEncodedUnits) {
     const float sum = std::fabs(float_of(random.float_bits(-4, 12)));
     const double decoded = test::slow_decode<E2M1>(code) * test::slow_decode<E4M3>(scale);
     const float error = std::fma(value, tensor.encode, -static_cast<float>(decoded));
-    const float want = std::fma(error, error, sum);
-    const float got = nvfp4_add_squared_error(sum, value, code, scale, tensor);
+    const BlockError kind = all_block_errors[random.between(0, 1)];
+    const float want =
+        kind == BlockError::mae ? sum + std::fabs(error) : std::fma(error, error, sum);
+    const float got = nvfp4_add_error(kind, sum, value, code, scale, tensor);
     ASSERT_EQ(bits_of(got), bits_of(want))
-        << show(value) << ", code " << show_code(code) << ", scale " << show_code(scale) << ": got "
-        << show(got) << ", want " << show(want);
+        << name_of(kind) << ", " << show(value) << ", code " << show_code(code) << ", scale "
+        << show_code(scale) << ": got " << show(got) << ", want " << show(want);
   }
 }
 
 // Values that four represents better than six (5 is no code), and the reverse.
 TEST(FourOverSixTest, SmallerErrorPicksTheBetterCandidate) {
   const TensorScale tensor = TensorScale::from_amax(2688.0f);
-  const auto error_under = [&](const BlockScale& block, const std::vector<float>& values) {
+  const auto error_under = [&](const BlockScale& block, const std::vector<float>& values,
+                               BlockError kind = BlockError::mse) {
     float sum = 0.0f;
     for (float value : values) {
       const std::uint8_t code = encode<E2M1>(value * block.multiplier);
-      sum = nvfp4_add_squared_error(sum, value, code, block.byte, tensor);
+      sum = nvfp4_add_error(kind, sum, value, code, block.byte, tensor);
     }
     return sum;
   };
@@ -222,6 +225,10 @@ TEST(FourOverSixTest, SmallerErrorPicksTheBetterCandidate) {
   const std::vector<float> prefer_six = {24.0f, 2.0f};
   EXPECT_EQ(error_under(two.six, prefer_six), 0.0f);
   EXPECT_EQ(error_under(two.four, prefer_six), 1.0f);
+  // One error of 2, or five of 1.
+  const std::vector<float> by_kind = {24.0f, 18.0f, 2.0f, 2.0f, 2.0f, 2.0f, 2.0f};
+  EXPECT_EQ(error_under(two.six, by_kind), 4.0f);
+  EXPECT_EQ(error_under(two.six, by_kind, BlockError::mae), 2.0f);
 }
 
 }  // namespace

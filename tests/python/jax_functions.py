@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "computed x": lambda x: mxkern.quantize(x[:, ::2] * 2, "mxfp6"),
     "amax": lambda x: mxkern.quantize(x, "nvfp4", amax=6.5),
     "amax of NumPy": lambda x: mxkern.quantize(x, "nvfp4", amax=np.float64(6.5)),
-    "traced amax": lambda x: mxkern.quantize_nvfp4(x, amax=jnp.abs(x).max(), four_over_six=True),
+    "traced amax": lambda x: mxkern.quantize_nvfp4(x, amax=jnp.abs(x).max(), four_over_six="mae"),
     "stochastic": lambda x: mxkern.quantize_mxfp4(x, rounding="stochastic", seed=2**64 - 1),
     "columns": lambda x: mxkern.quantize_columns(x, "mxint8", block="32x32"),
     "both": lambda x: mxkern.quantize_both(x, "nvfp4", hadamard=16, amax=(3.0, None)),

@@ -241,7 +241,7 @@ def quantize(
     square: bool = False,
     hadamard_size: int | None = None,
     sign_mask: int | None = None,
-    four_over_six: bool = False,
+    four_over_six: bool | str = False,
     amax: float | None = None,
     tensor_scale: float | None = None,
     columns: bool = False,
@@ -297,7 +297,8 @@ def quantize(
         nearest = encode(format, np.nan_to_num(values) * multiplier(scales, two)[..., None])
         decoded = format.values()[nearest].astype(np.float64) * e4m3_values(scales)[..., None]
         wanted = np.where(finite, values, 0).astype(np.float64) * np.float64(two.encode)
-        error = ((wanted - decoded) ** 2).sum(-1)
+        difference = wanted - decoded
+        error = (np.abs(difference) if four_over_six == "mae" else difference**2).sum(-1)
         errors.append(_over_tiles(error, block, np.add) if square else error)
     six, four = errors
     take_four = four < six

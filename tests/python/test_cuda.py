@@ -114,7 +114,8 @@ def test_options(scheme: str, framework: str) -> None:
         {"hadamard": 32},
     ]
     if scheme == "nvfp4":
-        choices += [{"four_over_six": True}, {"amax": 3.5}, {"tensor_scale": 0.25}]
+        choices += [{"four_over_six": by} for by in ("mse", "mae")]
+        choices += [{"amax": 3.5}, {"tensor_scale": 0.25}]
     else:
         choices += [{"scale_rule": rule} for rule in ("floor", "ceil", "even")]
     for options in choices:

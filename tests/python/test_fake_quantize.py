@@ -28,6 +28,7 @@ MX_OPTIONS: list[dict[str, Any]] = [
 NVFP4_OPTIONS: list[dict[str, Any]] = [
     {},
     {"four_over_six": True},
+    {"four_over_six": "mae"},
     {"amax": 3.0},
     {"tensor_scale": 0.01, "rounding": "stochastic", "seed": 1},
     {"block": (16, 16)},

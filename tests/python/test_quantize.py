@@ -205,16 +205,17 @@ def test_nvfp4_magnitudes(dtype: str, magnitude: float) -> None:
     check_quantized(mxkern.quantize(x, "nvfp4"), reference.quantize(x, "nvfp4"), x.shape, dtype)
 
 
+@pytest.mark.parametrize("by", [True, "mae"])
 @pytest.mark.parametrize("square", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_four_over_six(dtype: str, square: bool) -> None:
+def test_four_over_six(dtype: str, square: bool, by: bool | str) -> None:
     for shape in [(3, 16), (40, 100), (64, 256)]:
         x = random_values(shape, dtype)
         x[0, 0] = np.nan
         block = "16x16" if square else None
-        q = mxkern.quantize(x, "nvfp4", four_over_six=True, block=block)
-        want = reference.quantize(x, "nvfp4", four_over_six=True, square=square)
-        check_quantized(q, want, shape, f"4over6 {dtype} {shape} square={square}")
+        q = mxkern.quantize(x, "nvfp4", four_over_six=by, block=block)
+        want = reference.quantize(x, "nvfp4", four_over_six=by, square=square)
+        check_quantized(q, want, shape, f"4over6 {by} {dtype} {shape} square={square}")
 
 
 def test_four_over_six_keeps_six_where_both_are_exact() -> None:
@@ -248,14 +249,15 @@ def test_a_square_has_one_scale_for_both_directions() -> None:
         np.testing.assert_array_equal(q.scales.view(np.uint8), rows.scales.view(np.uint8))
 
 
-def test_four_over_six_is_no_worse() -> None:
+def test_four_over_six_is_the_better_one_by_its_error() -> None:
     x = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
-
-    def error(q: mxkern.BlockScaled) -> float:
-        return float(((mxkern.dequantize(q) - x) ** 2).mean())
-
-    one, two = mxkern.quantize_nvfp4(x), mxkern.quantize_nvfp4(x, four_over_six=True)
-    assert error(two) < 0.95 * error(one)
+    error = {"mse": np.square, "mae": np.abs}
+    qs = {by: mxkern.quantize_nvfp4(x, four_over_six=by) for by in (False, True, "mse", "mae")}
+    off, _, mse, mae = (mxkern.dequantize(q) - x for q in qs.values())
+    assert qs[True].codes.tobytes() == qs["mse"].codes.tobytes()
+    assert error["mse"](mse).mean() < 0.95 * error["mse"](off).mean()
+    assert error["mse"](mse).mean() < error["mse"](mae).mean()
+    assert error["mae"](mae).mean() < error["mae"](mse).mean() < error["mae"](off).mean()
 
 
 @pytest.mark.parametrize("framework", framework_params())
@@ -324,7 +326,7 @@ def test_families_hand_on_every_option(scheme: str) -> None:
         {"hadamard": 32, "sign_mask": 0x1234},
     ]
     if scheme == "nvfp4":
-        options += [{"four_over_six": True}, {"amax": 9.0}, {"tensor_scale": 0.25}]
+        options += [{"four_over_six": "mae"}, {"amax": 9.0}, {"tensor_scale": 0.25}]
     else:
         options += [{"scale_rule": "floor"}, {"scale_rule": "even"}]
     for chosen in options:

@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "computed x": lambda x: mxkern.quantize((x * 2).relu(), "mxfp6_e3m2"),
     "swizzled": lambda x: mxkern.quantize(x, "nvfp4", scale_layout="swizzled", amax=7.0),
     "amax of a tensor": lambda x: mxkern.quantize(x, "nvfp4", amax=mxkern.tensor_amax(x)),
-    "tensor_scale": lambda x: mxkern.quantize(x, "nvfp4", tensor_scale=0.5, four_over_six=True),
+    "tensor_scale": lambda x: mxkern.quantize(x, "nvfp4", tensor_scale=0.5, four_over_six="mae"),
     "square": lambda x: mxkern.quantize(x, "nvfp4", block=(16, 16)),
     "stochastic": lambda x: mxkern.quantize(
         x, "mxfp6", rounding="stochastic", seed=2**64 - 5, offset=2**63

@@ -107,10 +107,10 @@ BlockScale reference_block_scale(const ReferenceLines& lines, std::int64_t b, st
       for_each([&](float value) {
         const BlockScale a = candidates.six;
         const BlockScale c = candidates.four;
-        six =
-            nvfp4_add_squared_error(six, value, encode<E2M1>(value * a.multiplier), a.byte, tensor);
-        four = nvfp4_add_squared_error(four, value, encode<E2M1>(value * c.multiplier), c.byte,
-                                       tensor);
+        six = nvfp4_add_error(options.block_error, six, value, encode<E2M1>(value * a.multiplier),
+                              a.byte, tensor);
+        four = nvfp4_add_error(options.block_error, four, value, encode<E2M1>(value * c.multiplier),
+                               c.byte, tensor);
       });
       return four < six ? candidates.four : candidates.six;
     }

@@ -94,6 +94,7 @@ template <class S>
 struct BlockScaler<S, true> {
   TensorScale tensor;
   int table;
+  BlockError error = BlockError::mse;  // by which 4over6 chooses
 
   __device__ __forceinline__ bool saturates() const { return true; }
 

@@ -91,7 +91,7 @@ __device__ __forceinline__ void decode_magnitudes(Octet octet, std::uint8_t scal
 #endif
 }
 
-// What nvfp4_add_squared_error squares, for eight magnitudes and codes without signs: an error is
+// What nvfp4_add_error adds, for eight magnitudes and codes without signs: an error is
 // the same whatever the sign.
 __device__ __forceinline__ void octet_errors(const float (&magnitudes)[8], Octet octet,
                                              std::uint8_t scale, const TensorScale& tensor,
@@ -102,18 +102,25 @@ __device__ __forceinline__ void octet_errors(const float (&magnitudes)[8], Octet
   for (int i = 0; i < 8; ++i) errors[i] = __fmaf_rn(magnitudes[i], tensor.encode, -decoded[i]);
 }
 
-__device__ __forceinline__ float add_squares(float sum, const float (&errors)[8]) {
+// All threads ask for the same kind.
+__device__ __forceinline__ float add_errors(BlockError kind, float sum, const float (&errors)[8]) {
+  if (kind == BlockError::mae) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) sum = __fmaf_rn(errors[i], errors[i], sum);
+    for (int i = 0; i < 8; ++i) sum = __fadd_rn(sum, fabsf(errors[i]));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum = __fmaf_rn(errors[i], errors[i], sum);
+  }
   return sum;
 }
 
-// Adds the squared errors of an octet, in order.
-__device__ __forceinline__ float add_octet_errors(float sum, const float (&v)[8], Octet octet,
+// Adds the errors of an octet, in order.
+__device__ __forceinline__ float add_octet_errors(BlockError kind, float sum,
+                                                  const float (&v)[8], Octet octet,
                                                   std::uint8_t scale, const TensorScale& tensor) {
   float errors[8];
   octet_errors(v, octet, scale, tensor, errors);
-  return add_squares(sum, errors);
+  return add_errors(kind, sum, errors);
 }
 
 // Whether magnitudes of a block are too large for encode_magnitudes: they are no larger under the
@@ -139,7 +146,7 @@ __device__ __forceinline__ Octet encode_magnitudes(const float (&magnitudes)[8],
 
 // 4over6 for a block that a thread has to itself: the codes of the better scale, without signs and
 // rounded to nearest, and the scale.
-template <bool Saturate>
+template <bool Saturate, BlockError Kind>
 __device__ __forceinline__ BlockScale better_scale(const float (&magnitudes)[2][8],
                                                    const FourOverSix& scales,
                                                    const TensorScale& tensor, Octet (&codes)[2]) {
@@ -150,8 +157,8 @@ __device__ __forceinline__ BlockScale better_scale(const float (&magnitudes)[2][
     const float(&v)[8] = magnitudes[i];
     codes[i] = encode_magnitudes(v, scales.six.multiplier, Saturate);
     four[i] = encode_magnitudes(v, scales.four.multiplier, Saturate);
-    error_of_six = add_octet_errors(error_of_six, v, codes[i], scales.six.byte, tensor);
-    error_of_four = add_octet_errors(error_of_four, v, four[i], scales.four.byte, tensor);
+    error_of_six = add_octet_errors(Kind, error_of_six, v, codes[i], scales.six.byte, tensor);
+    error_of_four = add_octet_errors(Kind, error_of_four, v, four[i], scales.four.byte, tensor);
   }
   const bool take_four = error_of_four < error_of_six;
 #pragma unroll
@@ -164,19 +171,24 @@ __device__ __forceinline__ BlockScale better_scale(const float (&magnitudes)[2][
                                                    std::uint32_t amax, const BlockScaler<S>& scaler,
                                                    Octet (&codes)[2]) {
   const FourOverSix scales = four_over_six<S>(amax, scaler);
+  constexpr BlockError mse = BlockError::mse, mae = BlockError::mae;
+  // Code of its own, and once: beside the other sums it would take registers from these.
+  if (scaler.error == mae) return better_scale<true, mae>(magnitudes, scales, scaler.tensor, codes);
   if (saturates_six<S>(amax, scales)) {
-    return better_scale<true>(magnitudes, scales, scaler.tensor, codes);
+    return better_scale<true, mse>(magnitudes, scales, scaler.tensor, codes);
   }
-  return better_scale<false>(magnitudes, scales, scaler.tensor, codes);
+  return better_scale<false, mse>(magnitudes, scales, scaler.tensor, codes);
 }
 
 // The error of a block of two octets in adjacent lanes, summed in order; both lanes get it.
+template <class S>
 __device__ __forceinline__ float pair_error(const float (&magnitudes)[8], Octet octet,
-                                            std::uint8_t scale, const TensorScale& tensor) {
+                                            std::uint8_t scale, const BlockScaler<S>& scaler) {
   float errors[8];
-  octet_errors(magnitudes, octet, scale, tensor, errors);
-  const float before = __shfl_xor_sync(full_warp, add_squares(0.0f, errors), 1);
-  return __shfl_sync(full_warp, add_squares(before, errors), static_cast<int>(threadIdx.x) | 1);
+  octet_errors(magnitudes, octet, scale, scaler.tensor, errors);
+  const float before = __shfl_xor_sync(full_warp, add_errors(scaler.error, 0.0f, errors), 1);
+  return __shfl_sync(full_warp, add_errors(scaler.error, before, errors),
+                     static_cast<int>(threadIdx.x) | 1);
 }
 
 // 4over6 for a block of two octets in adjacent lanes: the codes of the better scale, and its byte.
@@ -193,8 +205,8 @@ __device__ __forceinline__ std::uint8_t better_of_two(const RawOctet<T>& raw, st
   const bool saturate = saturates_six<S>(amax, scales);
   const Octet six = encode_magnitudes(magnitudes, scales.six.multiplier, saturate);
   const Octet four = encode_magnitudes(magnitudes, scales.four.multiplier, saturate);
-  const float error_of_six = pair_error(magnitudes, six, scales.six.byte, scaler.tensor);
-  const float error_of_four = pair_error(magnitudes, four, scales.four.byte, scaler.tensor);
+  const float error_of_six = pair_error(magnitudes, six, scales.six.byte, scaler);
+  const float error_of_four = pair_error(magnitudes, four, scales.four.byte, scaler);
   if (!float32::is_finite(amax)) {
     codes = poison_octet<typename S::Format>;
     return S::ScaleFormat::nan_byte;

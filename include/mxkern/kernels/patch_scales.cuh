@@ -117,7 +117,8 @@ __device__ __forceinline__ BlockScaler<S> patch_scaler(const QuantizeTileParamet
       }
       __syncthreads();
     }
-    return {tensors[direction], same_tensor_scale(rows.options, columns.options) ? 0 : direction};
+    return {tensors[direction], same_tensor_scale(rows.options, columns.options) ? 0 : direction,
+            (direction == 0 ? rows : columns).options.block_error};
   } else {
     return {(direction == 0 ? rows : columns).options.rule};
   }

@@ -16,6 +16,7 @@ namespace mxkern::kernels {
 struct OctetOptions {
   E8M0Rule rule;
   bool four_over_six;
+  BlockError block_error;  // of its choice
   PhiloxKeys keys;
   RandomOffset offset;
   const float* amax;          // NVFP4: one of these two; the quantizers below read it
@@ -56,7 +57,7 @@ __device__ __forceinline__ BlockScaler<S> lone_scaler(const OctetOptions& option
   if constexpr (S::has_tensor_scale) {
     const TensorScale tensor = read_tensor_scale(options);
     if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *stored = tensor.stored;
-    return {tensor, table};
+    return {tensor, table, options.block_error};
   } else {
     return {options.rule};
   }
@@ -87,7 +88,9 @@ __device__ __forceinline__ BlockScaler<S> other_block_scaler(const OctetOptions&
         *stored = first.tensor.stored;
         if (options.found != nullptr) *options.found = *options.amax;
       }
-      return first;
+      BlockScaler<S> other = first;
+      other.error = options.block_error;
+      return other;
     }
   }
   return block_scaler<S>(options, stored, 1);

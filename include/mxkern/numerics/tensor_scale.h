@@ -73,13 +73,21 @@ MXKERN_HOST_DEVICE constexpr FourOverSix nvfp4_four_over_six(float amax,
   return {{six, nvfp4_multiplier(six, tensor)}, {four, nvfp4_multiplier(four, tensor)}};
 }
 
-// Adds the squared error of one element to `sum`, in units of the encoded tensor so that no square
+// What 4over6 sums of a block's elements to compare two scales: squared errors, or absolute ones.
+enum class BlockError : std::uint8_t { mse, mae };
+
+inline constexpr BlockError all_block_errors[] = {BlockError::mse, BlockError::mae};
+
+constexpr const char* name_of(BlockError error) { return error == BlockError::mse ? "mse" : "mae"; }
+
+// Adds the error of one element to `sum`, in units of the encoded tensor so that no square
 // overflows. The fused operations are spelled out: every build rounds in the same places. A block
 // (or a tile, row by row) sums its elements in order. Not constexpr: clang has no constant fmaf.
-MXKERN_HOST_DEVICE float nvfp4_add_squared_error(float sum, float value, std::uint8_t code,
-                                                 std::uint8_t scale, const TensorScale& tensor) {
+MXKERN_HOST_DEVICE float nvfp4_add_error(BlockError kind, float sum, float value, std::uint8_t code,
+                                         std::uint8_t scale, const TensorScale& tensor) {
   const float decoded = decode<E2M1>(code) * UE4M3::decode(scale);
   const float error = __builtin_fmaf(value, tensor.encode, -decoded);
+  if (kind == BlockError::mae) return sum + float_of(bits_of(error) & float32::magnitude_mask);
   return __builtin_fmaf(error, error, sum);
 }
 

@@ -21,7 +21,7 @@ def fake_quantize(
     seed: int | None = None,
     offset: Any = 0,
     block: str | tuple[int, int] | None = None,
-    four_over_six: bool = False,
+    four_over_six: bool | str = False,
     amax: Any = None,
     tensor_scale: Any = None,
     stream: int | None = None,

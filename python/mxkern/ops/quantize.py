@@ -25,7 +25,7 @@ def quantize(
     block: str | tuple[int, int] | None = None,
     hadamard: int | None = None,
     sign_mask: int | None = None,
-    four_over_six: bool = False,
+    four_over_six: bool | str = False,
     amax: Any = None,
     tensor_scale: Any = None,
     out: BlockScaled | None = None,
@@ -52,7 +52,8 @@ def quantize(
                   both operands of a product must have the same one, and
                   random_hadamard(dequantize(q), 16, inverse=True) is the way back
     sign_mask     of the transform: bit i set negates element i of a group
-    four_over_six nvfp4: the better of two scales for each block
+    four_over_six nvfp4: the better of two scales for each block, by the sum of squared errors (True
+                  or "mse") or of absolute ones ("mae")
     amax          nvfp4: the largest magnitude of the tensor, if known; a float or a float32 array
     tensor_scale  nvfp4: the decode multiplier itself, instead of amax
     out           a BlockScaled to write to; it is returned
@@ -107,7 +108,7 @@ def quantize_columns(
     block: str | tuple[int, int] | None = None,
     hadamard: int | None = None,
     sign_mask: int | None = None,
-    four_over_six: bool = False,
+    four_over_six: bool | str = False,
     amax: Any = None,
     tensor_scale: Any = None,
     out: BlockScaled | None = None,
@@ -164,7 +165,7 @@ def quantize_both(
     hadamard: int | None = None,
     sign_mask: int | None = None,
     hadamard_rows: bool = False,
-    four_over_six: bool = False,
+    four_over_six: bool | str = False,
     amax: Any = None,
     tensor_scale: Any = None,
     out: tuple[BlockScaled, BlockScaled] | None = None,

@@ -197,7 +197,7 @@ def quantize_nvfp4(
     block: str | tuple[int, int] | None = None,
     hadamard: int | None = None,
     sign_mask: int | None = None,
-    four_over_six: bool = False,
+    four_over_six: bool | str = False,
     amax: Any = None,
     tensor_scale: Any = None,
     out: BlockScaled | None = None,
@@ -208,7 +208,7 @@ def quantize_nvfp4(
 
     x              [..., K], float32, float16 or bfloat16
     block          "1x16", or "16x16" for one scale a square tile
-    four_over_six  the better of two scales for each block
+    four_over_six  the better of two scales for each block: True, "mse" or "mae", as for quantize
     amax           the tensor's largest magnitude, if known: one pass over x less
     tensor_scale   the float32 that values are multiplied with, instead of amax
     The other arguments, dtypes and errors as for mxkern.quantize.

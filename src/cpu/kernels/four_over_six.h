@@ -23,7 +23,7 @@ namespace {
 #endif
 }
 
-// One of the two scales of lane_count blocks, one a lane, and its squared error so far.
+// One of the two scales of lane_count blocks, one a lane, and its error so far.
 template <class Format>
 struct Candidate {
   std::uint8_t bytes[lane_count];
@@ -37,13 +37,17 @@ struct Candidate {
     multipliers[lane] = scale.multiplier;
   }
 
-  // nvfp4_add_squared_error for one element of each block.
-  [[gnu::always_inline]] void add(FloatLanes value, float encode) {
+  // nvfp4_add_error for one element of each block.
+  [[gnu::always_inline]] void add(FloatLanes value, float encode, BlockError kind) {
     const BitLanes code = encode_lanes<Format>(value * load_vector<FloatLanes>(multipliers));
     const FloatLanes decoded = decode_lanes<Format>(code) * load_vector<FloatLanes>(scales);
     const FloatLanes difference =
         fused_multiply_add(value, broadcast<FloatLanes>(encode), -decoded);
-    error = fused_multiply_add(difference, difference, error);
+    if (kind == BlockError::mae) {
+      error += float_of<BitLanes>(bits_of(difference) & float32::magnitude_mask);
+    } else {
+      error = fused_multiply_add(difference, difference, error);
+    }
   }
 };
 
@@ -65,8 +69,8 @@ template <class T>
 template <class S, class T>
 [[gnu::noinline]] void choose_four_or_six(const T* x, std::int64_t x_stride, std::int64_t lines,
                                           std::int64_t elements, int line_blocks, bool square,
-                                          bool across, TensorScale tensor, ChunkScales<S>& chunk,
-                                          int blocks) {
+                                          bool across, TensorScale tensor, BlockError kind,
+                                          ChunkScales<S>& chunk, int blocks) {
   for (int first = 0; first < blocks; first += lane_count) {
     Candidate<typename S::Format> six;
     Candidate<typename S::Format> four;
@@ -91,8 +95,8 @@ template <class S, class T>
       transpose_square(values);
     };
     const auto add = [&](const BitLanes& value) {
-      six.add(float_of<BitLanes>(value), tensor.encode);
-      four.add(float_of<BitLanes>(value), tensor.encode);
+      six.add(float_of<BitLanes>(value), tensor.encode, kind);
+      four.add(float_of<BitLanes>(value), tensor.encode, kind);
     };
     const std::int64_t rows = square ? lines : 1;
     if (across) {
