@@ -104,7 +104,7 @@ void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* ro
   p.along_rows = tile_output(rows, row_options);
   p.along_columns = tile_output(columns, column_options);
   if (one_amax) {
-    p.along_columns.options.amax = p.along_rows.options.amax;
+    p.along_columns.options.amax = row_options.found_amax;
     p.along_columns.options.found = column_options.found_amax;
   }
   p.square = options.block_shape == BlockShape::square;
@@ -158,6 +158,17 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   });
 }
 
+// Whether a kernel for each direction, which reads x again, takes less time than one for both.
+// 4over6 has kernels of its own along the rows; what waits for instructions does not wait for x.
+bool are_faster_apart(const QuantizeOptions& row_options, const QuantizeOptions& column_options) {
+  return row_options.four_over_six || column_options.four_over_six;
+}
+
+void copy_amax(const char* function, const float* from, float* to, Stream stream) {
+  check_cuda(cudaMemcpyAsync(to, from, sizeof(float), cudaMemcpyDeviceToDevice, handle_of(stream)),
+             function, "copy an amax");
+}
+
 }  // namespace
 
 void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
@@ -195,12 +206,20 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
     return;
   }
   const bool square = row_options.block_shape == BlockShape::square;
-  if (columns == nullptr && !square) {
+  if (rows != nullptr && !square && (!both || are_faster_apart(row_options, column_options))) {
     quantize_rows(function, x, *rows, row_options, backwards, stream);
-  } else {
-    quantize_tiles(function, x, rows, row_options, columns, column_options, one_amax, backwards,
+    if (!both) return;
+    // Only the kernel for both directions leaves an amax in two places.
+    if (one_amax && column_options.found_amax != row_options.found_amax) {
+      copy_amax(function, row_options.found_amax, column_options.found_amax, stream);
+    }
+    // The cache still has what was read last.
+    quantize_tiles(function, x, nullptr, row_options, columns, column_options, one_amax, !backwards,
                    stream);
+    return;
   }
+  quantize_tiles(function, x, rows, row_options, columns, column_options, one_amax, backwards,
+                 stream);
 }
 
 }  // namespace mxkern::cuda

@@ -144,7 +144,7 @@ def test_flags_and_numbers() -> None:
         flag = "expected True or False"
         for by, error in ((1, TypeError), ("max", ValueError)):
             quantize = lambda m=module, b=by: m.quantize(X, "nvfp4", four_over_six=b)  # noqa: E731
-            refused(error, quantize, f"quantize: four_over_six is {by!r}", "'mse'", "'mae'")
+            refused(error, quantize, f"quantize: four_over_six is {by!r}", "mse", "mae")
         hadamard = lambda m=module: m.random_hadamard(X, inverse=1)  # noqa: E731
         refused(TypeError, hadamard, "random_hadamard: inverse is 1", flag)
         refused(
