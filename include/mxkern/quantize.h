@@ -57,8 +57,8 @@ MXKERN_API void quantize_columns(const Buffer& x, const BlockScaled& out,
                                  const QuantizeOptions& options = {}, Stream stream = {});
 
 // quantize to `rows` and quantize_columns to `columns`. x is read once for both or, where that is
-// faster, for each; what finds an amax first reads it once more. Each direction has its own options;
-// scheme and block shape are the same.
+// faster, for each; what finds an amax first reads it once more. Each direction has its own
+// options; scheme and block shape are the same.
 MXKERN_API void quantize_both(const Buffer& x, const BlockScaled& rows, const BlockScaled& columns,
                               const QuantizeOptions& row_options = {},
                               const QuantizeOptions& column_options = {}, Stream stream = {});

@@ -115,9 +115,9 @@ __device__ __forceinline__ float add_errors(BlockError kind, float sum, const fl
 }
 
 // Adds the errors of an octet, in order.
-__device__ __forceinline__ float add_octet_errors(BlockError kind, float sum,
-                                                  const float (&v)[8], Octet octet,
-                                                  std::uint8_t scale, const TensorScale& tensor) {
+__device__ __forceinline__ float add_octet_errors(BlockError kind, float sum, const float (&v)[8],
+                                                  Octet octet, std::uint8_t scale,
+                                                  const TensorScale& tensor) {
   float errors[8];
   octet_errors(v, octet, scale, tensor, errors);
   return add_errors(kind, sum, errors);

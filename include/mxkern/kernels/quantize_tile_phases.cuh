@@ -106,8 +106,8 @@ __device__ __forceinline__ std::uint8_t square_four_over_six(const T* elements, 
     unpack(octet_magnitudes(shared_octet(elements + row * tile_extent + column)), magnitudes);
     const Octet six = encode_magnitudes(magnitudes, scales.six.multiplier, true);
     const Octet four = encode_magnitudes(magnitudes, scales.four.multiplier, true);
-    errors[0] = add_octet_errors(scaler.error, errors[0], magnitudes, six, scales.six.byte,
-                                 scaler.tensor);
+    errors[0] =
+        add_octet_errors(scaler.error, errors[0], magnitudes, six, scales.six.byte, scaler.tensor);
     errors[1] = add_octet_errors(scaler.error, errors[1], magnitudes, four, scales.four.byte,
                                  scaler.tensor);
   }
