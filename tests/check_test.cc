@@ -203,5 +203,35 @@ TEST(Check, MessagesInAProgramWithALocale) {
   EXPECT_TRUE(message.starts_with("f: x has shape [1, -12345, 64]; ")) << message;
 }
 
+TEST(Check, TheLastCountableShapes) {
+  constexpr std::int64_t one = 1;
+  EXPECT_TRUE((Shape{(one << 46) - 1, 1, 1}).is_countable());
+  EXPECT_FALSE((Shape{one << 46, 1, 1}).is_countable());
+  EXPECT_FALSE((Shape{1, one << 53, 1}).is_countable());
+  EXPECT_TRUE((Shape{1, (one << 53) - 128, 1}).is_countable());
+  EXPECT_FALSE((Shape{0, one << 30, one << 30}).is_countable()) << "0 counts as 1";
+  EXPECT_FALSE((Shape{one << 40, 0, one << 30}).is_countable());
+  EXPECT_FALSE((Shape{one << 40, one << 30, 0}).is_countable());
+}
+
+TEST(Check, NegativeBatches) {
+  EXPECT_FALSE((Shape{-1, 1, 32}).is_countable());
+  EXPECT_EQ(error_message([&] {
+              BlockScaled::sizes(Scheme::mxfp4, {-1, 1, 32}, ScaleLayout::row_major);
+            }),
+            "BlockScaled::sizes: shape is [-1, 1, 32]; expected no negative extent");
+  float values[64] = {};
+  const Buffer x{values + 32, DType::float32, {2, 1, 16}, 16, -16, {}};
+  EXPECT_EQ(error_message([&] { check_buffer("f", "x", x); }),
+            "f: x has a batch stride of -16 elements; expected none below zero");
+}
+
+TEST(Check, DevicesOfTheCpuHaveNumbers) {
+  EXPECT_EQ(error_message([] {
+              check_same_device("f", "x", {DeviceType::cpu, 1}, {});
+            }),
+            "f: x is on cpu:1; expected cpu, where the other arguments are");
+}
+
 }  // namespace
 }  // namespace mxkern

@@ -118,5 +118,14 @@ TEST(Dequantize, RefusesWrongArguments) {
             "dequantize: out has dtype number 7; expected float32, float16 or bfloat16");
 }
 
+TEST(Dequantize, RefusesTwoDevices) {
+  Quantized q(Scheme::mxfp8_e4m3, {1, 4, 32}, ScaleLayout::row_major);
+  Tensor out(DType::float32, {1, 4, 32});
+  BlockScaled view = q.out();
+  view.device = {DeviceType::cpu, 1};
+  EXPECT_EQ(error_message([&] { dequantize(view, out.buffer()); }),
+            "dequantize: out is on cpu; expected cpu:1, where the other arguments are");
+}
+
 }  // namespace
 }  // namespace mxkern

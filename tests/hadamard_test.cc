@@ -136,5 +136,20 @@ TEST(Hadamard, RefusesWrongArguments) {
             "random_hadamard: out has dtype float16; expected that of x, float32");
 }
 
+TEST(Hadamard, RefusesTwoDevicesAndRowsMovedInPlace) {
+  Tensor x(DType::float32, {1, 2, 32}), y = x;
+  Buffer out = y.buffer();
+  out.device = {DeviceType::cpu, 1};
+  EXPECT_EQ(error_message([&] { random_hadamard(x.buffer(), out, {16}); }),
+            "random_hadamard: out is on cpu:1; expected cpu, where the other arguments are");
+  std::vector<float> memory(1024, 1.0f);
+  const Buffer wide{memory.data(), DType::float32, {2, 2, 32}, 64, 256, {}};
+  Buffer narrow = wide;
+  narrow.batch_stride = 128;
+  EXPECT_EQ(error_message([&] { random_hadamard(wide, narrow, {16}); }),
+            "random_hadamard: out overlaps x; expected memory of its own; write to another buffer "
+            "and copy it");
+}
+
 }  // namespace
 }  // namespace mxkern

@@ -143,5 +143,31 @@ TEST(Overlap, OutputsOfDequantizeAndScales) {
             std::string("swizzle_scales: swizzled overlaps row_major") + way_out);
 }
 
+TEST(Overlap, ScalarsGivenForColumns) {
+  alignas(64) static std::uint8_t bytes[8192] = {};
+  const Shape shape{1, 4, 64};
+  const Buffer x = Buffer::dense(bytes, DType::float32, shape);
+  auto* const scalars = reinterpret_cast<float*>(bytes + 6144);
+  const BlockScaled rows{.scheme = Scheme::nvfp4,
+                         .shape = shape,
+                         .codes = bytes + 1024,
+                         .scales = bytes + 2048,
+                         .tensor_scale = scalars,
+                         .device = {}};
+  const BlockScaled columns{.scheme = Scheme::nvfp4,
+                            .shape = shape.transposed(),
+                            .codes = bytes + 3072,
+                            .scales = bytes + 5120,
+                            .tensor_scale = scalars + 1,
+                            .device = {}};
+  const auto both = [&](const float* amax) {
+    return error_message([&] { quantize_both(x, rows, columns, {}, {.amax = amax}); });
+  };
+  EXPECT_EQ(both(scalars + 2), "(nothing was thrown)");
+  EXPECT_EQ(both(scalars),
+            "quantize_both: rows.tensor_scale overlaps amax; expected memory of its own; write to "
+            "another buffer and copy it");
+}
+
 }  // namespace
 }  // namespace mxkern

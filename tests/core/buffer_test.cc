@@ -66,5 +66,28 @@ TEST(Device, HasNames) {
   EXPECT_STREQ(name_of(DeviceType::cuda), "cuda");
 }
 
+TEST(Buffer, OneMatrixIsOneWhateverItsBatchStride) {
+  Buffer x{nullptr, DType::float32, {1, 5, 7}, 8, 3, {}};
+  EXPECT_TRUE(is_one_matrix(x));
+  x.shape.batch = 2;
+  EXPECT_FALSE(is_one_matrix(x));
+}
+
+TEST(Buffer, RowsStartOn16Bytes) {
+  alignas(32) std::byte memory[64] = {};
+  const auto starts = [&](int first, DType dtype, Shape shape, std::int64_t row,
+                          std::int64_t batch) {
+    return starts_on_16({memory + first, dtype, shape, row, batch, {}});
+  };
+  EXPECT_TRUE(starts(0, DType::float32, {2, 2, 3}, 4, 12));
+  EXPECT_TRUE(starts(16, DType::bfloat16, {2, 2, 3}, 8, 24));
+  EXPECT_FALSE(starts(8, DType::float32, {2, 2, 3}, 4, 12));
+  EXPECT_FALSE(starts(0, DType::float32, {2, 2, 3}, 5, 12));
+  EXPECT_FALSE(starts(0, DType::bfloat16, {2, 2, 3}, 4, 24));
+  EXPECT_FALSE(starts(0, DType::float32, {2, 2, 3}, 4, 13));
+  EXPECT_TRUE(starts(0, DType::float32, {2, 1, 3}, 5, 12)) << "one row";
+  EXPECT_TRUE(starts(0, DType::float32, {1, 2, 3}, 4, 13)) << "one matrix";
+}
+
 }  // namespace
 }  // namespace mxkern

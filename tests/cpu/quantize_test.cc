@@ -5,53 +5,15 @@
 #include <cstring>
 #include <vector>
 
-#include "cpu/backend.h"
 #include "mxkern/numerics/codec.h"
 #include "mxkern/numerics/visit.h"
-#include "tests/support/compare_quantized.h"
 #include "tests/support/edge_memory.h"
-#include "tests/support/kernel_tables.h"
-#include "tests/support/quantize_options.h"
-#include "tests/support/reference_quantize.h"
+#include "tests/support/expect_reference_bytes.h"
 
 namespace mxkern {
 namespace {
 
 using namespace test;
-
-struct Case {
-  Scheme scheme;
-  ScaleLayout layout = ScaleLayout::row_major;
-  QuantizeOptions rows;
-  QuantizeOptions columns;
-};
-
-// Rows, columns and both, on every instruction set.
-void expect_reference_bytes(Tensor& x, const Case& test) {
-  const Shape turned = x.shape().transposed();
-  const Quantized rows = reference_quantize(x, false, test.scheme, test.layout, test.rows);
-  const Quantized columns = reference_quantize(x, true, test.scheme, test.layout, test.columns);
-  for (const cpu::InstructionSet set : available_instruction_sets()) {
-    const cpu::KernelTable& kernels = cpu::kernels_for(set);
-    const auto trace = [&](const char* direction, const QuantizeOptions& options) {
-      return concatenate(cpu::name_of(set), ", ", direction, ", ", describe(x, options));
-    };
-    Quantized row_out(test.scheme, x.shape(), test.layout);
-    cpu::quantize(x.buffer(), &row_out.out(), test.rows, nullptr, test.rows, kernels);
-    ASSERT_TRUE(same_bytes(row_out, rows)) << trace("rows", test.rows);
-
-    Quantized column_out(test.scheme, turned, test.layout);
-    cpu::quantize(x.buffer(), nullptr, test.columns, &column_out.out(), test.columns, kernels);
-    ASSERT_TRUE(same_bytes(column_out, columns)) << trace("columns", test.columns);
-
-    Quantized both_rows(test.scheme, x.shape(), test.layout);
-    Quantized both_columns(test.scheme, turned, test.layout);
-    cpu::quantize(x.buffer(), &both_rows.out(), test.rows, &both_columns.out(), test.columns,
-                  kernels);
-    ASSERT_TRUE(same_bytes(both_rows, rows)) << trace("rows of both", test.rows);
-    ASSERT_TRUE(same_bytes(both_columns, columns)) << trace("columns of both", test.columns);
-  }
-}
 
 TEST(CpuQuantize, EveryOptionGivesTheBytesOfTheReference) {
   const Shape shapes[] = {{1, 40, 70}, {2, 17, 65}, {1, 130, 33}, {1, 3, 260}, {1, 129, 16}};
@@ -167,33 +129,6 @@ TEST(CpuQuantize, GivenTensorScalesAreUsed) {
   }
 }
 
-// A square has one scale, whichever way its codes go: its errors are added up in one order.
-TEST(CpuQuantize, NearTiesOfSquaresHaveOneScale) {
-  const float amax = 2688.0f;
-  QuantizeOptions options;
-  options.four_over_six = true;
-  options.block_shape = BlockShape::square;
-  options.amax = &amax;
-  for (const Shape& shape : {Shape{1, 256, 320}, Shape{2, 100, 84}}) {
-    Tensor x(DType::float32, shape);
-    fill_near_ties(x, 19);
-    expect_reference_bytes(x, {Scheme::nvfp4, ScaleLayout::row_major, options, options});
-    if (HasFatalFailure()) return;
-    const Quantized rows =
-        reference_quantize(x, false, Scheme::nvfp4, ScaleLayout::row_major, options);
-    const Quantized columns =
-        reference_quantize(x, true, Scheme::nvfp4, ScaleLayout::row_major, options);
-    const ScaleIndex down = rows.view.scale_index(), across = columns.view.scale_index();
-    for (std::int64_t r = 0; r < shape.rows; ++r) {
-      for (std::int64_t c = 0; c < shape.columns; ++c) {
-        ASSERT_EQ(rows.scales.data()[down.offset(r, c / 16)],
-                  columns.scales.data()[across.offset(c, r / 16)])
-            << "row " << r << ", column " << c;
-      }
-    }
-  }
-}
-
 // Enough elements for several threads and every size of tile.
 TEST(CpuQuantize, LargeTensorsGiveTheBytesOfTheReference) {
   for (const Scheme scheme : {Scheme::mxfp8_e5m2, Scheme::mxfp6_e3m2, Scheme::nvfp4}) {
@@ -279,6 +214,83 @@ TEST(CpuQuantize, Float32NextToTiesGivesTheBytesOfTheReference) {
     if (facts_of(scheme).has_tensor_scale) options.tensor_scale = &one;
     expect_reference_bytes(x, {scheme, ScaleLayout::row_major, options, options});
     if (HasFatalFailure()) return;
+  }
+}
+
+// Largest elements of every exponent, with the mantissas at which a rule changes its mind.
+TEST(CpuQuantize, EveryLargestElementGivesTheBytesOfTheReference) {
+  for (const Scheme scheme : all_schemes) {
+    const SchemeFacts facts = facts_of(scheme);
+    if (facts.has_tensor_scale) continue;
+    const std::uint32_t of_largest = bits_of(facts.max_value) & float32::mantissa_mask;
+    std::vector<float> amaxes;
+    for (std::uint32_t field = 0; field < 255; ++field) {
+      for (const std::uint32_t mantissa : {0u, 0x400000u, 0x600000u, of_largest, 0x7FFFFFu}) {
+        for (const std::uint32_t step : {0u, 1u, 0x7FFFFFu}) {
+          amaxes.push_back(float_of(field << 23 | ((mantissa + step) & float32::mantissa_mask)));
+        }
+      }
+    }
+    // 2^-127 times the largest value, whose ratio is a subnormal number.
+    const std::uint32_t edge = bits_of(facts.max_value * 0x1p-127f);
+    for (std::uint32_t bits = edge - 40; bits <= edge + 40; ++bits)
+      amaxes.push_back(float_of(bits));
+    for (const DType dtype : all_dtypes) {
+      Tensor x(dtype, {1, static_cast<std::int64_t>(amaxes.size()), facts.block});
+      x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+        x.set(
+            b, r, c,
+            amaxes[static_cast<std::size_t>(r)] * (c == 0 ? 1.0f : 0.03f * static_cast<float>(c)));
+      });
+      for (const ScaleRule rule : all_scale_rules) {
+        QuantizeOptions options;
+        options.scale_rule = rule;
+        expect_reference_bytes(x, {scheme, ScaleLayout::row_major, options, options});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// bfloat16 whose products with NVFP4's multipliers lie next to ties, by single steps of a float32.
+TEST(CpuQuantize, BFloat16NextToTiesGivesTheBytesOfTheReference) {
+  for (const float tie : {0.75f, 1.25f, 1.75f, 2.5f, 3.5f}) {
+    for (int step = -8; step <= 8; ++step) {
+      // The block's scale is 1, so that its multiplier is about the tie.
+      const float multiplier = float_of(bits_of(tie) + static_cast<std::uint32_t>(step));
+      const float tensor_scale = 1.0f / multiplier;
+      QuantizeOptions options;
+      options.tensor_scale = &tensor_scale;
+      Tensor x(DType::bfloat16, {1, 32, 32});
+      x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+        const float value = std::ldexp(1.0f, static_cast<int>((r + c) % 6) - 4);
+        x.set(b, r, c,
+              r % 16 == 0 || c % 16 == 0 ? 6.0f * tensor_scale
+              : c % 2 == 0               ? value
+                                         : -value);
+      });
+      expect_reference_bytes(x, {Scheme::nvfp4, ScaleLayout::row_major, options, options});
+      if (HasFatalFailure()) FAIL() << "tie " << tie << ", step " << step;
+    }
+  }
+}
+
+TEST(CpuQuantize, WhatRowsAreGivenColumnsFind) {
+  const float amax = 3.0f;
+  QuantizeOptions given;
+  given.amax = &amax;
+  for (const float top : {7.0f, 11.0f, 5.0f}) {
+    Tensor x(DType::float32, {1, 16, 32});
+    x.for_each([&](auto b, auto r, auto c) { x.set(b, r, c, r == 3 && c == 5 ? top : 1.0f); });
+    for (const bool rows_are : {true, false}) {
+      const QuantizeOptions row_options = rows_are ? given : QuantizeOptions();
+      const QuantizeOptions column_options = rows_are ? QuantizeOptions() : given;
+      Quantized rows(Scheme::nvfp4, x.shape(), ScaleLayout::row_major);
+      Quantized columns(Scheme::nvfp4, x.shape().transposed(), ScaleLayout::row_major);
+      quantize_both(x.buffer(), rows.out(), columns.out(), row_options, column_options);
+      EXPECT_EQ((rows_are ? rows : columns).tensor_scale, amax / 2688.0f);
+      EXPECT_EQ((rows_are ? columns : rows).tensor_scale, top / 2688.0f);
+    }
   }
 }
 

@@ -27,5 +27,21 @@ TEST(LiftedScales, AreFieldsOfFloats) {
   }
 }
 
+template <class S>
+void expect_reordered() {
+  for (int byte = 0; byte < S::ScaleFormat::nan_byte; ++byte) {
+    const auto scale = static_cast<std::uint8_t>(byte);
+    std::uint8_t stored = scale;
+    if constexpr (S::has_tensor_scale) stored = LiftedScales::lift(scale);
+    EXPECT_EQ(decode_reordered_scale<S>(stored), S::ScaleFormat::decode(scale)) << S::name << byte;
+  }
+}
+
+TEST(LiftedScales, ReorderedScalesOfEverySchemeKeepTheirValues) {
+#define MXKERN_EXPECT(Type) expect_reordered<Type>();
+  MXKERN_FOR_EACH_SCHEME(MXKERN_EXPECT)
+#undef MXKERN_EXPECT
+}
+
 }  // namespace
 }  // namespace mxkern
