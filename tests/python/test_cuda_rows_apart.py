@@ -59,7 +59,9 @@ def test_products(name: str, rows: int) -> None:
                 outside = torch.ones_like(larger, dtype=torch.bool)
                 outside[..., first : first + N] = False
                 assert larger[outside].equal(want[outside])
-                assert (out - want[..., first : first + N]).norm() <= 2e-3 * dense.norm()
+                # Rounding to bfloat16 is what sums in another order may change most.
+                allowed = 1e-6 if dtype == torch.float32 else 2e-3
+                assert (out - want[..., first : first + N]).norm() <= allowed * dense.norm()
 
 
 def test_dequantize_and_hadamard() -> None:
