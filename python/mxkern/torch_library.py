@@ -23,20 +23,21 @@ from mxkern.torch_operands import block_scaled, check_parts, operand_of_kind, pr
 # a sign mask are written as a decimal string.
 _WORD = 2**64 - 1
 _ROUNDING = 'str scale_rule="rceil", str rounding="nearest", SymInt? seed=None, SymInt offset=0'
-_BLOCK = "str? block=None, str? four_over_six=None"
+_BLOCK = "str? block=None, bool four_over_six=False"
 _LAYOUT = 'str scale_layout="row_major"'
 _HADAMARD = "int? hadamard=None, str? sign_mask=None"
+# Programs on disk call what there was when they were compiled: what is added comes last.
+_ADDED = "str? block_error=None"
 _SCALARS = "Tensor? amax=None, Tensor? tensor_scale=None, Tensor? offset_at=None"
 _BOTH_SCALARS = (
     "Tensor? row_amax=None, Tensor? column_amax=None, "
     "Tensor? row_tensor_scale=None, Tensor? column_tensor_scale=None, Tensor? offset_at=None"
 )
 _OPTIONS = f"*, {_ROUNDING}, {_BLOCK}, {_LAYOUT}, {_HADAMARD}"
-_QUANTIZE = f"(Tensor x, str scheme, {_SCALARS}, {_OPTIONS}) -> Tensor[]"
-_QUANTIZE_BOTH = (
-    f"(Tensor x, str scheme, {_BOTH_SCALARS}, {_OPTIONS}, bool hadamard_rows=False) -> Tensor[]"
-)
-_FAKE_QUANTIZE = f"(Tensor x, str scheme, {_SCALARS}, *, {_ROUNDING}, {_BLOCK}) -> Tensor"
+_QUANTIZE = f"(Tensor x, str scheme, {_SCALARS}, {_OPTIONS}, {_ADDED}) -> Tensor[]"
+_BOTH_OPTIONS = f"{_OPTIONS}, bool hadamard_rows=False, {_ADDED}"
+_QUANTIZE_BOTH = f"(Tensor x, str scheme, {_BOTH_SCALARS}, {_BOTH_OPTIONS}) -> Tensor[]"
+_FAKE_QUANTIZE = f"(Tensor x, str scheme, {_SCALARS}, *, {_ROUNDING}, {_BLOCK}, {_ADDED}) -> Tensor"
 _DEQUANTIZE = f'(Tensor[] parts, str scheme, SymInt[] shape, *, {_LAYOUT}, str dtype="float32")'
 _OPERANDS = "Tensor[] a, str a_kind, SymInt[] a_shape, Tensor[] b, str b_kind, SymInt[] b_shape"
 _PRODUCT = (
@@ -94,10 +95,9 @@ def _given(function: str, options: dict[str, Any], offset_at: Any = None) -> dic
     for name in ("seed", "offset"):
         if options.get(name) is not None:
             options[name] &= _WORD
-    if options.get("four_over_six", "") is None:
-        del options["four_over_six"]
-    if options.get("sign_mask") is not None:
-        mask = options["sign_mask"]
+    if (error := options.pop("block_error", None)) is not None:
+        options["four_over_six"] = error
+    if (mask := options.get("sign_mask")) is not None:
         if not mask.isdecimal():
             raise ValueError(
                 f"{function}: sign_mask is {errors.described(mask)}; expected the digits of an int"

@@ -104,9 +104,11 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     for name in ("hadamard_rows", "inverse"):
         if name in options:
             errors.flag(function, name, options[name])
-    choice = four_over_six_of(function, options.pop("four_over_six", False))
-    if choice:
-        options["four_over_six"] = tuple(BLOCK_ERRORS)[choice - 1]
+    if "four_over_six" in options:
+        choice = four_over_six_of(function, options["four_over_six"])
+        options["four_over_six"] = choice > 0
+        if choice > 1:
+            options["block_error"] = tuple(BLOCK_ERRORS)[choice - 1]
     block = options.get("block")
     if isinstance(block, tuple) and all(isinstance(extent, int) for extent in block):
         options["block"] = "x".join(str(extent) for extent in block)

@@ -386,3 +386,12 @@ def test_traces_that_would_not_hold_the_call() -> None:
     traced = make_fx(lambda x: ops.gemm(x, weights))(X)
     other = X * 3
     assert torch.equal(traced(other), mxkern.gemm(other, weights))
+
+
+def test_programs_on_disk() -> None:
+    """Operators take what code that was compiled for earlier versions gives them."""
+    given = {"scale_rule": "rceil", "rounding": "nearest", "seed": None, "offset": 0, "block": None}
+    given |= {"four_over_six": True, "scale_layout": "row_major", "hadamard": None}
+    codes = torch.ops.mxkern.quantize(X, "nvfp4", None, None, None, **given, sign_mask=None)[0]
+    want = mxkern.quantize(X, "nvfp4", four_over_six=True).codes
+    assert codes.view(torch.uint8).equal(want.view(torch.uint8))
