@@ -183,6 +183,12 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
   if (columns != nullptr) {
     check_pointers(function, both ? of_columns : of_out, *columns, column_options);
   }
+  if (both && row_options.rounding != column_options.rounding) {
+    // A kernel has one rounding.
+    quantize(function, x, rows, row_options, nullptr, {}, stream);
+    quantize(function, x, nullptr, {}, columns, column_options, stream);
+    return;
+  }
   const bool rows_find = rows != nullptr && finds_amax(*rows, row_options);
   const bool columns_find = columns != nullptr && finds_amax(*columns, column_options);
   const bool backwards = rows_find || columns_find;

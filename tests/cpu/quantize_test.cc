@@ -294,5 +294,20 @@ TEST(CpuQuantize, WhatRowsAreGivenColumnsFind) {
   }
 }
 
+TEST(CpuQuantize, EachDirectionHasARoundingOfItsOwn) {
+  for (const Scheme scheme : all_schemes) {
+    for (int choice = 0; choice < 4; ++choice) {
+      Tensor x(DType::bfloat16, {1, 256, 256});
+      fill_mixed(x, 31);
+      QuantizeOptions rows, columns;
+      rows.block_shape = columns.block_shape = all_block_shapes[choice % 2];
+      rows.rounding = all_roundings[choice / 2], columns.rounding = all_roundings[1 - choice / 2];
+      rows.seed = columns.seed = 9;
+      expect_reference_bytes(x, {scheme, ScaleLayout::row_major, rows, columns});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mxkern
