@@ -158,11 +158,10 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   });
 }
 
-// Whether a kernel for each direction, which reads x again, takes less time than one for both.
-// 4over6 has a kernel of its own along the rows; what waits for instructions does not wait for x.
-bool are_faster_apart(DType dtype, const QuantizeOptions& row_options,
-                      const QuantizeOptions& column_options) {
-  if (row_options.rounding == Rounding::stochastic && dtype != DType::float32) return false;
+// Whether a kernel for each direction, which reads x again, takes less time than one for both:
+// 4over6 has a kernel of its own along the rows, and what waits for instructions does not wait for
+// x.
+bool are_faster_apart(const QuantizeOptions& row_options, const QuantizeOptions& column_options) {
   return row_options.four_over_six || column_options.four_over_six;
 }
 
@@ -214,8 +213,7 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
     return;
   }
   const bool square = row_options.block_shape == BlockShape::square;
-  if (rows != nullptr && !square &&
-      (!both || are_faster_apart(x.dtype, row_options, column_options))) {
+  if (rows != nullptr && !square && (!both || are_faster_apart(row_options, column_options))) {
     quantize_rows(function, x, *rows, row_options, backwards, stream);
     if (!both) return;
     // Only the kernel for both directions leaves an amax in two places.

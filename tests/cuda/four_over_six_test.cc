@@ -95,35 +95,51 @@ TEST_F(CudaFourOverSix, TinyTensors) {
   }
 }
 
-// Each direction has a kernel of its own, and an amax that is found for both is left for both.
+// Both directions, whose options may differ. `choice` says how; an amax that is found for both is
+// left for both, and one that is given may be another one.
+void expect_cpu_bytes_of_both(Tensor& x, BlockShape block_shape, int choice) {
+  QuantizeOptions of_rows, of_columns;
+  of_rows.four_over_six = choice % 3 != 1;
+  of_columns.four_over_six = choice % 3 != 0;
+  if (of_rows.four_over_six) of_rows.block_error = all_block_errors[choice % 2];
+  if (of_columns.four_over_six) of_columns.block_error = all_block_errors[choice / 2 % 2];
+  if (choice > 8 && block_shape == BlockShape::row) of_columns.hadamard.size = 16;
+  of_rows.rounding = of_columns.rounding = all_roundings[choice / 3 % 2];
+  of_rows.block_shape = of_columns.block_shape = block_shape;
+  const bool is_given = choice % 4 == 1;
+  const float given = 3.0f;
+  if (is_given) of_columns.amax = &given;
+  const ScaleLayout layout = all_scale_layouts[choice % 2];
+  Quantized rows(Scheme::nvfp4, x.shape(), layout);
+  Quantized columns(Scheme::nvfp4, x.shape().transposed(), layout);
+  float found[2] = {-1.0f, -1.0f};
+  of_rows.found_amax = &found[0], of_columns.found_amax = &found[1];
+  quantize_both(x.buffer(), rows.out(), columns.out(), of_rows, of_columns);
+  DeviceTensor device_x(x);
+  DeviceQuantized device_rows(rows), device_columns(columns);
+  DeviceFloat of_device[2], device_given(given);
+  of_rows.found_amax = of_device[0].address(), of_columns.found_amax = of_device[1].address();
+  if (is_given) of_columns.amax = device_given.address();
+  quantize_both(device_x.buffer(), device_rows.view(), device_columns.view(), of_rows, of_columns);
+  ASSERT_TRUE(same_bytes(device_rows.on_host(), rows)) << describe(x, of_rows) << choice;
+  ASSERT_TRUE(same_bytes(device_columns.on_host(), columns)) << describe(x, of_columns) << choice;
+  ASSERT_EQ(of_device[0].value(), found[0]) << choice;
+  if (!is_given) {
+    ASSERT_EQ(of_device[1].value(), found[1]) << choice;
+  }
+}
+
+// Rows and columns have a kernel each, squares one for both.
 TEST_F(CudaFourOverSix, BothDirections) {
   for (const DType dtype : all_dtypes) {
     for (const Shape& shape : {Shape{1, 512, 640}, Shape{2, 272, 400}}) {
-      for (int choice = 0; choice < 12; ++choice) {
-        Tensor x(dtype, shape);
-        fill_mixed(x, static_cast<std::uint64_t>(choice + 40));
-        QuantizeOptions of_rows, of_columns;
-        of_rows.four_over_six = choice % 3 != 1;
-        of_columns.four_over_six = choice % 3 != 0;
-        if (of_rows.four_over_six) of_rows.block_error = all_block_errors[choice % 2];
-        if (of_columns.four_over_six) of_columns.block_error = all_block_errors[choice / 2 % 2];
-        if (choice > 8) of_columns.hadamard.size = 16;
-        of_rows.rounding = of_columns.rounding = all_roundings[choice / 3 % 2];
-        const ScaleLayout layout = all_scale_layouts[choice % 2];
-        Quantized rows(Scheme::nvfp4, shape, layout);
-        Quantized columns(Scheme::nvfp4, shape.transposed(), layout);
-        float found[2] = {-1.0f, -1.0f};
-        of_rows.found_amax = &found[0], of_columns.found_amax = &found[1];
-        quantize_both(x.buffer(), rows.out(), columns.out(), of_rows, of_columns);
-        DeviceTensor device_x(x);
-        DeviceQuantized device_rows(rows), device_columns(columns);
-        DeviceFloat of_device[2];
-        of_rows.found_amax = of_device[0].address(), of_columns.found_amax = of_device[1].address();
-        quantize_both(device_x.buffer(), device_rows.view(), device_columns.view(), of_rows,
-                      of_columns);
-        ASSERT_TRUE(same_bytes(device_rows.on_host(), rows)) << describe(x, of_rows) << choice;
-        ASSERT_TRUE(same_bytes(device_columns.on_host(), columns)) << choice;
-        for (const int i : {0, 1}) ASSERT_EQ(of_device[i].value(), found[i]) << choice;
+      for (const BlockShape block_shape : all_block_shapes) {
+        for (int choice = 0; choice < 24; ++choice) {
+          Tensor x(dtype, shape);
+          fill_mixed(x, static_cast<std::uint64_t>(choice + 40));
+          expect_cpu_bytes_of_both(x, block_shape, choice);
+          if (HasFatalFailure()) return;
+        }
       }
     }
   }

@@ -15,12 +15,11 @@ __device__ __forceinline__ int segment_row() {
   return static_cast<int>(threadIdx.x / 64) * tile_segment;
 }
 
-// 4over6 for one block of a column: the codes of the better of two scales, and that scale. Errors
-// are those of rounding to nearest. What is poisoned keeps the scale it has.
-template <class S, Rounding R, class T>
+// 4over6 for one block of a column: the better of two scales, and the codes under it, rounded to
+// nearest. What is poisoned keeps the scale it has.
+template <class S, class T>
 __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block>& pair, int k,
-                                                    RandomWords<R>& random, std::int64_t index,
-                                                    std::int64_t columns, std::uint32_t amax,
+                                                    std::uint32_t amax,
                                                     const BlockScaler<S>& scaler, BlockScale& scale,
                                                     Octet (&codes)[2]) {
   float magnitudes[2][8], v[8];
@@ -36,14 +35,7 @@ __device__ __forceinline__ void better_column_block(const ColumnPair<T, S::block
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     pair.octet(8 * i, k, v);
-    if constexpr (R == Rounding::stochastic) {
-      std::uint32_t words[8] = {};
-      random.octet(index + 8 * i * columns, columns, words);
-      codes[i] = quantize_octet<S, R>(v, scale.multiplier, true, words);
-    } else {
-      codes[i] |= octet_signs(v);
-    }
-    if (!finite) codes[i] = poison_octet<typename S::Format>;
+    codes[i] = finite ? codes[i] | octet_signs(v) : poison_octet<typename S::Format>;
   }
 }
 
@@ -211,12 +203,21 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
         if (column + k >= at.columns_left) scale[k] = {0, 0.0f};
       }
     }
-    const bool saturate =
-        scaler.saturates() && (block_saturates<S, R>(amax[0], scale[0].multiplier) ||
-                               block_saturates<S, R>(amax[1], scale[1].multiplier));
     Octet codes[2][octets];
     const bool choose = S::has_tensor_scale && options.four_over_six && !in_squares;
-    if (!choose) {
+    if constexpr (S::has_tensor_scale) {
+      if (choose) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          better_column_block(pair, k, amax[k], scaler, scale[k], codes[k]);
+        }
+      }
+    }
+    // Codes of the better scale are there, but for random words, which two columns share.
+    if (!choose || R == Rounding::stochastic) {
+      const bool saturate =
+          scaler.saturates() && (choose || block_saturates<S, R>(amax[0], scale[0].multiplier) ||
+                                 block_saturates<S, R>(amax[1], scale[1].multiplier));
 #pragma unroll
       for (int i = 0; i < octets; ++i) {
         std::uint32_t words[2][8] = {};
@@ -229,12 +230,6 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
     }
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      if constexpr (S::has_tensor_scale) {
-        if (choose) {
-          better_column_block<S, R>(pair, k, random, index + k, p.columns, amax[k], scaler,
-                                    scale[k], codes[k]);
-        }
-      }
       scales[(column + k) * blocks + block] = scale[k].byte;
       store_line_segment<S>(lines, column + k, row, codes[k]);
     }

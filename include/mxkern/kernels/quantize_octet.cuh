@@ -76,6 +76,12 @@ MXKERN_HOST_DEVICE bool same_tensor_scale(const OctetOptions& a, const OctetOpti
   return a.amax == b.amax && a.tensor_scale == b.tensor_scale;
 }
 
+// Whether 4over6 makes the same choice for a square in both directions, if in one.
+MXKERN_HOST_DEVICE bool same_choice(const OctetOptions& a, const OctetOptions& b) {
+  return same_tensor_scale(a, b) && a.four_over_six == b.four_over_six &&
+         a.block_error == b.block_error;
+}
+
 // The scaler of a second direction, which costs nothing where the tensor's scale is the same one.
 template <class S>
 __device__ __forceinline__ BlockScaler<S> other_block_scaler(const OctetOptions& options,

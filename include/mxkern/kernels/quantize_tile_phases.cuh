@@ -88,42 +88,46 @@ __device__ __forceinline__ void square_scales(const T* elements, const BlockScal
   }
 }
 
-// 4over6 for a square: one thread walks it row by row. The byte that is kept; errors are those of
-// rounding to nearest.
-template <class S, class T>
-__device__ __forceinline__ std::uint8_t square_four_over_six(const T* elements, int square,
-                                                             std::uint32_t amax,
-                                                             const BlockScaler<S>& scaler) {
-  constexpr int across = tile_extent / S::block;
-  const int first_row = square / across * S::block;
-  const int first_column = square % across * S::block;
-  const FourOverSix scales = four_over_six<S>(amax, scaler);
-  float errors[2] = {0.0f, 0.0f};
-  for (int i = 0; i < S::block * S::block / 8; ++i) {
-    const int row = first_row + i / (S::block / 8);
-    const int column = first_column + i % (S::block / 8) * 8;
+// The error of a square of magnitudes under one of the scales that 4over6 tries, rounded to nearest
+// and summed in order, row by row.
+template <class S, BlockError Kind, class T>
+__device__ __forceinline__ float square_error(const T* elements, int square,
+                                              const BlockScale& scale, const TensorScale& tensor) {
+  constexpr int across = tile_extent / S::block, octets = S::block / 8;
+  elements += square / across * S::block * tile_extent + square % across * S::block;
+  float error = 0.0f;
+#pragma unroll 2
+  for (int i = 0; i < S::block * octets; ++i) {
     float magnitudes[8];
-    unpack(octet_magnitudes(shared_octet(elements + row * tile_extent + column)), magnitudes);
-    const Octet six = encode_magnitudes(magnitudes, scales.six.multiplier, true);
-    const Octet four = encode_magnitudes(magnitudes, scales.four.multiplier, true);
-    errors[0] =
-        add_octet_errors(scaler.error, errors[0], magnitudes, six, scales.six.byte, scaler.tensor);
-    errors[1] = add_octet_errors(scaler.error, errors[1], magnitudes, four, scales.four.byte,
-                                 scaler.tensor);
+    unpack(octet_magnitudes(shared_octet(elements + i / octets * tile_extent + i % octets * 8)),
+           magnitudes);
+    const Octet codes = encode_magnitudes(magnitudes, scale.multiplier, true);
+    error = add_octet_errors(Kind, error, magnitudes, codes, scale.byte, tensor);
   }
-  return errors[1] < errors[0] ? scales.four.byte : scales.six.byte;
+  return error;
 }
 
-// 4over6 for all squares, a thread each.
+// 4over6 for all squares: of two adjacent threads each has one of the scales.
 template <class S, class T>
 __device__ __forceinline__ void choose_square_scales(const T* elements,
                                                      const BlockScaler<S>& scaler,
                                                      TileSquares<S>& squares) {
-  for (unsigned i = threadIdx.x; i < squares.count; i += tile_threads) {
-    const std::uint32_t amax = squares.amax[i];
-    if (!float32::is_finite(amax)) continue;
-    squares.byte[i] = square_four_over_six<S>(elements, i, amax, scaler);
-    squares.multiplier[i] = scaler.multiplier(squares.byte[i]);
+  static_assert(2 * TileSquares<S>::count % 32 == 0, "whole warps exchange errors");
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * squares.count; i += tile_threads) {
+    const int square = i / 2;
+    const std::uint32_t amax = squares.amax[square];
+    const bool finite = float32::is_finite(amax);
+    const FourOverSix scales = four_over_six<S>(finite ? amax : 0u, scaler);
+    const BlockScale own = i % 2 == 0 ? scales.six : scales.four;
+    const float error =
+        scaler.error == BlockError::mae
+            ? square_error<S, BlockError::mae>(elements, square, own, scaler.tensor)
+            : square_error<S, BlockError::mse>(elements, square, own, scaler.tensor);
+    const float error_of_four = __shfl_down_sync(full_warp, error, 1);
+    if (i % 2 == 0 && finite) {
+      squares.byte[square] = error_of_four < error ? scales.four.byte : scales.six.byte;
+      squares.multiplier[square] = scaler.multiplier(squares.byte[square]);
+    }
   }
 }
 
@@ -247,11 +251,15 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
   }
 }
 
-// Thread blocks a multiprocessor: what measured fastest on an H200. Four leave 64 registers a
-// thread, which only the simplest kernels do with.
+// Thread blocks a multiprocessor: what measured fastest. Four leave 64 registers a thread, which
+// only the simplest kernels do with; with three, 80 registers, rare options would spill hundreds of
+// bytes.
 template <class S, class T, Rounding R, TileKind W>
-inline constexpr int tile_blocks_at_once = W == TileKind::plain&& R == Rounding::nearest &&
-                                                   sizeof(T) == 2 && !S::Format::is_integer
+inline constexpr int tile_blocks_at_once = W == TileKind::any ||
+                                                   (R == Rounding::stochastic && sizeof(T) == 4)
+                                               ? 2
+                                           : R == Rounding::nearest && sizeof(T) == 2 &&
+                                                   !S::Format::is_integer
                                                ? 4
                                                : 3;
 
@@ -285,6 +293,7 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
                       (rows.options.four_over_six || columns.options.four_over_six);
   // The columns find the scales of squares for both directions, unless 4over6 has to choose them.
   const bool columns_first = square && columns_wanted && !choose;
+  const bool chosen_once = choose && same_choice(rows.options, columns.options);
   const int hadamard = W == TileKind::any ? p.along_columns.options.hadamard_size : 0;
   for (std::int64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z)
     for (std::int64_t step = blockIdx.y; step < tiles_down; step += gridDim.y) {
@@ -295,7 +304,7 @@ __global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>
       for (int turn = 0; turn < 2; ++turn) {
         const bool along_columns = (turn == 0) == columns_first;
         if (along_columns ? !columns_wanted : !rows_wanted) continue;
-        if (square && !columns_first) {
+        if (square && !columns_first && !(chosen_once && rows_wanted && along_columns)) {
           const BlockScaler<S>& scaler = along_columns ? column_scaler : row_scaler;
           __syncthreads();
           square_scales(memory.elements(), scaler, squares);
