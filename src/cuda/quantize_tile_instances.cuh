@@ -22,7 +22,7 @@ std::optional<kernels::PatchWork> patch_work(DType dtype, Rounding rounding,
   const kernels::TileOutput &rows = p.along_rows, &columns = p.along_columns;
   const kernels::OctetOptions &one = rows.options, &other = columns.options;
   const bool with_rows = rows.codes != nullptr, with_columns = columns.codes != nullptr;
-  if (dtype != DType::bfloat16 || !p.vector_loads) return {};
+  if (dtype == DType::float32 || !p.vector_loads) return {};
   const auto vectors = [](const kernels::TileOutput& out) {
     return out.codes == nullptr || (out.vector_stores && starts_on(out.scales, 4));
   };
@@ -101,7 +101,7 @@ bool are_for_patches(kernels::PatchWork work, Rounding rounding,
 
 // Quantizes the whole tiles of x, which are for patches.
 template <class S>
-void launch_patches(const char* function, kernels::PatchWork work, Rounding rounding,
+void launch_patches(const char* function, DType dtype, kernels::PatchWork work, Rounding rounding,
                     kernels::QuantizeTileParameters p, Stream stream) {
   // A direction that is not wanted has the other's options, and nothing to store.
   if (p.along_rows.codes == nullptr) {
@@ -124,9 +124,12 @@ void launch_patches(const char* function, kernels::PatchWork work, Rounding roun
     }
     const int bytes = even_bytes(function, grid, kernels::patch_blocks<S, r(), w()>,
                                  sizeof(kernels::PatchMemory<S, stays>));
-    launch<Start::early>(function, kernels::quantize_patch_kernel<S, r(), w()>, grid,
-                         kernels::patch_threads, bytes, stream, p,
-                         kernels::PatchGrid::of(across, down, p.batch, blocks));
+    const auto launch_of = [&](auto type) {
+      launch<Start::early>(function, kernels::quantize_patch_kernel<S, decltype(type), r(), w()>,
+                           grid, kernels::patch_threads, bytes, stream, p,
+                           kernels::PatchGrid::of(across, down, p.batch, blocks));
+    };
+    dtype == DType::bfloat16 ? launch_of(bfloat16{}) : launch_of(float16{});
   });
 }
 
@@ -274,7 +277,7 @@ void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
   }
   kernels::QuantizeTileParameters others = p;
   others.follows = edge.follows;
-  launch_patches<S>(function, *work, rounding, others, stream);
+  launch_patches<S>(function, dtype, *work, rounding, others, stream);
 }
 
 }  // namespace mxkern::cuda

@@ -1,4 +1,5 @@
-// mxkern/kernels/patch_elements.cuh: a patch of bfloat16 in registers, its amax, and its transform.
+// mxkern/kernels/patch_elements.cuh: a patch of 16-bit elements in registers, its amax, and its
+// transform.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,9 @@
 
 namespace mxkern::kernels {
 
+template <class Element>
 struct PatchElements {
-  using T = bfloat16;
+  using T = Element;
   RawOctet<T> raw[patch_extent];
 
   // Keeps the compiler from holding on to what it has made of the elements before this point.
@@ -62,8 +64,8 @@ struct PatchElements {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
           const auto element = [&](int row) {
-            const std::uint32_t word = raw[row].word[k];
-            return float_of(side == 0 ? word << 16 : word & 0xFFFF0000u);
+            const float2 both = unpack_pair<T>(raw[row].word[k]);
+            return side == 0 ? both.x : both.y;
           };
           const float upper = __fmul_rn(element(i), sign[i]), lower = element(i + 1);
           v[side][i] = __fmaf_rn(lower, sign[i + 1], upper);
@@ -88,7 +90,7 @@ struct PatchElements {
     }
   }
 
-  // Codes of 4 bits of the columns under powers of two, two columns at a time.
+  // Codes of 4 bits of the columns of bfloat16 under powers of two, two columns at a time.
   template <bool Rare>
   __device__ __forceinline__ void columns_in_pairs(const float (&multipliers)[patch_extent],
                                                    PatchCodes (&codes)[patch_extent]) const {

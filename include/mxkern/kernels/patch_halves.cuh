@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/kernels/patch_scales.cuh"
 #include "mxkern/kernels/quantize_columns.cuh"
@@ -10,10 +11,11 @@
 namespace mxkern::kernels {
 
 // Whether a kernel has this way.
-template <class S, Rounding R, PatchWork W>
+template <class S, class T, Rounding R, PatchWork W>
 inline constexpr bool patch_in_halves =
-    S::has_tensor_scale&& R == Rounding::nearest&& MXKERN_HAS_CVT_E4M3 && !MXKERN_HAS_CVT_E2M1 &&
-    (W == PatchWork::both || W == PatchWork::transform);
+    S::has_tensor_scale&& std::is_same_v<T, bfloat16>&& R ==
+        Rounding::nearest&& MXKERN_HAS_CVT_E4M3 &&
+    !MXKERN_HAS_CVT_E2M1 && (W == PatchWork::both || W == PatchWork::transform);
 
 // Factors by scale byte, in shared memory; one table for each direction.
 struct HalfTable {

@@ -1,4 +1,5 @@
-// mxkern/kernels/patch_in_halves.cuh: the ways of a patch of NVFP4 through half precision.
+// mxkern/kernels/patch_in_halves.cuh: the ways of a patch of bfloat16 to NVFP4 through half
+// precision.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 namespace mxkern::kernels {
 
 // What returns whether it has been done can be asked only for tensors and blocks that are not rare.
-template <class S, Rounding R, PatchWork W>
-struct PatchInHalves : PatchLane<S, R, W> {
-  using Base = PatchLane<S, R, W>;
+template <class S, class Element, Rounding R, PatchWork W>
+struct PatchInHalves : PatchLane<S, Element, R, W> {
+  using Base = PatchLane<S, Element, R, W>;
   using Base::Base, Base::bits, Base::blocks, Base::memory, Base::p, Base::raw;
   using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
   using typename Base::Memory;

@@ -10,9 +10,10 @@
 
 namespace mxkern::kernels {
 
-template <class S, Rounding R, PatchWork W>
-struct PatchLane : PatchElements {
-  using T = bfloat16;
+template <class S, class Element, Rounding R, PatchWork W>
+struct PatchLane : PatchElements<Element> {
+  using PatchElements<Element>::raw;
+  using T = Element;
   using Format = typename S::Format;
   static constexpr bool stays = patch_stays<S, R, W>;
   using Memory = PatchMemory<S, stays>;
@@ -21,7 +22,7 @@ struct PatchLane : PatchElements {
   static constexpr bool in_pairs = pairs_in_bfloat16<S, R, T>;
   static constexpr bool in_lines =
       bits == 4 && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && !in_pairs;
-  static constexpr bool in_halves = patch_in_halves<S, R, W>;
+  static constexpr bool in_halves = patch_in_halves<S, T, R, W>;
   static constexpr bool is_tall = in_halves && W != PatchWork::both;
 
   const QuantizeTileParameters& p;

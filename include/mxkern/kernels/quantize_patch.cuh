@@ -1,8 +1,9 @@
-// mxkern/kernels/quantize_patch.cuh: whole tiles of bfloat16 in registers: both directions, the
-// columns alone, square blocks, and a Hadamard transform along the columns.
+// mxkern/kernels/quantize_patch.cuh: whole tiles of 16-bit elements in registers: both directions,
+// the columns alone, square blocks, and a Hadamard transform along the columns.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/patch_in_halves.cuh"
@@ -12,9 +13,9 @@
 namespace mxkern::kernels {
 
 // The patch of one lane.
-template <class S, Rounding R, PatchWork W>
-struct Patch : PatchInHalves<S, R, W> {
-  using Base = PatchInHalves<S, R, W>;
+template <class S, class Element, Rounding R, PatchWork W>
+struct Patch : PatchInHalves<S, Element, R, W> {
+  using Base = PatchInHalves<S, Element, R, W>;
   using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs;
   using Base::both_in_halves, Base::rows_in_halves;
   using Base::find_amax, Base::counter, Base::counter_step, Base::p, Base::raw;
@@ -46,7 +47,9 @@ struct Patch : PatchInHalves<S, R, W> {
   // Whether elements times the multiplier of their block, a power of two, are exact in bfloat16 up
   // to what has the code zero: then two at a time.
   static constexpr bool is_random = R == Rounding::stochastic;
-  static constexpr bool pairs_are_exact = (bits == 8 || is_random) && !S::has_tensor_scale;
+  static constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
+  static constexpr bool pairs_are_exact =
+      is_bfloat16 && (bits == 8 || is_random) && !S::has_tensor_scale;
 
   // Whether values are held to the largest one. With random words that is asked for all blocks.
   template <bool Rare>
@@ -138,7 +141,7 @@ struct Patch : PatchInHalves<S, R, W> {
     } else if constexpr (W == PatchWork::transform) {
       if (p.along_rows.codes != nullptr) quantize_rows(rows, row_scaler);
       const int size = p.along_columns.options.hadamard_size;
-      if constexpr (!stays && R == Rounding::nearest && !S::has_tensor_scale) {
+      if constexpr (!stays && R == Rounding::nearest && !S::has_tensor_scale && is_bfloat16) {
         // The factor of groups of 16 is a power of two, which the multipliers of blocks can have.
         if (size == 16) {
           this->template transform<true>(size, S::block, p.column_signs);
@@ -309,7 +312,7 @@ struct Patch : PatchInHalves<S, R, W> {
 // Quantizes the whole tiles of x, with vector loads and stores. Both directions share the options
 // of what they share: the words of stochastic rounding, the scales of squares. A direction that is
 // not wanted has the other's options.
-template <class S, Rounding R, PatchWork W>
+template <class S, class T, Rounding R, PatchWork W>
 __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
     quantize_patch_kernel(const __grid_constant__ QuantizeTileParameters p,
                           const __grid_constant__ PatchGrid grid) {
@@ -318,7 +321,7 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
   constexpr int bits = S::Format::bits;
   extern __shared__ __align__(128) unsigned char shared[];
   Memory& memory = *reinterpret_cast<Memory*>(shared);
-  Patch<S, R, W> patch(p, memory);
+  Patch<S, T, R, W> patch(p, memory);
   const auto row_of = [&](const PatchTile& tile) {
     return std::int64_t{p.backwards ? grid.down - 1 - tile.down : tile.down} * tile_extent;
   };
@@ -335,7 +338,7 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
   // While the first tile comes.
   const BlockScaler<S> row_scaler = patch_scaler<S>(p, memory.tensors, 0);
   const BlockScaler<S> column_scaler = patch_scaler<S>(p, memory.tensors, 1);
-  if constexpr (Patch<S, R, W>::in_halves) {
+  if constexpr (Patch<S, T, R, W>::in_halves) {
 #pragma unroll 1
     for (int i = 0; i <= column_scaler.table; ++i) {
       fill_half_table({memory.tensors[i], i});
@@ -350,11 +353,11 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
       patch.counter = static_cast<std::uint32_t>(
           ((batch * p.rows + row + patch_row()) * p.columns + column + patch_column()) / 4);
     }
-    PackedAmax<bfloat16> rows[2][4], pairs[4];
+    PackedAmax<T> rows[2][4], pairs[4];
     patch.find_amax(rows, pairs);
     const PatchTile next = tile.next(grid);
     const bool more = stays && next.batch < grid.batch;
-    if constexpr (Patch<S, R, W>::is_tall) {
+    if constexpr (Patch<S, T, R, W>::is_tall) {
       if (W == PatchWork::transform && p.along_rows.codes != nullptr) {
         patch.quantize_rows(rows, row_scaler);
       }

@@ -68,6 +68,16 @@ __device__ __forceinline__ RawOctet<T> load_guarded(const T* p, std::int64_t cou
   return load_elements(p, count);
 }
 
+// The two 16-bit elements of a word.
+template <class T>
+__device__ __forceinline__ float2 unpack_pair(std::uint32_t word) {
+  if constexpr (dtype_of<T>::value == DType::bfloat16) {
+    return make_float2(float_of(word << 16), float_of(word & 0xFFFF0000u));
+  } else {
+    return __half22float2(*reinterpret_cast<const __half2*>(&word));
+  }
+}
+
 template <class T>
 __device__ __forceinline__ void unpack(const RawOctet<T>& raw, float (&v)[8]) {
   if constexpr (sizeof(T) == 4) {
@@ -76,14 +86,9 @@ __device__ __forceinline__ void unpack(const RawOctet<T>& raw, float (&v)[8]) {
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if constexpr (dtype_of<T>::value == DType::bfloat16) {
-        v[2 * i] = float_of(raw.word[i] << 16);
-        v[2 * i + 1] = float_of(raw.word[i] & 0xFFFF0000u);
-      } else {
-        const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&raw.word[i]));
-        v[2 * i] = pair.x;
-        v[2 * i + 1] = pair.y;
-      }
+      const float2 pair = unpack_pair<T>(raw.word[i]);
+      v[2 * i] = pair.x;
+      v[2 * i + 1] = pair.y;
     }
   }
 }
