@@ -4,6 +4,7 @@
 #include <cuda_pipeline_primitives.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/kernels/patch_elements.cuh"
 #include "mxkern/kernels/patch_halves.cuh"
@@ -19,6 +20,7 @@ struct PatchLane : PatchElements<Element> {
   using Memory = PatchMemory<S, stays>;
   static constexpr int bits = Format::bits;
   static constexpr int blocks = tile_extent / S::block;
+  static constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
   static constexpr bool in_pairs = pairs_in_bfloat16<S, R, T>;
   static constexpr bool in_lines =
       bits == 4 && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && !in_pairs;

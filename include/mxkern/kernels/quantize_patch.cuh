@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "mxkern/kernels/dependents.cuh"
 #include "mxkern/kernels/patch_in_halves.cuh"
@@ -16,7 +15,7 @@ namespace mxkern::kernels {
 template <class S, class Element, Rounding R, PatchWork W>
 struct Patch : PatchInHalves<S, Element, R, W> {
   using Base = PatchInHalves<S, Element, R, W>;
-  using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs;
+  using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs, Base::is_bfloat16;
   using Base::both_in_halves, Base::rows_in_halves;
   using Base::find_amax, Base::counter, Base::counter_step, Base::p, Base::raw;
   using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
@@ -47,7 +46,6 @@ struct Patch : PatchInHalves<S, Element, R, W> {
   // Whether elements times the multiplier of their block, a power of two, are exact in bfloat16 up
   // to what has the code zero: then two at a time.
   static constexpr bool is_random = R == Rounding::stochastic;
-  static constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
   static constexpr bool pairs_are_exact =
       is_bfloat16 && (bits == 8 || is_random) && !S::has_tensor_scale;
 
