@@ -55,7 +55,7 @@ void launch_tiles(const char* function, DType dtype, Rounding rounding,
   visit_input(dtype, rounding, plain, [&](auto type, auto r, auto is_plain) {
     using T = typename decltype(type)::type;
     constexpr auto work = is_plain() ? kernels::TileKind::plain : kernels::TileKind::any;
-    constexpr int resident = kernels::tile_blocks_at_once<S, T, r(), work>;
+    constexpr int resident = kernels::tile_blocks_at_once<S, T, r(), work>();
     const int bytes = kernels::TileMemory<S, T>::bytes(wide);
     launch<Start::early>(function, kernels::quantize_tile_kernel<S, T, r(), work>, grid,
                          kernels::tile_threads, even_bytes(function, grid, resident, bytes), stream,

@@ -12,10 +12,11 @@ namespace mxkern::kernels {
 
 // Whether a kernel has this way.
 template <class S, class T, Rounding R, PatchWork W>
-inline constexpr bool patch_in_halves =
-    S::has_tensor_scale&& std::is_same_v<T, bfloat16>&& R ==
-        Rounding::nearest&& MXKERN_HAS_CVT_E4M3 &&
-    !MXKERN_HAS_CVT_E2M1 && (W == PatchWork::both || W == PatchWork::transform);
+constexpr bool patch_in_halves() {
+  if constexpr (!S::has_tensor_scale || !std::is_same_v<T, bfloat16>) return false;
+  return R == Rounding::nearest && MXKERN_HAS_CVT_E4M3 && !MXKERN_HAS_CVT_E2M1 &&
+         (W == PatchWork::both || W == PatchWork::transform);
+}
 
 // Factors by scale byte, in shared memory; one table for each direction.
 struct HalfTable {

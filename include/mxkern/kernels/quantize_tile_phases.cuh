@@ -252,19 +252,17 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
 }
 
 // Thread blocks a multiprocessor: what measured fastest. Four leave 64 registers a thread, which
-// only the simplest kernels do with; with three, 80 registers, rare options would spill hundreds of
-// bytes.
+// only the simplest kernels do with; with three, 80 registers, rare options and random words for
+// float32 would spill hundreds of bytes.
 template <class S, class T, Rounding R, TileKind W>
-inline constexpr int tile_blocks_at_once = W == TileKind::any ||
-                                                   (R == Rounding::stochastic && sizeof(T) == 4)
-                                               ? 2
-                                           : R == Rounding::nearest && sizeof(T) == 2 &&
-                                                   !S::Format::is_integer
-                                               ? 4
-                                               : 3;
+constexpr int tile_blocks_at_once() {
+  constexpr bool is_random = R == Rounding::stochastic;
+  if (W == TileKind::any || (is_random && sizeof(T) == 4)) return 2;
+  return is_random || sizeof(T) == 4 || S::Format::is_integer ? 3 : 4;
+}
 
 template <class S, class T, Rounding R, TileKind W>
-__global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>))
+__global__ void __launch_bounds__(tile_threads, (tile_blocks_at_once<S, T, R, W>()))
     quantize_tile_kernel(const __grid_constant__ QuantizeTileParameters p) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ TileSquares<S> squares;
