@@ -158,9 +158,8 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   });
 }
 
-// Whether a kernel for each direction, which reads x again, takes less time than one for both:
-// 4over6 has a kernel of its own along the rows, and what waits for instructions does not wait for
-// x.
+// Whether a kernel for each direction takes less time than one for both, though it reads x again:
+// 4over6 waits for instructions, not for x, and has a kernel of its own along the rows.
 bool are_faster_apart(const QuantizeOptions& row_options, const QuantizeOptions& column_options) {
   return row_options.four_over_six || column_options.four_over_six;
 }
