@@ -102,8 +102,9 @@ def _parser() -> argparse.ArgumentParser:
         "convert",
         help="a model with quantized weights",
         description="Writes the checkpoint of a model whose linear layers have quantized weights, "
-        "as compressed-tensors stores them and transformers loads them; activations are not "
-        "quantized. Embeddings, norms, routers, vision towers and lm_head stay as they are.",
+        "as compressed-tensors stores them and transformers loads them. Embeddings, norms, "
+        "routers, vision towers and lm_head stay as they are. Of a gpt-oss model mxfp4 quantizes "
+        "the experts, as it was published.",
     )
     convert.add_argument(
         "source",
@@ -127,6 +128,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="REGEX",
         help="modules whose name has a match stay as they are; may be repeated",
+    )
+    convert.add_argument(
+        "--activations",
+        metavar="NAME",
+        help="what programs shall quantize the layers' inputs to: mxfp8 beside mxfp8 and mxfp6, "
+        "mxfp4 beside mxfp4; without it nothing",
     )
     convert.set_defaults(command=_convert)
     return parser
@@ -172,6 +179,7 @@ def _convert(options: argparse.Namespace) -> int:
         options.scheme,
         scale_rule=options.rule,
         ignore=options.ignore,
+        activations=options.activations,
     )
     print(done)
     return 0

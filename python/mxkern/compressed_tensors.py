@@ -19,13 +19,14 @@ class Convention(NamedTuple):
     codes: str  # the tensor's name behind the module's
     codes_dtype: str  # of safetensors
     scales_dtype: str
+    activations: str | None  # the scheme that inputs of such layers may have
 
 
 CONVENTIONS = {
-    "mxfp8_e4m3": Convention("mxfp8-quantized", "weight", "F8_E4M3", "U8"),
-    "mxfp6_e2m3": Convention("mxfp6-pack-quantized", "weight_packed", "U8", "U8"),
-    "mxfp4": Convention("mxfp4-pack-quantized", "weight_packed", "U8", "U8"),
-    "nvfp4": Convention("nvfp4-pack-quantized", "weight_packed", "U8", "F8_E4M3"),
+    "mxfp8_e4m3": Convention("mxfp8-quantized", "weight", "F8_E4M3", "U8", "mxfp8_e4m3"),
+    "mxfp6_e2m3": Convention("mxfp6-pack-quantized", "weight_packed", "U8", "U8", "mxfp8_e4m3"),
+    "mxfp4": Convention("mxfp4-pack-quantized", "weight_packed", "U8", "U8", "mxfp4"),
+    "nvfp4": Convention("nvfp4-pack-quantized", "weight_packed", "U8", "F8_E4M3", None),
 }
 
 
@@ -38,6 +39,27 @@ def scheme_to_store(function: str, scheme: str | Scheme) -> Scheme:
             "compressed-tensors has a form for"
         )
     return found
+
+
+def activations_to_store(
+    function: str, weights: Scheme, activations: str | Scheme | None
+) -> Scheme | None:
+    """ValueError for a scheme that inputs of layers with such weights do not have."""
+    if activations is None:
+        return None
+    found = scheme_of(function, activations)
+    expected = CONVENTIONS[weights.name].activations
+    if found.name == expected:
+        return found
+    if expected is None:
+        raise ValueError(
+            f"{function}: activations is {found.name}; expected None beside weights of "
+            f"{weights.name}: its inputs need a tensor scale, which only data can tell"
+        )
+    raise ValueError(
+        f"{function}: activations is {found.name}; expected {expected} or None beside weights of "
+        f"{weights.name}"
+    )
 
 
 def plans_of(module: str, scheme: Scheme, rows: int, columns: int) -> list[TensorPlan]:
@@ -61,24 +83,17 @@ def arrays_of(q: BlockScaled) -> list[npt.NDArray[Any]]:
     return arrays
 
 
-def quantization_config(scheme: Scheme, left_as_they_are: Sequence[str]) -> dict[str, Any]:
+def quantization_config(
+    scheme: Scheme, left_as_they_are: Sequence[str], *, activations: Scheme | None = None
+) -> dict[str, Any]:
     """What config.json says of a model whose linear layers have such weights, but for those named,
-    and activations that are not quantized."""
+    and inputs that are quantized as they come, or not at all."""
     name = CONVENTIONS[scheme.name].format
-    weights = {
-        "num_bits": scheme.bits,
-        "type": "float",
-        "symmetric": True,
-        "group_size": scheme.block,
-        "strategy": "tensor_group" if scheme.has_tensor_scale else "group",
-        "dynamic": False,
-        "scale_dtype": "torch.float8_e4m3fn" if scheme.has_tensor_scale else "torch.uint8",
-    }
     group = {
         "targets": ["Linear"],
         "format": name,
-        "weights": weights,
-        "input_activations": None,
+        "weights": _arguments(scheme, dynamic=False),
+        "input_activations": _arguments(activations, dynamic=True) if activations else None,
         "output_activations": None,
     }
     return {
@@ -89,4 +104,16 @@ def quantization_config(scheme: Scheme, left_as_they_are: Sequence[str]) -> dict
         "kv_cache_scheme": None,
         "global_compression_ratio": None,
         "config_groups": {"group_0": group},
+    }
+
+
+def _arguments(scheme: Scheme, *, dynamic: bool) -> dict[str, Any]:
+    return {
+        "num_bits": scheme.bits,
+        "type": "float",
+        "symmetric": True,
+        "group_size": scheme.block,
+        "strategy": "tensor_group" if scheme.has_tensor_scale else "group",
+        "dynamic": dynamic,
+        "scale_dtype": "torch.float8_e4m3fn" if scheme.has_tensor_scale else "torch.uint8",
     }

@@ -10,13 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 import mxkern
+from checkpoint_folder import read_checkpoint, write_checkpoint
 from mxkern.cli import main
 from mxkern.convert import convert_checkpoint
 from mxkern.safetensors import read_safetensors
-from mxkern.safetensors_index import read_safetensors_index
 
 HIDDEN, INNER, HEADS, VOCABULARY = 64, 96, 4, 50
 CONFIG = {
@@ -68,21 +67,7 @@ WEIGHTS = weights()
 
 
 def checkpoint(folder: Path, tensors: dict[str, np.ndarray] = WEIGHTS, files: int = 1) -> str:
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    (folder / "tokenizer.json").write_text("{}")
-    (folder / "pytorch_model.bin").write_bytes(b"old")
-    if files == 1:
-        save_file(tensors, folder / "model.safetensors")
-        return str(folder)
-    names: dict[str, str] = {}
-    for i in range(files):
-        part = {name: array for j, (name, array) in enumerate(tensors.items()) if j % files == i}
-        save_file(part, folder / f"model-{i}.safetensors")
-        names |= dict.fromkeys(part, f"model-{i}.safetensors")
-    index = {"metadata": {}, "weight_map": names}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    return str(folder)
+    return write_checkpoint(folder, CONFIG, tensors, files)
 
 
 def stored(file: Any, module: str, scheme: str) -> mxkern.BlockScaled:
@@ -116,17 +101,14 @@ def test_every_tensor(scheme: str, files: int, tmp_path: Path) -> None:
     modules = [f"model.layers.{i}.{module}" for i in range(2) for module in LINEAR]
     assert done.quantized == sorted(modules)
     assert set(done.left) == {"model.embed_tokens", "lm_head"}
-    model: Any
-    if files == 1:
-        model = read_safetensors(target / "model.safetensors")
-    else:
-        model = read_safetensors_index(target / "model.safetensors.index.json")
+    model = read_checkpoint(target, files)
+    if files > 1:
         size = sum(model[name].nbytes for name in model)
         assert model.metadata["total_size"] == size == done.bytes_after
         for name in WEIGHTS:  # in the file that it was in
             own = name.replace("weight", CODES.get(scheme, "weight_packed"))
             if own in model and name.removesuffix(".weight") in modules:
-                old = read_safetensors_index(Path(source) / "model.safetensors.index.json")
+                old = read_checkpoint(Path(source), files)
                 assert model.file_names[own] == old.file_names[name]
     for name, array in WEIGHTS.items():
         module = name.removesuffix(".weight")
@@ -200,6 +182,9 @@ def test_refused(tmp_path: Path) -> None:
     call("scale_rule", scale_rule="up")
     call("is no regular expression", ignore=["("])
     call("no matrix is left", ignore=["."])
+    call("activations is mxfp8_e4m3; expected mxfp4 or None beside", activations="mxfp8")
+    call("expected None beside weights of nvfp4: its", scheme="nvfp4", activations="nvfp4")
+    call("did you mean", activations="mxfp")
     config = Path(source) / "config.json"
     config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
     call(r"layers keep their weights as \[K, N\]")
@@ -222,8 +207,19 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = checkpoint(tmp_path / "old"), str(tmp_path / "new")
     assert main(["convert", source, target, "--scheme", "nvfp4", "--ignore", "o_proj"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("12 of 16 matrices quantized to nvfp4; 0.1 MB of tensors are 0.1 MB\n")
+    assert said.startswith("12 of 16 weights quantized to nvfp4; 0.1 MB of tensors are 0.1 MB\n")
     assert "left as they are, as asked: model.layers.0.self_attn.o_proj" in said
+    config = json.loads((tmp_path / "new" / "config.json").read_text())
+    group = config["quantization_config"]["config_groups"]["group_0"]
+    assert group["input_activations"] is None
+    new = str(tmp_path / "inputs")
+    assert main(["convert", source, new, "--scheme", "mxfp6", "--activations", "mxfp8"]) == 0
+    config = json.loads((tmp_path / "inputs" / "config.json").read_text())
+    group = config["quantization_config"]["config_groups"]["group_0"]
+    assert (group["weights"]["num_bits"], group["weights"]["dynamic"]) == (6, False)
+    inputs = group["input_activations"]
+    assert (inputs["num_bits"], inputs["group_size"], inputs["dynamic"]) == (8, 32, True)
+    capsys.readouterr()
     assert main(["convert", source, target, "--scheme", "nvfp4"]) == 1
     assert "it is not empty; expected a folder to make" in capsys.readouterr().err
 
@@ -241,12 +237,7 @@ def test_loaded_by_transformers(scheme: str, most: float, files: int, tmp_path: 
     source, target = checkpoint(tmp_path / "old", files=files), str(tmp_path / "new")
     convert_checkpoint(source, target, scheme)
     decoded = dict(WEIGHTS)
-    path = tmp_path / "new"
-    file: Any = (
-        read_safetensors(path / "model.safetensors")
-        if files == 1
-        else read_safetensors_index(path / "model.safetensors.index.json")
-    )
+    file = read_checkpoint(tmp_path / "new", files)
     for name in WEIGHTS:
         module = name.removesuffix(".weight")
         if any(module.endswith(own) for own in LINEAR):
@@ -262,3 +253,33 @@ def test_loaded_by_transformers(scheme: str, most: float, files: int, tmp_path: 
     assert (got - exact).norm() / exact.norm() < 0.01
     error = float((got - near).norm() / near.norm())
     assert 0.001 < error < most, error
+
+
+@pytest.mark.parametrize(
+    ("scheme", "inputs"), [("mxfp8", "mxfp8"), ("mxfp6", "mxfp8"), ("mxfp4", "mxfp4")]
+)
+def test_activations_as_they_come(scheme: str, inputs: str, tmp_path: Path) -> None:
+    """Programs quantize what layers get as fake_quantize does."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    source = checkpoint(tmp_path / "old")
+    convert_checkpoint(source, tmp_path / "plain", scheme)
+    convert_checkpoint(source, tmp_path / "new", scheme, activations=inputs)
+    tokens = torch.arange(24).reshape(2, 12) * 2 % VOCABULARY
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    got, plain, same = (
+        load(tmp_path / name, dtype=torch.bfloat16) for name in ("new", "plain", "plain")
+    )
+    rule = "even" if inputs == "mxfp4" else "rceil"  # what that package quantizes by
+
+    def quantized(module: Any, arguments: Any) -> Any:
+        return (mxkern.fake_quantize(arguments[0], inputs, scale_rule=rule),)
+
+    for name, module in same.named_modules():
+        if any(name.endswith(own) for own in LINEAR):
+            module.register_forward_pre_hook(quantized)
+    with torch.no_grad():
+        got, plain, same = (model(tokens).logits.float() for model in (got, plain, same))
+    assert (got - same).norm() / same.norm() < 0.01
+    assert (got - plain).norm() / plain.norm() > 0.02

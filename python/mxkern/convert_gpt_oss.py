@@ -1,0 +1,128 @@
+# mxkern/convert_gpt_oss.py: the experts of gpt-oss in MXFP4, as they were published.
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import mxkern
+from mxkern.convert_linear import FLOATS
+from mxkern.safetensors import SafetensorsFile
+from mxkern.safetensors_writer import TensorPlan
+from mxkern.scheme import Scheme
+
+MODEL_TYPE, SCHEME = "gpt_oss", "mxfp4"
+STACK = re.compile(r"(?P<experts>.*\bexperts)\.(gate_up_proj|down_proj)")
+# What its configuration names as not quantized.
+NOT_QUANTIZED = (
+    "model.layers.*.self_attn",
+    "model.layers.*.mlp.router",
+    "model.embed_tokens",
+    "lm_head",
+)
+
+
+class GptOssExperts:
+    """What convert_checkpoint makes of stacks ...experts.gate_up_proj [E, H, 2I] and
+    ...experts.down_proj [E, I, H], which have blocks along their second dimension: NAME_blocks, U8
+    [E, N, K/32, 16], and NAME_scales, U8 [E, N, K/32]."""
+
+    def __init__(
+        self,
+        files: Mapping[str, SafetensorsFile],
+        scheme: Scheme,
+        scale_rule: str,
+        ignore: Sequence[re.Pattern[str]],
+        config: Mapping[str, Any],
+    ) -> None:
+        self.scheme, self.scale_rule = scheme, scale_rule
+        self.files: dict[str, SafetensorsFile] = {}  # that stacks to quantize are in
+        self.left: dict[str, str] = {}
+        stacks = {}
+        for file in files.values():
+            for name, entry in file.entries.items():
+                if STACK.fullmatch(name):
+                    stacks[name] = file
+                elif name.endswith(".weight") and len(entry.shape) == 2:
+                    self.left[name.removesuffix(".weight")] = "as gpt-oss keeps them"
+        whys = {name: self._why_not(name, file, ignore, config) for name, file in stacks.items()}
+        # Programs take both stacks of a layer's experts in one form.
+        of_experts = {_experts_of(name): why for name, why in whys.items() if why}
+        for name, file in stacks.items():
+            if _experts_of(name) in of_experts:
+                self.left[name] = of_experts[_experts_of(name)]
+            else:
+                self.files[name] = file
+        if not self.files:
+            raise ValueError(
+                "convert: no experts are left to quantize; expected tensors "
+                "...experts.gate_up_proj [E, K, N] and ...experts.down_proj [E, K, N] of a gpt-oss "
+                f"model; of {len(stacks)} --ignore and the rules left none"
+            )
+
+    @property
+    def quantized(self) -> list[str]:
+        return sorted(self.files)
+
+    def takes(self, name: str) -> bool:
+        return name in self.files
+
+    def plans(self, name: str) -> list[TensorPlan]:
+        experts, columns, rows = self.files[name].entries[name].shape
+        blocks = columns // self.scheme.block
+        return [
+            TensorPlan(f"{name}_blocks", "U8", (experts, rows, blocks, self.scheme.block // 2)),
+            TensorPlan(f"{name}_scales", "U8", (experts, rows, blocks)),
+        ]
+
+    def arrays(self, name: str) -> list[npt.NDArray[Any]]:
+        q = mxkern.quantize_columns(self.files[name][name], self.scheme, scale_rule=self.scale_rule)
+        return [q.codes, q.scales.view(np.uint8)]
+
+    def config(self) -> dict[str, Any]:
+        left = {_experts_of(name) for name in self.left if STACK.fullmatch(name)}
+        return {
+            "quant_method": SCHEME,
+            "modules_to_not_convert": [*NOT_QUANTIZED, *sorted(left)],
+        }
+
+    def _why_not(
+        self,
+        name: str,
+        file: SafetensorsFile,
+        ignore: Sequence[re.Pattern[str]],
+        config: Mapping[str, Any],
+    ) -> str:
+        """Why a stack is left as it is; "" for one that is quantized."""
+        entry = file.entries[name]
+        if any(pattern.search(name) for pattern in ignore):
+            return "as asked"
+        if entry.dtype not in FLOATS:
+            return "as their elements are none to quantize"
+        expected = _shape_of(name, config)
+        if len(entry.shape) != 3 or entry.shape != (expected or entry.shape):
+            raise ValueError(
+                f"convert: tensor {name} has the shape {list(entry.shape)}; expected "
+                f"{list(expected) if expected else '[E, K, N]'} of a gpt-oss model"
+            )
+        if entry.shape[1] % self.scheme.block or 0 in entry.shape:
+            return f"as their columns are no multiples of {self.scheme.block}"
+        return ""
+
+
+def _experts_of(name: str) -> str:
+    match = STACK.fullmatch(name)
+    return match["experts"] if match else ""
+
+
+def _shape_of(name: str, config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """What the model's configuration says of a stack, if it does."""
+    keys = ("num_local_experts", "hidden_size", "intermediate_size")
+    sizes = [size for size in map(config.get, keys) if isinstance(size, int)]
+    if len(sizes) < len(keys):
+        return None
+    experts, hidden, inner = sizes
+    return (experts, inner, hidden) if name.endswith("down_proj") else (experts, hidden, 2 * inner)
