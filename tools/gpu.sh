@@ -101,8 +101,8 @@ sanitize() {
 
 # The parts of the benchmarks that name other libraries, and those that do not.
 rivals=(cuda_few_token_rivals cuda_rivals)
-own=(cuda_host cuda_few_tokens cuda_token_curve cuda_grouped cuda_grouped_columns cuda_gemm cuda_quantize cuda_gemm_errors cuda_curve
-  cuda_jax_layers)
+own=(cuda_host cuda_few_tokens cuda_token_curve cuda_grouped cuda_grouped_columns cuda_gemm cuda_quantize cuda_quantize_types
+  cuda_gemm_errors cuda_curve cuda_jax_layers)
 
 measure() { "$PYTHON" -m bench.cuda.runner "$@"; }
 

@@ -50,6 +50,35 @@ def cases() -> Iterator[Case]:
     yield Case("", "tensor_amax", 0.95, _amax)
 
 
+def cases_of_types() -> Iterator[Case]:
+    """What is compared between types of elements: three schemes, with what costs most."""
+    for scheme in ("mxfp8_e4m3", "mxfp4", "nvfp4"):
+        nvfp4 = scheme == "nvfp4"
+        given = {"amax": True} if nvfp4 else {}
+        side = mxkern.schemes[scheme].block
+        square = {"block": f"{side}x{side}", **given}
+        stochastic = {"rounding": "stochastic", "seed": 1, **given}
+        yield Case(scheme, "rows", 0.0, _rows(scheme, **given))
+        yield Case(scheme, "columns", 0.0, _columns(scheme, **given))
+        yield Case(scheme, "both", 0.0, _both(scheme, **given))
+        yield Case(scheme, "both, square blocks", 0.0, _both(scheme, **square))
+        yield Case(scheme, "dequantize", 0.0, _dequantize(scheme))
+        yield Case(scheme, "rows, stochastic", 0.0, _rows(scheme, **stochastic))
+        yield Case(scheme, "columns, stochastic", 0.0, _columns(scheme, **stochastic))
+        yield Case(scheme, "both, stochastic", 0.0, _both(scheme, **stochastic))
+        hadamard = {"hadamard": 16, **given}
+        yield Case(scheme, "both, Hadamard 16 on columns", 0.0, _both(scheme, **hadamard))
+        both = {**stochastic, "hadamard": 16}
+        yield Case(scheme, "columns, Hadamard 16, stochastic", 0.0, _columns(scheme, **both))
+        if nvfp4:
+            chosen = {"four_over_six": True, **given}
+            yield Case(scheme, "rows, 4over6", 0.0, _rows(scheme, **chosen))
+            yield Case(scheme, "columns, 4over6", 0.0, _columns(scheme, **chosen))
+            yield Case(scheme, "both, 4over6", 0.0, _both(scheme, **chosen))
+            squares = {**square, **chosen}
+            yield Case(scheme, "both, square blocks, 4over6", 0.0, _both(scheme, **squares))
+
+
 def _options(x: torch.Tensor, options: dict[str, Any]) -> dict[str, Any]:
     """amax=True stands for the tensor's own, found beforehand."""
     if options.get("amax") is True:

@@ -1,4 +1,4 @@
-# bench/cuda/quantize.py: every case at two sizes, and two of them from 64 KB to 4 GB.
+# bench/cuda/quantize.py: every case at two sizes, two of them from 64 KB to 4 GB, some of each type.
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 import mxkern
-from bench.cuda.cases import SHAPES, Case, cases
+from bench.cuda.cases import SHAPES, Case, cases, cases_of_types
 from bench.cuda.timing import copies_needed, copy_bytes_per_second, median_seconds
 
+TYPES = (torch.bfloat16, torch.float16, torch.float32)
 CURVE_COLUMNS = 4096
 CURVE_BYTES = tuple(1 << shift for shift in range(16, 33, 2))
 
@@ -38,41 +39,51 @@ def curve() -> Iterator[dict[str, Any]]:
                 }
 
 
-def _measure(case: Case, shape: tuple[int, int]) -> dict[str, Any]:
+def types() -> Iterator[dict[str, Any]]:
+    """The types of elements beside each other, at the first size."""
+    copy = copy_bytes_per_second(SHAPES[0])
+    for case in cases_of_types():
+        for dtype in TYPES:
+            yield {**_measure(case, SHAPES[0], dtype), "copy_bytes_per_second": copy}
+
+
+def _measure(
+    case: Case, shape: tuple[int, int], dtype: torch.dtype = torch.bfloat16
+) -> dict[str, Any]:
     torch.cuda.empty_cache()
     generator = torch.Generator("cuda").manual_seed(0)
-    count = copies_needed(shape[0] * shape[1] * 2)
+    count = copies_needed(shape[0] * shape[1] * dtype.itemsize)
     calls = []
     moved = 0
     for _ in range(count):
-        x = torch.empty(shape, device="cuda", dtype=torch.bfloat16)
+        x = torch.empty(shape, device="cuda", dtype=dtype)
         x.normal_(generator=generator)
         call, moved = case.make(x)
         calls.append(call)
     if count > 1 or shape == SHAPES[0]:
-        _check(case)
+        _check(case, dtype)
     seconds = median_seconds(calls)
     return {
         "scheme": case.scheme,
         "operation": case.operation,
         "shape": list(shape),
-        "dtype": "bfloat16",
+        "dtype": str(dtype).removeprefix("torch."),
         "seconds": seconds,
         "bytes": moved,
         "goal": case.goal,
     }
 
 
-_checked: set[tuple[str, str]] = set()
+_checked: set[tuple[str, str, torch.dtype]] = set()
 
 
-def _check(case: Case) -> None:
+def _check(case: Case, dtype: torch.dtype) -> None:
     """The case's call on a small tensor gives the CPU's bytes; once a run."""
-    key = (case.scheme, case.operation)
+    key = (case.scheme, case.operation, dtype)
     if key in _checked:
         return
     _checked.add(key)
-    x = torch.randn(256, 384, dtype=torch.bfloat16)
+    x = torch.randn(256, 384).to(dtype)
     results = []
     for given in (x.cuda(), x):
         call, _ = case.make(given)

@@ -27,7 +27,7 @@ METHOD = (
 def all_tables(result: Record) -> str:
     """Everything that was measured on one GPU."""
     parts = [_machine(result["machine"])]
-    parts += [section(result) for section in (_quantize, _curve, _rivals)]
+    parts += [section(result) for section in (_quantize, _types, _curve, _rivals)]
     parts += [*gemm_tables.sections(result), _host(result), jax_tables.section(result)]
     return "\n\n".join(part for part in parts if part)
 
@@ -126,6 +126,23 @@ def _quantize(result: Record) -> str:
             f"{copy:.2f} TB/s\n\n" + table(headers, rows)
         )
     return "\n\n".join(sections)
+
+
+def _types(result: Record) -> str:
+    records = result.get("cuda_quantize_types", [])
+    if not records:
+        return ""
+    dtypes = list(dict.fromkeys(record["dtype"] for record in records))
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for record in records:
+        own = lines.setdefault((record["scheme"], record["operation"]), {})
+        own[record["dtype"]] = f"{record['seconds'] * 1e6:.0f} ({_share(record):.2f})"
+    rows = [[f"`{key[0]}`", key[1], *(own[dtype] for dtype in dtypes)] for key, own in lines.items()]
+    size = " x ".join(str(n) for n in records[0]["shape"])
+    return (
+        f"### Types of elements, [{size}], swizzled scales, NVFP4 with a given amax: us (of copy)"
+        "\n\n" + table(["scheme", "operation", *dtypes], rows)
+    )
 
 
 def _curve(result: Record) -> str:
