@@ -15,13 +15,14 @@ from bench.cuda.timing import SETTLE_SECONDS, median_seconds
 TOKENS = (256, 1024, 4096, 16384)
 BLOCK = 32  # each expert's tokens are padded to so many
 SCHEME = "mxfp8_e4m3"
-READY, FOLDED, QUANTIZED, EXACT = (
+READY, ADDED, FOLDED, QUANTIZED, EXACT = (
     "folded, both ready",
+    "the same, added to the outputs",
     "folded in the call",
     "quantized from bfloat16 and folded in the call",
     "exact, in the call",
 )
-WAYS = ((BFLOAT16, ""), *((SCHEME, way) for way in (READY, FOLDED, QUANTIZED, EXACT)))
+WAYS = ((BFLOAT16, ""), *((SCHEME, way) for way in (READY, ADDED, FOLDED, QUANTIZED, EXACT)))
 
 
 def run() -> Iterator[dict[str, Any]]:
@@ -72,11 +73,12 @@ def _call(
         return lambda ends: torch._grouped_mm(turned, x, offs=ends)
     sides = (gradient, x)
     precision = "exact" if way == EXACT else "folded"
-    product = partial(mxkern.grouped_gemm, out=out, precision=precision)
+    beta = 1.0 if way == ADDED else 0.0
+    product = partial(mxkern.grouped_gemm, out=out, beta=beta, precision=precision)
     if way == QUANTIZED:
         return lambda ends: product(*(mxkern.quantize_columns(s, SCHEME) for s in sides), ends)
     a, b = (mxkern.quantize_columns(side, SCHEME) for side in sides)
-    if way == READY:
+    if way in (READY, ADDED):
         a, b = (mxkern.prepare_operand(q, form="folded", keep_source=False) for q in (a, b))
     return lambda ends: product(a, b, ends)
 
@@ -84,6 +86,7 @@ def _call(
 def _check(
     call: Callable[[torch.Tensor], Any], gradient: Any, x: Any, ends: torch.Tensor, out: Any
 ) -> None:
+    out.zero_()
     call(ends)
     left, right = (
         mxkern.dequantize(mxkern.quantize_columns(side[:, :256].contiguous(), SCHEME))

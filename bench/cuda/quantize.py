@@ -1,4 +1,4 @@
-# bench/cuda/quantize.py: every case at two sizes, two of them from 64 KB to 4 GB, some of each type.
+# bench/cuda/quantize.py: every case at two sizes, two from 64 KB to 4 GB, and some of each type.
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -137,7 +137,9 @@ def _types(result: Record) -> str:
     for record in records:
         own = lines.setdefault((record["scheme"], record["operation"]), {})
         own[record["dtype"]] = f"{record['seconds'] * 1e6:.0f} ({_share(record):.2f})"
-    rows = [[f"`{key[0]}`", key[1], *(own[dtype] for dtype in dtypes)] for key, own in lines.items()]
+    rows = [
+        [f"`{key[0]}`", key[1], *(own[dtype] for dtype in dtypes)] for key, own in lines.items()
+    ]
     size = " x ".join(str(n) for n in records[0]["shape"])
     return (
         f"### Types of elements, [{size}], swizzled scales, NVFP4 with a given amax: us (of copy)"

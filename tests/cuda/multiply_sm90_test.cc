@@ -160,6 +160,26 @@ TEST_F(MultiplySm90, EverythingThatIsAdded) {
   }
 }
 
+// A thread block has two or three tiles, whose outputs come to the same places one after the other.
+TEST_F(MultiplySm90, AddsToManyTiles) {
+  int processors = 0;
+  check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
+  const std::int64_t m = 2 * 128 * processors + 100, k = 64;
+  for (const auto& [columns, n] : {std::pair{64, 56}, {128, 120}, {192, 184}, {256, 1016}}) {
+    const CoreElement element = columns == 256 ? CoreElement::bfloat16 : CoreElement::e4m3;
+    ASSERT_EQ(cuda::tile_sm90(element, element, 1, m, n, k, processors).columns, columns);
+    for (const DType dtype : all_dtypes) {
+      Case c{.left = element, .right = element, .m = m, .n = n, .k = k, .dtype = dtype};
+      c.beta = 0.5f;
+      Product product(c);
+      product.run();
+      product.expect_right(10007);
+      product.expect_gaps();
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_F(MultiplySm90, OneRightMatrixForAll) {
   for (const CoreElement element : {CoreElement::e5m2, CoreElement::bfloat16}) {
     expect_right({.left = element,

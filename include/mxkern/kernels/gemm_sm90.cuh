@@ -180,9 +180,7 @@ struct GemmSm90 : BlockSm90<Config> {
 
   __device__ __forceinline__ void multiply(int warpgroup) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const typename Config::Finisher finish{
-        p.finish, this->out_map,
-        shared + Config::staging_offset + warp * Config::Finisher::staging_bytes, lane};
+    typename Config::Finisher finish = this->finisher(p.finish);
     SumSm90<Config> products(base, warpgroup, blocks);
     std::uint32_t parity = 0;
     [[maybe_unused]] DecodeSm90<Config> decoder(p.left_scales, decoded_rows(warp), base);

@@ -38,6 +38,14 @@ struct BlockSm90 {
     return *reinterpret_cast<typename Config::Finisher::Factors*>(shared + Config::factors_offset);
   }
 
+  // What finishes the tiles of a warp that multiplies.
+  __device__ __forceinline__ typename Config::Finisher finisher(const FinishParameters& p) const {
+    using Finisher = typename Config::Finisher;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    return {p, out_map, shared + Config::staging_offset + warp * Finisher::staging_bytes,
+            base + Config::loads_offset + warp * Finisher::loads * 8, lane};
+  }
+
   // One thread.
   __device__ __forceinline__ void prefetch_maps(bool stores_boxes) const {
     ptx::prefetch_tensor_map(left_map);
@@ -51,6 +59,9 @@ struct BlockSm90 {
       ptx::mbarrier_init(base + Config::full_offset + stage * 8, 1);
       ptx::mbarrier_init(base + Config::empty_offset + stage * 8, warps * blocks);
       if (Config::cuts_steps) ptx::mbarrier_init(base + Config::cut_offset + stage * 8, 1);
+    }
+    for (int i = 0; i < warps * Config::Finisher::loads; ++i) {
+      ptx::mbarrier_init(base + Config::loads_offset + i * 8, 1);
     }
     ptx::mbarrier_init(base + Config::factors_full_offset, 32);
     ptx::mbarrier_init(base + Config::factors_empty_offset, warps * 32);

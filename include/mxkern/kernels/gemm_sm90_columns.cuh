@@ -179,10 +179,8 @@ struct ColumnsSm90 : BlockSm90<Config> {
   }
 
   __device__ __forceinline__ void multiply(int warpgroup, int tiles) const {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const typename Config::Finisher finish{
-        p.finish, this->out_map,
-        shared + Config::staging_offset + warp * Config::Finisher::staging_bytes, lane};
+    const int warp = threadIdx.x / 32;
+    typename Config::Finisher finish = this->finisher(p.finish);
     SumSm90<Config> products(base, warpgroup, blocks);
     std::uint32_t parity = 0;
     for_each_tile(tiles, [&](const TileOrder::Tile& tile) {

@@ -65,7 +65,7 @@ struct GemmSm90Config {
       Finish<rows, columns, columns % 128 == 0 ? 2 : columns / 64, rounded, Transposed>;
   static constexpr int staging_bytes = 4 * groups * Finisher::staging_bytes;
   static constexpr int factor_bytes = sizeof(typename Finisher::Factors);
-  static constexpr int barrier_bytes = 256;
+  static constexpr int barrier_bytes = Transposed ? 256 : 384;
   static constexpr int part_bytes = sizeof(PartTable);
   static constexpr int copied_scale_bytes = 4 * groups * DecodedRows::copied_bytes;
   static constexpr int decoded_row_bytes =
@@ -83,11 +83,13 @@ struct GemmSm90Config {
   static constexpr int factors_empty_offset = factors_full_offset + 8;
   static constexpr int rows_full_offset = factors_empty_offset + 8;
   static constexpr int cut_offset = rows_full_offset + 8;
+  static constexpr int loads_offset = cut_offset + stages * 8;  // a warp's, one behind the other
   static constexpr int parts_offset = full_offset + barrier_bytes;
   static constexpr int factors_offset = parts_offset + part_bytes;
   static constexpr int decoded_offset = factors_offset + factor_bytes;
   static constexpr int copied_scales_offset = decoded_offset + decoded_row_bytes;
-  static_assert((3 * stages + 3) * 8 <= barrier_bytes, "room for all barriers");
+  static_assert((3 * stages + 3 + 4 * groups * Finisher::loads) * 8 <= barrier_bytes,
+                "room for all barriers");
   static constexpr int threads = 128 * (groups + 1);
   // Of 65536 registers: what a thread that multiplies has, and one that loads.
   static constexpr int consumer_registers = has_halves ? 224 : 232;

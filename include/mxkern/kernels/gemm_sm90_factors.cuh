@@ -84,9 +84,10 @@ __device__ __forceinline__ int right_exponent(const FinishParameters& p, std::in
 // to be large, or none, as it has no registers to look.
 enum class RoundedFirst { all, large, none };
 
-// How the values of a tile are worked out and stored. Only what is neither extreme nor added to an
-// output goes a short way, and the shortest one what is multiplied by powers of two alone.
-enum class FinishWay { by_powers, boxes_of_bfloat16, boxes_of_float16, plainly, slowly };
+// How the values of a tile are worked out and stored. The copy engine stores what is not extreme,
+// and reads what it is added to; the shortest way is that of 16 bits that are multiplied by powers
+// of two alone. In other boxes are 32 bits, and what is added to the output.
+enum class FinishWay { by_powers, boxes_of_bfloat16, boxes_of_float16, other_boxes, slowly };
 
 // The factors of a tile in shared memory, and where it lies: the divisions for that take as long as
 // the products of a step. One warp fetches them while others multiply.
@@ -222,7 +223,7 @@ struct TileFactors {
                                                      bool are_powers) {
     if (!are_easy || !p.stores_boxes) return FinishWay::slowly;
     if (Transposed && p.beta != 0.0f) return FinishWay::slowly;
-    if (p.dtype == DType::float32 || p.beta != 0.0f) return FinishWay::plainly;
+    if (p.dtype == DType::float32 || p.beta != 0.0f) return FinishWay::other_boxes;
     if (p.dtype == DType::float16) return FinishWay::boxes_of_float16;
     return are_powers && !p.bias ? FinishWay::by_powers : FinishWay::boxes_of_bfloat16;
   }

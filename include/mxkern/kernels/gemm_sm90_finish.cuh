@@ -21,6 +21,7 @@ template <int Rows, int Columns, int Slots, RoundedFirst Rounded, bool Transpose
           bool Grouped = false>
 struct Finish {
   static constexpr int slots = Slots;
+  static constexpr int loads = Transposed ? 0 : Slots;  // barriers of a warp
   static constexpr int chunk = WarpChunk::columns;
   static constexpr int chunks = Columns / chunk;
   static_assert(chunks % Slots == 0, "a chunk's slot is known when it is compiled");
@@ -35,13 +36,16 @@ struct Finish {
   const FinishParameters& p;
   Output output;
 
+  // `load_barriers`: of the warp, one a slot.
   __device__ __forceinline__ Finish(const FinishParameters& parameters, const CUtensorMap& map,
-                                    unsigned char* staging, int lane_of_warp)
-      : p(parameters), output{parameters, map, staging, lane_of_warp}, lane(lane_of_warp) {}
+                                    unsigned char* staging, std::uint32_t load_barriers,
+                                    int lane_of_warp)
+      : p(parameters),
+        output{parameters, map, staging, lane_of_warp, load_barriers},
+        lane(lane_of_warp) {}
 
   // The warp's sums of a tile. Its first row lies `row_in_tile` below the tile's.
-  __device__ __forceinline__ void tile(const Sums& sums, const Factors& factors,
-                                       int row_in_tile) const {
+  __device__ __forceinline__ void tile(const Sums& sums, const Factors& factors, int row_in_tile) {
     const bool has_powers = factors.way == FinishWay::by_powers;
     if constexpr (Rounded != RoundedFirst::none) {
       if (has_powers && (Rounded == RoundedFirst::all || are_large(sums))) {
@@ -151,36 +155,92 @@ struct Finish {
     make(words, 0);
 #pragma unroll
     for (int c = 0; c < chunks; ++c) {
-      output.put(words, corner, row_in_tile, c);
+      output.template put<std::uint16_t>(words, corner, row_in_tile, c);
       if (c + 1 < chunks) make(words, c + 1);
-      output.send(corner, row_in_tile, c);
+      output.template send<std::uint16_t>(corner, row_in_tile, c);
     }
   }
 
   __device__ __forceinline__ void in_any_way(const Sums& sums, const Factors& factors,
-                                             int row_in_tile) const {
-    const TileCorner corner = factors.corner;
+                                             int row_in_tile) {
+    if constexpr (!Transposed) {
+      if (factors.way == FinishWay::other_boxes) {
+        if (p.beta == 0.0f) {
+          in_boxes_of_float32(sums, factors, row_in_tile);
+        } else if (p.dtype == DType::float32) {
+          add_to_output<DType::float32>(sums, factors, row_in_tile);
+        } else if (p.dtype == DType::bfloat16) {
+          add_to_output<DType::bfloat16>(sums, factors, row_in_tile);
+        } else {
+          add_to_output<DType::float16>(sums, factors, row_in_tile);
+        }
+        return;
+      }
+    }
 #pragma unroll
     for (int c = 0; c < chunks; ++c) {
       Chunk values;
       take(values, sums, c);
       if (factors.way == FinishWay::slowly) {
         finish_slowly(values, factors, row_in_tile, c * chunk);
-        continue;
+      } else if constexpr (Transposed) {
+        scale(values, factors, row_in_tile, c);
+        output.store(values, factors.corner, row_in_tile, c);
       }
+    }
+  }
+
+  __device__ __forceinline__ void in_boxes_of_float32(const Sums& sums, const Factors& factors,
+                                                      int row_in_tile) const {
+    const TileCorner corner = factors.corner;
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      Chunk values;
+      take(values, sums, c);
       scale(values, factors, row_in_tile, c);
-      if constexpr (Transposed) {
-        output.store(values, corner, row_in_tile, c);
-      } else if (p.dtype == DType::float32) {
-        if (p.beta != 0.0f) output.template add<float>(values, corner, row_in_tile, c);
-        output.store(values, corner, row_in_tile, c);
-      } else {
-        output.template add<std::uint16_t>(values, corner, row_in_tile, c);
-        if (p.dtype == DType::bfloat16) {
-          store_values<DType::bfloat16>(values, corner, row_in_tile, c);
-        } else {
-          store_values<DType::float16>(values, corner, row_in_tile, c);
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        Words words;
+        round<DType::float32>(words, values + side * (chunk / 4));
+        output.template put<float>(words, corner, row_in_tile, c * 2 + side);
+        output.template send<float>(corner, row_in_tile, c * 2 + side);
+      }
+    }
+  }
+
+  // values + beta * out. What the output was comes box by box to where it is stored from.
+  template <DType To>
+  __device__ __forceinline__ void add_to_output(const Sums& sums, const Factors& factors,
+                                                int row_in_tile) {
+    using T = std::conditional_t<To == DType::float32, float, std::uint16_t>;
+    constexpr int chunk_boxes = chunk / OutputBox<T>::columns, boxes = chunks * chunk_boxes;
+    constexpr int box_values = chunk / 2 / chunk_boxes;  // of a lane
+    const TileCorner corner = factors.corner;
+#pragma unroll
+    for (int box = 0; box < lower_of(Slots, boxes); ++box) {
+      output.template ask<T>(corner, row_in_tile, box);
+    }
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      Chunk values;
+      take(values, sums, c);
+      scale(values, factors, row_in_tile, c);
+#pragma unroll
+      for (int side = 0; side < chunk_boxes; ++side) {
+        const int box = c * chunk_boxes + side, next = box - 1 + Slots;
+        if (box > 0 && next < boxes) output.template ask<T>(corner, row_in_tile, next);
+        float* own = values + side * box_values;
+        Words words;
+        output.template take<T>(words, box);
+#pragma unroll
+        for (int i = 0; i < box_values; i += 2) {
+          const float2 before = pair_of<To>(words, i);
+          own[i] = __fmaf_rn(p.beta, before.x, own[i]);
+          own[i + 1] = __fmaf_rn(p.beta, before.y, own[i + 1]);
         }
+        round<To>(words, own);
+        output.template replace<T>(words, box);
+        output.template send<T>(corner, row_in_tile, box);
       }
     }
   }
@@ -234,19 +294,27 @@ struct Finish {
     }
   }
 
+  // The words of a box of values.
   template <DType To>
-  __device__ __forceinline__ void store_values(const Chunk& values, const TileCorner& corner,
-                                               int row_in_tile, int c) const {
-    Words words;
-    round<To>(words, values);
-    output.put(words, corner, row_in_tile, c);
-    output.send(corner, row_in_tile, c);
+  __device__ __forceinline__ static void round(Words& words, const float* values) {
+#pragma unroll
+    for (int i = 0; i < chunk / 4; ++i) {
+      if constexpr (To == DType::float32) {
+        words[i] = __float_as_uint(values[i]);
+      } else {
+        words[i] = pack_pair(To, values[i * 2], values[i * 2 + 1]);
+      }
+    }
   }
 
+  // Values i and i + 1 of a box.
   template <DType To>
-  __device__ __forceinline__ static void round(Words& words, const Chunk& values) {
-#pragma unroll
-    for (int i = 0; i < chunk / 4; ++i) words[i] = pack_pair(To, values[i * 2], values[i * 2 + 1]);
+  __device__ __forceinline__ static float2 pair_of(const Words& words, int i) {
+    if constexpr (To == DType::float32) {
+      return make_float2(__uint_as_float(words[i]), __uint_as_float(words[i + 1]));
+    } else {
+      return unpack_pair(To, words[i / 2]);
+    }
   }
 };
 

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
-#include "mxkern/core/dtype.h"
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/gemm_sm90_factors.cuh"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
+#include "mxkern/kernels/gemm_sm90_output_box.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/mbarrier.cuh"
 #include "mxkern/kernels/ptx/stmatrix.cuh"
@@ -15,18 +14,8 @@
 
 namespace mxkern::kernels {
 
-// What a warp finishes at a time: 64 columns of its 16 rows of a tile. Of 8 columns each lane has
-// two, of the rows lane / 4 and 8 below.
-struct WarpChunk {
-  static constexpr int rows = 16, columns = 64;
-  static constexpr int bytes = rows * columns * 2;
-  using Values = float[columns / 2];
-  using Words = std::uint32_t[columns / 4];  // two values of 16 bits each
-};
-
-// The output has the tiles' rows. 16-bit values go as boxes of 16 rows of 128 bytes, of which Slots
-// may be on their way. Grouped: what a tile has behind `end` is not its own, and its batch is that
-// of the right operand.
+// The output has the tiles' rows. Values go as boxes, of which Slots may be on their way. Grouped:
+// what a tile has behind `end` is not its own, and its batch is that of the right operand.
 template <int Slots, bool Grouped = false>
 struct StraightOutput {
   using Values = WarpChunk::Values;
@@ -34,87 +23,72 @@ struct StraightOutput {
 
   const FinishParameters& p;
   const CUtensorMap& map;
-  unsigned char* staging;  // of Slots chunks
+  unsigned char* staging;  // of Slots boxes
   int lane;
+  std::uint32_t loads;  // barriers, one a slot
   int end = 0;
+  std::uint32_t phases = 0;  // of these: a bit for each
 
   __device__ __forceinline__ std::int64_t end_of_rows() const { return Grouped ? end : p.rows; }
 
-  // values += beta * out.
+  // Puts a box's words where send() takes them from.
   template <class T>
-  __device__ __forceinline__ void add(Values& values, const TileCorner& corner, int row_in_tile,
-                                      int c) const {
-    using Pair = std::conditional_t<sizeof(T) == 4, uint2, std::uint32_t>;
-    const std::int64_t column = corner.column + c * chunk;
-    const int count = pieces(column);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const T* from = place<T>(half, corner.row + row_in_tile, column, corner.batch);
-      Pair before[chunk / 8] = {};
-#pragma unroll
-      for (int i = 0; i < chunk / 8; ++i) {
-        if (from && i < count) before[i] = *reinterpret_cast<const Pair*>(from + i * 8);
-      }
-#pragma unroll
-      for (int i = 0; i < chunk / 8; ++i) {
-        const float2 pair = unpack_pair(p.dtype, before[i]);
-        float* value = values + i * 4 + half * 2;
-        value[0] = __fmaf_rn(p.beta, pair.x, value[0]);
-        value[1] = __fmaf_rn(p.beta, pair.y, value[1]);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void store(const Values& values, const TileCorner& corner,
-                                        int row_in_tile, int c) const {
-    const std::int64_t column = corner.column + c * chunk;
-    const int count = pieces(column);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float* to = place<float>(half, corner.row + row_in_tile, column, corner.batch);
-#pragma unroll
-      for (int i = 0; i < chunk / 8; ++i) {
-        const float* value = values + i * 4 + half * 2;
-        if (to && i < count)
-          *reinterpret_cast<float2*>(to + i * 8) = make_float2(value[0], value[1]);
-      }
-    }
-  }
-
-  // Puts a chunk where send() takes it from. A box's 16-byte pieces lie where the copy engine's
-  // swizzle has them.
-  __device__ __forceinline__ void put(const WarpChunk::Words& words, const TileCorner& corner,
-                                      int row_in_tile, int c) const {
-    const std::uint32_t box = ptx::shared_address(staging) + c % Slots * WarpChunk::bytes;
-    const int row = lane % 16;
-    const std::uint32_t first = box + row * 128 + ((lane / 16 ^ row % 8) << 4);
+  __device__ __forceinline__ void put(const typename OutputBox<T>::Words& words,
+                                      const TileCorner& corner, int row_in_tile, int box) const {
     if (Slots == 1 || is_cut(corner, row_in_tile)) {
       wait();
     } else {
-      ptx::tma_wait_stores_read<higher_of(Slots - 2, 0)>();  // but for the chunk before
+      ptx::tma_wait_stores_read<higher_of(Slots - 2, 0)>();  // but for the box before
     }
     __syncwarp();
-#pragma unroll
-    for (int i = 0; i < chunk / 4; i += 4) {
-      ptx::stmatrix(first ^ i * 8, words[i], words[i + 1], words[i + 2], words[i + 3]);
-    }
-    // Of the chunk before. Right behind its store this waits until the copy engine has that.
+    OutputBox<T>::write(slot(box), lane, words);
+    // Of the box before. Right behind its store this waits until the copy engine has that.
     if (Slots > 1) ptx::tma_commit_stores();
     ptx::fence_shared_for_tma();
   }
 
   // Boxes outside of the output are stored like others: the copy engine leaves them out.
-  __device__ __forceinline__ void send(const TileCorner& corner, int row_in_tile, int c) const {
+  template <class T>
+  __device__ __forceinline__ void send(const TileCorner& corner, int row_in_tile, int box) const {
     __syncwarp();
+    const int column = corner.column + box * OutputBox<T>::columns;
     if (is_cut(corner, row_in_tile)) {
-      store_cut(staging + c % Slots * WarpChunk::bytes, corner.row + row_in_tile,
-                corner.column + c * chunk);
+      store_cut<T>(staging + box % Slots * WarpChunk::bytes, corner.row + row_in_tile, column);
       __syncwarp();
     } else if (ptx::elect()) {
-      const std::uint32_t box = ptx::shared_address(staging) + c % Slots * WarpChunk::bytes;
-      ptx::tma_store(map, box, corner.column + c * chunk, corner.row + row_in_tile,
-                     Grouped ? 0 : corner.batch, 0);
+      ptx::tma_store(map, slot(box), column, corner.row + row_in_tile, Grouped ? 0 : corner.batch,
+                     0);
     }
+  }
+
+  // Has a box of what is in the output brought to its slot, once nothing is stored from there.
+  template <class T>
+  __device__ __forceinline__ void ask(const TileCorner& corner, int row_in_tile, int box) const {
+    wait();
+    __syncwarp();
+    if (ptx::elect()) {
+      const std::uint32_t barrier = loads + box % Slots * 8;
+      ptx::mbarrier_expect(barrier, WarpChunk::bytes);
+      ptx::tma_load(slot(box), map, barrier, corner.column + box * OutputBox<T>::columns,
+                    corner.row + row_in_tile, Grouped ? 0 : corner.batch, 0);
+    }
+  }
+
+  // Takes what ask() has brought, once it is there.
+  template <class T>
+  __device__ __forceinline__ void take(typename OutputBox<T>::Words& words, int box) {
+    const int own = box % Slots;
+    ptx::mbarrier_wait(loads + own * 8, phases >> own & 1);
+    phases ^= 1u << own;
+    OutputBox<T>::read(slot(box), lane, words);
+  }
+
+  // Puts a box's words where take() has found others.
+  template <class T>
+  __device__ __forceinline__ void replace(const typename OutputBox<T>::Words& words,
+                                          int box) const {
+    OutputBox<T>::write(slot(box), lane, words);
+    ptx::fence_shared_for_tma();
   }
 
   // Before other values come to the staging, or its memory goes away.
@@ -133,10 +107,16 @@ struct StraightOutput {
     return Grouped && corner.row + row_in_tile + WarpChunk::rows > end;
   }
 
+  __device__ __forceinline__ std::uint32_t slot(int box) const {
+    return ptx::shared_address(staging) + box % Slots * WarpChunk::bytes;
+  }
+
   // Rows of a box up to the end.
+  template <class T>
   __device__ __forceinline__ void store_cut(const unsigned char* box, int first_row,
                                             int first_column) const {
-    constexpr int piece = 8, pieces = chunk / piece;  // of 16 bytes
+    constexpr int pieces = 8;  // of 16 bytes
+    constexpr int piece = OutputBox<T>::columns / pieces;
 #pragma unroll
     for (int i = lane; i < WarpChunk::rows * pieces; i += 32) {
       const int row = i / pieces, own = i % pieces;
@@ -144,24 +124,9 @@ struct StraightOutput {
           *reinterpret_cast<const uint4*>(box + row * 128 + ((own ^ row % 8) << 4));
       const std::int64_t column = std::int64_t{first_column} + own * piece;
       if (first_row + row >= end || column >= p.columns) continue;
-      auto* to = static_cast<std::uint16_t*>(p.out) + index(first_row + row, column, 0);
+      auto* to = static_cast<T*>(p.out) + index(first_row + row, column, 0);
       *reinterpret_cast<uint4*>(to) = values;
     }
-  }
-
-  // Where the output has value 0 of a half of the rows; a null pointer where it has none.
-  template <class T>
-  __device__ __forceinline__ T* place(int half, std::int64_t first_row, std::int64_t column,
-                                      int batch) const {
-    const std::int64_t row = first_row + lane / 4 + half * 8;
-    if (row >= end_of_rows()) return nullptr;
-    return static_cast<T*>(p.out) + index(row, column, batch) + lane % 4 * 2;
-  }
-
-  // How many of the 8-column pieces of a chunk this lane has a part of.
-  __device__ __forceinline__ int pieces(std::int64_t column) const {
-    const std::int64_t left = p.columns - column - lane % 4 * 2;
-    return left >= chunk ? chunk / 8 : static_cast<int>((left + 7) / 8);
   }
 };
 
@@ -178,6 +143,7 @@ struct TransposedOutput {
   const CUtensorMap& map;  // of what the copy engine stores: nothing
   unsigned char* staging;  // of Slots chunks
   int lane;
+  std::uint32_t loads;  // barriers of what it loads: nothing
 
   __device__ __forceinline__ std::int64_t end_of_rows() const { return p.rows; }
 
@@ -196,6 +162,7 @@ struct TransposedOutput {
 
   // 32 bytes of each column; of four the halves lie the other way round, so that eight are in all
   // banks.
+  template <class T>
   __device__ __forceinline__ void put(const WarpChunk::Words& words, const TileCorner&, int,
                                       int c) const {
     unsigned char* chunk_staging = staging + c % Slots * WarpChunk::bytes;
@@ -207,6 +174,7 @@ struct TransposedOutput {
     }
   }
 
+  template <class T>
   __device__ __forceinline__ void send(const TileCorner& corner, int row_in_tile, int c) const {
     __syncwarp();
     const unsigned char* chunk_staging = staging + c % Slots * WarpChunk::bytes;
