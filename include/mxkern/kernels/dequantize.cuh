@@ -180,10 +180,17 @@ struct Dequantize {
         return;
       }
     }
+    // Where the last octet of a row is without another one beside it, its lane has none either.
+    const bool are_pairs = sizeof(T) == 4 && (!IsCut || p.grid.octets % 2 == 0);
 #pragma unroll
     for (int i = 0; i < rows_per_thread; ++i) {
-      if (!exists(i)) continue;
-      store_octet(out + i * out_step, dequantize_octet<S, T>(octets[i], bytes[i], tensor_scale));
+      if (!are_pairs && !exists(i)) continue;
+      const RawOctet<T> raw = dequantize_octet<S, T>(octets[i], bytes[i], tensor_scale);
+      if (are_pairs) {
+        store_octet_beside(out + i * out_step, raw, exists(i));
+      } else {
+        store_octet(out + i * out_step, raw);
+      }
     }
   }
 };

@@ -26,6 +26,7 @@ template <class T>
 __global__ void __launch_bounds__(row_threads)
     hadamard_kernel(const __grid_constant__ HadamardParameters p) {
   const int across = 1 << p.grid.log2_across;
+  const bool are_pairs = sizeof(T) == 4 && p.vectors && p.columns % 16 == 0;
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1))) * 8;
   wait_for_kernels_ahead();
@@ -60,7 +61,9 @@ __global__ void __launch_bounds__(row_threads)
           }
         }
         T* own = out + i * row_spacing * p.out_row_stride;
-        if (at.has_row(i) && p.vectors && p.columns - column >= 8) {
+        if (are_pairs) {
+          store_octet_beside(own, raw[i], at.has_row(i) && column < p.columns);
+        } else if (at.has_row(i) && p.vectors && p.columns - column >= 8) {
           store_octet(own, raw[i]);
         } else if (at.has_row(i)) {
           store_elements(own, raw[i], p.columns - column);

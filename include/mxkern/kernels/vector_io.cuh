@@ -147,6 +147,32 @@ __device__ __forceinline__ void store_octet(T* p, const RawOctet<T>& raw) {
   }
 }
 
+// The same of octets that lie side by side, those of lanes 2 i and 2 i + 1. All lanes of a warp
+// call it but those of pairs that have ended; what does not exist is not stored. Two lanes store 32
+// bytes of float32 at a time: 16 of every 32, twice, take 1.8 times as long.
+template <class T>
+__device__ __forceinline__ void store_octet_beside(T* p, const RawOctet<T>& raw,
+                                                   bool exists = true) {
+  if constexpr (sizeof(T) == 4) {
+    const bool is_odd = threadIdx.x % 2 != 0;
+    std::uint32_t first[4], second[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t own = is_odd ? raw.word[i + 4] : raw.word[i];
+      const std::uint32_t other =
+          __shfl_xor_sync(0xFFFFFFFFu, is_odd ? raw.word[i] : raw.word[i + 4], 1);
+      first[i] = is_odd ? other : own;
+      second[i] = is_odd ? own : other;
+    }
+    if (!exists) return;
+    uint4* to = reinterpret_cast<uint4*>(p) - (is_odd ? 1 : 0);
+    __stcs(to, make_uint4(first[0], first[1], first[2], first[3]));
+    __stcs(to + 2, make_uint4(second[0], second[1], second[2], second[3]));
+  } else if (exists) {
+    store_octet(p, raw);
+  }
+}
+
 // The first `count` elements to any address.
 template <class T>
 __device__ __forceinline__ void store_elements(T* p, const RawOctet<T>& raw, std::int64_t count) {
