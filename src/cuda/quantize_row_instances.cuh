@@ -178,8 +178,11 @@ void launch_chosen(const char* function, DType dtype, Rounding rounding,
           std::max<std::int64_t>(1, resident / (p.grid.chunks() * p.grid.batch));
       const std::int64_t down = std::min(p.grid.series(), most_down);
       const dim3 grid = grid_of(p.grid.chunks(), down, p.grid.batch);
-      launch<Start::early>(function, kernels::quantize_chosen_kernel<S, T, r()>, grid,
-                           kernels::row_threads, even_bytes(function, grid, blocks), stream, p);
+      const auto kernel = p.options.block_error == BlockError::mse
+                              ? kernels::quantize_chosen_kernel<S, T, r(), BlockError::mse>
+                              : kernels::quantize_chosen_kernel<S, T, r(), BlockError::mae>;
+      launch<Start::early>(function, kernel, grid, kernels::row_threads,
+                           even_bytes(function, grid, blocks), stream, p);
     });
   });
 }

@@ -166,6 +166,18 @@ __device__ __forceinline__ BlockScale better_scale(const float (&magnitudes)[2][
   return take_four ? scales.four : scales.six;
 }
 
+template <BlockError Kind, class S>
+__device__ __forceinline__ BlockScale better_scale(const float (&magnitudes)[2][8],
+                                                   std::uint32_t amax, const BlockScaler<S>& scaler,
+                                                   Octet (&codes)[2]) {
+  const FourOverSix scales = four_over_six<S>(amax, scaler);
+  if (saturates_six<S>(amax, scales)) {
+    return better_scale<true, Kind>(magnitudes, scales, scaler.tensor, codes);
+  }
+  return better_scale<false, Kind>(magnitudes, scales, scaler.tensor, codes);
+}
+
+// By the errors that the scaler names.
 template <class S>
 __device__ __forceinline__ BlockScale better_scale(const float (&magnitudes)[2][8],
                                                    std::uint32_t amax, const BlockScaler<S>& scaler,

@@ -26,7 +26,7 @@ struct QuantizeChosenParameters {
 };
 
 // A block's codes and the byte of its scale.
-template <class S, class T, Rounding R>
+template <class S, class T, Rounding R, BlockError Kind>
 __device__ __forceinline__ std::uint8_t quantize_chosen(const RawOctet<T> (&raw)[2],
                                                         const BlockScaler<S>& scaler,
                                                         RandomWords<R>& random, std::int64_t index,
@@ -35,7 +35,7 @@ __device__ __forceinline__ std::uint8_t quantize_chosen(const RawOctet<T> (&raw)
   float magnitudes[2][8];
 #pragma unroll
   for (int i = 0; i < 2; ++i) unpack(octet_magnitudes(raw[i]), magnitudes[i]);
-  const BlockScale scale = better_scale<S>(magnitudes, amax, scaler, codes);
+  const BlockScale scale = better_scale<Kind>(magnitudes, amax, scaler, codes);
   const bool finite = float32::is_finite(amax);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ std::uint8_t quantize_chosen(const RawOctet<T> (&raw)
 }
 
 // One thread of the kernel: a block of the columns, at the rows that it is told.
-template <class S, class T, Rounding R>
+template <class S, class T, Rounding R, BlockError Kind>
 struct QuantizeChosen {
   const QuantizeChosenParameters& p;
   std::int64_t block, batch;
@@ -116,7 +116,7 @@ struct QuantizeChosen {
     Octet codes[2];
     const std::int64_t step = i * row_spacing * p.columns;
     const std::uint8_t byte =
-        quantize_chosen<S, T, R>(raw, scaler, random, place.index + step, codes);
+        quantize_chosen<S, T, R, Kind>(raw, scaler, random, place.index + step, codes);
     if (i * row_spacing < place.scale_rows) place.scales[i * place.scale_step] = byte;
     if (i * row_spacing < place.rows) {
       *reinterpret_cast<uint2*>(place.codes + step / 2) =
@@ -129,11 +129,12 @@ struct QuantizeChosen {
 template <class T, Rounding R>
 inline constexpr int chosen_blocks = sizeof(T) == 4 || R == Rounding::stochastic ? 2 : 4;
 
-// A thread block of a RowGrid walks down through every so many groups of rows.
-template <class S, class T, Rounding R>
+// A thread block of a RowGrid walks down through every so many groups of rows. Kind: that of the
+// options; with code for both, squared errors take a tenth longer.
+template <class S, class T, Rounding R, BlockError Kind>
 __global__ void __launch_bounds__(row_threads, (chosen_blocks<T, R>))
     quantize_chosen_kernel(const __grid_constant__ QuantizeChosenParameters p) {
-  using Thread = QuantizeChosen<S, T, R>;
+  using Thread = QuantizeChosen<S, T, R, Kind>;
   const int across = 1 << p.grid.log2_across;
   const std::int64_t block =
       static_cast<std::int64_t>(blockIdx.x) * across + (threadIdx.x & (across - 1));
