@@ -6,13 +6,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 import mxkern
 from mxkern.compressed_tensors import activations_to_store, scheme_to_store
+from mxkern.convert_form import Form
 from mxkern.convert_gpt_oss import MODEL_TYPE, SCHEME, GptOssExperts
 from mxkern.convert_linear import LinearLayers
 from mxkern.errors import printable
@@ -95,7 +96,7 @@ def convert_checkpoint(
     config = _config(os.path.join(source, CONFIG))
     files, has_index = _files(source)
     asked = _patterns(ignore)
-    form: _Form
+    form: Form
     if config.get("model_type") == MODEL_TYPE and kind.name == SCHEME:
         if inputs is not None:
             raise ValueError(
@@ -133,20 +134,7 @@ def _patterns(ignore: Sequence[str]) -> list[re.Pattern[str]]:
         raise ValueError(f"convert: {error.pattern!r} is no regular expression: {error}") from None
 
 
-class _Form(Protocol):
-    """Which tensors are quantized, and how they are stored."""
-
-    left: dict[str, str]
-
-    @property
-    def quantized(self) -> list[str]: ...
-    def takes(self, name: str) -> bool: ...
-    def plans(self, name: str) -> list[TensorPlan]: ...
-    def arrays(self, name: str) -> list[npt.NDArray[Any]]: ...
-    def config(self) -> dict[str, Any]: ...
-
-
-def _plans(file: SafetensorsFile, form: _Form) -> list[TensorPlan]:
+def _plans(file: SafetensorsFile, form: Form) -> list[TensorPlan]:
     """The tensors of a new file, of those of the old one."""
     plans = []
     for name, entry in file.entries.items():
@@ -157,7 +145,7 @@ def _plans(file: SafetensorsFile, form: _Form) -> list[TensorPlan]:
     return plans
 
 
-def _arrays(file: SafetensorsFile, form: _Form, advance: Advance) -> Iterator[npt.NDArray[Any]]:
+def _arrays(file: SafetensorsFile, form: Form, advance: Advance) -> Iterator[npt.NDArray[Any]]:
     for name, entry in file.entries.items():
         if form.takes(name):
             yield from form.arrays(name)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import mxkern
-from mxkern.convert_linear import FLOATS
+from mxkern.convert_form import FLOATS, Form
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
@@ -25,7 +25,7 @@ NOT_QUANTIZED = (
 )
 
 
-class GptOssExperts:
+class GptOssExperts(Form):
     """What convert_checkpoint makes of stacks ...experts.gate_up_proj [E, H, 2I] and
     ...experts.down_proj [E, I, H], which have blocks along their second dimension: NAME_blocks, U8
     [E, N, K/32, 16], and NAME_scales, U8 [E, N, K/32]."""
@@ -38,9 +38,7 @@ class GptOssExperts:
         ignore: Sequence[re.Pattern[str]],
         config: Mapping[str, Any],
     ) -> None:
-        self.scheme, self.scale_rule = scheme, scale_rule
-        self.files: dict[str, SafetensorsFile] = {}  # that stacks to quantize are in
-        self.left: dict[str, str] = {}
+        super().__init__(scheme, scale_rule)
         stacks = {}
         for file in files.values():
             for name, entry in file.entries.items():
@@ -62,10 +60,6 @@ class GptOssExperts:
                 "...experts.gate_up_proj [E, K, N] and ...experts.down_proj [E, K, N] of a gpt-oss "
                 f"model; of {len(stacks)} --ignore and the rules left none"
             )
-
-    @property
-    def quantized(self) -> list[str]:
-        return sorted(self.files)
 
     def takes(self, name: str) -> bool:
         return name in self.files

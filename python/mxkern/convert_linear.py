@@ -9,11 +9,10 @@ import numpy.typing as npt
 
 import mxkern
 from mxkern.compressed_tensors import arrays_of, plans_of, quantization_config
+from mxkern.convert_form import FLOATS, Form
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
-
-FLOATS = ("F32", "F16", "BF16")
 
 # Modules that lose much, or are no linear layers of those that programs quantize.
 LEFT_AS_THEY_ARE = (
@@ -32,7 +31,7 @@ TOGETHER = (
 )
 
 
-class LinearLayers:
+class LinearLayers(Form):
     """What convert_checkpoint makes of tensors NAME.weight [N, K]."""
 
     def __init__(
@@ -43,9 +42,8 @@ class LinearLayers:
         ignore: Sequence[re.Pattern[str]],
         activations: Scheme | None,
     ) -> None:
-        self.scheme, self.scale_rule, self.activations = scheme, scale_rule, activations
-        self.files: dict[str, SafetensorsFile] = {}  # that modules to quantize are in
-        self.left: dict[str, str] = {}
+        super().__init__(scheme, scale_rule)
+        self.activations = activations
         for file in files.values():
             for name, entry in file.entries.items():
                 self._sort(name, file, entry.dtype, entry.shape, ignore)
@@ -58,10 +56,6 @@ class LinearLayers:
         for module in self.files:
             self._groups.setdefault(_group_of(module), []).append(module)
         self._amax: dict[str, float] = {}
-
-    @property
-    def quantized(self) -> list[str]:
-        return sorted(self.files)
 
     def takes(self, name: str) -> bool:
         return _module_of(name) in self.files

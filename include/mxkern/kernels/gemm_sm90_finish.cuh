@@ -68,6 +68,13 @@ struct Finish {
  private:
   int lane;
 
+  // This lane's values of a chunk, finished.
+  __device__ __forceinline__ void make(Chunk& values, const Sums& sums, const Factors& factors,
+                                       int row_in_tile, int c) const {
+    take(values, sums, c);
+    scale(values, factors, row_in_tile, c);
+  }
+
   // sum * factor + bias, as it has to be for this lane's values of a chunk.
   __device__ __forceinline__ void scale(Chunk& values, const Factors& factors, int row_in_tile,
                                         int c) const {
@@ -140,8 +147,7 @@ struct Finish {
                                            int row_in_tile) const {
     store_chunks(factors.corner, row_in_tile, [&](Words& words, int c) {
       Chunk values;
-      take(values, sums, c);
-      scale(values, factors, row_in_tile, c);
+      make(values, sums, factors, row_in_tile, c);
       round<To>(words, values);
     });
   }
@@ -196,8 +202,7 @@ struct Finish {
 #pragma unroll
     for (int c = 0; c < chunks; ++c) {
       Chunk values;
-      take(values, sums, c);
-      scale(values, factors, row_in_tile, c);
+      make(values, sums, factors, row_in_tile, c);
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
         Words words;
@@ -223,8 +228,7 @@ struct Finish {
 #pragma unroll
     for (int c = 0; c < chunks; ++c) {
       Chunk values;
-      take(values, sums, c);
-      scale(values, factors, row_in_tile, c);
+      make(values, sums, factors, row_in_tile, c);
 #pragma unroll
       for (int side = 0; side < chunk_boxes; ++side) {
         const int box = c * chunk_boxes + side, next = box - 1 + Slots;

@@ -1,0 +1,42 @@
+# mxkern/convert_form.py: which weights of a checkpoint are quantized, and how they are stored.
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy.typing as npt
+
+from mxkern.safetensors import SafetensorsFile
+from mxkern.safetensors_writer import TensorPlan
+from mxkern.scheme import Scheme
+
+FLOATS = ("F32", "F16", "BF16")  # what is quantized, as safetensors names it
+
+
+class Form(ABC):
+    """What convert_checkpoint makes of the tensors of a checkpoint."""
+
+    def __init__(self, scheme: Scheme, scale_rule: str) -> None:
+        self.scheme, self.scale_rule = scheme, scale_rule
+        self.files: dict[str, SafetensorsFile] = {}  # that weights to quantize are in
+        self.left: dict[str, str] = {}  # other weights: why
+
+    @property
+    def quantized(self) -> list[str]:
+        return sorted(self.files)
+
+    @abstractmethod
+    def takes(self, name: str) -> bool:
+        """Whether it is a tensor to quantize."""
+
+    @abstractmethod
+    def plans(self, name: str) -> list[TensorPlan]:
+        """The tensors that take its place."""
+
+    @abstractmethod
+    def arrays(self, name: str) -> list[npt.NDArray[Any]]:
+        """Their contents."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """quantization_config of config.json."""
