@@ -135,6 +135,12 @@ def _parser() -> argparse.ArgumentParser:
         help="what programs shall quantize the layers' inputs to: mxfp8 beside mxfp8 and mxfp6, "
         "mxfp4 beside mxfp4; without it nothing",
     )
+    convert.add_argument(
+        "--experts",
+        action="store_true",
+        help="nvfp4 and mxfp8 quantize experts too, for other programs than transformers, which "
+        "does not load them right; mxfp4 and mxfp6 do so without it",
+    )
     convert.set_defaults(command=_convert)
     return parser
 
@@ -180,6 +186,7 @@ def _convert(options: argparse.Namespace) -> int:
         scale_rule=options.rule,
         ignore=options.ignore,
         activations=options.activations,
+        experts=options.experts,
     )
     print(done)
     return 0

@@ -1,6 +1,7 @@
 # mxkern/convert.py: a model's checkpoint with quantized weights, a tensor at a time.
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from mxkern.convert_gpt_oss import MODEL_TYPE, SCHEME, GptOssExperts
 from mxkern.convert_linear import LinearLayers
 from mxkern.errors import printable
 from mxkern.progress import Advance, progress_bar
-from mxkern.safetensors import SafetensorsFile, json_object, read_safetensors
+from mxkern.safetensors import SafetensorsFile, json_object, read_safetensors, shown
 from mxkern.safetensors_index import read_safetensors_index
 from mxkern.safetensors_writer import TensorPlan, write_safetensors
 from mxkern.scheme import Scheme
@@ -27,6 +28,7 @@ ONE_FILE, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "
 
 # Their layers keep weights as [K, N].
 TRANSPOSED_MODELS = ("gpt2", "openai-gpt", "imagegpt", "decision_transformer")
+OF_QUANTIZED = (".weight_packed", ".weight_scale", ".weight_scale_inv", "_proj_blocks")
 OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".safetensors")
 
 
@@ -66,6 +68,7 @@ def convert_checkpoint(
     scale_rule: str = "rceil",
     ignore: Sequence[str] = (),
     activations: str | Scheme | None = None,
+    experts: bool = False,
 ) -> Conversion:
     """Writes a checkpoint whose linear layers have quantized weights, as compressed-tensors stores
     them and as transformers loads it; or one of gpt-oss whose experts have, as it was published.
@@ -79,12 +82,16 @@ def convert_checkpoint(
     activations  what programs that load it shall quantize the layers' inputs to as they come:
                  "mxfp8_e4m3" beside weights of mxfp8_e4m3 or mxfp6_e2m3, "mxfp4" beside those of
                  mxfp4; None: nothing
+    experts      whether nvfp4 and mxfp8_e4m3 quantize experts.0 and so on, too. transformers does
+                 not load these right, other programs may; otherwise mxfp8_e4m3 leaves them as they
+                 are, and nvfp4 is refused
 
     Quantized is every matrix NAME.weight of float32, float16 or bfloat16, but those of embeddings,
     norms, routers, vision towers and lm_head, and those whose rows are no whole blocks. Query, key
-    and value, and gate and up, share nvfp4's tensor scale. Of a model of the type gpt_oss, with
-    "mxfp4", it is the stacks of experts [E, K, N], and nothing else. Files are read and written a
-    tensor at a time; other files are copied, but for weights in other formats, and folders.
+    and value, and gate and up, share nvfp4's tensor scale. Where one expert stays all do. Of a
+    model of the type gpt_oss, with "mxfp4", it is the stacks of experts [E, K, N], and nothing
+    else. Files are read and written a tensor at a time; other files are copied, but for weights in
+    other formats, and folders. Where it fails nothing is left in the target.
     Returns a Conversion. Raises ValueError, before anything is written, for a checkpoint that is
     damaged, quantized already, or of layers that keep their weights transposed; and OSError.
     """
@@ -95,6 +102,7 @@ def convert_checkpoint(
     mxkern.quantize(block, kind, scale_rule=scale_rule)  # for its errors
     config = _config(os.path.join(source, CONFIG))
     files, has_index = _files(source)
+    _check_names(files)
     asked = _patterns(ignore)
     form: Form
     if config.get("model_type") == MODEL_TYPE and kind.name == SCHEME:
@@ -105,29 +113,39 @@ def convert_checkpoint(
             )
         form = GptOssExperts(files, kind, scale_rule, asked, config)
     else:
-        form = LinearLayers(files, kind, scale_rule, asked, inputs)
-    _make_folder(target)
+        form = LinearLayers(files, kind, scale_rule, asked, inputs, experts)
     entries = [entry for file in files.values() for entry in file.entries.values()]
     before = sum(entry.end - entry.begin for entry in entries)
-    map_of_weights: dict[str, str] = {}
-    after = 0
-    with progress_bar("quantizing", before) as advance:
+    plans = {name: _plans(file, form) for name, file in files.items()}
+    after = sum(plan.bytes for own in plans.values() for plan in own)
+    with _new_folder(target), progress_bar("quantizing", before) as advance:
         for name, file in files.items():
-            plans = _plans(file, form)
             path = os.path.join(target, name)
-            write_safetensors(path, plans, _arrays(file, form, advance), {"format": "pt"})
-            map_of_weights |= {plan.name: name for plan in plans}
-            after += sum(plan.bytes for plan in plans)
-    if has_index:
-        index = {"metadata": {"total_size": after}, "weight_map": map_of_weights}
-        _write_json(os.path.join(target, INDEX), index)
-    config["quantization_config"] = form.config()
-    _write_json(os.path.join(target, CONFIG), config)
-    not_copied = _copy_others(source, target, files)
+            write_safetensors(path, plans[name], _arrays(file, form, advance), {"format": "pt"})
+        if has_index:
+            map_of_weights = {plan.name: name for name, own in plans.items() for plan in own}
+            index = {"metadata": {"total_size": after}, "weight_map": map_of_weights}
+            _write_json(os.path.join(target, INDEX), index)
+        config["quantization_config"] = form.config()
+        _write_json(os.path.join(target, CONFIG), config)
+        not_copied = _copy_others(source, target, files)
     return Conversion(kind, form.quantized, form.left, before, after, not_copied)
 
 
+def _check_names(files: dict[str, SafetensorsFile]) -> None:
+    """ValueError for tensors that only quantized models have."""
+    for file in files.values():
+        for name in file.entries:
+            if name.endswith(OF_QUANTIZED):
+                raise ValueError(
+                    f"convert: tensor {shown(name)} is there: the model is quantized; expected one "
+                    "that is not"
+                )
+
+
 def _patterns(ignore: Sequence[str]) -> list[re.Pattern[str]]:
+    if isinstance(ignore, str):
+        raise ValueError(f"convert: ignore is {ignore!r}; expected a sequence, [{ignore!r}]")
     try:
         return [re.compile(pattern) for pattern in ignore]
     except re.error as error:
@@ -162,7 +180,9 @@ def _config(path: str) -> dict[str, Any]:
         raise ValueError(f"{path}: {found}; expected {wanted}")
 
     config = json_object(data, "it", "a model's configuration", fail)
-    if "quantization_config" in config:
+    inner = config.get("text_config")
+    quantized = [part for part in (config, inner) if isinstance(part, dict)]
+    if any(part.get("quantization_config") is not None for part in quantized):
         fail("quantization_config is there: the model is quantized", "one that is not")
     if config.get("model_type") in TRANSPOSED_MODELS:
         fail(
@@ -180,10 +200,21 @@ def _files(source: str) -> tuple[dict[str, SafetensorsFile], bool]:
     return read_safetensors_index(index).files, True
 
 
-def _make_folder(target: str) -> None:
+@contextlib.contextmanager
+def _new_folder(target: str) -> Iterator[None]:
+    """Makes a folder. It is empty again, or gone, if what comes then fails."""
+    is_new = not os.path.exists(target)
     os.makedirs(target, exist_ok=True)
     if os.listdir(target):
         raise ValueError(f"{target}: it is not empty; expected a folder to make, or an empty one")
+    try:
+        yield
+    except BaseException:
+        for name in os.listdir(target):
+            os.remove(os.path.join(target, name))
+        if is_new:
+            os.rmdir(target)
+        raise
 
 
 def _copy_others(source: str, target: str, files: dict[str, SafetensorsFile]) -> list[str]:
@@ -202,5 +233,5 @@ def _copy_others(source: str, target: str, files: dict[str, SafetensorsFile]) ->
 
 def _write_json(path: str, value: Any) -> None:
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
+        json.dump(value, file, indent=2)
         file.write("\n")

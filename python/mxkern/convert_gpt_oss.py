@@ -15,7 +15,7 @@ from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
 
 MODEL_TYPE, SCHEME = "gpt_oss", "mxfp4"
-STACK = re.compile(r"(?P<experts>.*\bexperts)\.(gate_up_proj|down_proj)")
+STACK = re.compile(r"(?P<experts>(.*\.)?experts)\.(gate_up_proj|down_proj)", re.DOTALL)
 # What its configuration names as not quantized.
 NOT_QUANTIZED = (
     "model.layers.*.self_attn",
@@ -48,6 +48,14 @@ class GptOssExperts(Form):
                     self.left[name.removesuffix(".weight")] = "as gpt-oss keeps them"
         whys = {name: self._why_not(name, file, ignore, config) for name, file in stacks.items()}
         # Programs take both stacks of a layer's experts in one form.
+        for name in stacks:
+            both = [f"{_experts_of(name)}.{stack}" for stack in ("gate_up_proj", "down_proj")]
+            for other in both:
+                if other not in stacks:
+                    raise ValueError(
+                        f"convert: tensor {name} is there and {other} is not; expected both stacks "
+                        "of a layer's experts, not quantized"
+                    )
         of_experts = {_experts_of(name): why for name, why in whys.items() if why}
         for name, file in stacks.items():
             if _experts_of(name) in of_experts:
@@ -55,10 +63,11 @@ class GptOssExperts(Form):
             else:
                 self.files[name] = file
         if not self.files:
+            reasons = ", ".join(sorted(set(of_experts.values())))
             raise ValueError(
                 "convert: no experts are left to quantize; expected tensors "
                 "...experts.gate_up_proj [E, K, N] and ...experts.down_proj [E, K, N] of a gpt-oss "
-                f"model; of {len(stacks)} --ignore and the rules left none"
+                f"model; {len(stacks)} others stay" + (f", {reasons}" if reasons else "")
             )
 
     def takes(self, name: str) -> bool:
@@ -92,7 +101,7 @@ class GptOssExperts(Form):
     ) -> str:
         """Why a stack is left as it is; "" for one that is quantized."""
         entry = file.entries[name]
-        if any(pattern.search(name) for pattern in ignore):
+        if any(pattern.search(text) for pattern in ignore for text in (name, _experts_of(name))):
             return "as asked"
         if entry.dtype not in FLOATS:
             return "as their elements are none to quantize"
@@ -115,7 +124,7 @@ def _experts_of(name: str) -> str:
 def _shape_of(name: str, config: Mapping[str, Any]) -> tuple[int, ...] | None:
     """What the model's configuration says of a stack, if it does."""
     keys = ("num_local_experts", "hidden_size", "intermediate_size")
-    sizes = [size for size in map(config.get, keys) if isinstance(size, int)]
+    sizes = [size for size in map(config.get, keys) if type(size) is int]
     if len(sizes) < len(keys):
         return None
     experts, hidden, inner = sizes

@@ -10,18 +10,25 @@ import numpy.typing as npt
 import mxkern
 from mxkern.compressed_tensors import arrays_of, plans_of, quantization_config
 from mxkern.convert_form import FLOATS, Form
+from mxkern.errors import printable
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
 
+VISION = "(vision|visual|vision_tower|vision_model|multi_modal_projector)"
 # Modules that lose much, or are no linear layers of those that programs quantize.
 LEFT_AS_THEY_ARE = (
     r"(^|\.)lm_head$",
-    r"embed|(^|\.)(wte|wpe)$",
+    r"embed|(^|\.)(wte|wpe|shared)$",
+    r"(^|\.)decoder$",  # a head, where a matrix has that name
     r"(^|\.)(gate|router|shared_expert_gate)$|router\.",
     r"norm",
-    r"(^|\.)(vision|visual|vision_tower|vision_model|multi_modal_projector)(\.|$)",
+    rf"(^|\.){VISION}(\.|$)",
 )
+# Modules to ignore by patterns of compressed-tensors: heads that share the embedding, and are in no
+# file, and vision towers, which transformers gives other prefixes.
+HEADS = r"re:(.*\.)?(lm_head|decoder)$"
+TOWERS = rf"re:(.*\.)?{VISION}(\..*)?$"
 # Linear layers that programs multiply at once, and that have one tensor scale then.
 TOGETHER = (
     r"\b(q|k|v)_proj$",
@@ -29,6 +36,10 @@ TOGETHER = (
     r"\bw[13]$",
     r"\b(q_a_proj|kv_a_proj_with_mqa)$",
 )
+# One of a layer's experts. transformers joins all of them. In some schemes it does not (5.23): it
+# takes no blocks of mxfp8, and forgets nvfp4's tensor scales without a word.
+EXPERT = re.compile(r"(^|\.)experts\.\d+\.")
+NOT_JOINED, JOINED_WRONG = "mxfp8_e4m3", "nvfp4"
 
 
 class LinearLayers(Form):
@@ -41,16 +52,20 @@ class LinearLayers(Form):
         scale_rule: str,
         ignore: Sequence[re.Pattern[str]],
         activations: Scheme | None,
+        experts: bool,
     ) -> None:
         super().__init__(scheme, scale_rule)
         self.activations = activations
         for file in files.values():
             for name, entry in file.entries.items():
                 self._sort(name, file, entry.dtype, entry.shape, ignore)
+        self._leave_experts(experts)
         if not self.files:
+            reasons = ", ".join(sorted(set(self.left.values())))
             raise ValueError(
                 "convert: no matrix is left to quantize; expected tensors NAME.weight [N, K] of "
-                f"linear layers; of {len(self.left)} others --ignore and the rules left none"
+                f"linear layers; {len(self.left)} others stay"
+                + (f", {printable(reasons)}" if reasons else "")
             )
         self._groups: dict[str, list[str]] = {}
         for module in self.files:
@@ -73,9 +88,10 @@ class LinearLayers(Form):
         return arrays_of(mxkern.quantize(self._weights(module), self.scheme, **options))
 
     def config(self) -> dict[str, Any]:
-        return quantization_config(
-            self.scheme, sorted({"lm_head", *self.left}), activations=self.activations
-        )
+        ignored = sorted({"lm_head", *self.left}) + [HEADS]
+        if any(re.search(VISION, module) for module in self.left):
+            ignored.append(TOWERS)
+        return quantization_config(self.scheme, ignored, activations=self.activations)
 
     def _sort(
         self,
@@ -101,6 +117,25 @@ class LinearLayers(Form):
             self.left[module] = f"as their rows are no multiples of {self.scheme.block}"
         else:
             self.files[module] = file
+
+    def _leave_experts(self, wanted: bool) -> None:
+        """All experts are quantized or none."""
+        experts = [module for module in self.files if EXPERT.search(module)]
+        if experts and self.scheme.name == JOINED_WRONG and not wanted:
+            raise ValueError(
+                f"convert: {printable(experts[0])} is an expert, and transformers would load it "
+                f"without the tensor scale that {JOINED_WRONG} has; expected another scheme, or "
+                "--experts (experts=True) for other programs"
+            )
+        if self.scheme.name == NOT_JOINED and not wanted:
+            reason = f"as transformers loads no experts of {NOT_JOINED}"
+        elif any(EXPERT.search(module) for module in self.left):
+            reason = "as others of the experts do"
+        else:
+            return
+        for module in experts:
+            del self.files[module]
+            self.left[module] = reason
 
     def _weights(self, module: str) -> npt.NDArray[Any]:
         return self.files[module][f"{module}.weight"]

@@ -37,6 +37,8 @@ def write_safetensors(
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
     for plan in plans:
+        if plan.name in header:
+            raise ValueError(f"{os.fsdecode(path)}: two tensors have the name {shown(plan.name)}")
         begin, end = end, end + plan.bytes
         header[plan.name] = {
             "dtype": plan.dtype,
@@ -57,7 +59,9 @@ def write_safetensors(
                     )
                 file.write(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
         os.replace(unfinished, path)
-    except BaseException:
+    except BaseException as error:
         if os.path.exists(unfinished):
             os.remove(unfinished)
+        if isinstance(error, OSError) and error.filename is None:
+            raise OSError(error.errno, error.strerror, os.fsdecode(path)) from error
         raise

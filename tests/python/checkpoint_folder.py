@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+import mxkern
 from mxkern.safetensors import read_safetensors
 from mxkern.safetensors_index import read_safetensors_index
+
+CODES = {"mxfp8_e4m3": "weight"}  # where they are not in weight_packed
 
 
 def write_checkpoint(
@@ -38,3 +41,17 @@ def read_checkpoint(folder: Path, files: int = 1) -> Any:
     if files == 1:
         return read_safetensors(folder / "model.safetensors")
     return read_safetensors_index(folder / "model.safetensors.index.json")
+
+
+def stored(file: Any, module: str, scheme: str) -> mxkern.BlockScaled:
+    """As docs/checkpoints.md reads what compressed-tensors stores."""
+    codes = file[f"{module}.{CODES.get(scheme, 'weight_packed')}"]
+    options = {}
+    if scheme == "nvfp4":
+        options["tensor_scale"] = 1 / file[f"{module}.weight_global_scale"].reshape(())
+    return mxkern.BlockScaled.from_parts(
+        codes.view(np.uint8),
+        file[f"{module}.weight_scale"].view(np.uint8),
+        scheme=scheme,
+        **options,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from checkpoint_folder import read_checkpoint, write_checkpoint
+from checkpoint_folder import CODES, read_checkpoint, stored, write_checkpoint
 from mxkern.cli import main
 from mxkern.convert import convert_checkpoint
 from mxkern.safetensors import read_safetensors
@@ -41,7 +42,6 @@ LINEAR = {
     "mlp.down_proj": (HIDDEN, INNER),
 }
 SCHEMES = ["nvfp4", "mxfp4", "mxfp6_e2m3", "mxfp8_e4m3"]
-CODES = {"mxfp8_e4m3": "weight"}  # where they are not in weight_packed
 
 
 def weights() -> dict[str, np.ndarray]:
@@ -68,20 +68,6 @@ WEIGHTS = weights()
 
 def checkpoint(folder: Path, tensors: dict[str, np.ndarray] = WEIGHTS, files: int = 1) -> str:
     return write_checkpoint(folder, CONFIG, tensors, files)
-
-
-def stored(file: Any, module: str, scheme: str) -> mxkern.BlockScaled:
-    """As docs/checkpoints.md reads what compressed-tensors stores."""
-    codes = file[f"{module}.{CODES.get(scheme, 'weight_packed')}"]
-    options = {}
-    if scheme == "nvfp4":
-        options["tensor_scale"] = 1 / file[f"{module}.weight_global_scale"].reshape(())
-    return mxkern.BlockScaled.from_parts(
-        codes.view(np.uint8),
-        file[f"{module}.weight_scale"].view(np.uint8),
-        scheme=scheme,
-        **options,
-    )
 
 
 def together(module: str) -> list[str]:
@@ -137,7 +123,7 @@ def test_what_lies_beside_it(tmp_path: Path) -> None:
     own = config.pop("quantization_config")
     assert config == CONFIG
     assert own["format"] == "mxfp4-pack-quantized"
-    assert own["ignore"] == ["lm_head", "model.embed_tokens"]
+    assert own["ignore"] == ["lm_head", "model.embed_tokens", r"re:(.*\.)?(lm_head|decoder)$"]
     assert own["config_groups"]["group_0"]["weights"]["num_bits"] == 4
     assert read_safetensors(tmp_path / "new" / "model.safetensors").metadata == {"format": "pt"}
 
@@ -165,7 +151,7 @@ def test_what_stays_as_it_is(tmp_path: Path) -> None:
     assert new["a.down.weight"].dtype == ml_dtypes.float8_e4m3fn
     config = json.loads((tmp_path / "new" / "config.json").read_text())
     ignored = config["quantization_config"]["ignore"]
-    assert set(ignored) == {"lm_head", *done.left}
+    assert set(ignored[:-1]) == {"lm_head", *done.left}
 
 
 def test_refused(tmp_path: Path) -> None:
@@ -185,10 +171,13 @@ def test_refused(tmp_path: Path) -> None:
     call("activations is mxfp8_e4m3; expected mxfp4 or None beside", activations="mxfp8")
     call("expected None beside weights of nvfp4: its", scheme="nvfp4", activations="nvfp4")
     call("did you mean", activations="mxfp")
+    call(r"ignore is 'experts'; expected a sequence, \['experts'\]", ignore="experts")
     config = Path(source) / "config.json"
     config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
     call(r"layers keep their weights as \[K, N\]")
     config.write_text(json.dumps(CONFIG | {"quantization_config": {}}))
+    call("the model is quantized")
+    config.write_text(json.dumps(CONFIG | {"text_config": {"quantization_config": {}}}))
     call("the model is quantized")
     config.write_text("[]")
     call("a JSON list")
@@ -201,6 +190,63 @@ def test_refused(tmp_path: Path) -> None:
         convert_checkpoint(source, source, "mxfp4")
     with pytest.raises(FileNotFoundError):
         convert_checkpoint(str(tmp_path), target, "mxfp4")
+
+
+def test_names_of_quantized_models(tmp_path: Path) -> None:
+    for i, name in enumerate(("a.weight_scale", "a.weight_packed", "experts.down_proj_blocks")):
+        tensors = {"a.weight": np.ones((8, 64), np.float32), name: np.ones((8, 2), np.uint8)}
+        source = checkpoint(tmp_path / f"old{i}", tensors)
+        with pytest.raises(ValueError, match=f"tensor '{name}' is there: the model is quantized"):
+            convert_checkpoint(source, tmp_path / "new", "mxfp4")
+    assert not (tmp_path / "new").exists()
+
+
+def test_nothing_is_left_of_what_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = checkpoint(tmp_path / "old", files=3), tmp_path / "new"
+    (tmp_path / "empty").mkdir()
+    quantize, calls = mxkern.quantize, []
+
+    def fail_later(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) > 10:
+            raise OSError(28, "No space left on device")
+        return quantize(*arguments, **options)
+
+    monkeypatch.setattr(mxkern, "quantize", fail_later)
+    for folder in (target, tmp_path / "empty"):
+        calls.clear()
+        assert main(["convert", source, str(folder), "--scheme", "mxfp4"]) == 1
+        said = capsys.readouterr().err
+        assert f"{folder}" in said and "safetensors: No space left on device" in said
+    assert not target.exists() and not list((tmp_path / "empty").iterdir())
+
+
+def test_towers_and_heads(tmp_path: Path) -> None:
+    """What programs may know by other names is ignored by patterns."""
+    more = {
+        "visual.blocks.0.attn.qkv.weight": np.ones((8, 64), np.float32),
+        "shared.weight": np.ones((8, 64), np.float32),
+        "cls.predictions.decoder.weight": np.ones((8, 64), np.float32),
+    }
+    done = convert_checkpoint(
+        checkpoint(tmp_path / "old", WEIGHTS | more), tmp_path / "new", "mxfp8"
+    )
+    assert {name.removesuffix(".weight") for name in more} <= set(done.left)
+    config = json.loads((tmp_path / "new" / "config.json").read_text())
+    patterns = [name[3:] for name in config["quantization_config"]["ignore"] if name[:3] == "re:"]
+    assert len(patterns) == 2
+    for name, ignored in {
+        "model.visual.blocks.0.attn.qkv": True,
+        "visual.merger": True,
+        "model.vision_tower.encoder.layers.3.fc1": True,
+        "lm_head": True,
+        "cls.predictions.decoder": True,
+        "model.decoder.layers.0.fc1": False,
+        "model.supervisual.fc": False,
+    }.items():
+        assert any(re.match(pattern, name) for pattern in patterns) is ignored, name
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
