@@ -47,7 +47,7 @@ def activations_to_store(
     """ValueError for a scheme that inputs of layers with such weights do not have."""
     if activations is None:
         return None
-    found = scheme_of(function, activations)
+    found = scheme_of(function, activations, "activations")
     expected = CONVENTIONS[weights.name].activations
     if found.name == expected:
         return found

@@ -208,15 +208,15 @@ def _record_of(name: str) -> Scheme:
     return _RECORDS[name]
 
 
-def scheme_of(function: str, scheme: Any) -> Scheme:
-    """The record of a name, an alias or a record."""
+def scheme_of(function: str, scheme: Any, argument: str = "scheme") -> Scheme:
+    """The record of a name, an alias or a record, which an argument of the function is."""
     try:
         return _RECORDS[scheme]
     except (KeyError, TypeError, ValueError):  # ValueError: some that have no hash
-        raise unknown_scheme(function, scheme) from None
+        raise unknown_scheme(function, scheme, argument) from None
 
 
-def unknown_scheme(function: str, scheme: Any) -> Exception:
+def unknown_scheme(function: str, scheme: Any, argument: str = "scheme") -> Exception:
     """The error for what names no scheme. A dtype may be that of a scheme's elements."""
     dtype = str(getattr(scheme, "__name__", scheme)).removeprefix("torch.")
     element = dtype.removesuffix("_x2").removesuffix("fn")
@@ -225,4 +225,4 @@ def unknown_scheme(function: str, scheme: Any) -> Exception:
         for record in schemes
         if element in (record.format, f"float{record.bits}_{record.format}")
     ]
-    return errors.unknown_name(function, "scheme", scheme, schemes.names, _ALIASES, meant)
+    return errors.unknown_name(function, argument, scheme, schemes.names, _ALIASES, meant)
