@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import mxkern
 from mxkern.convert_form import FLOATS, Form
-from mxkern.safetensors import SafetensorsFile
+from mxkern.safetensors import SafetensorsFile, shown
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
 
@@ -47,15 +47,16 @@ class GptOssExperts(Form):
                 elif name.endswith(".weight") and len(entry.shape) == 2:
                     self.left[name.removesuffix(".weight")] = "as gpt-oss keeps them"
         whys = {name: self._why_not(name, file, ignore, config) for name, file in stacks.items()}
-        # Programs take both stacks of a layer's experts in one form.
         for name in stacks:
-            both = [f"{_experts_of(name)}.{stack}" for stack in ("gate_up_proj", "down_proj")]
-            for other in both:
+            for other in (
+                f"{_experts_of(name)}.{stack}" for stack in ("gate_up_proj", "down_proj")
+            ):
                 if other not in stacks:
                     raise ValueError(
-                        f"convert: tensor {name} is there and {other} is not; expected both stacks "
-                        "of a layer's experts, not quantized"
+                        f"convert: tensor {shown(name)} is there and {shown(other)} is not; "
+                        "expected both stacks of a layer's experts, not quantized"
                     )
+        # Programs take both in one form.
         of_experts = {_experts_of(name): why for name, why in whys.items() if why}
         for name, file in stacks.items():
             if _experts_of(name) in of_experts:
@@ -108,7 +109,7 @@ class GptOssExperts(Form):
         expected = _shape_of(name, config)
         if len(entry.shape) != 3 or entry.shape != (expected or entry.shape):
             raise ValueError(
-                f"convert: tensor {name} has the shape {list(entry.shape)}; expected "
+                f"convert: tensor {shown(name)} has the shape {list(entry.shape)}; expected "
                 f"{list(expected) if expected else '[E, K, N]'} of a gpt-oss model"
             )
         if entry.shape[1] % self.scheme.block or 0 in entry.shape:

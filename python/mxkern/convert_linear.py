@@ -16,6 +16,7 @@ from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
 
 VISION = "(vision|visual|vision_tower|vision_model|multi_modal_projector)"
+TOWER = rf"(^|\.){VISION}(\.|$)"
 # Modules that lose much, or are no linear layers of those that programs quantize.
 LEFT_AS_THEY_ARE = (
     r"(^|\.)lm_head$",
@@ -23,12 +24,12 @@ LEFT_AS_THEY_ARE = (
     r"(^|\.)decoder$",  # a head, where a matrix has that name
     r"(^|\.)(gate|router|shared_expert_gate)$|router\.",
     r"norm",
-    rf"(^|\.){VISION}(\.|$)",
+    TOWER,
 )
 # Modules to ignore by patterns of compressed-tensors: heads that share the embedding, and are in no
 # file, and vision towers, which transformers gives other prefixes.
-HEADS = r"re:(.*\.)?(lm_head|decoder)$"
-TOWERS = rf"re:(.*\.)?{VISION}(\..*)?$"
+IGNORED_HEADS = r"re:(.*\.)?(lm_head|decoder)$"
+IGNORED_TOWERS = rf"re:(.*\.)?{VISION}(\..*)?$"
 # Linear layers that programs multiply at once, and that have one tensor scale then.
 TOGETHER = (
     r"\b(q|k|v)_proj$",
@@ -88,9 +89,9 @@ class LinearLayers(Form):
         return arrays_of(mxkern.quantize(self._weights(module), self.scheme, **options))
 
     def config(self) -> dict[str, Any]:
-        ignored = sorted({"lm_head", *self.left}) + [HEADS]
-        if any(re.search(VISION, module) for module in self.left):
-            ignored.append(TOWERS)
+        ignored = sorted({"lm_head", *self.left}) + [IGNORED_HEADS]
+        if any(re.search(TOWER, module) for module in self.left):
+            ignored.append(IGNORED_TOWERS)
         return quantization_config(self.scheme, ignored, activations=self.activations)
 
     def _sort(

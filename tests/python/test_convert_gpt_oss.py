@@ -143,12 +143,12 @@ def test_refused(tmp_path: Path) -> None:
     turned = np.ascontiguousarray(WEIGHTS[name].transpose(0, 2, 1))
     down, up = {NAMES[0]: WEIGHTS[NAMES[0]]}, {name: WEIGHTS[name]}
     wrong = down | {name: turned}
-    call(r"gate_up_proj has the shape \[4, 192, 64\]; expected \[4, 64, 192\]", wrong)
+    call(r"gate_up_proj. has the shape \[4, 192, 64\]; expected \[4, 64, 192\]", wrong)
     flat = turned.reshape(4, -1)[:, :6144]
     call(r"has the shape \[4, 6144\]; expected \[4, 96, 64\]", up | {NAMES[0]: flat})
     call("no experts are left to quantize", WEIGHTS, ignore=["experts"])
     call("no experts are left to quantize; .* 0 others stay", {"lm_head.weight": turned[0]})
-    call("down_proj is not; expected both stacks", up)
+    call("down_proj. is not; expected both stacks", up)
     call("activations is given; expected None for gpt-oss", WEIGHTS, activations="mxfp4")
 
 

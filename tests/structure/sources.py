@@ -31,9 +31,8 @@ PYTHON_LAYERS = {
     "torch_ops": "torch_codes torch_flops torch_keywords torch_library torch_operands torch_ops"
     " torch_products",
     "tools": "__main__ cli compare_file compressed_tensors convert convert_form convert_gpt_oss"
-    " convert_linear"
-    " copy_speed demo demo_checkpoint"
-    " plot progress safetensors safetensors_index safetensors_writer tensor_files",
+    " convert_linear copy_speed demo demo_checkpoint plot progress safetensors safetensors_index"
+    " safetensors_writer tensor_files",
 }
 
 
