@@ -252,24 +252,33 @@ void run_tiles(std::span<const Direction> directions) {
   });
 }
 
-// Whether x is better read once for each direction than once for both: then columns are written in
-// long stretches. Where codes are half of its bytes, or its rows are longer than a band; or, with
-// codes of 8 bits, as long.
+// Whether x is better read once for each direction than once for both: then rows are one line, and
+// columns are written in long stretches. With codes of 8 bits, or rows longer than a band.
 bool are_apart(std::span<const Direction> directions) {
   const Direction& last = directions.back();
-  const Buffer& x = last.source.x;
-  const int bits = last.facts.bits, bits_of_x = 8 * static_cast<int>(size_of(x.dtype));
-  const std::int64_t longest = bits == 8 ? longest_band - 1 : longest_band;
+  const std::int64_t columns = last.source.x.shape.columns;
   return last.is_across() && are_more_than_caches(code_bytes(last.out)) &&
-         (2 * bits >= bits_of_x || x.shape.columns > longest);
+         (last.facts.bits == 8 || columns > longest_band);
+}
+
+// A direction for which x is read alone: rows as one line, where they follow one another.
+Direction alone(Direction direction) {
+  if (direction.source.transposed || direction.group() > 1) return direction;
+  Buffer& x = direction.source.x;
+  if (is_one_line(direction.out, x)) x = as_one_line(x);
+  direction.out.shape = x.shape;
+  return direction;
 }
 
 void run(std::span<Direction> directions) {
   if (directions.front().facts.has_tensor_scale) set_tensor_scales(directions);
   if (directions.front().source.x.shape.size() == 0) return;
   for (const Direction& direction : directions) clear_padding_rows(direction.out);
-  if (!are_apart(directions)) return run_tiles(directions);
-  for (const Direction& direction : directions) run_tiles({&direction, 1});
+  if (directions.size() > 1 && !are_apart(directions)) return run_tiles(directions);
+  for (const Direction& direction : directions) {
+    const Direction one = alone(direction);
+    run_tiles({&one, 1});
+  }
 }
 
 }  // namespace
@@ -279,11 +288,7 @@ void quantize(const Buffer& x, const BlockScaled* rows, const QuantizeOptions& r
               const KernelTable& kernels) {
   const FloatEnvironment environment;  // of the tensor scales; parallel work has its own
   if (columns == nullptr) {
-    const bool one_line = row_options.block_shape == BlockShape::row && is_one_line(*rows, x);
-    const Buffer source = one_line ? as_one_line(x) : x;
-    BlockScaled out = *rows;
-    out.shape = source.shape;
-    Direction directions[] = {make_direction(source, false, out, row_options, kernels)};
+    Direction directions[] = {make_direction(x, false, *rows, row_options, kernels)};
     run(directions);
   } else if (rows == nullptr) {
     Direction directions[] = {make_direction(x, true, *columns, column_options, kernels)};

@@ -129,9 +129,14 @@ void expect_reference(Scheme scheme, DType dtype, const Shape& shape,
   }
 }
 
-// Read once for each direction, as codes are half of x.
+// Read once for each direction, as codes have 8 bits.
 TEST(CpuQuantizeAcross, ManyCodesGiveTheBytesOfTheReference) {
   expect_reference(Scheme::mxfp8_e4m3, DType::bfloat16, {1, 4096, 2085});
+}
+
+// The same; rows of whole blocks are one line then.
+TEST(CpuQuantizeAcross, ManyCodesOfWholeBlocksGiveTheBytesOfTheReference) {
+  expect_reference(Scheme::mxint8, DType::float32, {2, 2048, 2112});
 }
 
 // The same, as rows are longer than a band.
