@@ -335,6 +335,29 @@ TEST_F(GroupedColumnsSm90, ExtremeScales) {
   }
 }
 
+// Added to outputs, tiles of a thread block in turns: rows whose scales are extreme are finished
+// element by element, after boxes of the output were asked for.
+TEST_F(GroupedColumnsSm90, ExtremeTilesBesideOthersThatAreAddedTo) {
+  constexpr int rows = 260, first_extreme = 256;
+  std::vector<std::int32_t> many;
+  for (int i = 0; i < 200; ++i) many.push_back((i == 0 ? 0 : many.back()) + (1 + i % 3) * 32);
+  for (const GemmPrecision precision : {GemmPrecision::folded, GemmPrecision::exact}) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      auto p = quantized(Scheme::mxfp8_e4m3, rows, many.back(), Scheme::mxfp4, 72, many, dtype,
+                         precision);
+      p.fill(10);
+      p.add_output(-0.5f);
+      for (std::int64_t block = 0; block < many.back() / 32; ++block) {
+        for (std::int64_t row = first_extreme; row < rows; ++row) p.a.scale(0, row, block) = 200;
+      }
+      const Reference wanted = p.wanted();
+      OnDevice device(p);
+      device.run();
+      ASSERT_TRUE(is_right(p, wanted, name_of(dtype)));
+    }
+  }
+}
+
 TEST_F(GroupedColumnsSm90, EndsOfAKernelAhead) {
   for (const GemmPrecision precision : {GemmPrecision::folded, GemmPrecision::exact}) {
     const bool is_folded = precision == GemmPrecision::folded;

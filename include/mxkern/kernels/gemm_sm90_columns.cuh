@@ -184,6 +184,7 @@ struct ColumnsSm90 : BlockSm90<Config> {
     SumSm90<Config> products(base, warpgroup, blocks);
     std::uint32_t parity = 0;
     for_each_tile(tiles, [&](const TileOrder::Tile& tile) {
+      if (warp * 16 < p.tile_rows) finish.begin(corner_of(tile), warp * 16);
       typename SumSm90<Config>::Sums sums;
       products.multiply(sums, steps_of(tile).count);
       ptx::mbarrier_wait(base + Config::factors_full_offset, parity);

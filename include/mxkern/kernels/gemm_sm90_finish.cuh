@@ -44,6 +44,19 @@ struct Finish {
         output{parameters, map, staging, lane_of_warp, load_barriers},
         lane(lane_of_warp) {}
 
+  // Ahead of a tile's products, or never: asks for the first boxes of what these are added to.
+  __device__ __forceinline__ void begin(const TileCorner& corner, int row_in_tile) {
+    if constexpr (!Transposed) {
+      if (p.beta == 0.0f || !p.stores_boxes) return;
+      if (p.dtype == DType::float32) {
+        ask_first<float>(corner, row_in_tile);
+      } else {
+        ask_first<std::uint16_t>(corner, row_in_tile);
+      }
+      has_asked = true;
+    }
+  }
+
   // The warp's sums of a tile. Its first row lies `row_in_tile` below the tile's.
   __device__ __forceinline__ void tile(const Sums& sums, const Factors& factors, int row_in_tile) {
     const bool has_powers = factors.way == FinishWay::by_powers;
@@ -67,6 +80,18 @@ struct Finish {
 
  private:
   int lane;
+  bool has_asked = false;  // for the first boxes of a tile
+
+  template <class T>
+  static constexpr int boxes = Columns / OutputBox<T>::columns;
+
+  template <class T>
+  __device__ __forceinline__ void ask_first(const TileCorner& corner, int row_in_tile) const {
+#pragma unroll
+    for (int box = 0; box < lower_of(Slots, boxes<T>); ++box) {
+      output.template ask<T>(corner, row_in_tile, box);
+    }
+  }
 
   // This lane's values of a chunk, finished.
   __device__ __forceinline__ void make(Chunk& values, const Sums& sums, const Factors& factors,
@@ -183,6 +208,9 @@ struct Finish {
         return;
       }
     }
+    if constexpr (!Transposed) {
+      if (has_asked) forget();
+    }
 #pragma unroll
     for (int c = 0; c < chunks; ++c) {
       Chunk values;
@@ -194,6 +222,14 @@ struct Finish {
         output.store(values, factors.corner, row_in_tile, c);
       }
     }
+  }
+
+  // Boxes that were asked for, and are not needed.
+  __device__ __forceinline__ void forget() {
+    const int asked = p.dtype == DType::float32 ? lower_of(Slots, boxes<float>)
+                                                : lower_of(Slots, boxes<std::uint16_t>);
+    for (int box = 0; box < asked; ++box) output.wait_for(box);
+    has_asked = false;
   }
 
   __device__ __forceinline__ void in_boxes_of_float32(const Sums& sums, const Factors& factors,
@@ -218,13 +254,11 @@ struct Finish {
   __device__ __forceinline__ void add_to_output(const Sums& sums, const Factors& factors,
                                                 int row_in_tile) {
     using T = std::conditional_t<To == DType::float32, float, std::uint16_t>;
-    constexpr int chunk_boxes = chunk / OutputBox<T>::columns, boxes = chunks * chunk_boxes;
+    constexpr int chunk_boxes = chunk / OutputBox<T>::columns;
     constexpr int box_values = chunk / 2 / chunk_boxes;  // of a lane
     const TileCorner corner = factors.corner;
-#pragma unroll
-    for (int box = 0; box < lower_of(Slots, boxes); ++box) {
-      output.template ask<T>(corner, row_in_tile, box);
-    }
+    if (!has_asked) ask_first<T>(corner, row_in_tile);
+    has_asked = false;
 #pragma unroll
     for (int c = 0; c < chunks; ++c) {
       Chunk values;
@@ -232,7 +266,7 @@ struct Finish {
 #pragma unroll
       for (int side = 0; side < chunk_boxes; ++side) {
         const int box = c * chunk_boxes + side, next = box - 1 + Slots;
-        if (box > 0 && next < boxes) output.template ask<T>(corner, row_in_tile, next);
+        if (box > 0 && next < boxes<T>) output.template ask<T>(corner, row_in_tile, next);
         float* own = values + side * box_values;
         Words words;
         output.template take<T>(words, box);

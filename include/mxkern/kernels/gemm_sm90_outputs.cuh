@@ -74,12 +74,17 @@ struct StraightOutput {
     }
   }
 
-  // Takes what ask() has brought, once it is there.
-  template <class T>
-  __device__ __forceinline__ void take(typename OutputBox<T>::Words& words, int box) {
+  // Until what ask() has brought is there.
+  __device__ __forceinline__ void wait_for(int box) {
     const int own = box % Slots;
     ptx::mbarrier_wait(loads + own * 8, phases >> own & 1);
     phases ^= 1u << own;
+  }
+
+  // Takes it.
+  template <class T>
+  __device__ __forceinline__ void take(typename OutputBox<T>::Words& words, int box) {
+    wait_for(box);
     OutputBox<T>::read(slot(box), lane, words);
   }
 
