@@ -38,23 +38,23 @@ class Static(tuple[Any, ...]):
 
 def register() -> None:
     """Tells JAX of both, once."""
-    _register(BlockScaled, lambda q: q[:3], _static_of_quantized, _quantized)
-    _register(PreparedOperand, lambda w: w[1:3], _static_of_prepared, _prepared)
+    _register(BlockScaled, BlockScaled._fields[:3], _flat_quantized, _quantized)
+    _register(PreparedOperand, PreparedOperand._fields[1:3], _flat_prepared, _prepared)
 
 
 def _register(
     kind: Any,
-    leaves: Callable[[Any], tuple[Any, ...]],
-    static_of: Callable[[Any], Static],
+    names: tuple[str, ...],
+    flat: Callable[[Any], tuple[tuple[Any, ...], Static]],
     made: Callable[[Static, Iterable[Any]], Any],
 ) -> None:
-    keys = tuple(map(jax.tree_util.GetAttrKey, leaves(kind._fields)))
-    jax.tree_util.register_pytree_with_keys(
-        kind,
-        lambda value: (tuple(zip(keys, leaves(value), strict=True)), static_of(value)),
-        made,
-        lambda value: (leaves(value), static_of(value)),
-    )
+    keys = tuple(map(jax.tree_util.GetAttrKey, names))
+
+    def flat_with_keys(value: Any) -> tuple[tuple[Any, ...], Static]:
+        leaves, static = flat(value)
+        return tuple(zip(keys, leaves, strict=True)), static
+
+    jax.tree_util.register_pytree_with_keys(kind, flat_with_keys, made, flat)
     register = getattr(getattr(jax, "export", None), "register_pytree_node_serialization", None)
     if register is not None:
         register(
@@ -65,12 +65,28 @@ def _register(
         )
 
 
-def _static_of_quantized(q: BlockScaled) -> Static:
-    codes, _, _, scheme, shape, scale_layout = q
+# JAX asks at every call of a program, for every operand: what follows from shapes is kept.
+def _flat_quantized(q: BlockScaled) -> tuple[tuple[Any, ...], Static]:
+    codes, scales, tensor_scale, scheme, shape, scale_layout = q
     follows = type(shape) is tuple and _INT.issuperset(map(type, shape))  # 4.0 equals 4
-    if follows and _is_array(codes):
-        follows = shape == _shape_held(codes, scheme, shape)
-    return _static((scheme, scale_layout), shape, follows)
+    if follows:
+        kind: Any = type(codes)
+        try:
+            static = _static_of_arrays(kind, codes.shape, scheme, shape, scale_layout)
+            return (codes, scales, tensor_scale), static
+        except (AttributeError, TypeError):  # codes are no array; or something has no hash
+            follows = not _is_array(codes) or shape == _shape_held(codes, scheme, shape)
+    return (codes, scales, tensor_scale), _static((scheme, scale_layout), shape, follows)
+
+
+@lru_cache(maxsize=4096)
+def _static_of_arrays(
+    kind: type, codes_shape: Any, scheme: Any, shape: tuple[int, ...], scale_layout: Any
+) -> Static:
+    if not (isinstance(codes_shape, tuple) and len(codes_shape) > 0 and hasattr(kind, "dtype")):
+        raise TypeError(f"{kind} is not known to be an array")
+    follows = shape == _kept_shape(codes_shape, scheme, shape)
+    return Static((scheme, scale_layout), shape, follows)
 
 
 def _quantized(static: Static, parts: Iterable[Any]) -> BlockScaled:
@@ -82,9 +98,10 @@ def _quantized(static: Static, parts: Iterable[Any]) -> BlockScaled:
     return BlockScaled(codes, scales, tensor_scale, scheme, shape, scale_layout)
 
 
-def _static_of_prepared(w: PreparedOperand) -> Static:
-    follows = isinstance(w.source, BlockScaled) and w.source.shape == w.shape
-    return _static((w.scheme, w.form), w.shape, follows)
+def _flat_prepared(w: PreparedOperand) -> tuple[tuple[Any, ...], Static]:
+    form, data, source, scheme, shape = w
+    follows = isinstance(source, BlockScaled) and source[4] == shape
+    return (data, source), _static((scheme, form), shape, follows)
 
 
 def _prepared(static: Static, parts: Iterable[Any]) -> PreparedOperand:
