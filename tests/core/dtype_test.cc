@@ -152,13 +152,18 @@ TYPED_TEST(HalfTest, NanStaysAQuietNanOfTheSameSign) {
 }
 
 #if defined(__FLT16_MANT_DIG__)
-// The compiler's own binary16.
+// The compiler's own binary16. GCC 12 has it under this name alone for AArch64.
+#if defined(__aarch64__)
+using CompilerHalf = __fp16;
+#else
+using CompilerHalf = _Float16;
+#endif
 TEST(Float16Test, AgreesWithTheCompiler) {
   RandomBits random(2);
   for (int i = 0; i < 2'000'000; ++i) {
     const float value = float_of(i % 2 ? random.next() : random.float_bits(-27, 17));
     if (std::isnan(value)) continue;
-    const auto want = __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(value));
+    const auto want = __builtin_bit_cast(std::uint16_t, static_cast<CompilerHalf>(value));
     const std::uint16_t got = from_float<float16>(value).bits;
     if (got != want) {
       FAIL() << show(value) << ": got " << show_bits(got) << ", want " << show_bits(want);

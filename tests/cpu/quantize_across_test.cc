@@ -58,6 +58,7 @@ Output quantize_squares(Tensor& x, Scheme scheme, Rounding rounding, std::int64_
                      .square = false,
                      .transposed = false,
                      .four_over_six = false,
+                     .block_error = BlockError::mse,
                      .streams = false},
            .random = {.seed = 5,
                       .offset = 2,

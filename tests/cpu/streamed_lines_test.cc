@@ -107,6 +107,7 @@ TEST(CpuStreamedLines, Quantized) {
                     .square = false,
                     .transposed = false,
                     .four_over_six = false,
+                    .block_error = BlockError::mse,
                     .streams = streams});
             std::vector<std::uint8_t> all = codes.from_begin();
             all.insert(all.end(), scales.begin(), scales.end());
