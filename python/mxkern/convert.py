@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -41,6 +41,7 @@ class Conversion(NamedTuple):
     bytes_before: int  # of all tensors
     bytes_after: int
     not_copied: list[str]  # files
+    poisoned: dict[str, int]  # of those quantized, with NaN or infinity: in how many blocks
 
     def __str__(self) -> str:
         before, after = (count / 1e6 for count in (self.bytes_before, self.bytes_after))
@@ -49,15 +50,25 @@ class Conversion(NamedTuple):
             f"{count} of {count + len(self.left)} weights quantized to {self.scheme.name}; "
             f"{before:,.1f} MB of tensors are {after:,.1f} MB"
         ]
+        if self.poisoned:
+            blocks = sum(self.poisoned.values())
+            lines.append(
+                f"blocks that are NaN now, with NaN or infinity in them: {blocks}, in "
+                f"{_some(self.poisoned)}"
+            )
         reasons: dict[str, list[str]] = {}
         for module, reason in self.left.items():
-            reasons.setdefault(reason, []).append(printable(module))
+            reasons.setdefault(reason, []).append(module)
         for reason, modules in reasons.items():
-            more = f" and {len(modules) - 3} more" if len(modules) > 3 else ""
-            lines.append(f"left as they are, {reason}: {', '.join(modules[:3])}{more}")
+            lines.append(f"left as they are, {reason}: {_some(modules)}")
         if self.not_copied:
             lines.append(f"not copied: {', '.join(map(printable, self.not_copied))}")
         return "\n".join(lines)
+
+
+def _some(names: Collection[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(printable(name) for name in list(names)[:3]) + more
 
 
 def convert_checkpoint(
@@ -91,7 +102,7 @@ def convert_checkpoint(
     and value, and gate and up, share nvfp4's tensor scale. Where one expert stays all do. Of a
     model of the type gpt_oss, with "mxfp4", it is the stacks of experts [E, K, N], and nothing
     else. Files are read and written a tensor at a time; other files are copied, but for weights in
-    other formats, and folders. Where it fails nothing is left in the target.
+    other formats, and folders. A block with NaN or infinity is NaN in the end, and counted. Where it fails nothing is left in the target.
     Returns a Conversion. Raises ValueError, before anything is written, for a checkpoint that is
     damaged, quantized already, or of layers that keep their weights transposed; and OSError.
     """
@@ -129,7 +140,7 @@ def convert_checkpoint(
         config["quantization_config"] = form.config()
         _write_json(os.path.join(target, CONFIG), config)
         not_copied = _copy_others(source, target, files)
-    return Conversion(kind, form.quantized, form.left, before, after, not_copied)
+    return Conversion(kind, form.quantized, form.left, before, after, not_copied, form.poisoned)
 
 
 def _check_names(files: dict[str, SafetensorsFile]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from mxkern.block_scaled import BlockScaled
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
@@ -20,6 +22,7 @@ class Form(ABC):
         self.scheme, self.scale_rule = scheme, scale_rule
         self.files: dict[str, SafetensorsFile] = {}  # that weights to quantize are in
         self.left: dict[str, str] = {}  # other weights: why
+        self.poisoned: dict[str, int] = {}  # weights with NaN or infinity: in how many blocks
 
     @property
     def quantized(self) -> list[str]:
@@ -36,6 +39,12 @@ class Form(ABC):
     @abstractmethod
     def arrays(self, name: str) -> list[npt.NDArray[Any]]:
         """Their contents."""
+
+    def count_poisoned(self, name: str, q: BlockScaled) -> None:
+        """Notes how many blocks of a weight are NaN, as something in them is not finite."""
+        count = int(np.count_nonzero(q.scales.view(np.uint8) == self.scheme.nan_scale))
+        if count:
+            self.poisoned[name] = count
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

@@ -84,6 +84,7 @@ class GptOssExperts(Form):
 
     def arrays(self, name: str) -> list[npt.NDArray[Any]]:
         q = mxkern.quantize_columns(self.files[name][name], self.scheme, scale_rule=self.scale_rule)
+        self.count_poisoned(name, q)
         return [q.codes, q.scales.view(np.uint8)]
 
     def config(self) -> dict[str, Any]:

@@ -86,7 +86,9 @@ class LinearLayers(Form):
         options: dict[str, Any] = {"scale_rule": self.scale_rule}
         if self.scheme.has_tensor_scale:
             options = {"amax": self._amax_of(_group_of(module))}
-        return arrays_of(mxkern.quantize(self._weights(module), self.scheme, **options))
+        q = mxkern.quantize(self._weights(module), self.scheme, **options)
+        self.count_poisoned(module, q)
+        return arrays_of(q)
 
     def config(self) -> dict[str, Any]:
         ignored = sorted({"lm_head", *self.left}) + [IGNORED_HEADS]

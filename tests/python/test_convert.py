@@ -270,6 +270,26 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "it is not empty; expected a folder to make" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_is_not_finite_is_counted(scheme: str, tmp_path: Path) -> None:
+    broken = {name: array.copy() for name, array in WEIGHTS.items()}
+    first, second = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
+    broken[f"{first}.weight"][3, 40] = np.nan
+    broken[f"{second}.weight"][[0, 5], [0, 95]] = np.inf, -np.inf
+    broken["lm_head.weight"][0, 0] = np.nan  # stays as it is
+    source = checkpoint(tmp_path / "old", broken)
+    done = convert_checkpoint(source, tmp_path / "new", scheme)
+    assert done.poisoned == {first: 1, second: 2}
+    line = "blocks that are NaN now, with NaN or infinity in them: 3, in "
+    assert f"{line}{first}, {second}" in str(done).splitlines()
+    decoded = mxkern.dequantize(stored(read_checkpoint(tmp_path / "new"), first, scheme))
+    block = mxkern.schemes[scheme].block
+    begin = 40 // block * block
+    assert np.isnan(decoded[3, begin : begin + block]).all() and np.isnan(decoded).sum() == block
+    fine = convert_checkpoint(checkpoint(tmp_path / "fine"), tmp_path / "fine new", scheme)
+    assert fine.poisoned == {} and "NaN" not in str(fine)
+
+
 @pytest.mark.parametrize(
     ("scheme", "most"), [("nvfp4", 0.2), ("mxfp4", 0.25), ("mxfp6", 0.1), ("mxfp8", 0.06)]
 )

@@ -113,6 +113,13 @@ def test_every_tensor(rule: str, files: int, tmp_path: Path) -> None:
         assert new.metadata["total_size"] == size == done.bytes_after
 
 
+def test_what_is_not_finite_is_counted(tmp_path: Path) -> None:
+    broken = WEIGHTS | {NAMES[1]: WEIGHTS[NAMES[1]].copy()}
+    broken[NAMES[1]][:2, 5, 7] = np.inf
+    source = write_checkpoint(tmp_path / "old", CONFIG, broken)
+    assert convert_checkpoint(source, tmp_path / "new", "mxfp4").poisoned == {NAMES[1]: 2}
+
+
 def test_experts_stay_together(tmp_path: Path) -> None:
     source = write_checkpoint(tmp_path / "old", CONFIG, WEIGHTS)
     done = convert_checkpoint(source, tmp_path / "new", "mxfp4", ignore=[r"\.0\..*down_proj"])
