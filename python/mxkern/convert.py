@@ -101,8 +101,9 @@ def convert_checkpoint(
     norms, routers, vision towers and lm_head, and those whose rows are no whole blocks. Query, key
     and value, and gate and up, share nvfp4's tensor scale. Where one expert stays all do. Of a
     model of the type gpt_oss, with "mxfp4", it is the stacks of experts [E, K, N], and nothing
-    else. Files are read and written a tensor at a time; other files are copied, but for weights in
-    other formats, and folders. A block with NaN or infinity is NaN in the end, and counted. Where it fails nothing is left in the target.
+    else. A block with NaN or infinity becomes NaN, and is counted. Files are read and written a
+    tensor at a time; other files are copied, but for weights in other formats, and folders. Where
+    it fails nothing is left in the target.
     Returns a Conversion. Raises ValueError, before anything is written, for a checkpoint that is
     damaged, quantized already, or of layers that keep their weights transposed; and OSError.
     """
