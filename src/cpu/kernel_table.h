@@ -56,15 +56,27 @@ struct QuantizeTask {
   bool streams;  // whether the codes are more than caches hold: see StreamedBytes
 };
 
+// A random Hadamard transform: the sign bit of each element of a group, ready for an exclusive or.
+struct HadamardSigns {
+  int size;
+  std::uint32_t bits[128];
+
+  HadamardSigns(int size, SignMask signs);
+};
+
+// As many lanes as any instruction set has.
+inline constexpr std::int64_t widest_lanes = 16;
+
 // Where lines that lie across memory are put together, on the stack.
 struct AcrossMemory {
   static constexpr int most = 128;  // lines, and elements of a line, of a task
+  static constexpr int rows = 32;   // elements of a line at a time
   static constexpr int code_stride = cache_line + most;
 
   // Rows of x without gaps, `most` elements from row to row.
-  alignas(cache_line) std::byte copy[32 * most * sizeof(float)];
+  alignas(cache_line) std::byte copy[rows * most * sizeof(float)];
   // The words of their elements, of stochastic rounding.
-  alignas(cache_line) std::uint32_t random[32 * most + 1];  // read in pairs, to one behind
+  alignas(cache_line) std::uint32_t random[rows * most + 1];  // read in pairs, to one behind
   // Codes of each line: first those that the task before, of the elements before these, left here
   // as they did not fill a line of the cache. Tasks take turns, as the codes of the one before are
   // written while the next one computes.
@@ -100,7 +112,8 @@ struct RandomRows {
 // in a square block.
 struct QuantizeAcrossTask {
   QuantizeTask lines;
-  RandomRows random;  // of stochastic rounding, instead of lines.random
+  const HadamardSigns* signs;  // null: no transform; its groups are at most AcrossMemory::rows
+  RandomRows random;           // of stochastic rounding, instead of lines.random
   AcrossMemory& memory;
   // Whether codes are more than caches hold: they are written past them, in whole lines of the
   // cache, of which no other memory is read. `code_stride` is a multiple of those.
@@ -124,14 +137,6 @@ struct DequantizeTask {
   bool streams;             // whether the output is more than caches hold: see StreamedBytes
 };
 
-// A random Hadamard transform: the sign bit of each element of a group, ready for an exclusive or.
-struct HadamardSigns {
-  int size;
-  std::uint32_t bits[128];
-
-  HadamardSigns(int size, SignMask signs);
-};
-
 struct KernelTable {
   using Quantize = void (*)(const QuantizeTask&);
   using QuantizeAcross = void (*)(const QuantizeAcrossTask&);
@@ -144,6 +149,10 @@ struct KernelTable {
   // count: a multiple of the size. target may be source.
   using HadamardLine = void (*)(const void* source, void* target, std::int64_t count,
                                 const HadamardSigns& signs, bool inverse);
+  // In place: element e of line l is x[e * x_stride + l]. rows: a multiple of the size, which is at
+  // most AcrossMemory::rows; lines: a multiple of widest_lanes.
+  using HadamardAcross = void (*)(void* x, std::int64_t x_stride, std::int64_t rows,
+                                  std::int64_t lines, const HadamardSigns& signs);
   // The words of elements index .. index + count of a tensor.
   using RandomWords = void (*)(std::uint64_t seed, std::uint64_t offset, std::uint64_t index,
                                std::int64_t count, std::uint32_t* words);
@@ -154,6 +163,7 @@ struct KernelTable {
   Dequantize dequantize[std::size(all_schemes)][std::size(all_dtypes)];
   FiniteAmax finite_amax[std::size(all_dtypes)];
   HadamardLine hadamard[std::size(all_dtypes)];
+  HadamardAcross hadamard_across[std::size(all_dtypes)];
   Transpose transpose_16;
   Transpose transpose_32;
   RandomWords random_words;

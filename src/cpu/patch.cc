@@ -2,6 +2,7 @@
 #include "cpu/patch.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace mxkern::cpu {
 
@@ -34,6 +35,22 @@ Lines Patch::load(const LineSource& source, const Tile& part) {
              part.columns, source.signs, false);
   }
   return {elements_, part.columns, part.rows, part.columns};
+}
+
+Lines Patch::load_across(const LineSource& source, const Tile& part) {
+  const Buffer& x = source.x;
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const std::int64_t stride = round_up(part.columns, widest_lanes);
+  for (std::int64_t row = 0; row < part.rows; ++row) {
+    std::byte* target = elements_ + row * stride * size;
+    std::memcpy(target, address(x, part.batch, part.row + row, part.column),
+                static_cast<std::size_t>(part.columns * size));
+    std::memset(target + part.columns * size, 0,
+                static_cast<std::size_t>((stride - part.columns) * size));
+  }
+  source.kernels.hadamard_across[static_cast<int>(x.dtype)](elements_, stride, part.rows, stride,
+                                                            source.signs);
+  return {elements_, stride, part.rows, part.columns};
 }
 
 const std::uint32_t* Patch::load_random(const LineSource& source, const Tile& part,

@@ -21,10 +21,17 @@ struct LineSource {
 
   // Whether lines lie in x as they are wanted: tiles of any size are read in place.
   bool is_direct() const { return !transposed && signs.size == 0; }
+  // Whether lines across memory can be transformed as they lie.
+  bool transforms_across() const {
+    return transposed && signs.size > 0 && signs.size <= AcrossMemory::rows;
+  }
 };
 
 // The largest part of a tile that a patch holds; `group` lines stay together.
 TileShape patch_shape(const LineSource& source, const Tile& tile, std::int64_t group);
+
+// The same where lines are transformed as they lie.
+inline constexpr TileShape across_patch = {AcrossMemory::rows, AcrossMemory::most};
 
 // Lines of elements of x's dtype; the stride counts elements.
 struct Lines {
@@ -39,6 +46,9 @@ class Patch {
   // The lines of a part of x: of patch_shape, or of any shape where the source is direct.
   Lines load(const LineSource& source, const Tile& part);
 
+  // The rows of a part of across_patch, whose columns are transformed.
+  Lines load_across(const LineSource& source, const Tile& part);
+
   // The random words of the elements of a part of patch_shape, in the order of its lines.
   const std::uint32_t* load_random(const LineSource& source, const Tile& part, std::uint64_t seed,
                                    std::uint64_t offset);
@@ -46,6 +56,7 @@ class Patch {
  private:
   static constexpr std::int64_t capacity = 4096;
   friend TileShape patch_shape(const LineSource&, const Tile&, std::int64_t);
+  static_assert(across_patch.rows * across_patch.columns <= capacity);
 
   alignas(64) std::byte elements_[capacity * sizeof(float)];
   alignas(64) std::uint32_t random_[capacity];

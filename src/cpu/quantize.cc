@@ -30,7 +30,8 @@ struct Direction {
 
   // Whether nothing is asked of columns that needs them as lines.
   bool is_across() const {
-    return source.transposed && source.signs.size == 0 && group() == 1 && !options.four_over_six;
+    return source.transposed && source.signs.size <= AcrossMemory::rows && group() == 1 &&
+           !options.four_over_six;
   }
 };
 
@@ -204,6 +205,7 @@ void quantize_across(const Direction& columns, const Tile& tile, bool is_near) {
     for_each_part(strip, {line_unit, line_unit}, [&](const Tile& part) {
       const std::byte* x = address(source.x, part.batch, part.row, part.column);
       kernel({.lines = task_of(columns, part, {x, source.x.row_stride, part.columns, part.rows}),
+              .signs = source.signs.size == 0 ? nullptr : &source.signs,
               .random = {options.seed, options.offset, first_index(shape, part), shape.columns},
               .memory = memory,
               .streams = streams(columns.out),

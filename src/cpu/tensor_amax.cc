@@ -14,7 +14,8 @@ std::uint32_t part_amax(const LineSource& source, const Tile& part) {
   const DType dtype = source.x.dtype;
   const KernelTable::FiniteAmax finite_amax = source.kernels.finite_amax[static_cast<int>(dtype)];
   Patch patch;
-  const Lines lines = patch.load(source, part);
+  const bool is_across = source.transforms_across();
+  const Lines lines = is_across ? patch.load_across(source, part) : patch.load(source, part);
   std::uint32_t amax = 0;
   for (std::int64_t i = 0; i < lines.count; ++i) {
     const std::int64_t start = i * lines.stride * static_cast<std::int64_t>(size_of(dtype));
@@ -44,6 +45,8 @@ void find_amaxes(std::span<const LineSource* const> sources, float* amaxes) {
         const auto add = [&](const Tile& part) { raise(found[i], part_amax(source, part)); };
         if (source.is_direct()) {
           add(tile);
+        } else if (source.transforms_across()) {
+          for_each_part(tile, across_patch, add);
         } else {
           for_each_part(tile, patch_shape(source, tile, 1), add);
         }

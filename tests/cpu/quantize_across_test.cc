@@ -60,6 +60,7 @@ Output quantize_squares(Tensor& x, Scheme scheme, Rounding rounding, std::int64_
                      .four_over_six = false,
                      .block_error = BlockError::mse,
                      .streams = false},
+           .signs = nullptr,
            .random = {.seed = 5,
                       .offset = 2,
                       .index = static_cast<std::uint64_t>(e * lines + line),
@@ -107,30 +108,34 @@ TEST(CpuQuantizeAcross, StreamedCodesAreTheSameBytes) {
   }
 }
 
-// Enough codes to be written past the caches, in both scale layouts, beside rows and alone.
+// In both scale layouts, beside rows and alone. Only columns are transformed.
 void expect_reference(Scheme scheme, DType dtype, const Shape& shape,
-                      Rounding rounding = Rounding::nearest) {
+                      Rounding rounding = Rounding::nearest, Hadamard hadamard = {}) {
   Tensor x(dtype, shape);
   fill_mixed(x, 23);
   const QuantizeOptions options{.rounding = rounding, .seed = 9, .offset = 1};
+  QuantizeOptions column_options = options;
+  column_options.hadamard = hadamard;
   for (const ScaleLayout layout : all_scale_layouts) {
     const Quantized rows = reference_quantize(x, false, scheme, layout, options);
-    const Quantized columns = reference_quantize(x, true, scheme, layout, options);
-    Quantized alone(scheme, x.shape().transposed(), layout);
-    cpu::quantize(x.buffer(), nullptr, {}, &alone.out(), options);
-    EXPECT_TRUE(same_bytes(alone, columns)) << "columns";
+    const Quantized columns = reference_quantize(x, true, scheme, layout, column_options);
+    for (const cpu::InstructionSet set : available_instruction_sets()) {
+      Quantized alone(scheme, x.shape().transposed(), layout);
+      cpu::quantize(x.buffer(), nullptr, {}, &alone.out(), column_options, cpu::kernels_for(set));
+      EXPECT_TRUE(same_bytes(alone, columns)) << "columns, " << cpu::name_of(set);
+    }
     Quantized rows_alone(scheme, x.shape(), layout);
     cpu::quantize(x.buffer(), &rows_alone.out(), options, nullptr, {});
     EXPECT_TRUE(same_bytes(rows_alone, rows)) << "rows";
     Quantized both_rows(scheme, x.shape(), layout);
     Quantized both_columns(scheme, x.shape().transposed(), layout);
-    cpu::quantize(x.buffer(), &both_rows.out(), options, &both_columns.out(), options);
+    cpu::quantize(x.buffer(), &both_rows.out(), options, &both_columns.out(), column_options);
     EXPECT_TRUE(same_bytes(both_rows, rows)) << "rows of both";
     EXPECT_TRUE(same_bytes(both_columns, columns)) << "columns of both";
   }
 }
 
-// Read once for each direction, as codes have 8 bits.
+// Enough codes to be written past the caches. Read once for each direction, as codes have 8 bits.
 TEST(CpuQuantizeAcross, ManyCodesGiveTheBytesOfTheReference) {
   expect_reference(Scheme::mxfp8_e4m3, DType::bfloat16, {1, 4096, 2085});
 }
@@ -160,6 +165,25 @@ TEST(CpuQuantizeAcross, RoundedStochasticallyGivesTheBytesOfTheReference) {
   }
   expect_reference(Scheme::mxfp4, DType::float32, {1, 3000, 3800}, Rounding::stochastic);
   expect_reference(Scheme::mxfp8_e5m2, DType::bfloat16, {1, 4096, 2085}, Rounding::stochastic);
+}
+
+// Groups of 16 and 32 are transformed as they lie, larger ones in lines. Columns that do not fill a
+// register, and rows that end within a block or a task.
+TEST(CpuQuantizeAcross, TransformedGivesTheBytesOfTheReference) {
+  const Hadamard transforms[] = {{16, SignMask{0x8E31, 0}}, {32, default_sign_mask}, {64}};
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      for (const Hadamard& hadamard : transforms) {
+        SCOPED_TRACE(testing::Message()
+                     << name_of(scheme) << ", " << name_of(dtype) << ", " << hadamard.size);
+        for (const Rounding rounding : all_roundings) {
+          expect_reference(scheme, dtype, {2, hadamard.size * 5, 157}, rounding, hadamard);
+        }
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  expect_reference(Scheme::mxfp8_e4m3, DType::bfloat16, {1, 4096, 2112}, Rounding::nearest, {16});
 }
 
 }  // namespace

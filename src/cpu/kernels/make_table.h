@@ -4,6 +4,7 @@
 
 #include "cpu/kernels/dequantize_lines.h"
 #include "cpu/kernels/finite_amax.h"
+#include "cpu/kernels/hadamard_across.h"
 #include "cpu/kernels/hadamard_lines.h"
 #include "cpu/kernel_table.h"
 #include "cpu/kernels/quantize_across.h"
@@ -37,6 +38,7 @@ constexpr void add_dtype(KernelTable& table) {
 #undef MXKERN_ADD
   table.finite_amax[dtype] = finite_amax<T>;
   table.hadamard[dtype] = hadamard_line<T>;
+  table.hadamard_across[dtype] = hadamard_across<T>;
 }
 
 constexpr KernelTable make_table() {
