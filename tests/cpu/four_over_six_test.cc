@@ -1,6 +1,7 @@
 // tests/cpu/four_over_six_test.cc: NVFP4's choice between two scales where it is a close one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/expect_reference_bytes.h"
@@ -74,6 +75,33 @@ TEST(CpuFourOverSix, SquaredErrorsAreAddedWithOneRounding) {
     }
   }
   expect_reference_bytes(x, {Scheme::nvfp4, ScaleLayout::row_major, options, options});
+}
+
+// Blocks of every magnitude, subnormal ones too, under tensor scales of every magnitude: scales
+// that are zero, subnormal or saturate, multipliers that are held to the largest float32; and
+// blocks that are not finite beside them.
+TEST(CpuFourOverSix, BlocksOfEveryMagnitude) {
+  RandomBits random(43);
+  for (const float amax :
+       {0x1p-149f, 0x1p-120f, 0x1.8p-20f, 1.0f, 2688.0f, 0x1p90f, 0x1.fffffep127f}) {
+    for (const BlockError error : all_block_errors) {
+      QuantizeOptions options;
+      options.four_over_six = true;
+      options.block_error = error;
+      options.amax = &amax;
+      Tensor x(DType::float32, {1, 160, 208});
+      const int most = std::ilogb(amax);
+      x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+        const int exponent = most - static_cast<int>((r / 16 * 13 + c / 16) % 24) + 2;
+        const int low = std::clamp(exponent - 3, -127, 127);
+        float value = float_of(random.float_bits(low, std::clamp(exponent, low, 127)));
+        if ((r * 208 + c) % 5003 == 0) value = r % 2 == 0 ? NAN : INFINITY;
+        x.set(b, r, c, value);
+      });
+      expect_reference_bytes(x, {Scheme::nvfp4, ScaleLayout::row_major, options, options});
+      if (HasFatalFailure()) return;
+    }
+  }
 }
 
 }  // namespace

@@ -21,18 +21,24 @@ struct BlockScaleLanes {
   FloatLanes multipliers;
 };
 
+// nvfp4_multiplier of block scales that are decoded.
+[[gnu::always_inline]] inline FloatLanes nvfp4_multipliers(FloatLanes scales,
+                                                           const TensorScale& tensor) {
+  return lower_of<FloatLanes>(1.0f / (scales * tensor.decode),
+                              broadcast<FloatLanes>(float32::largest()));
+}
+
 // block_scale of one block a lane, whose largest magnitudes are finite.
 template <class S, ScaleRule rule>
 [[gnu::always_inline]] inline BlockScaleLanes finite_block_scales(BitLanes amax,
                                                                   const TensorScale& tensor) {
   using Format = typename S::Format;
-  const FloatLanes largest = broadcast<FloatLanes>(float32::largest());
   if constexpr (S::has_tensor_scale) {
+    const FloatLanes largest = broadcast<FloatLanes>(float32::largest());
     const FloatLanes ratio =
         float_of<BitLanes>(amax) * (tensor.encode * (1.0f / Format::max_value));
     const BitLanes bytes = encode_lanes<E4M3>(lower_of<FloatLanes>(ratio, largest));
-    const FloatLanes factors = 1.0f / (decode_lanes<E4M3>(bytes) * tensor.decode);
-    return {bytes, lower_of<FloatLanes>(factors, largest)};
+    return {bytes, nvfp4_multipliers(decode_lanes<E4M3>(bytes), tensor)};
   } else {
     BitLanes bytes;
     if constexpr (rule == ScaleRule::rceil) {

@@ -26,21 +26,20 @@ namespace {
 // One of the two scales of lane_count blocks, one a lane, and its error so far.
 template <class Format>
 struct Candidate {
-  std::uint8_t bytes[lane_count];
-  float scales[lane_count];
-  float multipliers[lane_count];
+  BitLanes bytes;
+  FloatLanes scales;
+  FloatLanes multipliers;
   FloatLanes error = {};
 
-  [[gnu::always_inline]] void set(int lane, BlockScale scale) {
-    bytes[lane] = scale.byte;
-    scales[lane] = UE4M3::decode(scale.byte);
-    multipliers[lane] = scale.multiplier;
-  }
+  [[gnu::always_inline]] Candidate(FloatLanes scale, const TensorScale& tensor)
+      : bytes(encode_lanes<E4M3>(scale)),
+        scales(decode_lanes<E4M3>(bytes)),
+        multipliers(nvfp4_multipliers(scales, tensor)) {}
 
   // nvfp4_add_error for one element of each block.
   [[gnu::always_inline]] void add(FloatLanes value, float encode, BlockError kind) {
-    const BitLanes code = encode_lanes<Format>(value * load_vector<FloatLanes>(multipliers));
-    const FloatLanes decoded = decode_lanes<Format>(code) * load_vector<FloatLanes>(scales);
+    const BitLanes code = encode_lanes<Format>(value * multipliers);
+    const FloatLanes decoded = decode_lanes<Format>(code) * scales;
     const FloatLanes difference =
         fused_multiply_add(value, broadcast<FloatLanes>(encode), -decoded);
     if (kind == BlockError::mae) {
@@ -72,15 +71,14 @@ template <class S, class T>
                                           bool across, TensorScale tensor, BlockError kind,
                                           ChunkScales<S>& chunk, int blocks) {
   for (int first = 0; first < blocks; first += lane_count) {
-    Candidate<typename S::Format> six;
-    Candidate<typename S::Format> four;
-    for (int lane = 0; lane < lane_count; ++lane) {
-      const std::uint32_t amax = chunk.amax[first + lane];
-      const FourOverSix candidates =
-          nvfp4_four_over_six(float32::is_finite(amax) ? float_of(amax) : 0.0f, tensor);
-      six.set(lane, candidates.six);
-      four.set(lane, candidates.four);
-    }
+    // nvfp4_four_over_six of a block a lane.
+    const auto amax = load_vector<BitLanes>(chunk.amax + first);
+    const auto finite = BitLanes(amax <= broadcast<BitLanes>(float32::largest_bits));
+    const FloatLanes base =
+        lower_of<FloatLanes>(float_of<BitLanes>(amax & finite) / E2M1::max_value * tensor.encode,
+                             broadcast<FloatLanes>(E4M3::max_value));
+    Candidate<typename S::Format> six(base, tensor);
+    Candidate<typename S::Format> four(1.5f * base, tensor);
     // The same elements of lane_count blocks, a block a lane.
     const auto load = [&](BitLanes(&values)[lane_count], std::int64_t row, int element) {
       for (int lane = 0; lane < lane_count; ++lane) {
@@ -116,12 +114,15 @@ template <class S, class T>
         }
       }
     }
-    for (int lane = 0; lane < lane_count; ++lane) {
-      if (!float32::is_finite(chunk.amax[first + lane])) continue;
-      const auto& chosen = four.error[lane] < six.error[lane] ? four : six;
-      chunk.bytes[first + lane] = chosen.bytes[lane];
-      chunk.multipliers[first + lane] = chosen.multipliers[lane];
-    }
+    const auto is_four = BitLanes(four.error < six.error);
+    const auto choose = [&](BitLanes of_four, BitLanes of_six) {
+      return (of_four & is_four) | (of_six & ~is_four);
+    };
+    const BitLanes poison = broadcast<BitLanes>(std::uint32_t{S::ScaleFormat::nan_byte});
+    const BitLanes bytes = (choose(four.bytes, six.bytes) & finite) | (poison & ~finite);
+    store_vector(chunk.bytes + first, __builtin_convertvector(bytes, ByteLanes));
+    const BitLanes multipliers = choose(bits_of(four.multipliers), bits_of(six.multipliers));
+    store_vector(chunk.multipliers + first, multipliers & finite);
   }
 }
 
