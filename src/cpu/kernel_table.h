@@ -108,8 +108,7 @@ struct RandomRows {
   std::int64_t stride;
 };
 
-// Quantizes lines that lie across memory: element e of line l is x[e * x_stride + l]. No element is
-// in a square block.
+// Quantizes lines that lie across memory: element e of line l is x[e * x_stride + l].
 struct QuantizeAcrossTask {
   QuantizeTask lines;
   const HadamardSigns* signs;  // null: no transform; its groups are at most AcrossMemory::rows

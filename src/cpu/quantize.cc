@@ -30,8 +30,7 @@ struct Direction {
 
   // Whether nothing is asked of columns that needs them as lines.
   bool is_across() const {
-    return source.transposed && source.signs.size <= AcrossMemory::rows && group() == 1 &&
-           !options.four_over_six;
+    return source.transposed && source.signs.size <= AcrossMemory::rows && !options.four_over_six;
   }
 };
 

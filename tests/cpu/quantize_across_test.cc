@@ -110,12 +110,13 @@ TEST(CpuQuantizeAcross, StreamedCodesAreTheSameBytes) {
 
 // In both scale layouts, beside rows and alone. Only columns are transformed.
 void expect_reference(Scheme scheme, DType dtype, const Shape& shape,
-                      Rounding rounding = Rounding::nearest, Hadamard hadamard = {}) {
+                      QuantizeOptions column_options = {}) {
   Tensor x(dtype, shape);
   fill_mixed(x, 23);
-  const QuantizeOptions options{.rounding = rounding, .seed = 9, .offset = 1};
-  QuantizeOptions column_options = options;
-  column_options.hadamard = hadamard;
+  column_options.seed = 9;
+  column_options.offset = 1;
+  QuantizeOptions options = column_options;
+  options.hadamard = {};
   for (const ScaleLayout layout : all_scale_layouts) {
     const Quantized rows = reference_quantize(x, false, scheme, layout, options);
     const Quantized columns = reference_quantize(x, true, scheme, layout, column_options);
@@ -160,11 +161,32 @@ TEST(CpuQuantizeAcross, RoundedStochasticallyGivesTheBytesOfTheReference) {
   for (const Scheme scheme : all_schemes) {
     for (const DType dtype : all_dtypes) {
       SCOPED_TRACE(testing::Message() << name_of(scheme) << ", " << name_of(dtype));
-      expect_reference(scheme, dtype, {3, 299, 421}, Rounding::stochastic);
+      expect_reference(scheme, dtype, {3, 299, 421}, {.rounding = Rounding::stochastic});
     }
   }
-  expect_reference(Scheme::mxfp4, DType::float32, {1, 3000, 3800}, Rounding::stochastic);
-  expect_reference(Scheme::mxfp8_e5m2, DType::bfloat16, {1, 4096, 2085}, Rounding::stochastic);
+  expect_reference(Scheme::mxfp4, DType::float32, {1, 3000, 3800},
+                   {.rounding = Rounding::stochastic});
+  expect_reference(Scheme::mxfp8_e5m2, DType::bfloat16, {1, 4096, 2085},
+                   {.rounding = Rounding::stochastic});
+}
+
+// Squares at the edges have fewer lines, fewer elements, or both.
+TEST(CpuQuantizeAcross, SquaresGiveTheBytesOfTheReference) {
+  constexpr BlockShape square = BlockShape::square;
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      SCOPED_TRACE(testing::Message() << name_of(scheme) << ", " << name_of(dtype));
+      for (const Rounding rounding : all_roundings) {
+        expect_reference(scheme, dtype, {2, 333, 299},
+                         {.rounding = rounding, .block_shape = square});
+        expect_reference(scheme, dtype, {1, 7, 1050},
+                         {.rounding = rounding, .block_shape = square});
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  expect_reference(Scheme::mxfp8_e4m3, DType::bfloat16, {1, 4096, 2112}, {.block_shape = square});
+  expect_reference(Scheme::mxfp6_e2m3, DType::float32, {1, 3000, 3800}, {.block_shape = square});
 }
 
 // Groups of 16 and 32 are transformed as they lie, larger ones in lines. Columns that do not fill a
@@ -177,13 +199,14 @@ TEST(CpuQuantizeAcross, TransformedGivesTheBytesOfTheReference) {
         SCOPED_TRACE(testing::Message()
                      << name_of(scheme) << ", " << name_of(dtype) << ", " << hadamard.size);
         for (const Rounding rounding : all_roundings) {
-          expect_reference(scheme, dtype, {2, hadamard.size * 5, 157}, rounding, hadamard);
+          expect_reference(scheme, dtype, {2, hadamard.size * 5, 157},
+                           {.rounding = rounding, .hadamard = hadamard});
         }
         if (testing::Test::HasFailure()) return;
       }
     }
   }
-  expect_reference(Scheme::mxfp8_e4m3, DType::bfloat16, {1, 4096, 2112}, Rounding::nearest, {16});
+  expect_reference(Scheme::mxfp8_e4m3, DType::bfloat16, {1, 4096, 2112}, {.hadamard = {16}});
 }
 
 }  // namespace

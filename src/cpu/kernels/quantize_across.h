@@ -58,6 +58,17 @@ template <class T>
   return load_vector<BitLanes>(row + group * lane_count);
 }
 
+// Squares of a chunk: as many lines as a block has elements share its largest magnitude.
+template <class S>
+[[gnu::always_inline]] inline void join_squares(ChunkScales<S>& chunk) {
+  for (int first = 0; first < chunk_blocks<S>; first += S::block) {
+    std::uint32_t* amax = chunk.amax + first;
+    std::uint32_t largest = 0;
+    for (int i = 0; i < S::block; ++i) largest = higher_of(largest, amax[i]);
+    for (int i = 0; i < S::block; ++i) amax[i] = largest;
+  }
+}
+
 // Appends code number `i` of Bits bits to the words that began with code 0.
 template <int Bits>
 [[gnu::always_inline]] inline void append_code(BitLanes* words, int i, BitLanes code) {
@@ -295,6 +306,7 @@ void quantize_across(const QuantizeAcrossTask& across) {
         const T* magnitudes = amax[b / across_lines] + line + b % across_lines;
         store_vector(chunk.amax + b, bits_of(load_lanes(magnitudes)));
       }
+      if (task.square) join_squares(chunk);
       block_scales<S>(chunk, chunk_blocks<S>, task.rule, task.tensor);
       encode_across<S, rounding>(copy + line, across.memory.random + line, chunk,
                                  codes + line * AcrossMemory::code_stride + e * bits / 8,
