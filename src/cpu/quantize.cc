@@ -30,7 +30,8 @@ struct Direction {
 
   // Whether nothing is asked of columns that needs them as lines.
   bool is_across() const {
-    return source.transposed && source.signs.size <= AcrossMemory::rows && !options.four_over_six;
+    const bool chooses_for_squares = options.four_over_six && group() > 1;
+    return source.transposed && source.signs.size <= AcrossMemory::rows && !chooses_for_squares;
   }
 };
 

@@ -189,6 +189,25 @@ TEST(CpuQuantizeAcross, SquaresGiveTheBytesOfTheReference) {
   expect_reference(Scheme::mxfp6_e2m3, DType::float32, {1, 3000, 3800}, {.block_shape = square});
 }
 
+TEST(CpuQuantizeAcross, FourOverSixGivesTheBytesOfTheReference) {
+  for (const DType dtype : all_dtypes) {
+    for (const BlockError error : all_block_errors) {
+      for (const int size : {0, 16, 64}) {
+        for (const Rounding rounding : all_roundings) {
+          SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << name_of(error) << ", "
+                                          << size << ", " << name_of(rounding));
+          expect_reference(Scheme::nvfp4, dtype, {2, size == 0 ? 173 : 192, 157},
+                           {.rounding = rounding,
+                            .four_over_six = true,
+                            .block_error = error,
+                            .hadamard = {size}});
+        }
+      }
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
 // Groups of 16 and 32 are transformed as they lie, larger ones in lines. Columns that do not fill a
 // register, and rows that end within a block or a task.
 TEST(CpuQuantizeAcross, TransformedGivesTheBytesOfTheReference) {

@@ -50,6 +50,55 @@ struct Candidate {
   }
 };
 
+// The choice between both of lane_count blocks, one a lane: the scale for 4 only where its error is
+// strictly smaller. Errors are those of rounding to nearest, also where codes will be rounded
+// stochastically: a choice that saw the random bits would bias the codes' mean.
+template <class S>
+class FourOrSix {
+ public:
+  // Of the blocks of a chunk from `first` on: nvfp4_four_over_six, as if what is not finite were 0.
+  [[gnu::always_inline]] FourOrSix(const ChunkScales<S>& chunk, int first,
+                                   const TensorScale& tensor, BlockError kind)
+      : FourOrSix(load_vector<BitLanes>(chunk.amax + first), tensor, kind) {}
+
+  // The next element of each block.
+  [[gnu::always_inline]] void add(FloatLanes value) {
+    six_.add(value, encode_, kind_);
+    four_.add(value, encode_, kind_);
+  }
+
+  [[gnu::always_inline]] void store(ChunkScales<S>& chunk, int first) const {
+    const auto is_four = BitLanes(four_.error < six_.error);
+    const auto choose = [&](BitLanes of_four, BitLanes of_six) {
+      return (of_four & is_four) | (of_six & ~is_four);
+    };
+    const BitLanes poison = broadcast<BitLanes>(std::uint32_t{S::ScaleFormat::nan_byte});
+    const BitLanes bytes = (choose(four_.bytes, six_.bytes) & finite_) | (poison & ~finite_);
+    store_vector(chunk.bytes + first, __builtin_convertvector(bytes, ByteLanes));
+    const BitLanes multipliers = choose(bits_of(four_.multipliers), bits_of(six_.multipliers));
+    store_vector(chunk.multipliers + first, multipliers & finite_);
+  }
+
+ private:
+  [[gnu::always_inline]] FourOrSix(BitLanes amax, const TensorScale& tensor, BlockError kind)
+      : finite_(BitLanes(amax <= broadcast<BitLanes>(float32::largest_bits))),
+        six_(base_of(amax & finite_, tensor), tensor),
+        four_(1.5f * base_of(amax & finite_, tensor), tensor),
+        encode_(tensor.encode),
+        kind_(kind) {}
+
+  [[gnu::always_inline]] static FloatLanes base_of(BitLanes amax, const TensorScale& tensor) {
+    return lower_of<FloatLanes>(float_of<BitLanes>(amax) / E2M1::max_value * tensor.encode,
+                                broadcast<FloatLanes>(E4M3::max_value));
+  }
+
+  BitLanes finite_;
+  Candidate<typename S::Format> six_;
+  Candidate<typename S::Format> four_;
+  float encode_;
+  BlockError kind_;
+};
+
 // lane_count elements of a line from `start` on; what the line does not have is zero.
 template <class T>
 [[gnu::always_inline]] inline FloatLanes load_padded(const T* line, std::int64_t start,
@@ -60,25 +109,16 @@ template <class T>
   return load_lanes(padded);
 }
 
-// Replaces the scales of a chunk by the better of the two candidates: the one for 4 only where its
-// error is strictly smaller. Errors are those of rounding to nearest, also where codes will be
-// rounded stochastically: a choice that saw the random bits would bias the codes' mean. Blocks lie
-// across lanes, so that each sums its elements in order; those of a square row by row of the
-// tensor, which go `across` the lines where these are its columns.
+// Replaces the scales of a chunk by the better of the two candidates. Blocks lie across lanes, so
+// that each sums its elements in order; those of a square row by row of the tensor, which go
+// `across` the lines where these are its columns.
 template <class S, class T>
 [[gnu::noinline]] void choose_four_or_six(const T* x, std::int64_t x_stride, std::int64_t lines,
                                           std::int64_t elements, int line_blocks, bool square,
                                           bool across, TensorScale tensor, BlockError kind,
                                           ChunkScales<S>& chunk, int blocks) {
   for (int first = 0; first < blocks; first += lane_count) {
-    // nvfp4_four_over_six of a block a lane.
-    const auto amax = load_vector<BitLanes>(chunk.amax + first);
-    const auto finite = BitLanes(amax <= broadcast<BitLanes>(float32::largest_bits));
-    const FloatLanes base =
-        lower_of<FloatLanes>(float_of<BitLanes>(amax & finite) / E2M1::max_value * tensor.encode,
-                             broadcast<FloatLanes>(E4M3::max_value));
-    Candidate<typename S::Format> six(base, tensor);
-    Candidate<typename S::Format> four(1.5f * base, tensor);
+    FourOrSix<S> choice(chunk, first, tensor, kind);
     // The same elements of lane_count blocks, a block a lane.
     const auto load = [&](BitLanes(&values)[lane_count], std::int64_t row, int element) {
       for (int lane = 0; lane < lane_count; ++lane) {
@@ -92,17 +132,14 @@ template <class S, class T>
       }
       transpose_square(values);
     };
-    const auto add = [&](const BitLanes& value) {
-      six.add(float_of<BitLanes>(value), tensor.encode, kind);
-      four.add(float_of<BitLanes>(value), tensor.encode, kind);
-    };
     const std::int64_t rows = square ? lines : 1;
     if (across) {
       for (int element = 0; element < S::block; element += lane_count) {
         BitLanes values[S::block][lane_count];
         for (std::int64_t row = 0; row < rows; ++row) load(values[row], row, element);
         for (int i = 0; i < lane_count; ++i) {
-          for (std::int64_t row = 0; row < rows; ++row) add(values[row][i]);
+          for (std::int64_t row = 0; row < rows; ++row)
+            choice.add(float_of<BitLanes>(values[row][i]));
         }
       }
     } else {
@@ -110,19 +147,11 @@ template <class S, class T>
         for (int element = 0; element < S::block; element += lane_count) {
           BitLanes values[lane_count];
           load(values, row, element);
-          for (const BitLanes& value : values) add(value);
+          for (const BitLanes& value : values) choice.add(float_of<BitLanes>(value));
         }
       }
     }
-    const auto is_four = BitLanes(four.error < six.error);
-    const auto choose = [&](BitLanes of_four, BitLanes of_six) {
-      return (of_four & is_four) | (of_six & ~is_four);
-    };
-    const BitLanes poison = broadcast<BitLanes>(std::uint32_t{S::ScaleFormat::nan_byte});
-    const BitLanes bytes = (choose(four.bytes, six.bytes) & finite) | (poison & ~finite);
-    store_vector(chunk.bytes + first, __builtin_convertvector(bytes, ByteLanes));
-    const BitLanes multipliers = choose(bits_of(four.multipliers), bits_of(six.multipliers));
-    store_vector(chunk.multipliers + first, multipliers & finite);
+    choice.store(chunk, first);
   }
 }
 

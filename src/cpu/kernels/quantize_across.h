@@ -7,6 +7,7 @@
 #include "cpu/kernels/block_amax.h"
 #include "cpu/kernels/block_scales.h"
 #include "cpu/kernels/encode_fp4.h"
+#include "cpu/kernels/four_over_six.h"
 #include "cpu/kernels/halves_across.h"
 #include "cpu/kernels/random_words.h"
 #include "cpu/kernels/rounded_lanes.h"
@@ -66,6 +67,18 @@ template <class S>
     std::uint32_t largest = 0;
     for (int i = 0; i < S::block; ++i) largest = higher_of(largest, amax[i]);
     for (int i = 0; i < S::block; ++i) amax[i] = largest;
+  }
+}
+
+// The same scales as choose_four_or_six, of blocks that are no squares.
+template <class S, class T>
+[[gnu::noinline]] void choose_across(const T* copy, TensorScale tensor, BlockError kind,
+                                     ChunkScales<S>& chunk) {
+  for (int first = 0; first < chunk_blocks<S>; first += lane_count) {
+    FourOrSix<S> choice(chunk, first, tensor, kind);
+    const T* x = copy + first / across_lines * S::block * most_across + first % across_lines;
+    for (int i = 0; i < S::block; ++i) choice.add(load_lanes(x + i * most_across));
+    choice.store(chunk, first);
   }
 }
 
@@ -308,6 +321,11 @@ void quantize_across(const QuantizeAcrossTask& across) {
       }
       if (task.square) join_squares(chunk);
       block_scales<S>(chunk, chunk_blocks<S>, task.rule, task.tensor);
+      if constexpr (S::has_tensor_scale) {
+        if (task.four_over_six) {
+          choose_across<S>(copy + line, task.tensor, task.block_error, chunk);
+        }
+      }
       encode_across<S, rounding>(copy + line, across.memory.random + line, chunk,
                                  codes + line * AcrossMemory::code_stride + e * bits / 8,
                                  background);
