@@ -9,6 +9,8 @@
 namespace mxkern::cpu {
 namespace {
 
+static_assert(widest_lanes % lane_count == 0);
+
 // A group is one element below the other, a line a lane: no element changes its place.
 template <int size, class T>
 [[gnu::always_inline]] inline void transform_across(T* x, std::int64_t stride, std::int64_t rows,
