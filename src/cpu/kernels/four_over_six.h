@@ -23,6 +23,20 @@ namespace {
 #endif
 }
 
+// What decodes from the code of a magnitude. Adding 3/2 * 2^mantissa_bits steps of its binade, or
+// of the lowest one with normal numbers, rounds to a multiple of a step, ties to even codes.
+template <class Format>
+[[gnu::always_inline]] inline FloatLanes rounded_magnitude(FloatLanes magnitude) {
+  constexpr int steps = float32::mantissa_bits - Format::mantissa_bits;
+  constexpr std::uint32_t exponent_mask = float32::infinity_bits, half = 1u << 22;
+  constexpr float normal_from = Format::min_subnormal * (1 << Format::mantissa_bits);
+  const FloatLanes held = lower_of<FloatLanes>(magnitude, broadcast<FloatLanes>(Format::max_value));
+  const FloatLanes normal = higher_of<FloatLanes>(held, broadcast<FloatLanes>(normal_from));
+  const BitLanes binade = bits_of(normal) & exponent_mask;
+  const FloatLanes shift = float_of<BitLanes>(binade + ((steps << float32::mantissa_bits) | half));
+  return (held + shift) - shift;
+}
+
 // One of the two scales of lane_count blocks, one a lane, and its error so far.
 template <class Format>
 struct Candidate {
@@ -36,12 +50,11 @@ struct Candidate {
         scales(decode_lanes<E4M3>(bytes)),
         multipliers(nvfp4_multipliers(scales, tensor)) {}
 
-  // nvfp4_add_error for one element of each block.
-  [[gnu::always_inline]] void add(FloatLanes value, float encode, BlockError kind) {
-    const BitLanes code = encode_lanes<Format>(value * multipliers);
-    const FloatLanes decoded = decode_lanes<Format>(code) * scales;
+  // nvfp4_add_error for one element of each block, of its magnitude: errors have no sign.
+  [[gnu::always_inline]] void add(FloatLanes magnitude, float encode, BlockError kind) {
+    const FloatLanes decoded = rounded_magnitude<Format>(magnitude * multipliers) * scales;
     const FloatLanes difference =
-        fused_multiply_add(value, broadcast<FloatLanes>(encode), -decoded);
+        fused_multiply_add(magnitude, broadcast<FloatLanes>(encode), -decoded);
     if (kind == BlockError::mae) {
       error += float_of<BitLanes>(bits_of(difference) & float32::magnitude_mask);
     } else {
@@ -63,8 +76,9 @@ class FourOrSix {
 
   // The next element of each block.
   [[gnu::always_inline]] void add(FloatLanes value) {
-    six_.add(value, encode_, kind_);
-    four_.add(value, encode_, kind_);
+    const auto magnitude = float_of<BitLanes>(bits_of(value) & float32::magnitude_mask);
+    six_.add(magnitude, encode_, kind_);
+    four_.add(magnitude, encode_, kind_);
   }
 
   [[gnu::always_inline]] void store(ChunkScales<S>& chunk, int first) const {
