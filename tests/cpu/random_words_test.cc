@@ -21,8 +21,9 @@ TEST(CpuRandomWords, BelongToTheElements) {
     const cpu::KernelTable& kernels = cpu::kernels_for(set);
     for (const std::uint64_t index :
          {std::uint64_t{0}, std::uint64_t{3}, (std::uint64_t{1} << 34) - 8,
-          (std::uint64_t{1} << 34) - 29, std::uint64_t{1} << 60, ~std::uint64_t{0} - 200}) {
-      for (const std::size_t count : {1, 4, 7, 16, 31, 32, 33, 64, 101}) {
+          (std::uint64_t{1} << 34) - 29, (std::uint64_t{1} << 34) - 300, std::uint64_t{1} << 60,
+          ~std::uint64_t{0} - 500}) {
+      for (const std::size_t count : {1, 4, 7, 16, 31, 32, 33, 64, 101, 127, 128, 131, 259, 400}) {
         std::vector<std::uint32_t> words(count + 1, untouched);
         kernels.random_words(seed, offset, index, static_cast<std::int64_t>(count), words.data());
         for (std::size_t i = 0; i < count; ++i) {

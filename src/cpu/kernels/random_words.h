@@ -31,24 +31,35 @@ template <std::size_t... i>
   return WideLanes{i...};
 }
 
-// philox4x32 for wide_lane_count counters from one on: words[w] has word w of each.
+// The words of wide_lane_count counters: of each, word w is in register w.
+using CounterWords = WideLanes[4];
+
+// philox4x32 for counters from one on. Each round waits for the one before, so that several
+// registers of counters go side by side.
+template <int registers>
 [[gnu::always_inline]] inline void philox_lanes(std::uint64_t key, std::uint64_t counter,
-                                                std::uint64_t offset, WideLanes (&words)[4]) {
-  const WideLanes counters = count_up(std::make_index_sequence<wide_lane_count>{}) + counter;
-  words[0] = counters;
-  words[1] = counters >> 32;
-  words[2] = WideLanes{} + offset;
-  words[3] = WideLanes{} + (offset >> 32);
+                                                std::uint64_t offset,
+                                                CounterWords (&words)[registers]) {
+  for (CounterWords& own : words) {
+    const WideLanes counters = count_up(std::make_index_sequence<wide_lane_count>{}) + counter;
+    own[0] = counters;
+    own[1] = counters >> 32;
+    own[2] = WideLanes{} + offset;
+    own[3] = WideLanes{} + (offset >> 32);
+    counter += wide_lane_count;
+  }
   auto key_0 = static_cast<std::uint32_t>(key);
   auto key_1 = static_cast<std::uint32_t>(key >> 32);
 #pragma GCC unroll 10
   for (int round = 0; round < Philox::rounds; ++round) {
-    const WideLanes first = multiply_words(words[0], Philox::multiplier0);
-    const WideLanes second = multiply_words(words[2], Philox::multiplier1);
-    words[0] = second >> 32 ^ words[1] ^ std::uint64_t{key_0};
-    words[1] = second;
-    words[2] = first >> 32 ^ words[3] ^ std::uint64_t{key_1};
-    words[3] = first;
+    for (CounterWords& own : words) {
+      const WideLanes first = multiply_words(own[0], Philox::multiplier0);
+      const WideLanes second = multiply_words(own[2], Philox::multiplier1);
+      own[0] = second >> 32 ^ own[1] ^ std::uint64_t{key_0};
+      own[1] = second;
+      own[2] = first >> 32 ^ own[3] ^ std::uint64_t{key_1};
+      own[3] = first;
+    }
     key_0 += Philox::step0;
     key_1 += Philox::step1;
   }
@@ -62,7 +73,7 @@ template <int upper, class Vector, std::size_t... i>
 }
 
 // Stores the words of wide_lane_count counters, counter after counter.
-[[gnu::always_inline]] inline void store_words(const WideLanes (&words)[4], std::uint32_t* target) {
+[[gnu::always_inline]] inline void store_words(const CounterWords& words, std::uint32_t* target) {
   using Each = std::make_index_sequence<wide_lane_count>;
   const WideLanes low = (words[0] & 0xFFFFFFFFu) | words[1] << 32;
   const WideLanes high = (words[2] & 0xFFFFFFFFu) | words[3] << 32;
@@ -75,20 +86,34 @@ void random_words(std::uint64_t seed, std::uint64_t offset, std::uint64_t index,
                   std::uint32_t* words) {
   constexpr int counter_words = 4;
   constexpr std::int64_t step = wide_lane_count * counter_words;
+  constexpr int registers = lane_count == 16 ? 4 : 2;  // what there are registers for
   // The first counter may begin before the first element.
   const auto skipped = static_cast<std::int64_t>(index % counter_words);
   std::uint64_t counter = index / counter_words;
-  for (std::int64_t i = -skipped; i < count; i += step, counter += wide_lane_count) {
-    WideLanes four[counter_words];
+  std::int64_t i = -skipped;
+  while (i < count) {
+    if (i >= 0 && i + registers * step <= count) {
+      CounterWords several[registers];
+      philox_lanes(seed, counter, offset, several);
+      for (const CounterWords& own : several) {
+        store_words(own, words + i);
+        i += step;
+      }
+      counter += registers * wide_lane_count;
+      continue;
+    }
+    CounterWords four[1];
     philox_lanes(seed, counter, offset, four);
     if (i >= 0 && i + step <= count) {
-      store_words(four, words + i);
+      store_words(four[0], words + i);
     } else {
       std::uint32_t some[step];
-      store_words(four, some);
+      store_words(four[0], some);
       const std::int64_t begin = higher_of<std::int64_t>(i, 0);
       copy_elements(words + begin, some + (begin - i), lower_of(i + step, count) - begin);
     }
+    i += step;
+    counter += wide_lane_count;
   }
 }
 
