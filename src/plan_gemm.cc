@@ -126,6 +126,8 @@ GemmSlotLayout slot_layout(const GemmPlan& plan, std::int64_t k) {
   };
   layout.left_shifts = place(plan.block_rows * 4);
   layout.right_shifts = place(plan.block_columns * 4);
+  layout.left_spreads = place(plan.block_rows * 4);
+  layout.right_spreads = place(plan.block_columns * 4);
   layout.bias = place(plan.block_columns * 4);
   layout.left = place(plan.block_rows * depth * plan.parts * facts.element_bytes);
   layout.right = place(facts.tile_columns * depth * facts.element_bytes);

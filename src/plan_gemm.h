@@ -113,7 +113,8 @@ std::string describe(const GemmPlan& plan);
 
 // Where the parts of a slot of working memory begin; each is aligned to 64 bytes.
 struct GemmSlotLayout {
-  std::size_t left_shifts, right_shifts, bias, left, right, tiles, bytes;
+  std::size_t left_shifts, right_shifts, left_spreads, right_spreads, bias, left, right, tiles,
+      bytes;
 };
 GemmSlotLayout slot_layout(const GemmPlan& plan, std::int64_t k);
 

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <new>
 #include <thread>
 
+#include "cpu/exact_sum.h"
 #include "cpu/parallel.h"
 #include "mxkern/core/math.h"
 
@@ -53,6 +55,7 @@ class Block {
         facts_(facts_of(plan.unit)),
         kernels_(gemm_kernels(plan.unit)),
         layout_(slot_layout(plan, task.left.k)),
+        least_certain_(least_certain_sum(task.left, task.right)),
         memory_(memory) {}
 
   void run(std::int64_t index) {
@@ -62,6 +65,8 @@ class Block {
     if (k == 0) return finish_empty();
     kernels_.row_shifts(left_, row_, rows_, left_shifts());
     kernels_.row_shifts(right_, column_, columns_, right_shifts());
+    std::fill_n(left_spreads(), rows_, unknown_spread);
+    std::fill_n(right_spreads(), columns_, unknown_spread);
     for (std::int64_t begin = 0; begin < k; begin += facts_.depth) {
       const std::int64_t depth = std::min<std::int64_t>(facts_.depth, k - begin);
       const int chunks = static_cast<int>(ceil_div(depth, gemm_chunk));
@@ -80,6 +85,8 @@ class Block {
   }
   std::int32_t* left_shifts() const { return at<std::int32_t>(layout_.left_shifts); }
   std::int32_t* right_shifts() const { return at<std::int32_t>(layout_.right_shifts); }
+  std::int32_t* left_spreads() const { return at<std::int32_t>(layout_.left_spreads); }
+  std::int32_t* right_spreads() const { return at<std::int32_t>(layout_.right_spreads); }
   std::int64_t row_tiles() const { return ceil_div(rows_, facts_.tile_rows); }
   std::int64_t column_tiles() const { return ceil_div(columns_, facts_.tile_columns); }
 
@@ -160,22 +167,97 @@ class Block {
     kernels_.leave();
   }
 
+  // A tile of sums, or a part of one, and where it belongs in the block.
+  struct Tile {
+    const float* sums;
+    std::int64_t row, column;
+    int rows, columns;
+  };
+
   void finish(const float* sums, std::int64_t i, std::int64_t j) {
-    const std::int64_t row = i * facts_.tile_rows;
-    const std::int64_t column = j * facts_.tile_columns;
-    const std::int64_t element = (row_ + row) * finish_.row_stride + column_ + column;
-    kernels_.finish(
-        finish_, sums, static_cast<int>(std::min<std::int64_t>(facts_.tile_rows, rows_ - row)),
-        static_cast<int>(std::min<std::int64_t>(facts_.tile_columns, columns_ - column)),
-        left_shifts() + row, right_shifts() + column, bias_ == nullptr ? nullptr : bias_ + column,
-        out_ + element * static_cast<std::int64_t>(size_of(finish_.dtype)));
+    const std::int64_t row = i * facts_.tile_rows, column = j * facts_.tile_columns;
+    const Tile tile{
+        sums, row, column, static_cast<int>(std::min<std::int64_t>(facts_.tile_rows, rows_ - row)),
+        static_cast<int>(std::min<std::int64_t>(facts_.tile_columns, columns_ - column))};
+    if (least_certain_ > 0 &&
+        !kernels_.are_at_least(least_certain_, sums, tile.rows, tile.columns) && is_lossy(tile)) {
+      return finish_one_by_one(tile);
+    }
+    finish(tile, left_shifts() + row, right_shifts() + column,
+           bias_ == nullptr ? nullptr : bias_ + column);
   }
+
+  void finish(const Tile& tile, const std::int32_t* left_shifts, const std::int32_t* right_shifts,
+              const float* bias) {
+    const std::int64_t element = (row_ + tile.row) * finish_.row_stride + column_ + tile.column;
+    kernels_.finish(finish_, tile.sums, tile.rows, tile.columns, left_shifts, right_shifts, bias,
+                    out_ + element * static_cast<std::int64_t>(size_of(finish_.dtype)));
+  }
+
+  // Whether an output of this tile is small because products of it were taken for zero.
+  bool is_lossy(const Tile& tile) {
+    for (int i = 0; i < tile.rows; ++i) {
+      const float* sums = tile.sums + i * facts_.tile_columns;
+      if (kernels_.are_at_least(least_certain_, sums, 1, tile.columns) ||
+          spread_of_row(tile.row + i) == settled_row) {
+        continue;
+      }
+      for (int j = 0; j < tile.columns; ++j) {
+        if (is_lossy(sums[j], tile.row + i, tile.column + j)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_lossy(float sum, std::int64_t row, std::int64_t column) {
+    return !(std::fabs(sum) >= least_certain_) && spread_of_row(row) != settled_row &&
+           may_lose_products(spread_of_row(row),
+                             spread_of(right_, column_, column, right_spreads()));
+  }
+
+  std::int32_t spread_of_row(std::int64_t row) {
+    return spread_of(left_, row_, row, left_spreads());
+  }
+
+  // Found out when it is asked for first.
+  static std::int32_t spread_of(const GemmMatrix& matrix, std::int64_t first, std::int64_t row,
+                                std::int32_t* spreads) {
+    if (spreads[row] == unknown_spread) spreads[row] = row_spread(matrix, first + row);
+    return spreads[row];
+  }
+
+  // Each output like a tile of its own, with a sum that has lost nothing.
+  void finish_one_by_one(const Tile& tile) {
+    constexpr int widest = 32;
+    float sums[widest] = {}, bias[widest] = {};
+    std::int32_t right_shifts_of_one[widest] = {};
+    for (int i = 0; i < tile.rows; ++i) {
+      for (int j = 0; j < tile.columns; ++j) {
+        const Tile one{sums, tile.row + i, tile.column + j, 1, 1};
+        int left_shift = left_shifts()[one.row];
+        right_shifts_of_one[0] = right_shifts()[one.column];
+        sums[0] = tile.sums[i * facts_.tile_columns + j];
+        if (is_lossy(sums[0], one.row, one.column)) {
+          int exponent = 0;
+          const double sum = exact_sum(left_, row_ + one.row, right_, column_ + one.column);
+          sums[0] = static_cast<float>(std::isfinite(sum) ? std::frexp(sum, &exponent) : sum);
+          left_shift = -exponent;
+          right_shifts_of_one[0] = 0;
+        }
+        if (bias_ != nullptr) bias[0] = bias_[one.column];
+        finish(one, &left_shift, right_shifts_of_one, bias_ == nullptr ? nullptr : bias);
+      }
+    }
+  }
+
+  static constexpr std::int32_t unknown_spread = -2;
 
   const GemmTask& task_;
   const GemmPlan& plan_;
   const GemmUnitFacts facts_;
   const GemmKernels& kernels_;
   const GemmSlotLayout layout_;
+  const float least_certain_;
   std::uint8_t* memory_;
   GemmMatrix left_;
   GemmMatrix right_;

@@ -1,7 +1,10 @@
-// cpu/gemm/finish.h: a tile of sums to the output: scales, bias, beta, one rounding.
+// cpu/gemm/finish.h: a tile of sums to the output: scales, bias, beta, one rounding. And whether
+// its sums are large enough for that.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "cpu/gemm/kernels.h"
 #include "cpu/kernels/lanes_memory.h"
@@ -64,6 +67,32 @@ template <class T>
     sums += tile_columns;
     out += finish.row_stride;
   }
+}
+
+template <std::size_t... I>
+constexpr IntLanes lane_indices(std::index_sequence<I...>) {
+  return IntLanes{static_cast<std::int32_t>(I)...};
+}
+
+bool tile_is_at_least(float least, const float* sums, int rows, int columns) {
+  constexpr int tile_columns = 2 * lane_count;
+  const std::uint32_t least_bits = bits_of(least);
+  BitLanes outside = broadcast<BitLanes>(0u);
+  for (int j = 0; j < tile_columns; j += lane_count) {
+    // Wraps for what is below, and is too large for a NaN.
+    BitLanes furthest = broadcast<BitLanes>(0u);
+    for (int i = 0; i < rows; ++i) {
+      const BitLanes bits = load_vector<BitLanes>(sums + i * tile_columns + j);
+      furthest = higher_of<BitLanes>(furthest, (bits & float32::magnitude_mask) - least_bits);
+    }
+    constexpr IntLanes lane = lane_indices(std::make_index_sequence<lane_count>{});
+    outside |= lane < columns - j && furthest > float32::infinity_bits - least_bits
+                   ? broadcast<BitLanes>(~0u)
+                   : broadcast<BitLanes>(0u);
+  }
+  std::uint32_t any = 0;
+  for (int i = 0; i < lane_count; ++i) any |= outside[i];
+  return any == 0;
 }
 
 void finish_tile(const GemmFinish& finish, const float* sums, int rows, int columns,

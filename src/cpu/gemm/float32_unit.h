@@ -22,6 +22,7 @@ constexpr GemmKernels float32_kernels() {
           do_nothing,
           do_nothing,
           multiply_float32<facts.tile_rows>,
+          tile_is_at_least,
           finish_tile};
 }
 
@@ -37,6 +38,7 @@ constexpr GemmKernels few_row_kernels() {
           do_nothing,
           do_nothing,
           multiply_few<facts.tile_rows>,
+          tile_is_at_least,
           finish_tile};
 }
 

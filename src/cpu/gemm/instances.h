@@ -22,6 +22,7 @@ void pack_left(const GemmMatrix& matrix, const GemmPanel& panel, const std::int3
                void* out);
 void pack_right(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,
                 void* out);
+bool are_at_least(float least, const float* sums, int rows, int columns);
 void finish(const GemmFinish& finish, const float* sums, int rows, int columns,
             const std::int32_t* left_shifts, const std::int32_t* right_shifts, const float* bias,
             void* out);

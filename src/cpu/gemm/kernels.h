@@ -61,6 +61,8 @@ struct GemmKernels {
   // sums (+)= left tile . right tile for the first `rows` rows; sums is tile_rows x tile_columns.
   void (*multiply)(const void* left, const void* right, int rows, int chunks, int parts,
                    bool accumulate, float* sums);
+  // Whether all of rows x columns of a tile of sums have a magnitude of `least` or more.
+  bool (*are_at_least)(float least, const float* sums, int rows, int columns);
   // Writes rows x columns of a tile to out; bias may be null.
   void (*finish)(const GemmFinish& finish, const float* sums, int rows, int columns,
                  const std::int32_t* left_shifts, const std::int32_t* right_shifts,

@@ -4,8 +4,8 @@
 
 namespace mxkern::cpu {
 
-const GemmKernels gemm_kernels_amx_bf16 = {GemmUnit::amx_bf16, bf16::row_shifts, bf16::pack_left,
-                                           bf16::pack_right,   enter_amx,        leave_amx,
-                                           multiply_amx_bf16,  bf16::finish};
+const GemmKernels gemm_kernels_amx_bf16 = {GemmUnit::amx_bf16, bf16::row_shifts,   bf16::pack_left,
+                                           bf16::pack_right,   enter_amx,          leave_amx,
+                                           multiply_amx_bf16,  bf16::are_at_least, bf16::finish};
 
 }  // namespace mxkern::cpu

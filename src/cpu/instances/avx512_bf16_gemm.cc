@@ -10,8 +10,8 @@ void do_nothing() {}
 }  // namespace
 
 const GemmKernels gemm_kernels_avx512_bf16 = {
-    GemmUnit::avx512_bf16, bf16::row_shifts, bf16::pack_left,
-    bf16::pack_right,      do_nothing,       do_nothing,
-    multiply_avx512_bf16,  bf16::finish};
+    GemmUnit::avx512_bf16, bf16::row_shifts,   bf16::pack_left,
+    bf16::pack_right,      do_nothing,         do_nothing,
+    multiply_avx512_bf16,  bf16::are_at_least, bf16::finish};
 
 }  // namespace mxkern::cpu

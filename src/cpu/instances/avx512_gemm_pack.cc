@@ -27,6 +27,10 @@ void pack_right(const GemmMatrix& matrix, const GemmPanel& panel, const std::int
   cpu::pack_right<true>(matrix, panel, shifts, out);
 }
 
+bool are_at_least(float least, const float* sums, int rows, int columns) {
+  return tile_is_at_least(least, sums, rows, columns);
+}
+
 void finish(const GemmFinish& finish, const float* sums, int rows, int columns,
             const std::int32_t* left_shifts, const std::int32_t* right_shifts, const float* bias,
             void* out) {

@@ -1,0 +1,157 @@
+// cpu/exact_sum.cc: sums of products in double precision, and when a unit's are not enough.
+#include "cpu/exact_sum.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "mxkern/core/math.h"
+#include "mxkern/numerics/scale_format.h"
+#include "mxkern/numerics/visit.h"
+
+namespace mxkern::cpu {
+namespace {
+
+// What a unit leaves of a row: elements below 2^largest, and some below 2^lost as zeros.
+struct Reach {
+  int largest;
+  bool loses;
+};
+constexpr int lost = -84;
+
+Reach reach_of(const GemmMatrix& matrix) {
+  if (matrix.is_plain) {
+    return matrix.dtype == DType::float16 ? Reach{16, false} : Reach{28, true};
+  }
+  return facts_of(matrix.scheme).has_tensor_scale ? Reach{12, false} : Reach{28, true};
+}
+
+// `count` codes from `k` on, as numbers before their scales.
+template <class Format>
+void decode_elements(const std::uint8_t* row, std::int64_t k, int count, double* values) {
+  for (int i = 0; i < count; ++i) {
+    const std::int64_t bit = (k + i) * Format::bits;
+    const std::uint8_t* byte = row + bit / 8;
+    const int shift = static_cast<int>(bit % 8);
+    std::uint32_t code = static_cast<std::uint32_t>(byte[0]) >> shift;
+    if (shift + Format::bits > 8) code |= static_cast<std::uint32_t>(byte[1]) << (8 - shift);
+    code &= (1u << Format::bits) - 1;
+    values[i] = static_cast<double>(decode<Format>(static_cast<std::uint8_t>(code)));
+  }
+}
+
+// The same for a plain row.
+template <class T>
+void load_elements(const T* elements, int count, double* values) {
+  for (int i = 0; i < count; ++i) values[i] = static_cast<double>(to_float(elements[i]));
+}
+
+std::uint8_t scale_byte(const GemmMatrix& matrix, std::int64_t row, std::int64_t block) {
+  return matrix.scales[matrix.scale_index.offset(row, block)];
+}
+
+// The elements of a chunk, scaled.
+void load_chunk(const GemmMatrix& matrix, std::int64_t row, std::int64_t k, int count,
+                double* values) {
+  const std::uint8_t* data = matrix.data + row * matrix.row_bytes;
+  if (matrix.is_plain) {
+    visit(matrix.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      load_elements(reinterpret_cast<const T*>(data) + k, count, values);
+    });
+    return;
+  }
+  visit(matrix.scheme, [&](auto scheme) {
+    using S = decltype(scheme);
+    decode_elements<typename S::Format>(data, k, count, values);
+    for (int i = 0; i < count; ++i) {
+      const std::uint8_t byte = scale_byte(matrix, row, (k + i) / S::block);
+      values[i] *= static_cast<double>(S::ScaleFormat::decode(byte));
+    }
+  });
+}
+
+template <class T>
+std::int32_t plain_row_spread(const T* elements, std::int64_t count) {
+  // Of magnitudes that are finite and not zero; and of all.
+  std::uint32_t largest = 0, smallest = float32::infinity_bits, any = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = bits_of(to_float(elements[i])) & float32::magnitude_mask;
+    any = std::max(any, bits);
+    largest = std::max(largest, bits < float32::infinity_bits ? bits : 0u);
+    smallest = std::min(smallest, bits == 0 ? float32::infinity_bits : bits);
+  }
+  if (any > float32::infinity_bits) return settled_row;
+  if (largest == 0) return any == 0 ? settled_row : 0;
+  return std::ilogb(float_of(largest)) - std::ilogb(float_of(smallest));
+}
+
+template <class S>
+bool is_zero(const std::uint8_t* row, std::int64_t block, std::int64_t k) {
+  const std::int64_t first = block * S::block;
+  const int count = static_cast<int>(std::min<std::int64_t>(S::block, k - first));
+  if (count == S::block) {
+    constexpr std::uint8_t zeros[S::block_bytes] = {};
+    if (std::memcmp(row + block * S::block_bytes, zeros, sizeof(zeros)) == 0) return true;
+  }
+  double values[S::block];
+  decode_elements<typename S::Format>(row, first, count, values);
+  return std::all_of(values, values + count, [](double value) { return value == 0.0; });
+}
+
+template <class S>
+std::int32_t scaled_row_spread(const GemmMatrix& matrix, std::int64_t row) {
+  const std::uint8_t* data = matrix.data + row * matrix.row_bytes;
+  int largest = 0, smallest = S::ScaleFormat::nan_byte;  // the latter of blocks that are not zeros
+  for (std::int64_t block = 0; block < matrix.scale_index.blocks; ++block) {
+    const std::uint8_t byte = scale_byte(matrix, row, block);
+    if (byte == S::ScaleFormat::nan_byte) return settled_row;
+    largest = std::max<int>(largest, byte);
+    // Codes are looked at where they would change something.
+    if (byte < smallest && !is_zero<S>(data, block, matrix.k)) smallest = byte;
+  }
+  return smallest > largest ? settled_row : largest - smallest;
+}
+
+}  // namespace
+
+float least_certain_sum(const GemmMatrix& left, const GemmMatrix& right) {
+  const Reach a = reach_of(left), b = reach_of(right);
+  if (!a.loses && !b.loses) return 0.0f;
+  const int largest_lost = lost + std::max(a.loses ? b.largest : 0, b.loses ? a.largest : 0);
+  // 2^-24 of the sum is what float32 loses anyway.
+  return static_cast<float>(std::ldexp(static_cast<double>(left.k), largest_lost + 24));
+}
+
+std::int32_t row_spread(const GemmMatrix& matrix, std::int64_t row) {
+  if (matrix.is_plain) {
+    return visit(matrix.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      return plain_row_spread(reinterpret_cast<const T*>(matrix.data + row * matrix.row_bytes),
+                              matrix.k);
+    });
+  }
+  return visit(matrix.scheme, [&](auto scheme) -> std::int32_t {
+    using S = decltype(scheme);
+    if constexpr (S::has_tensor_scale) {
+      return 0;
+    } else {
+      return scaled_row_spread<S>(matrix, row);
+    }
+  });
+}
+
+double exact_sum(const GemmMatrix& left, std::int64_t row, const GemmMatrix& right,
+                 std::int64_t column) {
+  double sum = 0.0;
+  double a[gemm_chunk], b[gemm_chunk];
+  for (std::int64_t k = 0; k < left.k; k += gemm_chunk) {
+    const int count = static_cast<int>(std::min<std::int64_t>(gemm_chunk, left.k - k));
+    load_chunk(left, row, k, count, a);
+    load_chunk(right, column, k, count, b);
+    for (int i = 0; i < count; ++i) sum += a[i] * b[i];
+  }
+  return sum;
+}
+
+}  // namespace mxkern::cpu
