@@ -137,6 +137,14 @@ void check_same_device(const char* function, const char* argument, Device device
         ", where the other arguments are");
 }
 
+void check_output_like(const char* function, const Buffer& out, const Buffer& x) {
+  check_output(function, "out", out);
+  check_same_shape(function, "out", out.shape, x.shape);
+  check_same_device(function, "out", out.device, x.device);
+  check<InvalidType>(out.dtype == x.dtype, function, ": out has dtype ", name_of(out.dtype),
+                     "; expected that of x, ", name_of(x.dtype));
+}
+
 void check_device_type(const char* function, Device device) {
   check(is_listed(device.type, all_device_types), function, ": device type number ",
         static_cast<int>(device.type), "; expected cpu or cuda");

@@ -52,6 +52,9 @@ void check_same_shape(const char* function, const char* argument, const Shape& s
 
 void check_same_device(const char* function, const char* argument, Device device, Device wanted);
 
+// `out` is an output of x's shape, dtype and device.
+void check_output_like(const char* function, const Buffer& out, const Buffer& x);
+
 // Throws for what is no device at all.
 void check_device_type(const char* function, Device device);
 

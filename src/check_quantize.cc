@@ -21,9 +21,9 @@ void check_scalar(const char* function, const char* name, const float* value, De
 
 }  // namespace
 
-void check_quantize_options(const char* function, const BlockScaled& out,
+void check_quantize_options(const char* function, Scheme scheme, Device device,
                             const QuantizeOptions& options, const Shape& shape) {
-  const SchemeFacts facts = facts_of(out.scheme);
+  const SchemeFacts facts = facts_of(scheme);
   check(is_listed(options.scale_rule, all_scale_rules), function, ": scale rule number ",
         static_cast<int>(options.scale_rule), "; expected rceil, floor, ceil or even");
   check(is_listed(options.rounding, all_roundings), function, ": rounding number ",
@@ -47,8 +47,8 @@ void check_quantize_options(const char* function, const BlockScaled& out,
   check(
       options.amax == nullptr || options.tensor_scale == nullptr, function,
       ": amax and tensor_scale are both given; expected at most one, each follows from the other");
-  check_scalar(function, "amax", options.amax, out.device);
-  check_scalar(function, "tensor_scale", options.tensor_scale, out.device);
+  check_scalar(function, "amax", options.amax, device);
+  check_scalar(function, "tensor_scale", options.tensor_scale, device);
   check_aligned(function, "found_amax", "", options.found_amax);
   check_aligned(function, "offset_at", "", options.offset_at, sizeof(std::uint64_t));
   const int size = options.hadamard.size;

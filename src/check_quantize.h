@@ -5,14 +5,20 @@
 
 namespace mxkern {
 
-// Valid options for out's scheme, on its device; x has this shape as the direction sees it.
-void check_quantize_options(const char* function, const BlockScaled& out,
+// Valid options for a scheme, on this device; x has this shape as the direction sees it.
+void check_quantize_options(const char* function, Scheme scheme, Device device,
                             const QuantizeOptions& options, const Shape& shape);
 
 // Whether the amax of NVFP4 is computed from x.
-inline bool finds_amax(const BlockScaled& out, const QuantizeOptions& options) {
-  return facts_of(out.scheme).has_tensor_scale && options.amax == nullptr &&
+inline bool finds_amax(Scheme scheme, const QuantizeOptions& options) {
+  return facts_of(scheme).has_tensor_scale && options.amax == nullptr &&
          options.tensor_scale == nullptr;
+}
+
+// With the offset that lies in memory, as the CPU reads it.
+inline QuantizeOptions with_offset(QuantizeOptions options) {
+  if (options.offset_at != nullptr) options.offset = *options.offset_at;
+  return options;
 }
 
 }  // namespace mxkern

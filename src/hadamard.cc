@@ -18,20 +18,14 @@ void random_hadamard(const Buffer& given_x, const Buffer& given_out, const Hadam
   check_buffer(function, "x", given_x);
   check_buffer(function, "out", given_out);
   const Buffer x = with_strides(given_x), out = with_strides(given_out);
-  check_output(function, "out", out);
-  check_same_shape(function, "out", out.shape, x.shape);
-  check_same_device(function, "out", out.device, x.device);
-  check<InvalidType>(out.dtype == x.dtype, function, ": out has dtype ", name_of(out.dtype),
-                     "; expected that of x, ", name_of(x.dtype));
+  check_output_like(function, out, x);
   const int size = hadamard.size;
   check(std::count(std::begin(hadamard_sizes), std::end(hadamard_sizes), size) == 1, function,
         ": size is ", size, "; expected 16, 32, 64 or 128");
   check(x.shape.columns % size == 0, function, ": x has ", x.shape.columns,
         " columns; expected a multiple of the size ", size);
   check_device(function, x.device);
-  const bool in_place =
-      out.data == x.data && out.row_stride == x.row_stride && out.batch_stride == x.batch_stride;
-  if (!in_place) check_apart(function, {"out", out}, {"x", x});
+  check_apart_or_same(function, out, x);
 #if defined(MXKERN_HAS_CUDA)
   if (x.device.type == DeviceType::cuda) {
     return cuda::random_hadamard(x, out, hadamard, inverse, stream);

@@ -26,4 +26,10 @@ void check_apart(const char* function, std::span<const Occupied> outs, const Occ
   }
 }
 
+void check_apart_or_same(const char* function, const Buffer& out, const Buffer& x) {
+  const bool in_place =
+      out.data == x.data && out.row_stride == x.row_stride && out.batch_stride == x.batch_stride;
+  if (!in_place) check_apart(function, {"out", out}, {"x", x});
+}
+
 }  // namespace mxkern

@@ -36,4 +36,7 @@ void check_apart(const char* function, const Occupied& out, const Occupied& othe
 // The same for all of `outs`, with an input and one another.
 void check_apart(const char* function, std::span<const Occupied> outs, const Occupied& input);
 
+// Throws InvalidArgument where out, of x's shape, shares bytes with x and is not x itself.
+void check_apart_or_same(const char* function, const Buffer& out, const Buffer& x);
+
 }  // namespace mxkern

@@ -123,7 +123,7 @@ void prepare_operand(const Buffer& given, const PreparedOperand& out,
         function,
         ": stochastic rounding, square blocks or a Hadamard transform with a plain x; "
         "quantize it first");
-  check_quantize_options(function, out.source, options, x.shape);
+  check_quantize_options(function, out.source.scheme, out.source.device, options, x.shape);
   if (out.has_source()) check_writable(function, "out.source", out.source.is_read_only);
   std::array<Occupied, 4> written = {data_of(out)};
   const OccupiedParts source("out.source", out.source);

@@ -23,7 +23,7 @@ struct Written {
 
   // Where the amax is left that is found.
   const float* found_amax() const {
-    return out != nullptr && finds_amax(*out, options) ? options.found_amax : nullptr;
+    return out != nullptr && finds_amax(out->scheme, options) ? options.found_amax : nullptr;
   }
 };
 
@@ -34,7 +34,7 @@ void check_direction(const char* function, const Buffer& x, const Written& side,
   check_writable(function, side.argument, side.out->is_read_only);
   check_same_shape(function, side.argument, side.out->shape, shape);
   check_same_device(function, side.argument, side.out->device, x.device);
-  check_quantize_options(function, *side.out, side.options, shape);
+  check_quantize_options(function, side.out->scheme, side.out->device, side.options, shape);
 }
 
 // Nothing is written where a scalar that is given lies, as other thread blocks may read it later.
@@ -78,12 +78,6 @@ void check_memory(const char* function, const Buffer& x, const Written& rows,
       function,
       ": found_amax is in one place for rows and columns, whose amaxes differ; expected a float32 "
       "for each");
-}
-
-// The CPU reads it here.
-QuantizeOptions with_offset(QuantizeOptions options) {
-  if (options.offset_at != nullptr) options.offset = *options.offset_at;
-  return options;
 }
 
 void run(const char* function, const Buffer& given, const BlockScaled* rows,

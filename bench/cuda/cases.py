@@ -43,6 +43,9 @@ def cases() -> Iterator[Case]:
         yield Case(
             scheme, "both, Hadamard 16 on columns", 0.85, _both(scheme, hadamard=16, **given)
         )
+        yield Case(scheme, "fake_quantize", 0.0, _fake(scheme, **given))
+        yield Case(scheme, "fake_quantize, square blocks", 0.0, _fake(scheme, **square))
+        yield Case(scheme, "fake_quantize, stochastic", 0.0, _fake(scheme, **stochastic))
         if nvfp4:
             yield Case(scheme, "rows, own amax", 0.90, _rows(scheme))
             yield Case(scheme, "both, own amax", 0.90, _both(scheme))
@@ -130,6 +133,16 @@ def _dequantize(scheme: str) -> Any:
         q = mxkern.quantize(x, scheme, scale_layout="swizzled")
         y = torch.empty_like(x)
         return lambda: mxkern.dequantize(q, out=y), q.nbytes + y.nbytes
+
+    return make
+
+
+def _fake(scheme: str, **options: Any) -> Any:
+    def make(x: torch.Tensor) -> tuple[Callable[[], object], int]:
+        given = _options(x, options)
+        del given["scale_layout"]
+        y = torch.empty_like(x)
+        return lambda: mxkern.fake_quantize(x, scheme, out=y, **given), x.nbytes + y.nbytes
 
     return make
 

@@ -27,7 +27,8 @@ def section(result: Record) -> str:
         for extent, tokens in dict.fromkeys(key[:2] for key in times)
     ]
     text = "### Layers of a token step in one program of JAX\n\nMicroseconds a layer; XLA records "
-    text += "rows of calls in CUDA graphs, unless it is told not to\n\n"
+    text += "rows of calls in CUDA graphs, unless it is told not to"
+    text += "; a step donates its activations\n\n" if records[0].get("donated") else "\n\n"
     columns = [f"{way}, {'recorded' if recorded else 'not'}" for way, recorded in ways]
     text += table(["weights", "tokens", *columns], rows) if rows else ""
     return text + not_measured(records)

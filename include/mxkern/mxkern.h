@@ -36,6 +36,7 @@
 #include "mxkern/quantize.h"
 #include "mxkern/dequantize.h"
 #include "mxkern/scales.h"
+#include "mxkern/fake_quantize.h"
 #include "mxkern/gemm.h"
 #include "mxkern/grouped_gemm.h"
 #include "mxkern/prepare_operand.h"

@@ -70,6 +70,10 @@ void bind_quantize(nb::module_& module) {
              return hash;
            })
       .def_ro("offset", &QuantizeOptions::offset)
+      .def_prop_ro("chooses_for_squares",
+                   [](const QuantizeOptions& options) {
+                     return options.four_over_six && options.block_shape == BlockShape::square;
+                   })
       .def_prop_ro(
           "is_nearest",
           [](const QuantizeOptions& options) { return options.rounding == Rounding::nearest; })
@@ -141,6 +145,19 @@ void bind_quantize(nb::module_& module) {
       "x"_a, "rows"_a, "columns"_a, "row_options"_a, "column_options"_a, "row_amax"_a.none(),
       "column_amax"_a.none(), "row_tensor_scale"_a.none(), "column_tensor_scale"_a.none(),
       "row_found_amax"_a.none(), "column_found_amax"_a.none(), "stream"_a.none());
+
+  module.def(
+      "fake_quantize",
+      [](const Buffer& x, int scheme, const Buffer& out, const QuantizeOptions& options,
+         Address amax, Address tensor_scale, Address found_amax, Address stream) {
+        call(x.shape.size(), [&] {
+          fake_quantize(x, static_cast<Scheme>(scheme), out,
+                        with_tensor_scale(options, amax, tensor_scale, found_amax),
+                        Stream{stream.value});
+        });
+      },
+      "x"_a, "scheme"_a, "out"_a, "options"_a, "amax"_a.none(), "tensor_scale"_a.none(),
+      "found_amax"_a.none(), "stream"_a.none());
 
   module.def(
       "tensor_amax",

@@ -79,6 +79,8 @@ class QuantizeOptions:
     @property
     def offset(self) -> int: ...
     @property
+    def chooses_for_squares(self) -> bool: ...
+    @property
     def is_nearest(self) -> bool: ...
     @property
     def is_symmetric(self) -> bool: ...
@@ -125,6 +127,16 @@ def quantize_both(
     column_tensor_scale: object | None,
     row_found_amax: object | None,
     column_found_amax: object | None,
+    stream: object | None,
+) -> None: ...
+def fake_quantize(
+    x: tuple[object, int, int, int, int, int, int, int],
+    scheme: int,
+    out: tuple[object, int, int, int, int, int, int, int],
+    options: QuantizeOptions,
+    amax: object | None,
+    tensor_scale: object | None,
+    found_amax: object | None,
     stream: object | None,
 ) -> None: ...
 def tensor_amax(

@@ -17,6 +17,10 @@ void quantize(const Buffer& x, const BlockScaled* rows, const QuantizeOptions& r
               const BlockScaled* columns, const QuantizeOptions& column_options,
               const KernelTable& kernels = best_kernels());
 
+// `out` may be x.
+void fake_quantize(const Buffer& x, Scheme scheme, const Buffer& out,
+                   const QuantizeOptions& options, const KernelTable& kernels = best_kernels());
+
 void tensor_amax(const Buffer& x, float* amax, const KernelTable& kernels = best_kernels());
 
 void dequantize(const BlockScaled& q, const Buffer& out,

@@ -43,6 +43,8 @@ struct Lines {
 
 class Patch {
  public:
+  static constexpr std::int64_t capacity = 4096;  // elements
+
   // The lines of a part of x: of patch_shape, or of any shape where the source is direct.
   Lines load(const LineSource& source, const Tile& part);
 
@@ -54,8 +56,6 @@ class Patch {
                                    std::uint64_t offset);
 
  private:
-  static constexpr std::int64_t capacity = 4096;
-  friend TileShape patch_shape(const LineSource&, const Tile&, std::int64_t);
   static_assert(across_patch.rows * across_patch.columns <= capacity);
 
   alignas(64) std::byte elements_[capacity * sizeof(float)];

@@ -55,7 +55,7 @@ void set_tensor_scales(std::span<Direction> directions) {
   float amaxes[2];
   for (std::size_t i = 0; i < directions.size(); ++i) {
     const QuantizeOptions& options = directions[i].options;
-    if (!finds_amax(directions[i].out, options)) continue;
+    if (!finds_amax(directions[i].out.scheme, options)) continue;
     const LineSource* source = options.hadamard.size == 0 ? &plain : &directions[i].source;
     slots[i] = count == 1 && sources[0] == source ? 0 : count++;
     sources[slots[i]] = source;
@@ -73,7 +73,7 @@ void set_tensor_scales(std::span<Direction> directions) {
   }
   for (std::size_t i = 0; i < directions.size(); ++i) {
     const QuantizeOptions& options = directions[i].options;
-    if (finds_amax(directions[i].out, options) && options.found_amax != nullptr) {
+    if (finds_amax(directions[i].out.scheme, options) && options.found_amax != nullptr) {
       *options.found_amax = amaxes[slots[i]];
     }
     *directions[i].out.tensor_scale = directions[i].tensor.stored;

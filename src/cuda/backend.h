@@ -17,6 +17,10 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
               const QuantizeOptions& row_options, const BlockScaled* columns,
               const QuantizeOptions& column_options, Stream stream);
 
+// `out` may be x.
+void fake_quantize(const Buffer& x, Scheme scheme, const Buffer& out,
+                   const QuantizeOptions& options, Stream stream);
+
 void tensor_amax(const Buffer& x, float* amax, Stream stream);
 
 void dequantize(const BlockScaled& q, const Buffer& out, Stream stream);

@@ -3,29 +3,13 @@
 #include "cuda/backend.h"
 #include "cuda/device_scope.h"
 #include "cuda/quantize_launch.h"
+#include "cuda/quantize_scalars.h"
 #include "cuda/row_grids.h"
 #include "cuda/tensor_amax.h"
 #include "mxkern/core/error.h"
 
 namespace mxkern::cuda {
 namespace {
-
-kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& options) {
-  const float* amax = options.amax != nullptr ? options.amax : options.found_amax;
-  const kernels::E8M0Rule rule = visit(scheme, [&](auto type) {
-    return kernels::E8M0Rule::of<typename decltype(type)::Format>(options.scale_rule);
-  });
-  return {rule,
-          options.four_over_six,
-          options.block_error,
-          PhiloxKeys::of(options.seed),
-          {options.offset, options.offset_at},
-          amax,
-          options.tensor_scale,
-          nullptr,
-          options.hadamard.size,
-          options.hadamard.signs};
-}
 
 // How errors call the parts of an output.
 struct PartNames {
@@ -41,16 +25,7 @@ void check_pointers(const char* function, const PartNames& names, const BlockSca
   check_device_pointer(function, names.codes, out.codes, out.device);
   check_device_pointer(function, names.scales, out.scales, out.device);
   check_device_pointer(function, names.tensor_scale, out.tensor_scale, out.device);
-  check_device_pointer(function, "amax", options.amax, out.device);
-  check_device_pointer(function, "tensor_scale", options.tensor_scale, out.device);
-  check_device_pointer(function, "offset_at", options.offset_at, out.device);
-  check_device_pointer(function, "found_amax", options.found_amax, out.device);
-}
-
-void check_found_amax(const char* function, const QuantizeOptions& options) {
-  check(options.found_amax != nullptr, function,
-        ": found_amax is null; on CUDA NVFP4 needs a float32 on the device to keep the amax that "
-        "it finds; set options.found_amax, or give amax or tensor_scale");
+  check_scalar_pointers(function, options, out.device);
 }
 
 // The check that a thread block has room for a tile of float32 and what a transform that spans
@@ -187,8 +162,8 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
     quantize(function, x, nullptr, {}, columns, column_options, stream);
     return;
   }
-  const bool rows_find = rows != nullptr && finds_amax(*rows, row_options);
-  const bool columns_find = columns != nullptr && finds_amax(*columns, column_options);
+  const bool rows_find = rows != nullptr && finds_amax(rows->scheme, row_options);
+  const bool columns_find = columns != nullptr && finds_amax(columns->scheme, column_options);
   const bool backwards = rows_find || columns_find;
   // One pass over x for both directions, unless one of them looks at what a transform makes of it.
   const bool one_amax = rows_find && columns_find && row_options.hadamard.size == 0 &&

@@ -85,9 +85,17 @@ TEST_F(CudaSanitizer, TheOthers) {
       Tensor x(dtype, {2, 33, columns});
       fill_mixed(x, 1);
       DeviceTensor device_x(x);
-      DeviceFloat amax;
+      DeviceFloat amax, found;
       tensor_amax(device_x.buffer(), amax.address());
       random_hadamard(device_x.buffer(), device_x.buffer(), {columns == 128 ? 128 : 16});
+      for (const Scheme scheme : {Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
+        for (int choice = 0; choice < 3; ++choice) {
+          QuantizeOptions options{.found_amax = found.address()};
+          if (choice == 1) options.block_shape = BlockShape::square;
+          options.four_over_six = choice == 2 && facts_of(scheme).has_tensor_scale;
+          fake_quantize(device_x.buffer(), scheme, device_x.buffer(), options);
+        }
+      }
       float wanted = 0.0f;
       tensor_amax(x.buffer(), &wanted);
       EXPECT_EQ(amax.value(), wanted);

@@ -87,3 +87,34 @@ def test_beyond_the_dtype_is_inf(scheme: str) -> None:
     assert mxkern.dequantize(q)[0, 0] == (65536 if is_mx else 65504)
     for y in (mxkern.fake_quantize(x, scheme), mxkern.dequantize(q, dtype="float16")):
         assert y[0, 0] == (np.inf if is_mx else 65504) and (y[0, 1:] == 0).all()
+
+
+@pytest.mark.parametrize("framework", framework_params("numpy", "torch"))
+def test_out_may_be_x_or_rows_of_a_larger_array(framework: str) -> None:
+    values = random_values((6, 96), "float32")
+    for options in ({}, {"rounding": "stochastic", "seed": 3}, {"four_over_six": True}):
+        x = array_of(framework, values)
+        want = raw(mxkern.fake_quantize(x, "nvfp4", **options))
+        wide = array_of(framework, np.zeros((6, 128), np.float32))
+        for out in (array_of(framework, np.zeros_like(values)), wide[:, 16:112], x):
+            assert mxkern.fake_quantize(x, "nvfp4", out=out, **options) is out
+            assert_same(raw(out).copy(), want, f"{framework} {options}")
+        assert (raw(wide)[:, :16] == 0).all() and (raw(wide)[:, 112:] == 0).all()
+
+
+def test_out_is_checked() -> None:
+    x = np.ones((4, 64), np.float32)
+    call = mxkern.fake_quantize
+    small, half = np.ones((4, 32), np.float32), np.ones((4, 64), np.float16)
+    refused(ValueError, lambda: call(x, "mxfp4", out=small), "fake_quantize: out has shape")
+    refused(TypeError, lambda: call(x, "mxfp4", out=half), "fake_quantize: out has dtype float16")
+    refused(ValueError, lambda: call(x[:2], "mxfp4", out=x[1:3]), "fake_quantize: out overlaps")
+    amax = np.ones((4, 64), np.float32)
+    refused(
+        ValueError,
+        lambda: call(x, "nvfp4", amax=amax[0, 0:1].reshape(()), out=amax),
+        "fake_quantize: out overlaps",
+    )
+    jax = pytest.importorskip("jax")
+    ones = jax.numpy.ones((4, 64))
+    refused(TypeError, lambda: call(ones, "mxfp4", out=ones), "fake_quantize: out", "JAX")

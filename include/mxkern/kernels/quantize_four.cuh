@@ -95,6 +95,12 @@ struct SharedScales {
   __device__ __forceinline__ float of_row(int i) const {
     return __shfl_sync(full_warp, multiplier[i / lanes], i % lanes, lanes);
   }
+
+  // The same for its byte.
+  __device__ __forceinline__ std::uint8_t byte_of_row(int i) const {
+    const std::uint32_t own = byte[i / lanes];
+    return static_cast<std::uint8_t>(__shfl_sync(full_warp, own, i % lanes, lanes));
+  }
 };
 
 // The same for four rows whose scales are known.

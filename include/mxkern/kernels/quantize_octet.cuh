@@ -49,18 +49,27 @@ __device__ __forceinline__ TensorScale read_tensor_scale(const OctetOptions& opt
   return TensorScale::from_amax(*options.amax);
 }
 
-// The scaler of a kernel, or of one of its directions. NVFP4: reads the tensor's scale, and has the
-// first thread of the grid store it to `stored`. Without a table.
+// The scaler of a kernel, without a table. NVFP4: reads the tensor's scale.
 template <class S>
-__device__ __forceinline__ BlockScaler<S> lone_scaler(const OctetOptions& options, float* stored,
-                                                      int table = 0) {
+__device__ __forceinline__ BlockScaler<S> scaler_without_table(const OctetOptions& options,
+                                                               int table = 0) {
   if constexpr (S::has_tensor_scale) {
-    const TensorScale tensor = read_tensor_scale(options);
-    if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *stored = tensor.stored;
-    return {tensor, table, options.block_error};
+    return {read_tensor_scale(options), table, options.block_error};
   } else {
     return {options.rule};
   }
+}
+
+// The scaler of a kernel, or of one of its directions. NVFP4: the first thread of the grid stores
+// the tensor's scale to `stored`. Without a table.
+template <class S>
+__device__ __forceinline__ BlockScaler<S> lone_scaler(const OctetOptions& options, float* stored,
+                                                      int table = 0) {
+  const BlockScaler<S> scaler = scaler_without_table<S>(options, table);
+  if constexpr (S::has_tensor_scale) {
+    if ((blockIdx.x | blockIdx.y | blockIdx.z | threadIdx.x) == 0) *stored = scaler.tensor.stored;
+  }
+  return scaler;
 }
 
 // The same with a table, filled; the caller synchronizes.

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxkern import _core
+from mxkern import _core, errors
 from mxkern.arrays import adapter_of
-from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
+from mxkern.offset_array import placed
 from mxkern.ops.dequantize import dequantize
-from mxkern.ops.run_quantize import quantized
+from mxkern.ops.run_quantize import addresses_of, amax_memory, quantized, scalars_of
 from mxkern.options import options_of
+from mxkern.outputs import checked_out, extents_of, on_stream, out_buffer
 from mxkern.scheme import Scheme, scheme_of
 
 
@@ -24,11 +26,15 @@ def fake_quantize(
     four_over_six: bool | str = False,
     amax: Any = None,
     tensor_scale: Any = None,
+    out: Any = None,
     stream: int | None = None,
 ) -> Any:
-    """dequantize(quantize(x, scheme, ...), dtype=x.dtype): x as a scheme would give it back.
+    """dequantize(quantize(x, scheme, ...), dtype=x.dtype): x as a scheme would give it back, in one
+    pass, without codes and scales in memory.
 
-    x  [..., K], float32, float16 or bfloat16
+    x    [..., K], float32, float16 or bfloat16
+    out  an array of x's shape and dtype to write to, or x itself; it is returned. There may be gaps
+         between its rows
     The other arguments and errors as for mxkern.quantize.
 
     A value beyond the range of x's dtype becomes Inf: 65504 in float16 under the MX schemes, whose
@@ -51,15 +57,61 @@ def fake_quantize(
         "four_over_six": four_over_six,
     }
 
+    adapter = adapter_of(function, "x", x)
+    calls = adapter.traced_calls
+    if calls is None or stream is not None:
+        options = options_of(function, record, **fixed, offset=offset)
+        return _rounded(function, record, options, x, (amax, tensor_scale), out, stream)
+    if out is not None:
+        raise errors.not_writable(function, "out", adapter.name)
+
     def decoded(x: Any, amax: Any, tensor_scale: Any, offset: Any) -> Any:
         options = options_of(function, record, **fixed, offset=offset)
-        return _decoded(function, record, options, x, (amax, tensor_scale), stream)
+        return _decoded(function, record, options, x, (amax, tensor_scale))
 
-    calls = adapter_of(function, "x", x).traced_calls
-    if calls is None or stream is not None:
-        return decoded(x, amax, tensor_scale, offset)
     scalars = {"amax": amax, "tensor_scale": tensor_scale, "offset": offset}
     return calls.straight_through(function, decoded, x, scalars)
+
+
+def _rounded(
+    function: str,
+    record: Scheme,
+    options: _core.QuantizeOptions,
+    x: Any,
+    scalars: tuple[Any, Any],
+    out: Any,
+    stream: int | None,
+) -> Any:
+    """In one pass, without codes and scales in memory."""
+    adapter = adapter_of(function, "x", x)
+    with on_stream(function, stream, adapter, x):
+        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+        dtype, device = plain.buffer[1:3]
+        name, like = PLAIN_DTYPES[dtype], plain.array
+        given = scalars_of(function, record, adapter, plain, *scalars)
+        if out is None:
+            array = adapter.empty(function, plain.shape, name, like)
+        else:
+            # In place is fine; a shifted overlap is not.
+            in_place = out is x and plain.memory is like
+            taken = extents_of(adapter, *given, *([] if in_place else [like]))
+            array = checked_out(
+                function, "out", out, adapter, plain.shape, (name,), like, taken, rows_apart=True
+            )
+        if options.chooses_for_squares and device != CPU:
+            y = _decoded(function, record, options, x, scalars, array)
+            return y if out is None else out
+        found_amax = amax_memory(function, adapter, record, device, given, like)
+        _core.fake_quantize(
+            plain.buffer,
+            record.id,
+            out_buffer(adapter, array, dtype, device),
+            placed(function, options, adapter, x),
+            *addresses_of(adapter, given),
+            None if found_amax is None else adapter.address(found_amax),
+            adapter.stream(like),
+        )
+        return adapter.leave(array, x) if out is None else out
 
 
 def _decoded(
@@ -68,12 +120,15 @@ def _decoded(
     options: _core.QuantizeOptions,
     x: Any,
     scalars: tuple[Any, Any],
-    stream: int | None,
+    out: Any = None,
 ) -> Any:
-    layout = "row_major"
-    q = quantized(function, _core.quantize, record, options, x, layout, *scalars, None, stream)
+    """By way of codes and scales: in programs of JAX, and where the kernel for one pass lacks an
+    option."""
+    q = quantized(function, _core.quantize, record, options, x, "row_major", *scalars, None, None)
     adapter = adapter_of(function, "x", x)
-    dtype = adapter.plain_dtypes.get(x.dtype) if hasattr(x, "dtype") else None
-    if dtype is None:  # of another byte order, or a framework that is read as another one
+    if out is not None:
+        return dequantize(q, out=out)
+    dtype = adapter.plain_dtypes.get(x.dtype)
+    if dtype is None:  # of a framework that is read as another one
         dtype = adapter.plain(function, "x", adapter.enter(function, "x", x)).buffer[1]
-    return dequantize(q, dtype=PLAIN_DTYPES[dtype], stream=stream)
+    return dequantize(q, dtype=PLAIN_DTYPES[dtype])

@@ -1,0 +1,38 @@
+// cuda/fake_quantize_instances.cuh: the bodies behind fake_quantize_launch.h; files of
+// cuda/instances/ compile them for one scheme.
+#pragma once
+
+#include "cuda/fake_quantize_launch.h"
+#include "cuda/launch.h"
+#include "cuda/row_grids.h"
+#include "cuda/visit_input.h"
+
+namespace mxkern::cuda {
+
+template <class S>
+void launch_fake_quantize(const char* function, DType dtype, const QuantizeOptions& options,
+                          const kernels::FakeQuantizeParameters& p, Stream stream) {
+  const bool square = options.block_shape == BlockShape::square;
+  visit(dtype, [&](auto type) {
+    visit(options.rounding, [&](auto r) {
+      using T = typename decltype(type)::type;
+      const auto start = [&](auto kernel, dim3 grid) {
+        launch<Start::early>(function, kernel, grid, kernels::row_threads, 0, stream, p);
+      };
+      if (square) {
+        using Squares = kernels::FakeSquares<S>;
+        return start(kernels::fake_quantize_squares_kernel<S, T, r()>,
+                     grid_of(ceil_div(p.columns, Squares::columns * Squares::warps),
+                             ceil_div(p.grid.rows, S::block), p.grid.batch));
+      }
+      if constexpr (S::has_tensor_scale) {
+        if (options.four_over_six) {
+          return start(kernels::fake_quantize_kernel<S, T, r(), false>, grid_of(p.grid));
+        }
+      }
+      start(kernels::fake_quantize_kernel<S, T, r(), true>, grid_of(p.grid));
+    });
+  });
+}
+
+}  // namespace mxkern::cuda
