@@ -81,10 +81,31 @@ __device__ __forceinline__ bool are_fake_pairs(const FakeQuantizeParameters& p) 
   return sizeof(T) == 4 && p.vectors && p.columns % 16 == 0;
 }
 
-// A row's blocks. A thread has an octet in each of four rows, as when they are quantized. Plain: no
-// 4over6.
-template <class S, class T, Rounding R, bool IsPlain>
-__global__ void __launch_bounds__(row_threads)
+// What a kernel is compiled for, as the code of the rest takes registers.
+enum class FakeWork {
+  usual,  // no 4over6
+  whole,  // the same where words_are_whole, of stochastic rounding
+  any
+};
+
+// The random words of an octet.
+template <FakeWork W, Rounding R>
+__device__ __forceinline__ void fake_words(RandomWords<R>& random, std::int64_t index,
+                                           std::uint32_t (&words)[8]) {
+  if constexpr (W == FakeWork::whole) {
+    random.whole_octet(static_cast<std::uint32_t>(index / 4), words);
+  } else {
+    random.octet(index, 1, words);
+  }
+}
+
+template <class T, Rounding R>
+inline constexpr int fake_blocks = R == Rounding::nearest ? (sizeof(T) == 4 ? 3 : 4)
+                                                          : (sizeof(T) == 4 ? 2 : 3);
+
+// A row's blocks. A thread has an octet in each of four rows, as when they are quantized.
+template <class S, class T, Rounding R, FakeWork W>
+__global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
     fake_quantize_kernel(const __grid_constant__ FakeQuantizeParameters p) {
   constexpr int lanes = S::block / 8;
   const int across = 1 << p.grid.log2_across;
@@ -94,7 +115,7 @@ __global__ void __launch_bounds__(row_threads)
   wait_for_kernels_ahead();
   let_dependents_start();
   const FakeScaler<S> fake(p.options);
-  if constexpr (!IsPlain) {
+  if constexpr (W == FakeWork::any) {
     fake.scaler.fill();
     __syncthreads();
   }
@@ -115,7 +136,7 @@ __global__ void __launch_bounds__(row_threads)
       }
       RawOctet<T> raw[octets_at_once];
       octets.load(p.vectors, raw);
-      if constexpr (IsPlain) {
+      if constexpr (W != FakeWork::any) {
         PackedAmax<T> amax[octets_at_once];
         packed_amax(raw, amax);
         const SharedScales<S> scales(amax, WithoutTable<S>{fake.scaler});
@@ -125,7 +146,7 @@ __global__ void __launch_bounds__(row_threads)
 #pragma unroll
         for (int i = 0; i < octets_at_once; ++i) {
           std::uint32_t words[8] = {};
-          random.octet(octets.index[i], 1, words);
+          fake_words<W>(random, octets.index[i], words);
           const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturate, words);
           octets.store(i, p.vectors, are_pairs,
                        fake.template decoded<T>(codes, scales.byte_of_row(i)));
@@ -134,7 +155,7 @@ __global__ void __launch_bounds__(row_threads)
 #pragma unroll 1
         for (int i = 0; i < octets_at_once; ++i) {
           std::uint32_t words[8] = {};
-          random.octet(octets.index[i], 1, words);
+          fake_words<W>(random, octets.index[i], words);
           Octet codes = 0;
           const std::uint8_t byte = better_of_two<S, R>(
               raw[i], lanes_amax<lanes>(octet_amax(raw[i])), fake.scaler, words, codes);
@@ -154,10 +175,27 @@ struct FakeSquares {
   static constexpr int squares = rows == S::block ? octets_at_once : 1;  // of a warp
   static constexpr int columns = squares * S::block;                     // of a warp
   static constexpr int warps = row_threads / 32;
+
+  // The scale that a lane works out: of the one square, or of one of four.
+  __device__ __forceinline__ static BlockScale own_scale(
+      const BlockScaler<S>& scaler, const std::uint32_t (&amax)[octets_at_once]) {
+    if constexpr (squares == 1) return scaler.alone(amax[0]);
+    const std::uint32_t low = threadIdx.x % 2 == 0 ? amax[0] : amax[1];
+    const std::uint32_t high = threadIdx.x % 2 == 0 ? amax[2] : amax[3];
+    return scaler.alone(threadIdx.x % 4 < 2 ? low : high);
+  }
+
+  // From those, the scale of octet i's square.
+  __device__ __forceinline__ static BlockScale scale_of(const BlockScale& own, int i) {
+    if constexpr (squares == 1) return own;
+    const std::uint32_t byte = own.byte;
+    return {static_cast<std::uint8_t>(__shfl_sync(full_warp, byte, i)),
+            __shfl_sync(full_warp, own.multiplier, i)};
+  }
 };
 
-template <class S, class T, Rounding R>
-__global__ void __launch_bounds__(row_threads)
+template <class S, class T, Rounding R, FakeWork W>
+__global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
     fake_quantize_squares_kernel(const __grid_constant__ FakeQuantizeParameters p) {
   using Squares = FakeSquares<S>;
   const int lane = threadIdx.x % 32;
@@ -197,14 +235,14 @@ __global__ void __launch_bounds__(row_threads)
       }
 #pragma unroll
       for (int i = 0; i < Squares::squares; ++i) amax[i] = __reduce_max_sync(full_warp, amax[i]);
-      BlockScale scale = {};
+      const BlockScale scale = Squares::own_scale(fake.scaler, amax);
 #pragma unroll
       for (int i = 0; i < octets_at_once; ++i) {
-        if (i < Squares::squares) scale = fake.scaler.alone(amax[i]);
+        const BlockScale of_square = Squares::scale_of(scale, i);
         std::uint32_t words[8] = {};
-        random.octet(octets.index[i], 1, words);
-        const Octet codes = quantize_octet<S, R>(raw[i], scale.multiplier, true, words);
-        octets.store(i, p.vectors, are_pairs, fake.template decoded<T>(codes, scale.byte));
+        fake_words<W>(random, octets.index[i], words);
+        const Octet codes = quantize_octet<S, R>(raw[i], of_square.multiplier, true, words);
+        octets.store(i, p.vectors, are_pairs, fake.template decoded<T>(codes, of_square.byte));
       }
     }
   }
