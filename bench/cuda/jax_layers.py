@@ -93,9 +93,8 @@ def _seconds(product: Callable[..., Any], x: Any, weights: Any) -> float:
         return x
 
     best = float("inf")
-    y = x.copy()
     for _ in range(ROUNDS):
-        y = jax.block_until_ready(program(program(y, weights), weights))
+        y = jax.block_until_ready(program(program(x.copy(), weights), weights))
         begin = time.perf_counter()
         for _ in range(STEPS):
             y = program(y, weights)

@@ -74,6 +74,7 @@ nb::dict handlers() {
   nb::dict handlers;
   add<xla_operations::quantize>(handlers, "quantize");
   add<xla_operations::quantize_both>(handlers, "quantize_both");
+  add<xla_operations::fake_quantize>(handlers, "fake_quantize");
   add<xla_operations::tensor_amax>(handlers, "tensor_amax");
   add<xla_operations::dequantize>(handlers, "dequantize");
   add<xla_operations::random_hadamard>(handlers, "random_hadamard");

@@ -65,6 +65,20 @@ inline void quantize_both(XlaCall& call) {
   mxkern::quantize_both(x, rows, columns, row_options, column_options, call.stream());
 }
 
+// scheme, options, what is given, whether an offset is; x, what is given, the offset -> the same as
+// x, and an amax that is found
+inline void fake_quantize(XlaCall& call) {
+  const Scheme scheme = call.scheme();
+  QuantizeOptions options = call.options();
+  const Buffer x = call.plain(call.argument());
+  read_given(call, options);
+  options.offset_at = read_offset(call);
+  const Buffer out = call.plain(call.result());
+  read_found_amax(call, scheme, options);
+  call.end();
+  mxkern::fake_quantize(x, scheme, out, options, call.stream());
+}
+
 // nothing; x -> amax
 inline void tensor_amax(XlaCall& call) {
   const Buffer x = call.plain(call.argument());

@@ -48,7 +48,7 @@ def test_in_place_and_in_a_graph(options: dict[str, Any]) -> None:
 
 
 def test_the_operator_with_its_gradient() -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     from mxkern import torch_ops
 
     values = random_values((8, 64), "float32")

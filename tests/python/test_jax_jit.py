@@ -236,6 +236,7 @@ def test_calls_with_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mxkern.jax_calls.operations.call", record)
     stochastic = {"rounding": "stochastic", "seed": 1}
     jax.make_jaxpr(lambda x: mxkern.quantize(x, "nvfp4", offset=jnp.int32(1), **stochastic))(X)
+    jax.make_jaxpr(lambda x: mxkern.fake_quantize(x, "nvfp4", amax=jnp.float32(2)))(X)
     # Functions of their own, as JAX keeps what it has traced.
     for name in ("columns", "both", "amax of x", "dequantize", "gemm", "transformed", "and back"):
         jax.make_jaxpr(lambda x, name=name: FUNCTIONS[name](x))(X)

@@ -169,6 +169,15 @@ class TracedCalls(Protocol):
         out: Any,
     ) -> Any: ...
 
+    def fake_quantize(
+        self,
+        x: Any,
+        scheme: int,
+        options: _core.QuantizeOptions,
+        amax: Any,
+        tensor_scale: Any,
+    ) -> Any: ...
+
     def straight_through(
         self, function: str, decoded: Any, x: Any, scalars: dict[str, Any]
     ) -> Any: ...

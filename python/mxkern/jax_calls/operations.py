@@ -24,6 +24,7 @@ from mxkern.gemm_operands import (
     usable_form,
 )
 from mxkern.jax_calls.ffi import call
+from mxkern.jax_calls.promised import filled, promised_of, results_of
 from mxkern.jax_calls.workspaces import gemm_workspace, grouped_gemm_workspace
 from mxkern.operands import operand_of
 from mxkern.ops.gemm import bias_of
@@ -66,10 +67,10 @@ def quantize(
     given, which = _given(function, record, x, amax, tensor_scale)
     words = _words_of(offset)
     numbers = (columns, scheme, layout, *options.numbers, which, len(words))
-    promised = _promised(record, shape, _LAYOUTS[layout])
-    results, arrays = _results_of(promised, which), [x, *given, *words]
+    promised = promised_of(record, shape, _LAYOUTS[layout])
+    results, arrays = results_of(promised, which), [x, *given, *words]
     batches = _takes_batches(record, x, options)
-    return _filled(promised, call("quantize", results, arrays, numbers, takes_batches=batches))
+    return filled(promised, call("quantize", results, arrays, numbers, takes_batches=batches))
 
 
 def quantize_both(
@@ -96,15 +97,42 @@ def quantize_both(
         given, which = _given(function, record, x, amaxes[i], scales[i])
         arrays += given
         numbers += [*options.numbers, which]
-        promised.append(_promised(record, shape, _LAYOUTS[layout]))
-        results.append(_results_of(promised[i], which))
+        promised.append(promised_of(record, shape, _LAYOUTS[layout]))
+        results.append(results_of(promised[i], which))
     words = _words_of(offset)
     numbers.append(len(words))
     count = len(results[0])
     batches = _takes_batches(record, x, row_options, column_options)
     all_results = [*results[0], *results[1]]
     made = call("quantize_both", all_results, [*arrays, *words], numbers, takes_batches=batches)
-    return _filled(promised[0], made[:count]), _filled(promised[1], made[count:])
+    return filled(promised[0], made[:count]), filled(promised[1], made[count:])
+
+
+def fake_quantize(
+    device: int,
+    scheme: int,
+    options: _core.QuantizeOptions,
+    x: Any,
+    amax: Any,
+    tensor_scale: Any,
+    offset: Any,
+) -> Any:
+    function = "fake_quantize"
+    record = _SCHEMES[scheme]
+    dtype = _shapes(function, x, False, options)[0].buffer[1]
+    given, which = _given(function, record, x, amax, tensor_scale)
+    if options.chooses_for_squares and device >= 0:  # the kernel for one pass lacks it
+        arrays = (x, amax, tensor_scale, offset)
+        return dequantize(
+            device, dtype, quantize(device, scheme, _ROW_MAJOR, options, False, *arrays)
+        )
+    words = _words_of(offset)
+    numbers = (scheme, *options.numbers, which, len(words))
+    results = [jax.ShapeDtypeStruct(x.shape, x.dtype)]
+    if record.has_tensor_scale and which == 0:
+        results.append(jax.ShapeDtypeStruct((), np.dtype(np.float32)))
+    batches = _takes_batches(record, x, options)
+    return call(function, results, [x, *given, *words], numbers, takes_batches=batches)[0]
 
 
 def tensor_amax(device: int, x: Any) -> Any:
@@ -242,13 +270,13 @@ def _quantize_prepared(
 ) -> PreparedOperand:
     plain, shape = _shapes("prepare_operand", x, False, options)
     record = _SCHEMES[scheme]
-    promised = _promised(record, shape, "row_major")
+    promised = promised_of(record, shape, "row_major")
     results = [_bytes(_core.prepared_bytes(folded, scheme, *plain.buffer[3:6]))]
     if keep_source:
         results += promised[:2]
     numbers = (scheme, *options.numbers, keep_source)
     data, *parts = call("quantize_prepared", results, [x], numbers)
-    source = _filled(promised, parts) if keep_source else None
+    source = filled(promised, parts) if keep_source else None
     return PreparedOperand("folded", data, source, record.name, shape)
 
 
@@ -353,28 +381,3 @@ def _stand_in(tree: Any) -> Any:
 
 def _bytes(count: int) -> Any:
     return jax.ShapeDtypeStruct((count,), np.dtype(np.uint8))
-
-
-def _promised(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> BlockScaled:
-    """The shapes and dtypes of what is quantized."""
-    scales_shape = scheme.scales_shape(shape, scale_layout)
-    return BlockScaled(
-        jax.ShapeDtypeStruct(scheme.codes_shape(shape), numpy_dtype(scheme.codes_dtype)),
-        jax.ShapeDtypeStruct(scales_shape, numpy_dtype(scheme.scales_dtype)),
-        jax.ShapeDtypeStruct((), np.dtype(np.float32)) if scheme.has_tensor_scale else None,
-        scheme.name,
-        shape,
-        scale_layout,
-    )
-
-
-def _results_of(promised: BlockScaled, given: int) -> list[Any]:
-    """What an operation returns: the parts, and an amax that it finds."""
-    parts = [part for part in promised[:3] if part is not None]
-    finds = promised.tensor_scale is not None and given == 0
-    return [*parts, jax.ShapeDtypeStruct((), np.dtype(np.float32))] if finds else parts
-
-
-def _filled(promised: BlockScaled, made: Sequence[Any]) -> BlockScaled:
-    codes, scales, *rest = made
-    return promised._replace(codes=codes, scales=scales, tensor_scale=rest[0] if rest else None)

@@ -112,6 +112,20 @@ class JaxPrograms:
         static = (scheme, form, options, keep_source)
         return _run("prepare_operand", operations.prepare_operand, static, (x,), on_cpu=False)
 
+    def fake_quantize(
+        self,
+        x: Any,
+        scheme: int,
+        options: _core.QuantizeOptions,
+        amax: Any,
+        tensor_scale: Any,
+    ) -> Any:
+        function = "fake_quantize"
+        options, offset = _split(function, options)
+        static, arrays = (scheme, options), (x, amax, tensor_scale, offset)
+        on_cpu = _suits_the_cpu(options, amax, tensor_scale)
+        return _run(function, operations.fake_quantize, static, arrays, None, _SCALARS, on_cpu)
+
     def straight_through(
         self, function: str, decoded: Callable[..., Any], x: Any, scalars: dict[str, Any]
     ) -> Any:

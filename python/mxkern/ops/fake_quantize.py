@@ -67,7 +67,10 @@ def fake_quantize(
 
     def decoded(x: Any, amax: Any, tensor_scale: Any, offset: Any) -> Any:
         options = options_of(function, record, **fixed, offset=offset)
-        return _decoded(function, record, options, x, (amax, tensor_scale))
+        y = calls.fake_quantize(x, record.id, options, amax, tensor_scale)
+        if y is not None:
+            return y
+        return _rounded(function, record, options, x, (amax, tensor_scale), None, None)
 
     scalars = {"amax": amax, "tensor_scale": tensor_scale, "offset": offset}
     return calls.straight_through(function, decoded, x, scalars)
@@ -98,8 +101,11 @@ def _rounded(
             array = checked_out(
                 function, "out", out, adapter, plain.shape, (name,), like, taken, rows_apart=True
             )
-        if options.chooses_for_squares and device != CPU:
-            y = _decoded(function, record, options, x, scalars, array)
+        if options.chooses_for_squares and device != CPU:  # the kernel for one pass lacks it
+            q = quantized(
+                function, _core.quantize, record, options, x, "row_major", *scalars, None, None
+            )
+            y = dequantize(q, out=array)
             return y if out is None else out
         found_amax = amax_memory(function, adapter, record, device, given, like)
         _core.fake_quantize(
@@ -112,23 +118,3 @@ def _rounded(
             adapter.stream(like),
         )
         return adapter.leave(array, x) if out is None else out
-
-
-def _decoded(
-    function: str,
-    record: Scheme,
-    options: _core.QuantizeOptions,
-    x: Any,
-    scalars: tuple[Any, Any],
-    out: Any = None,
-) -> Any:
-    """By way of codes and scales: in programs of JAX, and where the kernel for one pass lacks an
-    option."""
-    q = quantized(function, _core.quantize, record, options, x, "row_major", *scalars, None, None)
-    adapter = adapter_of(function, "x", x)
-    if out is not None:
-        return dequantize(q, out=out)
-    dtype = adapter.plain_dtypes.get(x.dtype)
-    if dtype is None:  # of a framework that is read as another one
-        dtype = adapter.plain(function, "x", adapter.enter(function, "x", x)).buffer[1]
-    return dequantize(q, dtype=PLAIN_DTYPES[dtype])
