@@ -82,6 +82,20 @@ def quantize(source: random.Random) -> None:
     expect_same(name, on_cpu, function(on_gpu(x), scheme, **options))
 
 
+def fake_quantize(source: random.Random) -> None:
+    scheme = source.choice(SCHEMES)
+    options = quantize_options(source, scheme, False)
+    for name in ("scale_layout", "hadamard", "sign_mask"):
+        options.pop(name, None)
+    shape = (*leading(source), extent(source, 700), extent(source, 1500))
+    x = plain(source, shape, finite=False)
+    on_cpu = mxkern.fake_quantize(x, scheme, **options)
+    given = on_gpu(x)
+    expect_same("fake_quantize", on_cpu, mxkern.fake_quantize(given, scheme, **options))
+    in_place = mxkern.fake_quantize(given, scheme, out=given, **options)
+    expect_same("fake_quantize in place", on_cpu, in_place)
+
+
 def any_codes(source: random.Random, scheme: str, shape: tuple[int, ...]) -> mxkern.BlockScaled:
     """Codes and scales of any bytes."""
     layout = source.choice(["row_major", "swizzled"])
@@ -287,7 +301,14 @@ def expect_grouped(
     expect_same(what, out, multiplied(mxkern.grouped_gemm, left, right, ends, **options))
 
 
-CALLS = [quantize] * 3 + [dequantize, transform, scales, grouped_product, grouped_columns]
+CALLS = [quantize] * 3 + [
+    fake_quantize,
+    dequantize,
+    transform,
+    scales,
+    grouped_product,
+    grouped_columns,
+]
 CALLS += [product] * 3 + [large_product, long_product]
 
 
