@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from bench import dequantize, gemm, machine, memory, quantize, small_calls
+from bench import dequantize, fake_quantize, gemm, machine, memory, quantize, small_calls
 from bench.compare import rival
 
 RESULTS = Path(__file__).parent / "results"
 PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "quantize": quantize.run,
     "dequantize": dequantize.run,
+    "fake_quantize": fake_quantize.run,
     "gemm": gemm.run,
     "gemm_few_rows": gemm.run_few_rows,
     "gemm_memory": memory.run,

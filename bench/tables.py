@@ -17,6 +17,7 @@ def all_tables(result: Record) -> str:
         for section in (
             _quantize,
             _dequantize,
+            _fake_quantize,
             _gemm,
             _few_rows,
             _memory,
@@ -100,6 +101,11 @@ def _dequantize(result: Record) -> str:
         for layout in kinds
     ]
     return "\n\n".join(tables)
+
+
+def _fake_quantize(result: Record) -> str:
+    records = result.get("fake_quantize", [])
+    return "### fake_quantize\n\n" + _speeds(records) if records else ""
 
 
 def _speeds(records: Sequence[Record]) -> str:

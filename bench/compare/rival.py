@@ -15,12 +15,16 @@ RIVALS = Path(__file__).resolve().parents[2] / ".cache/rivals"
 PACKAGES = {
     "torchao": ("torchao==0.18.0",),
     "torchmx": ("torchmx==0.1.0", "torchao==0.6.1"),
+    "pychop": ("pychop==0.6.2",),
     "humming": ("humming-kernels==0.1.19",),  # for GPUs: bench/cuda/few_token_rivals.py
 }
 MODULES = (
     "bench.compare.quantize.numpy_ml_dtypes",
     "bench.compare.quantize.torchao",
     "bench.compare.quantize.torchmx",
+    "bench.compare.fake_quantize.torchao",
+    "bench.compare.fake_quantize.torchmx",
+    "bench.compare.fake_quantize.pychop",
     "bench.compare.gemm.torch",
     "bench.compare.gemm.torchmx",
 )
