@@ -117,6 +117,16 @@ def _torchao(side: _Side) -> Iterator[dict[str, Any]]:
             yield side.record(
                 f"torchao {version}: to_mx, compiled", scheme, compiled, scale_rule=rule
             )
+    for scheme, element in SCHEMES.items():
+        rival = f"torchao {version}: to_mx and to_dtype, compiled"
+        compiled = torch.compile(partial(_to_mx_and_back, mx, element, modes("floor")))
+        try:
+            yield side.fake_record(rival, scheme, compiled)
+        except Exception as error:
+            yield {
+                "rival": f"{rival}, {scheme}",
+                "failed": f"{type(error).__name__}: {error}"[:200],
+            }
     amax = mxkern.tensor_amax(x)
     tensor_scale = nv.per_tensor_amax_to_scale(amax)
     compiled = torch.compile(nv.nvfp4_quantize)
@@ -136,6 +146,12 @@ def _swapped(function: Any, second: Any, first: Any) -> Result:
 def _to_mx(to_mx: Any, element: Any, mode: Any, x: torch.Tensor) -> Result:
     scales, codes = to_mx(x, element, 32, mode)
     return codes, scales
+
+
+def _to_mx_and_back(mx: Any, element: Any, mode: Any, x: torch.Tensor) -> torch.Tensor:
+    scales, codes = mx.to_mx(x, element, 32, mode)
+    result: torch.Tensor = mx.to_dtype(codes, scales, element, 32, x.dtype)
+    return result
 
 
 def disagreement(x: torch.Tensor, q: mxkern.BlockScaled, other: Result, rival: str) -> float:
@@ -182,6 +198,27 @@ class _Side:
                 [partial(mxkern.quantize, x, scheme, out=q, **options) for x in self.inputs]
             ),
             "bytes": x.nbytes + q.nbytes,
+            "different": different,
+            "copy_bytes_per_second": self.copy,
+        }
+
+    def fake_record(
+        self, rival: str, scheme: str, call: Callable[[torch.Tensor], torch.Tensor]
+    ) -> dict[str, Any]:
+        """The same of fake_quantize, by the rule `floor`."""
+        x = self.inputs[0]
+        y = mxkern.fake_quantize(x, scheme, scale_rule="floor")
+        different = (call(x) != y).float().mean().item()
+        assert different == 0, f"{rival}, {scheme}: {different:.1%} of its values differ"
+        own = partial(mxkern.fake_quantize, scheme=scheme, scale_rule="floor", out=y)
+        return {
+            "scheme": scheme,
+            "rival": rival,
+            "scale_rule": "floor",
+            "shape": list(self.shape),
+            "rival_seconds": median_seconds([partial(call, x) for x in self.inputs]),
+            "seconds": median_seconds([partial(own, x) for x in self.inputs]),
+            "bytes": x.nbytes + y.nbytes,
             "different": different,
             "copy_bytes_per_second": self.copy,
         }

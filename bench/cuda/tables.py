@@ -201,7 +201,8 @@ def _rivals(result: Record) -> str:
         return ""
     headers = ["rival", "scheme", "rule", "shape", "us", "mxkern, us", "times as fast"]
     headers.append("bytes that differ")
-    text = "### Quantization beside others: along rows, row-major scales, NVFP4 with a given amax"
+    text = "### Quantization beside others: along rows, row-major scales, NVFP4 with a given amax; "
+    text += "to_mx and to_dtype beside fake_quantize"
     text += "\n\n" + table(headers, rows) if rows else ""
     return text + not_measured(records)
 
