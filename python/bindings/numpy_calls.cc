@@ -64,12 +64,10 @@ class NumpyCalls {
                       bool columns, nb::handle amax, nb::handle tensor_scale,
                       nb::handle out) const {
     const std::optional<Plain> read = plain(x, columns ? 2 : 1);
-    if (!read || (!amax.is_none() && !tensor_scale.is_none())) return nb::none();
+    if (!read) return nb::none();
     QuantizeOptions chosen = options;
     float scalar = 0.0f;
-    if (!amax.is_none()) chosen.amax = &scalar;
-    if (!tensor_scale.is_none()) chosen.tensor_scale = &scalar;
-    if (!read_factor(amax.is_none() ? tensor_scale : amax, scalar)) return nb::none();
+    if (!read_scalar(amax, tensor_scale, scalar, chosen)) return nb::none();
     const Extents extents = columns ? transposed(read->extents) : read->extents;
     const std::optional<Made> made = out.is_none()
                                          ? make(extents, scheme, layout)
@@ -84,6 +82,31 @@ class NumpyCalls {
       return nb::none();
     }
     return out.is_none() ? result(*made) : nb::borrow(out);
+  }
+
+  // out: None, or an array to write to, which may be x.
+  nb::object fake_quantize(nb::handle x, int scheme, const QuantizeOptions& options,
+                           nb::handle amax, nb::handle tensor_scale, nb::handle out) const {
+    const std::optional<Plain> read = plain(x, 1);
+    if (!read) return nb::none();
+    QuantizeOptions chosen = options;
+    float scalar = 0.0f;
+    if (!read_scalar(amax, tensor_scale, scalar, chosen)) return nb::none();
+    const int dtype = static_cast<int>(read->view.dtype);
+    const nb::object made = out.is_none()
+                                ? call_with(empty_, read->extents.tuple(), plain_dtypes_[dtype])
+                                : nb::borrow(out);
+    const std::optional<Plain> target = plain(made, 1);
+    if (!target || !(target->extents == read->extents) || !target->array.writable()) {
+      return nb::none();
+    }
+    try {
+      call(read->view.shape.size(),
+           [&] { mxkern::fake_quantize(read->view, all_schemes[scheme], target->view, chosen); });
+    } catch (const InvalidArgument&) {
+      return nb::none();
+    }
+    return made;
   }
 
   // With an amax or a tensor scale this call is not ordinary.
@@ -172,6 +195,15 @@ class NumpyCalls {
   }
 
   // Whether x and the parts of q have no byte in common.
+  // Of amax and tensor_scale one at most, a float, which options then point to.
+  static bool read_scalar(nb::handle amax, nb::handle tensor_scale, float& scalar,
+                          QuantizeOptions& options) {
+    if (!amax.is_none() && !tensor_scale.is_none()) return false;
+    if (!amax.is_none()) options.amax = &scalar;
+    if (!tensor_scale.is_none()) options.tensor_scale = &scalar;
+    return read_factor(amax.is_none() ? tensor_scale : amax, scalar);
+  }
+
   static bool apart_from(const Buffer& x, const BlockScaled& q) {
     return apart({span_of(x), codes_span(q), scales_span(q), scalar_span(q.tensor_scale)});
   }
@@ -305,6 +337,8 @@ void bind_numpy_calls(nb::module_& module) {
            "columns"_a, "amax"_a.none(), "tensor_scale"_a.none(), "out"_a.none())
       .def("quantize_both", &NumpyCalls::quantize_both, "x"_a.none(), "scheme"_a, "layout"_a,
            "row_options"_a, "column_options"_a, "amax"_a.none(), "tensor_scale"_a.none())
+      .def("fake_quantize", &NumpyCalls::fake_quantize, "x"_a.none(), "scheme"_a, "options"_a,
+           "amax"_a.none(), "tensor_scale"_a.none(), "out"_a.none())
       .def("dequantize", &NumpyCalls::dequantize, "q"_a.none(), "dtype"_a, "out"_a.none())
       .def("gemm", &NumpyCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a, "beta"_a,
            "bias"_a.none(), "precision"_a, "out"_a.none());

@@ -89,6 +89,27 @@ class TorchCudaCalls {
     });
   }
 
+  // out: None, or a dense tensor to write to, which may be x.
+  nb::object fake_quantize(nb::handle x, int scheme, const QuantizeOptions& options,
+                           nb::handle amax, nb::handle tensor_scale, nb::handle out) const {
+    if (options.four_over_six && options.block_shape == BlockShape::square) return nb::none();
+    return if_ordinary([&]() -> nb::object {
+      const auto read = operands_.plain(x);
+      if (!read || read->extents.dimensions < 1) return nb::none();
+      const Device device = read->view.device;
+      QuantizeOptions wanted = options;
+      if (!read_scalars(amax, tensor_scale, device, wanted)) return nb::none();
+      const auto rounded = output(out, static_cast<int>(read->view.dtype), read->extents, device);
+      if (!rounded) return nb::none();
+      const Scheme to = all_schemes[scheme];
+      const nb::object found = make_found_amax(to, device.index, wanted);
+      const Stream stream = operands_.tensors.current_stream(device.index);
+      call(read->view.shape.size(),
+           [&] { mxkern::fake_quantize(read->view, to, rounded->view, wanted, stream); });
+      return rounded->tensor;
+    });
+  }
+
   // out: None, or a dense tensor to write to.
   nb::object dequantize(nb::handle q, int dtype, nb::handle out) const {
     return if_ordinary([&]() -> nb::object {
@@ -209,15 +230,15 @@ class TorchCudaCalls {
     }
   }
 
-  // What a product is written to.
+  // What a plain result is written to.
   struct Output {
     nb::object tensor;
     Buffer view;
   };
 
-  // A new one, or out, where that is ordinary.
-  std::optional<Output> output(nb::handle out, int dtype, const Extents& extents, Device device,
-                               const GemmOperand& left, const GemmRightOperand& right) const {
+  // A new one, or out, where that is ordinary. The library looks at what it overlaps.
+  std::optional<Output> output(nb::handle out, int dtype, const Extents& extents,
+                               Device device) const {
     if (out.is_none()) {
       Output made{{}, dense(dtype, extents, device)};
       made.tensor = operands_.tensors.make(extents, operands_.plain_elements[dtype], device.index,
@@ -226,12 +247,19 @@ class TorchCudaCalls {
     }
     const auto given = operands_.plain(out);
     if (!given || !(given->extents == extents)) return std::nullopt;
-    // The library looks at the rest itself.
-    if (!apart({span_of(given->view), scalar_span(tensor_scale_of(left))}) ||
-        !apart({span_of(given->view), scalar_span(tensor_scale_of(right))})) {
+    return Output{nb::borrow(out), given->view};
+  }
+
+  // The same of a product, where the library does not look at tensor scales.
+  std::optional<Output> output(nb::handle out, int dtype, const Extents& extents, Device device,
+                               const GemmOperand& left, const GemmRightOperand& right) const {
+    auto made = output(out, dtype, extents, device);
+    if (made && !out.is_none() &&
+        (!apart({span_of(made->view), scalar_span(tensor_scale_of(left))}) ||
+         !apart({span_of(made->view), scalar_span(tensor_scale_of(right))}))) {
       return std::nullopt;
     }
-    return Output{nb::borrow(out), given->view};
+    return made;
   }
 
   struct WorkingMemory {
@@ -249,28 +277,6 @@ class TorchCudaCalls {
     memory.tensor =
         operands_.tensors.make(size, operands_.byte_element(), device.index, memory.view.data);
     return memory;
-  }
-
-  template <class Operand>
-  static const float* tensor_scale_of(const Operand& operand) {
-    return std::visit(
-        [](const auto& x) -> const float* {
-          if constexpr (requires { x.source; }) return x.source.tensor_scale;
-          if constexpr (requires { x.tensor_scale; }) return x.tensor_scale;
-          return nullptr;
-        },
-        operand);
-  }
-
-  static Device device_of(const GemmRightOperand& operand) {
-    return std::visit(
-        [](const auto& right) {
-          if constexpr (requires { right.source; })
-            return right.source.device;
-          else
-            return right.device;
-        },
-        operand);
   }
 
   // Of a tensor that is not made yet.
@@ -308,17 +314,16 @@ class TorchCudaCalls {
       made.tensor_scale =
           operands_.tensors.make(Extents{}, operands_.plain_elements[0], device, view.tensor_scale);
     }
-    make_found_amax(made, options);
+    made.found_amax = make_found_amax(view.scheme, device, options);
     return made;
   }
 
   // NVFP4 keeps the amax that it finds from one kernel to the next.
-  void make_found_amax(Made& made, QuantizeOptions& options) const {
-    if (facts_of(made.view.scheme).has_tensor_scale && options.amax == nullptr &&
-        options.tensor_scale == nullptr) {
-      made.found_amax = operands_.tensors.make(Extents{}, operands_.plain_elements[0],
-                                               made.view.device.index, options.found_amax);
-    }
+  nb::object make_found_amax(Scheme scheme, int device, QuantizeOptions& options) const {
+    const bool is_given = options.amax != nullptr || options.tensor_scale != nullptr;
+    if (!facts_of(scheme).has_tensor_scale || is_given) return {};
+    return operands_.tensors.make(Extents{}, operands_.plain_elements[0], device,
+                                  options.found_amax);
   }
 
   // A BlockScaled of the caller's that fits, and has memory of its own.
@@ -335,7 +340,7 @@ class TorchCudaCalls {
     }
     Made made;
     made.view = view;
-    make_found_amax(made, options);
+    made.found_amax = make_found_amax(view.scheme, x.device.index, options);
     return made;
   }
 
@@ -366,6 +371,8 @@ void bind_torch_cuda_calls(nb::module_& module) {
            "columns"_a, "amax"_a.none(), "tensor_scale"_a.none(), "out"_a.none())
       .def("quantize_both", &TorchCudaCalls::quantize_both, "x"_a.none(), "scheme"_a, "layout"_a,
            "row_options"_a, "column_options"_a, "amax"_a.none(), "tensor_scale"_a.none())
+      .def("fake_quantize", &TorchCudaCalls::fake_quantize, "x"_a.none(), "scheme"_a, "options"_a,
+           "amax"_a.none(), "tensor_scale"_a.none(), "out"_a.none())
       .def("dequantize", &TorchCudaCalls::dequantize, "q"_a.none(), "dtype"_a, "out"_a.none())
       .def("gemm", &TorchCudaCalls::gemm, "a"_a.none(), "b"_a.none(), "dtype"_a, "alpha"_a,
            "beta"_a, "bias"_a.none(), "precision"_a, "out"_a.none())

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "torch_tensor.h"
@@ -151,5 +152,28 @@ struct TorchOperands {
     return Read<GemmOperand>{read->view, read->extents};
   }
 };
+
+// Of an operand of a product; null where it has none.
+template <class Operand>
+const float* tensor_scale_of(const Operand& operand) {
+  return std::visit(
+      [](const auto& x) -> const float* {
+        if constexpr (requires { x.source; }) return x.source.tensor_scale;
+        if constexpr (requires { x.tensor_scale; }) return x.tensor_scale;
+        return nullptr;
+      },
+      operand);
+}
+
+inline Device device_of(const GemmRightOperand& operand) {
+  return std::visit(
+      [](const auto& right) {
+        if constexpr (requires { right.source; })
+          return right.source.device;
+        else
+          return right.device;
+      },
+      operand);
+}
 
 }  // namespace mxkern::bindings

@@ -321,6 +321,15 @@ class NumpyCalls:
         amax: object | None,
         tensor_scale: object | None,
     ) -> object: ...
+    def fake_quantize(
+        self,
+        x: object | None,
+        scheme: int,
+        options: QuantizeOptions,
+        amax: object | None,
+        tensor_scale: object | None,
+        out: object | None,
+    ) -> object: ...
     def dequantize(self, q: object | None, dtype: int, out: object | None) -> object: ...
     def gemm(
         self,
@@ -373,6 +382,15 @@ class TorchCudaCalls:
         column_options: QuantizeOptions,
         amax: object | None,
         tensor_scale: object | None,
+    ) -> object: ...
+    def fake_quantize(
+        self,
+        x: object | None,
+        scheme: int,
+        options: QuantizeOptions,
+        amax: object | None,
+        tensor_scale: object | None,
+        out: object | None,
     ) -> object: ...
     def dequantize(self, q: object | None, dtype: int, out: object | None) -> object: ...
     def gemm(

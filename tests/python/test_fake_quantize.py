@@ -118,3 +118,20 @@ def test_out_is_checked() -> None:
     jax = pytest.importorskip("jax")
     ones = jax.numpy.ones((4, 64))
     refused(TypeError, lambda: call(ones, "mxfp4", out=ones), "fake_quantize: out", "JAX")
+
+
+def test_short_way_leaves_the_rest_to_the_long_one() -> None:
+    """Numbers that are none for a scale, and arrays that are out of the ordinary."""
+    x = random_values((4, 64), "float32")
+    want = mxkern.fake_quantize(x, "nvfp4", amax=3.0)
+    for amax in (3, np.float64(3), np.float32(3)):
+        assert_same(mxkern.fake_quantize(x, "nvfp4", amax=amax), want, repr(amax))
+    refused(ValueError, lambda: mxkern.fake_quantize(x, "nvfp4", amax=-1.0), "fake_quantize: amax")
+    both = {"amax": 1.0, "tensor_scale": 1.0}
+    refused(ValueError, lambda: mxkern.fake_quantize(x, "nvfp4", **both), "both given")
+    turned = np.asfortranarray(x)
+    assert_same(mxkern.fake_quantize(turned, "nvfp4", amax=3.0), want, "columns first")
+    read_only = np.empty_like(x)
+    read_only.flags.writeable = False
+    call = lambda: mxkern.fake_quantize(x, "nvfp4", out=read_only)  # noqa: E731
+    refused(ValueError, call, "fake_quantize: out is read-only")

@@ -128,6 +128,16 @@ class ShortWay(Protocol):
         tensor_scale: Any,
     ) -> Any: ...
 
+    def fake_quantize(
+        self,
+        x: Any,
+        scheme: int,
+        options: _core.QuantizeOptions,
+        amax: Any,
+        tensor_scale: Any,
+        out: Any,
+    ) -> Any: ...
+
     def dequantize(self, q: Any, dtype: int, out: Any) -> Any: ...
 
     def gemm(
@@ -167,15 +177,6 @@ class TracedCalls(Protocol):
         beta: float,
         precision: int,
         out: Any,
-    ) -> Any: ...
-
-    def fake_quantize(
-        self,
-        x: Any,
-        scheme: int,
-        options: _core.QuantizeOptions,
-        amax: Any,
-        tensor_scale: Any,
     ) -> Any: ...
 
     def straight_through(

@@ -119,12 +119,13 @@ class JaxPrograms:
         options: _core.QuantizeOptions,
         amax: Any,
         tensor_scale: Any,
+        out: Any,
     ) -> Any:
         function = "fake_quantize"
         options, offset = _split(function, options)
         static, arrays = (scheme, options), (x, amax, tensor_scale, offset)
         on_cpu = _suits_the_cpu(options, amax, tensor_scale)
-        return _run(function, operations.fake_quantize, static, arrays, None, _SCALARS, on_cpu)
+        return _run(function, operations.fake_quantize, static, arrays, out, _SCALARS, on_cpu)
 
     def straight_through(
         self, function: str, decoded: Callable[..., Any], x: Any, scalars: dict[str, Any]

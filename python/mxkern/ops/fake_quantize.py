@@ -59,21 +59,25 @@ def fake_quantize(
 
     adapter = adapter_of(function, "x", x)
     calls = adapter.traced_calls
-    if calls is None or stream is not None:
+
+    def rounded(x: Any, amax: Any, tensor_scale: Any, offset: Any) -> Any:
         options = options_of(function, record, **fixed, offset=offset)
+        if isinstance(options, _core.OffsetOptions) and calls is None and stream is None:
+            options = placed(function, options, adapter, x)
+        if adapter.short_way is not None and stream is None:
+            y = adapter.short_way.fake_quantize(x, record.id, options, amax, tensor_scale, out)
+            if y is not None:
+                if out is not None:
+                    adapter.mark_written(out)
+                return y
         return _rounded(function, record, options, x, (amax, tensor_scale), out, stream)
+
+    if calls is None or stream is not None:
+        return rounded(x, amax, tensor_scale, offset)
     if out is not None:
         raise errors.not_writable(function, "out", adapter.name)
-
-    def decoded(x: Any, amax: Any, tensor_scale: Any, offset: Any) -> Any:
-        options = options_of(function, record, **fixed, offset=offset)
-        y = calls.fake_quantize(x, record.id, options, amax, tensor_scale)
-        if y is not None:
-            return y
-        return _rounded(function, record, options, x, (amax, tensor_scale), None, None)
-
     scalars = {"amax": amax, "tensor_scale": tensor_scale, "offset": offset}
-    return calls.straight_through(function, decoded, x, scalars)
+    return calls.straight_through(function, rounded, x, scalars)
 
 
 def _rounded(
