@@ -49,29 +49,52 @@ struct FakeScaler {
   }
 };
 
-// Where the octets of a thread lie, and which of them exist.
+// Where the octets of a thread lie, one below the other, and which of them exist.
 template <class T>
 struct FakeOctets {
-  const T* x[octets_at_once];
-  T* out[octets_at_once];
-  std::int64_t index[octets_at_once];     // logical, of the first element
-  std::int64_t elements[octets_at_once];  // to the end of the row, 0 and less: none
+  const T* x;
+  T* out;
+  std::int64_t x_step, out_step;   // from one to the next
+  std::int64_t index, index_step;  // logical, of the first element
+  int elements;                    // to the end of the row, 8 at most; 0 and less: none
+  int count;                       // of octets whose rows exist
+
+  // The octet at `column` of `row`, and those `Spacing` rows apart.
+  template <int Spacing>
+  __device__ __forceinline__ static FakeOctets at(const FakeQuantizeParameters& p,
+                                                  std::int64_t batch, std::int64_t row,
+                                                  std::int64_t column) {
+    const std::int64_t rows = p.grid.rows - row, elements = p.columns - column;
+    return {static_cast<const T*>(p.x) + batch * p.x_batch_stride + row * p.x_row_stride + column,
+            static_cast<T*>(p.out) + batch * p.out_batch_stride + row * p.out_row_stride + column,
+            Spacing * p.x_row_stride,
+            Spacing * p.out_row_stride,
+            (batch * p.grid.rows + row) * p.columns + column,
+            Spacing * p.columns,
+            static_cast<int>(elements < 8 ? elements : 8),
+            static_cast<int>(ceil_div(
+                rows < octets_at_once * Spacing ? rows : octets_at_once * Spacing, Spacing))};
+  }
 
   __device__ __forceinline__ void load(bool vectors, RawOctet<T> (&raw)[octets_at_once]) const {
 #pragma unroll
-    for (int i = 0; i < octets_at_once; ++i) raw[i] = load_guarded(x[i], elements[i], vectors);
+    for (int i = 0; i < octets_at_once; ++i) {
+      raw[i] = load_guarded(x + i * x_step, i < count ? elements : 0, vectors);
+    }
   }
 
   // All lanes of a warp call it. `are_pairs`: the octets of lanes 2 i and 2 i + 1 lie side by side,
   // and both exist or none.
   __device__ __forceinline__ void store(int i, bool vectors, bool are_pairs,
                                         const RawOctet<T>& raw) const {
+    T* to = out + i * out_step;
+    const int wanted = i < count ? elements : 0;
     if (are_pairs) {
-      store_octet_beside(out[i], raw, elements[i] > 0);
-    } else if (vectors && elements[i] >= 8) {
-      store_octet(out[i], raw);
+      store_octet_beside(to, raw, wanted > 0);
+    } else if (vectors && wanted == 8) {
+      store_octet(to, raw);
     } else {
-      store_elements(out[i], raw, elements[i]);
+      store_elements(to, raw, wanted);
     }
   }
 };
@@ -88,24 +111,28 @@ enum class FakeWork {
   any
 };
 
-// The random words of an octet.
-template <FakeWork W, Rounding R>
-__device__ __forceinline__ void fake_words(RandomWords<R>& random, std::int64_t index,
-                                           std::uint32_t (&words)[8]) {
+// The random words of octet i.
+template <FakeWork W, Rounding R, class T>
+__device__ __forceinline__ void fake_words(RandomWords<R>& random, const FakeOctets<T>& octets,
+                                           int i, std::uint32_t (&words)[8]) {
   if constexpr (W == FakeWork::whole) {
-    random.whole_octet(static_cast<std::uint32_t>(index / 4), words);
+    const auto first = static_cast<std::uint32_t>(octets.index / 4);
+    random.whole_octet(first + i * static_cast<std::uint32_t>(octets.index_step / 4), words);
   } else {
-    random.octet(index, 1, words);
+    random.octet(octets.index + i * octets.index_step, 1, words);
   }
 }
 
-template <class T, Rounding R>
-inline constexpr int fake_blocks = R == Rounding::nearest ? (sizeof(T) == 4 ? 3 : 4)
-                                                          : (sizeof(T) == 4 ? 2 : 3);
+// Thread blocks a multiprocessor: as many as have registers.
+template <class T, Rounding R, FakeWork W>
+inline constexpr int fake_blocks = [] {
+  const bool is_short = R == Rounding::nearest || W == FakeWork::whole;
+  return (sizeof(T) == 4 ? 2 : 3) + (is_short ? 1 : 0);
+}();
 
 // A row's blocks. A thread has an octet in each of four rows, as when they are quantized.
 template <class S, class T, Rounding R, FakeWork W>
-__global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
+__global__ void __launch_bounds__(row_threads, (fake_blocks<T, R, W>))
     fake_quantize_kernel(const __grid_constant__ FakeQuantizeParameters p) {
   constexpr int lanes = S::block / 8;
   const int across = 1 << p.grid.log2_across;
@@ -123,17 +150,7 @@ __global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
     for (std::int64_t group = blockIdx.y; group < p.grid.groups(); group += gridDim.y) {
       const RowPosition at(p.grid, group);
-      FakeOctets<T> octets;
-#pragma unroll
-      for (int i = 0; i < octets_at_once; ++i) {
-        const std::int64_t row = at.first_row() + i * row_spacing;
-        octets.x[i] =
-            static_cast<const T*>(p.x) + batch * p.x_batch_stride + row * p.x_row_stride + column;
-        octets.out[i] =
-            static_cast<T*>(p.out) + batch * p.out_batch_stride + row * p.out_row_stride + column;
-        octets.index[i] = (batch * p.grid.rows + row) * p.columns + column;
-        octets.elements[i] = at.has_row(i) ? p.columns - column : 0;
-      }
+      const auto octets = FakeOctets<T>::template at<row_spacing>(p, batch, at.first_row(), column);
       RawOctet<T> raw[octets_at_once];
       octets.load(p.vectors, raw);
       if constexpr (W != FakeWork::any) {
@@ -146,7 +163,7 @@ __global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
 #pragma unroll
         for (int i = 0; i < octets_at_once; ++i) {
           std::uint32_t words[8] = {};
-          fake_words<W>(random, octets.index[i], words);
+          fake_words<W>(random, octets, i, words);
           const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturate, words);
           octets.store(i, p.vectors, are_pairs,
                        fake.template decoded<T>(codes, scales.byte_of_row(i)));
@@ -155,7 +172,7 @@ __global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
 #pragma unroll 1
         for (int i = 0; i < octets_at_once; ++i) {
           std::uint32_t words[8] = {};
-          fake_words<W>(random, octets.index[i], words);
+          fake_words<W>(random, octets, i, words);
           Octet codes = 0;
           const std::uint8_t byte = better_of_two<S, R>(
               raw[i], lanes_amax<lanes>(octet_amax(raw[i])), fake.scaler, words, codes);
@@ -166,43 +183,32 @@ __global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
   }
 }
 
-// Square blocks. A warp has 32 octets of a block at a time: of MX, 8 of its 32 rows, four times; of
-// NVFP4 a whole block of 16, and the three to the right of it.
+// Square blocks. A warp has one of MX, or four of NVFP4 side by side, and a lane the same octet of
+// every eighth or fourth row.
 template <class S>
 struct FakeSquares {
-  static constexpr int lanes = S::block / 8;
+  static constexpr int lanes = S::block == 16 ? 8 : 4;  // that lie side by side
   static constexpr int rows = 32 / lanes;
-  static constexpr int squares = rows == S::block ? octets_at_once : 1;  // of a warp
-  static constexpr int columns = squares * S::block;                     // of a warp
+  static constexpr int columns = 8 * lanes;
   static constexpr int warps = row_threads / 32;
+  static_assert(rows * octets_at_once == S::block);
 
-  // The scale that a lane works out: of the one square, or of one of four.
-  __device__ __forceinline__ static BlockScale own_scale(
-      const BlockScaler<S>& scaler, const std::uint32_t (&amax)[octets_at_once]) {
-    if constexpr (squares == 1) return scaler.alone(amax[0]);
-    const std::uint32_t low = threadIdx.x % 2 == 0 ? amax[0] : amax[1];
-    const std::uint32_t high = threadIdx.x % 2 == 0 ? amax[2] : amax[3];
-    return scaler.alone(threadIdx.x % 4 < 2 ? low : high);
-  }
-
-  // From those, the scale of octet i's square.
-  __device__ __forceinline__ static BlockScale scale_of(const BlockScale& own, int i) {
-    if constexpr (squares == 1) return own;
-    const std::uint32_t byte = own.byte;
-    return {static_cast<std::uint8_t>(__shfl_sync(full_warp, byte, i)),
-            __shfl_sync(full_warp, own.multiplier, i)};
+  // The maximum over the lanes of a square.
+  __device__ __forceinline__ static std::uint32_t amax(std::uint32_t own) {
+    if constexpr (columns == S::block) return __reduce_max_sync(full_warp, own);
+    own = lanes_amax<S::block / 8>(own);
+    return lanes_amax<rows, lanes>(own);
   }
 };
 
 template <class S, class T, Rounding R, FakeWork W>
-__global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
+__global__ void __launch_bounds__(row_threads, (fake_blocks<T, R, W>))
     fake_quantize_squares_kernel(const __grid_constant__ FakeQuantizeParameters p) {
   using Squares = FakeSquares<S>;
   const int lane = threadIdx.x % 32;
-  const std::int64_t first_column =
-      (static_cast<std::int64_t>(blockIdx.x) * Squares::warps + threadIdx.x / 32) *
-          Squares::columns +
-      lane % Squares::lanes * 8;
+  const std::int64_t warp =
+      static_cast<std::int64_t>(blockIdx.x) * Squares::warps + threadIdx.x / 32;
+  const std::int64_t column = warp * Squares::columns + lane % Squares::lanes * 8;
   const bool are_pairs = are_fake_pairs<T>(p);
   wait_for_kernels_ahead();
   let_dependents_start();
@@ -211,38 +217,20 @@ __global__ void __launch_bounds__(row_threads, (fake_blocks<T, R>))
   const std::int64_t squares_down = ceil_div(p.grid.rows, S::block);
   for (std::int64_t batch = blockIdx.z; batch < p.grid.batch; batch += gridDim.z) {
     for (std::int64_t square = blockIdx.y; square < squares_down; square += gridDim.y) {
-      FakeOctets<T> octets;
-#pragma unroll
-      for (int i = 0; i < octets_at_once; ++i) {
-        const bool is_right = Squares::squares > 1;
-        const std::int64_t row =
-            square * S::block + lane / Squares::lanes + (is_right ? 0 : i * Squares::rows);
-        const std::int64_t column = first_column + (is_right ? i * S::block : 0);
-        octets.x[i] =
-            static_cast<const T*>(p.x) + batch * p.x_batch_stride + row * p.x_row_stride + column;
-        octets.out[i] =
-            static_cast<T*>(p.out) + batch * p.out_batch_stride + row * p.out_row_stride + column;
-        octets.index[i] = (batch * p.grid.rows + row) * p.columns + column;
-        octets.elements[i] = row < p.grid.rows ? p.columns - column : 0;
-      }
+      const auto octets = FakeOctets<T>::template at<Squares::rows>(
+          p, batch, square * S::block + lane / Squares::lanes, column);
       RawOctet<T> raw[octets_at_once];
       octets.load(p.vectors, raw);
-      std::uint32_t amax[octets_at_once];
+      std::uint32_t amax = 0;
 #pragma unroll
-      for (int i = 0; i < octets_at_once; ++i) amax[i] = octet_amax(raw[i]);
-      if constexpr (Squares::squares == 1) {
-        amax[0] = max(max(amax[0], amax[1]), max(amax[2], amax[3]));
-      }
-#pragma unroll
-      for (int i = 0; i < Squares::squares; ++i) amax[i] = __reduce_max_sync(full_warp, amax[i]);
-      const BlockScale scale = Squares::own_scale(fake.scaler, amax);
+      for (int i = 0; i < octets_at_once; ++i) amax = max(amax, octet_amax(raw[i]));
+      const BlockScale scale = fake.scaler.alone(Squares::amax(amax));
 #pragma unroll
       for (int i = 0; i < octets_at_once; ++i) {
-        const BlockScale of_square = Squares::scale_of(scale, i);
         std::uint32_t words[8] = {};
-        fake_words<W>(random, octets.index[i], words);
-        const Octet codes = quantize_octet<S, R>(raw[i], of_square.multiplier, true, words);
-        octets.store(i, p.vectors, are_pairs, fake.template decoded<T>(codes, of_square.byte));
+        fake_words<W>(random, octets, i, words);
+        const Octet codes = quantize_octet<S, R>(raw[i], scale.multiplier, true, words);
+        octets.store(i, p.vectors, are_pairs, fake.template decoded<T>(codes, scale.byte));
       }
     }
   }
