@@ -89,9 +89,8 @@ TEST_F(CudaStreams, CapturedIntoAGraph) {
   // Captured, nothing has run yet; and a replay reads what lies there then.
   for (const std::uint64_t seed : {2, 3}) {
     fill_mixed(work.host_x, seed, false);
-    check_cuda(cudaMemcpy(work.x.buffer().data, work.host_x.bytes().data(),
-                          static_cast<std::size_t>(work.host_x.bytes().size()),
-                          cudaMemcpyHostToDevice));
+    copy_to_device(work.x.buffer().data, work.host_x.bytes().data(),
+                   static_cast<std::size_t>(work.host_x.bytes().size()));
     check_cuda(cudaGraphLaunch(executable, stream.get()));
     check_cuda(cudaStreamSynchronize(stream.get()));
     work.expect_results();

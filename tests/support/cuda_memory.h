@@ -50,6 +50,13 @@ class CurrentDevice {
   int before_ = 0;
 };
 
+// The bytes are there when it returns, for streams that wait for no other too: cudaMemcpy may still
+// be on its way with what it has taken from pageable memory.
+inline void copy_to_device(void* to, const void* from, std::size_t size) {
+  check_cuda(cudaMemcpy(to, from, size, cudaMemcpyHostToDevice));
+  check_cuda(cudaStreamSynchronize(cudaStreamLegacy));
+}
+
 // Memory of the current device. It starts `shift` bytes after a multiple of 256.
 class DeviceBytes {
  public:
@@ -73,7 +80,7 @@ class DeviceTwin {
   explicit DeviceTwin(const GuardedBytes& host, int shift = 0)
       : bytes_(host.whole().size(), shift) {
     const auto whole = host.whole();
-    check_cuda(cudaMemcpy(bytes_.data(), whole.data(), whole.size(), cudaMemcpyHostToDevice));
+    copy_to_device(bytes_.data(), whole.data(), whole.size());
   }
 
   std::uint8_t* data() { return bytes_.data() + GuardedBytes::data_offset(); }
@@ -110,7 +117,7 @@ class DeviceTensor {
 class DeviceFloat {
  public:
   explicit DeviceFloat(float value = -1.0f) : bytes_(sizeof(float)) {
-    check_cuda(cudaMemcpy(bytes_.data(), &value, sizeof value, cudaMemcpyHostToDevice));
+    copy_to_device(bytes_.data(), &value, sizeof value);
   }
 
   float* address() { return reinterpret_cast<float*>(bytes_.data()); }

@@ -97,7 +97,7 @@ class RowScaledOperand {
 
   static Memory upload(const void* from, std::size_t size, int shift) {
     auto memory = std::make_unique<DeviceBytes>(size, shift);
-    check_cuda(cudaMemcpy(memory->data(), from, size, cudaMemcpyHostToDevice));
+    copy_to_device(memory->data(), from, size);
     return memory;
   }
 
