@@ -135,3 +135,20 @@ def test_short_way_leaves_the_rest_to_the_long_one() -> None:
     read_only.flags.writeable = False
     call = lambda: mxkern.fake_quantize(x, "nvfp4", out=read_only)  # noqa: E731
     refused(ValueError, call, "fake_quantize: out is read-only")
+
+
+@pytest.mark.parametrize("framework", framework_params())
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_along_columns(scheme: str, framework: str) -> None:
+    """The transpose of an array is the same as a copy of it."""
+    x = random_values((40, 96), "float32")
+    given = array_of(framework, x)
+    for options in options_of(scheme):
+        got = mxkern.fake_quantize(given.T, scheme, **options)
+        want = mxkern.fake_quantize(np.ascontiguousarray(x.T), scheme, **options)
+        assert type(got) is type(given) and got.shape == (96, 40)
+        assert_same(raw(got), raw(want), f"{framework} {scheme} {options}")
+    if framework != "jax":
+        out = array_of(framework, np.zeros((96, 40), np.float32))
+        assert mxkern.fake_quantize(given.T, scheme, out=out) is out
+        assert_same(raw(out), raw(mxkern.fake_quantize(given.T, scheme)), "out")

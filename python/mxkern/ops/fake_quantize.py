@@ -89,23 +89,27 @@ def _rounded(
     out: Any,
     stream: int | None,
 ) -> Any:
-    """In one pass, without codes and scales in memory."""
+    """In one pass, without codes and scales in memory, where there is a kernel for that."""
     adapter = adapter_of(function, "x", x)
     with on_stream(function, stream, adapter, x):
-        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
+        entered = adapter.enter(function, "x", x)
+        # The transpose of an array is quantized as it lies, and would be copied to be read in rows.
+        in_two_calls = options.is_symmetric and not adapter.converts
+        turned = adapter.turned(entered) if in_two_calls else None
+        plain = adapter.plain(function, "x", entered if turned is None else turned)
         dtype, device = plain.buffer[1:3]
-        name, like = PLAIN_DTYPES[dtype], plain.array
+        name, like, shape = PLAIN_DTYPES[dtype], plain.array, tuple(entered.shape)
         given = scalars_of(function, record, adapter, plain, *scalars)
         if out is None:
-            array = adapter.empty(function, plain.shape, name, like)
+            array = adapter.empty(function, shape, name, like)
         else:
             # In place is fine; a shifted overlap is not.
             in_place = out is x and plain.memory is like
             taken = extents_of(adapter, *given, *([] if in_place else [like]))
             array = checked_out(
-                function, "out", out, adapter, plain.shape, (name,), like, taken, rows_apart=True
+                function, "out", out, adapter, shape, (name,), like, taken, rows_apart=True
             )
-        if options.chooses_for_squares and device != CPU:  # the kernel for one pass lacks it
+        if turned is not None or (options.chooses_for_squares and device != CPU):
             q = quantized(
                 function, _core.quantize, record, options, x, "row_major", *scalars, None, None
             )
