@@ -81,6 +81,24 @@ TEST(FakeQuantize, LargeTensorsInPlace) {
   }
 }
 
+// Many rows that are shorter than a block: codes fill blocks up.
+TEST(FakeQuantize, ManyShortRows) {
+  for (const Scheme scheme : all_schemes) {
+    for (const Rounding rounding : all_roundings) {
+      for (const BlockShape block_shape : all_block_shapes) {
+        for (const std::int64_t columns : {1, 8, 17, 33}) {
+          const QuantizeOptions options{.rounding = rounding, .block_shape = block_shape};
+          Tensor x(DType::float32, {1, 40000 / columns, columns}), y = x;
+          fill_mixed(x, 13);
+          fake_quantize(x.buffer(), scheme, y.buffer(), options);
+          expect_same(y, by_two_calls(x, scheme, options), describe(x, options));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 TEST(FakeQuantize, ScalarsOfNvfp4) {
   Tensor x(DType::float32, {1, 5, 64}), y = x;
   fill_mixed(x, 5, false);

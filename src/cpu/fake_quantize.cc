@@ -1,5 +1,7 @@
 // cpu/fake_quantize.cc: quantizes and dequantizes a tensor in parallel, a piece at a time, whose
 // codes stay in the first-level cache.
+#include <algorithm>
+
 #include "check_quantize.h"
 #include "cpu/backend.h"
 #include "cpu/cache.h"
@@ -30,11 +32,16 @@ class FakeQuantize {
                                   [static_cast<int>(options.rounding)]),
         dequantize_(kernels.dequantize[static_cast<int>(scheme)][static_cast<int>(x.dtype)]) {}
 
+  // Of no more elements than there is memory for, the codes that fill up a last block included.
   TileShape tile() const {
     const bool square = options_.block_shape == BlockShape::square;
     const bool is_random = options_.rounding == Rounding::stochastic;
-    return line_tile(source_.x.shape, square ? facts_.block : 1,
-                     is_random ? Patch::capacity : most_elements);
+    const Shape& shape = source_.x.shape;
+    const Shape filled_up{shape.batch, shape.rows, round_up(shape.columns, facts_.block)};
+    TileShape tile = line_tile(filled_up, square ? facts_.block : 1,
+                               is_random ? Patch::capacity : most_elements);
+    tile.columns = std::min(tile.columns, shape.columns);
+    return tile;
   }
 
   void run(const Tile& tile) const {
