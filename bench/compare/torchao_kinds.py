@@ -1,5 +1,5 @@
-# bench/compare/torchao_kinds.py: a function of torchao's, eager and where that is worth it compiled,
-# for each scheme.
+# bench/compare/torchao_kinds.py: a function of torchao's for each scheme, eager and where that is
+# worth it compiled.
 from __future__ import annotations
 
 import importlib.metadata
