@@ -148,26 +148,42 @@ class NumpyCalls {
     return made;
   }
 
-  // Of two matrices. out: None, or an array to write to; beta is 0 where there is none.
+  // Of two matrices, of which a may be plain. out: None, or an array to write to; beta is 0 where
+  // there is none.
   nb::object gemm(nb::handle a, nb::handle b, int dtype, double alpha, double beta, nb::handle bias,
                   int precision, nb::handle given_out) const {
-    if (!bias.is_none() || precision != 0) return nb::none();
-    const std::optional<Read> left = read(a);
+    if (precision != 0) return nb::none();
+    const std::optional<Plain> x = plain(a, 2);
+    const std::optional<Read> q = x ? std::nullopt : read(a);
     const std::optional<Read> right = read(b);
-    if (!left || !right || left->extents.dimensions != 2 || right->extents.dimensions != 2 ||
-        left->view.shape.columns != right->view.shape.columns) {
+    if ((!x && !q) || !right) return nb::none();
+    Extents extents = x ? x->extents : q->extents;
+    if (extents.dimensions != 2 || right->extents.dimensions != 2 ||
+        extents.items[1] != right->view.shape.columns) {
       return nb::none();
     }
-    Extents extents = left->extents;
     extents.last() = right->view.shape.rows;
     nb::object out = nb::borrow(given_out);
     if (out.is_none()) out = call_with(empty_, extents.tuple(), plain_dtypes_[dtype]);
     const std::optional<Plain> target = plain(out, 2);
     if (!target || !(target->extents == extents) || !target->array.writable() ||
-        !apart_from(target->view, left->view) || !apart_from(target->view, right->view)) {
+        !apart_from(target->view, right->view) ||
+        !(x ? apart({span_of(target->view), span_of(x->view)})
+            : apart_from(target->view, q->view))) {
       return nb::none();
     }
-    gemm_with_workspace(left->view, right->view, target->view, gemm_options(alpha, beta));
+    GemmOptions options = gemm_options(alpha, beta);
+    std::optional<Plain> offset;
+    if (!bias.is_none()) {
+      offset = plain(bias, 1);
+      if (!offset || offset->extents.dimensions != 1 || offset->extents.last() != extents.last() ||
+          !apart({span_of(target->view), span_of(offset->view)})) {
+        return nb::none();
+      }
+      options.bias = &offset->view;
+    }
+    const GemmOperand left = x ? GemmOperand(x->view) : GemmOperand(q->view);
+    gemm_with_workspace(left, right->view, target->view, options);
     return out;
   }
 
