@@ -24,7 +24,7 @@ def run() -> Iterator[dict[str, Any]]:
     rows, columns = SMALL
     q = mxkern.quantize_mxfp8(x)
     w = mxkern.quantize_nvfp4(x)
-    y = np.empty_like(x)
+    y, b = np.empty_like(x), x[0].copy()
 
     def allocate_codes() -> None:
         np.empty((rows, columns), ml_dtypes.float8_e4m3fn)
@@ -47,8 +47,14 @@ def run() -> Iterator[dict[str, Any]]:
         ('quantize(x, "mxfp8_e4m3")', lambda: mxkern.quantize(x, "mxfp8_e4m3"), allocate_codes),
         ("quantize_nvfp4(x)", lambda: mxkern.quantize_nvfp4(x), allocate_packed),
         ("dequantize(q)", lambda: mxkern.dequantize(q), allocate_values),
+        (
+            'fake_quantize(x, "mxfp8_e4m3")',
+            lambda: mxkern.fake_quantize(x, "mxfp8"),
+            allocate_values,
+        ),
         ("gemm(q, q)", lambda: mxkern.gemm(q, q), allocate_values),
         ("gemm(q, w, out=y)", lambda: mxkern.gemm(q, w, out=y), nothing),
+        ("gemm(x, w, bias=b, out=y)", lambda: mxkern.gemm(x, w, bias=b, out=y), nothing),
     ]
     times = _microseconds([call for _, *pair in cases for call in pair])
     for (name, _, _), whole, empty in zip(cases, times[::2], times[1::2], strict=True):

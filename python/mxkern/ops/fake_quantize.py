@@ -1,10 +1,11 @@
 # mxkern/ops/fake_quantize.py: quantize and dequantize in one call.
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mxkern import _core, errors
-from mxkern.arrays import adapter_of
+from mxkern.arrays import Adapter, adapter_of
 from mxkern.arrays.adapter import CPU, PLAIN_DTYPES
 from mxkern.offset_array import placed
 from mxkern.ops.dequantize import dequantize
@@ -49,35 +50,56 @@ def fake_quantize(
     """
     function = "fake_quantize"
     record = scheme_of(function, scheme)
-    fixed = {
-        "scale_rule": scale_rule,
-        "rounding": rounding,
-        "seed": seed,
-        "block": block,
-        "four_over_six": four_over_six,
-    }
-
+    options_at = partial(
+        options_of,
+        function,
+        record,
+        scale_rule=scale_rule,
+        rounding=rounding,
+        seed=seed,
+        block=block,
+        four_over_six=four_over_six,
+    )
     adapter = adapter_of(function, "x", x)
     calls = adapter.traced_calls
-
-    def rounded(x: Any, amax: Any, tensor_scale: Any, offset: Any) -> Any:
-        options = options_of(function, record, **fixed, offset=offset)
-        if isinstance(options, _core.OffsetOptions) and calls is None and stream is None:
+    if calls is None or stream is not None:
+        options = options_at(offset=offset)
+        if stream is None:
             options = placed(function, options, adapter, x)
-        if adapter.short_way is not None and stream is None:
-            y = adapter.short_way.fake_quantize(x, record.id, options, amax, tensor_scale, out)
+            y = _short_way(adapter, record, options, x, amax, tensor_scale, out)
             if y is not None:
-                if out is not None:
-                    adapter.mark_written(out)
                 return y
         return _rounded(function, record, options, x, (amax, tensor_scale), out, stream)
-
-    if calls is None or stream is not None:
-        return rounded(x, amax, tensor_scale, offset)
     if out is not None:
         raise errors.not_writable(function, "out", adapter.name)
+
+    def rounded(x: Any, amax: Any, tensor_scale: Any, offset: Any) -> Any:
+        options = options_at(offset=offset)
+        y = _short_way(adapter, record, options, x, amax, tensor_scale, None)
+        if y is not None:
+            return y
+        return _rounded(function, record, options, x, (amax, tensor_scale), None, None)
+
     scalars = {"amax": amax, "tensor_scale": tensor_scale, "offset": offset}
     return calls.straight_through(function, rounded, x, scalars)
+
+
+def _short_way(
+    adapter: Adapter,
+    record: Scheme,
+    options: _core.QuantizeOptions,
+    x: Any,
+    amax: Any,
+    tensor_scale: Any,
+    out: Any,
+) -> Any:
+    """Of ordinary arguments, and in a program of JAX; None for others."""
+    if adapter.short_way is None:
+        return None
+    y = adapter.short_way.fake_quantize(x, record.id, options, amax, tensor_scale, out)
+    if y is not None and out is not None:
+        adapter.mark_written(out)
+    return y
 
 
 def _rounded(
