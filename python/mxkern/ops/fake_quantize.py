@@ -1,7 +1,6 @@
 # mxkern/ops/fake_quantize.py: quantize and dequantize in one call.
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from mxkern import _core, errors
@@ -50,20 +49,23 @@ def fake_quantize(
     """
     function = "fake_quantize"
     record = scheme_of(function, scheme)
-    options_at = partial(
-        options_of,
-        function,
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        block=block,
-        four_over_six=four_over_six,
-    )
+
+    def options_at(offset: Any) -> _core.QuantizeOptions:
+        return options_of(
+            function,
+            record,
+            scale_rule=scale_rule,
+            rounding=rounding,
+            seed=seed,
+            offset=offset,
+            block=block,
+            four_over_six=four_over_six,
+        )
+
     adapter = adapter_of(function, "x", x)
     calls = adapter.traced_calls
     if calls is None or stream is not None:
-        options = options_at(offset=offset)
+        options = options_at(offset)
         if stream is None:
             options = placed(function, options, adapter, x)
             y = _short_way(adapter, record, options, x, amax, tensor_scale, out)
@@ -74,7 +76,7 @@ def fake_quantize(
         raise errors.not_writable(function, "out", adapter.name)
 
     def rounded(x: Any, amax: Any, tensor_scale: Any, offset: Any) -> Any:
-        options = options_at(offset=offset)
+        options = options_at(offset)
         y = _short_way(adapter, record, options, x, amax, tensor_scale, None)
         if y is not None:
             return y
