@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "cpu/gemm/scale_row.h"
 #include "mxkern/core/math.h"
 #include "mxkern/numerics/scale_format.h"
 #include "mxkern/numerics/visit.h"
@@ -46,10 +47,6 @@ void load_elements(const T* elements, int count, double* values) {
   for (int i = 0; i < count; ++i) values[i] = static_cast<double>(to_float(elements[i]));
 }
 
-std::uint8_t scale_byte(const GemmMatrix& matrix, std::int64_t row, std::int64_t block) {
-  return matrix.scales[matrix.scale_index.offset(row, block)];
-}
-
 // The elements of a chunk, scaled.
 void load_chunk(const GemmMatrix& matrix, std::int64_t row, std::int64_t k, int count,
                 double* values) {
@@ -64,9 +61,9 @@ void load_chunk(const GemmMatrix& matrix, std::int64_t row, std::int64_t k, int 
   visit(matrix.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     decode_elements<typename S::Format>(data, k, count, values);
+    const ScaleRow scales(matrix, row);
     for (int i = 0; i < count; ++i) {
-      const std::uint8_t byte = scale_byte(matrix, row, (k + i) / S::block);
-      values[i] *= static_cast<double>(S::ScaleFormat::decode(byte));
+      values[i] *= static_cast<double>(S::ScaleFormat::decode(scales.byte((k + i) / S::block)));
     }
   });
 }
@@ -86,15 +83,20 @@ std::int32_t plain_row_spread(const T* elements, std::int64_t count) {
   return std::ilogb(float_of(largest)) - std::ilogb(float_of(smallest));
 }
 
+// Whether bytes of a block are not zero: as good as whether elements are, but for negative zeros.
+template <class S>
+bool has_bytes(const std::uint8_t* block) {
+  std::uint64_t words[S::block_bytes / 8], any = 0;
+  std::memcpy(words, block, sizeof(words));
+  for (const std::uint64_t word : words) any |= word;
+  return any != 0;
+}
+
 template <class S>
 bool is_zero(const std::uint8_t* row, std::int64_t block, std::int64_t k) {
   const std::int64_t first = block * S::block;
-  const int count = static_cast<int>(std::min<std::int64_t>(S::block, k - first));
-  if (count == S::block) {
-    constexpr std::uint8_t zeros[S::block_bytes] = {};
-    if (std::memcmp(row + block * S::block_bytes, zeros, sizeof(zeros)) == 0) return true;
-  }
   double values[S::block];
+  const int count = static_cast<int>(std::min<std::int64_t>(S::block, k - first));
   decode_elements<typename S::Format>(row, first, count, values);
   return std::all_of(values, values + count, [](double value) { return value == 0.0; });
 }
@@ -102,13 +104,24 @@ bool is_zero(const std::uint8_t* row, std::int64_t block, std::int64_t k) {
 template <class S>
 std::int32_t scaled_row_spread(const GemmMatrix& matrix, std::int64_t row) {
   const std::uint8_t* data = matrix.data + row * matrix.row_bytes;
-  int largest = 0, smallest = S::ScaleFormat::nan_byte;  // the latter of blocks that are not zeros
-  for (std::int64_t block = 0; block < matrix.scale_index.blocks; ++block) {
-    const std::uint8_t byte = scale_byte(matrix, row, block);
-    if (byte == S::ScaleFormat::nan_byte) return settled_row;
-    largest = std::max<int>(largest, byte);
-    // Codes are looked at where they would change something.
-    if (byte < smallest && !is_zero<S>(data, block, matrix.k)) smallest = byte;
+  const ScaleRow scales(matrix, row);
+  const std::int64_t blocks = matrix.scale_index.blocks, whole_blocks = matrix.k / S::block;
+  // Zeros come in no order that a processor could guess: there are no branches on them here.
+  int largest = 0, smallest = S::ScaleFormat::nan_byte;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const int byte = scales.byte(block);
+    largest = std::max(largest, byte);
+    const bool counts = block >= whole_blocks || has_bytes<S>(data + block * S::block_bytes);
+    smallest = std::min<int>(smallest, counts ? byte : S::ScaleFormat::nan_byte);
+  }
+  if (largest == S::ScaleFormat::nan_byte) return settled_row;
+  // Codes are looked at where they would change something.
+  if (may_lose_products(largest - smallest, largest - smallest)) {
+    smallest = S::ScaleFormat::nan_byte;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const int byte = scales.byte(block);
+      if (byte < smallest && !is_zero<S>(data, block, matrix.k)) smallest = byte;
+    }
   }
   return smallest > largest ? settled_row : largest - smallest;
 }

@@ -55,7 +55,6 @@ class Block {
         facts_(facts_of(plan.unit)),
         kernels_(gemm_kernels(plan.unit)),
         layout_(slot_layout(plan, task.left.k)),
-        least_certain_(least_certain_sum(task.left, task.right)),
         memory_(memory) {}
 
   void run(std::int64_t index) {
@@ -63,10 +62,10 @@ class Block {
     load_bias();
     const std::int64_t k = left_.k;
     if (k == 0) return finish_empty();
-    kernels_.row_shifts(left_, row_, rows_, left_shifts());
-    kernels_.row_shifts(right_, column_, columns_, right_shifts());
-    std::fill_n(left_spreads(), rows_, unknown_spread);
-    std::fill_n(right_spreads(), columns_, unknown_spread);
+    kernels_.row_shifts(left_, row_, rows_, left_shifts(), left_spreads());
+    kernels_.row_shifts(right_, column_, columns_, right_shifts(), right_spreads());
+    least_certain_ = may_lose_at_widest() ? least_certain_sum(left_, right_) : 0.0f;
+    knows_wide_spreads_ = false;
     for (std::int64_t begin = 0; begin < k; begin += facts_.depth) {
       const std::int64_t depth = std::min<std::int64_t>(facts_.depth, k - begin);
       const int chunks = static_cast<int>(ceil_div(depth, gemm_chunk));
@@ -107,6 +106,31 @@ class Block {
     rows_ = std::min(plan_.block_rows, left_.rows - row_);
     columns_ = std::min(plan_.block_columns, right_.rows - column_);
     finish_ = task_.finish;
+  }
+
+  // Whether any output of this block may lose products. Scales of most operands lie so close to
+  // each other that bounds say no.
+  bool may_lose_at_widest() const {
+    return may_lose_products(*std::max_element(left_spreads(), left_spreads() + rows_),
+                             *std::max_element(right_spreads(), right_spreads() + columns_));
+  }
+
+  // The same when a small sum asks for it: what lies behind bounds is looked up then.
+  bool may_lose() {
+    if (!knows_wide_spreads_) {
+      find_wide_spreads(left_, row_, rows_, left_spreads());
+      find_wide_spreads(right_, column_, columns_, right_spreads());
+      knows_wide_spreads_ = true;
+      if (!may_lose_at_widest()) least_certain_ = 0.0f;
+    }
+    return least_certain_ > 0;
+  }
+
+  static void find_wide_spreads(const GemmMatrix& matrix, std::int64_t first, std::int64_t count,
+                                std::int32_t* spreads) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (may_lose_products(spreads[i], spreads[i])) spreads[i] = row_spread(matrix, first + i);
+    }
   }
 
   // Bias as float32, zeros up to the end of the last tile.
@@ -180,7 +204,8 @@ class Block {
         sums, row, column, static_cast<int>(std::min<std::int64_t>(facts_.tile_rows, rows_ - row)),
         static_cast<int>(std::min<std::int64_t>(facts_.tile_columns, columns_ - column))};
     if (least_certain_ > 0 &&
-        !kernels_.are_at_least(least_certain_, sums, tile.rows, tile.columns) && is_lossy(tile)) {
+        !kernels_.are_at_least(least_certain_, sums, tile.rows, tile.columns) && may_lose() &&
+        is_lossy(tile)) {
       return finish_one_by_one(tile);
     }
     finish(tile, left_shifts() + row, right_shifts() + column,
@@ -195,11 +220,11 @@ class Block {
   }
 
   // Whether an output of this tile is small because products of it were taken for zero.
-  bool is_lossy(const Tile& tile) {
+  bool is_lossy(const Tile& tile) const {
     for (int i = 0; i < tile.rows; ++i) {
       const float* sums = tile.sums + i * facts_.tile_columns;
       if (kernels_.are_at_least(least_certain_, sums, 1, tile.columns) ||
-          spread_of_row(tile.row + i) == settled_row) {
+          left_spreads()[tile.row + i] == settled_row) {
         continue;
       }
       for (int j = 0; j < tile.columns; ++j) {
@@ -209,21 +234,9 @@ class Block {
     return false;
   }
 
-  bool is_lossy(float sum, std::int64_t row, std::int64_t column) {
-    return !(std::fabs(sum) >= least_certain_) && spread_of_row(row) != settled_row &&
-           may_lose_products(spread_of_row(row),
-                             spread_of(right_, column_, column, right_spreads()));
-  }
-
-  std::int32_t spread_of_row(std::int64_t row) {
-    return spread_of(left_, row_, row, left_spreads());
-  }
-
-  // Found out when it is asked for first.
-  static std::int32_t spread_of(const GemmMatrix& matrix, std::int64_t first, std::int64_t row,
-                                std::int32_t* spreads) {
-    if (spreads[row] == unknown_spread) spreads[row] = row_spread(matrix, first + row);
-    return spreads[row];
+  bool is_lossy(float sum, std::int64_t row, std::int64_t column) const {
+    return !(std::fabs(sum) >= least_certain_) &&
+           may_lose_products(left_spreads()[row], right_spreads()[column]);
   }
 
   // Each output like a tile of its own, with a sum that has lost nothing.
@@ -250,20 +263,19 @@ class Block {
     }
   }
 
-  static constexpr std::int32_t unknown_spread = -2;
-
   const GemmTask& task_;
   const GemmPlan& plan_;
   const GemmUnitFacts facts_;
   const GemmKernels& kernels_;
   const GemmSlotLayout layout_;
-  const float least_certain_;
   std::uint8_t* memory_;
   GemmMatrix left_;
   GemmMatrix right_;
   GemmFinish finish_;
   std::uint8_t* out_ = nullptr;
   const float* bias_ = nullptr;
+  float least_certain_ = 0.0f;
+  bool knows_wide_spreads_ = false;
   std::int64_t row_ = 0;
   std::int64_t rows_ = 0;
   std::int64_t column_ = 0;

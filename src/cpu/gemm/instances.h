@@ -17,7 +17,7 @@ extern const GemmKernels gemm_kernels_avx512_few_rows;
 // Packing and finishing for the units that multiply bfloat16; they need AVX-512 and no more.
 namespace bf16 {
 void row_shifts(const GemmMatrix& matrix, std::int64_t row, std::int64_t count,
-                std::int32_t* shifts);
+                std::int32_t* shifts, std::int32_t* spreads);
 void pack_left(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,
                void* out);
 void pack_right(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,

@@ -46,9 +46,10 @@ struct GemmFinish {
 struct GemmKernels {
   GemmUnit unit;
   // For `count` rows, the power of two that a row is multiplied with before it is packed. It brings
-  // the row's largest scale to a place where sums of products neither overflow nor vanish.
+  // the row's largest scale to a place where sums of products neither overflow nor vanish. And a
+  // bound on the row's spread (see exact_sum.h), which is found without a look at codes.
   void (*row_shifts)(const GemmMatrix& matrix, std::int64_t row, std::int64_t count,
-                     std::int32_t* shifts);
+                     std::int32_t* shifts, std::int32_t* spreads);
   // Left: [tile][chunk][part][row][32]. Right: [tile][k][column], where a k of bfloat16 is a pair;
   // units for few rows keep where the rows lie, and decode them when they multiply.
   void (*pack_left)(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,

@@ -196,11 +196,12 @@ void pack_right(const GemmMatrix& matrix, const GemmPanel& panel, const std::int
 }
 
 void row_shifts(const GemmMatrix& matrix, std::int64_t row, std::int64_t count,
-                std::int32_t* shifts) {
+                std::int32_t* shifts, std::int32_t* spreads) {
   visit_elements(matrix, [&](auto tag) {
     for (std::int64_t i = 0; i < count; ++i) {
-      shifts[i] =
-          row + i < matrix.rows ? row_shift<typename decltype(tag)::type>(matrix, row + i) : 0;
+      const RowShift one = row_shift<typename decltype(tag)::type>(matrix, row + i);
+      shifts[i] = one.shift;
+      spreads[i] = one.spread;
     }
   });
 }

@@ -7,6 +7,7 @@
 
 #include "cpu/gemm/elements.h"
 #include "cpu/gemm/kernels.h"
+#include "cpu/gemm/scale_row.h"
 #include "mxkern/numerics/scale_format.h"
 
 namespace mxkern::cpu {
@@ -24,42 +25,26 @@ inline constexpr int max_depth = 1024;
 // sums that consist of such.
 inline constexpr int lowest_field = float32::bias - 100;
 
-// Walks the scales of a row: row_major one after the other, swizzled in groups of four.
-struct ScaleRow {
-  const std::uint8_t* first;
-  std::int64_t group_stride;
-
-  ScaleRow(const GemmMatrix& matrix, std::int64_t row)
-      : first(matrix.scales + matrix.scale_index.offset(row, 0)),
-        group_stride(matrix.scale_index.layout == ScaleLayout::row_major ? ScaleIndex::tile_blocks
-                                                                         : ScaleIndex::tile_bytes) {
-  }
-
-  const std::uint8_t* group(std::int64_t block) const {
-    return first + block / ScaleIndex::tile_blocks * group_stride;
-  }
-
-  // `count` scales from `block` on, which starts a group.
-  void copy(std::int64_t block, int count, std::uint8_t* out) const {
-    if (group_stride == ScaleIndex::tile_blocks) {
-      std::memcpy(out, first + block, static_cast<std::size_t>(count));
-      return;
-    }
-    for (int i = 0; i < count; i += ScaleIndex::tile_blocks) {
-      std::memcpy(out + i, group(block + i), ScaleIndex::tile_blocks);
-    }
-  }
+// Of a row: its largest scale, or the exponent field of its largest element; and how many octaves
+// the others lie below it at most.
+struct RowRange {
+  int largest;
+  int spread;
 };
 
-// The largest E8M0 byte of a row that is not NaN; 0 where there is none.
-[[gnu::always_inline]] inline int largest_scale(const GemmMatrix& matrix, std::int64_t row) {
+// From float32's smallest number to its largest.
+inline constexpr int widest_spread = 277;
+
+// Of E8M0 bytes that are not NaN; 0 where there are none. The scales of zeros count, too.
+[[gnu::always_inline]] inline RowRange scale_range(const GemmMatrix& matrix, std::int64_t row) {
   const ScaleRow scales(matrix, row);
   const std::int64_t blocks = matrix.scale_index.blocks;
-  std::uint8_t largest = 0;  // of byte + 1, which makes NaN the smallest
+  std::uint8_t largest = 0, smallest = 0xFF;  // of byte + 1, which makes NaN the smallest
   const auto visit_run = [&](const std::uint8_t* bytes, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint8_t next = static_cast<std::uint8_t>(bytes[i] + 1);
       largest = next > largest ? next : largest;
+      smallest = next < smallest ? next : smallest;
     }
   };
   if (matrix.scale_index.layout == ScaleLayout::row_major) {
@@ -71,43 +56,64 @@ struct ScaleRow {
                 rest < ScaleIndex::tile_blocks ? rest : ScaleIndex::tile_blocks);
     }
   }
-  return largest == 0 ? 0 : largest - 1;
+  if (largest == 0) return {0, 0};
+  return {largest - 1, largest - smallest};
 }
 
-// The largest exponent field among the finite elements of a row of a plain matrix, at least 1.
+// Of the finite elements of a row of a plain matrix; at least 1.
 template <class T>
-[[gnu::always_inline]] inline int largest_exponent(const GemmMatrix& matrix, std::int64_t row) {
+[[gnu::always_inline]] inline RowRange element_range(const GemmMatrix& matrix, std::int64_t row) {
+  constexpr std::uint32_t smallest_normal = 1u << float32::mantissa_bits;
   const T* data = reinterpret_cast<const T*>(matrix.data + row * matrix.row_bytes);
-  BitLanes largest = broadcast<BitLanes>(1u << float32::mantissa_bits);
-  const auto include = [&largest](FloatLanes values) {
+  BitLanes largest = broadcast<BitLanes>(smallest_normal);
+  BitLanes highest = broadcast<BitLanes>(0u);
+  BitLanes lowest = broadcast<BitLanes>(~0u);  // less 1, which takes zeros out of the way
+  const auto include = [&](FloatLanes values) {
     const BitLanes magnitude = bits_of(values) & float32::magnitude_mask;
     const BitLanes finite = magnitude < broadcast<BitLanes>(float32::infinity_bits)
                                 ? magnitude
                                 : broadcast<BitLanes>(0u);
     largest = higher_of<BitLanes>(largest, finite);
+    highest = higher_of<BitLanes>(highest, magnitude);
+    lowest = lower_of<BitLanes>(lowest, magnitude - 1u);
   };
   std::int64_t k = 0;
   for (; k + lane_count <= matrix.k; k += lane_count) include(load_lanes(data + k));
   T rest[lane_count] = {};
   copy_elements(rest, data + k, matrix.k - k);
   include(load_lanes(rest));
-  std::uint32_t bits = 0;
-  for (int i = 0; i < lane_count; ++i) bits = higher_of<std::uint32_t>(bits, largest[i]);
-  return static_cast<int>(float32::exponent_field(bits));
+  std::uint32_t top = 0, any = 0, bottom = ~0u;
+  for (int i = 0; i < lane_count; ++i) {
+    top = higher_of<std::uint32_t>(top, largest[i]);
+    any = higher_of<std::uint32_t>(any, highest[i]);
+    bottom = lower_of<std::uint32_t>(bottom, lowest[i]);
+  }
+  const int field = static_cast<int>(float32::exponent_field(top));
+  if (any == 0) return {field, 0};
+  if (any >= float32::infinity_bits || bottom + 1 < smallest_normal) return {field, widest_spread};
+  return {field, field - static_cast<int>(float32::exponent_field(bottom + 1))};
 }
 
+// What a row is multiplied with, as a power of two, and how far it spreads.
+struct RowShift {
+  std::int32_t shift;
+  std::int32_t spread;
+};
+
 template <class Elements>
-[[gnu::always_inline]] inline std::int32_t row_shift(const GemmMatrix& matrix, std::int64_t row) {
+[[gnu::always_inline]] inline RowShift row_shift(const GemmMatrix& matrix, std::int64_t row) {
   if constexpr (std::is_same_v<Elements, float16>) {
-    return 0;  // 2^-24 to 2^16 needs no shift
+    return {0, 40};  // 2^-24 to 2^16 needs no shift
   } else if constexpr (std::is_same_v<Elements, float> || std::is_same_v<Elements, bfloat16>) {
-    const int shift = top_exponent + float32::bias - 1 - largest_exponent<Elements>(matrix, row);
-    return shift < float32::bias ? shift : float32::bias;
+    const RowRange range = element_range<Elements>(matrix, row);
+    const int shift = top_exponent + float32::bias - 1 - range.largest;
+    return {shift < float32::bias ? shift : float32::bias, range.spread};
   } else if constexpr (Elements::has_tensor_scale) {
-    return 0;  // codes times UE4M3 scales span 2^-10 to 2^12
+    return {0, 0};  // codes times UE4M3 scales span 2^-10 to 2^12
   } else {
+    const RowRange range = scale_range(matrix, row);
     const int top = top_exponent - (Elements::Format::max_exponent + 1);
-    return top + E8M0::bias - largest_scale(matrix, row);
+    return {top + E8M0::bias - range.largest, range.spread};
   }
 }
 

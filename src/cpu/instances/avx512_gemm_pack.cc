@@ -13,8 +13,8 @@ static_assert(facts_of(GemmUnit::avx512_bf16).tile_columns == 2 * lane_count &&
               "both units share their packing");
 
 void row_shifts(const GemmMatrix& matrix, std::int64_t row, std::int64_t count,
-                std::int32_t* shifts) {
-  cpu::row_shifts(matrix, row, count, shifts);
+                std::int32_t* shifts, std::int32_t* spreads) {
+  cpu::row_shifts(matrix, row, count, shifts, spreads);
 }
 
 void pack_left(const GemmMatrix& matrix, const GemmPanel& panel, const std::int32_t* shifts,
