@@ -29,10 +29,16 @@ struct ScaleRow {
     return group(block)[block % ScaleIndex::tile_blocks];
   }
 
+  // Scales that lie one behind the other, from `block` on, which starts a group; null where they
+  // lie in groups.
+  const std::uint8_t* run(std::int64_t block) const {
+    return group_stride == ScaleIndex::tile_blocks ? first + block : nullptr;
+  }
+
   // `count` scales from `block` on, which starts a group.
   void copy(std::int64_t block, int count, std::uint8_t* out) const {
-    if (group_stride == ScaleIndex::tile_blocks) {
-      std::memcpy(out, first + block, static_cast<std::size_t>(count));
+    if (const std::uint8_t* bytes = run(block)) {
+      std::memcpy(out, bytes, static_cast<std::size_t>(count));
       return;
     }
     for (int i = 0; i < count; i += ScaleIndex::tile_blocks) {

@@ -138,15 +138,25 @@ struct RowMultipliers<S> {
 
   RowMultipliers(const GemmMatrix& matrix, std::int64_t row, std::int64_t k, int chunks,
                  std::int32_t shift) {
-    std::uint8_t bytes[most + lane_count];
     const std::int64_t block = k / S::block;
     const int wanted = chunks * per_chunk;
     const std::int64_t rest = matrix.scale_index.blocks - block;
-    const int count = rest < wanted ? static_cast<int>(rest) : wanted;
+    const ScaleRow scales(matrix, row);
+    const std::uint8_t* run = scales.run(block);
+    if (run != nullptr && wanted % lane_count == 0 && rest >= wanted) {
+      decode_run(run, wanted, shift);
+      return;
+    }
     // Scales beyond K are zeros, whatever lies there: elements beyond K must not become NaN.
-    ScaleRow(matrix, row).copy(block, count, bytes);
+    std::uint8_t bytes[most + lane_count];
+    const int count = rest < wanted ? static_cast<int>(rest) : wanted;
+    scales.copy(block, count, bytes);
     std::memset(bytes + count, 0, sizeof(bytes) - static_cast<std::size_t>(count));
-    for (int i = 0; i < wanted; i += lane_count) {
+    decode_run(bytes, wanted, shift);
+  }
+
+  [[gnu::always_inline]] void decode_run(const std::uint8_t* bytes, int count, std::int32_t shift) {
+    for (int i = 0; i < count; i += lane_count) {
       const FloatLanes lanes = decode(widen_bytes(bytes + i), shift);
       std::memcpy(values + i, &lanes, sizeof(lanes));
     }
