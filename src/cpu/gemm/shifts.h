@@ -103,7 +103,7 @@ struct RowShift {
 template <class Elements>
 [[gnu::always_inline]] inline RowShift row_shift(const GemmMatrix& matrix, std::int64_t row) {
   if constexpr (std::is_same_v<Elements, float16>) {
-    return {0, 40};  // 2^-24 to 2^16 needs no shift
+    return {0, 40};  // 2^-24 to 2^16: needs no shift, and spreads no further
   } else if constexpr (std::is_same_v<Elements, float> || std::is_same_v<Elements, bfloat16>) {
     const RowRange range = element_range<Elements>(matrix, row);
     const int shift = top_exponent + float32::bias - 1 - range.largest;
