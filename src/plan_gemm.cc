@@ -66,6 +66,14 @@ Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilit
   return {unit, "a has few rows: those of b are decoded where they lie"};
 }
 
+// A tile; for few rows as many of it as there is code for. Rows that are not there would lie
+// between the others, and leave them a few sets of the L1 cache.
+int left_tile_of(GemmUnit unit, std::int64_t rows) {
+  int tile = facts_of(unit).tile_rows;
+  while (is_for_few_rows(unit) && tile > 1 && rows <= tile / 2) tile /= 2;
+  return tile;
+}
+
 // Splits the output so that the last thread is done as early as possible: small blocks even out the
 // threads, large ones pack less.
 void choose_blocks(const GemmProblem& problem, int threads, GemmPlan& plan) {
@@ -113,6 +121,9 @@ void choose_blocks(const GemmProblem& problem, int threads, GemmPlan& plan) {
 GemmSlotLayout slot_layout(const GemmPlan& plan, std::int64_t k) {
   const GemmUnitFacts facts = facts_of(plan.unit);
   const std::int64_t depth = std::min<std::int64_t>(round_up(k, gemm_chunk), facts.depth);
+  const std::int64_t left_rows = ceil_div(plan.block_rows, facts.tile_rows) * plan.left_tile;
+  // Of units for few rows it says where they lie.
+  const std::int64_t right_depth = is_for_few_rows(plan.unit) ? gemm_chunk : depth;
   // Sums stay in memory between panels along K; where one panel is all, they leave at once.
   const std::int64_t tiles = k > facts.depth
                                  ? plan.block_rows * plan.block_columns
@@ -129,8 +140,8 @@ GemmSlotLayout slot_layout(const GemmPlan& plan, std::int64_t k) {
   layout.left_spreads = place(plan.block_rows * 4);
   layout.right_spreads = place(plan.block_columns * 4);
   layout.bias = place(plan.block_columns * 4);
-  layout.left = place(plan.block_rows * depth * plan.parts * facts.element_bytes);
-  layout.right = place(facts.tile_columns * depth * facts.element_bytes);
+  layout.left = place(left_rows * depth * plan.parts * facts.element_bytes);
+  layout.right = place(facts.tile_columns * right_depth * facts.element_bytes);
   layout.tiles = place(tiles * 4);
   layout.bytes = end;
   return layout;
@@ -140,6 +151,7 @@ GemmPlan plan_gemm_with(GemmUnit unit, const GemmProblem& problem, int threads) 
   GemmPlan plan{};
   plan.unit = unit;
   plan.parts = takes_bfloat16(unit) ? parts_of(problem) : 1;
+  plan.left_tile = left_tile_of(unit, problem.m);
   plan.reason = "asked for";
   choose_blocks(problem, threads, plan);
   plan.slots = static_cast<int>(std::clamp<std::int64_t>(plan.blocks, 1, threads));

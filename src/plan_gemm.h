@@ -60,6 +60,9 @@ constexpr GemmUnitFacts facts_of(GemmUnit unit) {
   return {};
 }
 
+// Of one tile, as a rule. They decode the rows of the right operand where these lie.
+constexpr bool is_for_few_rows(GemmUnit unit) { return unit >= GemmUnit::baseline_few_rows; }
+
 constexpr const char* name_of(GemmUnit unit) { return facts_of(unit).name; }
 
 // Multiplies bfloat16 elements; the others multiply float32.
@@ -89,7 +92,8 @@ struct GemmCapabilities {
 
 struct GemmPlan {
   GemmUnit unit;
-  int parts;  // bfloat16 terms whose sum is an element of the left operand, exactly
+  int parts;      // bfloat16 terms whose sum is an element of the left operand, exactly
+  int left_tile;  // rows of the left operand that are packed and multiplied together
   std::int64_t block_rows;
   std::int64_t block_columns;
   std::int64_t row_blocks;     // of one matrix of the batch

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "mxkern/core/math.h"
 
 namespace mxkern {
@@ -57,6 +60,18 @@ TEST(PlanGemmTest, FewRowsAreMultipliedByRows) {
   EXPECT_EQ(rows_by(machine({}, 1), 5), GemmUnit::baseline);
   EXPECT_EQ(rows_by(machine(avx2, 1), 5), GemmUnit::avx2);
   EXPECT_EQ(rows_by(machine(amx, 1), 9), GemmUnit::amx_bf16);
+}
+
+TEST(PlanGemmTest, FewRowsArePackedWithoutThoseThatAreNotThere) {
+  const auto tile_of = [](GemmUnit unit, std::int64_t m) {
+    return plan_gemm_with(unit, problem(m, 512, 256), 1).left_tile;
+  };
+  const std::pair<std::int64_t, int> tiles[] = {{1, 1}, {2, 2}, {3, 4}, {4, 4}, {5, 8}, {9, 8}};
+  for (const auto& [m, tile] : tiles) {
+    EXPECT_EQ(tile_of(GemmUnit::avx512_few_rows, m), tile) << m;
+    EXPECT_EQ(tile_of(GemmUnit::avx2_few_rows, m), std::min(tile, 4)) << m;
+    EXPECT_EQ(tile_of(GemmUnit::amx_bf16, m), 32) << m;
+  }
 }
 
 TEST(PlanGemmTest, DotProductsAreSkippedWhereTheyAreSlow) {

@@ -70,8 +70,7 @@ class Block {
       const std::int64_t depth = std::min<std::int64_t>(facts_.depth, k - begin);
       const int chunks = static_cast<int>(ceil_div(depth, gemm_chunk));
       kernels_.pack_left(
-          left_,
-          {row_, row_tiles() * facts_.tile_rows, begin, chunks, facts_.tile_rows, plan_.parts},
+          left_, {row_, row_tiles() * plan_.left_tile, begin, chunks, plan_.left_tile, plan_.parts},
           left_shifts(), at<void>(layout_.left));
       multiply(begin, chunks, begin + depth == k);
     }
@@ -165,7 +164,7 @@ class Block {
   void multiply(std::int64_t begin, int chunks, bool last) {
     const bool accumulate = begin > 0;
     const std::int64_t left_tile_bytes =
-        std::int64_t{facts_.tile_rows} * gemm_chunk * facts_.element_bytes * chunks * plan_.parts;
+        std::int64_t{plan_.left_tile} * gemm_chunk * facts_.element_bytes * chunks * plan_.parts;
     // Sums wait in memory for the next panel, unless there is none.
     const std::int64_t next_sums =
         last && !accumulate ? 0 : std::int64_t{facts_.tile_rows} * facts_.tile_columns;
@@ -180,7 +179,9 @@ class Block {
       const std::uint8_t* left = at<std::uint8_t>(layout_.left);
       for (std::int64_t i = 0; i < row_tiles(); ++i) {
         const std::int64_t rows =
-            std::min<std::int64_t>(facts_.tile_rows, rows_ - i * facts_.tile_rows);
+            is_for_few_rows(plan_.unit)
+                ? plan_.left_tile
+                : std::min<std::int64_t>(facts_.tile_rows, rows_ - i * facts_.tile_rows);
         kernels_.multiply(left, right, static_cast<int>(rows), chunks, plan_.parts, accumulate,
                           sums);
         if (last) finish(sums, i, j);

@@ -59,7 +59,8 @@ struct GemmKernels {
   // Around a run of multiplications on one thread.
   void (*enter)();
   void (*leave)();
-  // sums (+)= left tile . right tile for the first `rows` rows; sums is tile_rows x tile_columns.
+  // sums (+)= left tile . right tile for the first `rows` rows, of units for few rows for all that
+  // are packed together; sums is tile_rows x tile_columns.
   void (*multiply)(const void* left, const void* right, int rows, int chunks, int parts,
                    bool accumulate, float* sums);
   // Whether all of rows x columns of a tile of sums have a magnitude of `least` or more.

@@ -35,9 +35,9 @@ void keep_right_rows(const GemmMatrix& matrix, const GemmPanel& panel, const std
   return total;
 }
 
-// The products of the first Rows rows of a tile with row `row` of the right operand: sums to be
-// added up over the lanes.
-template <class S, int TileRows, int Rows>
+// The products of Rows rows with row `row` of the right operand: sums to be added up over the
+// lanes.
+template <class S, int Rows>
 [[gnu::always_inline]] inline void multiply_row(const float* left, const RightRows& right,
                                                 std::int64_t row, std::int32_t shift,
                                                 FloatLanes (&sums)[Rows][lane_count], int column) {
@@ -54,21 +54,20 @@ template <class S, int TileRows, int Rows>
             odd[i] = multiply_add(load_lanes(elements + lane_count), pairs.odd, odd[i]);
           }
         });
-    left += TileRows * gemm_chunk;
+    left += Rows * gemm_chunk;
   }
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i) sums[i][column] = even[i] + odd[i];
 }
 
-template <class S, int TileRows, int Rows>
+template <class S, int Rows>
 void multiply_few_rows(const float* left, const RightRows& right, bool accumulate, float* sums) {
   for (int first = 0; first < row_floats; first += lane_count) {
     FloatLanes lanes[Rows][lane_count] = {};
     for (int column = 0; column < lane_count; ++column) {
       const std::int64_t row = right.panel.row + first + column;
       if (row >= right.matrix.rows) break;
-      multiply_row<S, TileRows, Rows>(left, right, row, right.shifts[first + column], lanes,
-                                      column);
+      multiply_row<S>(left, right, row, right.shifts[first + column], lanes, column);
     }
     for (int i = 0; i < Rows; ++i) {
       float* to = sums + i * row_floats + first;
@@ -86,13 +85,13 @@ void multiply_few(const void* left, const void* right, int rows, int, int, bool 
   visit(b.matrix.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if (rows == 1) {
-      multiply_few_rows<S, TileRows, 1>(a, b, accumulate, sums);
+      multiply_few_rows<S, 1>(a, b, accumulate, sums);
     } else if (rows == 2) {
-      multiply_few_rows<S, TileRows, 2>(a, b, accumulate, sums);
-    } else if (rows <= 4) {
-      multiply_few_rows<S, TileRows, 4>(a, b, accumulate, sums);
+      multiply_few_rows<S, 2>(a, b, accumulate, sums);
+    } else if (rows == 4) {
+      multiply_few_rows<S, 4>(a, b, accumulate, sums);
     } else {
-      multiply_few_rows<S, TileRows, TileRows>(a, b, accumulate, sums);
+      multiply_few_rows<S, TileRows>(a, b, accumulate, sums);
     }
   });
 }

@@ -72,6 +72,26 @@ template <class Format>
     return FloatLanes(_mm256_cvtph_ps(__m128i(half)));
 #endif
   };
+#if defined(__AVX512F__)
+  if constexpr (Format::specials == Specials::nan_only) {
+    // Even codes in the lower half of a register, odd ones in the upper half, in upper bytes.
+    static_assert(Format::bits == 8 && right == 1, "the shift leaves the sign in two bits");
+    const __m512i order = _mm512_set_epi64(
+        0x0F800D800B800980, 0x0780058003800180, 0x0F800D800B800980, 0x0780058003800180,
+        0x0E800C800A800880, 0x0680048002800080, 0x0E800C800A800880, 0x0680048002800080);
+    const __m512i codes =
+        _mm512_shuffle_epi8(_mm512_broadcast_i64x4(load_vector<__m256i>(bytes)), order);
+    // The lower of both is the sign still, or its inverse once a carry has come from a NaN: their
+    // difference is the exponent's top bit.
+    const __m512i shifted = _mm512_srai_epi16(codes, 1);
+    const __m512i carried = _mm512_add_epi16(shifted, _mm512_set1_epi16(1 << lowest));
+    constexpr int differ_where = 0x78;  // a ^ (b & c)
+    const __m512i halves =
+        _mm512_ternarylogic_epi32(shifted, carried, _mm512_set1_epi16(0x4000), differ_where);
+    return {to_float(HalfInts(_mm512_castsi512_si256(halves))),
+            to_float(HalfInts(_mm512_extracti64x4_epi64(halves, 1)))};
+  }
+#endif
   const HalfInts pairs = load_upper_pairs<Format::bits>(bytes);
   return {to_float(to_half(pairs << Format::bits)), to_float(to_half(pairs))};
 }
