@@ -10,7 +10,7 @@ import torch
 
 from mxkern import _core, errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
-from mxkern.arrays.torch_arrays import check_no_tangent
+from mxkern.arrays.torch_arrays import check_no_tangent, distributed
 from mxkern.block_scaled import BlockScaled
 from mxkern.offset_array import check_offset
 from mxkern.operands import check_factor, no_block_scaled
@@ -32,6 +32,8 @@ def check_tensor(function: str, argument: str, value: Any) -> None:
             f"{function}: {argument} is {errors.described(value)}; expected a torch.Tensor; "
             f"convert an array with torch.from_numpy, or call mxkern.{function}"
         )
+    if hasattr(value, "to_local"):
+        raise distributed(function, argument)
 
 
 def check_plain(function: str, argument: str, value: Any, *, derivative: bool = False) -> None:

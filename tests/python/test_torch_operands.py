@@ -1,6 +1,10 @@
 # tests/python/test_torch_operands.py: operands that the operators of PyTorch do not take.
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -43,3 +47,28 @@ def test_shapes_and_layouts() -> None:
 def test_a_source_that_is_a_plain_tuple() -> None:
     ready = mxkern.PreparedOperand("source", None, tuple(Q), "mxfp6_e2m3", Q.shape)  # type: ignore[arg-type]
     refused(TypeError, lambda: ops.gemm(X, ready), "gemm: b.source is a tuple")
+
+
+@pytest.fixture
+def distributed(tmp_path: Path) -> Iterator[Any]:
+    tensors = pytest.importorskip("torch.distributed.tensor", reason="PyTorch has no DTensor")
+    meeting = f"file://{tmp_path / 'meeting'}"
+    torch.distributed.init_process_group("gloo", meeting, rank=0, world_size=1)
+    mesh = torch.distributed.init_device_mesh("cpu", (1,))
+    yield tensors.distribute_tensor(X, mesh, [tensors.Shard(0)])
+    torch.distributed.destroy_process_group()
+
+
+def test_distributed_tensors(distributed: Any) -> None:
+    way_out = "pass x.to_local(), if shards have whole rows, or x.full_tensor()"
+    for module in (mxkern, ops):
+        for function in ("fake_quantize", "quantize", "quantize_both", "quantize_columns"):
+            call = getattr(module, function)
+            message = f"{function}: x is a DTensor"
+            refused(TypeError, lambda call=call: call(distributed, "mxfp8"), message, way_out)
+        refused(TypeError, lambda module=module: module.tensor_amax(distributed), way_out)
+        refused(
+            TypeError, lambda module=module: module.gemm(distributed, Q), "gemm: a is a DTensor"
+        )
+    y = ops.fake_quantize(distributed.to_local(), "mxfp8")
+    assert torch.equal(y, mxkern.fake_quantize(X, "mxfp8"))

@@ -88,6 +88,14 @@ def check_no_tangent(function: str, argument: str, array: Any) -> None:
         )
 
 
+def distributed(function: str, argument: str) -> TypeError:
+    """For a DTensor: what a block needs may be on another device."""
+    return TypeError(
+        f"{function}: {argument} is a DTensor; expected a plain tensor; pass "
+        f"{argument}.to_local(), if shards have whole rows, or {argument}.full_tensor()"
+    )
+
+
 class TorchAdapter(Adapter):
     name = "PyTorch"
     namespace = torch
@@ -106,6 +114,8 @@ class TorchAdapter(Adapter):
         # their own to read, or memory that means something else.
         kind = type(array)
         if kind is not _Tensor and kind is not torch.nn.Parameter:
+            if hasattr(array, "to_local"):
+                raise distributed(function, argument)
             raise TypeError(
                 f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}, a subclass of "
                 f"torch.Tensor; expected a plain tensor; call outside of tracing, trace the "
