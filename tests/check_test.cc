@@ -137,7 +137,7 @@ TEST(Check, SizesOfShapesThatNoOperationTakes) {
   } cases[] = {
       {{1, std::int64_t{1} << 33, std::int64_t{1} << 33}, "1, 8589934592, 8589934592" + limit},
       {{1, -1, 32}, "1, -1, 32]; expected no negative extent"},
-      {{huge, 1, 1}, std::to_string(huge) + ", 1, 1" + limit}};
+      {{huge, 1, 1}, concatenate(huge, ", 1, 1", limit)}};
   for (const auto& one : cases) {
     EXPECT_EQ(error_message(
                   [&] { BlockScaled::sizes(Scheme::mxfp4, one.shape, ScaleLayout::row_major); }),
