@@ -210,9 +210,31 @@ def _few_tokens(records: list[Record]) -> str:
         "cache; `bfloat16` is cuBLAS\n\n"
         f"Medians of 15 rounds of 4 ms without a pause{settled}: the "
         "device may come to its limit of power and lower its clock. Where there are two figures, "
-        "the second is of a device that rests for 0.1 s between rounds of 10 ms.\n\n"
-        + "\n\n".join(parts)
+        f"the second is of a device that rests for 0.1 s between rounds of 10 ms.{_goals(records)}"
+        "\n\n" + "\n\n".join(parts)
     )
+
+
+def _goals(records: list[Record]) -> str:
+    """Which of them are met: after a rest, where that was measured, and without a pause."""
+    wanted = [record for record in records if record["goal_seconds"]]
+    if not any(record.get("rested_seconds") for record in wanted):
+        return ""
+    rested = [r for r in wanted if (r.get("rested_seconds") or r["seconds"]) > r["goal_seconds"]]
+    always = [record for record in wanted if record["seconds"] > record["goal_seconds"]]
+    return (
+        f" Of {len(wanted)} goals {len(wanted) - len(rested)} are met after a rest"
+        f"{_but_for(rested)}, {len(wanted) - len(always)} without a pause{_but_for(always)}."
+    )
+
+
+def _but_for(records: list[Record]) -> str:
+    if not records:
+        return ""
+    names = (
+        f"`{r['scheme']}` [{r['shape'][0]} x {r['shape'][1]}] M = {r['tokens']}" for r in records
+    )
+    return f", all but {', '.join(names)}"
 
 
 def _few_token_rivals(records: list[Record]) -> str:

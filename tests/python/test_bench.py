@@ -103,3 +103,20 @@ def test_a_part_that_fails_does_not_end_the_rest(measured, capsys):
     stop, results = measured()
     assert "failed: bad" in stop
     assert set(results) == {"machine", "one", "two"}
+
+
+def test_goals_that_are_missed_are_named():
+    tables = pytest.importorskip("bench.cuda.gemm_tables")
+
+    def record(m, seconds, rested, goal):
+        times = {"seconds": seconds, "rested_seconds": rested, "goal_seconds": goal}
+        return {"shape": [64, 32], "scheme": "mxfp4", "tokens": m, **times}
+
+    records = [record(1, 2.0, None, 3.0), record(2, 5.0, 4.0, None), record(4, 4.0, 2.5, 3.0)]
+    text = tables._goals(records)
+    assert "Of 2 goals 2 are met after a rest, 1 without a pause" in text
+    assert text.endswith("all but `mxfp4` [64 x 32] M = 4.")
+    text = tables._goals([*records, record(8, 4.0, 3.5, 3.0), record(16, 4.0, None, 3.0)])
+    assert "Of 4 goals 2 are met after a rest, all but `mxfp4` [64 x 32] M = 8, " in text
+    assert "1 without a pause" in text
+    assert tables._goals(records[:1]) == ""  # nothing was measured after a rest
