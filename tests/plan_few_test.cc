@@ -99,6 +99,11 @@ void expect_sm90_fits(const kernels::FewShape& shape, const FewPlan& plan) {
                                            plan.stages, plan.x_stages));
   EXPECT_LE(plan.shared_bytes, Sm90::room(plan.tokens, plan.row_tiles, plan.log2_parts));
   EXPECT_LE((2 * plan.stages + 4 * plan.x_stages + 2) * 8, kernels::FewShape::barrier_bytes);
+  // What is exchanged where outputs come from registers, at either end of the memory.
+  const int exchanged = Sm90::exchanged_bytes(plan.tokens, plan.row_tiles, plan.log2_parts);
+  const int inbox = Sm90::direct_inbox_bytes(plan.tokens, plan.row_tiles, plan.log2_ranks);
+  EXPECT_LE(kernels::FewShape::barrier_bytes + exchanged + inbox, plan.shared_bytes);
+  EXPECT_EQ((plan.shared_bytes - inbox) % 16, 0);
 }
 
 TEST(PlanFew, FitsHopper) {

@@ -73,7 +73,7 @@ __device__ __forceinline__ void scale_four(const FewParameters& p, std::int64_t 
   if (p.x_exponents != nullptr) exponent += p.x_exponents[batch * p.tokens + token];
   if (exponent == 0) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) value[j] *= factor.fraction;
+    for (float& v : value) v *= factor.fraction;
     return;
   }
   constexpr int most = 375;  // from the smallest float beyond the largest one, and back
@@ -81,7 +81,7 @@ __device__ __forceinline__ void scale_four(const FewParameters& p, std::int64_t 
   const int third = exponent / 3;
   const float first = float32::exp2(third), last = float32::exp2(exponent - 2 * third);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) value[j] = value[j] * first * factor.fraction * first * last;
+  for (float& v : value) v = v * first * factor.fraction * first * last;
 }
 
 // Two outputs in 16 bits, the first one in the low half.
@@ -102,11 +102,12 @@ __device__ __forceinline__ void store_whole(float* to, const float (&v)[4]) {
                "f"(v[2]), "f"(v[3])
                : "memory");
 }
+__device__ __forceinline__ void store_pairs(void* to, std::uint32_t first, std::uint32_t second) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(first), "r"(second) : "memory");
+}
 template <class T>
 __device__ __forceinline__ void store_whole(T* to, const float (&v)[4]) {
-  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(round_pair<T>(v[0], v[1])),
-               "r"(round_pair<T>(v[2], v[3]))
-               : "memory");
+  store_pairs(to, round_pair<T>(v[0], v[1]), round_pair<T>(v[2], v[3]));
 }
 
 // The same where only `count` exist, or they are not aligned.

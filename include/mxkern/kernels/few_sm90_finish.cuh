@@ -51,9 +51,6 @@ struct FinishSm90 : FourRows<K> {
 
   // Once the kernel ahead is over: what it may have written.
   __device__ __forceinline__ void prepare_more() {
-    factor = quick_common_factor(
-        p.alpha, p.left_tensor_scale != nullptr ? *p.left_tensor_scale : 1.0f,
-        p.right_tensor_scale != nullptr ? *p.right_tensor_scale : 1.0f, group_factor<K>(p, batch));
     const std::int64_t row = first_row + quad() * 4;
     this->take_tops(row);
     if (p.bias == nullptr) return;

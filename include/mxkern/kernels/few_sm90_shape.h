@@ -46,6 +46,18 @@ struct FewSm90Shape {
     return tokens * sum_stride(row_tiles);
   }
 
+  // Where sums are finished from registers, see DirectSm90: what warpgroups with parts of K leave
+  // to one another, in the rings' place; and what the other thread block of a cluster of two sends,
+  // at the end of all memory, beside the rings if there is room.
+  MXKERN_HOST_DEVICE static constexpr int exchanged_bytes(int tokens, int row_tiles,
+                                                          int log2_parts) {
+    return row_tiles / group_tiles * ((1 << log2_parts) - 1) * tokens * group_rows * 4;
+  }
+  MXKERN_HOST_DEVICE static constexpr int direct_inbox_bytes(int tokens, int row_tiles,
+                                                             int log2_ranks) {
+    return log2_ranks == 1 ? tokens / 2 * row_tiles * DecodeLayout::tile_rows * 4 : 0;
+  }
+
   // Stages: of weights, for each of the thread block's rows of tiles one for each part of K; of
   // tokens, 128 columns. Sums take the place of the rings, and behind them lies what the other
   // thread blocks of a cluster send.
@@ -57,9 +69,14 @@ struct FewSm90Shape {
     const int share = (shape.tokens >> log2_ranks) * row_tiles * DecodeLayout::tile_rows * 4;
     const int inbox = ((1 << log2_ranks) - 1) * share;
     const int sums = (sum_bytes(shape.tokens, row_tiles) << log2_parts) + inbox;
+    const int direct_inbox = direct_inbox_bytes(shape.tokens, row_tiles, log2_ranks);
+    const int direct = exchanged_bytes(shape.tokens, row_tiles, log2_parts) + direct_inbox;
     const int fewest =
         has_pairs(shape.tokens, row_tiles, log2_parts) ? FewShape::fewest_bytes : fewest_bytes;
-    return higher_of(fewest, FewShape::barrier_bytes + higher_of(rings, sums));
+    const int needed = FewShape::barrier_bytes + higher_of(rings, higher_of(sums, direct));
+    const int beside = FewShape::barrier_bytes + rings + direct_inbox;
+    const bool has_room = beside <= room(shape.tokens, row_tiles, log2_parts);
+    return higher_of(fewest, has_room ? higher_of(beside, needed) : needed);
   }
 };
 

@@ -17,9 +17,10 @@
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_place.cuh"
 #include "mxkern/kernels/few_sm90_decode.cuh"
+#include "mxkern/kernels/few_sm90_direct.cuh"
 #include "mxkern/kernels/few_sm90_finish.cuh"
 #include "mxkern/kernels/few_sm90_shape.h"
-#include "mxkern/kernels/few_sm90_tokens.cuh"
+#include "mxkern/kernels/few_sm90_rings.cuh"
 #include "mxkern/kernels/ptx/cluster.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
@@ -62,49 +63,6 @@ struct FewSm90Kernel {
 };
 
 namespace few {
-
-// A place in a ring, and the parity of the phase that ends when it is full.
-struct Turn {
-  int stage, parity = 0;
-
-  __device__ __forceinline__ void advance(int by, int stages) {
-    stage += by;
-    if (stage >= stages) stage -= stages, parity ^= 1;
-  }
-};
-
-// One lane: of each of the thread block's rows of tiles one for each part, all at one barrier.
-template <class K>
-struct WeightsSm90 {
-  const FewParameters& p;
-  const RingsSm90& rings;
-  const std::uint8_t* from;
-  int rows, tiles;
-  Turn turn{0};
-
-  // Turns [begin, end).
-  __device__ __forceinline__ void produce(int begin, int end) {
-    const std::uint64_t policy = evict_first_policy();
-    const std::int64_t row_bytes = static_cast<std::int64_t>(p.tiles) * K::tile_bytes;
-    const int room = K::tile_bytes << p.log2_parts;
-#pragma unroll 1
-    for (int i = begin; i < end; ++i) {
-      const std::uint32_t full = rings.barriers + turn.stage * RingsSm90::pair_bytes;
-      if (i >= p.stages) ptx::mbarrier_wait(full + RingsSm90::free, turn.parity ^ 1);
-      const int left = tiles - (i << p.log2_parts);
-      const std::uint32_t bytes = lower_of(left, 1 << p.log2_parts) * K::tile_bytes;
-      ptx::mbarrier_expect(full, rows * bytes);
-      std::uint32_t to = rings.weights + turn.stage * p.row_tiles * room;
-      const std::uint8_t* row_from = from + static_cast<std::int64_t>(i) * room;
-#pragma unroll 1
-      for (int row = 0; row < rows; ++row) {
-        copy_bulk(to, row_from, bytes, full, policy);
-        to += room, row_from += row_bytes;
-      }
-      turn.advance(1, p.stages);
-    }
-  }
-};
 
 // The words of 16 rows x 32 columns, of the lower or the upper half of a tile's rows.
 template <class K>
@@ -166,6 +124,7 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
   std::uint32_t x_before = same(rings.unused);
   constexpr int blocks = K::blocks_at_once, all = DecodeLayout::tile_blocks;
   std::uint32_t a[2][blocks][2][4] = {};  // [set][block][step][register]
+  bool x_is_ready = false;
   ptx::wgmma_pin(sums);
 #pragma unroll 1
   for (int left = (tiles - part + parts - 1) >> p.log2_parts; left > 0; --left) {
@@ -178,6 +137,8 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
     }
     std::uint32_t word[2][Format::bits / 2];
     read_words<K>(word[0], tile, upper, lane);
+    // Asked before it is needed, since the answer takes its time.
+    x_is_ready = ptx::mbarrier_test(x_barrier, x_parity);
 #pragma unroll
     for (int first = 0; first < all; first += blocks) {
       const int set = first / blocks % 2;
@@ -211,7 +172,7 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
         if (barrier == end) barrier = first_barrier, tile = first_tile, parity ^= 1;
       }
       const std::uint32_t x_half = x_barrier + first / 2 * RingsSm90::pair_bytes;
-      if (first % 2 == 0) ptx::mbarrier_wait(x_half, x_parity);
+      if (first % 2 == 0) ptx::mbarrier_wait_unless(x_is_ready, x_half, x_parity);
       ptx::wgmma_fence();
 #pragma unroll
       for (int step = 0; step < 2 * blocks; ++step) {
@@ -220,6 +181,9 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
                    ptx::swizzled_descriptor(x_start + (at / 4 * K::half_bytes + at % 4 * 32) / 16));
       }
       ptx::wgmma_commit();
+      if (first + blocks == all / 2) {
+        x_is_ready = ptx::mbarrier_test(x_barrier + RingsSm90::pair_bytes, x_parity);
+      }
       ptx::wgmma_wait<1>();
       pin<K>(a[1 - set]);
       if (first % 2 == 0) {
@@ -235,27 +199,19 @@ __device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], cons
   ptx::wgmma_pin(sums);
 }
 
-// The start, by one warp: barriers, `arrivals` of warps at those of tokens.
+// Which of the thread block's rows and of its parts of K a warp has: warpgroups of other rows, then
+// those of other parts.
 template <class K>
-__device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm90& rings,
-                                           int arrivals, int lane) {
-#pragma unroll 1
-  for (int i = lane; i < p.stages; i += 32) {
-    ptx::mbarrier_init(rings.barriers + i * RingsSm90::pair_bytes, 1);
-    ptx::mbarrier_init(rings.barriers + i * RingsSm90::pair_bytes + RingsSm90::free, K::warps);
+struct Seat {
+  int part, group, slab;
+
+  __device__ __forceinline__ Seat(const FewParameters& p, int warp) {
+    constexpr int warpgroups = K::warps / 4;
+    part = (warp / 4 << p.log2_parts) / warpgroups;
+    group = warp / 4 & ((warpgroups >> p.log2_parts) - 1);
+    slab = group * 4 + warp % 4;
   }
-#pragma unroll 1
-  for (int i = lane; i < 2 * p.x_stages; i += 32) {
-    ptx::mbarrier_init(rings.x_barriers + i * RingsSm90::pair_bytes, 1);
-    ptx::mbarrier_init(rings.x_barriers + i * RingsSm90::pair_bytes + RingsSm90::free, arrivals);
-  }
-  if (lane == 0) {
-    ptx::mbarrier_init(rings.unused, arrivals);
-    ptx::mbarrier_init(rings.barriers - 8 + FewShape::barrier_bytes, 1);
-  }
-  ptx::fence_mbarrier_init();
-  __syncwarp();
-}
+};
 
 }  // namespace few
 
@@ -302,7 +258,8 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
       if (ptx::elect()) producer.produce(0, min(turns, early));
       __syncwarp();
     }
-    __syncthreads();
+    __syncthreads_or(0);
+    if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
     if constexpr (K::moves_registers) ptx::give_registers<K::producer_registers>();
     if (warp == K::warps && ptx::elect()) {
       wait_for_kernels_ahead();
@@ -313,38 +270,62 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
                                   p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));
     }
     __syncwarp();
-    if (p.log2_ranks > 0) {
-      few::cluster_arrive_relaxed();
-      few::cluster_wait();
-    }
+    if (p.log2_ranks > 0) few::cluster_wait();
     return;
   }
-  // Warpgroups of other rows, then those of other parts of K.
-  const int warpgroup = warp / 4, part = warpgroup / row_groups;
-  const int slab = warpgroup % row_groups * 4 + warp % 4;
-  few::FinishSm90<K> finish{
-      {p, weights, batch, first_down * DecodeLayout::tile_rows, first_token, place.count},
-      base + FewShape::barrier_bytes,
-      base + FewShape::barrier_bytes - 8,
-      rank,
-      static_cast<int>(threadIdx.x)};
-  finish.prepare();
-  const std::uint32_t offsets = few::scale_offsets<K>(
-      p, weights, first_down * DecodeLayout::tile_rows + slab * 16 + lane / 4);
-  __syncthreads();
+  const few::Seat<K> seat(p, warp);
+  const std::int64_t first_row = first_down * DecodeLayout::tile_rows;
+  const std::int64_t row = first_row + seat.slab * 16 + lane / 4;
+  const bool is_plain = few::may_finish_directly<K>(p, weights, first_down, row);
+  const std::uint32_t offsets = few::scale_offsets<K>(p, weights, row);
+  const bool is_direct = __syncthreads_or(!is_plain) == 0;
+  if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
   if constexpr (K::moves_registers) ptx::take_registers<K::consumer_registers>();
   float sums[K::tokens / 2] = {};
-  few::multiply_sm90<K>(sums, p, rings, tiles, part, slab, lane, offsets);
+  few::multiply_sm90<K>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
+  if (p.log2_ranks > 0) few::cluster_wait();  // the others have started
+  wait_for_kernels_ahead();
+  const std::uint32_t memory = base + FewShape::barrier_bytes, inbox_barrier = memory - 8;
+  const CommonFactor factor = few::factor_of<K>(p, batch);
+  if (is_direct && factor.exponent == 0) {
+    // Worked out again, lest it take registers of the loop.
+    const int thread = ptx::thread_index();
+    const few::Seat<K> own(p, thread / 32);
+    const int exchanged = K::Shape::exchanged_bytes(K::tokens, K::Shape::group_tiles, p.log2_parts);
+    const std::uint32_t inbox =
+        base + p.shared_bytes - K::Shape::direct_inbox_bytes(K::tokens, p.row_tiles, p.log2_ranks);
+    const bool is_apart =
+        rings.weights + p.stages * (p.row_tiles * K::tile_bytes << p.log2_parts) <= inbox;
+    const few::DirectSm90<K> direct{p,
+                                    weights,
+                                    batch,
+                                    first_row + own.slab * 16,
+                                    first_token,
+                                    few::tokens_at<K>(p, first_token, place.count),
+                                    own.part,
+                                    rank,
+                                    thread,
+                                    memory + own.group * exchanged + thread % 128 * 16,
+                                    inbox + thread * 16,
+                                    inbox_barrier};
+    direct.run(sums, factor.fraction, is_apart);
+    return;
+  }
+  few::FinishSm90<K> finish{{p, weights, batch, first_row, first_token, place.count, 0, factor},
+                            memory,
+                            inbox_barrier,
+                            rank,
+                            static_cast<int>(threadIdx.x)};
   if (p.log2_ranks > 0) {
     if (threadIdx.x == 0) finish.expect();
     few::cluster_arrive_relaxed();
   }
-  wait_for_kernels_ahead();
+  finish.prepare();
   finish.prepare_more();
 
   // The sums take the place of the rings, which are read to the end.
   few::sync_threads<K::threads>();
-  finish.put(sums, part, slab, lane);
+  finish.put(sums, seat.part, seat.slab, lane);
   few::sync_threads<K::threads>();
   if (p.log2_ranks > 0) {
     // The others are done with their rings.

@@ -81,4 +81,22 @@ __device__ __forceinline__ void mbarrier_wait(std::uint32_t barrier, std::uint32
       : "memory");
 }
 
+// The same, if it had not when it was tested.
+__device__ __forceinline__ void mbarrier_wait_unless(bool has_completed, std::uint32_t barrier,
+                                                     std::uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "setp.ne.b32 done, %2, 0;\n"
+      "@done bra complete;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra complete;\n"
+      "bra again;\n"
+      "complete:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity), "r"(static_cast<int>(has_completed))
+      : "memory");
+}
+
 }  // namespace mxkern::ptx
