@@ -14,6 +14,22 @@ using Shape90 = kernels::FewSm90Shape;
 
 using CudaMultiplyFewSm90 = HopperTest;
 
+// expect(size, warpgroups, log2_parts, log2_ranks) of all that there are, until one ends a test.
+template <class Expect>
+void for_every_plan(const Expect& expect) {
+  for (const int size : Shape90::token_sizes) {
+    for (int warpgroups = Shape90::fewest_warpgroups; warpgroups <= Shape90::most_warpgroups(size);
+         warpgroups += 2) {
+      for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
+        for (const int log2_ranks : {0, 1, 2}) {
+          expect(size, warpgroups, log2_parts, log2_ranks);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // All sizes of groups, parts of K and clusters: groups that are not full, two of them, rows and
 // columns that fill no tile, parts of K that are empty, rows of tokens with gaps, groups of rows
 // that do not exist, and all that belongs to rows.
@@ -46,59 +62,39 @@ void expect_every_plan(const int (&columns)[5]) {
     if (turn % 5 == 0) p.weights.scale(0, rows[turn % 4] / 2, 0) = facts_of(scheme).nan_scale;
     expect_agrees(p);
   };
-  for (const int size : Shape90::token_sizes) {
-    for (int warpgroups = Shape90::fewest_warpgroups; warpgroups <= Shape90::most_warpgroups(size);
-         warpgroups += 2) {
-      for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
-        for (const int log2_ranks : {0, 1, 2}) {
-          expect(size, warpgroups, log2_parts, log2_ranks);
-          if (::testing::Test::HasFatalFailure()) return;
-        }
-      }
-    }
-  }
+  for_every_plan(expect);
   EXPECT_GT(computed, 40);
 }
 
 // Ordinary outputs come from registers, others through shared memory, as those to which something
 // is added: nothing, here. They are the same bytes.
-void expect_ordinary_as_others(int size, int warpgroups, int log2_parts, int log2_ranks, int turn) {
-  const Scheme scheme = all_schemes[turn % std::size(all_schemes)];
-  const FewPlan plan = few_sm90_plan(scheme, size, warpgroups, log2_parts, log2_ranks);
-  if (plan.stages < 2) return;  // no room
-  SCOPED_TRACE(::testing::Message()
-               << name_of(scheme) << ", groups of " << size << ", " << warpgroups << " warpgroups, "
-               << (1 << log2_parts) << " parts, " << (1 << log2_ranks) << " ranks");
-  const std::int64_t rows = 2 * plan.row_tiles * DecodeLayout::tile_rows;
-  const DType dtype = turn % 2 == 0 ? DType::bfloat16 : DType::float16;
-  Product p(dtype, scheme, {2, size - turn % 7, 640}, rows, 2, all_dtypes[turn % 3]);
-  p.fill(static_cast<std::uint64_t>(turn));
-  p.plan = &plan;
-  p.alpha = 0.7f;
-  PlainTensor bias(DType::bfloat16, {1, 1, rows});
-  bias.fill(normal_values(3));
-  if (turn % 4 < 2) p.bias = &bias;
-  expect_agrees(p);
-  const std::vector<std::uint8_t> ordinary = p.out.bytes;
-  p.out.fill([](auto, auto, auto) { return 0.0; });
-  p.beta = 1.0f;
-  p.run();
-  ASSERT_EQ(p.out.bytes, ordinary);
-}
-
 TEST_F(CudaMultiplyFewSm90, OrdinaryOutputsAreAsOthers) {
-  int turn = 0;
-  for (const int size : Shape90::token_sizes) {
-    for (int warpgroups = Shape90::fewest_warpgroups; warpgroups <= Shape90::most_warpgroups(size);
-         warpgroups += 2) {
-      for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
-        for (const int log2_ranks : {0, 1, 2}) {
-          expect_ordinary_as_others(size, warpgroups, log2_parts, log2_ranks, turn++);
-          if (HasFatalFailure()) return;
-        }
-      }
-    }
-  }
+  int turn = -1, computed = 0;
+  for_every_plan([&](int size, int warpgroups, int log2_parts, int log2_ranks) {
+    const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
+    const FewPlan plan = few_sm90_plan(scheme, size, warpgroups, log2_parts, log2_ranks);
+    if (plan.stages < 2) return;  // no room
+    ++computed;
+    SCOPED_TRACE(::testing::Message() << name_of(scheme) << ", groups of " << size << ", "
+                                      << warpgroups << " warpgroups, " << (1 << log2_parts)
+                                      << " parts, " << (1 << log2_ranks) << " ranks");
+    const std::int64_t rows = 2 * plan.row_tiles * DecodeLayout::tile_rows;
+    const DType dtype = turn % 2 == 0 ? DType::bfloat16 : DType::float16;
+    Product p(dtype, scheme, {2, size - turn % 7, 640}, rows, 2, all_dtypes[turn % 3]);
+    p.fill(static_cast<std::uint64_t>(turn));
+    p.plan = &plan;
+    p.alpha = 0.7f;
+    PlainTensor bias(DType::bfloat16, {1, 1, rows});
+    bias.fill(normal_values(3));
+    if (turn % 4 < 2) p.bias = &bias;
+    expect_agrees(p);
+    const std::vector<std::uint8_t> ordinary = p.out.bytes;
+    p.out.fill([](auto, auto, auto) { return 0.0; });
+    p.beta = 1.0f;
+    p.run();
+    ASSERT_EQ(p.out.bytes, ordinary);
+  });
+  EXPECT_GT(computed, 40);
 }
 
 // No more columns than the rings hold: racecheck does not see that lane 0 arrives for its warp,

@@ -29,14 +29,6 @@ __device__ __forceinline__ bool are_plain_outputs(const FewParameters& p, std::i
   return p.beta == 0.0f && p.x_exponents == nullptr && is_aligned && first + count <= p.layout.rows;
 }
 
-// What all outputs of a matrix of weights are multiplied by.
-template <class K>
-__device__ __forceinline__ CommonFactor factor_of(const FewParameters& p, std::int64_t batch) {
-  return quick_common_factor(p.alpha, p.left_tensor_scale != nullptr ? *p.left_tensor_scale : 1.0f,
-                             p.right_tensor_scale != nullptr ? *p.right_tensor_scale : 1.0f,
-                             group_factor<K>(p, batch));
-}
-
 // Where a lane stores of eight tokens and sixteen rows: two rows of two tokens, or of outputs of 16
 // bits four adjacent rows of one token.
 template <class Out>

@@ -6,6 +6,7 @@
 
 #include "mxkern/kernels/few_outputs.cuh"
 #include "mxkern/kernels/few_parameters.h"
+#include "mxkern/kernels/few_place.cuh"
 #include "mxkern/kernels/few_sm90_decode.cuh"
 #include "mxkern/kernels/ptx/barrier.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
@@ -69,6 +70,14 @@ __device__ __noinline__ float far_products(const FewParameters& p, const std::ui
     }
   }
   return sum;
+}
+
+// What all outputs of a matrix of weights are multiplied by.
+template <class K>
+__device__ __forceinline__ CommonFactor factor_of(const FewParameters& p, std::int64_t batch) {
+  return quick_common_factor(p.alpha, p.left_tensor_scale != nullptr ? *p.left_tensor_scale : 1.0f,
+                             p.right_tensor_scale != nullptr ? *p.right_tensor_scale : 1.0f,
+                             group_factor<K>(p, batch));
 }
 
 // What belongs to the rows is read once, and kept here.

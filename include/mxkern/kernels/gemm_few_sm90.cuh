@@ -24,6 +24,7 @@
 #include "mxkern/kernels/ptx/cluster.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
+#include "mxkern/kernels/ptx/thread_index.cuh"
 #include "mxkern/kernels/ptx/wgmma.cuh"
 #include "mxkern/kernels/ptx/wgmma_registers.cuh"
 
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
       if (ptx::elect()) producer.produce(0, min(turns, early));
       __syncwarp();
     }
-    __syncthreads_or(0);
+    __syncthreads_or(0);  // nothing against ordinary outputs: see is_direct
     if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
     if constexpr (K::moves_registers) ptx::give_registers<K::producer_registers>();
     if (warp == K::warps && ptx::elect()) {

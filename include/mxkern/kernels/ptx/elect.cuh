@@ -1,4 +1,4 @@
-// mxkern/kernels/ptx/elect.cuh: one lane of a warp, and which thread this is.
+// mxkern/kernels/ptx/elect.cuh: one lane of a warp.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,6 @@ __device__ __forceinline__ bool elect() {
       "{\n.reg .pred elected;\nelect.sync _|elected, 0xFFFFFFFF;\nselp.b32 %0, 1, 0, elected;\n}\n"
       : "=r"(is_elected));
   return is_elected != 0;
-}
-
-// threadIdx.x, read anew: what is worked out from it takes no registers before.
-__device__ __forceinline__ int thread_index() {
-  int index;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
-  return index;
 }
 
 }  // namespace mxkern::ptx
