@@ -29,6 +29,7 @@ def compare_file(
     if plot is not None:
         check_plot_path(plot)
     selection = select_tensors(path, pattern)
+    _check_outputs(selection.files, {"--plot": plot, "--csv": csv_file})
     if csv_file is not None:
         _write_csv(csv_file, {})  # or it is known now that it cannot be written
     tensors = selection.tensors
@@ -62,6 +63,27 @@ def compare_file(
         _write_csv(csv_file, {**comparisons, "": comparison})
         print(f"wrote {errors.printable(csv_file)}")
     return comparison
+
+
+def _check_outputs(files: Sequence[str], outputs: dict[str, str | None]) -> None:
+    """ValueError for one that is a file that is read, by whatever name, or another output."""
+    taken = {path: "a file that is read" for path in files}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        for other, what in taken.items():
+            if _is_same_file(path, other):
+                raise ValueError(
+                    f"compare: {option} {errors.printable(path)} is {what}; expected a file of its "
+                    "own"
+                )
+        taken[path] = f"what {option} writes"
+
+
+def _is_same_file(a: str, b: str) -> bool:
+    if os.path.exists(a) and os.path.exists(b):
+        return os.path.samefile(a, b)
+    return os.path.realpath(a) == os.path.realpath(b)
 
 
 def _write_csv(path: str, comparisons: dict[str, Comparison]) -> None:

@@ -13,17 +13,19 @@ import numpy.typing as npt
 
 from mxkern import errors
 from mxkern.safetensors import check_mappable, read_safetensors
-from mxkern.safetensors_index import read_safetensors_index
+from mxkern.safetensors_index import SafetensorsIndex, read_safetensors_index
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen tensors by name, and how many of those asked for were left out, by reason."""
+    """The chosen tensors by name, how many of those asked for were left out, by reason, and the
+    paths of all files that are read."""
 
     tensors: dict[str, npt.NDArray[Any]]
     left_out: dict[str, int]
+    files: list[str]
 
 
 def read_tensors(path: str) -> Mapping[str, npt.NDArray[Any]]:
@@ -81,7 +83,10 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
         "of fewer dimensions or empty": len(floats) - len(chosen),
         "of another dtype": len(matched) - len(floats),
     }
-    return Selection(chosen, left_out)
+    files = [path]
+    if isinstance(available, SafetensorsIndex):
+        files += [os.path.join(os.path.dirname(path), name) for name in available.files]
+    return Selection(chosen, left_out, files)
 
 
 def _read_npy(path: str) -> npt.NDArray[Any]:
