@@ -9,15 +9,14 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-import numpy as np
 import numpy.typing as npt
 
-import mxkern
 from mxkern.compressed_tensors import activations_to_store, scheme_to_store
 from mxkern.convert_form import Form
 from mxkern.convert_gpt_oss import MODEL_TYPE, SCHEME, GptOssExperts
 from mxkern.convert_linear import LinearLayers
 from mxkern.errors import printable
+from mxkern.options import options_of
 from mxkern.progress import Advance, progress_bar
 from mxkern.safetensors import SafetensorsFile, json_object, read_safetensors, shown
 from mxkern.safetensors_index import read_safetensors_index
@@ -110,8 +109,7 @@ def convert_checkpoint(
     source, target = os.fsdecode(source), os.fsdecode(target)
     kind = scheme_to_store("convert", scheme)
     inputs = activations_to_store("convert", kind, activations)
-    block = np.zeros((1, kind.block), np.float32)
-    mxkern.quantize(block, kind, scale_rule=scale_rule)  # for its errors
+    options_of("convert", kind, scale_rule=scale_rule)  # for its errors
     config = _config(os.path.join(source, CONFIG))
     files, has_index = _files(source)
     _check_names(files)
@@ -145,9 +143,17 @@ def convert_checkpoint(
 
 
 def _check_names(files: dict[str, SafetensorsFile]) -> None:
-    """ValueError for tensors that only quantized models have."""
-    for file in files.values():
+    """ValueError for tensors that only quantized models have, and for one in two files, of which
+    programs take one or the other."""
+    places: dict[str, str] = {}
+    for file_name, file in files.items():
         for name in file.entries:
+            if name in places:
+                raise ValueError(
+                    f"convert: tensor {shown(name)} is in {shown(places[name])} and in "
+                    f"{shown(file_name)}; expected it in one file; remove the other one"
+                )
+            places[name] = file_name
             if name.endswith(OF_QUANTIZED):
                 raise ValueError(
                     f"convert: tensor {shown(name)} is there: the model is quantized; expected one "
@@ -191,7 +197,7 @@ def _config(path: str) -> dict[str, Any]:
     def fail(found: str, wanted: str) -> NoReturn:
         raise ValueError(f"{path}: {found}; expected {wanted}")
 
-    config = json_object(data, "it", "a model's configuration", fail)
+    config = json_object(data, "it", "a model's configuration", fail, has_constants=True)
     inner = config.get("text_config")
     quantized = [part for part in (config, inner) if isinstance(part, dict)]
     if any(part.get("quantization_config") is not None for part in quantized):

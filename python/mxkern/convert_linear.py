@@ -41,6 +41,8 @@ TOGETHER = (
 # takes no blocks of mxfp8, and forgets nvfp4's tensor scales without a word.
 EXPERT = re.compile(r"(^|\.)experts\.\d+\.")
 NOT_JOINED, JOINED_WRONG = "mxfp8_e4m3", "nvfp4"
+# What is stored is one over nvfp4's tensor scale, amax / 2688, which is to be finite.
+LEAST_AMAX = 2688 * 2.0**-126
 
 
 class LinearLayers(Form):
@@ -147,7 +149,8 @@ class LinearLayers(Form):
         """Of all layers that share a tensor scale, in whatever files they are."""
         if group not in self._amax:
             each = (mxkern.tensor_amax(self._weights(module)) for module in self._groups[group])
-            self._amax[group] = max(float(amax) for amax in each)
+            amax = max(float(amax) for amax in each)
+            self._amax[group] = max(amax, LEAST_AMAX) if amax > 0 else amax
         return self._amax[group]
 
 

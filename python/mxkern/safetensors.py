@@ -180,12 +180,19 @@ def _parse(buffer: Any, source: str) -> tuple[int, dict[str, TensorEntry], dict[
 
 
 def json_object(
-    data: bytes, name: str, content: str, fail: Callable[[str, str], NoReturn]
+    data: bytes,
+    name: str,
+    content: str,
+    fail: Callable[[str, str], NoReturn],
+    *,
+    has_constants: bool = False,
 ) -> dict[str, Any]:
-    """The object of `content` that UTF-8 JSON spells; fail(found, wanted) where it spells none."""
+    """The object of `content` that UTF-8 JSON spells; fail(found, wanted) where it spells none.
+    has_constants: NaN and Infinity count as numbers, which Python writes and JSON has not."""
+    constant = None if has_constants else _no_constant
     try:
         text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=constant)
     except RecursionError:
         fail(f"{name} is JSON nested too deeply", f"one object of {content}")
     except ValueError as error:  # of the decoder, the parser, or the two hooks

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import mxkern
 from checkpoint_folder import CODES, read_checkpoint, stored, write_checkpoint
@@ -349,3 +350,44 @@ def test_activations_as_they_come(scheme: str, inputs: str, tmp_path: Path) -> N
         got, plain, same = (model(tokens).logits.float() for model in (got, plain, same))
     assert (got - same).norm() / same.norm() < 0.01
     assert (got - plain).norm() / plain.norm() > 0.02
+
+
+def test_a_tensor_in_two_files(tmp_path: Path) -> None:
+    source = write_checkpoint(tmp_path / "model", CONFIG, weights(), files=2)
+    name = "model.layers.0.self_attn.q_proj.weight"
+    places = [
+        path
+        for path in sorted(Path(source).glob("*.safetensors"))
+        if name in read_safetensors(path)
+    ]
+    (place,) = places
+    (other,) = {*Path(source).glob("*.safetensors")} - {place}
+    save_file({**read_safetensors(other), name: np.zeros((HIDDEN, HIDDEN), np.float32)}, other)
+    with pytest.raises(ValueError, match=f"tensor {name!r} is in .*{place.name}|{other.name}"):
+        convert_checkpoint(source, tmp_path / "new", "mxfp4")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_configuration_with_infinity(tmp_path: Path) -> None:
+    config = {**CONFIG, "time_step_limit": [0.0, float("inf")]}
+    source = write_checkpoint(tmp_path / "model", config, weights())
+    convert_checkpoint(source, tmp_path / "new", "mxfp4")
+    written = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert written["time_step_limit"] == [0.0, float("inf")]
+
+
+@pytest.mark.parametrize("size", [1e-44, 1e-42, 1e-37, 1e-35, 0.0])
+def test_tiny_weights_have_a_finite_tensor_scale(tmp_path: Path, size: float) -> None:
+    tensors = weights()
+    name = "model.layers.0.self_attn.o_proj"
+    tiny = np.full((HIDDEN, HIDDEN), np.float32(size))
+    tensors[f"{name}.weight"] = tiny
+    source = write_checkpoint(tmp_path / "model", CONFIG, tensors)
+    with np.errstate(all="raise"):
+        convert_checkpoint(source, tmp_path / "new", "nvfp4")
+    file = read_checkpoint(tmp_path / "new")
+    assert 0 < file[f"{name}.weight_global_scale"][0] <= 2.0**126
+    values = mxkern.dequantize(stored(file, name, "nvfp4"))
+    # A block's scale has three bits of mantissa from 2^-6 of the tensor scale on.
+    allowed = 0.07 * size if size >= 1e-37 else 2.0**-126
+    assert np.abs(values - tiny).max() <= allowed
