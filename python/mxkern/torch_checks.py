@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
 from mxkern import _core, errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
@@ -188,3 +189,25 @@ def scheme_name(function: str, scheme: Any) -> str:
     if not isinstance(scheme, str):
         raise unknown_scheme(function, scheme)
     return NAMES.get(scheme, scheme)
+
+
+def refuse_gradient(function: str, arguments: Any) -> None:
+    """ValueError while PyTorch traces, as the functions raise for tensors that have memory."""
+    leaves = tree_leaves(arguments) if torch.is_grad_enabled() else ()
+    if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
+        raise ValueError(
+            f"{function}: an argument requires grad, and the result would have none; expected "
+            "tensors without; pass x.detach(), or call under torch.no_grad()"
+        )
+
+
+def refuse_some_on_meta(function: str, arguments: Any) -> None:
+    """One tensor on the meta device is enough for PyTorch to compute nothing: what it gives then is
+    not on that device if others are not, and has no values either."""
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    if len({tensor.is_meta for tensor in tensors}) == 2:
+        raise ValueError(
+            f"{function}: an argument is on the meta device and has no values, and another one is "
+            "on another device; expected one device; materialize the one on meta first, as with "
+            "torch.empty_like(x, device=...) and its values"
+        )

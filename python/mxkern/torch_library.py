@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 import mxkern
 from mxkern import errors
@@ -16,7 +15,7 @@ from mxkern.ops.grouped_gemm import check_shapes, grouped_shape
 from mxkern.ops.run_quantize import transposed
 from mxkern.options import dtype_position
 from mxkern.scheme import Shape, scheme_of, swizzled_size
-from mxkern.torch_checks import plain_dtype_name
+from mxkern.torch_checks import plain_dtype_name, refuse_gradient, refuse_some_on_meta
 from mxkern.torch_operands import block_scaled, check_parts, operand_of_kind, present
 
 # Integers of an operator have 64 bits and a sign: seeds are meant modulo 2**64, and the 128 bits of
@@ -63,7 +62,8 @@ def _define(
     def trace(*arguments: Any, **options: Any) -> Any:
         # Of what has a gradient it is x that has one.
         without = arguments[1:] if name in _WITH_GRADIENT else arguments
-        _refuse_gradient(name, (without, options))
+        refuse_gradient(name, (without, options))
+        refuse_some_on_meta(name, (arguments, options))
         return traced(*arguments, **options)
 
     def define(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,16 +73,6 @@ def _define(
         return work
 
     return define
-
-
-def _refuse_gradient(function: str, arguments: Any) -> None:
-    """As the functions do for tensors that have memory."""
-    leaves = tree_leaves(arguments) if torch.is_grad_enabled() else ()
-    if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
-        raise ValueError(
-            f"{function}: an argument requires grad, and the result would have none; expected "
-            "tensors without; pass x.detach(), or call under torch.no_grad()"
-        )
 
 
 def _dtype(function: str, name: str) -> Any:
@@ -227,7 +217,7 @@ def fake_quantize(
 def _set_up_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
     ctx.inputs = len(inputs)
     with torch.enable_grad():  # autograd has turned it off around this call
-        _refuse_gradient("fake_quantize", inputs[1:])
+        refuse_gradient("fake_quantize", inputs[1:])
 
 
 # The gradient goes straight through, as that of the identity.

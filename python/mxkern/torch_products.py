@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from mxkern import errors
+from mxkern.arrays.torch_arrays import check_storage
+from mxkern.arrays.torch_cuda_calls import transforms_active
 from mxkern.block_scaled import BlockScaled
 from mxkern.gemm_operands import PRECISIONS
 from mxkern.ops.gemm import beta_needs_out
@@ -105,6 +107,9 @@ def _output(function: str, dtype: str, beta: float, out: Any) -> tuple[str, Any]
     if out is None:
         return dtype, None
     check_plain(function, "out", out)
+    # PyTorch's copy_ does not survive a storage that was freed.
+    if not torch.compiler.is_compiling() and not transforms_active() and not out.is_meta:
+        check_storage(function, "out", out)
     return dtype_name_of_out(function, dtype, out), out if beta != 0.0 else None
 
 
@@ -114,5 +119,10 @@ def _written(function: str, product: Any, out: Any) -> Any:
     if out.shape != product.shape:
         raise ValueError(
             f"{function}: out has shape {tuple(out.shape)}; expected {tuple(product.shape)}"
+        )
+    if out.device != product.device:
+        raise ValueError(
+            f"{function}: out is on {out.device}, and the product on {product.device}; expected "
+            f"one device; leave out out, or pass one made with device={str(product.device)!r}"
         )
     return out.copy_(product)

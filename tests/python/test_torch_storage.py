@@ -91,3 +91,27 @@ def test_what_fits_is_taken() -> None:
         assert mxkern.quantize(empty, "mxfp8").shape == tuple(empty.shape)
     beyond = torch.ones(1).as_strided((0, 64), (64, 2), 1000)
     assert mxkern.quantize(beyond, "mxfp8").shape == (0, 64)
+
+
+def test_operators_refuse_an_output_whose_storage_was_freed() -> None:
+    ops = pytest.importorskip("mxkern.torch_ops")
+    w = mxkern.quantize(torch.ones(8, 64), "mxfp4")
+    for size in (0, 64):
+        out = shrunk(torch.empty(100, 8), size)
+        refused(ValueError, lambda out=out: ops.gemm(X, w, out=out), "gemm: out", "storage")
+    ends = torch.tensor([100], dtype=torch.int32)
+    experts = mxkern.quantize(torch.ones(1, 8, 64), "mxfp4")
+    out = shrunk(torch.empty(100, 8), 0)
+    text = ("grouped_gemm: out has shape", "storage")
+    refused(ValueError, lambda: ops.grouped_gemm(X, experts, ends, out=out), *text)
+
+
+def test_a_freed_storage_is_not_to_be_cloned() -> None:
+    x = shrunk(torch.ones(100, 64), 0)
+    with pytest.raises(ValueError, match="x has no memory") as caught:
+        mxkern.quantize(x, "mxfp8")
+    assert "clone" not in str(caught.value)
+    zero = torch._efficientzerotensor(4, 64)
+    with pytest.raises(ValueError, match=r"x has no memory .*x\.clone\(\)"):
+        mxkern.quantize(zero, "mxfp8")
+    assert not mxkern.dequantize(mxkern.quantize(zero.clone(), "mxfp8")).any()

@@ -96,6 +96,26 @@ def distributed(function: str, argument: str) -> TypeError:
     )
 
 
+def check_storage(function: str, argument: str, array: Any) -> None:
+    """ValueError for a tensor that ends behind its storage, which may be freed and filled again."""
+    start = array.storage_offset()
+    if array.is_contiguous():
+        needed = array.nbytes
+        if start:
+            needed += start * array.itemsize
+    else:
+        steps = array.stride()
+        last = start + sum(map(mul, array.shape, steps)) - sum(steps)
+        needed = (last + 1) * array.itemsize
+    if needed > len(array.untyped_storage()) and array.numel() > 0:
+        raise ValueError(
+            f"{function}: {argument} has shape {tuple(array.shape)} and ends at byte {needed} "
+            f"of its storage, which has {len(array.untyped_storage())}; expected a storage "
+            f"that holds it; if it was resized, call {argument}.untyped_storage()"
+            f".resize_({needed}) and fill it again, or pass a new tensor"
+        )
+
+
 class TorchAdapter(Adapter):
     name = "PyTorch"
     namespace = torch
@@ -167,10 +187,12 @@ class TorchAdapter(Adapter):
                 f"batch already"
             ) from error
         if address == 0 and array.numel() > 0:
+            way_out = f"materialize it with {argument}.clone()"
+            if len(array.untyped_storage()) == 0:  # which PyTorch itself does not survive cloning
+                way_out = "resize its storage and fill it again, or pass a new tensor"
             raise ValueError(
                 f"{function}: {argument} has no memory (a null pointer) for its shape "
-                f"{tuple(array.shape)}; expected a tensor with values; materialize it with "
-                f"{argument}.clone()"
+                f"{tuple(array.shape)}; expected a tensor with values; {way_out}"
             )
         # What follows is on the way of each call: most tensors start on 16 bytes, at the begin of
         # their storage, and need no look at the size of an element or at strides.
@@ -179,22 +201,7 @@ class TorchAdapter(Adapter):
                 f"{function}: {argument} is misaligned; expected an address that is a multiple of "
                 f"{array.itemsize} bytes; {argument}.clone() has one"
             )
-        start = array.storage_offset()
-        if array.is_contiguous():
-            needed = array.nbytes
-            if start:
-                needed += start * array.itemsize
-        else:
-            steps = array.stride()
-            last = start + sum(map(mul, array.shape, steps)) - sum(steps)
-            needed = (last + 1) * array.itemsize
-        if needed > len(array.untyped_storage()) and array.numel() > 0:
-            raise ValueError(
-                f"{function}: {argument} has shape {tuple(array.shape)} and ends at byte {needed} "
-                f"of its storage, which has {len(array.untyped_storage())}; expected a storage "
-                f"that holds it; if it was resized, call {argument}.untyped_storage()"
-                f".resize_({needed}) and fill it again, or pass a new tensor"
-            )
+        check_storage(function, argument, array)
         return array.resolve_neg() if array.is_neg() else array
 
     def packed_e2m1_bytes(self, array: Any) -> Any:
@@ -274,6 +281,11 @@ class TorchAdapter(Adapter):
 
     def as_bytes(self, argument: str) -> str:
         return f"{argument}.view(torch.uint8)"
+
+    def _way_out_of_dtype(self, argument: str, array: Any, dtype: str) -> str:
+        if array.is_quantized:
+            return f"; convert with {argument}.dequantize()"
+        return super()._way_out_of_dtype(argument, array, dtype)
 
     def conversion(self, argument: str, dtype: str) -> str:
         return f"{argument}.to(torch.{dtype})"
