@@ -52,7 +52,14 @@ else()
     # Code for each, and no PTX: from PTX of an architecture before 9.0 a driver would make kernels
     # that know nothing of clusters and early starts, for devices on which they are launched with both.
     set(CMAKE_CUDA_ARCHITECTURES "")
+    if(MXKERN_CUDA_ARCHITECTURES STREQUAL "")
+      set(MXKERN_CUDA_ARCHITECTURES none)  # for the error
+    endif()
     foreach(architecture IN LISTS MXKERN_CUDA_ARCHITECTURES)
+      if(NOT architecture MATCHES "^([0-9]+)[af]?(-real|-virtual)?$" OR CMAKE_MATCH_1 LESS 80)
+        message(FATAL_ERROR "mxkern: MXKERN_CUDA_ARCHITECTURES has ${architecture}; expected compute "
+          "capabilities from 8.0 on, as 80;90a;100a;120a, or AUTO")
+      endif()
       if(architecture MATCHES "^[0-8][0-9]-virtual$")
         message(FATAL_ERROR "mxkern: MXKERN_CUDA_ARCHITECTURES has ${architecture}, PTX that newer "
           "devices would run in ways it is not made for; name the architectures of the devices, "

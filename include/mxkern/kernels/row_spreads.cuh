@@ -6,6 +6,7 @@
 
 #include "mxkern/kernels/row_scale_words.cuh"
 #include "mxkern/numerics/fold.h"
+#include "mxkern/numerics/scale_format.h"
 
 namespace mxkern::kernels {
 
