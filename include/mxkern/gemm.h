@@ -93,8 +93,9 @@ struct GemmExplanation {
 // and a build with the kernels for it.
 // Nothing is read or written: addresses may be null, also PreparedOperand::data, for a plan without
 // what prepare_operand would write. In the source of a PreparedOperand null codes say, as in the
-// product, that it was not kept. Alignment of addresses counts, as in the product, for another
-// device too.
+// product, that it was not kept. Alignment of addresses counts where the product takes one way or
+// another by it, for another device too. That addresses are aligned at all, devices, memory that
+// overlaps and outputs that are read-only are for the product to refuse.
 MXKERN_API GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b,
                                         const Buffer& out, const GemmOptions& options = {},
                                         const std::string& device = {});

@@ -21,8 +21,9 @@ MXKERN_API PreparedForm usable_prepared_form(PreparedForm wanted, Scheme scheme,
 // no such form: folded is for the floating-point MX schemes.
 MXKERN_API std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape);
 
-// Fills out.data, prepared_bytes on q's device, aligned to 128; out.source is q. form source does
-// nothing, and is the only one on the CPU. Throws InvalidArgument and Unsupported.
+// Fills out.data, prepared_bytes on q's device, aligned to 128. Products take out.source for q, and
+// so it has to be that; it is not read here. form source does nothing, and is the only one on the
+// CPU. Throws InvalidArgument and Unsupported.
 // A product reads out.data of form few_tokens, and q's tensor scale, while kernels ahead of it in
 // the stream still run: if one of these writes them, and is not this function's, say so with
 // GemmOptions::right_is_complete.

@@ -33,6 +33,12 @@ inline int position_of_name(nanobind::handle item, const Objects& names) {
   return -1;
 }
 
+// Whether a named tuple has as many items as it should: tuple.__new__ makes any number of them.
+inline bool has_items(nanobind::handle tuple, Py_ssize_t count) {
+  return PyTuple_Size(tuple.ptr()) == count;
+}
+inline constexpr Py_ssize_t block_scaled_items = 6, prepared_operand_items = 5;
+
 // The extents of an array; one of more dimensions is not `dense`.
 struct Extents {
   static constexpr int most = 64;

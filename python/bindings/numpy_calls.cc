@@ -272,6 +272,7 @@ class NumpyCalls {
 
   std::optional<Read> read(nb::handle q) const {
     if (q.type().ptr() != block_scaled_.ptr()) return std::nullopt;
+    if (!has_items(q, block_scaled_items)) return std::nullopt;
     const auto item = [&q](int i) { return nb::handle(PyTuple_GetItem(q.ptr(), i)); };
     const int scheme = position_of_name(item(3), scheme_names_);
     const int layout = position_of_name(item(5), layout_names_);

@@ -68,7 +68,9 @@ struct TorchOperands {
   }
 
   std::optional<Read<BlockScaled>> quantized(nanobind::handle q) const {
-    if (q.type().ptr() != block_scaled.ptr()) return std::nullopt;
+    if (q.type().ptr() != block_scaled.ptr() || !has_items(q, block_scaled_items)) {
+      return std::nullopt;
+    }
     const auto item = [&q](int i) { return nanobind::handle(PyTuple_GetItem(q.ptr(), i)); };
     const int scheme = position_of_name(item(3), scheme_names);
     const int layout = position_of_name(item(5), layout_names);
@@ -101,6 +103,7 @@ struct TorchOperands {
   }
 
   std::optional<Read<PreparedOperand>> prepared(nanobind::handle p) const {
+    if (!has_items(p, prepared_operand_items)) return std::nullopt;
     const auto item = [&p](int i) { return nanobind::handle(PyTuple_GetItem(p.ptr(), i)); };
     const int form = position_of_name(item(0), form_names);
     const auto source = quantized(item(2));

@@ -110,5 +110,5 @@ class BlockScaled(NamedTuple):
 def _product(shape: tuple[int, ...]) -> int:
     size = 1
     for n in shape:
-        size *= n
+        size *= int(n)  # a NumPy integer may be of 8 bits
     return size

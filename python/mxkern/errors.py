@@ -16,6 +16,8 @@ def described(value: Any) -> str:
     """A value for a message: its repr, cut short, or its type where a repr would not help."""
     if type(value) is tuple:
         return _cut(f"({', '.join(map(described, value))}{',' if len(value) == 1 else ''})")
+    if isinstance(value, int) and value.bit_length() > 256:  # Python prints no more of some
+        return f"an int of {value.bit_length()} bits"
     if isinstance(value, (str, int, float, bool, tuple, type(None))):
         text = repr(value).split("\n", 1)[0]
         return _cut(text)
@@ -65,6 +67,12 @@ def not_packed(function: str, scheme: str) -> ValueError:
 
 def integer(function: str, argument: str, value: Any, low: int, high: int) -> int:
     """value as an int in [low, high]."""
+    if is_traced(value):
+        raise TypeError(
+            f"{function}: {argument} is {described(value)}; expected an int; name it in "
+            "static_argnums of jax.jit"
+            + (", or count in offset, which may be an array" if argument == "seed" else "")
+        )
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{function}: {argument} is {described(value)}; expected an int")
     if type(value) is not int and hasattr(value, "__cuda_array_interface__"):
@@ -89,7 +97,7 @@ def out_of_range(function: str, argument: str, number: int, low: int, high: int)
         bits = high.bit_length()
         largest = f"2**{bits - 1}" if high == 2 ** (bits - 1) else f"2**{bits} - 1"
     bound = f"{low} <= {argument} <= {largest}"
-    got = number if number.bit_length() <= 256 else f"an int of {number.bit_length()} bits"
+    got = number if number.bit_length() <= 256 else described(number)
     return ValueError(f"{function}: {argument} is {got}; expected {bound}")
 
 

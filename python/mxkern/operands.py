@@ -34,6 +34,7 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     """Checks every part of a BlockScaled against its scheme, shape and layout."""
     if not isinstance(q, BlockScaled):
         raise no_block_scaled(function, argument, q)
+    check_items(function, argument, q)
     codes, scales, tensor_scale, name, shape, scale_layout = q
     scheme = scheme_of(function, name)
     layout = position(function, part_of(argument, "scale_layout"), scale_layout, SCALE_LAYOUTS)
@@ -93,6 +94,16 @@ def no_block_scaled(function: str, argument: str, q: Any) -> TypeError:
     return TypeError(
         f"{function}: {argument} is {got}; expected a BlockScaled; make one with {way_out}"
     )
+
+
+def check_items(function: str, argument: str, q: BlockScaled) -> None:
+    """TypeError for one that has more or fewer items than its fields, as tuple.__new__ makes."""
+    if len(q) != len(BlockScaled._fields):
+        raise TypeError(
+            f"{function}: {argument or 'BlockScaled'} has {len(q)} items; expected the "
+            f"{len(BlockScaled._fields)} of a BlockScaled; make one with mxkern.quantize or "
+            "mxkern.BlockScaled.from_parts"
+        )
 
 
 def stored_dtypes(dtype: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def position(function: str, argument: str, name: Any, names: dict[str, int]) -> 
 def name_of_dtype(dtype: Any) -> Any:
     """What a framework calls a dtype, as torch.bfloat16; None for what is no dtype."""
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
-    if name is None and type(dtype).__module__ == "torch":
+    if name is None and type(dtype).__module__ == "torch" and type(dtype).__name__ == "dtype":
         return str(dtype).removeprefix("torch.")
     return name
 
@@ -240,10 +240,12 @@ def hadamard_of(function: str, argument: str, size: Any, sign_mask: Any) -> tupl
             )
         return (0, 0, 0)
     sizes = _core.hadamard_sizes()
-    size = errors.integer(function, argument, size, -ANY_SIZE, ANY_SIZE)
+    if type(size) is not int:
+        size = errors.integer(function, argument, size, -ANY_SIZE, ANY_SIZE)
     if size not in sizes:
         raise ValueError(
-            f"{function}: {argument} is {size}; expected {errors.listed(map(str, sizes))}"
+            f"{function}: {argument} is {errors.described(size)}; expected "
+            f"{errors.listed(map(str, sizes))}"
         )
     if sign_mask is None:
         return (size, *_core.default_sign_mask())

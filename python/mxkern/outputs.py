@@ -15,7 +15,7 @@ from mxkern.arrays.adapter import (
     row_strides,
 )
 from mxkern.block_scaled import BlockScaled
-from mxkern.operands import enter_part, stored_dtypes
+from mxkern.operands import check_items, enter_part, stored_dtypes
 from mxkern.scheme import NAMES, Scheme, Shape
 
 _DEFAULT_DTYPE = PLAIN_DTYPES.index("float32")
@@ -77,10 +77,10 @@ def checked_out(
         )
     begin, end = adapter.extent(array)
     for first, last in taken:
-        if begin < last and first < end:
+        if max(begin, first) < min(end, last):
             raise ValueError(
-                f"{function}: {argument} overlaps the memory of an input or of another output; "
-                "expected memory of its own"
+                f"{function}: {argument} overlaps the memory of an input or of another output, or "
+                "lies between its rows; expected memory of its own"
             )
     adapter.mark_written(array)
     return array
@@ -145,6 +145,7 @@ def checked_out_parts(
             f"{function}: {argument} is {errors.described(out)}; expected a BlockScaled, as an "
             "earlier call returned it"
         )
+    check_items(function, argument, out)
     for field, wanted in (
         ("scheme", scheme.name),
         ("shape", shape),

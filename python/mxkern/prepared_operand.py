@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mxkern.block_scaled import BlockScaled
+from mxkern.scheme import schemes
 
 _FORMS = {
     "source": "codes and scales alone",
@@ -52,10 +53,14 @@ class PreparedOperand(NamedTuple):
     def __repr__(self) -> str:
         has_data = self.data is None or hasattr(self.data, "nbytes")
         has_source = self.source is None or isinstance(self.source, BlockScaled)
-        if not has_data or not has_source:
+        why = "" if has_data else "data is no array"
+        if has_data and not has_source:
+            why = "source is no BlockScaled"
+        elif has_data and self.source is not None and self.source.scheme not in schemes:
+            why = "source has no scheme of mxkern's"
+        if why:
             fields = zip(self._fields, self, strict=True)
             text = ", ".join(f"{name}={value!r}" for name, value in fields)
-            why = "source is no BlockScaled" if has_data else "data is no array"
             return f"PreparedOperand({text})  # not valid: {why}"
         lines = [f"PreparedOperand {self.scheme}, shape {self.shape}, {self.nbytes} bytes"]
         if self.data is not None:

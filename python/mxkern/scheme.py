@@ -218,7 +218,8 @@ def scheme_of(function: str, scheme: Any, argument: str = "scheme") -> Scheme:
 
 def unknown_scheme(function: str, scheme: Any, argument: str = "scheme") -> Exception:
     """The error for what names no scheme. A dtype may be that of a scheme's elements."""
-    dtype = str(getattr(scheme, "__name__", scheme)).removeprefix("torch.")
+    named = getattr(scheme, "__name__", scheme)
+    dtype = "" if isinstance(named, int) else str(named).removeprefix("torch.")
     element = dtype.removesuffix("_x2").removesuffix("fn")
     meant = [
         record.name

@@ -19,7 +19,7 @@ def summary(q: BlockScaled) -> str:
     try:
         operand = operand_of("repr", "q", q)
     except (TypeError, ValueError, RuntimeError) as error:
-        fields = ", ".join(f"{name}={value!r}" for name, value in zip(q._fields, q, strict=True))
+        fields = ", ".join(f"{name}={value!r}" for name, value in zip(q._fields, q, strict=False))
         return f"BlockScaled({fields})  # not valid: {error}"
     scheme = operand.scheme
     adapter = adapter_of("repr", "q.codes", q.codes)

@@ -170,3 +170,25 @@ def test_grouped_gemm_takes_no_batch_of_groups() -> None:
     b = mxkern.quantize(np.ones((1, 1, 8, 64), np.float32), "mxfp4")
     call = lambda: mxkern.grouped_gemm(X, b, np.array([4], np.int32))  # noqa: E731
     refused(ValueError, call, "grouped_gemm: b has shape (1, 1, 8, 64)", "expected [G, N, K]")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 7])
+def test_tuples_of_another_length(count: int) -> None:
+    q = mxkern.quantize(np.ones((4, 64), np.float32), "nvfp4")
+    other = tuple.__new__(mxkern.BlockScaled, (*q, None)[:count])
+    x = np.ones((2, 64), np.float32)
+    calls = {
+        "dequantize: q": lambda: mxkern.dequantize(other),
+        "gemm: b": lambda: mxkern.gemm(x, other),
+        "gemm: a": lambda: mxkern.gemm(other, q),
+        "quantize: out": lambda: mxkern.quantize(np.ones((4, 64), np.float32), "nvfp4", out=other),
+    }
+    for start, call in calls.items():
+        with pytest.raises((TypeError, IndexError)) as caught:
+            call()
+        if count > 0:
+            assert f"{start} has {count} items; expected the 6 of a BlockScaled" in str(
+                caught.value
+            )
+    if count > 0:
+        assert "not valid" in repr(other)

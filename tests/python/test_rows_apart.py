@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,3 +96,19 @@ def test_what_overlaps_or_is_no_row_is_refused() -> None:
         refused(ValueError, call(out), message)
     first = x[0, 0]
     refused(ValueError, call(first[:, :N], first), "gemm: out overlaps the memory of an input")
+
+
+def test_empty_outputs_share_no_memory() -> None:
+    memory = np.zeros(200, np.float32)
+    q = mxkern.quantize(np.ones((40, 64), np.float32), "mxfp8")
+    bias = memory[:40]
+    for first in (0, 20, 50):
+        out = memory[first : first + 80].reshape(2, 40)[:0]
+        got = mxkern.gemm(np.empty((0, 64), np.float32), q, out=out, bias=bias)
+        assert got is out and not memory.any()
+
+
+def test_columns_of_one_array_are_no_memory_of_their_own() -> None:
+    both = np.zeros((8, 256), np.float32)
+    call = partial(mxkern.fake_quantize, both[:, :128], "mxfp4", out=both[:, 128:])
+    refused(ValueError, call, "fake_quantize: out overlaps", "or lies between its rows")

@@ -282,3 +282,45 @@ def test_folders_of_pictures(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(plot.os, "access", lambda place, mode: False)
     with pytest.raises(PermissionError, match="--plot"):
         plot.check_plot_path(locked)
+
+
+def test_values_that_are_long_to_print() -> None:
+    x = np.ones((4, 64), np.float32)
+    long, text = 10**5000, f"is an int of {(10**5000).bit_length()} bits"
+    refused(TypeError, lambda: mxkern.quantize(x, "mxfp4", block=long), f"block {text}")
+    refused(TypeError, lambda: mxkern.quantize(x, "mxfp4", scale_rule=long), f"scale_rule {text}")
+    refused(TypeError, lambda: mxkern.quantize(x, long), f"scheme {text}")
+    refused(ValueError, lambda: mxkern.quantize(x, "mxfp4", hadamard=2**300), "16, 32, 64 or 128")
+    refused(ValueError, lambda: mxkern.random_hadamard(x, size=-(2**300)), "16, 32, 64 or 128")
+
+
+def test_what_no_conversion_makes_an_array() -> None:
+    prepared = mxkern.prepare_operand(np.ones((4, 64), np.float32), "mxfp8")
+    for x in (np.ndarray, prepared):
+        with pytest.raises(TypeError) as caught:
+            mxkern.quantize(x, "mxfp8")
+        assert "quantize: x is " in str(caught.value)
+        assert "numpy.asarray" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_quantized_tensors_of_pytorch() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x = torch.quantize_per_tensor(torch.ones(4, 64), 0.1, 0, torch.qint8)
+    text = "x.dequantize()"
+    refused(TypeError, lambda: mxkern.quantize(x, "mxfp8"), "quantize: x has dtype", text)
+    assert mxkern.quantize(x.dequantize(), "mxfp8").shape == (4, 64)
+    q = mxkern.quantize(torch.ones(4, 64), "mxfp8")
+    refused(TypeError, lambda: mxkern.dequantize(q, dtype=torch.ones(2)), "dequantize: dtype is a")
+
+
+def test_seeds_that_jax_traces() -> None:
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    x = jax.numpy.ones((4, 64))
+
+    def call(seed: Any) -> Any:
+        return mxkern.quantize(x, "mxfp4", rounding="stochastic", seed=seed)
+
+    text = ("quantize: seed is a", "static_argnums", "count in offset")
+    refused(TypeError, lambda: jax.jit(call)(3), *text)
+    assert jax.jit(call, static_argnums=0)(3).shape == (4, 64)

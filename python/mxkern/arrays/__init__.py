@@ -131,6 +131,8 @@ def way_to_array(argument: str, value: Any) -> str:
     if not isinstance(value, bool) and isinstance(value, numbers.Real):
         shape = "" if argument.endswith("tensor_scale") else ".reshape(1)"
         return f"; convert with {call}{shape}"
+    if isinstance(value, type) or hasattr(value, "_fields"):  # a class, or a PreparedOperand
+        return ""
     if isinstance(value, (list, tuple)) or (
         hasattr(value, "__array__") and getattr(value, "shape", None) != ()
     ):

@@ -40,7 +40,8 @@ def random_hadamard(
     """
     function = "random_hadamard"
     errors.flag(function, "inverse", inverse)
-    size = errors.integer(function, "size", size, -ANY_SIZE, ANY_SIZE)
+    if type(size) is not int:
+        size = errors.integer(function, "size", size, -ANY_SIZE, ANY_SIZE)
     size, low, high = hadamard_of(function, "size", size, sign_mask)
     adapter = adapter_of(function, "x", x)
     if adapter.traced_calls is not None and stream is None:
