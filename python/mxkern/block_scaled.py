@@ -90,16 +90,16 @@ class BlockScaled(NamedTuple):
     def bits_per_element(self) -> float:
         """Bits that are stored for an element of the tensor, padding and scales included, the
         tensor scale left out; that of the scheme where the tensor is empty."""
-        size = _product(self.shape)
+        size = _product(_plain(self.shape))
         if size == 0:
             return schemes[self.scheme].bits_per_element
         return 8 * self._block_bytes() / size
 
     def _block_bytes(self) -> int:
         """Of codes and scales, which are a byte each whatever type of array they are in."""
-        scheme = schemes[self.scheme]
-        codes = _product(scheme.codes_shape(self.shape))
-        return codes + _product(scheme.scales_shape(self.shape, self.scale_layout))
+        scheme, shape = schemes[self.scheme], _plain(self.shape)
+        codes = _product(scheme.codes_shape(shape))
+        return codes + _product(scheme.scales_shape(shape, self.scale_layout))
 
     def __repr__(self) -> str:
         from mxkern.summary import summary
@@ -107,8 +107,13 @@ class BlockScaled(NamedTuple):
         return summary(self)
 
 
+def _plain(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """Without NumPy's integers, which may be of 8 bits; symbols stay."""
+    return tuple(n.item() if hasattr(n, "item") else n for n in shape)
+
+
 def _product(shape: tuple[int, ...]) -> int:
     size = 1
     for n in shape:
-        size *= int(n)  # a NumPy integer may be of 8 bits
+        size *= n
     return size

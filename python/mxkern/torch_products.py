@@ -108,7 +108,8 @@ def _output(function: str, dtype: str, beta: float, out: Any) -> tuple[str, Any]
         return dtype, None
     check_plain(function, "out", out)
     # PyTorch's copy_ does not survive a storage that was freed.
-    if not torch.compiler.is_compiling() and not transforms_active() and not out.is_meta:
+    has_memory = out.layout == torch.strided and not out.is_meta
+    if has_memory and not torch.compiler.is_compiling() and not transforms_active():
         check_storage(function, "out", out)
     return dtype_name_of_out(function, dtype, out), out if beta != 0.0 else None
 

@@ -322,3 +322,10 @@ def test_parts_of_other_libraries_print() -> None:
     assert same.nbytes == q.nbytes == 4 * 32 + 4 * 2
     assert same.bits_per_element == q.bits_per_element == 4.25
     assert repr(same).split("values")[1] == repr(q).split("values")[1]
+
+
+def test_sizes_of_shapes_of_little_integers() -> None:
+    q = mxkern.quantize(np.ones((3, 96), np.float32), "mxfp4")
+    other = q._replace(shape=(np.uint8(3), np.uint8(96)))
+    assert other.nbytes == q.nbytes == 3 * 51
+    assert other.bits_per_element == q.bits_per_element == 4.25
