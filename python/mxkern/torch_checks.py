@@ -192,7 +192,7 @@ def scheme_name(function: str, scheme: Any) -> str:
 
 
 def refuse_gradient(function: str, arguments: Any) -> None:
-    """ValueError while PyTorch traces, as the functions raise for tensors that have memory."""
+    """ValueError for one of a tensor, as the functions raise it for tensors that have memory."""
     leaves = tree_leaves(arguments) if torch.is_grad_enabled() else ()
     if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
         raise ValueError(
