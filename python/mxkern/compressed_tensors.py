@@ -29,6 +29,8 @@ CONVENTIONS = {
     "nvfp4": Convention("nvfp4-pack-quantized", "weight_packed", "U8", "F8_E4M3", None),
 }
 
+PLAIN_EXPERTS = r"re:(.*\.)?experts$"  # the module of a layer's experts, which is no linear layer
+
 
 def scheme_to_store(function: str, scheme: str | Scheme) -> Scheme:
     """ValueError for a scheme that has no such form."""
@@ -84,26 +86,44 @@ def arrays_of(q: BlockScaled) -> list[npt.NDArray[Any]]:
 
 
 def quantization_config(
-    scheme: Scheme, left_as_they_are: Sequence[str], *, activations: Scheme | None = None
+    scheme: Scheme,
+    left_as_they_are: Sequence[str],
+    *,
+    activations: Scheme | None = None,
+    has_plain_experts: bool = False,
 ) -> dict[str, Any]:
-    """What config.json says of a model whose linear layers have such weights, but for those named,
-    and inputs that are quantized as they come, or not at all."""
-    name = CONVENTIONS[scheme.name].format
-    group = {
-        "targets": ["Linear"],
-        "format": name,
-        "weights": _arguments(scheme, dynamic=False),
-        "input_activations": _arguments(activations, dynamic=True) if activations else None,
-        "output_activations": None,
-    }
+    """What config.json says of a model whose linear layers have such weights, except those named or
+    matched by a pattern behind `re:`, and inputs that are quantized as they come, or not at all.
+
+    Without activations transformers is told to decode weights when it loads them. It decodes them
+    before the first product in any case, and models whose own code reads a layer's weight, or shares
+    it, fail where it is packed until then.
+
+    has_plain_experts: experts that are not quantized become one tensor when they are loaded. There
+    transformers (5.24) takes weights for packed as the group says whose targets name experts, except
+    8-bit floats, of which it passes on what has no scales. So a second group says that of them.
+    """
+    groups = {"group_0": _group(scheme, "Linear", activations)}
+    if has_plain_experts:
+        groups["group_1"] = _group(scheme_of("convert", "mxfp8_e4m3"), PLAIN_EXPERTS, None)
     return {
         "quant_method": "compressed-tensors",
-        "format": name,
+        "format": CONVENTIONS[scheme.name].format,
         "quantization_status": "compressed",
         "ignore": list(left_as_they_are),
         "kv_cache_scheme": None,
         "global_compression_ratio": None,
-        "config_groups": {"group_0": group},
+        "config_groups": groups,
+    } | ({} if activations else {"dequantize": True})
+
+
+def _group(scheme: Scheme, target: str, activations: Scheme | None) -> dict[str, Any]:
+    return {
+        "targets": [target],
+        "format": CONVENTIONS[scheme.name].format,
+        "weights": _arguments(scheme, dynamic=False),
+        "input_activations": _arguments(activations, dynamic=True) if activations else None,
+        "output_activations": None,
     }
 
 

@@ -41,6 +41,8 @@ class Conversion(NamedTuple):
     bytes_after: int
     not_copied: list[str]  # files
     poisoned: dict[str, int]  # of those quantized, with NaN or infinity: in how many blocks
+    heads: list[str]  # of those quantized, heads such as score and classifier
+    apart: list[str]  # of those left, layers that some programs merge with quantized ones
 
     def __str__(self) -> str:
         before, after = (count / 1e6 for count in (self.bytes_before, self.bytes_after))
@@ -60,6 +62,13 @@ class Conversion(NamedTuple):
             reasons.setdefault(reason, []).append(module)
         for reason, modules in reasons.items():
             lines.append(f"left as they are, {reason}: {_some(modules)}")
+        if self.heads:
+            lines.append(f"heads that are quantized too: {_some(self.heads)}")
+        if self.apart:
+            lines.append(
+                "warning: programs that merge layers, such as vLLM, load no layer that is left "
+                f"beside quantized ones of its group: {_some(self.apart)}"
+            )
         if self.not_copied:
             lines.append(f"not copied: {', '.join(map(printable, self.not_copied))}")
         return "\n".join(lines)
@@ -123,7 +132,7 @@ def convert_checkpoint(
             )
         form = GptOssExperts(files, kind, scale_rule, asked, config)
     else:
-        form = LinearLayers(files, kind, scale_rule, asked, inputs, experts)
+        form = LinearLayers(files, kind, scale_rule, asked, inputs, experts, config)
     entries = [entry for file in files.values() for entry in file.entries.values()]
     before = sum(entry.end - entry.begin for entry in entries)
     plans = {name: _plans(file, form) for name, file in files.items()}
@@ -139,7 +148,17 @@ def convert_checkpoint(
         config["quantization_config"] = form.config()
         _write_json(os.path.join(target, CONFIG), config)
         not_copied = _copy_others(source, target, files)
-    return Conversion(kind, form.quantized, form.left, before, after, not_copied, form.poisoned)
+    return Conversion(
+        kind,
+        form.quantized,
+        form.left,
+        before,
+        after,
+        not_copied,
+        form.poisoned,
+        form.heads,
+        form.apart,
+    )
 
 
 def _check_names(files: dict[str, SafetensorsFile]) -> None:

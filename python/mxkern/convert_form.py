@@ -23,6 +23,8 @@ class Form(ABC):
         self.files: dict[str, SafetensorsFile] = {}  # that weights to quantize are in
         self.left: dict[str, str] = {}  # other weights: why
         self.poisoned: dict[str, int] = {}  # weights with NaN or infinity: in how many blocks
+        self.heads: list[str] = []  # of those to quantize: heads, which may lose more
+        self.apart: list[str] = []  # of those left: programs multiply them with quantized ones
 
     @property
     def quantized(self) -> list[str]:

@@ -10,37 +10,30 @@ import numpy.typing as npt
 import mxkern
 from mxkern.compressed_tensors import arrays_of, plans_of, quantization_config
 from mxkern.convert_form import FLOATS, Form
+from mxkern.convert_rules import (
+    EXPERT,
+    HEAD,
+    IN_A_TOWER,
+    TASK_HEAD,
+    TOWER,
+    group_of,
+    may_be_linear,
+    why_left,
+)
 from mxkern.errors import printable
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
+from mxkern.transformers_names import TransformersNames
 
-VISION = "(vision|visual|vision_tower|vision_model|multi_modal_projector)"
-TOWER = rf"(^|\.){VISION}(\.|$)"
-# Modules that lose much, or are no linear layers of those that programs quantize.
-LEFT_AS_THEY_ARE = (
-    r"(^|\.)lm_head$",
-    r"embed|(^|\.)(wte|wpe|shared)$",
-    r"(^|\.)decoder$",  # a head, where a matrix has that name
-    r"(^|\.)(gate|router|shared_expert_gate)$|router\.",
-    r"norm",
-    TOWER,
-)
-# Modules to ignore by patterns of compressed-tensors: heads that share the embedding, and are in no
-# file, and vision towers, which transformers gives other prefixes.
+# Layers to ignore by patterns: heads that share the embedding, and are in no file, towers, which
+# programs give other prefixes, and experts, which are too many to name.
 IGNORED_HEADS = r"re:(.*\.)?(lm_head|decoder)$"
-IGNORED_TOWERS = rf"re:(.*\.)?{VISION}(\..*)?$"
-# Linear layers that programs multiply at once, and that have one tensor scale then.
-TOGETHER = (
-    r"\b(q|k|v)_proj$",
-    r"\b(gate|up)_proj$",
-    r"\bw[13]$",
-    r"\b(q_a_proj|kv_a_proj_with_mqa)$",
-)
-# One of a layer's experts. transformers joins all of them. In some schemes it does not (5.23): it
-# takes no blocks of mxfp8, and forgets nvfp4's tensor scales without a word.
-EXPERT = re.compile(r"(^|\.)experts\.\d+\.")
-NOT_JOINED, JOINED_WRONG = "mxfp8_e4m3", "nvfp4"
+IGNORED_TOWERS = rf"re:(.*\.)?({TOWER})(\..*)?$"
+IGNORED_EXPERTS = r"re:(.*\.)?experts\.\d+\..*$"
+# transformers joins a layer's experts in one tensor, and there reads neither the blocks of mxfp8
+# nor nvfp4's tensor scales.
+NOT_JOINED = ("mxfp8_e4m3", "nvfp4")
 # What is stored is one over nvfp4's tensor scale, amax / 2688, which is to be finite.
 LEAST_AMAX = 2688 * 2.0**-126
 
@@ -56,12 +49,22 @@ class LinearLayers(Form):
         ignore: Sequence[re.Pattern[str]],
         activations: Scheme | None,
         experts: bool,
+        config: Mapping[str, Any],
     ) -> None:
         super().__init__(scheme, scale_rule)
         self.activations = activations
+        self._names = TransformersNames(config, [name for file in files.values() for name in file])
+        self._joined: set[str] = set()  # experts that transformers makes one tensor of
+        self._computes_others = False  # whether it does so with tensors that are quantized in no case
         for file in files.values():
             for name, entry in file.entries.items():
                 self._sort(name, file, entry.dtype, entry.shape, ignore)
+        if not self.files:  # a tower is left beside a model, not as one
+            for file in files.values():
+                for name in file.entries:
+                    if self.left.get(_module_of(name)) == IN_A_TOWER:
+                        self.files[_module_of(name)] = file
+            self.left = {name: why for name, why in self.left.items() if name not in self.files}
         self._leave_experts(experts)
         if not self.files:
             reasons = ", ".join(sorted(set(self.left.values())))
@@ -70,9 +73,13 @@ class LinearLayers(Form):
                 f"linear layers; {len(self.left)} others stay"
                 + (f", {printable(reasons)}" if reasons else "")
             )
+        self.heads = sorted(name for name in self.files if TASK_HEAD.search(name))
         self._groups: dict[str, list[str]] = {}
         for module in self.files:
-            self._groups.setdefault(_group_of(module), []).append(module)
+            self._groups.setdefault(group_of(module), []).append(module)
+        self.apart = sorted(
+            name for name in self.left if group_of(name) != name and group_of(name) in self._groups
+        )
         self._amax: dict[str, float] = {}
 
     def takes(self, name: str) -> bool:
@@ -87,16 +94,31 @@ class LinearLayers(Form):
         module = _module_of(name)
         options: dict[str, Any] = {"scale_rule": self.scale_rule}
         if self.scheme.has_tensor_scale:
-            options = {"amax": self._amax_of(_group_of(module))}
+            options = {"amax": self._amax_of(group_of(module))}
         q = mxkern.quantize(self._weights(module), self.scheme, **options)
         self.count_poisoned(module, q)
         return arrays_of(q)
 
     def config(self) -> dict[str, Any]:
-        ignored = sorted({"lm_head", *self.left}) + [IGNORED_HEADS]
-        if any(re.search(TOWER, module) for module in self.left):
-            ignored.append(IGNORED_TOWERS)
-        return quantization_config(self.scheme, ignored, activations=self.activations)
+        ignored = {"lm_head", *filter(may_be_linear, self._names.tied_heads())}
+        patterns = [IGNORED_HEADS]
+        for module, why in self.left.items():
+            if EXPERT.search(module):
+                patterns.append(IGNORED_EXPERTS)
+            else:
+                ignored |= {module, *filter(may_be_linear, self._names.loaded_modules(module))}
+                if why == IN_A_TOWER:
+                    patterns.append(IGNORED_TOWERS)
+        for module in self.files:
+            ignored -= {*self._names.loaded_modules(module)}
+        joined_left = bool(self._joined - self.files.keys())
+        return quantization_config(
+            self.scheme,
+            sorted(ignored) + list(dict.fromkeys(patterns)),
+            activations=self.activations,
+            has_plain_experts=self.scheme.name != "mxfp8_e4m3"
+            and (joined_left or self._computes_others),
+        )
 
     def _sort(
         self,
@@ -110,12 +132,17 @@ class LinearLayers(Form):
         module = _module_of(name)
         if len(shape) == 3 and dtype in FLOATS:
             self.left[module or name] = "as they are stacks of matrices"
+        computed = self._names.parameter(name).computed
+        self._computes_others |= computed == "weight" and bool(module)
         if not module or len(shape) != 2:
             return
-        if any(pattern.search(module) for pattern in ignore):
+        if computed == "join" or (EXPERT.search(module) and not self._names.is_known):
+            self._joined.add(module)
+        why = why_left(module, self._names)
+        if any(p.search(text) for p in ignore for text in self._names.modules(module)):
             self.left[module] = "as asked"
-        elif any(re.search(pattern, module) for pattern in LEFT_AS_THEY_ARE):
-            self.left[module] = "as they lose much or are no linear layers"
+        elif why:
+            self.left[module] = why
         elif dtype not in FLOATS:
             self.left[module] = "as their elements are none to quantize"
         elif shape[1] % self.scheme.block or 0 in shape:
@@ -124,21 +151,16 @@ class LinearLayers(Form):
             self.files[module] = file
 
     def _leave_experts(self, wanted: bool) -> None:
-        """All experts are quantized or none."""
-        experts = [module for module in self.files if EXPERT.search(module)]
-        if experts and self.scheme.name == JOINED_WRONG and not wanted:
-            raise ValueError(
-                f"convert: {printable(experts[0])} is an expert, and transformers would load it "
-                f"without the tensor scale that {JOINED_WRONG} has; expected another scheme, or "
-                "--experts (experts=True) for other programs"
-            )
-        if self.scheme.name == NOT_JOINED and not wanted:
-            reason = f"as transformers loads no experts of {NOT_JOINED}"
-        elif any(EXPERT.search(module) for module in self.left):
+        """All experts that become one tensor are quantized, or none."""
+        if self.scheme.name in NOT_JOINED and not wanted:
+            reason = f"as transformers loads no experts of {self.scheme.name}"
+        elif any(module in self._joined for module in self.left):
             reason = "as others of the experts do"
+        elif self._computes_others and not wanted:
+            reason = "as transformers loads no experts beside other weights that it computes"
         else:
             return
-        for module in experts:
+        for module in self._joined & self.files.keys():
             del self.files[module]
             self.left[module] = reason
 
@@ -157,12 +179,3 @@ class LinearLayers(Form):
 def _module_of(tensor: str) -> str:
     """The module whose weights the tensor is; "" for another one."""
     return tensor.removesuffix(".weight") if tensor.endswith(".weight") else ""
-
-
-def _group_of(module: str) -> str:
-    """The same for layers that share a tensor scale, and for no others."""
-    for number, pattern in enumerate(TOGETHER):
-        shared = re.sub(pattern, f"<{number}>", module)
-        if shared != module:
-            return shared
-    return module

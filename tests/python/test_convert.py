@@ -152,7 +152,10 @@ def test_what_stays_as_it_is(tmp_path: Path) -> None:
     assert new["a.down.weight"].dtype == ml_dtypes.float8_e4m3fn
     config = json.loads((tmp_path / "new" / "config.json").read_text())
     ignored = config["quantization_config"]["ignore"]
-    assert set(ignored[:-1]) == {"lm_head", *done.left}
+    assert {"lm_head", *done.left} <= set(ignored[:-1])
+    # The file may be of a model without its head: its layers have another prefix beside one.
+    prefix = re.compile(r"(model|transformer)\.")
+    assert {prefix.sub("", name) for name in ignored[:-1]} == {"lm_head", *done.left}
 
 
 def test_refused(tmp_path: Path) -> None:

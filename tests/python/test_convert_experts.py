@@ -35,13 +35,11 @@ def test_experts_stay_together(tmp_path: Path) -> None:
     assert len(done.quantized) == len(OTHERS)
     whys = [why for name, why in done.left.items() if "experts" in name]
     assert sorted(whys) == ["as asked"] * 2 + ["as others of the experts do"] * 6
-    done = convert_checkpoint(source, tmp_path / "mxfp8", "mxfp8")
-    assert len(done.quantized) == len(OTHERS)
-    whys = [why for name, why in done.left.items() if "experts" in name]
-    assert set(whys) == {"as transformers loads no experts of mxfp8_e4m3"}
-    with pytest.raises(ValueError, match=r"experts\.0\.down_proj is an expert, .* or --experts"):
-        convert_checkpoint(source, tmp_path / "nvfp4", "nvfp4")
-    convert_checkpoint(source, tmp_path / "nvfp4", "nvfp4", ignore=["experts"])
+    for scheme in ("mxfp8_e4m3", "nvfp4"):
+        done = convert_checkpoint(source, tmp_path / scheme, scheme)
+        assert len(done.quantized) == len(OTHERS)
+        whys = [why for name, why in done.left.items() if "experts" in name]
+        assert set(whys) == {f"as transformers loads no experts of {scheme}"}
     for scheme in ("nvfp4", "mxfp8"):
         new = str(tmp_path / f"{scheme}-experts")
         assert main(["convert", source, new, "--scheme", scheme, "--experts"]) == 0
@@ -49,8 +47,11 @@ def test_experts_stay_together(tmp_path: Path) -> None:
         assert not any("expert" in name for name in config["quantization_config"]["ignore"])
 
 
-@pytest.mark.parametrize("scheme", ["mxfp4", "mxfp6_e2m3", "mxfp8_e4m3"])
-def test_a_mixture_of_experts_is_loaded(scheme: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "ignore"),
+    [("mxfp4", []), ("mxfp4", ["experts"]), ("mxfp6_e2m3", []), ("mxfp8_e4m3", []), ("nvfp4", [])],
+)
+def test_a_mixture_of_experts_is_loaded(scheme: str, ignore: list[str], tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -62,8 +63,9 @@ def test_a_mixture_of_experts_is_loaded(scheme: str, tmp_path: Path) -> None:
     model = transformers.Qwen3MoeForCausalLM(config).to(torch.bfloat16)
     source, target, same = (tmp_path / name for name in ("old", "new", "same"))
     model.save_pretrained(source)
-    done = convert_checkpoint(source, target, scheme)
-    assert any("experts" in name for name in done.quantized) is (scheme != "mxfp8_e4m3")
+    done = convert_checkpoint(source, target, scheme, ignore=ignore)
+    joined = scheme in ("mxfp4", "mxfp6_e2m3") and not ignore
+    assert any("experts" in name for name in done.quantized) is joined
     old, new = read_checkpoint(source), read_checkpoint(target)
     decoded = {name: old[name] for name in old}
     for module in done.quantized:
