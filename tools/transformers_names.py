@@ -45,6 +45,7 @@ def table() -> dict[str, Any]:
     prefixes    model type: names of the model without its head, which files may leave out
     not_linear  model type: names of matrices `weight` in modules that are no linear layers
     split       model types whose stacks of experts become linear layers in a quantized model
+    reads       model types whose code reads the weight of a linear layer, which may be packed
     """
     import transformers
     from transformers import conversion_mapping
@@ -73,6 +74,7 @@ def table() -> dict[str, Any]:
         "split": sorted(
             {t for name in MODULES_TO_PATCH_FOR_QUANTIZATION for t in _users_of(classes, name)}
         ),
+        "reads": sorted(_reading(classes)),
     }
 
 
@@ -112,6 +114,9 @@ class ModelClass(NamedTuple):
     prefix: str
     weight: str  # "linear", "other" if it has a matrix `weight` itself, or ""
     members: dict[str, set[str]]  # of self: the classes that are made for each
+    read: set[
+        str
+    ]  # members whose weights it reads, or "" where it initializes linear layers itself
 
 
 def _read_classes(models: Path) -> list[ModelClass]:
@@ -170,7 +175,23 @@ def _read_class(
         or next((p.prefix for p in parents if p.prefix), ""),
         weight,
         members,
+        _members_read(node),
     )
+
+
+def _members_read(node: ast.ClassDef) -> set[str]:
+    found = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and inner.attr == "weight":
+            owner = ast.unparse(inner.value)
+            if re.fullmatch(r"(self|module)\.\w+", owner):
+                found.add(owner.split(".")[1])
+        elif isinstance(inner, ast.FunctionDef) and inner.name == "_init_weights":
+            text = ast.unparse(inner)
+            found.update(re.findall(r"\bmodule\.(\w+)", text))
+            if "Linear" in text and "module.weight" in text:
+                found.add("")
+    return found
 
 
 def _constant(node: ast.ClassDef, name: str) -> Any:
@@ -217,6 +238,15 @@ def _not_linear(classes: list[ModelClass]) -> dict[str, list[str]]:
         for model_type in types[folder]:
             found.setdefault(model_type, set()).update(others)
     return {name: sorted(found[name]) for name in sorted(found) if found[name]}
+
+
+def _reading(classes: list[ModelClass]) -> set[str]:
+    linear: dict[str, set[str]] = {}
+    for model in classes:
+        own = linear.setdefault(model.folder, {""})
+        own.update(name for name, made in model.members.items() if "Linear" in made)
+    folders = {model.folder for model in classes if model.read & linear[model.folder]}
+    return {model.model_type for model in classes if model.folder in folders} - {""}
 
 
 def _users_of(classes: list[ModelClass], name: str) -> set[str]:

@@ -90,18 +90,20 @@ def quantization_config(
     left_as_they_are: Sequence[str],
     *,
     activations: Scheme | None = None,
+    reads_weights: bool = False,
     has_plain_experts: bool = False,
 ) -> dict[str, Any]:
     """What config.json says of a model whose linear layers have such weights, except those named or
     matched by a pattern behind `re:`, and inputs that are quantized as they come, or not at all.
 
     Without activations transformers is told to decode weights when it loads them. It decodes them
-    before the first product in any case, and models whose own code reads a layer's weight, or shares
-    it, fail where it is packed until then.
+    before the first product in any case, and models whose own code reads or shares a layer's weight
+    fail where it is packed until then. With activations it would quantize none of those, so only
+    such models are decoded then (reads_weights).
 
     has_plain_experts: experts that are not quantized become one tensor when they are loaded. There
-    transformers (5.24) takes weights for packed as the group says whose targets name experts, except
-    8-bit floats, of which it passes on what has no scales. So a second group says that of them.
+    transformers (5.24) expects what the group says whose targets name experts, and passes on
+    weights without scales only for 8-bit floats. So a second group says that of them.
     """
     groups = {"group_0": _group(scheme, "Linear", activations)}
     if has_plain_experts:
@@ -114,7 +116,7 @@ def quantization_config(
         "kv_cache_scheme": None,
         "global_compression_ratio": None,
         "config_groups": groups,
-    } | ({} if activations else {"dequantize": True})
+    } | ({} if activations and not reads_weights else {"dequantize": True})
 
 
 def _group(scheme: Scheme, target: str, activations: Scheme | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,8 @@ class Form(ABC):
         """The tensors that take its place."""
 
     @abstractmethod
-    def arrays(self, name: str) -> list[npt.NDArray[Any]]:
-        """Their contents."""
+    def arrays(self, name: str) -> Iterable[npt.NDArray[Any]]:
+        """Their contents, in this order."""
 
     def count_poisoned(self, name: str, q: BlockScaled) -> None:
         """Notes how many blocks of a weight are NaN, as something in them is not finite."""

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -12,7 +12,6 @@ from mxkern.compressed_tensors import arrays_of, plans_of, quantization_config
 from mxkern.convert_form import FLOATS, Form
 from mxkern.convert_rules import (
     EXPERT,
-    HEAD,
     IN_A_TOWER,
     TASK_HEAD,
     TOWER,
@@ -20,6 +19,7 @@ from mxkern.convert_rules import (
     may_be_linear,
     why_left,
 )
+from mxkern.convert_split import SplitStack, split_stack
 from mxkern.errors import printable
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
@@ -55,7 +55,10 @@ class LinearLayers(Form):
         self.activations = activations
         self._names = TransformersNames(config, [name for file in files.values() for name in file])
         self._joined: set[str] = set()  # experts that transformers makes one tensor of
-        self._computes_others = False  # whether it does so with tensors that are quantized in no case
+        self._computes_others = (
+            False  # whether it does so with tensors that are quantized in no case
+        )
+        self._stacks: dict[str, SplitStack] = {}
         for file in files.values():
             for name, entry in file.entries.items():
                 self._sort(name, file, entry.dtype, entry.shape, ignore)
@@ -83,19 +86,44 @@ class LinearLayers(Form):
         self._amax: dict[str, float] = {}
 
     def takes(self, name: str) -> bool:
-        return _module_of(name) in self.files
+        return name in self._stacks or _module_of(name) in self.files
 
     def plans(self, name: str) -> list[TensorPlan]:
-        module = _module_of(name)
-        rows, columns = self.files[module].entries[name].shape
-        return plans_of(module, self.scheme, rows, columns)
+        if name not in self._stacks:
+            module = _module_of(name)
+            rows, columns = self.files[module].entries[name].shape
+            return plans_of(module, self.scheme, rows, columns)
+        stack, plans = self._stacks[name], []
+        for module in stack.modules():
+            if module in self.files:
+                plans += plans_of(module, self.scheme, *stack.shape)
+            else:
+                plans.append(TensorPlan(f"{module}.weight", stack.dtype, stack.shape))
+        return plans
 
-    def arrays(self, name: str) -> list[npt.NDArray[Any]]:
-        module = _module_of(name)
-        options: dict[str, Any] = {"scale_rule": self.scale_rule}
-        if self.scheme.has_tensor_scale:
-            options = {"amax": self._amax_of(group_of(module))}
-        q = mxkern.quantize(self._weights(module), self.scheme, **options)
+    def arrays(self, name: str) -> Iterator[npt.NDArray[Any]]:
+        if name not in self._stacks:
+            module = _module_of(name)
+            amax = self._amax_of(group_of(module)) if self.scheme.has_tensor_scale else None
+            yield from self._quantized(module, self._weights(module), amax)
+            return
+        stack = self._stacks[name]
+        modules = stack.modules()
+        for layers in stack.weights():
+            amax = _shared_amax(layers) if self.scheme.has_tensor_scale else None
+            for weights, module in zip(layers, modules, strict=False):
+                if module in self.files:
+                    yield from self._quantized(module, weights, amax)
+                else:
+                    yield weights
+
+    def _quantized(
+        self, module: str, weights: npt.NDArray[Any], amax: float | None
+    ) -> list[npt.NDArray[Any]]:
+        options: dict[str, Any] = {"amax": amax}
+        if amax is None:
+            options = {"scale_rule": self.scale_rule}
+        q = mxkern.quantize(weights, self.scheme, **options)
         self.count_poisoned(module, q)
         return arrays_of(q)
 
@@ -116,6 +144,7 @@ class LinearLayers(Form):
             self.scheme,
             sorted(ignored) + list(dict.fromkeys(patterns)),
             activations=self.activations,
+            reads_weights=self._names.reads_weights,
             has_plain_experts=self.scheme.name != "mxfp8_e4m3"
             and (joined_left or self._computes_others),
         )
@@ -129,13 +158,28 @@ class LinearLayers(Form):
         ignore: Sequence[re.Pattern[str]],
     ) -> None:
         """Whether a tensor is quantized, or why not."""
+        if self._names.splits_experts and (stack := split_stack(file, name)):
+            self._stacks[name] = stack
+            for module in stack.modules():
+                self._sort_matrix(module, file, dtype, stack.shape, ignore)
+            return
         module = _module_of(name)
         if len(shape) == 3 and dtype in FLOATS:
             self.left[module or name] = "as they are stacks of matrices"
         computed = self._names.parameter(name).computed
         self._computes_others |= computed == "weight" and bool(module)
-        if not module or len(shape) != 2:
-            return
+        if module and len(shape) == 2:
+            self._sort_matrix(module, file, dtype, shape, ignore)
+
+    def _sort_matrix(
+        self,
+        module: str,
+        file: SafetensorsFile,
+        dtype: str,
+        shape: tuple[int, ...],
+        ignore: Sequence[re.Pattern[str]],
+    ) -> None:
+        computed = self._names.parameter(f"{module}.weight").computed
         if computed == "join" or (EXPERT.search(module) and not self._names.is_known):
             self._joined.add(module)
         why = why_left(module, self._names)
@@ -170,10 +214,13 @@ class LinearLayers(Form):
     def _amax_of(self, group: str) -> float:
         """Of all layers that share a tensor scale, in whatever files they are."""
         if group not in self._amax:
-            each = (mxkern.tensor_amax(self._weights(module)) for module in self._groups[group])
-            amax = max(float(amax) for amax in each)
-            self._amax[group] = max(amax, LEAST_AMAX) if amax > 0 else amax
+            self._amax[group] = _shared_amax(map(self._weights, self._groups[group]))
         return self._amax[group]
+
+
+def _shared_amax(weights: Iterable[npt.NDArray[Any]]) -> float:
+    amax = max(float(mxkern.tensor_amax(each)) for each in weights)
+    return max(amax, LEAST_AMAX) if amax > 0 else amax
 
 
 def _module_of(tensor: str) -> str:

@@ -17,7 +17,9 @@ HEAD = re.compile(r"(^|\.)(lm_head|decoder)$")  # a decoder is one where a matri
 ROUTER = re.compile(r"(^|\.)(gate|router|shared_expert_gate)(\.|$)")
 NO_LINEAR_LAYER = re.compile(r"norm|emb|^(wte|wpe|shared)$", re.IGNORECASE)
 # Heads that are quantized, which the result names.
-TASK_HEAD = re.compile(r"(^|\.)(score|classif\w*|qa_outputs|seq_relationship|heads?|\w+_head)(\.|$)")
+TASK_HEAD = re.compile(
+    r"(^|\.)(score|classif\w*|qa_outputs|seq_relationship|heads?|\w+_head)(\.|$)"
+)
 # One of a layer's experts, where each is a layer of its own.
 EXPERT = re.compile(r"(^|\.)experts\.\d+\.")
 
@@ -50,8 +52,7 @@ def why_left(module: str, names: TransformersNames) -> str:
     """Why a layer's matrix stays as it is, whatever is in it; "" where nothing speaks for that."""
     known = names.modules(module)
     if any(
-        HEAD.search(name) or ROUTER.search(name) or not may_be_linear(name)
-        for name in known
+        HEAD.search(name) or ROUTER.search(name) or not may_be_linear(name) for name in known
     ) or not names.is_linear(module):
         return LOSES_MUCH
     if names.is_tied(module):

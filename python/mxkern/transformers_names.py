@@ -1,4 +1,4 @@
-# mxkern/transformers_names.py: what transformers calls the layers of a checkpoint once it is loaded.
+# mxkern/transformers_names.py: what transformers calls the layers of a checkpoint that it loaded.
 from __future__ import annotations
 
 import functools
@@ -39,6 +39,7 @@ class TransformersNames:
         self._tied = [re.compile(p) for p in sorted(_of_types(table["tied"], types))]
         self._not_linear = _of_types(table["not_linear"], types)
         self.splits_experts = bool(types & {*table["split"]})
+        self.reads_weights = bool(types & {*table["reads"]})
 
     def parameter(self, name: str) -> Parameter:
         names, computed = [name], ""
@@ -97,7 +98,7 @@ def _rename(name: str, transforms: list[tuple[str, re.Pattern[str], str]]) -> tu
             if match is None:
                 continue
             if "\\" in to:
-                to = re.sub(r"\\(\d)", lambda number, m=match: m[int(number[1])] or "", to)
+                to = match.expand(to)
             name = name.replace(match[0], to, 1)
             if not wanted:
                 return name, kind
