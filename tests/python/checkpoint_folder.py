@@ -19,7 +19,7 @@ def write_checkpoint(
     folder: Path, config: dict[str, Any], tensors: dict[str, np.ndarray], files: int = 1
 ) -> str:
     """A folder with the tensors in so many files, and others that are no safetensors."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text("{}")
     (folder / "pytorch_model.bin").write_bytes(b"old")
