@@ -46,6 +46,7 @@ def table() -> dict[str, Any]:
     not_linear  model type: names of matrices `weight` in modules that are no linear layers
     split       model types whose stacks of experts become linear layers in a quantized model
     reads       model types whose code reads the weight of a linear layer, which may be packed
+    refused     model types of which transformers loads no weights that compressed-tensors stores
     """
     import transformers
     from transformers import conversion_mapping
@@ -75,13 +76,15 @@ def table() -> dict[str, Any]:
             {t for name in MODULES_TO_PATCH_FOR_QUANTIZATION for t in _users_of(classes, name)}
         ),
         "reads": sorted(_reading(classes)),
+        "refused": sorted({t for line in lists if '"split"' in line for t in lists[line]}),
     }
 
 
 def _entry(transform: Any) -> list[list[str]]:
     """[kind, pattern, replacement] of each pair. "name" renames; "join" makes one tensor of many
-    NAME.weight that are then no layer's, "weight" computes others from NAME.weight, and "compute"
-    computes a tensor from others; "unknown" renames in a way that no pattern says."""
+    NAME.weight that are then no layer's, "weight" computes another of NAME.weight, "split" several,
+    which no quantizer's own tensors go through, and "compute" computes a tensor from others;
+    "unknown" renames in a way that no pattern says."""
     if type(transform).__name__ in NO_PATTERNS:
         return [["unknown", transform.source_patterns[0], ""]]
     operations = [type(o).__name__ for o in getattr(transform, "operations", ())]
@@ -90,7 +93,10 @@ def _entry(transform: Any) -> list[list[str]]:
         originals = transform._original_source_patterns
         plain = all(pattern.endswith(".weight") for pattern in originals)
         joins = any("Merge" in name or "Experts" in name for name in operations)
-        kind = "join" if plain and joins else "weight" if plain else "compute"
+        splits = len(transform._original_target_patterns) > 1 and not any(
+            operation.supports_many_to_many for operation in transform.operations
+        )
+        kind = ("split" if splits else "join" if joins else "weight") if plain else "compute"
     sources, targets = transform.source_patterns, transform.target_patterns
     if operations or len(sources) != len(targets):
         targets = targets[:1] * len(sources)

@@ -54,6 +54,13 @@ class LinearLayers(Form):
         super().__init__(scheme, scale_rule)
         self.activations = activations
         self._names = TransformersNames(config, [name for file in files.values() for name in file])
+        if self._names.refused:
+            raise ValueError(
+                f"convert: a model, or a part of it, has the type {self._names.refused[0]}; "
+                f"expected another: transformers {self._names.version} raises an error for all of "
+                "its weights in this form; load the model as it is and quantize its weights with "
+                "mxkern.quantize"
+            )
         self._joined: set[str] = set()  # experts that transformers makes one tensor of
         self._computes_others = (
             False  # whether it does so with tensors that are quantized in no case
@@ -167,7 +174,7 @@ class LinearLayers(Form):
         if len(shape) == 3 and dtype in FLOATS:
             self.left[module or name] = "as they are stacks of matrices"
         computed = self._names.parameter(name).computed
-        self._computes_others |= computed == "weight" and bool(module)
+        self._computes_others |= computed == "weight"
         if module and len(shape) == 2:
             self._sort_matrix(module, file, dtype, shape, ignore)
 

@@ -15,7 +15,7 @@ class Parameter(NamedTuple):
     """What becomes of a tensor when it is loaded."""
 
     names: tuple[str, ...]  # its own first, then what it may be renamed to
-    computed: str  # "" where only its name changes, else "join", "weight", "compute" or "unknown"
+    computed: str  # "" where only its name changes, else "join", "weight", "split" and so on
 
 
 class TransformersNames:
@@ -40,6 +40,8 @@ class TransformersNames:
         self._not_linear = _of_types(table["not_linear"], types)
         self.splits_experts = bool(types & {*table["split"]})
         self.reads_weights = bool(types & {*table["reads"]})
+        self.refused = sorted(types & {*table["refused"]})
+        self.version: str = table["transformers"]
 
     def parameter(self, name: str) -> Parameter:
         names, computed = [name], ""

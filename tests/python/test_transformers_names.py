@@ -39,7 +39,7 @@ def test_the_table_is_that_of_the_installed_version() -> None:
 def test_every_pattern_is_one() -> None:
     for entry in json.loads(TABLE.read_text())["renamings"]:
         for kind, pattern, to in entry["names"]:
-            assert kind in ("name", "join", "weight", "compute", "unknown")
+            assert kind in ("name", "join", "weight", "split", "compute", "unknown")
             assert re.compile(pattern).groups >= len(re.findall(r"\\\d", to)), (pattern, to)
 
 
@@ -93,6 +93,12 @@ def convert(
     done = convert_checkpoint(source, tmp_path / "new", scheme, **options)
     written = json.loads((tmp_path / "new" / "config.json").read_text())
     return done, written["quantization_config"]
+
+
+def test_types_that_transformers_loads_in_no_such_form(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"type dinov2; expected another: .* mxkern\.quantize"):
+        convert(tmp_path, "dinov2", {"encoder.layer.0.mlp.fc1": (64, 64)}, "mxfp4")
+    assert not (tmp_path / "new").exists()
 
 
 def test_ignore_has_every_spelling(tmp_path: Path) -> None:
