@@ -188,7 +188,7 @@ def e8m0(format: str, amax: np.ndarray, rule: str) -> np.ndarray:
         byte = (bits >> 23) + ((bits & 0x7FFFFF) != 0) - emax
     else:
         rounded = (bits + (1 << (22 - mantissa_bits))) & 0xFF800000
-        byte = np.where(rounded == 0x7F800000, 254, (rounded >> 23) - emax)
+        byte = (rounded >> 23) - emax  # beyond float32 the exponent is 255
     return np.clip(byte, 0, 254).astype(np.uint8)
 
 

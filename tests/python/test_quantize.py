@@ -106,6 +106,20 @@ def test_scales_around_every_power_of_two(scheme: str) -> None:
         check_quantized(mxkern.quantize(x, scheme, scale_rule=rule), want, x.shape, rule)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_even_carries_beyond_float32(dtype: str) -> None:
+    """The exponent of the rounded amax counts as 255 then."""
+    x = np.full((1, 32), 1e34).astype(NUMPY_DTYPES[dtype])
+    x[0, 0] = 3.39e38
+    rules = ("floor", "rceil", "ceil", "even")
+    for scheme, emax in zip(SCHEMES[:-1], (8, 15, 4, 2, 2, 0), strict=True):
+        scales = [int(raw(mxkern.quantize(x, scheme, scale_rule=r).scales)[0, 0]) for r in rules]
+        even = min(255 - emax, 254)
+        assert scales == [254 - emax, even, even, even], (
+            f"{scheme}: {dict(zip(rules, scales, strict=True))}"
+        )
+
+
 @pytest.mark.parametrize("scheme", SCHEMES[:-1])
 def test_every_bfloat16_beside_every_exponent(scheme: str) -> None:
     """Blocks of eight neighbours among the values of an exponent, under a largest element up to 24
