@@ -48,7 +48,7 @@ class FakeQuantize {
     alignas(64) std::uint8_t codes[most_elements];
     alignas(64) std::uint8_t scales[most_elements / fewest_of_block];
     Patch patch;
-    const std::uint32_t* random =
+    const std::uint16_t* random =
         options_.rounding == Rounding::stochastic
             ? patch.load_random(source_, tile, options_.seed, options_.offset)
             : nullptr;

@@ -40,7 +40,7 @@ struct Ahead {
 struct QuantizeTask {
   const void* x;
   std::int64_t x_stride;        // elements from line to line
-  const std::uint32_t* random;  // of stochastic rounding: a word an element
+  const std::uint16_t* random;  // of stochastic rounding: a word an element
   std::int64_t random_stride;
   std::int64_t lines;
   std::int64_t elements;
@@ -76,7 +76,7 @@ struct AcrossMemory {
   // Rows of x without gaps, `most` elements from row to row.
   alignas(cache_line) std::byte copy[rows * most * sizeof(float)];
   // The words of their elements, of stochastic rounding.
-  alignas(cache_line) std::uint32_t random[rows * most + 1];  // read in pairs, to one behind
+  alignas(cache_line) std::uint16_t random[rows * most];
   // Codes of each line: first those that the task before, of the elements before these, left here
   // as they did not fill a line of the cache. Tasks take turns, as the codes of the one before are
   // written while the next one computes.
@@ -154,7 +154,7 @@ struct KernelTable {
                                   std::int64_t lines, const HadamardSigns& signs);
   // The words of elements index .. index + count of a tensor.
   using RandomWords = void (*)(std::uint64_t seed, std::uint64_t offset, std::uint64_t index,
-                               std::int64_t count, std::uint32_t* words);
+                               std::int64_t count, std::uint16_t* words);
 
   Quantize quantize[std::size(all_schemes)][std::size(all_dtypes)][std::size(all_roundings)];
   QuantizeAcross quantize_across[std::size(all_schemes)][std::size(all_dtypes)]

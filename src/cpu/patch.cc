@@ -53,7 +53,7 @@ Lines Patch::load_across(const LineSource& source, const Tile& part) {
   return {elements_, stride, part.rows, part.columns};
 }
 
-const std::uint32_t* Patch::load_random(const LineSource& source, const Tile& part,
+const std::uint16_t* Patch::load_random(const LineSource& source, const Tile& part,
                                         std::uint64_t seed, std::uint64_t offset) {
   const Shape& shape = source.x.shape;
   std::uint64_t index = first_index(shape, part);
@@ -62,7 +62,7 @@ const std::uint32_t* Patch::load_random(const LineSource& source, const Tile& pa
     index += static_cast<std::uint64_t>(shape.columns);
   }
   if (!source.transposed) return random_;
-  source.kernels.transpose_32(random_, part.columns, transposed_random_, part.rows, part.rows,
+  source.kernels.transpose_16(random_, part.columns, transposed_random_, part.rows, part.rows,
                               part.columns);
   return transposed_random_;
 }

@@ -52,15 +52,15 @@ class Patch {
   Lines load_across(const LineSource& source, const Tile& part);
 
   // The random words of the elements of a part of patch_shape, in the order of its lines.
-  const std::uint32_t* load_random(const LineSource& source, const Tile& part, std::uint64_t seed,
+  const std::uint16_t* load_random(const LineSource& source, const Tile& part, std::uint64_t seed,
                                    std::uint64_t offset);
 
  private:
   static_assert(across_patch.rows * across_patch.columns <= capacity);
 
   alignas(64) std::byte elements_[capacity * sizeof(float)];
-  alignas(64) std::uint32_t random_[capacity];
-  alignas(64) std::uint32_t transposed_random_[capacity];
+  alignas(64) std::uint16_t random_[capacity];
+  alignas(64) std::uint16_t transposed_random_[capacity];
 };
 
 }  // namespace mxkern::cpu

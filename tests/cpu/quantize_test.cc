@@ -32,6 +32,39 @@ TEST(CpuQuantize, EveryOptionGivesTheBytesOfTheReference) {
   }
 }
 
+// Where `even` carries beyond float32, in lanes as in the reference.
+TEST(CpuQuantize, AmaxNextToTheLargestNumberGivesTheBytesOfTheReference) {
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const DType dtype : all_dtypes) {
+      for_each_option(scheme, [&](const QuantizeOptions& options) {
+        Tensor x(dtype, turn % 2 == 0 ? Shape{1, 40, 150} : Shape{1, 130, 64});
+        fill_near_largest(x, static_cast<std::uint64_t>(++turn));
+        expect_reference_bytes(x, {scheme, ScaleLayout::row_major, options, options});
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Random words of rows of every width: calls of Philox that rows share, or that begin before them.
+TEST(CpuQuantize, RandomWordsOfEveryWidthGiveTheBytesOfTheReference) {
+  int turn = 0;
+  for (const Scheme scheme : all_schemes) {
+    for (const int columns : {1, 7, 8, 12, 33, 70, 136, 257, 300}) {
+      QuantizeOptions options;
+      options.rounding = Rounding::stochastic;
+      options.seed = 0xFEDCBA9876543210u;
+      options.offset = ~std::uint64_t{0} - static_cast<std::uint64_t>(turn);
+      options.block_shape = all_block_shapes[turn % 2];
+      Tensor x(all_dtypes[++turn % 3], {2, 67, columns}, turn % 4 == 0 ? 3 : 0);
+      fill_mixed(x, static_cast<std::uint64_t>(turn));
+      expect_reference_bytes(x, {scheme, ScaleLayout::row_major, options, options});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST(CpuQuantize, EveryShapeGivesTheBytesOfTheReference) {
   for (const Scheme scheme : all_schemes) {
     const int block = facts_of(scheme).block;

@@ -45,15 +45,17 @@ __global__ void compare_stochastic_encodings(Difference* difference) {
   for (std::uint64_t i = (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 8;
        i < std::uint64_t{1} << 32; i += step) {
     float v[8];
-    std::uint32_t random[8], codes[8];
+    Philox4 words = {};
+    std::uint32_t codes[8];
     for (int k = 0; k < 8; ++k) {
       v[k] = float_of(static_cast<std::uint32_t>((i + k) * 0x9E3779B1u));
       if (v[k] != v[k]) v[k] = 1.0f;
-      random[k] = static_cast<std::uint32_t>((i + k) * 0xC2B2AE3D27D4EB4Full >> 32);
-      if ((i / 8 + k) % 16 == 0) random[k] = k % 2 == 0 ? 0u : ~0u;
-      codes[k] = encode_stochastic_lanes<Format>(v[k], random[k]);
+      auto word = static_cast<std::uint32_t>((i + k) * 0xC2B2AE3D27D4EB4Full >> 48);
+      if ((i / 8 + k) % 16 == 0) word = k / 2 % 2 == 0 ? 0u : 0xFFFFu;
+      words.lane[k / 2] |= word << 16 * (k % 2);
+      codes[k] = encode_stochastic_lanes<Format>(v[k], word);
     }
-    if (encode_stochastic_octet<Format>(v, random, true) != pack_octet<Format>(codes)) {
+    if (encode_stochastic_octet<Format>(v, words, true) != pack_octet<Format>(codes)) {
       atomicMin(&difference->first, i);
     }
   }

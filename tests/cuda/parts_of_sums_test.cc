@@ -17,7 +17,7 @@ using namespace test;
 // 1.9e-5, and of more in proportion.
 float far_apart(std::int64_t row, std::int64_t column) {
   const std::uint32_t mixed =
-      philox_word(7, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(column));
+      philox4x32(7, static_cast<std::uint64_t>(column), static_cast<std::uint64_t>(row)).lane[0];
   const int exponent = static_cast<int>(mixed >> 28) - 8;
   const float value = 1.0f + static_cast<float>(mixed >> 5 & 0xFFFF) / 65536.0f;
   return std::ldexp((mixed & 1) != 0 ? value : -value, exponent);

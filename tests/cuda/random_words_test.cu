@@ -19,20 +19,22 @@ __global__ void compare_words(PhiloxKeys keys, std::uint64_t index, std::uint64_
   Words random(keys, in_call);
   // Twice, with the upper half of the counter changing between.
   for (const std::uint64_t start : {index, index + (std::uint64_t{5} << 40), index}) {
-    std::uint32_t words[8], pair[2][8];
     const std::uint64_t octet = start + threadIdx.x * 8;
-    random.octet(octet, 1, words);
+    const Philox4 words = random.octet(octet);
+    Philox4 pair[2];
     random.column_pair(start + threadIdx.x * 2, columns, pair);
     // Whole octets never leave the first 2^32 calls.
-    const bool whole = octet % 4 == 0 && octet + 8 <= std::uint64_t{1} << 34;
-    std::uint32_t whole_words[8] = {};
-    if (whole) Words(keys, in_call).whole_octet(static_cast<std::uint32_t>(octet / 4), whole_words);
-    for (int i = 0; i < 8; ++i) {
-      bool same = words[i] == philox_word(seed, offset, octet + i);
-      same = same && (!whole || whole_words[i] == words[i]);
+    const bool whole = octet % 8 == 0 && octet + 8 <= std::uint64_t{1} << 35;
+    Philox4 whole_words = {};
+    if (whole) {
+      whole_words = Words(keys, in_call).whole_octet(static_cast<std::uint32_t>(octet / 8));
+    }
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      bool same = words.half(i) == philox_word(seed, offset, octet + i);
+      same = same && (!whole || whole_words.half(i) == words.half(i));
       for (int k = 0; k < 2; ++k) {
         const std::uint64_t element = start + threadIdx.x * 2 + k + i * columns;
-        same = same && pair[k][i] == philox_word(seed, offset, element);
+        same = same && pair[k].half(i) == philox_word(seed, offset, element);
       }
       if (!same) atomicAdd(differences, 1u);
     }
@@ -42,11 +44,13 @@ __global__ void compare_words(PhiloxKeys keys, std::uint64_t index, std::uint64_
 class CudaRandomWords : public CudaTest {};
 
 TEST_F(CudaRandomWords, BelongToTheElements) {
-  for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{12}, std::uint64_t{13},
-                                    (std::uint64_t{1} << 34) - 64, std::uint64_t{1} << 60}) {
-    for (const std::uint64_t columns : {64, 68, 99}) {
-      // Rows of a multiple of four elements start on one.
-      if (index % 4 != 0 && columns % 4 == 0) continue;
+  for (const std::uint64_t index :
+       {std::uint64_t{0}, std::uint64_t{24}, std::uint64_t{12}, std::uint64_t{13},
+        std::uint64_t{15}, (std::uint64_t{1} << 35) - 64, (std::uint64_t{1} << 35) - 61,
+        std::uint64_t{1} << 60}) {
+    for (const std::uint64_t columns : {64, 72, 68, 70, 99}) {
+      // Rows of a multiple of eight elements start on one.
+      if (index % 8 != 0 && columns % 8 == 0) continue;
       DeviceBytes memory(sizeof(unsigned));
       check_cuda(cudaMemset(memory.data(), 0, sizeof(unsigned)));
       compare_words<<<1, 32>>>(PhiloxKeys::of(seed), index, columns,

@@ -72,7 +72,7 @@ void for_random_vectors(Check check) {
                                      Format::max_exponent + 2);
       if (random.between(0, 7) == 0) bits[lane] = random.next();
       if ((bits[lane] & float32::magnitude_mask) > float32::infinity_bits) bits[lane] &= 1u << 31;
-      words[lane] = random.next();
+      words[lane] = random.next() >> 16;
     }
     check(float_of<Bits>(bits), words);
   }

@@ -115,32 +115,34 @@ def encode(format: Format, value: np.ndarray) -> np.ndarray:
     return format.signed(code, value)
 
 
-def encode_stochastic(format: Format, value: np.ndarray, random: np.ndarray) -> np.ndarray:
-    """The magnitude rounds up where its fraction of a last place and 32 random bits reach one."""
+def encode_stochastic(format: Format, value: np.ndarray, word: np.ndarray) -> np.ndarray:
+    """The magnitude rounds up where its fraction of a last place, as 32 bits, and the word of 16
+    random bits above 2^15 reach one."""
     table = format.magnitudes()
     magnitude = np.minimum(np.abs(value.astype(np.float64)), table[-1])
     places = magnitude / format.last_place(magnitude)
     whole = np.floor(places)
     fraction = np.floor((places - whole) * 2.0**32).astype(np.uint64)
-    carry = (fraction + random.astype(np.uint64)) >> np.uint64(32)
+    random = word.astype(np.uint64) * np.uint64(2**16) + np.uint64(2**15)
+    carry = (fraction + random) >> np.uint64(32)
     rounded = (whole + carry) * format.last_place(magnitude)
     code = np.searchsorted(table, rounded)
     assert (table[code] == rounded).all()
     return format.signed(code, value)
 
 
-def philox(seed: int, offset: int, index: np.ndarray) -> np.ndarray:
-    """Philox4x32-10: the 32-bit word of each index. Key: the seed. Counter: (index / 4, offset)."""
+def philox(rounds: int, seed: int, offset: int, number: np.ndarray) -> list[np.ndarray]:
+    """Philox4x32: the four 32-bit words of each counter (number, offset). Key: the seed."""
     low = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
     counter = [
-        (index.astype(np.uint64) // np.uint64(4)) & low,
-        (index.astype(np.uint64) // np.uint64(4)) >> shift,
-        np.full(index.shape, offset & 0xFFFFFFFF, np.uint64),
-        np.full(index.shape, offset >> 32, np.uint64),
+        number & low,
+        number >> shift,
+        np.full(number.shape, offset & 0xFFFFFFFF, np.uint64),
+        np.full(number.shape, offset >> 32, np.uint64),
     ]
     key = [seed & 0xFFFFFFFF, seed >> 32]
-    for _ in range(10):
+    for _ in range(rounds):
         first = counter[0] * np.uint64(0xD2511F53)
         second = counter[2] * np.uint64(0xCD9E8D57)
         counter = [
@@ -150,7 +152,16 @@ def philox(seed: int, offset: int, index: np.ndarray) -> np.ndarray:
             first & low,
         ]
         key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return np.choose(index % 4, counter).astype(np.uint64)
+    return counter
+
+
+def random_words(seed: int, offset: int, index: np.ndarray) -> np.ndarray:
+    """The 16 random bits of each index: half of a word of Philox4x32-7, whose eight halves serve
+    eight elements."""
+    words = philox(7, seed, offset, index.astype(np.uint64) // np.uint64(8))
+    place = index % 8
+    word = np.choose(place // 2, words).astype(np.uint64)
+    return (word >> (16 * (place % 2)).astype(np.uint64)) & np.uint64(0xFFFF)
 
 
 def hadamard(x: np.ndarray, size: int, sign_mask: int) -> np.ndarray:
@@ -188,7 +199,7 @@ def e8m0(format: str, amax: np.ndarray, rule: str) -> np.ndarray:
         byte = (bits >> 23) + ((bits & 0x7FFFFF) != 0) - emax
     else:
         rounded = (bits + (1 << (22 - mantissa_bits))) & 0xFF800000
-        byte = np.where(rounded == 0x7F800000, 254, (rounded >> 23) - emax)
+        byte = (rounded >> 23) - emax  # beyond float32 the exponent is 255
     return np.clip(byte, 0, 254).astype(np.uint8)
 
 
@@ -262,14 +273,14 @@ def quantize(
     if square:
         block_amax = _over_tiles(block_amax, block)
         poisoned = _over_tiles(poisoned, block)
-    random = None if seed is None else philox(seed, offset, _in_blocks(index, block))
+    words = None if seed is None else random_words(seed, offset, _in_blocks(index, block))
 
     def codes_of(factor: np.ndarray) -> np.ndarray:
         scaled = np.where(poisoned[..., None], F32(0), values * factor[..., None])
-        if random is None:
+        if words is None:
             codes = encode(format, scaled)
         else:
-            codes = encode_stochastic(format, scaled, random)
+            codes = encode_stochastic(format, scaled, words)
         return np.where(poisoned[..., None], np.uint8(format.nan_code), codes)
 
     if not two_levels:

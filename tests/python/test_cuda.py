@@ -130,6 +130,39 @@ def test_options(scheme: str, framework: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_direction_rounding_and_rule(scheme: str, dtype: str, framework: str) -> None:
+    """Of rows of widths with whole calls of Philox and without, whose values reach the largest
+    numbers of their dtype: with `even` beyond float32."""
+    block = mxkern.schemes[scheme].block
+    rules = ("rceil",) if scheme == "nvfp4" else ("rceil", "floor", "ceil", "even")
+    for shape in ((40, 96), (130, 136), (35, 100), (128, 256), (33, 77)):
+        x = corner_values(*shape, dtype)
+        given = on_device(framework, x)
+        for rule in rules:
+            for rounding in ({}, {"rounding": "stochastic", "seed": 2**63 + 5, "offset": 9}):
+                for square in (False, True):
+                    options: dict[str, Any] = {**rounding}
+                    if scheme != "nvfp4":
+                        options["scale_rule"] = rule
+                    if square:
+                        options["block"] = f"{block}x{block}"
+                    what = f"{framework} {dtype} {scheme} {shape} {options}"
+                    want = mxkern.quantize(x, scheme, **options)
+                    want_columns = mxkern.quantize_columns(x, scheme, **options)
+                    assert_same_parts(mxkern.quantize(given, scheme, **options), want, what)
+                    columns = mxkern.quantize_columns(given, scheme, **options)
+                    assert_same_parts(columns, want_columns, f"{what} columns")
+                    rows, columns = mxkern.quantize_both(given, scheme, **options)
+                    assert_same_parts(rows, want, f"{what} both: rows")
+                    assert_same_parts(columns, want_columns, f"{what} both: columns")
+                    faked = mxkern.fake_quantize(given, scheme, **options)
+                    want_faked = raw(mxkern.fake_quantize(x, scheme, **options))
+                    assert_same(on_host(faked), want_faked, f"{what} fake_quantize")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_other_operations(framework: str) -> None:
     x = random_values((40, 64), "float32", 1)
     given = on_device(framework, x)

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "mxkern/core/philox.h"
 #include "mxkern/numerics/block_scale.h"
 #include "mxkern/numerics/rounding.h"
 #include "mxkern/quantize.h"
+#include "tests/support/slow_philox.h"
 #include "tests/support/tensor.h"
 
 namespace mxkern::test {
@@ -141,7 +141,8 @@ void reference_codes(const ReferenceLines& lines, const QuantizeOptions& options
           const std::size_t at = lines.at(b, line, block * S::block + i);
           const float value = lines.values[at] * scale.multiplier;
           const auto stochastic = [&] {
-            const std::uint32_t word = philox_word(options.seed, options.offset, lines.index[at]);
+            const std::uint32_t word =
+                slow_random_word(options.seed, options.offset, lines.index[at]);
             return static_cast<std::uint8_t>(encode_stochastic_lanes<Format>(value, word));
           };
           codes[i] = poisoned                                   ? Format::poison_code

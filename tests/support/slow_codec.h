@@ -59,9 +59,10 @@ std::uint8_t slow_encode(double value) {
 }
 
 // Stochastic rounding from its definition: the fraction of the way from the code below to the one
-// above, in units of 2^-32, rounds up where random bits push it to one.
+// above, in units of 2^-32, rounds up where a word of 16 bits, with half of its last place below,
+// pushes it to one.
 template <class Format>
-std::uint8_t slow_encode_stochastic(double value, std::uint32_t random) {
+std::uint8_t slow_encode_stochastic(double value, std::uint32_t word) {
   const double magnitude = std::min(std::fabs(value), published<Format>.largest);
   int below = 0;
   while (below < published<Format>.max_code && slow_decode<Format>(below + 1) <= magnitude) ++below;
@@ -70,7 +71,7 @@ std::uint8_t slow_encode_stochastic(double value, std::uint32_t random) {
     const double floor = slow_decode<Format>(below);
     fraction = (magnitude - floor) / (slow_decode<Format>(below + 1) - floor);
   }
-  const double pushed = std::floor(fraction * 0x1p32) + static_cast<double>(random);
+  const double pushed = std::floor(fraction * 0x1p32) + (word * 0x1p16 + 0x1p15);
   return slow_signed_code<Format>(std::signbit(value), below + (pushed >= 0x1p32 ? 1 : 0));
 }
 

@@ -28,10 +28,9 @@ int slow_e8m0_scale(float amax, ScaleRule rule) {
   const auto exponent_of = [](double v) { return v < 0x1p-126 ? 0 : std::ilogb(v) + 127; };
   double value = amax;
   if (rule == ScaleRule::even && value >= 0x1p-126) {
-    // The nearest number with the format's mantissa bits, halves up; 2^128 stands for Inf.
+    // The nearest number with the format's mantissa bits, halves up; 2^128 has field 255.
     const double step = std::ldexp(1.0, std::ilogb(value) - format.mantissa_bits);
     value = std::floor(value / step + 0.5) * step;
-    if (value >= 0x1p128) return top;
   } else if (rule == ScaleRule::even) {
     const double step = std::ldexp(1.0, -126 - format.mantissa_bits);
     value = std::floor(value / step + 0.5) * step;

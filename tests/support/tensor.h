@@ -155,6 +155,25 @@ inline void fill_mixed(Tensor& tensor, std::uint64_t seed, bool with_specials = 
   });
 }
 
+// Blocks of values of many scales, whose largest magnitude lies next to the dtype's largest number:
+// in float32 and bfloat16 within as many last places as `even` looks at.
+inline void fill_near_largest(Tensor& tensor, std::uint64_t seed) {
+  RandomBits random(seed);
+  const bool is_half = tensor.dtype() == DType::float16;
+  const std::uint32_t largest = is_half                             ? bits_of(65504.0f)
+                                : tensor.dtype() == DType::bfloat16 ? 0x7F7F0000u
+                                                                    : float32::largest_bits;
+  const std::uint32_t place = tensor.dtype() == DType::float32 ? 1u : 0x10000u;
+  tensor.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
+    std::uint32_t bits = random.float_bits(is_half ? 0 : 100, is_half ? 14 : 126);
+    if ((r + c) % 16 == 0) {
+      const std::uint32_t below = (random.next() >> random.between(9, 31)) / place * place;
+      bits = (bits & float32::sign_mask) | (largest - below);
+    }
+    tensor.set(b, r, c, float_of(bits));
+  });
+}
+
 // Squares of 16 x 16 of which 4over6, with an amax of 2688, takes one scale or the other, depending
 // on the order in which a square's errors are added up: five values each, anywhere.
 inline void fill_near_ties(Tensor& tensor, std::uint64_t seed) {

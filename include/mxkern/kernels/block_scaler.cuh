@@ -19,7 +19,6 @@ struct E8M0Rule {
   float factor;
   std::uint32_t addend;
   std::uint32_t subnormal_addend;  // where the product is subnormal
-  std::uint32_t overflow;          // sums from here on give 254
   std::int32_t exponent;
   bool saturates;  // elements can be beyond the format's largest value
 
@@ -28,17 +27,16 @@ struct E8M0Rule {
   template <class Format>
   static constexpr E8M0Rule of(ScaleRule rule) {
     constexpr std::uint32_t any = float32::mantissa_mask;
-    constexpr std::uint32_t never = 0xFFFFFFFFu;
     switch (rule) {
       case ScaleRule::rceil:
         // Where float32 ends, the scale ends before a format that does not reach 2.
-        return {1.0f / Format::max_value, any, any >> 1, never, 0, Format::max_exponent == 0};
-      case ScaleRule::floor: return {1.0f, 0, 0, never, Format::max_exponent, true};
-      case ScaleRule::ceil: return {1.0f, any, any, never, Format::max_exponent, true};
+        return {1.0f / Format::max_value, any, any >> 1, 0, Format::max_exponent == 0};
+      case ScaleRule::floor: return {1.0f, 0, 0, Format::max_exponent, true};
+      case ScaleRule::ceil: return {1.0f, any, any, Format::max_exponent, true};
       case ScaleRule::even: break;
     }
     constexpr std::uint32_t half = 1u << (float32::mantissa_bits - 1 - Format::mantissa_bits);
-    return {1.0f, half, half, float32::infinity_bits, Format::max_exponent, true};
+    return {1.0f, half, half, Format::max_exponent, true};
   }
 
   // As e8m0_scale, for a finite amax.
@@ -47,7 +45,7 @@ struct E8M0Rule {
     const bool subnormal = bits <= float32::mantissa_mask;
     const std::uint32_t sum = bits + (subnormal ? subnormal_addend : addend);
     const auto field = static_cast<std::int32_t>(sum >> float32::mantissa_bits);
-    return sum >= overflow ? E8M0::max_byte : __viaddmin_s32_relu(field, -exponent, E8M0::max_byte);
+    return __viaddmin_s32_relu(field, -exponent, E8M0::max_byte);
   }
 };
 

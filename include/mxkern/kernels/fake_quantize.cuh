@@ -113,13 +113,14 @@ enum class FakeWork {
 
 // The random words of octet i.
 template <FakeWork W, Rounding R, class T>
-__device__ __forceinline__ void fake_words(RandomWords<R>& random, const FakeOctets<T>& octets,
-                                           int i, std::uint32_t (&words)[8]) {
+__device__ __forceinline__ Philox4 fake_words(RandomWords<R>& random, const FakeOctets<T>& octets,
+                                              int i) {
   if constexpr (W == FakeWork::whole) {
-    const auto first = static_cast<std::uint32_t>(octets.index / 4);
-    random.whole_octet(first + i * static_cast<std::uint32_t>(octets.index_step / 4), words);
+    const auto first = static_cast<std::uint32_t>(octets.index / Philox::elements);
+    const auto step = static_cast<std::uint32_t>(octets.index_step / Philox::elements);
+    return random.whole_octet(first + i * step);
   } else {
-    random.octet(octets.index + i * octets.index_step, 1, words);
+    return random.octet(octets.index + i * octets.index_step);
   }
 }
 
@@ -162,8 +163,7 @@ __global__ void __launch_bounds__(row_threads, (fake_blocks<T, R, W>))
                                   : scales.template saturate<Rounding::nearest>(fake.scaler);
 #pragma unroll
         for (int i = 0; i < octets_at_once; ++i) {
-          std::uint32_t words[8] = {};
-          fake_words<W>(random, octets, i, words);
+          const Philox4 words = fake_words<W>(random, octets, i);
           const Octet codes = quantize_octet<S, R>(raw[i], scales.of_row(i), saturate, words);
           octets.store(i, p.vectors, are_pairs,
                        fake.template decoded<T>(codes, scales.byte_of_row(i)));
@@ -171,8 +171,7 @@ __global__ void __launch_bounds__(row_threads, (fake_blocks<T, R, W>))
       } else {
 #pragma unroll 1
         for (int i = 0; i < octets_at_once; ++i) {
-          std::uint32_t words[8] = {};
-          fake_words<W>(random, octets, i, words);
+          const Philox4 words = fake_words<W>(random, octets, i);
           Octet codes = 0;
           const std::uint8_t byte = better_of_two<S, R>(
               raw[i], lanes_amax<lanes>(octet_amax(raw[i])), fake.scaler, words, codes);
@@ -227,8 +226,7 @@ __global__ void __launch_bounds__(row_threads, (fake_blocks<T, R, W>))
       const BlockScale scale = fake.scaler.alone(Squares::amax(amax));
 #pragma unroll
       for (int i = 0; i < octets_at_once; ++i) {
-        std::uint32_t words[8] = {};
-        fake_words<W>(random, octets, i, words);
+        const Philox4 words = fake_words<W>(random, octets, i);
         const Octet codes = quantize_octet<S, R>(raw[i], scale.multiplier, true, words);
         octets.store(i, p.vectors, are_pairs, fake.template decoded<T>(codes, scale.byte));
       }

@@ -209,8 +209,7 @@ __device__ __forceinline__ float pair_error(const float (&magnitudes)[8], Octet 
 template <class S, Rounding R, class T>
 __device__ __forceinline__ std::uint8_t better_of_two(const RawOctet<T>& raw, std::uint32_t amax,
                                                       const BlockScaler<S>& scaler,
-                                                      const std::uint32_t (&words)[8],
-                                                      Octet& codes) {
+                                                      const Philox4& words, Octet& codes) {
   const FourOverSix scales = four_over_six<S>(amax, scaler);
   float magnitudes[8];
   unpack(octet_magnitudes(raw), magnitudes);

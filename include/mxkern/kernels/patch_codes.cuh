@@ -84,14 +84,11 @@ __device__ __forceinline__ PatchCodes unpacked(Octet octet) {
 // of codes of 4 bits that are rounded to nearest, in place.
 template <class S, Rounding R>
 __device__ __forceinline__ PatchCodes encode_patch_row(float (&scaled)[8], bool saturate,
-                                                       std::uint32_t signs,
-                                                       const std::uint32_t (&words)[8]) {
+                                                       std::uint32_t signs, const Philox4& words) {
   using Format = typename S::Format;
   if constexpr (R == Rounding::stochastic && Format::bits == 6) {
     std::uint32_t sum[8];
-    if (!ptx::add_fractions<Format>(scaled, words, sum)) {
-      return unpacked<6>(ptx::encode_whole_fractions<Format>(scaled, words));
-    }
+    ptx::add_fractions<Format>(scaled, words, sum);
     return {{ptx::pack_bytes<Format>(sum, saturate), ptx::pack_bytes<Format>(sum + 4, saturate)}};
   } else if constexpr (R == Rounding::stochastic) {
     return unpacked<Format::bits>(encode_stochastic_octet<Format>(scaled, words, saturate));

@@ -29,14 +29,14 @@ struct PatchLane : PatchElements<Element> {
 
   const QuantizeTileParameters& p;
   Memory& memory;
-  std::uint32_t counter = 0;  // the logical index of the first element, in fours
+  std::uint32_t counter = 0;  // the logical index of the first element, in eights
 
   __device__ __forceinline__ PatchLane(const QuantizeTileParameters& parameters, Memory& shared)
       : p(parameters), memory(shared) {}
 
   // From one row to the next.
   __device__ __forceinline__ std::uint32_t counter_step() const {
-    return static_cast<std::uint32_t>(p.columns / 4);
+    return static_cast<std::uint32_t>(p.columns / Philox::elements);
   }
 
   // Begins to copy the patch of a tile; finish waits for it.

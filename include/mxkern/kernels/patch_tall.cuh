@@ -99,7 +99,7 @@ struct TallPatch {
 
   // Codes of column k, any values.
   __device__ __forceinline__ uint2 encode_any(int k, float multiplier) const {
-    const std::uint32_t no_words[8] = {};
+    const Philox4 no_words = {};
     std::uint32_t part[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {

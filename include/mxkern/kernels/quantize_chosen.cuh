@@ -42,9 +42,8 @@ __device__ __forceinline__ std::uint8_t quantize_chosen(const RawOctet<T> (&raw)
     if constexpr (R == Rounding::nearest) {
       codes[i] |= octet_signs(raw[i]);
     } else {
-      std::uint32_t words[8];
+      const Philox4 words = random.octet(index + 8 * i);
       float v[8];
-      random.octet(index + 8 * i, 1, words);
       unpack(raw[i], v);
       codes[i] = quantize_octet<S, R>(v, scale.multiplier, true, words);
     }

@@ -71,8 +71,7 @@ __device__ __forceinline__ std::uint32_t encode_four_pairs(const std::uint32_t* 
 template <class S, Rounding R, class T>
 __device__ __forceinline__ void quantize_column_octets(const ColumnPair<T, S::block>& pair,
                                                        int first, const BlockScale (&scale)[2],
-                                                       bool saturate,
-                                                       const std::uint32_t (&words)[2][8],
+                                                       bool saturate, const Philox4 (&words)[2],
                                                        Octet (&codes)[2]) {
   constexpr bool nibbles =
       S::Format::bits == 4 && sizeof(T) == 2 && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1;
@@ -220,7 +219,7 @@ __device__ __forceinline__ void quantize_tile_columns(const QuantizeTileParamete
                                  block_saturates<S, R>(amax[1], scale[1].multiplier));
 #pragma unroll
       for (int i = 0; i < octets; ++i) {
-        std::uint32_t words[2][8] = {};
+        Philox4 words[2] = {};
         random.column_pair(index + 8 * i * p.columns, p.columns, words);
         Octet both[2];
         quantize_column_octets<S, R>(pair, 8 * i, scale, saturate, words, both);

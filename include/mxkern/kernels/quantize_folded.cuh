@@ -126,7 +126,7 @@ struct QuantizeFoldedRow {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const RawOctet<T> raw = load<Held>(half * 2 + i);
-      const std::uint32_t no_words[8] = {};
+      const Philox4 no_words = {};
       const bool saturate =
           p.rule.saturates && block_saturates<S, Rounding::nearest>(octet_amax(raw), multiplier);
       quantized[i] = quantize_octet<S, Rounding::nearest>(raw, multiplier, saturate, no_words);

@@ -160,7 +160,7 @@ struct FourWholeRows {
   std::int64_t code_step;
   std::uint8_t* scales;  // of the octet's block in the first of the rows that this lane has
   std::int64_t scale_step;
-  std::uint32_t counter;  // the octet's logical index in the first of the rows, in fours
+  std::uint32_t counter;  // the octet's logical index in the first of the rows, in eights
   std::uint32_t counter_step;
 };
 
@@ -185,8 +185,7 @@ __device__ __forceinline__ void quantize_four_whole_rows(const RawOctet<T> (&raw
   std::uint8_t* to = out.codes;
 #pragma unroll
   for (int i = 0; i < rows_per_thread; ++i) {
-    std::uint32_t words[8] = {};
-    random.whole_octet(out.counter + i * out.counter_step, words);
+    const Philox4 words = random.whole_octet(out.counter + i * out.counter_step);
     const Octet codes = quantize_octet<S, R, is_random>(raw[i], scales.of_row(i), saturate, words);
     store_whole_codes<S::Format::bits>(to, codes);
     to += out.code_step;
@@ -220,8 +219,7 @@ __device__ __forceinline__ void quantize_four_rows(const RawOctet<T> (&raw)[rows
   }
 #pragma unroll
   for (int i = 0; i < rows_per_thread; ++i) {
-    std::uint32_t words[8] = {};
-    random.octet(out.index + i * out.index_step, 1, words);
+    const Philox4 words = random.octet(out.index + i * out.index_step);
     Octet codes = 0;
     if (!choose) codes = quantize_octet<S, R>(raw[i], scales.of_row(i), true, words);
     if constexpr (S::has_tensor_scale) {

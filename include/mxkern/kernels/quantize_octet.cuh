@@ -123,7 +123,7 @@ __device__ __forceinline__ bool block_saturates(std::uint32_t amax, float multip
 // stores those of poisoned blocks again.
 template <class S, Rounding R, bool PoisonedLater = false>
 __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float multiplier,
-                                                bool saturate, const std::uint32_t (&words)[8]) {
+                                                bool saturate, const Philox4& words) {
   using Format = typename S::Format;
   const float factor =
       R == Rounding::nearest ? __fmul_rn(multiplier, octet_scale<Format>) : multiplier;
@@ -168,7 +168,7 @@ __device__ __forceinline__ float scale_half(std::uint32_t pair, int half, float 
 // The same from the elements as they lie in memory, in the fewest operations that there are.
 template <class S, Rounding R, bool PoisonedLater = false, class T>
 __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float multiplier,
-                                                bool saturate, const std::uint32_t (&words)[8]) {
+                                                bool saturate, const Philox4& words) {
   using Format = typename S::Format;
   if constexpr (pairs_in_bfloat16<S, R, T>) {
     const Octet octet = saturate ? encode_bfloat16_octet<true>(raw.word, multiplier)

@@ -32,7 +32,7 @@ struct Patch : PatchInHalves<S, Element, R, W> {
   template <bool Rare>
   __device__ __forceinline__ static PatchCodes scaled_codes(const RawOctet<T>& octet,
                                                             const float (&v)[8], float multiplier,
-                                                            const std::uint32_t (&words)[8]) {
+                                                            const Philox4& words) {
     const float factor = __fmul_rn(multiplier, prescale);
     float scaled[8];
 #pragma unroll
@@ -60,7 +60,7 @@ struct Patch : PatchInHalves<S, Element, R, W> {
   template <bool Rare>
   __device__ __forceinline__ PatchCodes codes_of_pairs(const RawOctet<T>& octet,
                                                        const std::uint32_t (&pairs)[4],
-                                                       const std::uint32_t (&words)[8]) const {
+                                                       const Philox4& words) const {
     RawOctet<T> product;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -75,7 +75,7 @@ struct Patch : PatchInHalves<S, Element, R, W> {
 
   template <bool Rare>
   __device__ __forceinline__ PatchCodes row_codes(const RawOctet<T>& octet, float multiplier,
-                                                  const std::uint32_t (&words)[8]) const {
+                                                  const Philox4& words) const {
     if constexpr (in_pairs) {
       const Octet codes = encode_bfloat16_octet<Rare>(octet.word, multiplier);
       return Rare && multiplier < 0.0f ? poisoned() : unpacked<bits>(codes);
@@ -117,8 +117,7 @@ struct Patch : PatchInHalves<S, Element, R, W> {
     PatchCodes codes[patch_extent];
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
-      std::uint32_t words[8] = {};
-      random.whole_octet(counter + i * counter_step(), words);
+      const Philox4 words = random.whole_octet(counter + i * counter_step());
       codes[i] = row_codes<Rare>(raw[i], multiplier, words);
       put_row(i, codes[i]);
     }
@@ -226,8 +225,7 @@ struct Patch : PatchInHalves<S, Element, R, W> {
     RandomWords<R> random(p.along_rows.options.keys, p.along_rows.options.offset);
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
-      std::uint32_t words[8] = {};
-      random.whole_octet(counter + i * counter_step(), words);
+      const Philox4 words = random.whole_octet(counter + i * counter_step());
       put_row(i, row_codes<Rare>(raw[i], scales[i / 4].of_row(i % 4), words));
     }
   }
@@ -251,8 +249,7 @@ struct Patch : PatchInHalves<S, Element, R, W> {
       for (int k = 0; k < 4; ++k) pairs[k] = column_scales.of_pair(k);
 #pragma unroll
       for (int i = 0; i < patch_extent; ++i) {
-        std::uint32_t words[8] = {};
-        random.whole_octet(counter + i * counter_step(), words);
+        const Philox4 words = random.whole_octet(counter + i * counter_step());
         if constexpr (with_rows && is_random) {
           put_row(i, row_codes<Rare>(raw[i], row_scales[i / 4].of_row(i % 4), words));
         }
@@ -268,8 +265,7 @@ struct Patch : PatchInHalves<S, Element, R, W> {
       for (int i = 0; i < patch_extent; ++i) {
         float v[8], scaled[8];
         unpack(raw[i], v);
-        std::uint32_t words[8] = {};
-        random.whole_octet(counter + i * counter_step(), words);
+        const Philox4 words = random.whole_octet(counter + i * counter_step());
         if constexpr (with_rows) {
           put_row(i, scaled_codes<Rare>(raw[i], v, row_scales[i / 4].of_row(i % 4), words));
         }
@@ -349,7 +345,8 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
     patch.finish();
     if constexpr (R == Rounding::stochastic) {
       patch.counter = static_cast<std::uint32_t>(
-          ((batch * p.rows + row + patch_row()) * p.columns + column + patch_column()) / 4);
+          ((batch * p.rows + row + patch_row()) * p.columns + column + patch_column()) /
+          Philox::elements);
     }
     PackedAmax<T> rows[2][4], pairs[4];
     patch.find_amax(rows, pairs);

@@ -102,8 +102,9 @@ struct QuantizeRows {
     place.out.scales = p.scales + batch * p.scale_index.size() + scales.offset +
                        SharedScales<S>::row(0) * scales.step;
     place.out.scale_step = scales.step;
-    place.out.counter = static_cast<std::uint32_t>((row_of_all * p.columns + octet_index * 8) / 4);
-    place.out.counter_step = static_cast<std::uint32_t>(p.columns / 4 * row_spacing);
+    place.out.counter =
+        static_cast<std::uint32_t>((row_of_all * p.columns + octet_index * 8) / Philox::elements);
+    place.out.counter_step = static_cast<std::uint32_t>(p.columns / Philox::elements * row_spacing);
     return place;
   }
 
@@ -114,7 +115,7 @@ struct QuantizeRows {
     place.out.codes += down * p.code_row_bytes;
     place.out.scales += p.scale_index.layout == ScaleLayout::swizzled ? std::int64_t{16} * down
                                                                       : down * p.scale_index.blocks;
-    place.out.counter += static_cast<std::uint32_t>(p.columns / 4 * down);
+    place.out.counter += static_cast<std::uint32_t>(p.columns / Philox::elements * down);
   }
 
   // Asks for what load will read. What a kernel ahead has yet to write there is none the worse: the

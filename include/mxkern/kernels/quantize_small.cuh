@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(small_threads)
   if (inside) raw = load_octet(x);
   const BlockScaler<S> scaler = lone_scaler<S>(p.options, p.tensor_scale);
   const BlockScale own = scaler.alone(lanes_amax<lanes>(octet_amax(raw)));
-  const std::uint32_t no_words[8] = {};
+  const Philox4 no_words = {};
   const Octet quantized =
       quantize_octet<S, Rounding::nearest>(raw, own.multiplier, scaler.saturates(), no_words);
   store_whole_codes<octet_bytes>(codes, quantized, inside);

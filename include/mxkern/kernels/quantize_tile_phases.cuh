@@ -191,8 +191,8 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
     four.scales = out.scales + at.batch * out.scale_index.size() +
                   out.scale_index.offset(row, block) + SharedScales<S>::row(0) * four.scale_step;
     four.counter = static_cast<std::uint32_t>(
-        ((at.batch * p.rows + row) * p.columns + at.column + octet * 8) / 4);
-    four.counter_step = static_cast<std::uint32_t>(p.columns / 4 * row_spacing);
+        ((at.batch * p.rows + row) * p.columns + at.column + octet * 8) / Philox::elements);
+    four.counter_step = static_cast<std::uint32_t>(p.columns / Philox::elements * row_spacing);
     const T* from = elements + first * tile_extent + octet * 8;
 #pragma unroll(W == TileKind::plain && R == Rounding::nearest ? 2 : 1)
     for (int k = 0; k < row_spacing / rows_at_once; ++k) {
@@ -214,7 +214,7 @@ __device__ __forceinline__ void quantize_tile_rows(const QuantizeTileParameters&
       four.codes += rows_at_once * out.code_row_bytes;
       four.scales +=
           swizzled ? std::int64_t{16} * rows_at_once : rows_at_once * out.scale_index.blocks;
-      four.counter += static_cast<std::uint32_t>(p.columns / 4 * rows_at_once);
+      four.counter += static_cast<std::uint32_t>(p.columns / Philox::elements * rows_at_once);
     }
     return;
   }

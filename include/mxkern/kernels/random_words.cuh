@@ -9,10 +9,10 @@
 
 namespace mxkern::kernels {
 
-// Whether the elements of a tensor share calls in fours that lie in a row, and all calls the upper
-// half of the counter: then there is no question before a call, and many calls overlap.
+// Whether octets of a tensor's rows have a call of Philox each, and all calls the upper half of the
+// counter: then there is no question before a call, and many calls overlap.
 MXKERN_HOST_DEVICE bool words_are_whole(std::int64_t elements, std::int64_t columns) {
-  return columns % 4 == 0 && elements / 4 <= std::int64_t{1} << 32;
+  return columns % Philox::elements == 0 && elements / Philox::elements <= std::int64_t{1} << 32;
 }
 
 // The upper half of the counter, or where it lies.
@@ -30,10 +30,9 @@ template <Rounding R>
 class RandomWords {
  public:
   __device__ __forceinline__ RandomWords(const PhiloxKeys&, const RandomOffset&) {}
-  __device__ __forceinline__ void whole_octet(std::uint32_t, std::uint32_t (&)[8]) const {}
-  __device__ __forceinline__ void octet(std::uint64_t, std::uint64_t, std::uint32_t (&)[8]) {}
-  __device__ __forceinline__ void column_pair(std::uint64_t, std::uint64_t,
-                                              std::uint32_t (&)[2][8]) {}
+  __device__ __forceinline__ Philox4 whole_octet(std::uint32_t) const { return {}; }
+  __device__ __forceinline__ Philox4 octet(std::uint64_t) { return {}; }
+  __device__ __forceinline__ void column_pair(std::uint64_t, std::uint64_t, Philox4 (&)[2]) {}
 };
 
 template <>
@@ -46,65 +45,80 @@ class RandomWords<Rounding::stochastic> {
     start(0);
   }
 
-  // Of the eight adjacent elements from 4 * counter on, where words_are_whole.
-  __device__ __forceinline__ void whole_octet(std::uint32_t counter,
-                                              std::uint32_t (&words)[8]) const {
+  // Of the eight adjacent elements from 8 * counter on, where words_are_whole: philox4x32.
+  __device__ __forceinline__ Philox4 whole_octet(std::uint32_t counter) const {
+    const std::uint64_t first = std::uint64_t{Philox::multiplier0} * counter;
+    const std::uint64_t second = std::uint64_t{Philox::multiplier1} * (high_of(first) ^ fourth_);
+    std::uint32_t c0 = high_of(second) ^ first_, c1 = low_of(second);
+    std::uint32_t c2 = second_ ^ low_of(first), c3 = third_;
 #pragma unroll
-    for (std::uint32_t i = 0; i < 2; ++i) {
-      const Philox4 four = call_of_low(counter + i);
-#pragma unroll
-      for (int lane = 0; lane < 4; ++lane) words[4 * i + lane] = four.lane[lane];
+    for (int round = 2; round < Philox::rounds; ++round) {
+      const std::uint64_t p0 = std::uint64_t{Philox::multiplier0} * c0;
+      const std::uint64_t p1 = std::uint64_t{Philox::multiplier1} * c2;
+      c0 = high_of(p1) ^ c1 ^ keys_.key0[round];
+      c1 = low_of(p1);
+      c2 = high_of(p0) ^ c3 ^ keys_.key1[round];
+      c3 = low_of(p0);
     }
+    return {{c0, c1, c2, c3}};
   }
 
-  // Of eight elements whose logical indices start at `index` and step by `stride`.
-  __device__ __forceinline__ void octet(std::uint64_t index, std::uint64_t stride,
-                                        std::uint32_t (&words)[8]) {
-    if (stride == 1 && index % 4 == 0) {
+  // Of eight adjacent elements, the first of which has logical index `index`.
+  __device__ __forceinline__ Philox4 octet(std::uint64_t index) {
+    const Philox4 first = call(index / Philox::elements);
+    const auto skipped = static_cast<unsigned>(index % Philox::elements);
+    if (skipped == 0) return first;
+    const Philox4 second = call(index / Philox::elements + 1);
+    std::uint32_t lanes[8];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const Philox4 four = call(index / 4 + i);
+    for (int i = 0; i < 4; ++i) {
+      lanes[i] = first.lane[i];
+      lanes[4 + i] = second.lane[i];
+    }
 #pragma unroll
-        for (int lane = 0; lane < 4; ++lane) words[4 * i + lane] = four.lane[lane];
+    for (int step = 2; step > 0; step /= 2) {
+#pragma unroll
+      for (int i = 0; i + step < 8; ++i) {
+        lanes[i] = (skipped / 2 & step) != 0 ? lanes[i + step] : lanes[i];
       }
-      return;
     }
-#pragma unroll 1
-    for (int i = 0; i < 8; ++i) {
-      const std::uint64_t own = index + i * stride;
-      const Philox4 four = call(own / 4);
-      const auto lane = static_cast<unsigned>(own % 4);
-      const std::uint32_t word = lane == 0   ? four.lane[0]
-                                 : lane == 1 ? four.lane[1]
-                                 : lane == 2 ? four.lane[2]
-                                             : four.lane[3];
+    Philox4 words;
 #pragma unroll
-      for (int k = 0; k < 8; ++k) words[k] = k == i ? word : words[k];
+    for (int i = 0; i < 4; ++i) {
+      words.lane[i] = __funnelshift_r(lanes[i], lanes[i + 1], skipped % 2 * 16);
     }
+    return words;
   }
 
-  // Of eight rows of two adjacent columns, whose first element has logical index `index`. Four
-  // columns share a call where rows hold a multiple of four elements: then the two threads that
-  // have them make the calls of every other row and exchange words.
+  // Of eight rows of two adjacent columns, whose first element has logical index `index`. Eight
+  // columns share a call where rows hold a multiple of eight elements: then the four threads that
+  // have them make the calls of every fourth row and exchange words.
   __device__ __forceinline__ void column_pair(std::uint64_t index, std::uint64_t columns,
-                                              std::uint32_t (&words)[2][8]) {
-    if (columns % 4 != 0) {
-      octet(index, columns, words[0]);
-      octet(index + 1, columns, words[1]);
-      return;
-    }
-    const bool odd = (threadIdx.x & 1) != 0;
+                                              Philox4 (&words)[2]) {
+    std::uint32_t rows[8];  // the words of both columns
+    if (columns % Philox::elements == 0) {
 #pragma unroll
-    for (int i = 0; i < 8; i += 2) {
-      const Philox4 four = call((index + (odd ? i + 1 : i) * columns) / 4);
+      for (int i = 0; i < 8; i += 4) {
+        const Philox4 own = call((index + (i + threadIdx.x % 4) * columns) / Philox::elements);
 #pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const std::uint32_t kept = odd ? four.lane[2 + k] : four.lane[k];
-        const std::uint32_t given = odd ? four.lane[k] : four.lane[2 + k];
-        const std::uint32_t other = __shfl_xor_sync(full_warp, given, 1);
-        words[k][i] = odd ? other : kept;
-        words[k][i + 1] = odd ? kept : other;
+        for (int k = 0; k < 4; ++k) rows[i + k] = own.lane[k];
+        exchange<1>(rows[i], rows[i + 1]);
+        exchange<1>(rows[i + 2], rows[i + 3]);
+        exchange<2>(rows[i], rows[i + 2]);
+        exchange<2>(rows[i + 1], rows[i + 3]);
       }
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < 8; ++i) {
+        const std::uint32_t pair = adjacent(index + i * columns);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) rows[k] = k == i ? pair : rows[k];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      words[0].lane[i] = __byte_perm(rows[2 * i], rows[2 * i + 1], 0x5410);
+      words[1].lane[i] = __byte_perm(rows[2 * i], rows[2 * i + 1], 0x7632);
     }
   }
 
@@ -126,24 +140,33 @@ class RandomWords<Rounding::stochastic> {
   // philox4x32 of the counter.
   __device__ __forceinline__ Philox4 call(std::uint64_t counter) {
     if (high_of(counter) != high_) start(high_of(counter));
-    return call_of_low(low_of(counter));
+    return whole_octet(low_of(counter));
   }
 
-  __device__ __forceinline__ Philox4 call_of_low(std::uint32_t counter) const {
-    const std::uint64_t first = std::uint64_t{Philox::multiplier0} * counter;
-    const std::uint64_t second = std::uint64_t{Philox::multiplier1} * (high_of(first) ^ fourth_);
-    std::uint32_t c0 = high_of(second) ^ first_, c1 = low_of(second);
-    std::uint32_t c2 = second_ ^ low_of(first), c3 = third_;
-#pragma unroll
-    for (int round = 2; round < Philox::rounds; ++round) {
-      const std::uint64_t p0 = std::uint64_t{Philox::multiplier0} * c0;
-      const std::uint64_t p1 = std::uint64_t{Philox::multiplier1} * c2;
-      c0 = high_of(p1) ^ c1 ^ keys_.key0[round];
-      c1 = low_of(p1);
-      c2 = high_of(p0) ^ c3 ^ keys_.key1[round];
-      c3 = low_of(p0);
-    }
-    return {{c0, c1, c2, c3}};
+  // The words of two adjacent elements.
+  __device__ __forceinline__ std::uint32_t adjacent(std::uint64_t index) {
+    const Philox4 own = call(index / Philox::elements);
+    const auto at = static_cast<unsigned>(index % Philox::elements);
+    const std::uint32_t low = lane_of(own, at / 2);
+    if (at % 2 == 0) return low;
+    const std::uint32_t high = at == Philox::elements - 1
+                                   ? call(index / Philox::elements + 1).lane[0]
+                                   : lane_of(own, at / 2 + 1);
+    return __funnelshift_r(low, high, 16);
+  }
+
+  __device__ static std::uint32_t lane_of(const Philox4& words, unsigned i) {
+    return i == 0 ? words.lane[0] : i == 1 ? words.lane[1] : i == 2 ? words.lane[2] : words.lane[3];
+  }
+
+  // Of the threads `Lane` apart, the upper one's `first` becomes the lower one's `second`, and the
+  // other way round.
+  template <unsigned Lane>
+  __device__ static void exchange(std::uint32_t& first, std::uint32_t& second) {
+    const bool upper = (threadIdx.x & Lane) != 0;
+    const std::uint32_t other = __shfl_xor_sync(full_warp, upper ? first : second, Lane);
+    first = upper ? other : first;
+    second = upper ? second : other;
   }
 
   __device__ static std::uint32_t low_of(std::uint64_t x) { return static_cast<std::uint32_t>(x); }

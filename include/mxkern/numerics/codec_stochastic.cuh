@@ -4,52 +4,12 @@
 
 #include <cstdint>
 
+#include "mxkern/core/philox.h"
 #include "mxkern/numerics/codec_ptx.cuh"
 
 namespace mxkern {
 
 namespace ptx {
-
-// With all 32 bits of every fraction.
-template <class Format>
-__device__ __forceinline__ Octet encode_whole_fractions(const float (&v)[8],
-                                                        const std::uint32_t (&random)[8]) {
-  constexpr std::uint32_t dropped = codec::dropped_bits<Format>;
-  constexpr std::uint32_t smallest = Format::min_exponent + float32::bias;
-  std::uint32_t codes[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const std::uint32_t bits = bits_of(v[i]);
-    const std::uint32_t magnitude = min(bits & float32::magnitude_mask, bits_of(Format::max_value));
-    const std::uint32_t field = magnitude >> float32::mantissa_bits;
-    // A float32 subnormal gets an implicit one that it has not; it is shifted out all the same.
-    const std::uint32_t significand =
-        (magnitude & float32::mantissa_mask) | 1u << float32::mantissa_bits;
-    const std::uint32_t power = max(field, smallest);
-    const std::uint32_t below = min(power - field + dropped, 63u);
-    // Whole last places in the upper word, their fraction in the lower: the random word carries.
-    const std::uint64_t places = static_cast<std::uint64_t>(significand) << 32 >> below;
-    const auto rounded = static_cast<std::uint32_t>((places + random[i]) >> 32);
-    const std::uint32_t code = rounded + ((power - smallest) << Format::mantissa_bits);
-    codes[i] = codec::with_sign<Format>(code, bits);
-  }
-  Octet octet = 0;
-  if constexpr (Format::bits == 6) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) octet |= static_cast<Octet>(codes[i]) << (Format::bits * i);
-  } else {
-    // Words are filled by multiplication and addition, which run beside the logic operations.
-    constexpr int in_word = 32 / Format::bits;
-#pragma unroll
-    for (int i = 8; i-- > 0;) {
-      if (i % in_word == in_word - 1) octet <<= 32;
-      const auto low = static_cast<std::uint32_t>(octet);
-      const std::uint32_t next = (i % in_word == in_word - 1 ? 0u : low << Format::bits) + codes[i];
-      octet = (octet & 0xFFFFFFFF00000000u) | next;
-    }
-  }
-  return octet;
-}
 
 // What moves a format's smallest normal number to float32's: there the bits of a float32 are the
 // code, subnormal or not, with its fraction below.
@@ -119,24 +79,23 @@ __device__ __forceinline__ std::uint32_t pack_bytes(const std::uint32_t* bits, b
   return Format::bits == 6 ? four >> 2 & 0x3F3F3F3Fu : four;
 }
 
-// Sign and code of each value, from bit `dropped_bits` on, with what is left of fractions below.
-// Whether they are right: otherwise whole fractions have to be looked at.
+// The random word of element i in the upper half, and half of its last place.
+__device__ __forceinline__ std::uint32_t upper_word(const Philox4& words, int i) {
+  return __byte_perm(words.lane[i / 2], 0x8000u, i % 2 == 0 ? 0x1054 : 0x3254);
+}
+
+// Sign and code of each value, from bit `dropped_bits` on, with what is left of fractions below. A
+// carry of the random word into the last place counts the code up. What float32 has no bits for is
+// cut off: it lies below half of the word's last place, where nothing can carry.
 template <class Format>
-__device__ __forceinline__ bool add_fractions(const float (&v)[8], const std::uint32_t (&random)[8],
+__device__ __forceinline__ void add_fractions(const float (&v)[8], const Philox4& words,
                                               std::uint32_t (&sum)[8]) {
-  // A carry of the random word into the last place counts the code up. What float32 has no bits for
-  // is cut off.
+  constexpr int dropped = codec::dropped_bits<Format>;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    sum[i] = bits_of(__fmul_rz(v[i], to_code_bits<Format>)) +
-             (random[i] >> (32 - codec::dropped_bits<Format>));
+    sum[i] =
+        bits_of(__fmul_rz(v[i], to_code_bits<Format>)) + (upper_word(words, i) >> (32 - dropped));
   }
-  // Only where all bits of a fraction are ones can bits that were cut off make a carry. Sixteen of
-  // them tell: otherwise there is none, and every 8192nd octet is encoded the long way.
-  std::uint32_t ones = 0;
-#pragma unroll
-  for (int i = 0; i < 8; i += 2) ones = __vimax3_u16x2(ones, sum[i], sum[i + 1]);
-  return (~ones & 0xFFFFu) != 0;
 }
 
 }  // namespace ptx
@@ -144,13 +103,10 @@ __device__ __forceinline__ bool add_fractions(const float (&v)[8], const std::ui
 // encode_stochastic_lanes for eight values, packed. None of them is NaN; none is beyond the
 // format's largest value unless `saturate`.
 template <class Format>
-__device__ __forceinline__ Octet encode_stochastic_octet(const float (&v)[8],
-                                                         const std::uint32_t (&random)[8],
+__device__ __forceinline__ Octet encode_stochastic_octet(const float (&v)[8], const Philox4& words,
                                                          bool saturate) {
   std::uint32_t sum[8];
-  if (!ptx::add_fractions<Format>(v, random, sum)) {
-    return ptx::encode_whole_fractions<Format>(v, random);
-  }
+  ptx::add_fractions<Format>(v, words, sum);
   if constexpr (Format::bits == 4) {
     return ptx::pack_nibbles<Format>(sum, saturate);
   } else {

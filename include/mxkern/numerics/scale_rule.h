@@ -44,7 +44,6 @@ MXKERN_HOST_DEVICE constexpr std::uint8_t e8m0_scale(std::uint32_t amax, ScaleRu
     const bool up = rule == ScaleRule::ceil && float32::mantissa_field(amax) != 0;
     byte = static_cast<std::int32_t>(float32::exponent_field(rounded) + (up ? 1u : 0u)) -
            Format::max_exponent;
-    if (rounded >= float32::infinity_bits) byte = E8M0::max_byte;
   }
   byte = byte < 0 ? 0 : byte;
   return static_cast<std::uint8_t>(byte > E8M0::max_byte ? E8M0::max_byte : byte);
@@ -56,5 +55,7 @@ static_assert(e8m0_scale<E4M3>(bits_of(500.0f), ScaleRule::floor) == 127);
 static_assert(e8m0_scale<E2M1>(bits_of(7.0f), ScaleRule::even) == 128);
 static_assert(e8m0_scale<E2M1>(bits_of(5.0f), ScaleRule::ceil) == 128);
 static_assert(e8m0_scale<E2M1>(0, ScaleRule::rceil) == 0);
+// A carry beyond float32 counts as exponent 255.
+static_assert(e8m0_scale<E4M3>(float32::largest_bits, ScaleRule::even) == 247);
 
 }  // namespace mxkern

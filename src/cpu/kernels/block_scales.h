@@ -54,8 +54,6 @@ template <class S, ScaleRule rule>
         bytes -= BitLanes((amax & float32::mantissa_mask) != 0u);
       bytes = higher_of<BitLanes>(bytes, broadcast<BitLanes>(std::uint32_t{Format::max_exponent})) -
               std::uint32_t{Format::max_exponent};
-      bytes = rounded >= float32::infinity_bits ? broadcast<BitLanes>(std::uint32_t{E8M0::max_byte})
-                                                : bytes;
     }
     bytes = lower_of<BitLanes>(bytes, broadcast<BitLanes>(std::uint32_t{E8M0::max_byte}));
     const BitLanes power = (254u - bytes) << float32::mantissa_bits;

@@ -29,18 +29,22 @@ template <class T>
   std::memcpy(target, source, static_cast<std::size_t>(count) * sizeof(T));
 }
 
+// lane_count times 16 bits, each in the lower half of a lane.
+[[gnu::always_inline]] inline BitLanes load_halves(const void* source) {
+#if defined(__AVX512F__)
+  return BitLanes(_mm512_cvtepu16_epi32(load_vector<__m256i>(source)));
+#else
+  return __builtin_convertvector(load_vector<HalfLanes>(source), BitLanes);
+#endif
+}
+
 // lane_count elements as float32; exact.
 [[gnu::always_inline]] inline FloatLanes load_lanes(const float* source) {
   return load_vector<FloatLanes>(source);
 }
 
 [[gnu::always_inline]] inline FloatLanes load_lanes(const bfloat16* source) {
-#if defined(__AVX512F__)
-  return float_of<BitLanes>(BitLanes(_mm512_cvtepu16_epi32(load_vector<__m256i>(source))) << 16);
-#else
-  const auto half = load_vector<HalfLanes>(source);
-  return float_of<BitLanes>(__builtin_convertvector(half, BitLanes) << 16);
-#endif
+  return float_of<BitLanes>(load_halves(source) << 16);
 }
 
 [[gnu::always_inline]] inline FloatLanes load_lanes(const float16* source) {

@@ -41,22 +41,16 @@ template <class T>
   return load_lanes(x + group * lane_count);
 }
 
-template <class Vector, std::size_t... i>
-[[gnu::always_inline]] inline Vector every_second(Vector a, Vector b, std::index_sequence<i...>) {
-  return __builtin_shufflevector(a, b, (2 * i)...);
-}
-
 // The random words of the same lanes of a row.
 template <class T>
-[[gnu::always_inline]] inline BitLanes random_across(const std::uint32_t* row, int group) {
+[[gnu::always_inline]] inline BitLanes random_across(const std::uint16_t* row, int group) {
 #if defined(__AVX2__)
   if constexpr (std::is_same_v<T, bfloat16>) {
-    const std::uint32_t* first = row + across_order<T>(group).first;
-    return every_second(load_vector<BitLanes>(first), load_vector<BitLanes>(first + lane_count),
-                        std::make_index_sequence<lane_count>{});
+    const auto pairs = load_vector<BitLanes>(row + group / 2 * 2 * lane_count);
+    return group % 2 == 0 ? pairs & 0xFFFFu : pairs >> 16;
   }
 #endif
-  return load_vector<BitLanes>(row + group * lane_count);
+  return load_halves(row + group * lane_count);
 }
 
 // Squares of a chunk: as many lines as a block has elements share its largest magnitude.
@@ -92,7 +86,7 @@ template <int Bits>
 
 // Encodes the lines of one register; `random` holds words as `x` does elements.
 template <class S, Rounding rounding, class T>
-[[gnu::always_inline]] inline void encode_group(const T* x, const std::uint32_t* random, int group,
+[[gnu::always_inline]] inline void encode_group(const T* x, const std::uint16_t* random, int group,
                                                 const float* multipliers, std::uint8_t* codes) {
   using Format = typename S::Format;
   // Codes that fill whole words.
@@ -237,7 +231,7 @@ class Background {
 
 // Encodes a chunk.
 template <class S, Rounding rounding, class T>
-[[gnu::noinline]] void encode_across(const T* x, const std::uint32_t* random,
+[[gnu::noinline]] void encode_across(const T* x, const std::uint16_t* random,
                                      const ChunkScales<S>& chunk, std::uint8_t* codes,
                                      Background<T>& background) {
   [[maybe_unused]] constexpr bool halves =
@@ -277,7 +271,7 @@ template <class S, Rounding rounding, class T>
 
 // The random words of rows, `most_across` from row to row; zeros where there is no element.
 inline void load_random(const RandomRows& random, std::int64_t first, std::int64_t rows,
-                        std::int64_t lines, std::uint32_t* words) {
+                        std::int64_t lines, std::uint16_t* words) {
   if (rows < across_elements || lines < most_across) {
     std::memset(words, 0, sizeof(AcrossMemory::random));
   }

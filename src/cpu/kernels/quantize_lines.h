@@ -23,7 +23,7 @@ namespace {
 // Encodes step_elements elements, of which `x` is the first; multipliers: of its block and on.
 template <class S, class T, Rounding rounding>
 [[gnu::always_inline]] inline void encode_step(const T* x, const float* multipliers,
-                                               const std::uint32_t* random, std::uint8_t* codes) {
+                                               const std::uint16_t* random, std::uint8_t* codes) {
   using Format = typename S::Format;
 #if defined(__AVX2__) && !defined(__AVX512F__)
   if constexpr (rounding == Rounding::nearest && std::is_same_v<Format, E2M1>) {
@@ -35,7 +35,7 @@ template <class S, class T, Rounding rounding>
     const FloatLanes value =
         load_lanes(x + i * lane_count) * multipliers[i * lane_count / S::block];
     lanes[i] = rounded_lanes<Format, rounding>(
-        value, [&] { return load_vector<BitLanes>(random + i * lane_count); });
+        value, [&] { return load_halves(random + i * lane_count); });
   }
   store_codes<Format::bits>(codes, narrow(lanes));
 }
@@ -60,7 +60,7 @@ template <class S>
 template <class S, class T, Rounding rounding>
 requires(std::is_same_v<T, bfloat16>&& rounding == Rounding::nearest)
     [[gnu::always_inline]] inline void encode_step(const T* x, const float* multipliers,
-                                                   const std::uint32_t*, std::uint8_t* codes) {
+                                                   const std::uint16_t*, std::uint8_t* codes) {
   if constexpr (encodes_halves<S>) {
     if (encode_halves<S>(x, multipliers, codes)) return;
   }
@@ -87,7 +87,7 @@ requires(std::is_same_v<T, bfloat16>&& rounding == Rounding::nearest)
 template <class S, class T, Rounding rounding>
 [[gnu::always_inline]] inline void encode_line(const T* x, std::int64_t elements,
                                                const float* multipliers,
-                                               const std::uint32_t* random, std::uint8_t* codes) {
+                                               const std::uint16_t* random, std::uint8_t* codes) {
   constexpr int bits = S::Format::bits;
   constexpr std::int64_t step_bytes = step_elements * bits / 8;
   constexpr std::int64_t chunk_elements = chunk_blocks<S> * S::block;
@@ -105,7 +105,7 @@ template <class S, class T, Rounding rounding>
   for (; i * bits / 8 < bytes; i += step_elements) {
     const std::int64_t rest = higher_of<std::int64_t>(elements - i, 0);
     T last_x[step_elements] = {};
-    std::uint32_t last_random[step_elements] = {};
+    std::uint16_t last_random[step_elements] = {};
     std::uint8_t last_codes[step_elements];
     copy_elements(last_x, x + i, rest);
     if constexpr (rounding == Rounding::stochastic) copy_elements(last_random, random + i, rest);
@@ -194,7 +194,7 @@ void quantize_lines(const QuantizeTask& task) {
       cursor.row += first;
       cursor.block += first_block;
       std::uint8_t* codes = task.codes + first * task.code_stride + first_block * S::block_bytes;
-      const std::uint32_t* random = nullptr;
+      const std::uint16_t* random = nullptr;
       if constexpr (rounding == Rounding::stochastic) {
         random = task.random + first * task.random_stride + start;
       }

@@ -50,7 +50,7 @@ template <int registers>
   }
   auto key_0 = static_cast<std::uint32_t>(key);
   auto key_1 = static_cast<std::uint32_t>(key >> 32);
-#pragma GCC unroll 10
+#pragma GCC unroll 7
   for (int round = 0; round < Philox::rounds; ++round) {
     for (CounterWords& own : words) {
       const WideLanes first = multiply_words(own[0], Philox::multiplier0);
@@ -73,23 +73,22 @@ template <int upper, class Vector, std::size_t... i>
 }
 
 // Stores the words of wide_lane_count counters, counter after counter.
-[[gnu::always_inline]] inline void store_words(const CounterWords& words, std::uint32_t* target) {
+[[gnu::always_inline]] inline void store_words(const CounterWords& words, std::uint16_t* target) {
   using Each = std::make_index_sequence<wide_lane_count>;
   const WideLanes low = (words[0] & 0xFFFFFFFFu) | words[1] << 32;
   const WideLanes high = (words[2] & 0xFFFFFFFFu) | words[3] << 32;
   store_vector(target, interleave<0>(low, high, Each{}));
-  store_vector(target + lane_count, interleave<1>(low, high, Each{}));
+  store_vector(target + 2 * lane_count, interleave<1>(low, high, Each{}));
 }
 
-// Whole counters at a time: the words of one serve four elements.
+// Whole counters at a time: the words of one serve eight elements.
 void random_words(std::uint64_t seed, std::uint64_t offset, std::uint64_t index, std::int64_t count,
-                  std::uint32_t* words) {
-  constexpr int counter_words = 4;
-  constexpr std::int64_t step = wide_lane_count * counter_words;
+                  std::uint16_t* words) {
+  constexpr std::int64_t step = wide_lane_count * Philox::elements;
   constexpr int registers = lane_count == 16 ? 4 : 2;  // what there are registers for
   // The first counter may begin before the first element.
-  const auto skipped = static_cast<std::int64_t>(index % counter_words);
-  std::uint64_t counter = index / counter_words;
+  const auto skipped = static_cast<std::int64_t>(index % Philox::elements);
+  std::uint64_t counter = index / Philox::elements;
   std::int64_t i = -skipped;
   while (i < count) {
     if (i >= 0 && i + registers * step <= count) {
@@ -107,7 +106,7 @@ void random_words(std::uint64_t seed, std::uint64_t offset, std::uint64_t index,
     if (i >= 0 && i + step <= count) {
       store_words(four[0], words + i);
     } else {
-      std::uint32_t some[step];
+      std::uint16_t some[step];
       store_words(four[0], some);
       const std::int64_t begin = higher_of<std::int64_t>(i, 0);
       copy_elements(words + begin, some + (begin - i), lower_of(i + step, count) - begin);
