@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 import mxkern
+from mxkern.signals import ending_signals
 
-EPILOG = "mxkern COMMAND --help says more. Errors leave 1, wrong usage 2."
+EPILOG = "mxkern COMMAND --help says more. Errors leave 1, wrong usage 2, Ctrl-C 130."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        code: int = options.command(options)
+        with ending_signals():
+            code: int = options.command(options)
         if sys.stdout is not None:  # it may be closed
             sys.stdout.flush()
         return code
@@ -29,12 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # or the interpreter complains at its end, when it flushes what is left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, OSError, RuntimeError) as error:
-        print(f"mxkern: error: {_one_line(error)}", file=sys.stderr)
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        _complain(f"error: {_one_line(error)}", error)
         return 1
-    except KeyboardInterrupt:
-        print("mxkern: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        _complain("interrupted", error)
+        return 128 + getattr(error, "number", signal.SIGINT)
+
+
+def _complain(text: str, error: BaseException) -> None:
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        line = "; ".join([text, *getattr(error, "__notes__", [])])
+        print(f"mxkern: {line}", file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,6 +151,24 @@ def _parser() -> argparse.ArgumentParser:
         help="nvfp4 and mxfp8 quantize experts too, for other programs than transformers, which "
         "does not load them right; mxfp4 and mxfp6 do so without it",
     )
+    again = convert.add_mutually_exclusive_group()
+    again.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on where a conversion of the same source and options ended early: the files in "
+        "TARGET that are finished stay, as its mxkern-convert.json lists them",
+    )
+    again.add_argument(
+        "--force",
+        action="store_true",
+        help="replace an earlier conversion in TARGET, which may hold nothing else",
+    )
+    convert.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="write nothing; print the files that would be written, their bytes, and what loads "
+        "the model",
+    )
     convert.set_defaults(command=_convert)
     return parser
 
@@ -187,6 +215,9 @@ def _convert(options: argparse.Namespace) -> int:
         ignore=options.ignore,
         activations=options.activations,
         experts=options.experts,
+        resume=options.resume,
+        force=options.force,
+        dry_run=options.dry_run,
     )
     print(done)
     return 0
@@ -195,6 +226,8 @@ def _convert(options: argparse.Namespace) -> int:
 def _one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, MemoryError) and not str(error):
+        return "there is not enough memory"
     return " ".join(str(error).split())
 
 

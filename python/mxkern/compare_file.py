@@ -11,6 +11,7 @@ from mxkern.comparison import CompareRecord, Comparison, comparison_of, measure,
 from mxkern.error_sums import ErrorSums
 from mxkern.plot import check_plot_path, save_plot
 from mxkern.progress import progress_bar
+from mxkern.regular_file import named_errors
 from mxkern.tensor_files import select_tensors
 
 
@@ -38,7 +39,8 @@ def compare_file(
     tables, comparisons = [], {}
     with progress_bar("comparing", elements * len(cases)) as advance:
         for name, array in tensors.items():
-            sums = measure(array, cases, advance)
+            with named_errors(path):
+                sums = measure(array, cases, advance)
             for total, found in zip(totals, sums, strict=True):
                 total.merge(found)
             if per_tensor:

@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -27,6 +27,14 @@ from mxkern.table import format_table
 CHUNK = 1 << 18
 
 Tensor = npt.NDArray[Any]
+
+
+class Stored(Protocol):
+    """A tensor that is read in parts."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def parts(self, elements: int, within: int | None = None) -> Iterator[Tensor]: ...
 
 
 class Case(NamedTuple):
@@ -173,7 +181,7 @@ def _several(given: Any, every: Iterable[Any]) -> list[Any]:
 
 
 def measure(
-    x: Tensor, cases: Sequence[Case], advance: Callable[[int], None] = lambda amount: None
+    x: Tensor | Stored, cases: Sequence[Case], advance: Callable[[int], None] = lambda amount: None
 ) -> list[ErrorSums]:
     """The sums of each case over x, float64 too; calls advance with the elements done, times the
     cases."""
@@ -187,7 +195,7 @@ def measure(
 
 
 def _measure_chunks(
-    x: Tensor, cases: Sequence[Case], sums: list[ErrorSums], advance: Callable[[int], None]
+    x: Tensor | Stored, cases: Sequence[Case], sums: list[ErrorSums], advance: Callable[[int], None]
 ) -> None:
     amax = None
     if any(case.scheme.has_tensor_scale for case in cases):
@@ -222,8 +230,16 @@ def _add_chunk(
     total.stored_bytes += q.codes.nbytes + q.scales.nbytes
 
 
-def chunks_of(x: Tensor) -> Iterator[Tensor]:
-    """x in pieces [rows, columns] of some CHUNK elements that begin at whole blocks; views."""
+def chunks_of(x: Tensor | Stored) -> Iterator[Tensor]:
+    """x in pieces [rows, columns] of some CHUNK elements that begin at whole blocks: views, or what
+    is read."""
+    if not isinstance(x, np.ndarray):
+        row = x.shape[-1] if x.shape else 1
+        columns = min(row, CHUNK)
+        elements = max(CHUNK // max(columns, 1), 1) * columns
+        parts = x.parts(elements, row if row > CHUNK else None)
+        yield from (part.reshape(-1, min(part.size, columns)) for part in parts)
+        return
     if x.size == 0:
         return
     if x.ndim == 1:

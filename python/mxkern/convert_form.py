@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,11 @@ class Form(ABC):
     def quantized(self) -> list[str]:
         return sorted(self.files)
 
+    @property
+    def loads_with(self) -> str:
+        """The programs that were seen to load it."""
+        return "transformers 5.23 and 5.24 with compressed-tensors 0.20"
+
     @abstractmethod
     def takes(self, name: str) -> bool:
         """Whether it is a tensor to quantize."""
@@ -40,14 +45,14 @@ class Form(ABC):
         """The tensors that take its place."""
 
     @abstractmethod
-    def arrays(self, name: str) -> Iterable[npt.NDArray[Any]]:
-        """Their contents, in this order."""
+    def parts(self, name: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """Their contents, in parts: a tensor's name, and what comes next of it."""
 
     def count_poisoned(self, name: str, q: BlockScaled) -> None:
-        """Notes how many blocks of a weight are NaN, as something in them is not finite."""
+        """Notes how many blocks of a part are NaN, as something in them is not finite."""
         count = int(np.count_nonzero(q.scales.view(np.uint8) == self.scheme.nan_scale))
         if count:
-            self.poisoned[name] = count
+            self.poisoned[name] = self.poisoned.get(name, 0) + count
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 import mxkern
 from mxkern.convert_form import FLOATS, Form
-from mxkern.safetensors import SafetensorsFile, shown
+from mxkern.json_object import shown
+from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
 
@@ -71,6 +72,13 @@ class GptOssExperts(Form):
                 f"model; {len(stacks)} others stay" + (f", {reasons}" if reasons else "")
             )
 
+    @property
+    def loads_with(self) -> str:
+        return (
+            "transformers 5.23 and 5.24 with accelerate, or with "
+            "quantization_config=transformers.Mxfp4Config(dequantize=True)"
+        )
+
     def takes(self, name: str) -> bool:
         return name in self.files
 
@@ -82,10 +90,12 @@ class GptOssExperts(Form):
             TensorPlan(f"{name}_scales", "U8", (experts, rows, blocks)),
         ]
 
-    def arrays(self, name: str) -> list[npt.NDArray[Any]]:
-        q = mxkern.quantize_columns(self.files[name][name], self.scheme, scale_rule=self.scale_rule)
-        self.count_poisoned(name, q)
-        return [q.codes, q.scales.view(np.uint8)]
+    def parts(self, name: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        for experts in self.files[name].on_file(name).slices():
+            q = mxkern.quantize_columns(experts, self.scheme, scale_rule=self.scale_rule)
+            self.count_poisoned(name, q)
+            yield f"{name}_blocks", q.codes
+            yield f"{name}_scales", q.scales.view(np.uint8)
 
     def config(self) -> dict[str, Any]:
         left = {_experts_of(name) for name in self.left if STACK.fullmatch(name)}

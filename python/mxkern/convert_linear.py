@@ -92,6 +92,13 @@ class LinearLayers(Form):
         )
         self._amax: dict[str, float] = {}
 
+    @property
+    def loads_with(self) -> str:
+        found = super().loads_with
+        if self.scheme.name in NOT_JOINED and any(module in self._joined for module in self.files):
+            return f"other programs than {found}, which does not load its experts right"
+        return f"{found}; vLLM has no mxfp6" if self.scheme.bits == 6 else found
+
     def takes(self, name: str) -> bool:
         return name in self._stacks or _module_of(name) in self.files
 
@@ -108,11 +115,13 @@ class LinearLayers(Form):
                 plans.append(TensorPlan(f"{module}.weight", stack.dtype, stack.shape))
         return plans
 
-    def arrays(self, name: str) -> Iterator[npt.NDArray[Any]]:
+    def parts(self, name: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         if name not in self._stacks:
             module = _module_of(name)
             amax = self._amax_of(group_of(module)) if self.scheme.has_tensor_scale else None
-            yield from self._quantized(module, self._weights(module), amax)
+            for i, rows in enumerate(self._weights(module)):
+                named = self._quantized(module, rows, amax)
+                yield from named if i == 0 else named[:2]  # the tensor scale once
             return
         stack = self._stacks[name]
         modules = stack.modules()
@@ -122,17 +131,19 @@ class LinearLayers(Form):
                 if module in self.files:
                     yield from self._quantized(module, weights, amax)
                 else:
-                    yield weights
+                    yield f"{module}.weight", weights
 
     def _quantized(
         self, module: str, weights: npt.NDArray[Any], amax: float | None
-    ) -> list[npt.NDArray[Any]]:
+    ) -> list[tuple[str, npt.NDArray[Any]]]:
+        """What is stored of rows of a layer's weights, by name."""
         options: dict[str, Any] = {"amax": amax}
         if amax is None:
             options = {"scale_rule": self.scale_rule}
         q = mxkern.quantize(weights, self.scheme, **options)
         self.count_poisoned(module, q)
-        return arrays_of(q)
+        names = [plan.name for plan in plans_of(module, self.scheme, *weights.shape)]
+        return list(zip(names, arrays_of(q), strict=True))
 
     def config(self) -> dict[str, Any]:
         ignored = {"lm_head", *filter(may_be_linear, self._names.tied_heads())}
@@ -215,13 +226,16 @@ class LinearLayers(Form):
             del self.files[module]
             self.left[module] = reason
 
-    def _weights(self, module: str) -> npt.NDArray[Any]:
-        return self.files[module][f"{module}.weight"]
+    def _weights(self, module: str) -> Iterator[npt.NDArray[Any]]:
+        return self.files[module].on_file(f"{module}.weight").slices()
 
     def _amax_of(self, group: str) -> float:
         """Of all layers that share a tensor scale, in whatever files they are."""
         if group not in self._amax:
-            self._amax[group] = _shared_amax(map(self._weights, self._groups[group]))
+            modules = self._groups[group]
+            self._amax[group] = _shared_amax(
+                rows for module in modules for rows in self._weights(module)
+            )
         return self._amax[group]
 
 

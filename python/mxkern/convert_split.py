@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxkern.safetensors import SafetensorsFile, shown
+from mxkern.json_object import shown
+from mxkern.safetensors import SafetensorsFile
 
 STACK = re.compile(r"(?P<experts>(.*\.)?experts)\.(?P<stack>gate_up_proj|down_proj)", re.DOTALL)
 LAYERS = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
@@ -33,9 +34,10 @@ class SplitStack(NamedTuple):
 
     def weights(self) -> Iterator[list[npt.NDArray[Any]]]:
         """The weights [N, K] of each expert's layers."""
-        for stack in self.file[self.name]:
-            parts = np.split(stack, len(self.layers), axis=1)
-            yield [np.ascontiguousarray(part.T) for part in parts]
+        for stacks in self.file.on_file(self.name).slices():
+            for stack in stacks:
+                parts = np.split(stack, len(self.layers), axis=1)
+                yield [np.ascontiguousarray(part.T) for part in parts]
 
 
 def split_stack(file: SafetensorsFile, name: str) -> SplitStack | None:

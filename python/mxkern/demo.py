@@ -15,7 +15,7 @@ from mxkern.compare_file import compare_file
 from mxkern.copy_speed import ParallelCopy, best_times
 from mxkern.demo_checkpoint import find_checkpoint
 from mxkern.table import format_table
-from mxkern.tensor_files import read_tensors, select_tensors
+from mxkern.tensor_files import TensorsRead, in_memory, select_tensors
 
 LAYER_TOKENS = 512
 SPEED_ELEMENTS = 16 << 20  # 64 MB of float32
@@ -61,7 +61,7 @@ def _show_error(path: str) -> None:
 
 
 def _show_layer(path: str) -> None:
-    x, weight, what = layer_of(read_tensors(path), path)
+    x, weight, what = layer_of(TensorsRead(path), path)
     print(f"2. One layer: {what}\n")
     exact = x.astype(np.float64) @ weight.astype(np.float64).T
     rows = []
@@ -107,15 +107,13 @@ def layer_of(tensors: Mapping[str, Matrix], path: str) -> tuple[Matrix, Matrix, 
         weight = tensors[query]
         what = f"{query} {list(weight.shape)} times the embeddings of {LAYER_TOKENS} random tokens"
         return np.ascontiguousarray(x, np.float32), weight, what
-    matrices = {
-        name: array.reshape(-1, array.shape[-1])
-        for name, array in select_tensors(path).tensors.items()
-        if array.size <= 1 << 24
-    }
+    selected = select_tensors(path).tensors
+    matrices = {name: tensor for name, tensor in selected.items() if tensor.size <= 1 << 24}
     if not matrices:
         raise ValueError(f"{path}: no matrix of at most {1 << 24:,} elements; pass another file")
     name = max(matrices, key=lambda name: matrices[name].size)
-    weight = matrices[name]
+    weight = in_memory(matrices[name])
+    weight = weight.reshape(-1, weight.shape[-1])
     if weight.dtype == np.float64:
         weight = weight.astype(np.float32)
     x = np.random.default_rng(0).standard_normal((LAYER_TOKENS, weight.shape[1]), np.float32)

@@ -2,19 +2,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy.typing as npt
 
-from mxkern.safetensors import (
-    MAX_HEADER_BYTES,
-    SafetensorsFile,
-    check_mappable,
-    json_object,
-    read_safetensors,
-    shown,
-)
+from mxkern.json_object import json_object, shown
+from mxkern.regular_file import RegularFile, named_errors, read_regular
+from mxkern.safetensors import SafetensorsFile, open_safetensors
+from mxkern.safetensors_header import MAX_HEADER_BYTES
 
 
 class SafetensorsIndex(Mapping[str, "npt.NDArray[Any]"]):
@@ -46,8 +42,9 @@ class SafetensorsIndex(Mapping[str, "npt.NDArray[Any]"]):
 
 
 def read_safetensors_index(path: str | os.PathLike[str]) -> SafetensorsIndex:
-    """Maps the safetensors files that the index at `path` names, which lie beside it, and checks
-    their headers.
+    """Reads the index at `path` and checks the headers of the safetensors files that it names,
+    which lie beside it. A file is mapped while there are arrays of it, and may not change until
+    the last one was asked for.
 
     Returns a mapping from tensor name to read-only NumPy array; no tensor is read until used.
     Raises ValueError, naming index, tensor and file, for an index that contradicts itself or a
@@ -59,22 +56,29 @@ def read_safetensors_index(path: str | os.PathLike[str]) -> SafetensorsIndex:
     (4096,)
     """
     source = os.fsdecode(path)
+    folder = os.path.dirname(source)
+    return open_index(
+        RegularFile(source), lambda name: open_safetensors(RegularFile(os.path.join(folder, name)))
+    )
+
+
+def open_index(index: RegularFile, open_file: Callable[[str], SafetensorsFile]) -> SafetensorsIndex:
+    """The model of an index, whose files are opened by their names."""
+    source = index.path
 
     def fail(found: str, wanted: str) -> NoReturn:
         raise ValueError(
             f"{source}: {found}; expected {wanted}; the index is damaged or of other files"
         )
 
-    check_mappable(source)
-    with open(path, "rb") as file:
-        data = file.read(MAX_HEADER_BYTES + 1)
-    if len(data) > MAX_HEADER_BYTES:
-        fail(f"it has more than {MAX_HEADER_BYTES} bytes", "as many or less")
-    index = json_object(data, "it", "a weight_map and metadata", fail)
-    file_names = index.get("weight_map")
+    with named_errors(source):
+        said = json_object(
+            read_regular(index, MAX_HEADER_BYTES), "it", "a weight_map and metadata", fail
+        )
+    file_names = said.get("weight_map")
     if not isinstance(file_names, dict):
         fail(f"weight_map is {shown(file_names)}", "an object, with the file of each tensor")
-    metadata = index.get("metadata", {})
+    metadata = said.get("metadata", {})
     if not isinstance(metadata, dict):
         fail(f"metadata is {shown(metadata)}", "an object")
 
@@ -84,7 +88,7 @@ def read_safetensors_index(path: str | os.PathLike[str]) -> SafetensorsIndex:
             fail(f"tensor {shown(tensor)} is in {shown(name)}", "the name of a file beside it")
         if name not in files:
             try:
-                files[name] = read_safetensors(os.path.join(os.path.dirname(source), name))
+                files[name] = open_file(name)
             except FileNotFoundError:
                 fail(
                     f"tensor {shown(tensor)} is in {shown(name)}, which is not there",

@@ -1,16 +1,16 @@
-# mxkern/safetensors_writer.py: a safetensors file, written one tensor after the other.
+# mxkern/safetensors_writer.py: a safetensors file, written part by part.
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mxkern.safetensors import element_bits, shown
+from mxkern.json_object import shown
+from mxkern.safetensors_header import element_bits
 
 
 class TensorPlan(NamedTuple):
@@ -25,20 +25,13 @@ class TensorPlan(NamedTuple):
         return math.prod(self.shape) * element_bits(self.dtype) // 8
 
 
-def write_safetensors(
-    path: str | os.PathLike[str],
-    plans: Sequence[TensorPlan],
-    tensors: Iterable[npt.NDArray[Any]],
-    metadata: Mapping[str, str],
-) -> None:
-    """Writes the tensors, which come in the order of their plans, each when the one before it is
-    written: no more than one is in memory. Under another name first, so that the file is whole
-    where it is there. Raises ValueError for a tensor that is not as planned, and OSError."""
+def header_of(plans: Sequence[TensorPlan], metadata: Mapping[str, str]) -> bytes:
+    """What a file of these tensors begins with. Raises ValueError for two of one name."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
     for plan in plans:
         if plan.name in header:
-            raise ValueError(f"{os.fsdecode(path)}: two tensors have the name {shown(plan.name)}")
+            raise ValueError(f"convert: two tensors would have the name {shown(plan.name)}")
         begin, end = end, end + plan.bytes
         header[plan.name] = {
             "dtype": plan.dtype,
@@ -47,21 +40,34 @@ def write_safetensors(
         }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    unfinished = f"{os.fsdecode(path)}.unfinished"
-    try:
-        with open(unfinished, "wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for plan, tensor in zip(plans, tensors, strict=True):
-                if tensor.nbytes != plan.bytes:
-                    raise ValueError(
-                        f"{os.fsdecode(path)}: tensor {shown(plan.name)} has {tensor.nbytes} "
-                        f"bytes; expected {plan.bytes} for {plan.dtype} of shape {plan.shape}"
-                    )
-                file.write(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
-        os.replace(unfinished, path)
-    except BaseException as error:
-        if os.path.exists(unfinished):
-            os.remove(unfinished)
-        if isinstance(error, OSError) and error.filename is None:
-            raise OSError(error.errno, error.strerror, os.fsdecode(path)) from error
-        raise
+    return len(text).to_bytes(8, "little") + text
+
+
+def write_safetensors(
+    file: BinaryIO,
+    header: bytes,
+    plans: Sequence[TensorPlan],
+    parts: Iterable[tuple[str, npt.NDArray[Any]]],
+) -> None:
+    """Writes the header and then the tensors, of which parts come by name, in any order of names:
+    no more than a part is in memory. Raises OSError, and ValueError for tensors that are not as
+    planned."""
+    file.write(header)
+    places, end = {}, len(header)
+    for plan in plans:
+        places[plan.name], end = (end, end + plan.bytes), end + plan.bytes
+    for name, part in parts:
+        begin, until = places[name]
+        if begin + part.nbytes > until:
+            raise _not_as_planned(name, f"{begin + part.nbytes - until} bytes more")
+        if file.tell() != begin:
+            file.seek(begin)
+        file.write(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+        places[name] = begin + part.nbytes, until
+    for name, (begin, until) in places.items():
+        if begin != until:
+            raise _not_as_planned(name, f"{until - begin} bytes fewer")
+
+
+def _not_as_planned(name: str, found: str) -> ValueError:
+    return ValueError(f"convert: tensor {shown(name)} has {found}; expected what was planned")

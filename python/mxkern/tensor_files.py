@@ -3,19 +3,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from mxkern import errors
-from mxkern.safetensors import check_mappable, read_safetensors
-from mxkern.safetensors_index import SafetensorsIndex, read_safetensors_index
+from mxkern.comparison import Tensor
+from mxkern.file_tensor import FileTensor
+from mxkern.npy_file import open_npy
+from mxkern.regular_file import RegularFile
+from mxkern.safetensors import open_safetensors
+from mxkern.safetensors_index import open_index
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
+
+
+INDEX_ENDING = ".safetensors.index.json"
+ENDINGS = (INDEX_ENDING, ".safetensors", ".npy")  # by which a folder's file is proposed
 
 
 @dataclass(frozen=True)
@@ -23,36 +30,76 @@ class Selection:
     """The chosen tensors by name, how many of those asked for were left out, by reason, and the
     paths of all files that are read."""
 
-    tensors: dict[str, npt.NDArray[Any]]
+    tensors: dict[str, FileTensor | Tensor]
     left_out: dict[str, int]
     files: list[str]
 
 
-def read_tensors(path: str) -> Mapping[str, npt.NDArray[Any]]:
-    """Every tensor of the file, or of those that an index names, mapped. Raises ValueError or
-    OSError."""
-    check_mappable(path)
+def open_tensors(path: str) -> tuple[dict[str, FileTensor | Tensor], list[str]]:
+    """Every tensor of the file, or of those that an index names, and the paths of these files.
+    Raises ValueError or OSError."""
+    if os.path.isdir(path):
+        _refuse_folder(path)
     if path.endswith(".safetensors"):
-        return read_safetensors(path)
-    if path.endswith(".safetensors.index.json"):
-        return read_safetensors_index(path)
+        file = open_safetensors(RegularFile(path))
+        return {name: file.on_file(name) for name in file}, [path]
+    if path.endswith(INDEX_ENDING):
+        folder = os.path.dirname(path)
+        model = open_index(
+            RegularFile(path),
+            lambda name: open_safetensors(RegularFile(os.path.join(folder, name))),
+        )
+        tensors: dict[str, FileTensor | Tensor] = {
+            name: model.files[place].on_file(name) for name, place in model.file_names.items()
+        }
+        return tensors, [path, *(file.file.path for file in model.files.values())]
     if path.endswith(".npy"):
-        return {os.path.basename(path): _read_npy(path)}
+        return {os.path.basename(path): open_npy(RegularFile(path))}, [path]
     raise ValueError(
         f"{path}: the name ends in neither .safetensors nor .npy, nor .safetensors.index.json; "
         "write such a file with numpy.save or safetensors.numpy.save_file"
     )
 
 
+class TensorsRead(Mapping[str, Tensor]):
+    """Every tensor of the file, or of those that an index names, read when it is asked for."""
+
+    def __init__(self, path: str) -> None:
+        self._tensors, _ = open_tensors(path)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return in_memory(self._tensors[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+def in_memory(tensor: FileTensor | Tensor) -> Tensor:
+    return tensor.read() if isinstance(tensor, FileTensor) else tensor
+
+
+def _refuse_folder(path: str) -> NoReturn:
+    names = sorted(os.listdir(path))
+    found = [name for ending in ENDINGS for name in names if name.endswith(ending)]
+    way_out = f"pass {os.path.join(path, found[0])}" if found else "there is none of these in it"
+    raise ValueError(
+        f"{path}: it is a folder; expected a file .safetensors.index.json, .safetensors or .npy; "
+        f"{way_out}"
+    )
+
+
 def select_tensors(path: str, pattern: str | None = None) -> Selection:
     """The floating-point matrices of the file, or all floating-point tensors, vectors too, whose
-    name has a match for `pattern`. Raises ValueError where there is none, and as read_tensors.
+    name has a match for `pattern`. Raises ValueError where there is none, and as open_tensors.
     """
     try:
         expression = re.compile(pattern or "")
     except re.error as error:
         raise ValueError(f"--tensor {pattern!r} is no regular expression: {error}") from None
-    available = read_tensors(path)
+    available, files = open_tensors(path)
     matched = {name: array for name, array in available.items() if expression.search(name)}
     if not available:
         raise ValueError(f"{path}: there is no tensor in the file")
@@ -83,24 +130,4 @@ def select_tensors(path: str, pattern: str | None = None) -> Selection:
         "of fewer dimensions or empty": len(floats) - len(chosen),
         "of another dtype": len(matched) - len(floats),
     }
-    files = [path]
-    if isinstance(available, SafetensorsIndex):
-        files += [os.path.join(os.path.dirname(path), name) for name in available.files]
     return Selection(chosen, left_out, files)
-
-
-def _read_npy(path: str) -> npt.NDArray[Any]:
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")
-    except OSError:
-        raise
-    except Exception as error:  # NumPy's reader raises what its parser of the header meets
-        raise ValueError(f"{path}: no valid .npy file ({error})") from None
-    if array.dtype == np.dtype("V2"):  # how NumPy stores what it has no name for
-        array = array.view(ml_dtypes.bfloat16)
-    if not array.dtype.isnative:
-        raise ValueError(
-            f"{path}: dtype is {array.dtype}, of the other byte order; save it again with "
-            "x.astype(x.dtype.newbyteorder('='))"
-        )
-    return array

@@ -226,7 +226,7 @@ def test_a_device_is_no_file(name, tmp_path, capsys):
     path = tmp_path / name
     path.symlink_to("/dev/zero")
     assert main(["compare", str(path)]) == 1
-    assert_one_line_error(capsys, rf"{path}: no file that can be mapped")
+    assert_one_line_error(capsys, rf"{path}: it is a device; expected a regular file; copy")
 
 
 def assert_one_line_error(capsys, pattern):
@@ -239,7 +239,7 @@ def assert_one_line_error(capsys, pattern):
     ("arguments", "pattern"),
     [
         (["missing.npy"], r"missing.npy: No such file or directory"),
-        (["."], r"\.: the name ends in neither .safetensors nor .npy"),
+        (["README.md"], r"README.md: the name ends in neither .safetensors nor .npy"),
         (["{}", "--tensor", "("], r"--tensor '\(' is no regular expression"),
         (["{}", "--tensor", "decoder"], r"no tensor name has a match .*layer.0.weight"),
         (["{}", "--tensor", "codes|ids"], r"nothing to quantize among 2 tensors of float8_e4m3fn"),

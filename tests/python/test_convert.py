@@ -205,10 +205,10 @@ def test_names_of_quantized_models(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_nothing_is_left_of_what_fails(
+def test_nothing_is_left_where_no_file_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, target = checkpoint(tmp_path / "old", files=3), tmp_path / "new"
+    source, target = checkpoint(tmp_path / "old"), tmp_path / "new"
     (tmp_path / "empty").mkdir()
     quantize, calls = mxkern.quantize, []
 

@@ -78,7 +78,7 @@ def test_any_other_checkpoint_gives_its_largest_matrix(tmp_path, quick, capsys):
 def test_a_matrix_of_float64_is_multiplied_as_float32(tmp_path):
     path = tmp_path / "weight.npy"
     np.save(path, np.random.default_rng(0).standard_normal((8, 32)))
-    tensors = tensor_files.read_tensors(str(path))
+    tensors = tensor_files.TensorsRead(str(path))
     x, weight, what = demo.layer_of(tensors, str(path))
     assert x.dtype == weight.dtype == np.float32 and "[8, 32]" in what
     np.testing.assert_array_equal(weight, tensors["weight.npy"].astype(np.float32))

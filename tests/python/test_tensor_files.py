@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxkern.tensor_files import read_tensors
+from mxkern.tensor_files import TensorsRead
 from support import assert_same, random_values, refused
 
 X = random_values((4, 64), "float32")
@@ -18,10 +18,10 @@ def test_the_other_byte_order_is_refused(dtype: str, tmp_path: Path) -> None:
     other = np.dtype(dtype).newbyteorder()
     np.save(path, X.astype(other))
     parts = (f"{path}: dtype is {other}, of the other byte order", "newbyteorder('='))")
-    refused(ValueError, lambda: read_tensors(path), *parts)
+    refused(ValueError, lambda: TensorsRead(path), *parts)
 
 
 def test_the_way_out(tmp_path: Path) -> None:
     x, path = X.astype(X.dtype.newbyteorder()), str(tmp_path / "x.npy")
     np.save(path, x.astype(x.dtype.newbyteorder("=")))
-    assert_same(np.asarray(read_tensors(path)["x.npy"]), X, path)
+    assert_same(TensorsRead(path)["x.npy"], X, path)

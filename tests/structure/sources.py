@@ -30,9 +30,12 @@ PYTHON_LAYERS = {
     "package": ".",
     "torch_ops": "torch_codes torch_flops torch_keywords torch_library torch_operands torch_ops"
     " torch_products",
-    "tools": "__main__ cli compare_file compressed_tensors convert convert_form convert_gpt_oss"
-    " convert_linear copy_speed demo demo_checkpoint plot progress safetensors safetensors_index"
-    " safetensors_writer tensor_files",
+    "tools": "__main__ cli compare_file compressed_tensors conversion convert convert_dtype"
+    " convert_form convert_gpt_oss convert_journal convert_linear convert_outputs"
+    " convert_rules convert_source convert_split convert_target copy_speed demo"
+    " demo_checkpoint file_tensor json_object npy_file plot progress regular_file safetensors"
+    " safetensors_header safetensors_index safetensors_writer signals source_folder"
+    " tensor_files transformers_names",
 }
 
 
