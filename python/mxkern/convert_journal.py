@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
 import mxkern
-from mxkern.json_object import json_object, shown
+from mxkern.json_object import shown
 from mxkern.regular_file import RegularFile, read_regular
 
 JOURNAL = "mxkern-convert.json"
@@ -77,10 +77,9 @@ def read_journal(folder: str) -> Journal | None:
 
     if os.path.islink(path):
         fail("it is a link", "a file")
-    data = read_regular(RegularFile(path), MOST_BYTES)
-    said = json_object(data, "it", "a journal", fail)
     try:
-        found = Journal(**said)
+        # Names of files may be no UTF-8, and stand for that as JSON here.
+        found = Journal(**json.loads(read_regular(RegularFile(path), MOST_BYTES)))
         is_valid = (
             isinstance(found.options, dict)
             and isinstance(found.source, dict)
@@ -89,7 +88,7 @@ def read_journal(folder: str) -> Journal | None:
             and all(map(_is_entry, found.files.values()))
             and all(map(_is_inside, [*found.files, found.writing or "none"]))
         )
-    except TypeError:  # of names that it has or lacks
+    except (TypeError, ValueError, RecursionError):  # of no JSON, or of other names
         is_valid = False
     if not is_valid:
         fail("it has other entries", "options, source, version, files, writing and finished")

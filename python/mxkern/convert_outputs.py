@@ -11,7 +11,8 @@ import numpy.typing as npt
 from mxkern.convert_dtype import with_dtype
 from mxkern.convert_form import Form
 from mxkern.convert_journal import JOURNAL
-from mxkern.convert_source import CONFIG, INDEX, SourceModel
+from mxkern.convert_refusals import CONFIG, INDEX
+from mxkern.convert_source import SourceModel
 from mxkern.convert_target import Output
 from mxkern.file_tensor import bytes_of
 from mxkern.progress import Advance

@@ -3,16 +3,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO, NamedTuple
 
 from mxkern.convert_journal import JOURNAL, UNFINISHED, Journal, read_journal
 from mxkern.regular_file import RegularFile, named_errors
-
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+from mxkern.target_files import entries_of, folders_of, locked, rename_new, taken
 
 
 class Output(NamedTuple):
@@ -30,7 +28,8 @@ class TargetFolder:
     def __init__(
         self, path: str, journal: Journal, outputs: Sequence[Output], *, resume: bool, force: bool
     ) -> None:
-        self.path, self.journal, self.outputs = path, journal, outputs
+        self.path = path.rstrip("/") or "/"
+        self.journal, self.outputs = journal, outputs
         self._resume, self._force = resume, force
         self._made: list[str] = []  # folders
         self._unfinished: str | None = None  # the path of what is being written
@@ -38,7 +37,7 @@ class TargetFolder:
     def check(self) -> list[str]:
         """The files of an earlier conversion that are to go. Takes over those that are finished,
         and writes nothing. Raises ValueError, and OSError where there is not enough room."""
-        found = _entries(self.path)
+        found = entries_of(self.path)
         earlier = read_journal(self.path)
         if earlier is None:
             if found:
@@ -57,7 +56,7 @@ class TargetFolder:
         gone = {earlier.writing + UNFINISHED} if earlier.writing is not None else set()
         if self._force:
             gone |= earlier.files.keys()
-            others = found.keys() - gone - {JOURNAL, JOURNAL + UNFINISHED} - _folders_of(gone)
+            others = found.keys() - gone - {JOURNAL, JOURNAL + UNFINISHED} - folders_of(gone)
         else:
             self.journal.check_continues(earlier, os.path.join(self.path, JOURNAL))
             self.journal.files = earlier.files
@@ -111,11 +110,11 @@ class TargetFolder:
         error has a note of how to go on; nothing stays where none is."""
         try:
             self._make_folder(self.path)
-            with _locked(self.path):
+            with locked(self.path):
                 gone = self.check()
                 for name in gone:
                     os.remove(os.path.join(self.path, name))
-                for folder in sorted(_folders_of(gone), reverse=True):
+                for folder in sorted(folders_of(gone), reverse=True):
                     with contextlib.suppress(OSError):
                         os.rmdir(os.path.join(self.path, folder))
                 self._write_files()
@@ -152,9 +151,9 @@ class TargetFolder:
         path = os.path.join(self.path, output.name)
         unfinished = path + UNFINISHED
         self._make_folder(os.path.dirname(path))
-        for taken in (path, unfinished):
-            if os.path.lexists(taken):
-                raise _taken(taken)
+        for place in (path, unfinished):
+            if os.path.lexists(place):
+                raise taken(place)
         self.journal.writing = output.name
         self.journal.save(self.path)
         with named_errors(path):
@@ -163,12 +162,12 @@ class TargetFolder:
                 file = open(unfinished, "xb")  # noqa: SIM115
             except FileExistsError:
                 self._unfinished = None
-                raise _taken(unfinished) from None
+                raise taken(unfinished) from None
             with file:
                 poisoned = output.write(file)
             if os.path.getsize(unfinished) != output.size:
                 raise ValueError(f"{path}: it has another size than {output.size} bytes")
-            _rename(unfinished, path)
+            rename_new(unfinished, path)
         self.journal.files[output.name] = {"bytes": output.size, "poisoned": poisoned}
         self._unfinished = self.journal.writing = None
 
@@ -178,68 +177,3 @@ class TargetFolder:
             self._make_folder(os.path.dirname(path))
             os.mkdir(path)
             self._made.append(path)
-
-
-def _entries(path: str) -> dict[str, int]:
-    """The names of all that is in a folder and in folders of it, which end in a slash, and their
-    bytes."""
-    found: dict[str, int] = {}
-    folders = [""] if os.path.lexists(path) else []
-    while folders:
-        inner = folders.pop()
-        with os.scandir(os.path.join(path, inner)) as entries:
-            for entry in entries:
-                name = os.path.join(inner, entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    name += "/"
-                    folders.append(name)
-                found[name] = entry.stat(follow_symlinks=False).st_size
-    return found
-
-
-def _folders_of(names: Iterable[str]) -> set[str]:
-    """The folders that files are in, as _entries names them."""
-    found = set()
-    for name in names:
-        parts = name.split("/")
-        found |= {"/".join(parts[:count]) + "/" for count in range(1, len(parts))}
-    return found
-
-
-def _taken(path: str) -> OSError:
-    return FileExistsError(errno.EEXIST, "somebody else has put it there", path)
-
-
-@contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Holds a folder against other conversions, where its file system has locks."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(
-                f"{path}: another conversion writes to it; expected a folder of its own; wait for "
-                "that one, or stop it"
-            ) from None
-        except OSError:
-            pass
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _rename(path: str, new: str) -> None:
-    """Gives a file a name that no other file has."""
-    try:
-        os.link(path, new)
-    except FileExistsError:
-        raise _taken(new) from None
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        if os.path.lexists(new):
-            raise _taken(new) from None
-        os.rename(path, new)
-    else:
-        os.remove(path)

@@ -79,11 +79,11 @@ class RegularFile:
         )
 
 
-def read_regular(file: RegularFile, most_bytes: int) -> bytes:
+def read_regular(file: RegularFile, most_bytes: int) -> bytearray:
     """All of a file that is to be parsed."""
     if file.size > most_bytes:
         raise ValueError(f"{file.path}: it has {file.size} bytes; expected at most {most_bytes}")
-    return bytes(file.read(0, file.size))
+    return file.read(0, file.size)
 
 
 def check_regular(path: str, found: os.stat_result) -> None:

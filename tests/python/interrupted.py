@@ -56,7 +56,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     return act
 
 
-def interrupt(source: str, target: Path, call: int = 6, scheme: str = "mxfp4") -> None:
+def interrupt(source: str, target: Path | str, call: int = 6, scheme: str = "mxfp4") -> None:
     """A conversion that ends while the file of that weight is written."""
     with pytest.MonkeyPatch.context() as patch:
         at_call(patch, call, raising(KeyboardInterrupt()))

@@ -65,7 +65,7 @@ def test_what_the_command_prints(
 
 def test_what_loads_experts(tmp_path: Path) -> None:
     tensors = {f"layers.0.mlp.experts.{i}.up_proj.weight": np.ones((64, 64), "f4") for i in (0, 1)}
-    source = write_checkpoint(tmp_path / "old", CONFIG, tensors)
+    source = write_checkpoint(tmp_path / "old", {"model_type": "x"}, tensors)
     said = convert_checkpoint(source, tmp_path / "new", "nvfp4", experts=True, dry_run=True)
     assert said.loads_with.startswith("other programs than transformers 5.23")
     said = convert_checkpoint(source, tmp_path / "new", "mxfp4", dry_run=True)

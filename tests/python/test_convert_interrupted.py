@@ -76,9 +76,13 @@ def test_the_message_names_the_way_on(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals(source: str, tmp_path: Path, number: signal.Signals) -> None:
     target = tmp_path / "new"
+    # A shell may have it ignored, as for what runs in the background.
     program = f"""
-import os, sys, mxkern
+import os, signal, sys, mxkern
 from mxkern.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 quantize, calls = mxkern.quantize, []
 def killing(*arguments, **options):
     calls.append(1)

@@ -1,6 +1,7 @@
 # tests/python/test_convert_target.py: a conversion touches nothing that others put into its folder.
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -177,3 +178,20 @@ def test_a_file_system_without_locks(
 
     monkeypatch.setattr(fcntl, "flock", no_lock)
     convert_checkpoint(source, tmp_path / "new", "mxfp4")
+
+
+def test_names_of_folders_and_files(source: str, tmp_path: Path) -> None:
+    """A slash behind the folder's, and what is no UTF-8."""
+    name = os.fsdecode(b"b\xff.txt")
+    try:
+        (Path(source) / name).write_text("mine")
+    except OSError as error:
+        if error.errno != errno.EILSEQ:
+            raise
+        pytest.skip("names of files are UTF-8 here")
+    target = tmp_path / "a" / "new"
+    interrupt(source, f"{target}/")
+    done = convert_checkpoint(source, f"{target}//", "mxfp4", resume=True)
+    assert (target / name).read_text() == "mine"
+    assert convert_checkpoint(f"{source}/", target, "mxfp4", resume=True) == done
+    convert_checkpoint(source, target, "mxfp8", force=True)

@@ -31,10 +31,10 @@ PYTHON_LAYERS = {
     "torch_ops": "torch_codes torch_flops torch_keywords torch_library torch_operands torch_ops"
     " torch_products",
     "tools": "__main__ cli compare_file compressed_tensors conversion convert convert_dtype"
-    " convert_form convert_gpt_oss convert_journal convert_linear convert_outputs"
-    " convert_rules convert_source convert_split convert_target copy_speed demo"
+    " convert_folders convert_form convert_gpt_oss convert_journal convert_linear convert_outputs"
+    " convert_refusals convert_rules convert_source convert_split convert_target copy_speed demo"
     " demo_checkpoint file_tensor json_object npy_file plot progress regular_file safetensors"
-    " safetensors_header safetensors_index safetensors_writer signals source_folder"
+    " safetensors_header safetensors_index safetensors_writer signals source_folder target_files"
     " tensor_files transformers_names",
 }
 
