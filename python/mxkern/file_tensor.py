@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mxkern.regular_file import RegularFile, named_errors
 
-PART_BYTES = 1 << 24  # of what is worked on at a time: all cores have some, and memory is little
+PART_BYTES = 1 << 22  # of what is worked on at a time: work for all cores, and little memory
 
 
 class FileTensor:
