@@ -1,6 +1,7 @@
 # mxkern/convert_refusals.py: sources that are no model to convert, and what to do about them.
 from __future__ import annotations
 
+import errno
 import os
 import re
 from typing import NoReturn
@@ -27,7 +28,7 @@ def refuse_no_folder(path: str) -> NoReturn:
             f"{path}: there is no such folder; expected one with {CONFIG}; for a model of the Hub "
             f"run: hf download {path} --local-dir {name}"
         )
-    raise FileNotFoundError(2, "there is no such folder", path)
+    raise FileNotFoundError(errno.ENOENT, "there is no such folder", path)
 
 
 def refuse_other_weights(path: str, names: list[str]) -> None:
@@ -35,7 +36,9 @@ def refuse_other_weights(path: str, names: list[str]) -> None:
     found = [name for name in names if name.endswith(OTHER_WEIGHTS)]
     if not found:
         if CONFIG in names:
-            raise FileNotFoundError(2, f"there is neither {ONE_FILE} nor {INDEX} in it", path)
+            raise FileNotFoundError(
+                errno.ENOENT, f"there is neither {ONE_FILE} nor {INDEX} in it", path
+            )
         return
     gguf = [name for name in found if name.endswith(".gguf")]
     adapters = [name for name in found if name.startswith("adapter_model.")]
@@ -46,7 +49,7 @@ def refuse_other_weights(path: str, names: list[str]) -> None:
     elif gguf:
         way_out = _way_from_gguf(path, gguf[0])
     else:
-        way_out = f"write them with Python: {_saving(f'{path!r}')}"
+        way_out = _saving(f"{path!r}")
     raise ValueError(
         f"{path}: there is {shown(found[0])}, but neither {ONE_FILE} nor {INDEX}; expected weights "
         f"in one of these; {way_out}"
@@ -54,11 +57,12 @@ def refuse_other_weights(path: str, names: list[str]) -> None:
 
 
 def _way_from_gguf(folder: str, name: str) -> str:
-    return f"write it with Python: {_saving(f'{folder!r}, gguf_file={name!r}')}"
+    return _saving(f"{folder!r}, gguf_file={name!r}")
 
 
 def _saving(arguments: str) -> str:
     return (
+        "write them with Python, by the class that fits the model: "
         "from transformers import AutoModelForCausalLM; "
         f"AutoModelForCausalLM.from_pretrained({arguments}).save_pretrained('NEW')"
     )
@@ -87,6 +91,6 @@ def check_tensors(path: str, files: dict[str, SafetensorsFile]) -> None:
                 raise ValueError(
                     f"convert: tensor {shown(name)} is {entry.dtype}, and {CONFIG} says nothing of "
                     "a quantization; expected float32, float16 or bfloat16; convert the model that "
-                    "it was made of, or, where there are no scales, write it with Python: "
+                    "it was made of, or, where there are no scales, "
                     + _saving(f"{path!r}, dtype='bfloat16'")
                 )

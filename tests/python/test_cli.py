@@ -229,6 +229,42 @@ def test_a_device_is_no_file(name, tmp_path, capsys):
     assert_one_line_error(capsys, rf"{path}: it is a device; expected a regular file; copy")
 
 
+@pytest.mark.parametrize("name", ["x.npy", "x.safetensors", "x.safetensors.index.json"])
+def test_a_pipe_is_no_file(name, tmp_path, capsys):
+    os.mkfifo(tmp_path / name)
+    assert main(["compare", str(tmp_path / name)]) == 1
+    assert_one_line_error(capsys, rf"{name}: it is a pipe; expected a regular file")
+
+
+def test_a_folder_is_no_file(tmp_path, capsys):
+    assert main(["compare", str(tmp_path)]) == 1
+    assert_one_line_error(capsys, rf"{tmp_path}: it is a folder; .* there is none of these in it")
+    for name in ("a.npy", "model-1.safetensors", "model.safetensors.index.json"):
+        (tmp_path / name).write_bytes(b"")
+        assert main(["compare", str(tmp_path)]) == 1
+        assert_one_line_error(capsys, rf"{tmp_path}: it is a folder; .*; pass {tmp_path}/{name}")
+    (tmp_path / "x.npy").mkdir()
+    assert main(["compare", str(tmp_path / "x.npy")]) == 1
+    assert_one_line_error(capsys, r"x.npy: it is a folder; expected a file")
+
+
+def test_an_index_without_end(tmp_path, capsys):
+    with open(tmp_path / "model.safetensors.index.json", "wb") as file:
+        file.truncate(1 << 40)
+    assert main(["compare", str(tmp_path / "model.safetensors.index.json")]) == 1
+    assert_one_line_error(capsys, r"index.json: it has 1099511627776 bytes; expected at most 1")
+
+
+def test_an_npy_file_in_fortran_order(tmp_path, capsys):
+    x = np.random.default_rng(4).standard_normal((40, 64)).astype(np.float32)
+    tables = []
+    for array in (x, np.asfortranarray(x)):
+        np.save(tmp_path / "x.npy", array)
+        assert main(["compare", str(tmp_path / "x.npy"), "--scheme", "nvfp4"]) == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1]
+
+
 def assert_one_line_error(capsys, pattern):
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1, err
@@ -279,7 +315,17 @@ def test_truncated_checkpoint(checkpoint, capsys):
     assert_one_line_error(capsys, r"model.safetensors: .*; expected .*damaged")
 
 
-@pytest.mark.parametrize("arguments", [["compare"], ["unknown"], ["compare", "x.npy", "--no"], []])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compare"],
+        ["unknown"],
+        ["compare", "x.npy", "--no"],
+        ["convert", "a", "b"],
+        ["convert", "a", "b", "--scheme", "mxfp4", "--resume", "--force"],
+        [],
+    ],
+)
 def test_wrong_usage_has_exit_code_2(arguments, capsys):
     try:
         code = main(arguments)

@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mxkern import comparison
+from mxkern.npy_file import open_npy
+from mxkern.regular_file import RegularFile
 from mxkern.tensor_files import TensorsRead
 from support import assert_same, random_values, refused
 
@@ -25,3 +28,20 @@ def test_the_way_out(tmp_path: Path) -> None:
     x, path = X.astype(X.dtype.newbyteorder()), str(tmp_path / "x.npy")
     np.save(path, x.astype(x.dtype.newbyteorder("=")))
     assert_same(TensorsRead(path)["x.npy"], X, path)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(3,), (67,), (128,), (7, 32), (9, 5), (3, 64), (3, 96), (2, 135), (4, 5, 32), (2, 3, 65)],
+)
+def test_what_is_read_comes_in_the_pieces_of_an_array(
+    shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "CHUNK", 64)
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    np.save(tmp_path / "x.npy", x)
+    on_file = open_npy(RegularFile(str(tmp_path / "x.npy")))
+    pieces = list(comparison.chunks_of(x))
+    read = [piece.copy() for piece in comparison.chunks_of(on_file)]
+    assert [piece.shape for piece in read] == [piece.shape for piece in pieces]
+    assert all(np.array_equal(a, b) for a, b in zip(read, pieces, strict=True))
