@@ -39,6 +39,40 @@ def test_threads_at_once() -> None:
             future.result()
 
 
+@pytest.mark.parametrize("of", ["rows", "columns"])
+def test_ends_that_another_thread_writes_to(of: str) -> None:
+    """In a process of its own, which a product outside of its memory would end."""
+    code = """if True:
+        import sys, threading, numpy as np, mxkern
+        shape = (3, 64, 512) if sys.argv[1] == "rows" else (64, 512)
+        b = mxkern.quantize(np.ones(shape, np.float32), "mxfp4")
+        x = np.arange(256, dtype=np.float32)[:, None].repeat(512, 1)
+        ends = np.array([64, 192, 256], np.int32)
+        want = mxkern.grouped_gemm(x, b, ends)
+        done = threading.Event()
+        def write():
+            while not done.is_set():
+                for end in (2**30, -(2**30), 192):
+                    ends[1] = end
+        sys.setswitchinterval(1e-5)
+        threads = [threading.Thread(target=write) for _ in range(2)]
+        [thread.start() for thread in threads]
+        outcomes = set()
+        for i in range(100):
+            try:
+                outcomes.add(bool((mxkern.grouped_gemm(x, b, ends) == want).all()))
+            except ValueError as error:
+                outcomes.add("ends[" in str(error))
+        done.set()
+        [thread.join() for thread in threads]
+        ends[1] = 192
+        print(outcomes, bool((mxkern.grouped_gemm(x, b, ends) == want).all()))
+    """
+    command = [sys.executable, "-c", code, of]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "{True} True\n"), done.stderr
+
+
 def test_other_threads_run_during_a_large_call() -> None:
     x = random_values((4096, 4096), "float32")
     ticks = 0
