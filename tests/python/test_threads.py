@@ -137,6 +137,55 @@ def test_fewer_threads(said: str, threads: int | None) -> None:
     assert int(subprocess.check_output(command, env=environment)) == (threads or every)
 
 
+def test_threads_with_little_stack() -> None:
+    """64 KiB, of which Python takes some. tests/cpu/stack_use_test.cc counts what the library takes
+    by each instruction set."""
+    code = """if True:
+        import threading, numpy as np, mxkern
+        x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+        done = []
+        def work():
+            for scheme in {scheme.name for scheme in mxkern.schemes}:
+                for options in ({}, {"rounding": "stochastic", "seed": 1}, {"hadamard": 32}):
+                    mxkern.quantize(x, scheme, **options)
+                    mxkern.quantize_columns(x, scheme, **options)
+                    rows, _ = mxkern.quantize_both(x, scheme, **options)
+                    if "hadamard" not in options:
+                        mxkern.fake_quantize(x[:4, :64], scheme, **options)
+                        mxkern.fake_quantize(x, scheme, **options)
+                mxkern.dequantize(rows)
+                for a in (rows, x, x[:3]):
+                    mxkern.gemm(a, rows)
+                    mxkern.explain_gemm(a, rows)
+                prepared = mxkern.prepare_operand(x[None], scheme)
+                for b in (prepared.source, prepared):
+                    mxkern.grouped_gemm(x, b, np.array([40], np.int32))
+                    mxkern.explain_grouped_gemm(x, b, np.array([40], np.int32))
+                mxkern.grouped_gemm(rows, rows, np.array([32, 256], np.int32))
+                mxkern.swizzle_scales(rows.scales)
+                if mxkern.schemes[scheme].bits < 8:
+                    mxkern.pack_codes(mxkern.unpack_codes(rows.codes, scheme), scheme)
+                try:
+                    mxkern.dequantize(rows._replace(codes=x))
+                except TypeError:
+                    done.append(scheme)
+            for way in (mxkern.quantize, mxkern.quantize_columns):
+                way(x, "nvfp4", block="16x16", four_over_six=True)
+            mxkern.random_hadamard(x)
+            mxkern.tensor_amax(x)
+        mxkern.compare(x, "mxfp4")  # imports what it needs; its own work is NumPy's
+        threading.stack_size(64 * 1024)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        print(len(done))
+    """
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    names = {scheme.name for scheme in mxkern.schemes}
+    assert (done.returncode, done.stdout) == (0, f"{len(names)}\n"), done.stderr
+
+
 @pytest.mark.skipif(not available("jax"), reason="jax is not installed")
 def test_first_calls_with_jax_at_once() -> None:
     """Of threads that meet JAX together one tells it of mxkern's classes."""
