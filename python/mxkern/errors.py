@@ -67,11 +67,10 @@ def not_packed(function: str, scheme: str) -> ValueError:
 
 def integer(function: str, argument: str, value: Any, low: int, high: int) -> int:
     """value as an int in [low, high]."""
-    if type(value) is not int:
-        value = _as_int(function, argument, value)
-    if not low <= value <= high:
-        raise out_of_range(function, argument, value, low, high)
-    return value
+    number: int = value if type(value) is int else _as_int(function, argument, value)
+    if not low <= number <= high:
+        raise out_of_range(function, argument, number, low, high)
+    return number
 
 
 def _as_int(function: str, argument: str, value: Any) -> int:
