@@ -1,11 +1,36 @@
 // cpu_groups.cc: what groups of rows and groups of columns have in common on the CPU.
 #include "cpu_groups.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "gemm_operand.h"
 #include "gemm_with.h"
 #include "mxkern/core/error.h"
+#include "mxkern/core/math.h"
 
 namespace mxkern {
+namespace {
+
+// Read once, whatever a compiler would rather do: another thread may write to it.
+std::int32_t read_end(const Groups& groups, std::int64_t group) {
+  auto& end = const_cast<std::int32_t&>(groups.ends[group]);
+  return std::atomic_ref<std::int32_t>(end).load(std::memory_order_relaxed);
+}
+
+void check_range(const CpuGroups& p, std::int64_t group, GroupRange range) {
+  const bool are_columns = p.groups.are_columns();
+  const std::int64_t most = are_columns ? p.b.shape.columns : p.out.shape.rows;
+  check(range.end >= range.begin && range.end <= most, "grouped_gemm: ends[", group, "] is ",
+        range.end, "; expected ", range.begin, " to ", most, ", as ends do not decrease and a has ",
+        most, are_columns ? " columns" : " rows");
+  check(!are_columns || range.end % group_columns == 0 || range.end == most, "grouped_gemm: ends[",
+        group, "] is ", range.end, "; expected a multiple of ", group_columns, ", or K = ", most,
+        ", as blocks have elements of one group; pad groups with rows of zeros before they are "
+        "quantized");
+}
+
+}  // namespace
 
 const Buffer* CpuGroups::bias_of(std::int64_t group, Buffer& view) const {
   if (options.bias == nullptr) return nullptr;
@@ -16,30 +41,36 @@ const Buffer* CpuGroups::bias_of(std::int64_t group, Buffer& view) const {
   return &view;
 }
 
-void check_ends(const CpuGroups& p) {
-  const bool are_columns = p.groups.are_columns();
-  const std::int64_t most = are_columns ? p.b.shape.columns : p.out.shape.rows;
-  const char* what = are_columns ? " columns" : " rows";
-  for (std::int64_t i = 0; i < p.groups.count; ++i) {
-    const std::int64_t end = p.end(i);
-    check(end >= p.begin(i) && end <= most, "grouped_gemm: ends[", i, "] is ", end, "; expected ",
-          p.begin(i), " to ", most, ", as ends do not decrease and a has ", most, what);
-    check(!are_columns || end % group_columns == 0 || end == most, "grouped_gemm: ends[", i,
-          "] is ", end, "; expected a multiple of ", group_columns, ", or K = ", most,
-          ", as blocks have elements of one group; pad groups with rows of zeros before they are "
-          "quantized");
-  }
-}
-
 void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
   check_precision_of_cpu("grouped_gemm", precision);
   check_sources_for_cpu("grouped_gemm", a, b);
 }
 
+std::size_t ends_bytes(const Groups& groups) {
+  const std::int64_t bytes = groups.count * static_cast<std::int64_t>(sizeof *groups.ends);
+  return static_cast<std::size_t>(round_up(bytes, 64));  // memory behind them is aligned
+}
+
+Groups copy_ends(const Groups& groups, void* memory) {
+  auto* ends = static_cast<std::int32_t*>(memory);
+  for (std::int64_t i = 0; i < groups.count; ++i) ends[i] = read_end(groups, i);
+  Groups own = groups;
+  own.ends = ends;
+  return own;
+}
+
 std::size_t workspace_bytes(const CpuGroups& p) {
-  check_ends(p);
-  if (p.out.shape.size() == 0) return 0;
-  return p.groups.are_columns() ? workspace_bytes_of_columns(p) : workspace_bytes_of_rows(p);
+  const bool is_empty = p.out.shape.size() == 0;
+  std::size_t most = 0;
+  GroupRange range{0, 0};
+  for (std::int64_t i = 0; i < p.groups.count; ++i) {
+    range = {range.end, read_end(p.groups, i)};
+    check_range(p, i, range);
+    if (is_empty) continue;
+    most = std::max(most, p.groups.are_columns() ? workspace_bytes_of_columns(p, i, range)
+                                                 : workspace_bytes_of_rows(p, range));
+  }
+  return is_empty ? 0 : ends_bytes(p.groups) + most;
 }
 
 }  // namespace mxkern

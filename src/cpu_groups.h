@@ -9,6 +9,12 @@
 
 namespace mxkern {
 
+// From `begin` to `end`: rows or columns of a group.
+struct GroupRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
 // Checked arguments; the ends are not yet.
 struct CpuGroups {
   const GemmOperand& a;
@@ -17,8 +23,10 @@ struct CpuGroups {
   const Buffer& out;
   const GroupedGemmOptions& options;
 
-  std::int64_t begin(std::int64_t group) const { return group == 0 ? 0 : groups.ends[group - 1]; }
-  std::int64_t end(std::int64_t group) const { return groups.ends[group]; }
+  // Of ends that nobody else writes to.
+  GroupRange range(std::int64_t group) const {
+    return {group == 0 ? 0 : groups.ends[group - 1], groups.ends[group]};
+  }
 
   // The bias of a group, which is put into `view`; or null.
   const Buffer* bias_of(std::int64_t group, Buffer& view) const;
@@ -27,17 +35,21 @@ struct CpuGroups {
 // Throws where folded products are asked for, or an operand was prepared without its source.
 void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision);
 
-// Throws InvalidArgument where ends decrease, or lie outside of the rows or columns, or those of
-// columns inside of a block.
-void check_ends(const CpuGroups& p);
-
-// Checks the ends.
+// The memory of a product, of which the first ends_bytes are for a copy of the ends. Reads each end
+// once and throws InvalidArgument where ends decrease, or lie outside of the rows or columns, or
+// those of columns inside of a block.
 std::size_t workspace_bytes(const CpuGroups& p);
+std::size_t ends_bytes(const Groups& groups);
 
-std::size_t workspace_bytes_of_rows(const CpuGroups& p);
+// The same groups with ends in `memory`. Another thread may write to the caller's at any time, and
+// what was checked has to be what is used.
+Groups copy_ends(const Groups& groups, void* memory);
+
+// What the product of one group takes, and all products, with memory for the largest of them.
+std::size_t workspace_bytes_of_rows(const CpuGroups& p, GroupRange rows);
 void multiply_groups_of_rows(const CpuGroups& p, void* workspace);
 
-std::size_t workspace_bytes_of_columns(const CpuGroups& p);
+std::size_t workspace_bytes_of_columns(const CpuGroups& p, std::int64_t group, GroupRange columns);
 void multiply_groups_of_columns(const CpuGroups& p, void* workspace);
 
 }  // namespace mxkern

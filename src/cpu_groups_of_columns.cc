@@ -13,11 +13,11 @@
 namespace mxkern {
 namespace {
 
-GemmPlan plan_of(const CpuGroups& p, std::int64_t group) {
+GemmPlan plan_of(const CpuGroups& p, GroupRange columns) {
   GemmProblem problem = gemm_problem(p.a, p.b, p.out);
   problem.batch = 1;
   problem.m = p.out.shape.rows;
-  problem.k = p.end(group) - p.begin(group);
+  problem.k = columns.end - columns.begin;
   return plan_gemm(problem, cpu::gemm_capabilities());
 }
 
@@ -75,14 +75,14 @@ class ColumnSlice {
 // The product of one group, and where the copies of its scales lie in the working memory.
 class ColumnGroup {
  public:
-  ColumnGroup(const CpuGroups& p, std::int64_t group)
+  ColumnGroup(const CpuGroups& p, std::int64_t group, GroupRange columns)
       : p_(p),
         group_(group),
-        begin_(p.begin(group)),
-        end_(p.end(group)),
+        begin_(columns.begin),
+        end_(columns.end),
         left_(visit_source(p.a, [&](const auto& left) { return ColumnSlice(left, begin_, end_); })),
         right_(p.b, begin_, end_),
-        plan_(plan_of(p, group)) {}
+        plan_(plan_of(p, columns)) {}
 
   std::size_t workspace_bytes() const { return scale_bytes() + plan_.workspace_bytes; }
 
@@ -115,17 +115,15 @@ class ColumnGroup {
 
 }  // namespace
 
-std::size_t workspace_bytes_of_columns(const CpuGroups& p) {
-  std::size_t most = 0;
-  for (std::int64_t i = 0; i < p.groups.count; ++i) {
-    most = std::max(most, ColumnGroup(p, i).workspace_bytes());
-  }
-  return most;
+std::size_t workspace_bytes_of_columns(const CpuGroups& p, std::int64_t group, GroupRange columns) {
+  return ColumnGroup(p, group, columns).workspace_bytes();
 }
 
 void multiply_groups_of_columns(const CpuGroups& p, void* workspace) {
   const FloatEnvironment environment;
-  for (std::int64_t i = 0; i < p.groups.count; ++i) ColumnGroup(p, i).multiply(workspace);
+  for (std::int64_t i = 0; i < p.groups.count; ++i) {
+    ColumnGroup(p, i, p.range(i)).multiply(workspace);
+  }
 }
 
 }  // namespace mxkern

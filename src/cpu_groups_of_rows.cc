@@ -17,13 +17,13 @@ BlockScaled matrix_of(BlockScaled q, std::int64_t group) {
   return q;
 }
 
-GemmPlan plan_of(const CpuGroups& p, std::int64_t group) {
+GemmPlan plan_of(const CpuGroups& p, GroupRange rows) {
   GemmProblem problem = gemm_problem(p.a, p.b, p.out);
-  problem.m = p.end(group) - p.begin(group);
+  problem.m = rows.end - rows.begin;
   return plan_gemm(problem, cpu::gemm_capabilities());
 }
 
-cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group) {
+cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group, GroupRange rows) {
   GemmOptions options;
   options.alpha = p.options.alpha;
   options.beta = p.options.beta;
@@ -31,8 +31,8 @@ cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group) {
   options.bias = p.bias_of(group, bias);
   const double factor = p.options.factors == nullptr ? 1.0 : p.options.factors[group];
   cpu::GemmTask task = make_task(p.a, matrix_of(p.b, group), p.out, options, factor);
-  task.first_row = p.begin(group);
-  task.left.rows = p.end(group);
+  task.first_row = rows.begin;
+  task.left.rows = rows.end;
   return task;
 }
 
@@ -57,20 +57,18 @@ void scale_rows(const Buffer& out, std::int64_t row, float beta) {
 
 }  // namespace
 
-std::size_t workspace_bytes_of_rows(const CpuGroups& p) {
-  std::size_t most = 0;
-  for (std::int64_t i = 0; i < p.groups.count; ++i) {
-    if (p.begin(i) < p.end(i)) most = std::max(most, plan_of(p, i).workspace_bytes);
-  }
-  return most;
+std::size_t workspace_bytes_of_rows(const CpuGroups& p, GroupRange rows) {
+  return rows.begin < rows.end ? plan_of(p, rows).workspace_bytes : 0;
 }
 
 void multiply_groups_of_rows(const CpuGroups& p, void* workspace) {
   const FloatEnvironment environment;
+  GroupRange rows{0, 0};
   for (std::int64_t i = 0; i < p.groups.count; ++i) {
-    if (p.begin(i) < p.end(i)) cpu::gemm(task_of(p, i), plan_of(p, i), workspace);
+    rows = p.range(i);
+    if (rows.begin < rows.end) cpu::gemm(task_of(p, i, rows), plan_of(p, rows), workspace);
   }
-  scale_rows(p.out, p.begin(p.groups.count), p.options.beta);
+  scale_rows(p.out, rows.end, p.options.beta);
 }
 
 }  // namespace mxkern

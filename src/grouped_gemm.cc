@@ -24,14 +24,20 @@ void multiply(const GemmOperand& given_a, const GemmRightOperand& b, const Group
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
   check_groups_of_cpu(a, b, options.precision);
-  const CpuGroups product{a, source_of(b), groups, out, options};
-  const std::size_t bytes = workspace_bytes(product);
-  if (out.shape.size() == 0) return;
-  check_grouped_workspace(workspace, bytes, a, b, groups, out, options);
+  if (out.shape.size() == 0) {
+    workspace_bytes(CpuGroups{a, source_of(b), groups, out, options});  // checks the ends
+    return;
+  }
+  const std::size_t first = ends_bytes(groups);
+  check_grouped_workspace(workspace, first, a, b, groups, out, options);
+  const Groups own = copy_ends(groups, workspace.data);
+  const CpuGroups product{a, source_of(b), own, out, options};
+  check_grouped_workspace(workspace, workspace_bytes(product), a, b, groups, out, options);
+  void* const memory = static_cast<std::byte*>(workspace.data) + first;
   if (groups.are_columns()) {
-    multiply_groups_of_columns(product, workspace.data);
+    multiply_groups_of_columns(product, memory);
   } else {
-    multiply_groups_of_rows(product, workspace.data);
+    multiply_groups_of_rows(product, memory);
   }
 }
 

@@ -45,9 +45,10 @@ struct GroupedGemmOptions {
 // Summed in float32, rounded once to out's dtype; as exact as gemm with the same precision is.
 // Deterministic.
 //
-// The CPU reads the ends during the call, and throws InvalidArgument where they decrease or lie
-// outside of the rows. A CUDA device reads them when its turn comes, the call waits for nothing,
-// and they may come from a kernel ahead in the stream; all of out becomes NaN where they do.
+// The CPU copies the ends to its workspace when the call begins, and throws InvalidArgument where
+// they decrease or lie outside of the rows. A CUDA device reads them when its turn comes, the call
+// waits for nothing, and they may come from a kernel ahead in the stream; all of out becomes NaN
+// where they do.
 // Compute capability 9.0 to 11.x reads b fastest from the form few_tokens, others, and all of them
 // where a is float32, from the form expanded; folded products read both operands from the form
 // folded. Any other form with a source will do, and is made into these in the call. (Other GPUs

@@ -6,8 +6,10 @@
 #include <memory>
 #include <new>
 #include <variant>
+#include <vector>
 
 #include "bindings.h"
+#include "mxkern/grouped_gemm.h"
 
 namespace mxkern::bindings {
 
@@ -44,6 +46,21 @@ inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b,
     const auto memory = allocate_workspace(bytes);
     gemm(a, b, out, options, Workspace{memory.get(), bytes});
   });
+}
+
+// The same of a grouped product. Ends are copied: another thread may write to the caller's, and the
+// memory has to be that of the product.
+template <class Groups>
+void grouped_gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, Groups groups,
+                                 const Buffer& out, const GroupedGemmOptions& options) {
+  std::vector<std::int32_t> ends;
+  if (groups.ends != nullptr) {
+    ends.assign(groups.ends, groups.ends + groups.count);
+    groups.ends = ends.data();
+  }
+  const std::size_t bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
+  const auto memory = allocate_workspace(bytes);
+  grouped_gemm(a, b, groups, out, options, {memory.get(), bytes});
 }
 
 }  // namespace mxkern::bindings

@@ -49,11 +49,8 @@ void bind_grouped_gemm(nb::module_& module) {
             return grouped_gemm(a, b, groups, out, options, {workspace.value, workspace_bytes},
                                 Stream{stream.value});
           }
-          call(out.shape.size() * columns_of(b), [&] {
-            const std::size_t bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
-            const auto memory = allocate_workspace(bytes);
-            grouped_gemm(a, b, groups, out, options, {memory.get(), bytes});
-          });
+          call(out.shape.size() * columns_of(b),
+               [&] { grouped_gemm_with_workspace(a, b, groups, out, options); });
         });
       },
       "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "alpha"_a, "beta"_a,

@@ -1,5 +1,6 @@
 // bindings/module.cc: the extension module mxkern._core, and its exceptions.
 #include "bindings.h"
+#include "mxkern/quantize.h"
 
 namespace nb = nanobind;
 
@@ -9,6 +10,12 @@ NB_MODULE(_core, module) {
     throw nb::import_error(
         "mxkern: this is a subinterpreter, where types of compiled modules would end up in the "
         "wrong one; import mxkern in the main interpreter, or use a process");
+  }
+  if (nb::type<QuantizeOptions>().is_valid()) {
+    throw nb::import_error(
+        "mxkern: it was imported before, and its modules were taken out of sys.modules; expected "
+        "them to stay, as compiled modules are made once a process; leave mxkern and what begins "
+        "with mxkern. in sys.modules, or start a new process");
   }
   module.doc() =
       "The C++ library mxkern over plain addresses. The package mxkern checks arguments.";

@@ -209,9 +209,7 @@ void grouped_gemm_of(XlaCall& call) {
   if (!call.on_cpu()) {
     return mxkern::grouped_gemm(a, b, groups, out, options, workspace, call.stream());
   }
-  workspace.bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
-  const auto memory = allocate_workspace(workspace.bytes);
-  mxkern::grouped_gemm(a, b, groups, out, options, {memory.get(), workspace.bytes});
+  grouped_gemm_with_workspace(a, b, groups, out, options);
 }
 
 // whether columns belong to groups; what follows is above

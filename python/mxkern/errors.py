@@ -67,27 +67,60 @@ def not_packed(function: str, scheme: str) -> ValueError:
 
 def integer(function: str, argument: str, value: Any, low: int, high: int) -> int:
     """value as an int in [low, high]."""
-    if is_traced(value):
-        raise TypeError(
-            f"{function}: {argument} is {described(value)}; expected an int; name it in "
-            "static_argnums of jax.jit"
-            + (", or count in offset, which may be an array" if argument == "seed" else "")
-        )
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{function}: {argument} is {described(value)}; expected an int")
-    if type(value) is not int and hasattr(value, "__cuda_array_interface__"):
-        raise TypeError(
-            f"{function}: {argument} is {described(value)} on a CUDA device, and reading it would "
-            f"wait for the device; expected an int; pass int({argument}), which waits"
-            + (", or count in offset, which may be an array" if argument == "seed" else "")
-        )
-    try:
-        number = int(value.__index__())
-    except TypeError:  # arrays of more than one element
-        raise TypeError(f"{function}: {argument} is {described(value)}; expected an int") from None
+    number: int = value if type(value) is int else _as_int(function, argument, value)
     if not low <= number <= high:
         raise out_of_range(function, argument, number, low, high)
     return number
+
+
+def _as_int(function: str, argument: str, value: Any) -> int:
+    wanted = f"{function}: {argument} is {described(value)}; expected an int"
+    other = ", or count in offset, which may be an array" if argument == "seed" else ""
+    if argument == "seed" and (way_out := _way_to_seed(value)):
+        raise TypeError(wanted + way_out)
+    if is_traced(value):
+        raise TypeError(f"{wanted}; name it in static_argnums of jax.jit{other}")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(wanted)
+    if hasattr(value, "__cuda_array_interface__"):
+        raise TypeError(
+            f"{function}: {argument} is {described(value)} on a CUDA device, and reading it would "
+            f"wait for the device; expected an int; pass int({argument}), which waits{other}"
+        )
+    try:
+        return int(value.__index__())
+    except TypeError:  # arrays of more than one element
+        raise TypeError(wanted) from None
+
+
+# What draws random numbers, by a method of its own: a call that draws a seed.
+_DRAWS = {
+    "integers": "int(seed.integers(2**63))",  # numpy.random.Generator
+    "getrandbits": "seed.getrandbits(64)",  # random.Random
+    "randint": "int(seed.randint(2**31))",  # numpy.random.RandomState
+    "random_raw": "int(seed.random_raw())",  # numpy.random.BitGenerator
+    "generate_state": "int(seed.generate_state(1)[0])",  # numpy.random.SeedSequence
+    "initial_seed": "int(torch.randint(2**63 - 1, (), generator=seed, device=seed.device))",
+}
+
+
+def _way_to_seed(seed: Any) -> str:
+    """How a generator or a key of JAX's becomes a seed, as messages end; nothing for all else."""
+    for method, call in _DRAWS.items():
+        if hasattr(seed, method):
+            return f"; draw one, as {call}"
+    dtype, shape = str(getattr(seed, "dtype", "")), shape_of(seed, (0,))
+    key = "seed"
+    if not (dtype.startswith("key<") and shape == ()):
+        if dtype != "uint32" or not type(seed).__module__.startswith("jax"):
+            return ""
+        if shape == (4,):
+            key = "jax.random.wrap_key_data(seed, impl='rbg')"
+        elif shape != (2,):
+            return ""
+    if is_traced(seed):
+        return f"; draw an offset, and pass a seed of 0 and offset=jax.random.bits({key})"
+    return f"; draw one, as int(jax.random.bits({key}))"
 
 
 def out_of_range(function: str, argument: str, number: int, low: int, high: int) -> ValueError:
@@ -146,11 +179,17 @@ def renamed(error: Exception, own: str, function: str) -> Exception:
     return type(error)(f"{function}: {text[len(start) :]}") if text.startswith(start) else error
 
 
+def without(argument: str) -> str:
+    """The way out that is to leave an argument out; of out[0].codes it is out, the whole, that a
+    caller may leave out."""
+    return f"leave {argument.partition('.')[0].partition('[')[0]} out"
+
+
 def not_writable(function: str, argument: str, framework: str) -> TypeError:
     """The error for an output of a framework whose arrays are immutable."""
     return TypeError(
-        f"{function}: {argument} is given, but {framework} arrays cannot be written to; leave "
-        f"{argument} out"
+        f"{function}: {argument} is given, but {framework} arrays cannot be written to; "
+        f"{without(argument)}"
     )
 
 

@@ -43,7 +43,7 @@ def checked_out(
     if adapter_of(function, argument, out) is not adapter:
         raise TypeError(
             f"{function}: {argument} is {errors.described(out)}; expected an array of "
-            f"{adapter.name}; leave {argument} out and copy the result"
+            f"{adapter.name}; {errors.without(argument)} and copy the result"
         )
     adapter.check_out(function, argument, out)
     if array.dtype not in [adapter.dtypes[name] for name in dtypes]:
@@ -72,8 +72,8 @@ def checked_out(
             else ("is not contiguous", f"a row-major array without gaps{' in rows' * rows_apart}")
         )
         raise ValueError(
-            f"{function}: {argument} {got}; expected {wanted}; leave {argument} out and copy the "
-            "result"
+            f"{function}: {argument} {got}; expected {wanted}; {errors.without(argument)} and copy "
+            "the result"
         )
     begin, end = adapter.extent(array)
     for first, last in taken:

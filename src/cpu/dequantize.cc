@@ -18,6 +18,7 @@ void dequantize(const BlockScaled& tensor, const Buffer& buffer, const KernelTab
   const KernelTable::Dequantize kernel =
       kernels.dequantize[static_cast<int>(q.scheme)][static_cast<int>(out.dtype)];
   const SchemeFacts facts = facts_of(q.scheme);
+  const float tensor_scale = facts.has_tensor_scale ? *q.tensor_scale : 1.0f;
   const ScaleIndex index = q.scale_index();
   const std::int64_t code_stride = code_row_bytes(q.scheme, q.shape.columns);
   const bool streams =
@@ -28,7 +29,7 @@ void dequantize(const BlockScaled& tensor, const Buffer& buffer, const KernelTab
     kernel({.codes = q.codes + row * code_stride + block * facts.block_bytes,
             .code_stride = code_stride,
             .scales = {q.scales + tile.batch * index.size(), index, tile.row, block},
-            .tensor_scale = facts.has_tensor_scale ? *q.tensor_scale : 1.0f,
+            .tensor_scale = tensor_scale,
             .lines = tile.rows,
             .elements = tile.columns,
             .out = address(out, tile.batch, tile.row, tile.column),

@@ -6,6 +6,7 @@
 #include "cpu/backend.h"
 #include "cpu/cache.h"
 #include "cpu/patch.h"
+#include "cpu/scratch.h"
 #include "mxkern/core/float_environment.h"
 #include "mxkern/tensor/packing.h"
 
@@ -14,6 +15,12 @@ namespace {
 
 constexpr std::int64_t most_elements = tile_elements;
 constexpr std::int64_t fewest_of_block = 16;
+
+struct FakeMemory {
+  Patch patch;
+  alignas(64) std::uint8_t codes[most_elements];
+  alignas(64) std::uint8_t scales[most_elements / fewest_of_block];
+};
 
 // How the kernels of a scheme are called for a tile of x and of out.
 class FakeQuantize {
@@ -45,23 +52,24 @@ class FakeQuantize {
   }
 
   void run(const Tile& tile) const {
-    alignas(64) std::uint8_t codes[most_elements];
-    alignas(64) std::uint8_t scales[most_elements / fewest_of_block];
-    Patch patch;
+    FakeMemory& memory = scratch<FakeMemory>();
     const std::uint16_t* random =
         options_.rounding == Rounding::stochastic
-            ? patch.load_random(source_, tile, options_.seed, options_.offset)
+            ? memory.patch.load_random(source_, tile, options_.seed, options_.offset)
             : nullptr;
     const std::int64_t code_stride = code_row_bytes(scheme_, tile.columns);
     const ScaleCursor cursor = {
-        scales, {tile.rows, ceil_div(tile.columns, facts_.block), ScaleLayout::row_major}, 0, 0};
+        memory.scales,
+        {tile.rows, ceil_div(tile.columns, facts_.block), ScaleLayout::row_major},
+        0,
+        0};
     quantize_({.x = address(source_.x, tile.batch, tile.row, tile.column),
                .x_stride = source_.x.row_stride,
                .random = random,
                .random_stride = tile.columns,
                .lines = tile.rows,
                .elements = tile.columns,
-               .codes = codes,
+               .codes = memory.codes,
                .code_stride = code_stride,
                .scales = cursor,
                .rule = options_.scale_rule,
@@ -70,8 +78,9 @@ class FakeQuantize {
                .transposed = false,
                .four_over_six = options_.four_over_six,
                .block_error = options_.block_error,
+               .choice = nullptr,
                .streams = false});
-    dequantize_({.codes = codes,
+    dequantize_({.codes = memory.codes,
                  .code_stride = code_stride,
                  .scales = cursor,
                  .tensor_scale = facts_.has_tensor_scale ? tensor_.stored : 1.0f,

@@ -2,6 +2,7 @@
 // A line is a stretch of elements along the block axis of the result: contiguous where it is read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 
@@ -34,6 +35,13 @@ struct Ahead {
   std::int64_t bytes = 0;
 };
 
+// As many lanes as any instruction set has.
+inline constexpr std::int64_t widest_lanes = 16;
+
+// What four_over_six takes for squares whose lines are columns of the tensor: the elements of as
+// many squares as there are lanes, of as many rows and columns of each.
+inline constexpr std::size_t choice_bytes = 16 * 16 * widest_lanes * sizeof(float);
+
 // Quantizes `lines` lines of `elements`; each starts on a block, and only the end of a row of the
 // result may be a short block. `square` joins `block` lines under one scale; the first line starts
 // such a group.
@@ -53,7 +61,8 @@ struct QuantizeTask {
   bool transposed;  // the lines are columns of the tensor
   bool four_over_six;
   BlockError block_error;
-  bool streams;  // whether the codes are more than caches hold: see StreamedBytes
+  std::byte* choice;  // choice_bytes, aligned to 64, of four_over_six where they are needed
+  bool streams;       // whether the codes are more than caches hold: see StreamedBytes
 };
 
 // A random Hadamard transform: the sign bit of each element of a group, ready for an exclusive or.
@@ -64,10 +73,7 @@ struct HadamardSigns {
   HadamardSigns(int size, SignMask signs);
 };
 
-// As many lanes as any instruction set has.
-inline constexpr std::int64_t widest_lanes = 16;
-
-// Where lines that lie across memory are put together, on the stack.
+// Where lines that lie across memory are put together.
 struct AcrossMemory {
   static constexpr int most = 128;  // lines, and elements of a line, of a task
   static constexpr int rows = 32;   // elements of a line at a time

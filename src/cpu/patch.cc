@@ -14,12 +14,16 @@ TileShape patch_shape(const LineSource& source, const Tile& tile, std::int64_t g
   return {elements, lines.rows};
 }
 
+Lines lines_in_place(const LineSource& source, const Tile& part) {
+  const Buffer& x = source.x;
+  return {address(x, part.batch, part.row, part.column), x.row_stride, part.rows, part.columns};
+}
+
 Lines Patch::load(const LineSource& source, const Tile& part) {
+  if (source.is_direct()) return lines_in_place(source, part);
   const Buffer& x = source.x;
   const auto size = static_cast<std::int64_t>(size_of(x.dtype));
   const std::byte* from = address(x, part.batch, part.row, part.column);
-  if (source.is_direct()) return {from, x.row_stride, part.rows, part.columns};
-
   const KernelTable::HadamardLine hadamard = source.kernels.hadamard[static_cast<int>(x.dtype)];
   if (source.transposed) {
     const KernelTable::Transpose transpose =

@@ -1,5 +1,6 @@
 // cpu/patch.h: a small piece of x as one direction of quantize sees it: turned into lines,
-// transformed, with its random words. It lives on the stack and in the first-level cache.
+// transformed, with its random words. It lives in a thread's scratch() and in the first-level
+// cache.
 #pragma once
 
 #include <cstddef>
@@ -41,11 +42,14 @@ struct Lines {
   std::int64_t elements;
 };
 
+// Those of a part of x, of any shape, where the source is direct.
+Lines lines_in_place(const LineSource& source, const Tile& part);
+
 class Patch {
  public:
   static constexpr std::int64_t capacity = 4096;  // elements
 
-  // The lines of a part of x: of patch_shape, or of any shape where the source is direct.
+  // The lines of a part of x, of patch_shape.
   Lines load(const LineSource& source, const Tile& part);
 
   // The rows of a part of across_patch, whose columns are transformed.
@@ -55,12 +59,16 @@ class Patch {
   const std::uint16_t* load_random(const LineSource& source, const Tile& part, std::uint64_t seed,
                                    std::uint64_t offset);
 
+  // choice_bytes.
+  std::byte* choice() { return choice_; }
+
  private:
   static_assert(across_patch.rows * across_patch.columns <= capacity);
 
   alignas(64) std::byte elements_[capacity * sizeof(float)];
   alignas(64) std::uint16_t random_[capacity];
   alignas(64) std::uint16_t transposed_random_[capacity];
+  alignas(64) std::byte choice_[choice_bytes];
 };
 
 }  // namespace mxkern::cpu

@@ -8,6 +8,7 @@
 #include "cpu/cache.h"
 #include "cpu/patch.h"
 #include "cpu/prefetch.h"
+#include "cpu/scratch.h"
 #include "cpu/tensor_amax.h"
 #include "cpu/tiles.h"
 #include "mxkern/core/float_environment.h"
@@ -24,6 +25,9 @@ struct Direction {
   TensorScale tensor = {};
 
   bool is_stochastic() const { return options.rounding == Rounding::stochastic; }
+
+  // Whether parts of any size are read where they lie, and nothing goes with them.
+  bool is_in_place() const { return source.is_direct() && !is_stochastic(); }
 
   // Lines that share their scales.
   std::int64_t group() const { return options.block_shape == BlockShape::square ? facts.block : 1; }
@@ -117,6 +121,7 @@ QuantizeTask task_of(const Direction& direction, const Tile& part, const Lines& 
           .transposed = source.transposed,
           .four_over_six = options.four_over_six,
           .block_error = options.block_error,
+          .choice = nullptr,
           .streams = are_more_than_caches(code_bytes(out)) && source.is_direct()};
 }
 
@@ -127,11 +132,16 @@ void quantize(const Direction& direction, const QuantizeTask& task) {
 }
 
 void quantize_part(const Direction& direction, const Tile& part) {
+  const LineSource& source = direction.source;
   const QuantizeOptions& options = direction.options;
-  Patch patch;
-  QuantizeTask task = task_of(direction, part, patch.load(direction.source, part));
+  if (direction.is_in_place()) {
+    return quantize(direction, task_of(direction, part, lines_in_place(source, part)));
+  }
+  Patch& patch = scratch<Patch>();
+  QuantizeTask task = task_of(direction, part, patch.load(source, part));
+  task.choice = patch.choice();
   if (direction.is_stochastic()) {
-    task.random = patch.load_random(direction.source, part, options.seed, options.offset);
+    task.random = patch.load_random(source, part, options.seed, options.offset);
   }
   quantize(direction, task);
 }
@@ -156,9 +166,7 @@ void quantize_part(const Direction& direction, const Tile& part) {
 }
 
 void quantize_tile(const Direction& direction, const Tile& tile) {
-  if (direction.source.is_direct() && !direction.is_stochastic()) {
-    return quantize_part(direction, tile);
-  }
+  if (direction.is_in_place()) return quantize_part(direction, tile);
   const TileShape shape = patch_shape(direction.source, tile, direction.group());
   const Tile next = next_tile(tile, direction.source.x.shape);
   const std::int64_t shares =
@@ -200,7 +208,7 @@ void quantize_across(const Direction& columns, const Tile& tile, bool is_near) {
   const QuantizeOptions& options = columns.options;
   const KernelTable::QuantizeAcross kernel = source.kernels.quantize_across[static_cast<int>(
       columns.out.scheme)][static_cast<int>(source.x.dtype)][static_cast<int>(options.rounding)];
-  AcrossMemory memory;
+  AcrossMemory& memory = scratch<AcrossMemory>();
   for_each_part(tile, {tile.rows, line_unit}, [&](const Tile& strip) {
     for_each_part(strip, {line_unit, line_unit}, [&](const Tile& part) {
       const std::byte* x = address(source.x, part.batch, part.row, part.column);

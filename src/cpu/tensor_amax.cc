@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "cpu/backend.h"
+#include "cpu/scratch.h"
 
 namespace mxkern::cpu {
 namespace {
@@ -13,9 +14,9 @@ namespace {
 std::uint32_t part_amax(const LineSource& source, const Tile& part) {
   const DType dtype = source.x.dtype;
   const KernelTable::FiniteAmax finite_amax = source.kernels.finite_amax[static_cast<int>(dtype)];
-  Patch patch;
-  const bool is_across = source.transforms_across();
-  const Lines lines = is_across ? patch.load_across(source, part) : patch.load(source, part);
+  const Lines lines = source.is_direct()           ? lines_in_place(source, part)
+                      : source.transforms_across() ? scratch<Patch>().load_across(source, part)
+                                                   : scratch<Patch>().load(source, part);
   std::uint32_t amax = 0;
   for (std::int64_t i = 0; i < lines.count; ++i) {
     const std::int64_t start = i * lines.stride * static_cast<std::int64_t>(size_of(dtype));

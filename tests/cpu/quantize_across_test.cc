@@ -59,6 +59,7 @@ Output quantize_squares(Tensor& x, Scheme scheme, Rounding rounding, std::int64_
                      .transposed = false,
                      .four_over_six = false,
                      .block_error = BlockError::mse,
+                     .choice = nullptr,
                      .streams = false},
            .signs = nullptr,
            .random = {.seed = 5,

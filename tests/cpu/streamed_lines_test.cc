@@ -108,6 +108,7 @@ TEST(CpuStreamedLines, Quantized) {
                     .transposed = false,
                     .four_over_six = false,
                     .block_error = BlockError::mse,
+                    .choice = nullptr,
                     .streams = streams});
             std::vector<std::uint8_t> all = codes.from_begin();
             all.insert(all.end(), scales.begin(), scales.end());

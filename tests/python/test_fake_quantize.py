@@ -1,6 +1,8 @@
 # tests/python/test_fake_quantize.py: fake_quantize is quantize and dequantize, with every option.
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from support import (
     raw,
     refused,
 )
+
+ROOT = Path(__file__).parents[2]
 
 MX_OPTIONS: list[dict[str, Any]] = [
     {},
@@ -50,6 +54,16 @@ def test_it_is_quantize_and_dequantize(scheme: str, dtype: str, framework: str) 
             want = mxkern.dequantize(mxkern.quantize(x, scheme, **options), dtype=dtype)
             assert type(got) is type(given) and got.dtype == given.dtype
             assert_same(raw(got), raw(want), f"{framework} {dtype} {scheme} {options}")
+
+
+@pytest.mark.parametrize("page", ["docs/python.md", "docs/migrating.md"])
+@pytest.mark.parametrize("framework", framework_params())
+def test_along_columns_as_documented(framework: str, page: str) -> None:
+    (call,) = re.findall(r"`(fake_quantize\(x\.[^`]*)`", (ROOT / page).read_text())
+    x = random_values((64, 96), "float32")
+    names = {"fake_quantize": mxkern.fake_quantize, "x": array_of(framework, x), "scheme": "mxfp4"}
+    want = mxkern.dequantize(mxkern.quantize_columns(x, "mxfp4")).T
+    assert_same(raw(eval(call, names)), raw(want), call)
 
 
 def test_it_changes_values_and_leaves_x_alone() -> None:

@@ -97,3 +97,28 @@ except RuntimeError as error:
     own, pythons = "mxkern: this is a subinterpreter", "does not support loading in subinterpreters"
     said = run(code)
     assert own in said or pythons in said
+
+
+def test_importing_again() -> None:
+    """Tests of other projects take modules away to have them imported anew; of compiled ones there
+    is one a process."""
+    code = """if True:
+        import sys, mxkern
+        def take():
+            names = [name for name in sys.modules if name.partition(".")[0] == "mxkern"]
+            return {name: sys.modules.pop(name) for name in names}
+        first = take()
+        for _ in range(2):
+            try:
+                import mxkern
+            except ImportError as error:
+                print(error)
+        take()
+        sys.modules.update(first)  # the way out
+        import mxkern, numpy
+        print(mxkern.quantize(numpy.ones((2, 64), "f"), "mxfp8").scheme)
+    """
+    *errors, scheme = run(code).splitlines()
+    assert len(errors) == 2 and scheme == "mxfp8_e4m3"
+    for error in errors:
+        assert "taken out of sys.modules" in error and "start a new process" in error

@@ -39,6 +39,40 @@ def test_threads_at_once() -> None:
             future.result()
 
 
+@pytest.mark.parametrize("of", ["rows", "columns"])
+def test_ends_that_another_thread_writes_to(of: str) -> None:
+    """In a process of its own, which a product outside of its memory would end."""
+    code = """if True:
+        import sys, threading, numpy as np, mxkern
+        shape = (3, 64, 512) if sys.argv[1] == "rows" else (64, 512)
+        b = mxkern.quantize(np.ones(shape, np.float32), "mxfp4")
+        x = np.arange(256, dtype=np.float32)[:, None].repeat(512, 1)
+        ends = np.array([64, 192, 256], np.int32)
+        want = mxkern.grouped_gemm(x, b, ends)
+        done = threading.Event()
+        def write():
+            while not done.is_set():
+                for end in (2**30, -(2**30), 192):
+                    ends[1] = end
+        sys.setswitchinterval(1e-5)
+        threads = [threading.Thread(target=write) for _ in range(2)]
+        [thread.start() for thread in threads]
+        outcomes = set()
+        for i in range(100):
+            try:
+                outcomes.add(bool((mxkern.grouped_gemm(x, b, ends) == want).all()))
+            except ValueError as error:
+                outcomes.add("ends[" in str(error))
+        done.set()
+        [thread.join() for thread in threads]
+        ends[1] = 192
+        print(outcomes, bool((mxkern.grouped_gemm(x, b, ends) == want).all()))
+    """
+    command = [sys.executable, "-c", code, of]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "{True} True\n"), done.stderr
+
+
 def test_other_threads_run_during_a_large_call() -> None:
     x = random_values((4096, 4096), "float32")
     ticks = 0
@@ -101,6 +135,55 @@ def test_fewer_threads(said: str, threads: int | None) -> None:
     every = int(subprocess.check_output(command, env=environment))
     environment["MXKERN_NUM_THREADS"] = said
     assert int(subprocess.check_output(command, env=environment)) == (threads or every)
+
+
+def test_threads_with_little_stack() -> None:
+    """64 KiB, of which Python takes some. tests/cpu/stack_use_test.cc counts what the library takes
+    by each instruction set."""
+    code = """if True:
+        import threading, numpy as np, mxkern
+        x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+        done = []
+        def work():
+            for scheme in {scheme.name for scheme in mxkern.schemes}:
+                for options in ({}, {"rounding": "stochastic", "seed": 1}, {"hadamard": 32}):
+                    mxkern.quantize(x, scheme, **options)
+                    mxkern.quantize_columns(x, scheme, **options)
+                    rows, _ = mxkern.quantize_both(x, scheme, **options)
+                    if "hadamard" not in options:
+                        mxkern.fake_quantize(x[:4, :64], scheme, **options)
+                        mxkern.fake_quantize(x, scheme, **options)
+                mxkern.dequantize(rows)
+                for a in (rows, x, x[:3]):
+                    mxkern.gemm(a, rows)
+                    mxkern.explain_gemm(a, rows)
+                prepared = mxkern.prepare_operand(x[None], scheme)
+                for b in (prepared.source, prepared):
+                    mxkern.grouped_gemm(x, b, np.array([40], np.int32))
+                    mxkern.explain_grouped_gemm(x, b, np.array([40], np.int32))
+                mxkern.grouped_gemm(rows, rows, np.array([32, 256], np.int32))
+                mxkern.swizzle_scales(rows.scales)
+                if mxkern.schemes[scheme].bits < 8:
+                    mxkern.pack_codes(mxkern.unpack_codes(rows.codes, scheme), scheme)
+                try:
+                    mxkern.dequantize(rows._replace(codes=x))
+                except TypeError:
+                    done.append(scheme)
+            for way in (mxkern.quantize, mxkern.quantize_columns):
+                way(x, "nvfp4", block="16x16", four_over_six=True)
+            mxkern.random_hadamard(x)
+            mxkern.tensor_amax(x)
+        mxkern.compare(x, "mxfp4")  # imports what it needs; its own work is NumPy's
+        threading.stack_size(64 * 1024)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        print(len(done))
+    """
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    names = {scheme.name for scheme in mxkern.schemes}
+    assert (done.returncode, done.stdout) == (0, f"{len(names)}\n"), done.stderr
 
 
 @pytest.mark.skipif(not available("jax"), reason="jax is not installed")

@@ -314,13 +314,49 @@ def test_quantized_tensors_of_pytorch() -> None:
     refused(TypeError, lambda: mxkern.dequantize(q, dtype=torch.ones(2)), "dequantize: dtype is a")
 
 
-def test_seeds_that_jax_traces() -> None:
-    jax = pytest.importorskip("jax", reason="jax is not installed")
-    x = jax.numpy.ones((4, 64))
+@pytest.mark.parametrize("framework", [p for p in framework_params() if "jax" not in str(p)])
+def test_outputs_that_are_left_out(framework: str) -> None:
+    """What a caller may leave out is out, and no part of it."""
+    x = array_of(framework, X)
+    q = mxkern.quantize(x, "mxfp8")
+    both = mxkern.quantize_both(x, "mxfp8")
+    wide = array_of(framework, np.zeros((4, 128), np.uint8))
+    gaps = q._replace(codes=wide[:, :64])
+    end = "; leave out out and copy the result"
+    wrong = "codes is not contiguous; expected a row-major array without gaps" + end
+    refused(ValueError, lambda: mxkern.quantize(x, "mxfp8", out=gaps), f"out.{wrong}")
+    pair = (both[0]._replace(codes=wide[:, :64]), both[1])
+    refused(ValueError, lambda: mxkern.quantize_both(x, "mxfp8", out=pair), f"out[0].{wrong}")
+    other = "torch" if framework == "numpy" and available("torch") else "numpy"
+    if other != framework:
+        foreign = q._replace(codes=array_of(other, np.zeros((4, 64), np.uint8)))
+        with pytest.raises(TypeError, match=r"out\.codes is a"):
+            mxkern.quantize(x, "mxfp8", out=foreign)
+    wide[:, :64] = array_of(framework, raw(mxkern.quantize(x, "mxfp8").codes))
+    assert_same(raw(wide[:, :64]), raw(q.codes), framework)
 
-    def call(seed: Any) -> Any:
-        return mxkern.quantize(x, "mxfp4", rounding="stochastic", seed=seed)
 
-    text = ("quantize: seed is a", "static_argnums", "count in offset")
-    refused(TypeError, lambda: jax.jit(call)(3), *text)
-    assert jax.jit(call, static_argnums=0)(3).shape == (4, 64)
+@needs_torch
+def test_outputs_that_read_as_their_negative() -> None:
+    import torch
+
+    q = mxkern.quantize(torch.from_numpy(X), "nvfp4")
+    negative = torch.zeros((), dtype=torch.complex64).conj().imag
+    out = q._replace(tensor_scale=negative)
+    text = ("out.tensor_scale reads as the negative", "leave out out and copy the result")
+    refused(ValueError, lambda: mxkern.quantize(torch.from_numpy(X), "nvfp4", out=out), *text)
+
+
+@needs_jax
+def test_outputs_of_jax() -> None:
+    import jax.numpy as jnp
+
+    x = jnp.asarray(X)
+    q = mxkern.quantize(x, "mxfp8")
+    for call in (
+        lambda: mxkern.quantize(x, "mxfp8", out=q),
+        lambda: mxkern.quantize_both(x, "mxfp8", out=(q, q)),
+        lambda: mxkern.dequantize(q, out=x),
+    ):
+        with pytest.raises(TypeError, match=r"cannot be written to; leave out out$"):
+            call()

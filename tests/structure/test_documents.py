@@ -35,6 +35,19 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert anchor in anchors(target.relative_to(ROOT)), f"{name}#{anchor}"
 
 
+# What came with NumPy 2; pyproject.toml allows 1.26.
+OF_NUMPY_2 = re.compile(
+    r"\.mT\b|\b(?:np|numpy)\.(?:acosh?|asinh?|atan[2h]?|astype|bitwise_(?:count|invert|\w+_shift)"
+    r"|concat|cumulative_\w+|isdtype|long|matrix_(?:norm|transpose)|matvec|permute_dims|pow"
+    r"|strings|trapezoid|ulong|unique_\w+|unstack|vecdot|vecmat|vector_norm)\b"
+)
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *tracked("python/*.py", "examples/*.py")], ids=str)
+def test_nothing_needs_numpy_2(path: Path) -> None:
+    assert OF_NUMPY_2.findall((ROOT / path).read_text()) == []
+
+
 def test_performance_lists_every_machine() -> None:
     text = (ROOT / "docs" / "performance.md").read_text()
     introduction, _, tables = text.partition("<!-- begin: python -m bench.report")

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from mxkern import errors
 from mxkern.arrays.adapter import Adapter, JaxCalls, Plain, View, built_with_cuda, collapsed
@@ -24,7 +25,10 @@ __all__ = [
 ]
 
 _adapters: dict[str, Adapter] = {}
-_known: dict[type, Adapter] = {}
+_known: dict[type, Adapter] = {}  # frameworks' own classes
+# Classes that others make: subclasses, and what speaks DLPack. They end with their last instance.
+_others: WeakKeyDictionary[type, Adapter] = WeakKeyDictionary()
+_FRAMEWORKS = ("cupy", "jax", "jaxlib", "numpy", "torch")
 _make_jax_calls: Callable[[], JaxCalls]
 _lock = threading.RLock()  # an adapter is made once: JAX is told of the classes here but once
 
@@ -91,8 +95,15 @@ def _loaded(framework: str, name: str) -> Any:
     return getattr(sys.modules.get(framework), name, ())
 
 
+def _keep(kind: type, adapter: Adapter) -> Adapter:
+    is_own = str(kind.__module__).partition(".")[0] in _FRAMEWORKS
+    return (_known if is_own else _others).setdefault(kind, adapter)
+
+
 def _find(function: str, argument: str, array: Any) -> Adapter:
     kind = type(array)
+    if (adapter := _others.get(kind)) is not None:
+        return adapter
     if isinstance(array, _loaded("numpy", "ndarray")):
         numpy = sys.modules["numpy"]
         if kind is not numpy.ndarray and kind is not numpy.memmap:
@@ -102,15 +113,15 @@ def _find(function: str, argument: str, array: Any) -> Adapter:
                 f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}; expected a "
                 f"plain NumPy array; convert with {way_out}"
             )
-        return _known.setdefault(kind, _adapter("numpy"))
+        return _keep(kind, _adapter("numpy"))
     if isinstance(array, _loaded("torch", "Tensor")):
-        return _known.setdefault(kind, _adapter("torch"))
+        return _keep(kind, _adapter("torch"))
     if isinstance(array, _loaded("cupy", "ndarray")):
-        return _known.setdefault(kind, _adapter("cupy"))
+        return _keep(kind, _adapter("cupy"))
     if isinstance(array, _loaded("jax", "Array")):
         return _find_jax(function, argument, array)
     if hasattr(kind, "__dlpack_device__") and hasattr(kind, "__dlpack__"):
-        return _known.setdefault(kind, _adapter("dlpack"))
+        return _keep(kind, _adapter("dlpack"))
     if kind is BlockScaled:
         raise TypeError(
             f"{function}: {argument} is {errors.described(array)}; expected an array; "
@@ -156,7 +167,7 @@ def _find_jax(function: str, argument: str, array: Any) -> Adapter:
     jax = sys.modules["jax"]
     own = _adapter("jax")
     if jax.default_backend() == "cpu":
-        return _known.setdefault(type(array), own)
+        return _keep(type(array), own)
     if isinstance(array, jax.core.Tracer):
         return own
     if not built_with_cuda or all(device.platform == "cpu" for device in array.devices()):

@@ -70,9 +70,9 @@ def _flat_quantized(q: BlockScaled) -> tuple[tuple[Any, ...], Static]:
     codes, scales, tensor_scale, scheme, shape, scale_layout = q
     follows = type(shape) is tuple and _INT.issuperset(map(type, shape))  # 4.0 equals 4
     if follows:
-        kind: Any = type(codes)
+        are_array = hasattr(type(codes), "dtype")
         try:
-            static = _static_of_arrays(kind, codes.shape, scheme, shape, scale_layout)
+            static = _static_of_arrays(are_array, codes.shape, scheme, shape, scale_layout)
             return (codes, scales, tensor_scale), static
         except (AttributeError, TypeError):  # codes are no array; or something has no hash
             follows = not _is_array(codes) or shape == _shape_held(codes, scheme, shape)
@@ -81,10 +81,10 @@ def _flat_quantized(q: BlockScaled) -> tuple[tuple[Any, ...], Static]:
 
 @lru_cache(maxsize=4096)
 def _static_of_arrays(
-    kind: type, codes_shape: Any, scheme: Any, shape: tuple[int, ...], scale_layout: Any
+    are_array: bool, codes_shape: Any, scheme: Any, shape: tuple[int, ...], scale_layout: Any
 ) -> Static:
-    if not (isinstance(codes_shape, tuple) and len(codes_shape) > 0 and hasattr(kind, "dtype")):
-        raise TypeError(f"{kind} is not known to be an array")
+    if not (are_array and isinstance(codes_shape, tuple) and len(codes_shape) > 0):
+        raise TypeError("the codes are not known to be an array")
     follows = shape == _kept_shape(codes_shape, scheme, shape)
     return Static((scheme, scale_layout), shape, follows)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from mxkern import errors
 from mxkern.arrays.adapter import (
     CPU,
     DTYPES,
@@ -238,8 +239,8 @@ class TorchAdapter(Adapter):
         if out.is_neg():
             raise ValueError(
                 f"{function}: {argument} reads as the negative of its memory (a view of a "
-                f"conjugate's imaginary part?); expected a plain tensor; leave {argument} out and "
-                "copy the result"
+                f"conjugate's imaginary part?); expected a plain tensor; "
+                f"{errors.without(argument)} and copy the result"
             )
 
     def grouped_gemm(self, *arguments: Any) -> Any:

@@ -125,11 +125,11 @@ template <class T>
 
 // Replaces the scales of a chunk by the better of the two candidates. Blocks lie across lanes, so
 // that each sums its elements in order; those of a square row by row of the tensor, which go
-// `across` the lines where these are its columns.
+// across the lines where these are its columns: then there is memory for that.
 template <class S, class T>
 [[gnu::noinline]] void choose_four_or_six(const T* x, std::int64_t x_stride, std::int64_t lines,
                                           std::int64_t elements, int line_blocks, bool square,
-                                          bool across, TensorScale tensor, BlockError kind,
+                                          std::byte* across, TensorScale tensor, BlockError kind,
                                           ChunkScales<S>& chunk, int blocks) {
   for (int first = 0; first < blocks; first += lane_count) {
     FourOrSix<S> choice(chunk, first, tensor, kind);
@@ -147,9 +147,11 @@ template <class S, class T>
       transpose_square(values);
     };
     const std::int64_t rows = square ? lines : 1;
-    if (across) {
+    if (across != nullptr) {
+      using Rows = BitLanes[S::block][lane_count];
+      static_assert(sizeof(Rows) <= choice_bytes);
+      Rows& values = *reinterpret_cast<Rows*>(across);
       for (int element = 0; element < S::block; element += lane_count) {
-        BitLanes values[S::block][lane_count];
         for (std::int64_t row = 0; row < rows; ++row) load(values[row], row, element);
         for (int i = 0; i < lane_count; ++i) {
           for (std::int64_t row = 0; row < rows; ++row)

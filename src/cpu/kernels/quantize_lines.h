@@ -183,8 +183,8 @@ void quantize_lines(const QuantizeTask& task) {
       if constexpr (S::has_tensor_scale) {
         if (task.four_over_six) {
           choose_four_or_six<S>(x, task.x_stride, lines, elements, shape.line_blocks, task.square,
-                                task.square && task.transposed, task.tensor, task.block_error,
-                                chunk, blocks);
+                                task.square && task.transposed ? task.choice : nullptr, task.tensor,
+                                task.block_error, chunk, blocks);
         }
       }
       const bool poisoned = !all_finite(chunk, blocks);

@@ -1,0 +1,25 @@
+// cpu/scratch.h: memory of a thread, in which pieces of a tensor are put together.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <type_traits>
+
+namespace mxkern::cpu {
+
+// Not on its stack: musl's threads have 128 KiB, and programs with many threads give them less.
+inline constexpr std::size_t scratch_bytes = 98 * 1024;
+
+// Those of the calling thread, which keeps them; aligned to lines of the cache. Throws
+// std::bad_alloc.
+void* scratch_memory();
+
+// A T there, which ends where the same thread asks for another one.
+template <class T>
+T& scratch() {
+  static_assert(sizeof(T) <= scratch_bytes, "it has to fit into a thread's memory");
+  static_assert(std::is_trivially_destructible_v<T>, "nobody destroys it");
+  return *new (scratch_memory()) T;
+}
+
+}  // namespace mxkern::cpu
