@@ -9,6 +9,7 @@ MROPE = {"rope_parameters": ROPE["rope_parameters"] | {"mrope_section": [4, 2, 2
 HALF_MROPE = {"rope_parameters": ROPE["rope_parameters"] | {"mrope_section": [2, 1, 1]}}
 # One layer of each kind of a hybrid model.
 HYBRID = {"layer_types": ["linear_attention", "full_attention"]}
+SWIN = {"window_size": 4, "embed_dim": 64, "depths": [1, 1], "num_heads": [2, 4]}
 
 EXTRAS: dict[str, dict[str, Any]] = {
     "mamba2": {"num_heads": 8},
@@ -35,7 +36,6 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "codegen": {"rotary_dim": 8},
     "minicpm3": {"num_key_value_heads": 4},
     "youtu": {"num_key_value_heads": 4},
-    "qwen4_exp": {"text_config": HYBRID},
     "vibevoice": {
         "audio_config": {"num_filters": 2},
         "semantic_model_config": {"num_filters": 2},
@@ -106,14 +106,13 @@ EXTRAS: dict[str, dict[str, Any]] = {
         "spatial_target_layers": [0, 1, 0, 1],
         "downsample_rate": "1/2",
     },
-    "csm": {"codec_config": {"upsample_groups": 64}},
     "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}} | ROPE,
     "deepseek_ocr2": {
         "text_config": {"mlp_layer_types": ["dense", "sparse"], "num_experts_per_tok": 2}
     },
-    "donut-swin": {"window_size": 4, "embed_dim": 64, "depths": [1, 1], "num_heads": [2, 4], "num_layers": 2},
-    "swin": {"window_size": 4, "embed_dim": 64, "depths": [1, 1], "num_heads": [2, 4]},
-    "swinv2": {"window_size": 4, "embed_dim": 64, "depths": [1, 1], "num_heads": [2, 4]},
+    "donut-swin": SWIN | {"num_layers": 2},
+    "swin": SWIN,
+    "swinv2": SWIN,
     "dots1": {"n_shared_experts": 1, "n_routed_experts": 4, "num_experts_per_tok": 2},
     "dots3_note": {"text_config": {"num_key_value_heads": 4, "per_layer_config": {}}},
     "emu3": {
