@@ -60,10 +60,15 @@ def test_what_is_left_out_cannot_be_built(transformers: Any, model_type: str) ->
 @pytest.mark.zoo
 @pytest.mark.parametrize("model_type", NOT_RUN)
 def test_what_is_not_run_cannot_be_run(transformers: Any, model_type: str) -> None:
-    from checkpoints import model_of
-    from inputs import inputs_of, outputs_of
+    import torch
 
-    model = model_of(model_type, "bfloat16").eval()
+    from checkpoints import source_of
+    from inputs import inputs_of, outputs_of
+    from loading import load
+
+    source, kind = source_of(model_type, "bfloat16")
+    model, faults = load(kind, source, torch.bfloat16)
+    assert not faults
     with pytest.raises(Exception) as caught:
         outputs_of(model, inputs_of(model))
     assert type(caught.value).__name__ == NOT_RUN[model_type]
