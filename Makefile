@@ -17,11 +17,12 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml README.md LICENSE cmake th
   src python -type f -not -path '*/__pycache__/*' 2>/dev/null)
 CPP_FILES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc' '*.cuh' '*.cu')
 
-.PHONY: help demo test bench lint format asan fuzz clean
+.PHONY: help demo test zoo bench lint format asan fuzz clean
 help:
 	@echo "make demo    build, then quantize and multiply the weights of a real model"
 	@echo "             (CHECKPOINT=file.safetensors takes another one, and needs no network)"
 	@echo "make test    build, then all C++ and Python tests and the examples"
+	@echo "make zoo     convert small models of all types and load them; make test does a part of it"
 	@echo "make bench   build, then measure, and write bench/results"
 	@echo "make lint    check the style and the types; make format puts the style right"
 	@echo "make asan    the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
@@ -38,6 +39,9 @@ test: $(VENV)/.installed $(VENV)/.test-tools
 	@$(CMAKE) --build $(BUILD) -- --quiet
 	@$(CMAKE) --install $(BUILD) --component development --prefix $(PREFIX) >/dev/null
 	@bash tools/test.sh $(BUILD) $(PREFIX)
+
+zoo: $(VENV)/.installed $(VENV)/.test-tools
+	@$(BIN)/python -m pytest -q -n $(JOBS) tests/zoo
 
 bench: $(VENV)/.installed
 	@$(BIN)/python -m bench.runner

@@ -21,7 +21,7 @@ try --no-deps nvidia-cutlass==4.2.0.0 ||
   echo "mxkern: nvidia-cutlass could not be installed: the scale layout is not compared with it, and" \
     "Blackwell's products of codes and scales are not compiled"
 # They would bring a torch for GPUs where there is none.
-"$python" -m pip show -q torch >/dev/null 2>&1 && try transformers==5.23.0 compressed-tensors==0.20.0 ||
+"$python" -m pip show -q torch >/dev/null 2>&1 && try transformers==5.24.0 compressed-tensors==0.20.1 ||
   echo "mxkern: transformers or compressed-tensors could not be installed: no converted model is loaded"
 try nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm ||
   echo "mxkern: NVIDIA's disassemblers could not be installed: no test looks at machine code"
