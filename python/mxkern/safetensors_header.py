@@ -104,7 +104,9 @@ def parse_header(read: Callable[[int, int], bytes | bytearray], size: int, sourc
         fail(f"header length is {header_bytes}", f"at most the {size - 8} bytes that follow it")
 
     header = json_object(read(8, header_bytes), "header", "tensor entries", fail)
-    metadata = header.pop("__metadata__", {})
+    metadata = header.pop("__metadata__", None)
+    if metadata is None:  # MLX writes null
+        metadata = {}
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         fail("__metadata__ is no object of strings", "an object of strings")
 

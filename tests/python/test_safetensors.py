@@ -65,6 +65,11 @@ def test_every_dtype_is_a_view_of_the_file(name, tmp_path):
     assert not array.flags.owndata and not array.flags.writeable
 
 
+def test_metadata_of_null_are_none():
+    file = parse_safetensors(file_of({"__metadata__": None, "w": entry("U8", (2,), (0, 2))}, b"ab"))
+    assert file.metadata == {} and list(file) == ["w"]
+
+
 @pytest.mark.parametrize("name", PACKED)
 def test_packed_elements_are_bytes_of_a_row(name):
     data = random_bytes(2 * 4 * PACKED[name] // 8)
