@@ -36,6 +36,7 @@ class TransformersNames:
         prefixes = tuple(f"{p}." for p in table["prefixes"].get(config.get("model_type"), ()))
         self._has_prefix = any(name.startswith(prefixes) for name in tensors)
         self._prefixes = prefixes
+        self._parameters: dict[str, Parameter] = {}
         self._tied = [re.compile(p) for p in sorted(_of_types(table["tied"], types))]
         self._not_linear = _of_types(table["not_linear"], types)
         self.splits_experts = bool(types & {*table["split"]})
@@ -44,14 +45,16 @@ class TransformersNames:
         self.version: str = table["transformers"]
 
     def parameter(self, name: str) -> Parameter:
-        names, computed = [name], ""
-        for transforms in self._lists:
-            for known in tuple(names):
-                for start in _starts(known, transforms):
-                    new, kind = _rename(known[start:], transforms)
-                    computed = computed or kind
-                    names.append(known[:start] + new)
-        return Parameter(tuple(dict.fromkeys(names)), computed)
+        if name not in self._parameters:
+            names, computed = {name: None}, ""
+            for transforms in self._lists:
+                for known in tuple(names):
+                    for start in _starts(known, transforms):
+                        new, kind = _rename(known[start:], transforms)
+                        computed = computed or kind
+                        names[known[:start] + new] = None
+            self._parameters[name] = Parameter(tuple(names), computed)
+        return self._parameters[name]
 
     def modules(self, module: str) -> list[str]:
         """The names that a layer may have, its own first."""

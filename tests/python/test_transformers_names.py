@@ -43,6 +43,17 @@ def test_every_pattern_is_one() -> None:
             assert re.compile(pattern).groups >= len(re.findall(r"\\\d", to)), (pattern, to)
 
 
+def test_names_stay_few() -> None:
+    """Renamings of a model and of its parts follow one another; each may apply or not."""
+    parts = {"vision_config": {"model_type": "clip_vision_model"}}
+    parts |= {"audio_config": {"model_type": "qwen2_audio_encoder"}}
+    name = "model.vision_tower.vision_model.encoder.layers.0.attention.attention.query.weight"
+    for model_type in json.loads(TABLE.read_text())["types"]:
+        text = {"text_config": {"model_type": f"{model_type}_text"}}
+        found = names_of(model_type, **parts, **text).parameter(name).names
+        assert len(found) == len(set(found)) < 200, (model_type, len(found))
+
+
 def names_of(model_type: str, *tensors: str, **parts: Any) -> TransformersNames:
     return TransformersNames({"model_type": model_type, **parts}, tensors)
 
