@@ -15,7 +15,7 @@ TOWER = (
 IN_TOWER = re.compile(rf"(^|\.)({TOWER})(\.|$)")
 HEAD = re.compile(r"(^|\.)(lm_head|decoder)$")  # a decoder is one where a matrix has that name
 ROUTER = re.compile(r"(^|\.)(gate|router|shared_expert_gate)(\.|$)")
-NO_LINEAR_LAYER = re.compile(r"norm|emb|^(wte|wpe|shared)$", re.IGNORECASE)
+NO_LINEAR_LAYER = re.compile(r"norm|emb|weight$|^(wte|wpe|shared)$", re.IGNORECASE)
 # Heads that are quantized, which the result names.
 TASK_HEAD = re.compile(
     r"(^|\.)(score|classif\w*|qa_outputs|seq_relationship|heads?|\w+_head)(\.|$)"
@@ -57,7 +57,8 @@ def why_left(module: str, names: TransformersNames) -> str:
         return LOSES_MUCH
     if names.is_tied(module):
         return TIED
-    if names.parameter(f"{module}.weight").computed not in ("", "join"):
+    computed = names.parameter(f"{module}.weight").computed
+    if computed not in ("", "join") or (not computed and not names.renames_scales(module)):
         return COMPUTED
     return IN_A_TOWER if any(IN_TOWER.search(name) for name in known) else ""
 

@@ -61,6 +61,11 @@ class TransformersNames:
         names = self.parameter(f"{module}.weight").names
         return [name.removesuffix(".weight") for name in names if name.endswith(".weight")]
 
+    def renames_scales(self, module: str) -> bool:
+        """Whether a layer's scales get the names that its weights get."""
+        names = self.parameter(f"{module}.weight_scale").names
+        return self.modules(module) == [name.removesuffix(".weight_scale") for name in names]
+
     def loaded_modules(self, module: str) -> list[str]:
         """These also as part of a larger model, or without the model that they are part of."""
         names = self.modules(module)

@@ -76,6 +76,8 @@ def test_names_of_loaded_models() -> None:
     names = names_of("t5")
     assert not names.is_linear("encoder.block.0.layer.0.SelfAttention.relative_attention_bias")
     assert names.is_linear("encoder.block.0.layer.0.SelfAttention.q")
+    names = names_of("deepseek_v4")
+    assert not names.renames_scales("head") and names.renames_scales("layers.0.attn.wq_a")
     # Of a part of the model, whose own names begin behind its prefix.
     names = names_of("llava", text_config={"model_type": "llama"})
     layer = "language_model.model.layers.0.mlp.up_proj"
