@@ -96,6 +96,8 @@ def _entry(transform: Any) -> list[list[str]]:
         splits = len(transform._original_target_patterns) > 1 and not any(
             operation.supports_many_to_many for operation in transform.operations
         )
+        # Nor those that are taken one by one, each of which has to be there.
+        splits = splits or any(name.startswith("Ernie") for name in operations)
         kind = ("split" if splits else "join" if joins else "weight") if plain else "compute"
     sources, targets = transform.source_patterns, transform.target_patterns
     if operations or len(sources) != len(targets):

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from stacks import as_layers
+
 
 @contextmanager
 def logged() -> Iterator[list[str]]:
@@ -59,6 +61,7 @@ def differing(model: Any, expected: Any) -> list[str]:
         | dict(m.named_buffers(remove_duplicate=False))
         for m in (model, expected)
     )
+    want = as_layers(want, got.keys())
     found = [f"{name} is not there" for name in want.keys() - got.keys()]
     scales = (".weight_scale", ".weight_global_scale")
     found += [f"{name} is new" for name in got.keys() - want.keys() if not name.endswith(scales)]
@@ -78,11 +81,14 @@ def differing(model: Any, expected: Any) -> list[str]:
     return sorted(found)
 
 
-def same_dtypes(model: Any, expected: Any) -> bool:
-    """Whether both compute alike: what transformers keeps in float32 it reads as bfloat16 where a
-    model is quantized."""
+def give_dtypes(model: Any, expected: Any) -> bool:
+    """Converts parameters to the dtypes of another model, whose values they have: what transformers
+    keeps in float32 it reads as bfloat16 where a model is quantized. Whether none had another."""
     got, want = (dict(m.named_parameters()) for m in (model, expected))
-    return all(got[name].dtype == want[name].dtype for name in got.keys() & want.keys())
+    others = [name for name in got.keys() & want.keys() if got[name].dtype != want[name].dtype]
+    for name in others:
+        got[name].data = got[name].data.to(want[name].dtype)
+    return not others
 
 
 def _same_bits(a: Any, b: Any) -> bool:

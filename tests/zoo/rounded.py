@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 import reference
+from stacks import as_layers, as_stacks
 
 F32 = np.float32
 # Linear layers of one module that programs multiply at once: NVFP4 gives them one tensor scale.
@@ -30,8 +31,9 @@ def rounded(
     tensors: Mapping[str, np.ndarray], quantized: Iterable[str], scheme: str
 ) -> dict[str, np.ndarray]:
     """The tensors, with the weights of the modules or the stacks `quantized` rounded."""
-    new = dict(tensors)
     names = {name if name in tensors else f"{name}.weight" for name in quantized}
+    stacks, tensors = tensors, as_layers(tensors, names)
+    new = dict(tensors)
     groups: dict[tuple[str, str], list[str]] = {}
     for name in names:
         groups.setdefault(_group(name), []).append(name)
@@ -39,7 +41,7 @@ def rounded(
         amax = max(np.abs(tensors[name].astype(F32)).max() for name in members)
         for name in members:
             new[name] = decoded(tensors[name], scheme, amax).astype(ml_dtypes.bfloat16)
-    return new
+    return as_stacks(new, stacks)
 
 
 def _group(name: str) -> tuple[str, str]:

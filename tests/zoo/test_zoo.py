@@ -59,7 +59,7 @@ def check(model_type: str, scheme: str, tmp_path: Path, dtype: str = "bfloat16")
 
     from checkpoints import copy_with, source_of, tensors_of
     from inputs import inputs_of, outputs_of
-    from loading import differing, load, options_of, same_dtypes
+    from loading import differing, give_dtypes, load, options_of
     from mxkern.convert import convert_checkpoint
     from rounded import rounded
 
@@ -75,10 +75,10 @@ def check(model_type: str, scheme: str, tmp_path: Path, dtype: str = "bfloat16")
     assert not found, f"weights: {found}"
     if model_type in NOT_RUN:
         return
+    most = 0 if give_dtypes(model, expected) else 0.03
     given = inputs_of(expected)
     want, got = outputs_of(expected, given), outputs_of(model, given)
     assert want.keys() == got.keys()
-    most = 0 if same_dtypes(model, expected) else 0.03
     for name, value in want.items():
         error = (got[name].double() - value.double()).norm() / value.double().norm()
         assert error <= most, f"outputs: {name} differ by {error:.2g}"
