@@ -21,9 +21,9 @@ struct BlockScaleLanes {
   FloatLanes multipliers;
 };
 
-// nvfp4_multiplier of block scales that are decoded.
-[[gnu::always_inline]] inline FloatLanes nvfp4_multipliers(FloatLanes scales,
-                                                           const TensorScale& tensor) {
+// What elements under block scales that are decoded are multiplied with.
+[[gnu::always_inline]] inline FloatLanes multipliers_of(FloatLanes scales,
+                                                        const TensorScale& tensor) {
   return lower_of<FloatLanes>(1.0f / (scales * tensor.decode),
                               broadcast<FloatLanes>(float32::largest()));
 }
@@ -33,12 +33,13 @@ template <class S, ScaleRule rule>
 [[gnu::always_inline]] inline BlockScaleLanes finite_block_scales(BitLanes amax,
                                                                   const TensorScale& tensor) {
   using Format = typename S::Format;
-  if constexpr (S::has_tensor_scale) {
+  if constexpr (!S::ScaleFormat::is_power_of_two) {
+    using Scale = typename S::ScaleFormat::Element;
     const FloatLanes largest = broadcast<FloatLanes>(float32::largest());
     const FloatLanes ratio =
         float_of<BitLanes>(amax) * (tensor.encode * (1.0f / Format::max_value));
-    const BitLanes bytes = encode_lanes<E4M3>(lower_of<FloatLanes>(ratio, largest));
-    return {bytes, nvfp4_multipliers(decode_lanes<E4M3>(bytes), tensor)};
+    const BitLanes bytes = encode_lanes<Scale>(lower_of<FloatLanes>(ratio, largest));
+    return {bytes, multipliers_of(decode_lanes<Scale>(bytes), tensor)};
   } else {
     BitLanes bytes;
     if constexpr (rule == ScaleRule::rceil) {
@@ -82,7 +83,8 @@ template <class S, ScaleRule rule>
 template <class S>
 [[gnu::noinline]] void block_scales(ChunkScales<S>& chunk, int blocks, ScaleRule rule,
                                     TensorScale tensor) {
-  if constexpr (S::has_tensor_scale) {
+  if constexpr (!S::ScaleFormat::is_power_of_two) {
+    if constexpr (!S::has_tensor_scale) tensor = {1.0f, 1.0f, 1.0f};
     scale_blocks<S, ScaleRule::rceil>(chunk, blocks, tensor);
   } else {
     switch (rule) {

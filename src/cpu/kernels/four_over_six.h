@@ -48,7 +48,7 @@ struct Candidate {
   [[gnu::always_inline]] Candidate(FloatLanes scale, const TensorScale& tensor)
       : bytes(encode_lanes<E4M3>(scale)),
         scales(decode_lanes<E4M3>(bytes)),
-        multipliers(nvfp4_multipliers(scales, tensor)) {}
+        multipliers(multipliers_of(scales, tensor)) {}
 
   // nvfp4_add_error for one element of each block, of its magnitude: errors have no sign.
   [[gnu::always_inline]] void add(FloatLanes magnitude, float encode, BlockError kind) {
