@@ -55,7 +55,7 @@ struct Candidate {
     const FloatLanes decoded = rounded_magnitude<Format>(magnitude * multipliers) * scales;
     const FloatLanes difference =
         fused_multiply_add(magnitude, broadcast<FloatLanes>(encode), -decoded);
-    if (kind == BlockError::mae) {
+    if (is_of_magnitudes(kind)) {
       error += float_of<BitLanes>(bits_of(difference) & float32::magnitude_mask);
     } else {
       error = fused_multiply_add(difference, difference, error);
