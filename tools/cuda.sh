@@ -60,7 +60,7 @@ export -f compile_for_others
 export build fast
 mkdir -p "$build/others"
 start=$SECONDS
-printf '%s\n' src/cuda/*.cu src/cuda/instances/*_nvfp4.cu \
+printf '%s\n' src/cuda/*.cu "$build"/sm90a/instances/*_nvfp4.cu \
   src/cuda/instances/multiply_sm90_bfloat16.cu |
   xargs -P "$jobs" -I{} bash -c 'compile_for_others {}'
 echo "mxkern: $build/others: $((SECONDS - start)) s"
