@@ -188,8 +188,8 @@ void launch_chosen(const char* function, DType dtype, Rounding rounding,
 }
 
 template <class S>
-void launch_quantize_rows(const char* function, DType dtype, Rounding rounding,
-                          const kernels::QuantizeRowsParameters& p, Stream stream) {
+void launch_own_rows(const char* function, DType dtype, Rounding rounding,
+                     const kernels::QuantizeRowsParameters& p, Stream stream) {
   if (is_small<S>(rounding, p)) {
     const auto grid = kernels::SmallGrid::of(p.grid, p.scale_index);
     return visit(dtype, [&](auto type) {

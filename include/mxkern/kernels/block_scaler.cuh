@@ -45,6 +45,7 @@ __device__ __forceinline__ MultiplierTable& multiplier_table(int direction) {
 // The scales of blocks of scheme S.
 template <class S, bool HasTensorScale = S::has_tensor_scale>
 struct BlockScaler {
+  static_assert(S::ScaleFormat::is_power_of_two);
   const E8M0Rule& rule;
 
   __device__ __forceinline__ bool saturates() const { return rule.saturates; }

@@ -305,7 +305,7 @@ __device__ __forceinline__ void decode_octet(Octet octet, float (&v)[8]) {
     for (int i = 0; i < 8; ++i) {
       v[i] = ptx::decode_e2m1(static_cast<std::uint32_t>(octet) >> (4 * i) & 0xFu);
     }
-  } else if constexpr ((is_fp8<Format> || is_fp6<Format>)&&MXKERN_HAS_CVT_E4M3) {
+  } else if constexpr (MXKERN_HAS_CVT_E4M3 && (is_fp8<Format> || is_fp6<Format>)) {
     std::uint32_t words[2];
     if constexpr (is_fp8<Format>) {
       words[0] = static_cast<std::uint32_t>(octet);

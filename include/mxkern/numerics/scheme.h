@@ -24,9 +24,9 @@ enum class Scheme : std::uint8_t {
 template <class ElementFormat, class BlockScaleFormat, int BlockSize, bool HasTensorScale>
 struct SchemeOf {
   static_assert(BlockSize == 16 || BlockSize == 32 || BlockSize == 64, "kernels cut tensors there");
-  static_assert(!HasTensorScale ||
-                    (is_fp4<ElementFormat> && std::is_same_v<BlockScaleFormat, UE4M3>),
-                "TensorScale is about the largest values of E2M1 and UE4M3");
+  static_assert(!HasTensorScale || (is_fp4<ElementFormat> &&
+                                    std::is_same_v<BlockScaleFormat, UE4M3> && BlockSize == 16),
+                "tensor scales, and what kernels do with them, are those of NVFP4");
   using Format = ElementFormat;
   using ScaleFormat = BlockScaleFormat;
   static constexpr int block = BlockSize;

@@ -33,6 +33,7 @@ struct SchemeFacts {
   float max_value;         // of an element, before its scale
   float min_subnormal;     // the smallest positive element, before its scale
   std::uint8_t nan_scale;  // the scale byte of a poisoned block
+  bool scales_are_powers;  // of two
 };
 
 constexpr SchemeFacts facts_of(Scheme scheme) {
@@ -48,7 +49,8 @@ constexpr SchemeFacts facts_of(Scheme scheme) {
                        S::has_tensor_scale,
                        F::max_value,
                        F::min_subnormal,
-                       S::ScaleFormat::nan_byte};
+                       S::ScaleFormat::nan_byte,
+                       S::ScaleFormat::is_power_of_two};
   });
 }
 
