@@ -96,6 +96,12 @@ else()
   # Static: the library loads where there is no driver, and reports that there are no devices.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   enable_language(CUDA)
+  set(instances ${PROJECT_BINARY_DIR}/instances)
+  mxkern_scheme_instances(MXKERN_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/include/mxkern/numerics/scheme.h
+    ${instances} quantize fake_quantize multiply_few multiply_few_sm90 multiply_few_sm90_half
+    multiply_grouped multiply_grouped_half)
+  mxkern_pair_instances(MXKERN_CUDA_SOURCES ${instances} multiply_sm90_folded multiply_sm90_either
+    multiply_sm90_columns multiply_sm90_grouped)
   list(JOIN CMAKE_CUDA_ARCHITECTURES ", " architectures)
   set(MXKERN_CUDA_STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${architectures}")
 endif()

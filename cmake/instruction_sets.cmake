@@ -29,3 +29,32 @@ set(MXKERN_FLAGS_avx512 ${MXKERN_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -ma
     -mavx512vbmi -mprefer-vector-width=512)
 set(MXKERN_FLAGS_avx512_bf16 ${MXKERN_FLAGS_avx512} -mavx512bf16)
 set(MXKERN_FLAGS_amx_bf16 ${MXKERN_FLAGS_avx512_bf16} -mamx-tile -mamx-bf16)
+
+# Adds the objects of every set to a target of the calling folder; source_dir: that of the library.
+function(mxkern_add_instances target source_dir)
+  set(optimization -O3)
+  # What -O3 unrolls takes minutes to instrument, and a minute to compile for nothing. Pointers that
+  # wrap take half of those minutes; that they are used, AddressSanitizer reports.
+  if(MXKERN_SANITIZE)
+    set(optimization -O1 -fno-sanitize=pointer-overflow)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(optimization -O1)
+  endif()
+
+  set(placed none)
+  foreach(set IN LISTS mxkern_all_instruction_sets)
+    file(GLOB objects CONFIGURE_DEPENDS ${source_dir}/cpu/instances/${set}*.cc)
+    list(REMOVE_ITEM objects ${placed})
+    list(APPEND placed ${objects})
+    if(NOT set IN_LIST MXKERN_INSTRUCTION_SETS)
+      continue()
+    endif()
+    target_sources(${target} PRIVATE ${objects})
+    # GCC 12 takes the deliberately undefined registers of its own intrinsics for a mistake.
+    set_source_files_properties(${objects} PROPERTIES
+      COMPILE_OPTIONS
+      "${MXKERN_FLAGS_${set}};${optimization};$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>"
+      COMPILE_DEFINITIONS "MXKERN_INSTRUCTION_SET=${set}")
+    target_compile_definitions(${target} PRIVATE MXKERN_HAS_${set})
+  endforeach()
+endfunction()

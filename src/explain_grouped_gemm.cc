@@ -60,8 +60,10 @@ const char* making_of(PreparedForm form) {
   switch (form) {
     case PreparedForm::few_tokens: return ", reordered in the call";
     case PreparedForm::folded: return ", folded in the call";
-    default: return ", expanded to bfloat16 in the call";
+    case PreparedForm::source:
+    case PreparedForm::expanded: break;
   }
+  return ", expanded to bfloat16 in the call";
 }
 
 std::string describe_side(const GemmOperand& operand, bool is_made, PreparedForm form) {

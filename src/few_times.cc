@@ -42,9 +42,9 @@ std::uint32_t rounds_of(std::int64_t blocks, std::int64_t slots) {
 // What schemes add to MXFP4.
 struct OfScheme {
   double nvfp4, six_bits, eight_bits;
-  double of(const DecodeLayout& layout) const {
-    if (layout.bits == 4) return layout.block == 16 ? nvfp4 : 0.0;
-    return layout.bits == 6 ? six_bits : eight_bits;
+  double of(const FewWork& work) const {
+    if (work.layout.bits == 4) return work.has_float_scales ? nvfp4 : 0.0;
+    return work.layout.bits == 6 ? six_bits : eight_bits;
   }
 };
 
@@ -85,7 +85,7 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
   const double two = plan.warp_tiles - 1;
   const int warps = plan.row_tiles >> (plan.warp_tiles - 1) << plan.log2_parts;
   const double turn =
-      (t.turn + (work.layout.block == 16 ? t.nvfp4 : 0.0) + (plan.x_stages > 0 ? t.shared : 0.0)) *
+      (t.turn + (work.has_float_scales ? t.nvfp4 : 0.0) + (plan.x_stages > 0 ? t.shared : 0.0)) *
           (1 + t.two_tiles * two) * (1 - t.idle_warps * (1 - warps / 8.0)) +
       t.kilobyte * kilobytes_of_tokens(plan, warps);
   const std::int64_t blocks = work.blocks(plan);
@@ -127,7 +127,7 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
   const Times& t = is_few ? of_few : of_more;
   const Turn of_warp = of(plan.tokens);
   const int warps = plan.row_tiles << plan.log2_parts, parts = 1 << plan.log2_parts;
-  const double tile = of_warp.tile + (is_few ? few_tile : more_tile).of(work.layout);
+  const double tile = of_warp.tile + (is_few ? few_tile : more_tile).of(work);
   const double weights = warps * work.layout.tile_bytes() / 1024.0;
   const double bytes =
       is_few ? 0.009572 * (weights + kilobytes_of_tokens(plan, warps)) : 0.0156 * weights;
@@ -160,8 +160,7 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
               : plan.tokens == 64 ? turn_64
                                   : turn_96) +
              (is_divided ? divided : 0.0) +
-             (is_wide && is_divided && plan.tokens == 64 ? two_stages : 0.0) +
-             schemes.of(work.layout);
+             (is_wide && is_divided && plan.tokens == 64 ? two_stages : 0.0) + schemes.of(work);
     }
   };
   constexpr Times lone = {0.3710, 0.4680, 0.5488, 0.0229,
@@ -177,7 +176,7 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
   const std::int64_t before = rounds_of(blocks, 2 * slots) - 1;
   const bool is_alone = is_last_alone(work, plan, before, slots);
   const double turns = turns_of(work, plan);
-  const double halves = work.has_halves ? 0.1 + of_halves.of(work.layout) : 0.0;
+  const double halves = work.has_halves ? 0.1 + of_halves.of(work) : 0.0;
   const auto time_of = [&](const Times& t, double of_halves_here) {
     return turns * (t.turn(work, plan) + of_halves_here) + t.end + t.end_of_rank * plan.log2_ranks +
            end_of_token * plan.tokens + end_of_part * plan.log2_parts;
@@ -203,7 +202,8 @@ FewWork::FewWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::
       processors(processors_),
       down(static_cast<std::uint32_t>(layout.tiles_down())),
       across(static_cast<std::uint32_t>(layout.tiles_across())),
-      weight_bytes(static_cast<double>(batch) * down * across * layout.tile_bytes()) {}
+      weight_bytes(static_cast<double>(batch) * down * across * layout.tile_bytes()),
+      has_float_scales(!facts_of(scheme).scales_are_powers) {}
 
 double few_time(const FewWork& work, const FewPlan& plan) {
   const FewShape shape{work.layout.bits, work.layout.block, plan.tokens};
@@ -238,7 +238,7 @@ double few_sm90_time(const FewWork& work, const FewPlan& plan) {
   // hidden.
   const double of_two_warpgroups = plan.tokens <= 128 ? 0.5 : plan.tokens < 256 ? 0.4 : 0.1;
   const double share = has_four ? 1.0 : of_two_warpgroups;
-  const double halves = work.has_halves ? share * (0.1 + of_halves.of(work.layout)) : 0.0;
+  const double halves = work.has_halves ? share * (0.1 + of_halves.of(work)) : 0.0;
   const int parts = 1 << plan.log2_parts, ranks = 1 << plan.log2_ranks;
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
@@ -248,7 +248,7 @@ double few_sm90_time(const FewWork& work, const FewPlan& plan) {
   const double turn = (parts == 1   ? turns.whole
                        : parts == 2 ? turns.halves
                                     : turns.quarters) +
-                      (has_four ? of_four_warpgroups : of_two).of(work.layout) + halves -
+                      (has_four ? of_four_warpgroups : of_two).of(work) + halves -
                       0.0033 * idle * kilobytes;
   const double end = 3.088 + 0.0039 * plan.tokens + 0.241 * (parts - 1) +
                      (ranks > 1 ? 0.746 + 0.0019 * plan.tokens : 0.0) + (ranks > 2 ? 0.899 : 0.0);

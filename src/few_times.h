@@ -17,6 +17,7 @@ struct FewWork {
   int processors;
   std::uint32_t down, across;  // tiles
   double weight_bytes;
+  bool has_float_scales;    // not powers of two
   bool has_halves = false;  // float16 tokens, to which weights take longer to decode
 
   FewWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::int64_t rows,

@@ -5,6 +5,7 @@
 
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
+#include "mxkern/numerics/visit.h"
 
 namespace mxkern {
 namespace {
@@ -31,7 +32,9 @@ struct Choice {
 // Whether products of parts add up to those of the elements: 0 times Inf is NaN, and a part may be
 // 0 where its element is not.
 bool may_have_parts(const GemmProblem& problem) {
-  return parts_of(problem) == 1 || problem.right_scheme != Scheme::mxfp8_e5m2;
+  return parts_of(problem) == 1 || visit(problem.right_scheme, [](auto scheme) {
+           return decltype(scheme)::Format::specials != Specials::ieee;
+         });
 }
 
 Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& capabilities) {

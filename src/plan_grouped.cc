@@ -83,8 +83,10 @@ std::int64_t bytes_of(const GemmOperand& source, PreparedForm form) {
       return static_cast<std::int64_t>(cuda::reordered_bytes(q.scheme, q.shape));
     }
     case PreparedForm::folded: return cuda::folded_layout(shape_of(source)).bytes;
-    default: return cuda::expanded_layout(source).bytes;
+    case PreparedForm::source:
+    case PreparedForm::expanded: break;
   }
+  return cuda::expanded_layout(source).bytes;
 }
 
 }  // namespace

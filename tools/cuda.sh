@@ -42,7 +42,7 @@ for source in tests/cuda/*_test.c[cu]; do
   name=$(basename "$source")
   tests+=("cuda.${name%.*}")
 done
-compile "$build/sm90a" mxkern "${tests[@]}"
+compile "$build/sm90a" mxkern "${tests[@]}" phantom.few cuda.phantom_few_test
 ctest --test-dir "$build/sm90a" --output-on-failure -j "$jobs" -R '^cuda\.'
 
 # Device code alone, unless what the host runs depends on the architectures too.
@@ -60,7 +60,7 @@ export -f compile_for_others
 export build fast
 mkdir -p "$build/others"
 start=$SECONDS
-printf '%s\n' src/cuda/*.cu src/cuda/instances/*_nvfp4.cu \
+printf '%s\n' src/cuda/*.cu "$build"/sm90a/instances/*_nvfp4.cu \
   src/cuda/instances/multiply_sm90_bfloat16.cu |
   xargs -P "$jobs" -I{} bash -c 'compile_for_others {}'
 echo "mxkern: $build/others: $((SECONDS - start)) s"

@@ -24,7 +24,14 @@ Reach reach_of(const GemmMatrix& matrix) {
   if (matrix.is_plain) {
     return matrix.dtype == DType::float16 ? Reach{16, false} : Reach{28, true};
   }
-  return facts_of(matrix.scheme).has_tensor_scale ? Reach{12, false} : Reach{28, true};
+  return visit(matrix.scheme, [](auto scheme) -> Reach {
+    using S = decltype(scheme);
+    if constexpr (S::ScaleFormat::is_power_of_two) {
+      return {28, true};
+    } else {
+      return {S::Format::max_exponent + S::ScaleFormat::Element::max_exponent + 2, false};
+    }
+  });
 }
 
 // `count` codes from `k` on, as numbers before their scales.
@@ -146,10 +153,10 @@ std::int32_t row_spread(const GemmMatrix& matrix, std::int64_t row) {
   }
   return visit(matrix.scheme, [&](auto scheme) -> std::int32_t {
     using S = decltype(scheme);
-    if constexpr (S::has_tensor_scale) {
-      return 0;
-    } else {
+    if constexpr (S::ScaleFormat::is_power_of_two) {
       return scaled_row_spread<S>(matrix, row);
+    } else {
+      return 0;
     }
   });
 }

@@ -18,8 +18,19 @@
 
 namespace mxkern::cpu {
 
+// Tasks start on multiples of this many elements along a line: whole blocks of every scheme, whole
+// Hadamard groups, whole tiles of swizzled scales of blocks of up to 32.
+inline constexpr std::int64_t line_unit = 128;
+
+// The elements of the largest block that any scheme has; as many lines make a square.
+inline constexpr std::int64_t largest_block = [] {
+  int block = 32;
+  for (const Scheme scheme : all_schemes) block = higher_of(block, facts_of(scheme).block);
+  return block;
+}();
+
 // The scales of one matrix, and the first of those that a task is about. In swizzled layout the
-// first block is a multiple of ScaleIndex::tile_blocks.
+// first block is a multiple of ScaleIndex::tile_blocks, unless blocks have 64 elements.
 struct ScaleCursor {
   std::uint8_t* scales;
   ScaleIndex index;
@@ -163,6 +174,7 @@ struct KernelTable {
                                std::int64_t count, std::uint16_t* words);
 
   Quantize quantize[std::size(all_schemes)][std::size(all_dtypes)][std::size(all_roundings)];
+  // Null for schemes whose blocks are longer than AcrossMemory::rows.
   QuantizeAcross quantize_across[std::size(all_schemes)][std::size(all_dtypes)]
                                 [std::size(all_roundings)];
   Dequantize dequantize[std::size(all_schemes)][std::size(all_dtypes)];

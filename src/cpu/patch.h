@@ -47,7 +47,7 @@ Lines lines_in_place(const LineSource& source, const Tile& part);
 
 class Patch {
  public:
-  static constexpr std::int64_t capacity = 4096;  // elements
+  static constexpr std::int64_t capacity = largest_block * line_unit;  // elements
 
   // The lines of a part of x, of patch_shape.
   Lines load(const LineSource& source, const Tile& part);

@@ -35,7 +35,8 @@ struct Direction {
   // Whether nothing is asked of columns that needs them as lines.
   bool is_across() const {
     const bool chooses_for_squares = options.four_over_six && group() > 1;
-    return source.transposed && source.signs.size <= AcrossMemory::rows && !chooses_for_squares;
+    return source.transposed && AcrossMemory::rows % facts.block == 0 &&
+           source.signs.size <= AcrossMemory::rows && !chooses_for_squares;
   }
 };
 

@@ -5,10 +5,12 @@
 #include <new>
 #include <type_traits>
 
+#include "cpu/kernel_table.h"
+
 namespace mxkern::cpu {
 
 // Not on its stack: musl's threads have 128 KiB, and programs with many threads give them less.
-inline constexpr std::size_t scratch_bytes = 98 * 1024;
+inline constexpr std::size_t scratch_bytes = 98 * 1024 * largest_block / 32;
 
 // Those of the calling thread, which keeps them; aligned to lines of the cache. Throws
 // std::bad_alloc.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "cpu/kernel_table.h"
 #include "cpu/parallel.h"
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/math.h"
@@ -16,10 +17,6 @@ inline constexpr std::int64_t grain_elements = 64 * 1024;
 
 // The size of a tile whose elements are read once and in order.
 inline constexpr std::int64_t tile_elements = 32 * 1024;
-
-// Tiles start on multiples of this many elements along a row: whole blocks of every scheme, whole
-// Hadamard groups, whole tiles of swizzled scales.
-inline constexpr std::int64_t line_unit = 128;
 
 struct TileShape {
   std::int64_t rows;

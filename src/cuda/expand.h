@@ -34,10 +34,10 @@ inline int parts_of(const GemmOperand& operand) {
   return plain != nullptr ? expanded_parts(plain->dtype) : 1;
 }
 
-// Rows of NVFP4 and of 16-bit elements need no power of two of their own.
+// Rows under scales that are floats and of 16-bit elements need no power of two of their own.
 inline bool has_exponents(const GemmOperand& operand) {
   if (const auto* plain = std::get_if<Buffer>(&operand)) return plain->dtype == DType::float32;
-  return !facts_of(std::get<BlockScaled>(operand).scheme).has_tensor_scale;
+  return facts_of(std::get<BlockScaled>(operand).scheme).scales_are_powers;
 }
 
 // Everything is 0 where the operand is taken as it lies. Spreads are not part of it.

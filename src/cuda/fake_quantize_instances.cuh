@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/fake_quantize_launch.h"
+#include "cuda/generic_launch.cuh"
 #include "cuda/launch.h"
 #include "cuda/row_grids.h"
 #include "cuda/visit_input.h"
@@ -10,8 +11,8 @@
 namespace mxkern::cuda {
 
 template <class S>
-void launch_fake_quantize(const char* function, DType dtype, const QuantizeOptions& options,
-                          const kernels::FakeQuantizeParameters& p, Stream stream) {
+void launch_own_fake_quantize(const char* function, DType dtype, const QuantizeOptions& options,
+                              const kernels::FakeQuantizeParameters& p, Stream stream) {
   using kernels::FakeWork;
   const bool is_random = options.rounding == Rounding::stochastic;
   const bool are_whole =
@@ -36,6 +37,17 @@ void launch_fake_quantize(const char* function, DType dtype, const QuantizeOptio
     }
     start(kernels::fake_quantize_kernel<S, T, r(), work>, grid_of(p.grid));
   });
+}
+
+template <class S>
+void launch_fake_quantize(const char* function, DType dtype, const QuantizeOptions& options,
+                          const kernels::FakeQuantizeParameters& p, Stream stream) {
+  if constexpr (kernels::has_own_kernels<S>) {
+    launch_own_fake_quantize<S>(function, dtype, options, p, stream);
+  } else {
+    launch_fake_quantize_generic<S>(function, dtype, options.rounding,
+                                    options.block_shape == BlockShape::square, p, stream);
+  }
 }
 
 }  // namespace mxkern::cuda

@@ -140,7 +140,7 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   visit(scheme, [&](auto type) {
     using S = decltype(type);
     if constexpr (scheme_can_fold<S>) {
-      p.rule = kernels::E8M0Rule::of<typename S::Format>(rule);
+      p.rule = E8M0Rule::of<typename S::Format>(rule);
       visit(x.dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         if constexpr (std::is_same_v<S, MxFp8E4M3> && sizeof(T) == 2) {

@@ -178,9 +178,9 @@ void launch_chosen(const char* function, DType dtype, Rounding rounding,
           std::max<std::int64_t>(1, resident / (p.grid.chunks() * p.grid.batch));
       const std::int64_t down = std::min(p.grid.series(), most_down);
       const dim3 grid = grid_of(p.grid.chunks(), down, p.grid.batch);
-      const auto kernel = p.options.block_error == BlockError::mse
-                              ? kernels::quantize_chosen_kernel<S, T, r(), BlockError::mse>
-                              : kernels::quantize_chosen_kernel<S, T, r(), BlockError::mae>;
+      const auto kernel = is_of_magnitudes(p.options.block_error)
+                              ? kernels::quantize_chosen_kernel<S, T, r(), BlockError::mae>
+                              : kernels::quantize_chosen_kernel<S, T, r(), BlockError::mse>;
       launch<Start::early>(function, kernel, grid, kernels::row_threads,
                            even_bytes(function, grid, blocks), stream, p);
     });
@@ -188,8 +188,8 @@ void launch_chosen(const char* function, DType dtype, Rounding rounding,
 }
 
 template <class S>
-void launch_quantize_rows(const char* function, DType dtype, Rounding rounding,
-                          const kernels::QuantizeRowsParameters& p, Stream stream) {
+void launch_own_rows(const char* function, DType dtype, Rounding rounding,
+                     const kernels::QuantizeRowsParameters& p, Stream stream) {
   if (is_small<S>(rounding, p)) {
     const auto grid = kernels::SmallGrid::of(p.grid, p.scale_index);
     return visit(dtype, [&](auto type) {

@@ -10,8 +10,8 @@ namespace mxkern::cuda {
 
 inline kernels::OctetOptions octet_options(Scheme scheme, const QuantizeOptions& options) {
   const float* amax = options.amax != nullptr ? options.amax : options.found_amax;
-  const kernels::E8M0Rule rule = visit(scheme, [&](auto type) {
-    return kernels::E8M0Rule::of<typename decltype(type)::Format>(options.scale_rule);
+  const E8M0Rule rule = visit(scheme, [&](auto type) {
+    return E8M0Rule::of<typename decltype(type)::Format>(options.scale_rule);
   });
   return {rule,
           options.four_over_six,

@@ -236,8 +236,8 @@ bool are_apart(bool plain, bool with_rows, bool swizzled, std::int64_t whole) {
 // launches of their own take those first: those at the side, then those below. They have few thread
 // blocks that take long, and whole tiles are quantized beside them.
 template <class S>
-void launch_quantize_tile(const char* function, DType dtype, Rounding rounding,
-                          const kernels::QuantizeTileParameters& p, Stream stream) {
+void launch_own_tile(const char* function, DType dtype, Rounding rounding,
+                     const kernels::QuantizeTileParameters& p, Stream stream) {
   constexpr std::int64_t extent = kernels::tile_extent;
   const std::int64_t across = ceil_div(p.columns, extent), down = ceil_div(p.rows, extent);
   const std::int64_t whole_across = p.columns / extent, whole_down = p.rows / extent;

@@ -33,10 +33,11 @@ constexpr bool has_blackwell_kernels([[maybe_unused]] Blackwell architecture) {
   return false;
 }
 
+// Whether tensor cores know a scheme's elements and scales, as they know NVFP4's.
 constexpr bool is_mx_float(Scheme scheme) {
   return visit(scheme, [](auto type) {
     using S = decltype(type);
-    return std::is_same_v<typename S::ScaleFormat, E8M0> && !S::Format::is_integer;
+    return is_ocp_float<typename S::Format> && S::ScaleFormat::is_power_of_two && S::block == 32;
   });
 }
 
@@ -45,7 +46,7 @@ constexpr bool is_mx_float(Scheme scheme) {
 constexpr bool is_blackwell_pair(Scheme left, Scheme right) {
   const int bits = facts_of(left).bits;
   if (bits == 8) return is_mx_float(left) && is_mx_float(right);
-  return bits == 4 && left == right;
+  return bits == 4 && left == right && (is_mx_float(left) || facts_of(left).has_tensor_scale);
 }
 
 // Codes of 4 and 6 bits are spread to bytes on their way into shared memory if the other side

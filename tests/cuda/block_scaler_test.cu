@@ -10,7 +10,6 @@ namespace {
 
 using namespace test;
 using kernels::BlockScaler;
-using kernels::E8M0Rule;
 
 __device__ bool same_scale(const BlockScale& got, const BlockScale& wanted, bool poisoned) {
   const float multiplier = poisoned ? kernels::poisoned_multiplier : wanted.multiplier;

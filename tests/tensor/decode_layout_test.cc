@@ -18,6 +18,8 @@ class DecodeLayoutOf : public ::testing::Test {};
 using Schemes = ::testing::Types<MxFp8E4M3, MxFp8E5M2, MxFp6E3M2, MxFp6E2M3, MxFp4, MxInt8, NvFp4>;
 TYPED_TEST_SUITE(DecodeLayoutOf, Schemes);
 static_assert(std::size(all_schemes) == 7, "the list above is all of them");
+static_assert(DecodeLayout::of(Scheme::mxfp4, 32, 128).tile_bytes() == 2048 + 128);
+static_assert(DecodeLayout::of(Scheme::mxfp6_e2m3, 33, 129).tiles_down() == 2);
 
 TYPED_TEST(DecodeLayoutOf, SpreadsAndGathersEveryCode) {
   using Format = typename TypeParam::Format;

@@ -12,42 +12,15 @@ namespace mxkern::kernels {
 // What stands for the multiplier of a poisoned block; a real one is never negative.
 inline constexpr float poisoned_multiplier = -1.0f;
 
-// A scale rule as constants: the byte is the exponent field of the bits of amax * factor, plus
-// `addend`, less `exponent`, held between 0 and 254. Kernels get it as an argument: instructions
-// read their constants where arguments lie.
-struct E8M0Rule {
-  float factor;
-  std::uint32_t addend;
-  std::uint32_t subnormal_addend;  // where the product is subnormal
-  std::int32_t exponent;
-  bool saturates;  // elements can be beyond the format's largest value
-
-  friend constexpr bool operator==(const E8M0Rule&, const E8M0Rule&) = default;
-
-  template <class Format>
-  static constexpr E8M0Rule of(ScaleRule rule) {
-    constexpr std::uint32_t any = float32::mantissa_mask;
-    switch (rule) {
-      case ScaleRule::rceil:
-        // Where float32 ends, the scale ends before a format that does not reach 2.
-        return {1.0f / Format::max_value, any, any >> 1, 0, Format::max_exponent == 0};
-      case ScaleRule::floor: return {1.0f, 0, 0, Format::max_exponent, true};
-      case ScaleRule::ceil: return {1.0f, any, any, Format::max_exponent, true};
-      case ScaleRule::even: break;
-    }
-    constexpr std::uint32_t half = 1u << (float32::mantissa_bits - 1 - Format::mantissa_bits);
-    return {1.0f, half, half, Format::max_exponent, true};
-  }
-
-  // As e8m0_scale, for a finite amax.
-  __device__ __forceinline__ std::int32_t byte(std::uint32_t amax) const {
-    const std::uint32_t bits = bits_of(__fmul_rn(float_of(amax), factor));
-    const bool subnormal = bits <= float32::mantissa_mask;
-    const std::uint32_t sum = bits + (subnormal ? subnormal_addend : addend);
-    const auto field = static_cast<std::int32_t>(sum >> float32::mantissa_bits);
-    return __viaddmin_s32_relu(field, -exponent, E8M0::max_byte);
-  }
-};
+// E8M0Rule::bytes of one block. Kernels get the rule as an argument: instructions read their
+// constants where arguments lie.
+__device__ __forceinline__ std::int32_t e8m0_byte(const E8M0Rule& rule, std::uint32_t amax) {
+  const std::uint32_t bits = bits_of(__fmul_rn(float_of(amax), rule.factor));
+  const bool subnormal = bits <= float32::mantissa_mask;
+  const std::uint32_t sum = bits + (subnormal ? rule.subnormal_addend : rule.addend);
+  const auto field = static_cast<std::int32_t>(sum >> float32::mantissa_bits);
+  return __viaddmin_s32_relu(field, -rule.exponent, E8M0::max_byte);
+}
 
 // 2^(127 - byte) for 0 <= byte <= 254.
 __device__ __forceinline__ float e8m0_multiplier(std::int32_t byte) {
@@ -72,13 +45,14 @@ __device__ __forceinline__ MultiplierTable& multiplier_table(int direction) {
 // The scales of blocks of scheme S.
 template <class S, bool HasTensorScale = S::has_tensor_scale>
 struct BlockScaler {
+  static_assert(S::ScaleFormat::is_power_of_two);
   const E8M0Rule& rule;
 
   __device__ __forceinline__ bool saturates() const { return rule.saturates; }
 
   // The scale of a block whose largest magnitude has the float32 bits `amax`.
   __device__ __forceinline__ BlockScale operator()(std::uint32_t amax) const {
-    const std::int32_t byte = rule.byte(amax);
+    const std::int32_t byte = e8m0_byte(rule, amax);
     const bool finite = float32::is_finite(amax);
     return {static_cast<std::uint8_t>(finite ? byte : E8M0::nan_byte),
             finite ? e8m0_multiplier(byte) : poisoned_multiplier};

@@ -32,7 +32,7 @@ struct DequantizeParameters {
 template <class S>
 __device__ __forceinline__ float fast_scale(std::uint8_t byte) {
 #if MXKERN_HAS_CVT_E4M3
-  if constexpr (S::has_tensor_scale) {
+  if constexpr (std::is_same_v<typename S::ScaleFormat, UE4M3>) {
     const float value = ptx::widen_pair<E4M3>(byte & UE4M3::nan_byte).x;
     return value == value ? value : float_of(float32::nan_bits);
   }
@@ -68,7 +68,8 @@ __device__ __forceinline__ RawOctet<T> dequantize_octet(Octet octet, std::uint8_
 // and block scale is exact.
 template <class S, class T>
 inline constexpr bool exact_in_bfloat16 =
-    S::Format::bits < 8 && std::is_same_v<T, bfloat16>&& MXKERN_HAS_CVT_E4M3;
+    (is_fp4<typename S::Format> ||
+     is_fp6<typename S::Format>)&&MXKERN_HAS_CVT_E4M3&& std::is_same_v<T, bfloat16>;
 
 // dequantize_octet for that, where neither the scale nor the tensor's scale is a NaN or an Inf.
 template <class S>

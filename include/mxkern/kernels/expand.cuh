@@ -88,7 +88,8 @@ __device__ __forceinline__ RawOctet<bfloat16> scale_octet(float (&v)[8], float s
 // The scale of a block in a row, as a float32.
 template <class S>
 __device__ __forceinline__ float relative_scale(unsigned byte, int power_of_zero) {
-  if constexpr (S::has_tensor_scale) return fast_scale<S>(static_cast<std::uint8_t>(byte));
+  if constexpr (!S::ScaleFormat::is_power_of_two)
+    return fast_scale<S>(static_cast<std::uint8_t>(byte));
   const int power = power_of_zero + static_cast<int>(byte);
   if (byte == E8M0::nan_byte) return float_of(float32::nan_bits);
   return power < -149 ? 0.0f : float32::exp2(power);
@@ -118,7 +119,7 @@ struct ExpandCodes {
 
   // What the scale byte 0 stands for.
   __device__ __forceinline__ int power_of_zero(int exponent) const {
-    if constexpr (S::has_tensor_scale) return 0;
+    if constexpr (!S::ScaleFormat::is_power_of_two) return 0;
     const int raised = exponent - Format::max_exponent;
     const unsigned largest =
         largest_scale(scales, row.exists ? row.o.scale_index.blocks : 0, row.o.scales_in_words);

@@ -14,7 +14,7 @@ namespace mxkern::kernels {
 // distance, and behind the last distance what a poisoned block becomes.
 template <class Format>
 struct FoldTable {
-  static constexpr bool is_used = Format::bits == 4;
+  static constexpr bool is_used = is_fp4<Format>;
   static constexpr int distances = 40;  // at the last one nothing is left of any element
   static constexpr int entries = is_used ? distances + 1 : 1;
   std::uint32_t magnitudes[entries][2];
@@ -116,7 +116,7 @@ class BlockFold {
     } else if constexpr (!MXKERN_HAS_CVT_E4M3) {
       return one_by_one(octet);
     } else {
-      if constexpr (Format::bits == 6) {
+      if constexpr (is_fp6<Format>) {
         return {fold_quad(widen_sixes(static_cast<std::uint32_t>(octet) & 0xFFFFFFu)),
                 fold_quad(widen_sixes(static_cast<std::uint32_t>(octet >> 24) & 0xFFFFFFu))};
       } else {
@@ -136,7 +136,7 @@ class BlockFold {
 
   // Sixteen of 8 bits.
   __device__ __forceinline__ uint4 operator()(const uint4& codes) const {
-    static_assert(Format::bits == 8);
+    static_assert(is_fp8<Format>);
     const auto octet = [](std::uint32_t low, std::uint32_t high) {
       return low | static_cast<Octet>(high) << 32;
     };
@@ -148,7 +148,7 @@ class BlockFold {
   // Octaves that an element is raised by at distance 0, from where its bits stand in a half.
   static constexpr int total_shift =
       Fold<Format>::base_shift +
-      (Format::bits == 6 ? folding::log2_of(mxkern::ptx::to_wider<Format>) * -1 : 0);
+      (is_fp6<Format> ? folding::log2_of(mxkern::ptx::to_wider<Format>) * -1 : 0);
   static constexpr int fixed_shift = total_shift > 15 ? 15 : 0;
 
   // Four 6-bit codes to the 8-bit floats that have the same low bits.

@@ -34,7 +34,7 @@ enum class FoundSpreads : std::uint8_t { none, of_folded, of_all };
 template <class S, int Shares, bool FindsSpread>
 struct FoldRowChunks {
   using Format = typename S::Format;
-  static_assert(Format::bits == 8 && S::block == 32 && !FoldTable<Format>::is_used);
+  static_assert(is_fp8<Format> && S::block == 32);
   static constexpr unsigned everyone = 0xFFFFFFFFu;
   static constexpr int unit = 16, piece = 32 * unit;
   static constexpr int share = fold_rows_chunk / Shares, depth = share / piece;

@@ -104,7 +104,7 @@ __device__ __forceinline__ void octet_errors(const float (&magnitudes)[8], Octet
 
 // All threads ask for the same kind.
 __device__ __forceinline__ float add_errors(BlockError kind, float sum, const float (&errors)[8]) {
-  if (kind == BlockError::mae) {
+  if (is_of_magnitudes(kind)) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) sum = __fadd_rn(sum, fabsf(errors[i]));
   } else {
@@ -185,7 +185,8 @@ __device__ __forceinline__ BlockScale better_scale(const float (&magnitudes)[2][
   const FourOverSix scales = four_over_six<S>(amax, scaler);
   constexpr BlockError mse = BlockError::mse, mae = BlockError::mae;
   // Code of its own, and once: beside the other sums it would take registers from these.
-  if (scaler.error == mae) return better_scale<true, mae>(magnitudes, scales, scaler.tensor, codes);
+  if (is_of_magnitudes(scaler.error))
+    return better_scale<true, mae>(magnitudes, scales, scaler.tensor, codes);
   if (saturates_six<S>(amax, scales)) {
     return better_scale<true, mse>(magnitudes, scales, scaler.tensor, codes);
   }

@@ -46,7 +46,7 @@ struct CutlassScheme<NvFp4> {
 template <class LeftScheme, class RightScheme>
 struct Sm120Config {
   static constexpr bool both_4_bits =
-      LeftScheme::Format::bits == 4 && RightScheme::Format::bits == 4;
+      is_fp4<typename LeftScheme::Format> && is_fp4<typename RightScheme::Format>;
   using Architecture = cutlass::arch::Sm120;
   using Tile = cute::Shape<cute::_128, cute::_128, cute::_128>;
   using Cluster = cute::Shape<cute::_1, cute::_1, cute::_1>;

@@ -86,7 +86,7 @@ template <class S, Rounding R>
 __device__ __forceinline__ PatchCodes encode_patch_row(float (&scaled)[8], bool saturate,
                                                        std::uint32_t signs, const Philox4& words) {
   using Format = typename S::Format;
-  if constexpr (R == Rounding::stochastic && Format::bits == 6) {
+  if constexpr (R == Rounding::stochastic && is_fp6<Format>) {
     std::uint32_t sum[8];
     ptx::add_fractions<Format>(scaled, words, sum);
     return {{ptx::pack_bytes<Format>(sum, saturate), ptx::pack_bytes<Format>(sum + 4, saturate)}};
@@ -97,9 +97,9 @@ __device__ __forceinline__ PatchCodes encode_patch_row(float (&scaled)[8], bool 
 #if MXKERN_HAS_CVT_E2M1
     return unpacked<Format::bits>(encode_octet<Format>(scaled));
 #else
-    if constexpr (Format::bits == 4) return {{ptx::encode_e2m1_magnitudes(scaled) | signs, 0}};
+    if constexpr (is_fp4<Format>) return {{ptx::encode_e2m1_magnitudes(scaled) | signs, 0}};
 #if MXKERN_HAS_CVT_E4M3
-    if constexpr (Format::bits == 6) {
+    if constexpr (is_fp6<Format>) {
       return {{ptx::encode_six_bytes<Format>(scaled), ptx::encode_six_bytes<Format>(scaled + 4)}};
     }
 #endif

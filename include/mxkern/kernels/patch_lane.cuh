@@ -23,7 +23,7 @@ struct PatchLane : PatchElements<Element> {
   static constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
   static constexpr bool in_pairs = pairs_in_bfloat16<S, R, T>;
   static constexpr bool in_lines =
-      bits == 4 && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && !in_pairs;
+      is_fp4<Format> && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && !in_pairs;
   static constexpr bool in_halves = patch_in_halves<S, T, R, W>();
   static constexpr bool is_tall = in_halves && W != PatchWork::both;
 

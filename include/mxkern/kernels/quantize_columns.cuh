@@ -73,8 +73,8 @@ __device__ __forceinline__ void quantize_column_octets(const ColumnPair<T, S::bl
                                                        int first, const BlockScale (&scale)[2],
                                                        bool saturate, const Philox4 (&words)[2],
                                                        Octet (&codes)[2]) {
-  constexpr bool nibbles =
-      S::Format::bits == 4 && sizeof(T) == 2 && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1;
+  constexpr bool nibbles = is_fp4<typename S::Format> && sizeof(T) == 2 && R == Rounding::nearest &&
+                           !MXKERN_HAS_CVT_E2M1;
   if constexpr (nibbles && pairs_in_bfloat16<S, R, T>) {
     const std::uint32_t multipliers =
         __byte_perm(bits_of(scale[0].multiplier), bits_of(scale[1].multiplier), 0x7632);

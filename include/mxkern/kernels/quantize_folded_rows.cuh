@@ -60,7 +60,7 @@ struct QuantizeFoldedColumns {
       share_amax<lanes>(octets, block);
       const std::uint32_t amax = block[0].value();
       const bool is_finite = float32::is_finite(amax);
-      byte[k] = is_finite ? static_cast<unsigned>(rule.byte(amax)) : E8M0::nan_byte;
+      byte[k] = is_finite ? static_cast<unsigned>(e8m0_byte(rule, amax)) : E8M0::nan_byte;
       // An element that is not zero has no code of zero where it is its block's largest one.
       counts[k] = is_finite && amax != 0;
       if (is_finite) largest = max(largest, byte[k]);

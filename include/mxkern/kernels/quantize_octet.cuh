@@ -143,14 +143,14 @@ __device__ __forceinline__ Octet quantize_octet(const float (&v)[8], float multi
 // Whether two elements at a time stay exact in bfloat16 up to the rounding.
 template <class S, Rounding R, class T>
 inline constexpr bool pairs_in_bfloat16 =
-    std::is_same_v<T, bfloat16>&& S::Format::bits == 4 && !S::has_tensor_scale &&
-    R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1;
+    R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && S::ScaleFormat::is_power_of_two &&
+    is_fp4<typename S::Format> && std::is_same_v<T, bfloat16>;
 
 // Whether elements times the multiplier of their block, a power of two, are exact in bfloat16 as
 // far as random words reach.
 template <class S, Rounding R, class T>
 inline constexpr bool stochastic_in_bfloat16 =
-    std::is_same_v<T, bfloat16> && !S::has_tensor_scale && R == Rounding::stochastic;
+    S::ScaleFormat::is_power_of_two&& R == Rounding::stochastic&& std::is_same_v<T, bfloat16>;
 
 // One of two bfloat16 values times a power of two, as a float32. The multiplier's lower half is 0:
 // so is the product's, with nothing of the other value. What is added, 0 and -0, keeps the sign of
@@ -181,7 +181,7 @@ __device__ __forceinline__ Octet quantize_octet(const RawOctet<T>& raw, float mu
     for (int i = 0; i < 8; ++i) v[i] = scale_half(raw.word[i / 2], i % 2, multiplier);
     const Octet octet = encode_stochastic_octet<Format>(v, words, saturate);
     return PoisonedLater || multiplier >= 0.0f ? octet : poison_octet<Format>;
-  } else if constexpr (Format::bits == 4 && sizeof(T) == 2 && R == Rounding::nearest &&
+  } else if constexpr (is_fp4<Format> && sizeof(T) == 2 && R == Rounding::nearest &&
                        !MXKERN_HAS_CVT_E2M1) {
     float v[8];
     unpack(raw, v);

@@ -47,7 +47,7 @@ struct Patch : PatchInHalves<S, Element, R, W> {
   // to what has the code zero: then two at a time.
   static constexpr bool is_random = R == Rounding::stochastic;
   static constexpr bool pairs_are_exact =
-      is_bfloat16 && (bits == 8 || is_random) && !S::has_tensor_scale;
+      is_bfloat16 && (bits == 8 || is_random) && S::ScaleFormat::is_power_of_two;
 
   // Whether values are held to the largest one. With random words that is asked for all blocks.
   template <bool Rare>
@@ -138,7 +138,8 @@ struct Patch : PatchInHalves<S, Element, R, W> {
     } else if constexpr (W == PatchWork::transform) {
       if (p.along_rows.codes != nullptr) quantize_rows(rows, row_scaler);
       const int size = p.along_columns.options.hadamard_size;
-      if constexpr (!stays && R == Rounding::nearest && !S::has_tensor_scale && is_bfloat16) {
+      if constexpr (!stays && R == Rounding::nearest && S::ScaleFormat::is_power_of_two &&
+                    is_bfloat16) {
         // The factor of groups of 16 is a power of two, which the multipliers of blocks can have.
         if (size == 16) {
           this->template transform<true>(size, S::block, p.column_signs);

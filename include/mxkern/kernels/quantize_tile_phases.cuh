@@ -120,7 +120,7 @@ __device__ __forceinline__ void choose_square_scales(const T* elements,
     const FourOverSix scales = four_over_six<S>(finite ? amax : 0u, scaler);
     const BlockScale own = i % 2 == 0 ? scales.six : scales.four;
     const float error =
-        scaler.error == BlockError::mae
+        is_of_magnitudes(scaler.error)
             ? square_error<S, BlockError::mae>(elements, square, own, scaler.tensor)
             : square_error<S, BlockError::mse>(elements, square, own, scaler.tensor);
     const float error_of_four = __shfl_down_sync(full_warp, error, 1);

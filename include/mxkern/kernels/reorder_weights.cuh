@@ -112,6 +112,7 @@ template <class S>
 __device__ __forceinline__ std::uint8_t scale_at(const ReorderParameters& p,
                                                  const std::uint8_t* scales, std::int64_t row,
                                                  std::int64_t block) {
+  static_assert(S::has_tensor_scale != S::ScaleFormat::is_power_of_two, "E8M0, or as NVFP4");
   if (row >= p.layout.rows || block >= p.scale_index.blocks) return 0;
   const std::uint8_t scale = scales[p.scale_index.offset(row, block)];
   return S::has_tensor_scale ? scale & S::ScaleFormat::nan_byte : scale;

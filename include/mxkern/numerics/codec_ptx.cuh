@@ -30,6 +30,7 @@ namespace ptx {
 // Two values to two codes, `low` in the low byte; saturating.
 template <class Format>
 __device__ __forceinline__ std::uint32_t convert_pair(float low, float high) {
+  static_assert(is_fp8<Format>);
   std::uint16_t pair;
   if constexpr (Format::mantissa_bits == 3) {
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
@@ -47,6 +48,7 @@ __device__ __forceinline__ std::uint32_t convert_quad(const float* v) {
 // Two 8-bit codes to two halves, exact.
 template <class Format>
 __device__ __forceinline__ __half2 widen_to_halves(std::uint32_t pair) {
+  static_assert(is_fp8<Format>);
   std::uint32_t halves;
   const auto codes = static_cast<std::uint16_t>(pair);
   if constexpr (Format::mantissa_bits == 3) {
@@ -99,6 +101,7 @@ inline constexpr float to_wider = float32::exp2(Wider<Format>::min_exponent - Fo
 // Four codes, a byte each.
 template <class Format>
 __device__ __forceinline__ std::uint32_t encode_six_bytes(const float* v) {
+  static_assert(is_fp6<Format>);
   const std::uint32_t bytes = convert_quad<Wider<Format>>(v);
   return (bytes & 0x1F1F1F1Fu) | (bytes >> 2 & 0x20202020u);
 }
@@ -211,8 +214,8 @@ __device__ __forceinline__ Octet pack_octet(const std::uint32_t (&codes)[8]) {
 // always.
 template <class Format>
 __device__ __forceinline__ bool needs_saturation(float largest) {
-  if constexpr (Format::bits == 8 && !Format::is_integer) return false;
-  if constexpr (Format::bits == 4) return largest >= 7.0f;
+  if constexpr (is_fp8<Format>) return false;
+  if constexpr (is_fp4<Format>) return largest >= 7.0f;
   return largest > Format::max_value;
 }
 
@@ -220,7 +223,7 @@ __device__ __forceinline__ bool needs_saturation(float largest) {
 // is there anyway; a power of two.
 template <class Format>
 inline constexpr float octet_scale =
-    Format::bits == 6 && MXKERN_HAS_CVT_E4M3 ? ptx::to_wider<Format> : 1.0f;
+    is_fp6<Format>&& MXKERN_HAS_CVT_E4M3 ? ptx::to_wider<Format> : 1.0f;
 
 // encode_lanes for eight values, packed, given their products with octet_scale. None of them is
 // NaN, and none needs saturation.
@@ -232,23 +235,19 @@ __device__ __forceinline__ Octet encode_octet(const float (&v)[8]) {
     for (int i = 0; i < 8; ++i) word[i] = ptx::encode_integer<Format>(v[i]);
     return ptx::gather_low_bytes(word[0], word[1], word[2], word[3]) |
            static_cast<Octet>(ptx::gather_low_bytes(word[4], word[5], word[6], word[7])) << 32;
-  } else if constexpr (Format::bits == 4) {
+  } else if constexpr (is_fp4<Format>) {
     return ptx::encode_e2m1_octet(v);
+  } else if constexpr (is_fp8<Format> && MXKERN_HAS_CVT_E4M3) {
+    return ptx::convert_quad<Format>(v) | static_cast<Octet>(ptx::convert_quad<Format>(v + 4))
+                                              << 32;
+  } else if constexpr (is_fp6<Format> && MXKERN_HAS_CVT_E4M3) {
+    return ptx::encode_sixes<Format>(v) | static_cast<Octet>(ptx::encode_sixes<Format>(v + 4))
+                                              << 24;
   } else {
-#if MXKERN_HAS_CVT_E4M3
-    if constexpr (Format::bits == 8) {
-      return ptx::convert_quad<Format>(v) | static_cast<Octet>(ptx::convert_quad<Format>(v + 4))
-                                                << 32;
-    } else {
-      return ptx::encode_sixes<Format>(v) | static_cast<Octet>(ptx::encode_sixes<Format>(v + 4))
-                                                << 24;
-    }
-#else
     std::uint32_t codes[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) codes[i] = encode_lanes<Format>(v[i]);
     return pack_octet<Format>(codes);
-#endif
   }
 }
 
@@ -301,14 +300,14 @@ __device__ __forceinline__ void saturate_octet(float (&v)[8]) {
 // decode_lanes for eight packed codes. A NaN code gives a NaN of any bits: see has_nan_code.
 template <class Format>
 __device__ __forceinline__ void decode_octet(Octet octet, float (&v)[8]) {
-  if constexpr (Format::bits == 4) {
+  if constexpr (is_fp4<Format>) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       v[i] = ptx::decode_e2m1(static_cast<std::uint32_t>(octet) >> (4 * i) & 0xFu);
     }
-  } else if constexpr (!Format::is_integer && MXKERN_HAS_CVT_E4M3) {
+  } else if constexpr (MXKERN_HAS_CVT_E4M3 && (is_fp8<Format> || is_fp6<Format>)) {
     std::uint32_t words[2];
-    if constexpr (Format::bits == 8) {
+    if constexpr (is_fp8<Format>) {
       words[0] = static_cast<std::uint32_t>(octet);
       words[1] = static_cast<std::uint32_t>(octet >> 32);
     } else {
@@ -319,14 +318,14 @@ __device__ __forceinline__ void decode_octet(Octet octet, float (&v)[8]) {
         words[i] = (sixes & 0x1F1F1F1Fu) | (sixes & 0x20202020u) << 2;
       }
     }
-    using Wide = std::conditional_t<Format::bits == 8, Format, ptx::Wider<Format>>;
+    using Wide = std::conditional_t<is_fp8<Format>, Format, ptx::Wider<Format>>;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float2 pair = ptx::widen_pair<Wide>(words[i / 2] >> (16 * (i % 2)));
       v[2 * i] = pair.x;
       v[2 * i + 1] = pair.y;
     }
-    if constexpr (Format::bits == 6) {
+    if constexpr (is_fp6<Format>) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] *= 1.0f / ptx::to_wider<Format>;
     }
@@ -342,7 +341,7 @@ __device__ __forceinline__ void decode_octet(Octet octet, float (&v)[8]) {
 // The values of eight codes of 4 or 6 bits as bfloat16, two a word; exact.
 template <class Format>
 __device__ __forceinline__ void decode_bfloat16_octet(Octet octet, std::uint32_t (&word)[4]) {
-  if constexpr (Format::bits == 4) {
+  if constexpr (is_fp4<Format>) {
     // The upper and the lower bytes of 0, .5, 1, 1.5, 2, 3, 4, 6, picked by the magnitudes of four
     // codes at a time; the signs of even codes come from the codes moved up to them.
     const auto codes = static_cast<std::uint32_t>(octet);
@@ -362,7 +361,7 @@ __device__ __forceinline__ void decode_bfloat16_octet(Octet octet, std::uint32_t
       }
     }
   } else {
-    static_assert(Format::bits == 6);
+    static_assert(is_fp6<Format>);
     const __half2 scale = __float2half2_rn(1.0f / ptx::to_wider<Format>);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -384,6 +383,7 @@ __device__ __forceinline__ void decode_bfloat16_octet(Octet octet, std::uint32_t
 template <class Format>
 __device__ __forceinline__ bool has_nan_code(Octet octet) {
   if constexpr (!Format::has_nan) return false;
+  static_assert(!Format::has_nan || Format::bits == 8, "codes are bytes");
   // Adding what is missing from the first NaN code to 0x80 carries into bit 7 from there on.
   constexpr std::uint32_t first_nan =
       Format::max_code + (Format::specials == Specials::ieee ? 2u : 1u);

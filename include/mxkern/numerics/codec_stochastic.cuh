@@ -6,6 +6,7 @@
 
 #include "mxkern/core/philox.h"
 #include "mxkern/numerics/codec_ptx.cuh"
+#include "mxkern/numerics/rounding.h"
 
 namespace mxkern {
 
@@ -106,8 +107,15 @@ template <class Format>
 __device__ __forceinline__ Octet encode_stochastic_octet(const float (&v)[8], const Philox4& words,
                                                          bool saturate) {
   std::uint32_t sum[8];
+  if constexpr (!is_ocp_float<Format> && !Format::is_integer) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      sum[i] = encode_stochastic_lanes<Format>(v[i], words.lane[i / 2] >> (16 * (i % 2)) & 0xFFFFu);
+    }
+    return pack_octet<Format>(sum);
+  }
   ptx::add_fractions<Format>(v, words, sum);
-  if constexpr (Format::bits == 4) {
+  if constexpr (is_fp4<Format>) {
     return ptx::pack_nibbles<Format>(sum, saturate);
   } else {
     const std::uint32_t four[2] = {ptx::pack_bytes<Format>(sum, saturate),

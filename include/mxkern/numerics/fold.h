@@ -56,9 +56,11 @@ struct Fold {
   static constexpr bool is_exact = spread_limit == exact_spread;
 };
 
-// Whether the elements of a scheme fit into 8-bit floats under powers of two.
+// Whether the elements of a scheme fit into 8-bit floats under powers of two, and its blocks into
+// what kernels fold at a time.
 template <class S>
-inline constexpr bool scheme_can_fold = !S::Format::is_integer && !S::has_tensor_scale;
+inline constexpr bool scheme_can_fold =
+    S::block == 32 && S::ScaleFormat::is_power_of_two&& is_ocp_float<typename S::Format>;
 
 // The code that an element has in the target, `distance` octaves below its row's largest scale:
 // rounded to nearest, ties to even. NaN stays NaN, Inf stays Inf.

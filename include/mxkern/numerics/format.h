@@ -20,7 +20,7 @@ struct FloatFormat {
   static constexpr Specials specials = Kind;
   static constexpr int bits = 1 + ExponentBits + MantissaBits;
   static constexpr int bias = (1 << (ExponentBits - 1)) - 1;
-  static constexpr std::uint8_t sign_mask = 1u << (bits - 1);
+  static constexpr std::uint8_t sign_mask = static_cast<std::uint8_t>(1u << (bits - 1));
   static constexpr std::uint8_t magnitude_mask = sign_mask - 1;
 
   // The code of the largest finite magnitude: all ones, less what Inf and NaN take.
@@ -45,7 +45,9 @@ struct FloatFormat {
 // single binade [1, 2) with its subnormals, and a sign that negates.
 template <int FractionBits>
 struct IntegerFormat {
+  static_assert(FractionBits == 6, "the codec's integers have 8 bits");
   static constexpr bool is_integer = true;
+  static constexpr int exponent_bits = 0;
   static constexpr int mantissa_bits = FractionBits;
   static constexpr Specials specials = Specials::none;
   static constexpr int bits = 2 + FractionBits;
@@ -76,6 +78,23 @@ struct E2M1 : FloatFormat<2, 1, Specials::none> {
 struct INT8 : IntegerFormat<6> {
   static constexpr const char* name = "int8";
 };
+
+// What ways that are shorter than the generic codec know of a format: all of its fields. A format
+// that is none of these, whatever its width, is encoded and decoded by the generic codec.
+template <class Format, int ExponentBits, int MantissaBits, Specials Kind>
+inline constexpr bool has_fields =
+    !Format::is_integer && Format::exponent_bits == ExponentBits &&
+    Format::mantissa_bits == MantissaBits && Format::specials == Kind;
+template <class Format>
+inline constexpr bool is_fp4 = has_fields<Format, 2, 1, Specials::none>;
+template <class Format>
+inline constexpr bool is_fp6 =
+    has_fields<Format, 3, 2, Specials::none> || has_fields<Format, 2, 3, Specials::none>;
+template <class Format>
+inline constexpr bool is_fp8 =
+    has_fields<Format, 4, 3, Specials::nan_only> || has_fields<Format, 5, 2, Specials::ieee>;
+template <class Format>
+inline constexpr bool is_ocp_float = is_fp4<Format> || is_fp6<Format> || is_fp8<Format>;
 
 static_assert(E4M3::max_value == 448.0f && E4M3::min_subnormal == 0x1p-9f);
 static_assert(E5M2::max_value == 57344.0f && E5M2::min_subnormal == 0x1p-16f);

@@ -14,7 +14,11 @@ enum class Rounding : std::uint8_t { nearest, stochastic };
 inline constexpr Rounding all_roundings[] = {Rounding::nearest, Rounding::stochastic};
 
 constexpr const char* name_of(Rounding rounding) {
-  return rounding == Rounding::nearest ? "nearest" : "stochastic";
+  switch (rounding) {
+    case Rounding::nearest: return "nearest";
+    case Rounding::stochastic: return "stochastic";
+  }
+  return "unknown";
 }
 
 // Calls visitor(std::integral_constant<Rounding, R>{}) for the rounding.

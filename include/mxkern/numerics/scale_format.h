@@ -11,6 +11,7 @@ namespace mxkern {
 // Byte e means 2^(e - 127), 255 means NaN; there is no zero. Source: OCP MX v1.0, section 5.4.1.
 struct E8M0 {
   static constexpr const char* name = "e8m0";
+  static constexpr bool is_power_of_two = true;
   static constexpr int bias = 127;
   static constexpr std::uint8_t nan_byte = 255;
   static constexpr std::uint8_t max_byte = 254;
@@ -28,6 +29,8 @@ struct E8M0 {
 // An E4M3 byte with sign 0; 0x7F means NaN.
 struct UE4M3 {
   static constexpr const char* name = "ue4m3";
+  static constexpr bool is_power_of_two = false;
+  using Element = E4M3;  // whose codes these are
   static constexpr std::uint8_t nan_byte = 0x7F;
   static constexpr std::uint8_t max_byte = E4M3::max_code;
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/numerics/format.h"
 #include "mxkern/numerics/scale_format.h"
@@ -22,6 +23,10 @@ enum class Scheme : std::uint8_t {
 // What a scheme is made of. `id` and `name` come from the structs below.
 template <class ElementFormat, class BlockScaleFormat, int BlockSize, bool HasTensorScale>
 struct SchemeOf {
+  static_assert(BlockSize == 16 || BlockSize == 32 || BlockSize == 64, "kernels cut tensors there");
+  static_assert(!HasTensorScale || (is_fp4<ElementFormat> &&
+                                    std::is_same_v<BlockScaleFormat, UE4M3> && BlockSize == 16),
+                "tensor scales, and what kernels do with them, are those of NVFP4");
   using Format = ElementFormat;
   using ScaleFormat = BlockScaleFormat;
   static constexpr int block = BlockSize;
@@ -61,9 +66,15 @@ struct NvFp4 : SchemeOf<E2M1, UE4M3, 16, true> {
   static constexpr const char* name = "nvfp4";
 };
 
-// The one list of schemes: names, tables, instances and tests follow from it.
+}  // namespace mxkern
+
+// The one list of schemes: names, tables, instances and tests follow from it; and one for what is
+// no scheme. Tests build the library with lists of their own, whose ids take the places of these.
+#if defined(MXKERN_SCHEME_LIST)
+#include MXKERN_SCHEME_LIST
+#else
+#define MXKERN_ANY_SCHEME MxFp8E4M3
 #define MXKERN_FOR_EACH_SCHEME(apply)                                                            \
   apply(MxFp8E4M3) apply(MxFp8E5M2) apply(MxFp6E3M2) apply(MxFp6E2M3) apply(MxFp4) apply(MxInt8) \
       apply(NvFp4)
-
-}  // namespace mxkern
+#endif

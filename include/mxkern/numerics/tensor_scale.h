@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 
 #include "mxkern/core/math.h"
 #include "mxkern/numerics/codec.h"
@@ -78,7 +79,19 @@ enum class BlockError : std::uint8_t { mse, mae };
 
 inline constexpr BlockError all_block_errors[] = {BlockError::mse, BlockError::mae};
 
-constexpr const char* name_of(BlockError error) { return error == BlockError::mse ? "mse" : "mae"; }
+constexpr const char* name_of(BlockError error) {
+  switch (error) {
+    case BlockError::mse: return "mse";
+    case BlockError::mae: return "mae";
+  }
+  return "unknown";
+}
+
+// Whether errors are summed as they are, without their signs, instead of their squares.
+MXKERN_HOST_DEVICE constexpr bool is_of_magnitudes(BlockError error) {
+  return error == BlockError::mae;
+}
+static_assert(std::size(all_block_errors) == 2, "one of two: who asks is_of_magnitudes knows both");
 
 // Adds the error of one element to `sum`, in units of the encoded tensor so that no square
 // overflows. The fused operations are spelled out: every build rounds in the same places. A block
@@ -87,7 +100,7 @@ MXKERN_HOST_DEVICE float nvfp4_add_error(BlockError kind, float sum, float value
                                          std::uint8_t scale, const TensorScale& tensor) {
   const float decoded = decode<E2M1>(code) * UE4M3::decode(scale);
   const float error = __builtin_fmaf(value, tensor.encode, -decoded);
-  if (kind == BlockError::mae) return sum + float_of(bits_of(error) & float32::magnitude_mask);
+  if (is_of_magnitudes(kind)) return sum + float_of(bits_of(error) & float32::magnitude_mask);
   return __builtin_fmaf(error, error, sum);
 }
 

@@ -14,7 +14,7 @@ constexpr decltype(auto) visit(Scheme scheme, Visitor&& visitor) {
     MXKERN_FOR_EACH_SCHEME(MXKERN_CASE)
 #undef MXKERN_CASE
   }
-  return visitor(MxFp8E4M3{});
+  return visitor(MXKERN_ANY_SCHEME{});
 }
 
 #define MXKERN_ID(Type) Type::id,
@@ -33,6 +33,7 @@ struct SchemeFacts {
   float max_value;         // of an element, before its scale
   float min_subnormal;     // the smallest positive element, before its scale
   std::uint8_t nan_scale;  // the scale byte of a poisoned block
+  bool scales_are_powers;  // of two
 };
 
 constexpr SchemeFacts facts_of(Scheme scheme) {
@@ -48,13 +49,11 @@ constexpr SchemeFacts facts_of(Scheme scheme) {
                        S::has_tensor_scale,
                        F::max_value,
                        F::min_subnormal,
-                       S::ScaleFormat::nan_byte};
+                       S::ScaleFormat::nan_byte,
+                       S::ScaleFormat::is_power_of_two};
   });
 }
 
 constexpr const char* name_of(Scheme scheme) { return facts_of(scheme).name; }
-
-static_assert(facts_of(Scheme::nvfp4).block == 16 &&
-              facts_of(Scheme::mxfp6_e2m3).block_bytes == 24);
 
 }  // namespace mxkern

@@ -285,7 +285,4 @@ struct DecodeLayout {
   }
 };
 
-static_assert(DecodeLayout::of(Scheme::mxfp4, 32, 128).tile_bytes() == 2048 + 128);
-static_assert(DecodeLayout::of(Scheme::mxfp6_e2m3, 33, 129).tiles_down() == 2);
-
 }  // namespace mxkern

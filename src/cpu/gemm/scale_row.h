@@ -29,18 +29,18 @@ struct ScaleRow {
     return group(block)[block % ScaleIndex::tile_blocks];
   }
 
-  // Scales that lie one behind the other, from `block` on, which starts a group; null where they
-  // lie in groups.
+  // Scales that lie one behind the other, from `block` on; null where they lie in groups.
   const std::uint8_t* run(std::int64_t block) const {
     return group_stride == ScaleIndex::tile_blocks ? first + block : nullptr;
   }
 
-  // `count` scales from `block` on, which starts a group.
+  // `count` scales from `block` on.
   void copy(std::int64_t block, int count, std::uint8_t* out) const {
     if (const std::uint8_t* bytes = run(block)) {
       std::memcpy(out, bytes, static_cast<std::size_t>(count));
       return;
     }
+    for (; count > 0 && block % ScaleIndex::tile_blocks != 0; --count) *out++ = byte(block++);
     for (int i = 0; i < count; i += ScaleIndex::tile_blocks) {
       std::memcpy(out + i, group(block + i), ScaleIndex::tile_blocks);
     }

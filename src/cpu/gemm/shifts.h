@@ -108,8 +108,8 @@ template <class Elements>
     const RowRange range = element_range<Elements>(matrix, row);
     const int shift = top_exponent + float32::bias - 1 - range.largest;
     return {shift < float32::bias ? shift : float32::bias, range.spread};
-  } else if constexpr (Elements::has_tensor_scale) {
-    return {0, 0};  // codes times UE4M3 scales span 2^-10 to 2^12
+  } else if constexpr (!Elements::ScaleFormat::is_power_of_two) {
+    return {0, 0};  // codes times such scales need no shift; with UE4M3 they span 2^-10 to 2^12
   } else {
     const RowRange range = scale_range(matrix, row);
     const int top = top_exponent - (Elements::Format::max_exponent + 1);
@@ -132,14 +132,15 @@ template <class S>
 requires requires { S::block; }
 struct RowMultipliers<S> {
   using IntLanes = std::int32_t __attribute__((vector_size(4 * lane_count)));
-  static constexpr int per_chunk = gemm_chunk / S::block;
-  static constexpr int most = max_depth / gemm_chunk * per_chunk;
+  static constexpr int chunk_blocks = higher_of(gemm_chunk / S::block, 1);
+  static constexpr int block_chunks = higher_of(S::block / gemm_chunk, 1);
+  static constexpr int most = max_depth / gemm_chunk * chunk_blocks / block_chunks;
   float values[most + lane_count];
 
   RowMultipliers(const GemmMatrix& matrix, std::int64_t row, std::int64_t k, int chunks,
                  std::int32_t shift) {
     const std::int64_t block = k / S::block;
-    const int wanted = chunks * per_chunk;
+    const int wanted = (chunks * chunk_blocks + block_chunks - 1) / block_chunks;
     const std::int64_t rest = matrix.scale_index.blocks - block;
     const ScaleRow scales(matrix, row);
     const std::uint8_t* run = scales.run(block);
@@ -163,8 +164,9 @@ struct RowMultipliers<S> {
   }
 
   [[gnu::always_inline]] static FloatLanes decode(BitLanes bytes, std::int32_t shift) {
-    if constexpr (S::has_tensor_scale) {
-      return decode_lanes<E4M3>(bytes & static_cast<std::uint32_t>(UE4M3::nan_byte)) *
+    if constexpr (!S::ScaleFormat::is_power_of_two) {
+      return decode_lanes<typename S::ScaleFormat::Element>(
+                 bytes & std::uint32_t{S::ScaleFormat::nan_byte}) *
              float32::exp2(StoredElements<S>::exponent);
     } else {
       const IntLanes field =
@@ -186,7 +188,7 @@ struct RowMultipliers<S> {
 
   // For the elements of one step of a chunk.
   [[gnu::always_inline]] FloatLanes of(int chunk, int first) const {
-    const float* scales = values + chunk * per_chunk + first / S::block;
+    const float* scales = values + chunk * chunk_blocks / block_chunks + first / S::block;
     if constexpr (S::block >= step) {
       return broadcast<FloatLanes>(scales[0]);
     } else {

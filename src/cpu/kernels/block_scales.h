@@ -21,48 +21,34 @@ struct BlockScaleLanes {
   FloatLanes multipliers;
 };
 
-// nvfp4_multiplier of block scales that are decoded.
-[[gnu::always_inline]] inline FloatLanes nvfp4_multipliers(FloatLanes scales,
-                                                           const TensorScale& tensor) {
+// What elements under block scales that are decoded are multiplied with.
+[[gnu::always_inline]] inline FloatLanes multipliers_of(FloatLanes scales,
+                                                        const TensorScale& tensor) {
   return lower_of<FloatLanes>(1.0f / (scales * tensor.decode),
                               broadcast<FloatLanes>(float32::largest()));
 }
 
 // block_scale of one block a lane, whose largest magnitudes are finite.
-template <class S, ScaleRule rule>
+template <class S, ScaleRule R>
 [[gnu::always_inline]] inline BlockScaleLanes finite_block_scales(BitLanes amax,
                                                                   const TensorScale& tensor) {
-  using Format = typename S::Format;
-  if constexpr (S::has_tensor_scale) {
-    const FloatLanes largest = broadcast<FloatLanes>(float32::largest());
-    const FloatLanes ratio =
-        float_of<BitLanes>(amax) * (tensor.encode * (1.0f / Format::max_value));
-    const BitLanes bytes = encode_lanes<E4M3>(lower_of<FloatLanes>(ratio, largest));
-    return {bytes, nvfp4_multipliers(decode_lanes<E4M3>(bytes), tensor)};
-  } else {
-    BitLanes bytes;
-    if constexpr (rule == ScaleRule::rceil) {
-      const BitLanes ratio = bits_of(float_of<BitLanes>(amax) * (1.0f / Format::max_value));
-      const BitLanes exponent = ratio >> float32::mantissa_bits;
-      const BitLanes exact = exponent == 0u ? broadcast<BitLanes>(0x00400000u) : BitLanes{};
-      bytes = exponent - BitLanes((ratio & float32::mantissa_mask) > exact);
-    } else {
-      constexpr std::uint32_t half = 1u << (float32::mantissa_bits - 1 - Format::mantissa_bits);
-      const BitLanes rounded = rule == ScaleRule::even ? amax + half : amax;
-      bytes = rounded >> float32::mantissa_bits;
-      if constexpr (rule == ScaleRule::ceil)
-        bytes -= BitLanes((amax & float32::mantissa_mask) != 0u);
-      bytes = higher_of<BitLanes>(bytes, broadcast<BitLanes>(std::uint32_t{Format::max_exponent})) -
-              std::uint32_t{Format::max_exponent};
-    }
-    bytes = lower_of<BitLanes>(bytes, broadcast<BitLanes>(std::uint32_t{E8M0::max_byte}));
+  if constexpr (S::ScaleFormat::is_power_of_two) {
+    constexpr E8M0Rule rule = E8M0Rule::of<typename S::Format>(R);
+    const BitLanes bytes = rule.bytes(amax);
     const BitLanes power = (254u - bytes) << float32::mantissa_bits;
     const BitLanes subnormal = broadcast<BitLanes>(bits_of(E8M0::reciprocal(E8M0::max_byte)));
     return {bytes, float_of<BitLanes>(higher_of<BitLanes>(power, subnormal))};
+  } else {
+    using Scale = typename S::ScaleFormat::Element;
+    const FloatLanes largest = broadcast<FloatLanes>(float32::largest());
+    const FloatLanes ratio =
+        float_of<BitLanes>(amax) * (tensor.encode * (1.0f / S::Format::max_value));
+    const BitLanes bytes = encode_lanes<Scale>(lower_of<FloatLanes>(ratio, largest));
+    return {bytes, multipliers_of(decode_lanes<Scale>(bytes), tensor)};
   }
 }
 
-template <class S, ScaleRule rule>
+template <class S, ScaleRule R>
 [[gnu::always_inline]] inline void scale_blocks(ChunkScales<S>& chunk, int blocks,
                                                 const TensorScale& tensor) {
   const BitLanes largest = broadcast<BitLanes>(float32::largest_bits);
@@ -71,7 +57,7 @@ template <class S, ScaleRule rule>
   for (int b = 0; b < blocks; b += lane_count) {
     const auto amax = load_vector<BitLanes>(chunk.amax + b);
     const auto finite = BitLanes(amax <= largest);
-    const BlockScaleLanes scales = finite_block_scales<S, rule>(amax & finite, tensor);
+    const BlockScaleLanes scales = finite_block_scales<S, R>(amax & finite, tensor);
     const BitLanes bytes = (scales.bytes & finite) | (poison & ~finite);
     store_vector(chunk.bytes + b, __builtin_convertvector(bytes, ByteLanes));
     store_vector(chunk.multipliers + b, bits_of(scales.multipliers) & finite);
@@ -82,15 +68,11 @@ template <class S, ScaleRule rule>
 template <class S>
 [[gnu::noinline]] void block_scales(ChunkScales<S>& chunk, int blocks, ScaleRule rule,
                                     TensorScale tensor) {
-  if constexpr (S::has_tensor_scale) {
-    scale_blocks<S, ScaleRule::rceil>(chunk, blocks, tensor);
+  if constexpr (S::ScaleFormat::is_power_of_two) {
+    visit(rule, [&](auto r) { scale_blocks<S, r()>(chunk, blocks, tensor); });
   } else {
-    switch (rule) {
-      case ScaleRule::rceil: return scale_blocks<S, ScaleRule::rceil>(chunk, blocks, tensor);
-      case ScaleRule::floor: return scale_blocks<S, ScaleRule::floor>(chunk, blocks, tensor);
-      case ScaleRule::ceil: return scale_blocks<S, ScaleRule::ceil>(chunk, blocks, tensor);
-      case ScaleRule::even: return scale_blocks<S, ScaleRule::even>(chunk, blocks, tensor);
-    }
+    if constexpr (!S::has_tensor_scale) tensor = {1.0f, 1.0f, 1.0f};
+    scale_blocks<S, ScaleRule::rceil>(chunk, blocks, tensor);
   }
 }
 

@@ -30,11 +30,21 @@ struct ChunkShape {
 };
 
 // Writes the scales of `blocks` blocks from the cursor's on, the padding of the last tile included.
+template <class S>
 [[gnu::always_inline]] inline void store_scales(const std::uint8_t* bytes, std::int64_t blocks,
                                                 const ScaleCursor& cursor) {
   std::uint8_t* target = cursor.scales + cursor.index.offset(cursor.row, cursor.block);
   if (cursor.index.layout == ScaleLayout::row_major) {
     copy_elements(target, bytes, blocks);
+  } else if constexpr (S::block * ScaleIndex::tile_blocks > line_unit) {
+    // Where a task begins or ends within a tile of scales, the rest of it is another's.
+    const bool is_last = cursor.block + blocks == cursor.index.blocks;
+    const std::int64_t end = cursor.block + blocks;
+    for (std::int64_t b = cursor.block;
+         b < (is_last ? round_up(end, ScaleIndex::tile_blocks) : end); ++b) {
+      cursor.scales[cursor.index.offset(cursor.row, b)] =
+          b < end ? bytes[b - cursor.block] : std::uint8_t{0};
+    }
   } else {
     for (std::int64_t b = 0; b < blocks; b += ScaleIndex::tile_blocks) {
       std::memcpy(target, bytes + b, ScaleIndex::tile_blocks);

@@ -31,7 +31,7 @@ template <class Format>
   if constexpr (Format::bits == 4) {
     static constexpr ValueTable<Format, 16> table;
     return FloatLanes(_mm512_permutexvar_ps(index, _mm512_load_ps(table.values)));
-  } else if constexpr (Format::bits == 6) {
+  } else if constexpr (Format::bits == 6 && !Format::is_integer) {
     static constexpr ValueTable<Format, 32> table;
     const __m512 magnitude = _mm512_permutex2var_ps(_mm512_load_ps(table.values), index,
                                                     _mm512_load_ps(table.values + 16));

@@ -30,7 +30,7 @@ struct MagnitudeTable {
 template <class Format>
 [[gnu::always_inline]] inline void decode_two_blocks(const std::uint8_t* codes, const float* first,
                                                      const float* second, bfloat16* out) {
-  static_assert(Format::bits == 4);
+  static_assert(Format::bits == 4 && !Format::is_integer);
   static constexpr MagnitudeTable<Format> table;
   const auto magnitudes = load_vector<FloatLanes>(table.values);
   const auto rounded = [&](int block) __attribute__((always_inline)) {
@@ -76,7 +76,7 @@ struct SubnormalTable {
 // Decodes half a step of codes of eight bits times a power of two of this exponent field.
 template <class Format>
 [[gnu::always_inline]] inline Halves decode_halves(const std::uint8_t* codes, int field) {
-  static_assert(Format::bits == 8 && !Format::is_integer);
+  static_assert(is_fp8<Format>);
   static constexpr SubnormalTable<Format> table;
   const Halves words = widen_to_halves(codes);
   const Halves magnitude = words & std::uint16_t{0x7F};
@@ -97,7 +97,7 @@ template <class Format>
   return is_more(magnitude, all_halves(first_nan - 1)) ? all_halves(bfloat16_nan) : bits;
 }
 
-// Decodes a block of 32 codes of eight bits. False where a product might overflow or the factor is
+// Decodes 32 codes of a block, of eight bits. False where a product might overflow or the factor is
 // NaN; nothing is written then.
 template <class Format>
 [[gnu::always_inline]] inline bool decode_block(const std::uint8_t* codes, float factor,

@@ -36,17 +36,19 @@ constexpr std::uint32_t most_exact() {
   return 254;
 }
 
-// UE4M3: the block's scale, then the tensor's. E8M0: both factors are normal numbers. Processors
+// E8M0: both factors are normal numbers. Processors
 // are slow with subnormal operands, and the scale of every block of zeros is the subnormal 2^-127.
 // The product with the first factor is exact, so that the value is still rounded once.
+// Other formats: the block's scale, then the tensor's.
 // Returns whether the second factors are all 1: then every value is exact, in bfloat16 too, and
 // no NaN arises but the one of the numerics.
 template <class S>
 [[gnu::noinline]] bool chunk_factors(ChunkFactors<S>& chunk, float tensor_scale) {
-  bool exact = !S::has_tensor_scale;
+  using ScaleFormat = typename S::ScaleFormat;
+  bool exact = ScaleFormat::is_power_of_two;
   for (int b = 0; b < chunk_blocks<S>; ++b) {
-    if constexpr (S::has_tensor_scale) {
-      chunk.first[b] = UE4M3::decode(chunk.bytes[b]);
+    if constexpr (!ScaleFormat::is_power_of_two) {
+      chunk.first[b] = ScaleFormat::decode(chunk.bytes[b]);
       chunk.second[b] = tensor_scale;
     } else {
       constexpr std::uint32_t small = 64;
@@ -116,7 +118,7 @@ template <class S, bool exact, class T>
                                                const float* second, T* out) {
   using Format = typename S::Format;
 #if defined(__AVX2__) && !defined(__AVX512F__)
-  if constexpr ((exact || S::has_tensor_scale) && decodes_short_floats<Format>) {
+  if constexpr ((exact || !S::ScaleFormat::is_power_of_two) && decodes_short_floats<Format>) {
     return decode_short_floats<S, exact>(codes, first, second, out);
   }
 #endif
@@ -136,7 +138,7 @@ template <class S, bool exact>
                                                const float* second, bfloat16* out) {
   using Format = typename S::Format;
 #if defined(__AVX2__) && !defined(__AVX512F__)
-  if constexpr (S::block == step_elements / 2) {
+  if constexpr (S::block == step_elements / 2 && Format::bits == 4 && !Format::is_integer) {
     return decode_two_blocks<Format>(codes, first, second, out);
   }
   if constexpr (exact && decodes_short_floats<Format>) {
@@ -144,9 +146,9 @@ template <class S, bool exact>
   }
 #endif
 #if defined(__AVX2__)
-  if constexpr (exact && Format::bits == 8 && !Format::is_integer) {
+  if constexpr (exact && is_fp8<Format> && S::block % 32 == 0) {
     bool is_done = true;
-    for (int i = 0; i < step_elements; i += S::block) {
+    for (int i = 0; i < step_elements; i += 32) {
       is_done = is_done && decode_block<Format>(codes + i, first[i / S::block], out + i);
     }
     if (is_done) return;
@@ -224,7 +226,7 @@ void dequantize_lines(const DequantizeTask& task) {
           out = reinterpret_cast<T*>(streamed.place());
         }
         if (exact) {
-          if constexpr (!S::has_tensor_scale)
+          if constexpr (S::ScaleFormat::is_power_of_two)
             decode_line<S, true>(codes, factors, more, elements, out);
         } else {
           decode_line<S, false>(codes, factors, more, elements, out);

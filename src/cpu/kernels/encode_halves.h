@@ -14,7 +14,7 @@ namespace {
 // mantissa bits.
 template <class S>
 inline constexpr bool encodes_halves =
-    !S::has_tensor_scale && !S::Format::is_integer && step_elements % S::block == 0;
+    S::ScaleFormat::is_power_of_two&& is_ocp_float<typename S::Format>&& S::block % half_lanes == 0;
 
 // Halves are bits of bfloat16 magnitudes whose exponents are this much lower, so that those of
 // elements in reach of a code stay positive.
@@ -50,7 +50,7 @@ class HalfEncoder {
  public:
   [[gnu::always_inline]] explicit HalfEncoder(Halves distance)
       : zero_(magnitude(distance, zero_exponent)), smallest_(all_halves(-1)) {
-    if constexpr (Format::bits == 4) {
+    if constexpr (is_fp4<Format>) {
       half_ = magnitude(distance, -2);
       one_ = magnitude(distance, -1) + std::uint16_t{63};
     }
@@ -61,17 +61,17 @@ class HalfEncoder {
     const Halves magnitude = bits & std::uint16_t{0x7FFF};
     const Halves distance = difference_from_zero(magnitude, zero_);
     Halves code;
-    if constexpr (Format::bits == 6) {
+    if constexpr (is_fp6<Format>) {
       code = encode_by_tables(distance);
     } else {
       code = rounded_halves<7 - Format::mantissa_bits>(distance);
     }
-    if constexpr (Format::bits == 4) {
+    if constexpr (is_fp4<Format>) {
       // 0.25 is a tie between 0 and 0.5, 0.75 one between 0.5 and 1.
       code = one_more_where(code, magnitude, half_);
       code = one_more_where(code, magnitude, one_);
     }
-    if constexpr (Format::bits == 8) {
+    if constexpr (is_fp8<Format>) {
       smallest_ = lower_of<Halves>(smallest_, magnitude - std::uint16_t{1});
     }
     code = lower_of<Halves>(code, all_halves(Format::max_code));
@@ -81,7 +81,7 @@ class HalfEncoder {
   // Whether all codes so far are right. Subnormals of 8-bit formats are left to others: next to the
   // largest element of a block hardly any element is one.
   [[gnu::always_inline]] bool succeeded() const {
-    if constexpr (Format::bits != 8) return true;
+    if constexpr (!is_fp8<Format>) return true;
     // Zeros, less one, are the largest.
     return are_zeros(difference_from_zero(zero_ + std::uint16_t{127}, smallest_));
   }
@@ -90,9 +90,9 @@ class HalfEncoder {
   // Where magnitudes begin that are more than zero here: with exponent field 0, with that of half
   // the smallest subnormal, and in E2M1 with 1.
   static constexpr int zero_exponent =
-      Format::min_exponent - (Format::bits == 8   ? 1
-                              : Format::bits == 6 ? Format::mantissa_bits + 1
-                                                  : 0);
+      Format::min_exponent - (is_fp8<Format>   ? 1
+                              : is_fp6<Format> ? Format::mantissa_bits + 1
+                                               : 0);
 
   [[gnu::always_inline]] static Halves magnitude(Halves distance, int exponent) {
     return distance + all_halves((half_bias + exponent) << 7);
@@ -124,8 +124,7 @@ template <class S>
 [[gnu::always_inline]] inline bool encode_halves(const bfloat16* x, const float* multipliers,
                                                  std::uint8_t* codes) {
   using Encoder = HalfEncoder<typename S::Format>;
-  constexpr int blocks = step_elements / S::block;
-  static_assert(blocks <= 2);
+  constexpr int blocks = S::block < step_elements ? 2 : 1;
   Halves distances[2];
   for (int b = 0; b < blocks; ++b) {
     const int field = static_cast<int>(bits_of(multipliers[b]) >> float32::mantissa_bits);

@@ -48,14 +48,14 @@ struct Candidate {
   [[gnu::always_inline]] Candidate(FloatLanes scale, const TensorScale& tensor)
       : bytes(encode_lanes<E4M3>(scale)),
         scales(decode_lanes<E4M3>(bytes)),
-        multipliers(nvfp4_multipliers(scales, tensor)) {}
+        multipliers(multipliers_of(scales, tensor)) {}
 
   // nvfp4_add_error for one element of each block, of its magnitude: errors have no sign.
   [[gnu::always_inline]] void add(FloatLanes magnitude, float encode, BlockError kind) {
     const FloatLanes decoded = rounded_magnitude<Format>(magnitude * multipliers) * scales;
     const FloatLanes difference =
         fused_multiply_add(magnitude, broadcast<FloatLanes>(encode), -decoded);
-    if (kind == BlockError::mae) {
+    if (is_of_magnitudes(kind)) {
       error += float_of<BitLanes>(bits_of(difference) & float32::magnitude_mask);
     } else {
       error = fused_multiply_add(difference, difference, error);

@@ -102,7 +102,7 @@ template <class S>
 [[gnu::always_inline]] inline void encode_fp4_across(const bfloat16* x, std::int64_t stride,
                                                      const float* multipliers, std::uint8_t* codes,
                                                      std::int64_t code_stride) {
-  static_assert(S::block == 16 && S::Format::bits == 4);
+  static_assert(S::block == 16 && is_fp4<typename S::Format>);
   // Of even lines and of odd ones.
   FloatPairs factors[2];
   for (int block = 0; block < 2; ++block) {

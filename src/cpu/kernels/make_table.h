@@ -23,10 +23,12 @@ constexpr void add_scheme(KernelTable& table) {
       quantize_lines<S, T, Rounding::nearest>;
   table.quantize[scheme][dtype][static_cast<int>(Rounding::stochastic)] =
       quantize_lines<S, T, Rounding::stochastic>;
-  table.quantize_across[scheme][dtype][static_cast<int>(Rounding::nearest)] =
-      quantize_across<S, T, Rounding::nearest>;
-  table.quantize_across[scheme][dtype][static_cast<int>(Rounding::stochastic)] =
-      quantize_across<S, T, Rounding::stochastic>;
+  if constexpr (AcrossMemory::rows % S::block == 0) {
+    table.quantize_across[scheme][dtype][static_cast<int>(Rounding::nearest)] =
+        quantize_across<S, T, Rounding::nearest>;
+    table.quantize_across[scheme][dtype][static_cast<int>(Rounding::stochastic)] =
+        quantize_across<S, T, Rounding::stochastic>;
+  }
   table.dequantize[scheme][dtype] = dequantize_lines<S, T>;
 }
 

@@ -107,7 +107,7 @@ template <class S, Rounding rounding, class T>
     const int first = w / filled * elements;
     const FloatLanes factor = factors[first / S::block];
 #if defined(__AVX2__) && !defined(__AVX512F__)
-    if constexpr (rounding == Rounding::nearest && std::is_same_v<Format, E2M1>) {
+    if constexpr (rounding == Rounding::nearest && is_fp4<Format>) {
       FloatLanes values[elements];
       for (int i = 0; i < elements; ++i) {
         values[i] = load_across(x + (first + i) * most_across, group) * factor;
@@ -240,7 +240,7 @@ template <class S, Rounding rounding, class T>
   for (int i = 0; i < across_lines / lane_count; ++i) {
     background.step();
 #if defined(__AVX2__)
-    if constexpr (halves && encodes_halves<S>) {
+    if constexpr (halves && encodes_halves<S> && across_blocks<S> == 1) {
       const int line = i * lane_count;
       if (i % 2 == 0 && encode_halves_across<S>(x + line, most_across, chunk.amax + line,
                                                 chunk.multipliers + line,
@@ -252,7 +252,7 @@ template <class S, Rounding rounding, class T>
     }
 #endif
 #if defined(__AVX512F__)
-    if constexpr (halves && S::has_tensor_scale) {
+    if constexpr (halves && is_fp4<typename S::Format> && S::block == 16) {
       static_assert(across_lines == half_lanes);
       encode_fp4_across<S>(x, most_across, chunk.multipliers, codes, code_stride);
       background.step();
@@ -332,7 +332,7 @@ void quantize_across(const QuantizeAcrossTask& across) {
   const std::int64_t code_bytes = code_row_bytes<S>(task.elements);
   ScaleCursor cursor = task.scales;
   for (std::int64_t line = 0; line < task.lines; ++line, ++cursor.row) {
-    store_scales(scales[line], ceil_div(task.elements, S::block), cursor);
+    store_scales<S>(scales[line], ceil_div(task.elements, S::block), cursor);
   }
   if (across.streams) {
     stream_lines(across.memory.stream, across.memory.stream.lines);

@@ -26,7 +26,7 @@ template <class S, class T, Rounding rounding>
                                                const std::uint16_t* random, std::uint8_t* codes) {
   using Format = typename S::Format;
 #if defined(__AVX2__) && !defined(__AVX512F__)
-  if constexpr (rounding == Rounding::nearest && std::is_same_v<Format, E2M1>) {
+  if constexpr (rounding == Rounding::nearest && is_fp4<Format>) {
     return encode_fp4_step<S>(x, multipliers, codes);
   }
 #endif
@@ -64,7 +64,7 @@ requires(std::is_same_v<T, bfloat16>&& rounding == Rounding::nearest)
   if constexpr (encodes_halves<S>) {
     if (encode_halves<S>(x, multipliers, codes)) return;
   }
-  if constexpr (std::is_same_v<typename S::Format, E2M1>) {
+  if constexpr (is_fp4<typename S::Format>) {
     return encode_fp4_step<S>(x, multipliers, codes);
   }
   encode_pairs<S>(x, multipliers, codes);
@@ -212,7 +212,7 @@ void quantize_lines(const QuantizeTask& task) {
         encode_line<S, T, rounding>(x + line * task.x_stride, elements, chunk.multipliers + block,
                                     random, codes);
         if (poisoned) poison_blocks<S>(chunk.amax + block, elements, codes);
-        store_scales(chunk.bytes + block, ceil_div(elements, S::block), cursor);
+        store_scales<S>(chunk.bytes + block, ceil_div(elements, S::block), cursor);
         if (streams) streamed.write(code_row_bytes<S>(elements));
         codes += task.code_stride;
         ++cursor.row;

@@ -11,10 +11,10 @@ namespace {
 // Formats for which that is the shortest way. With AVX-512 tables have those of fewer bits.
 #if defined(__AVX512F__)
 template <class Format>
-inline constexpr bool are_short_floats = Format::bits == 8 && !Format::is_integer;
+inline constexpr bool are_short_floats = is_fp8<Format>;
 #elif defined(__AVX2__)
 template <class Format>
-inline constexpr bool are_short_floats = !Format::is_integer;
+inline constexpr bool are_short_floats = is_ocp_float<Format>;
 #else
 template <class Format>
 inline constexpr bool are_short_floats = false;

@@ -1,6 +1,0 @@
-// cuda/instances/multiply_few_sm90_mxfp6_e3m2.cu: tens of tokens on Hopper, of one scheme.
-#include "cuda/few_sm90_instances.cuh"
-
-namespace mxkern::cuda {
-MXKERN_INSTANTIATE_FEW_SM90(MxFp6E3M2, false)
-}  // namespace mxkern::cuda

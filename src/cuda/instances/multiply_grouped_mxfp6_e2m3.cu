@@ -1,6 +1,0 @@
-// cuda/instances/multiply_grouped_mxfp6_e2m3.cu: grouped products of bfloat16 rows, of one scheme.
-#include "cuda/grouped_instances.cuh"
-
-namespace mxkern::cuda {
-MXKERN_INSTANTIATE_GROUPED(MxFp6E2M3, false)
-}  // namespace mxkern::cuda
