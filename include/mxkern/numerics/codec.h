@@ -26,7 +26,7 @@ MXKERN_HOST_DEVICE constexpr Bits with_sign(Bits code, Bits bits) {
     const Bits negative = broadcast<Bits>(0u) - (bits >> 31);
     return ((code ^ negative) - negative) & 0xFFu;
   } else {
-    return code | ((bits >> (32 - Format::bits)) & static_cast<std::uint32_t>(Format::sign_mask));
+    return code | ((bits >> (32 - Format::width)) & static_cast<std::uint32_t>(Format::sign_mask));
   }
 }
 
@@ -74,7 +74,8 @@ MXKERN_HOST_DEVICE constexpr typename Lanes<Bits>::Float decode_lanes(Bits code)
         subnormal ? broadcast<Float>(float32::exp2(Format::min_exponent)) : broadcast<Float>(0.0f);
     const Bits unsigned_bits =
         bits_of<Float>(float_of<Bits>((magnitude << dropped) + rebias + field) - implicit);
-    const Bits sign = (code & static_cast<std::uint32_t>(Format::sign_mask)) << (32 - Format::bits);
+    const Bits sign = (code & static_cast<std::uint32_t>(Format::sign_mask))
+                      << (32 - Format::width);
     Bits bits = unsigned_bits | sign;
     if constexpr (Format::has_nan) {
       // Every NaN code is the same NaN: processors disagree about the signs of NaNs that they make.

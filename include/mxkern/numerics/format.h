@@ -11,17 +11,21 @@ namespace mxkern {
 // Which codes of a format are not finite.
 enum class Specials { none, nan_only, ieee };
 
-// A floating-point format of 1 + ExponentBits + MantissaBits bits.
+// A floating-point format of 1 + ExponentBits + MantissaBits bits. Codes of 4 and 6 bits are
+// packed, others lie one a byte; one of 9 bits has no room for its sign, and is for magnitudes
+// alone.
 template <int ExponentBits, int MantissaBits, Specials Kind>
 struct FloatFormat {
   static constexpr bool is_integer = false;
   static constexpr int exponent_bits = ExponentBits;
   static constexpr int mantissa_bits = MantissaBits;
   static constexpr Specials specials = Kind;
-  static constexpr int bits = 1 + ExponentBits + MantissaBits;
+  static constexpr int width = 1 + ExponentBits + MantissaBits;      // of a code
+  static constexpr int bits = width == 4 || width == 6 ? width : 8;  // that it takes in memory
+  static_assert(width <= 9, "codes are bytes");
   static constexpr int bias = (1 << (ExponentBits - 1)) - 1;
-  static constexpr std::uint8_t sign_mask = static_cast<std::uint8_t>(1u << (bits - 1));
-  static constexpr std::uint8_t magnitude_mask = sign_mask - 1;
+  static constexpr std::uint8_t sign_mask = static_cast<std::uint8_t>(1u << (width - 1));
+  static constexpr std::uint8_t magnitude_mask = static_cast<std::uint8_t>(sign_mask - 1);
 
   // The code of the largest finite magnitude: all ones, less what Inf and NaN take.
   static constexpr std::uint8_t max_code =
