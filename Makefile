@@ -4,10 +4,12 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 VENV := .venv
 BUILD := build/wheel
+WHEEL := build/dist/.built
 PREFIX := build/prefix
 BIN := $(VENV)/bin
 # Python compiles what is imported; of the rest there is half a minute.
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+PIP_WHEEL := $(BIN)/python -m pip wheel -q --disable-pip-version-check
 CMAKE := $(BIN)/cmake
 export JOBS
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
@@ -17,11 +19,12 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml README.md LICENSE cmake th
   src python -type f -not -path '*/__pycache__/*' 2>/dev/null)
 CPP_FILES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc' '*.cuh' '*.cu')
 
-.PHONY: help demo test zoo bench lint format asan fuzz clean
+.PHONY: help demo test test-all cpp-tests zoo bench lint format asan fuzz clean
 help:
 	@echo "make demo    build, then quantize and multiply the weights of a real model"
 	@echo "             (CHECKPOINT=file.safetensors takes another one, and needs no network)"
-	@echo "make test    build, then all C++ and Python tests and the examples"
+	@echo "make test    build, then the C++ tests, the Python tests and the examples"
+	@echo "make test-all   the same, with those Python tests that take long"
 	@echo "make zoo     convert small models of all types and load them; make test does a part of it"
 	@echo "make bench   build, then measure, and write bench/results"
 	@echo "make lint    check the style and the types; make format puts the style right"
@@ -32,13 +35,24 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/python -m mxkern.demo $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
-test: $(VENV)/.installed $(VENV)/.test-tools
+# Two goals side by side: pip installs, or compilers work.
+together = $(MAKE) --no-print-directory $(1) & first=$$!; \
+  $(MAKE) --no-print-directory $(2); second=$$?; wait $$first && exit $$second
+
+test: $(VENV)/.build-tools
 	@bash tools/system_packages.sh $(PYTHON) tests
+	@$(call together,$(VENV)/.test-tools,$(WHEEL))
+	@$(call together,$(VENV)/.installed,cpp-tests)
+	@bash tools/test.sh $(BUILD) $(PREFIX)
+
+test-all: export MXKERN_TEST_ALL = 1
+test-all: test
+
+cpp-tests: $(WHEEL)
 	@echo "mxkern: building the C++ tests"
 	@$(CMAKE) $(BUILD) -DMXKERN_TESTS=ON >/dev/null
 	@$(CMAKE) --build $(BUILD) -- --quiet
 	@$(CMAKE) --install $(BUILD) --component development --prefix $(PREFIX) >/dev/null
-	@bash tools/test.sh $(BUILD) $(PREFIX)
 
 zoo: $(VENV)/.installed $(VENV)/.test-tools
 	@$(BIN)/python -m pytest -q -n $(JOBS) tests/zoo
@@ -78,9 +92,16 @@ $(VENV)/.build-tools: pyproject.toml tools/system_packages.sh
 	@touch $@
 
 # The package as `pip install .` builds it, in a folder that keeps the objects for the next time.
-$(VENV)/.installed: $(VENV)/.build-tools $(SOURCES)
-	@echo "mxkern: building and installing the package"
-	@$(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) '.[cli,plot]'
+$(WHEEL): $(VENV)/.build-tools $(SOURCES)
+	@echo "mxkern: building the package"
+	@rm -rf $(@D)
+	@$(PIP_WHEEL) --no-deps --no-build-isolation --config-settings=build-dir=$(BUILD) -w $(@D) .
+	@touch $@
+
+$(VENV)/.installed: $(WHEEL)
+	@echo "mxkern: installing the package"
+	@$(BIN)/python tools/requirements.py runtime cli plot | $(PIP) -r /dev/stdin
+	@$(PIP) --no-deps --force-reinstall $(dir $(WHEEL))*.whl
 	@touch $@
 
 $(VENV)/.test-tools: $(VENV)/.build-tools tools/install_frameworks.sh

@@ -36,7 +36,7 @@ compile() {
 
 # The CPU backend is tested elsewhere: of its instruction sets one suffices.
 configure "$build/sm90a" -DMXKERN_CUDA_ARCHITECTURES=90a-real -DMXKERN_TESTS=ON \
-  -DMXKERN_INSTRUCTION_SETS=baseline "${quick[@]}"
+  -DMXKERN_INSTRUCTION_SETS=baseline -DMXKERN_CUDA_TOGETHER=ON "${quick[@]}"
 tests=()
 for source in tests/cuda/*_test.c[cu]; do
   name=$(basename "$source")

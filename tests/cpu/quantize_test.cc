@@ -57,7 +57,8 @@ TEST(CpuQuantize, RandomWordsOfEveryWidthGiveTheBytesOfTheReference) {
       options.seed = 0xFEDCBA9876543210u;
       options.offset = ~std::uint64_t{0} - static_cast<std::uint64_t>(turn);
       options.block_shape = all_block_shapes[turn % 2];
-      Tensor x(all_dtypes[++turn % 3], {2, 67, columns}, turn % 4 == 0 ? 3 : 0);
+      ++turn;
+      Tensor x(all_dtypes[turn % 3], {2, 67, columns}, turn % 4 == 0 ? 3 : 0);
       fill_mixed(x, static_cast<std::uint64_t>(turn));
       expect_reference_bytes(x, {scheme, ScaleLayout::row_major, options, options});
       if (HasFatalFailure()) return;

@@ -126,13 +126,15 @@ void reference_codes(const ReferenceLines& lines, const QuantizeOptions& options
   const ScaleIndex index = result.view.scale_index();
   const std::int64_t row_bytes = code_row_bytes<S>(shape.columns);
   const std::int64_t group = options.block_shape == BlockShape::square ? S::block : 1;
+  std::vector<BlockScale> scales(static_cast<std::size_t>(index.blocks));  // of a group of lines
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t line = 0; line < shape.rows; ++line) {
-      const std::int64_t first = line / group * group;
-      const std::int64_t last = std::min(first + group, shape.rows);
       for (std::int64_t block = 0; block < index.blocks; ++block) {
-        const BlockScale scale =
-            reference_block_scale<S>(lines, b, first, last, block, options, tensor);
+        BlockScale& scale = scales[static_cast<std::size_t>(block)];
+        if (line % group == 0) {
+          const std::int64_t last = std::min(line + group, shape.rows);
+          scale = reference_block_scale<S>(lines, b, line, last, block, options, tensor);
+        }
         const bool poisoned = scale.byte == S::ScaleFormat::nan_byte;
         std::uint8_t codes[S::block] = {};
         const std::int64_t count =
