@@ -54,7 +54,8 @@ function(mxkern_add_instances target source_dir)
     set_source_files_properties(${objects} PROPERTIES
       COMPILE_OPTIONS
       "${MXKERN_FLAGS_${set}};${optimization};$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>"
-      COMPILE_DEFINITIONS "MXKERN_INSTRUCTION_SET=${set}")
+      COMPILE_DEFINITIONS "MXKERN_INSTRUCTION_SET=${set}"
+      SKIP_PRECOMPILE_HEADERS ON)  # which are of other options
     target_compile_definitions(${target} PRIVATE MXKERN_HAS_${set})
   endforeach()
 endfunction()
