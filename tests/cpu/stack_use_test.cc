@@ -26,7 +26,7 @@ constexpr std::size_t most = 20 * 1024;
 class StackUse : public testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || !defined(__OPTIMIZE__)
+#if defined(MXKERN_SANITIZE) || !defined(__OPTIMIZE__)
     GTEST_SKIP() << "frames are larger in a build that is not optimized, or has a sanitizer";
 #endif
   }
