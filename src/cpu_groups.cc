@@ -12,7 +12,8 @@
 namespace mxkern {
 namespace {
 
-// Read once, whatever a compiler would rather do: another thread may write to it.
+// Reads an end exactly once: another thread may write to it meanwhile, and a compiler could read an
+// ordinary integer again.
 std::int32_t read_end(const Groups& groups, std::int64_t group) {
   auto& end = const_cast<std::int32_t&>(groups.ends[group]);
   return std::atomic_ref<std::int32_t>(end).load(std::memory_order_relaxed);

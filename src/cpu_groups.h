@@ -23,7 +23,7 @@ struct CpuGroups {
   const Buffer& out;
   const GroupedGemmOptions& options;
 
-  // Of ends that nobody else writes to.
+  // Returns the range of a group. Requires ends that no other thread writes to: see copy_ends.
   GroupRange range(std::int64_t group) const {
     return {group == 0 ? 0 : groups.ends[group - 1], groups.ends[group]};
   }
@@ -41,11 +41,12 @@ void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPr
 std::size_t workspace_bytes(const CpuGroups& p);
 std::size_t ends_bytes(const Groups& groups);
 
-// The same groups with ends in `memory`. Another thread may write to the caller's at any time, and
-// what was checked has to be what is used.
+// Copies the ends to `memory` and returns the groups with these. Another thread may write to the
+// caller's ends at any time, and the ends that are checked have to be the ones that are used.
 Groups copy_ends(const Groups& groups, void* memory);
 
-// What the product of one group takes, and all products, with memory for the largest of them.
+// workspace_bytes_of_* returns the memory that the product of one group takes. multiply_groups_of_*
+// computes the products of all groups, with memory for the largest of them.
 std::size_t workspace_bytes_of_rows(const CpuGroups& p, GroupRange rows);
 void multiply_groups_of_rows(const CpuGroups& p, void* workspace);
 

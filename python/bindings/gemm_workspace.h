@@ -48,8 +48,8 @@ inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b,
   });
 }
 
-// The same of a grouped product. Ends are copied: another thread may write to the caller's, and the
-// memory has to be that of the product.
+// Runs a grouped product with a workspace of its own. The ends are copied first: another thread may
+// write to the caller's, and the workspace has to fit the ends that the product uses.
 template <class Groups>
 void grouped_gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, Groups groups,
                                  const Buffer& out, const GroupedGemmOptions& options) {

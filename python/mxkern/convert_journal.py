@@ -34,7 +34,7 @@ class Journal:
         said = asdict(self)
         if self.finished:
             said["source"] = {name: facts[:1] for name, facts in self.source.items()}
-        with open(path + UNFINISHED, "w", encoding="utf-8") as file:
+        with open(path + UNFINISHED, "w", encoding="utf-8", opener=_open_no_link) as file:
             json.dump(said, file, indent=1)
             file.write("\n")
         os.replace(path + UNFINISHED, path)
@@ -64,6 +64,10 @@ class Journal:
                     f"{path}: it is of a conversion whose source had another {shown(name)}; "
                     "expected the same source to continue it; replace it by --force (force=True)"
                 )
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def read_journal(folder: str) -> Journal | None:

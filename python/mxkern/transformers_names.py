@@ -8,7 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from importlib import resources
 from typing import Any, NamedTuple
 
+from mxkern.json_object import shown
+
 ANY_TYPE = "*"
+MOST_NAMES = 1000  # of a parameter; a real model has some, a configuration of many types no end
 
 
 class Parameter(NamedTuple):
@@ -20,22 +23,26 @@ class Parameter(NamedTuple):
 
 class TransformersNames:
     """The names of one model's parameters, from a table that tools/transformers_names.py made of
-    transformers' own renamings. Which of a parameter's names a model uses hangs on its class, so
-    these are all that its model type, and those of its parts, allow."""
+    transformers' own renamings. Which of a parameter's names a model uses depends on its class, so
+    these are all that its model type, and those of its parts, allow. Raises ValueError for a
+    configuration of so many model types that the names of a parameter have no end."""
 
     def __init__(self, config: Mapping[str, Any], tensors: Collection[str]) -> None:
         table = _table()
         types = set(_model_types(config))
-        self.is_known = config.get("model_type") in table["types"]
+        model_type = config.get("model_type")
+        model_type = model_type if isinstance(model_type, str) else ""
+        self.is_known = model_type in table["types"]
         self._lists = [
             [(kind, re.compile(pattern), to) for kind, pattern, to in entry["names"]]
             for entry in table["renamings"]
             if types & {*entry["types"]} or ANY_TYPE in entry["types"]
         ]
         # A file of a whole model names its body with a prefix; one of the body alone does not.
-        prefixes = tuple(f"{p}." for p in table["prefixes"].get(config.get("model_type"), ()))
+        prefixes = tuple(f"{p}." for p in table["prefixes"].get(model_type, ()))
         self._has_prefix = any(name.startswith(prefixes) for name in tensors)
         self._prefixes = prefixes
+        self._types = types
         self._parameters: dict[str, Parameter] = {}
         self._tied = [re.compile(p) for p in sorted(_of_types(table["tied"], types))]
         self._not_linear = _of_types(table["not_linear"], types)
@@ -53,6 +60,12 @@ class TransformersNames:
                         new, kind = _rename(known[start:], transforms)
                         computed = computed or kind
                         names[known[:start] + new] = None
+                    if len(names) > MOST_NAMES:
+                        raise ValueError(
+                            f"convert: tensor {shown(name)} may have more than {MOST_NAMES} names, "
+                            f"by the {len(self._types)} model types of the configuration; expected "
+                            "the configuration of one model and of its parts"
+                        )
             self._parameters[name] = Parameter(tuple(names), computed)
         return self._parameters[name]
 
@@ -101,7 +114,7 @@ def leaf_of(module: str) -> str:
 
 
 def _rename(name: str, transforms: list[tuple[str, re.Pattern[str], str]]) -> tuple[str, str]:
-    """The name behind all renamings and at most one computation, and the kind of that."""
+    """Returns the name after all renamings and at most one computation, and that one's kind."""
     for wanted in (True, False):
         for kind, pattern, to in transforms:
             match = pattern.search(name) if (kind == "name") is wanted else None
@@ -123,7 +136,7 @@ def _starts(name: str, transforms: list[tuple[str, re.Pattern[str], str]]) -> It
 
 
 def _model_types(config: Mapping[str, Any]) -> Iterator[str]:
-    """Of a model and of its parts."""
+    """Yields the model types of a configuration and of the parts in it."""
     pending: list[Any] = [config]
     while pending:
         part = pending.pop()

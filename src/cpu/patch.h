@@ -42,7 +42,7 @@ struct Lines {
   std::int64_t elements;
 };
 
-// Those of a part of x, of any shape, where the source is direct.
+// Returns the lines of a part of x, of any shape. Requires that the source is direct.
 Lines lines_in_place(const LineSource& source, const Tile& part);
 
 class Patch {
@@ -59,7 +59,7 @@ class Patch {
   const std::uint16_t* load_random(const LineSource& source, const Tile& part, std::uint64_t seed,
                                    std::uint64_t offset);
 
-  // choice_bytes.
+  // Returns the choice_bytes that four_over_six needs for squares of columns.
   std::byte* choice() { return choice_; }
 
  private:

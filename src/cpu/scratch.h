@@ -12,11 +12,11 @@ namespace mxkern::cpu {
 // Not on its stack: musl's threads have 128 KiB, and programs with many threads give them less.
 inline constexpr std::size_t scratch_bytes = 98 * 1024 * largest_block / 32;
 
-// Those of the calling thread, which keeps them; aligned to lines of the cache. Throws
+// Returns the scratch_bytes that the calling thread keeps, aligned to a cache line. Throws
 // std::bad_alloc.
 void* scratch_memory();
 
-// A T there, which ends where the same thread asks for another one.
+// Returns a T in that memory. It is valid until the same thread asks for another one.
 template <class T>
 T& scratch() {
   static_assert(sizeof(T) <= scratch_bytes, "it has to fit into a thread's memory");

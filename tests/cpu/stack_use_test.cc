@@ -20,7 +20,7 @@ namespace {
 
 using namespace test;
 
-// What the library may take, so that with what calls it from Python it is less than 24 KiB.
+// The limit of the library itself: with the bindings that call it from Python, 24 KiB.
 constexpr std::size_t most = 20 * 1024;
 
 class StackUse : public testing::Test {

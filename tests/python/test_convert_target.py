@@ -65,6 +65,17 @@ def test_a_file_of_others_is_not_replaced(
         assert theirs.read_text() == "mine"
 
 
+def test_a_journal_is_not_written_through_a_link(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, theirs = tmp_path / "new", tmp_path / "theirs"
+    theirs.write_text("mine")
+    at_call(monkeypatch, 4, lambda: (target / f"{JOURNAL}.unfinished").symlink_to(theirs))
+    with pytest.raises(OSError, match=JOURNAL):
+        convert_checkpoint(source, target, "mxfp4")
+    assert theirs.read_text() == "mine"
+
+
 def test_a_file_of_others_that_comes_at_the_last_moment(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

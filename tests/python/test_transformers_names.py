@@ -54,6 +54,21 @@ def test_names_stay_few() -> None:
         assert len(found) == len(set(found)) < 200, (model_type, len(found))
 
 
+def test_configurations_that_are_none_of_a_model(tmp_path: Path) -> None:
+    tensors = {"model.layers.0.mlp.up_proj.weight": weight(64, 64)}
+    odd: list[Any] = [["llama"], {"llama": 1}, None, 3]
+    for i, model_type in enumerate(odd):
+        source = write_checkpoint(tmp_path / f"{i}", {"model_type": model_type}, tensors)
+        assert convert_checkpoint(source, tmp_path / f"new{i}", "mxfp4").quantized
+    table = json.loads(TABLE.read_text())
+    types = sorted(set(table["types"]) - set(table["refused"]))
+    config = {"model_type": "x", "parts": [{"model_type": each} for each in types]}
+    source = write_checkpoint(tmp_path / "all", config, tensors)
+    with pytest.raises(ValueError, match=r"more than 1000 names, by the \d+ model types of"):
+        convert_checkpoint(source, tmp_path / "new", "mxfp4")
+    assert not (tmp_path / "new").exists()
+
+
 def names_of(model_type: str, *tensors: str, **parts: Any) -> TransformersNames:
     return TransformersNames({"model_type": model_type, **parts}, tensors)
 

@@ -44,7 +44,7 @@ inline void expect_cpu_bytes(Tensor& x, const QuantizeCase& test, const Given& g
     return with_given(options, given.amax != 0 ? &given.amax : nullptr,
                       given.tensor_scale != 0 ? &given.tensor_scale : nullptr);
   };
-  // Of three cases one has its offset in the call.
+  // One case in three has its offset in the call, the others in memory.
   static int cases = 0;
   const bool offsets_on_device = ++cases % 3 != 0;
   DeviceBytes offsets(2 * sizeof(std::uint64_t));

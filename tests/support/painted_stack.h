@@ -50,7 +50,7 @@ class PaintedStack {
 
   [[gnu::noinline]] void measure() {
     auto* const top = static_cast<unsigned char*>(__builtin_frame_address(0));
-    // Of this frame and of what memset itself takes.
+    // Room for this frame and for memset's own.
     constexpr std::size_t own = 1024;
     (*call_)();
     std::memset(stack_, paint, static_cast<std::size_t>(top - stack_) - own);

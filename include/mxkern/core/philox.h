@@ -11,7 +11,7 @@ namespace mxkern {
 struct Philox4 {
   std::uint32_t lane[4];
 
-  // One of its eight halves of 16 bits, the lower half of a lane first.
+  // Returns one of the eight 16-bit words that the four lanes hold, the lower half of a lane first.
   MXKERN_HOST_DEVICE constexpr std::uint32_t half(std::uint32_t i) const {
     return lane[i / 2] >> 16 * (i % 2) & 0xFFFFu;
   }

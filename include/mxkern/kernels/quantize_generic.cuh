@@ -51,7 +51,8 @@ struct GenericBlock {
   std::int64_t batch, line, last_line, block;
   BlockScale scale;
 
-  // Of the `unit`-th thread; lines and blocks are counted up to what scales are padded to.
+  // Finds the block of work item `unit`. The items also count the lines and blocks that scales are
+  // padded to.
   __device__ GenericBlock(const GenericLines& lines, std::int64_t unit, std::int64_t all_lines,
                           std::int64_t all_blocks)
       : p(lines) {
@@ -74,7 +75,7 @@ struct GenericBlock {
     return of_line < p.lines && element(k) < p.elements;
   }
 
-  // Zero where there is no element.
+  // Returns an element as float32, or zero beyond the end of the tensor.
   __device__ float value(std::int64_t of_line, int k) const {
     if (!exists(of_line, k)) return 0.0f;
     return to_float(static_cast<const T*>(
@@ -134,8 +135,8 @@ __global__ void __launch_bounds__(generic_threads)
   }
 }
 
-// What elements are after both; `out` may be x, as the scale of a block is known before any of it
-// is written.
+// Writes what the elements are after quantization and dequantization. `out` may be x: the scale of
+// a block is known before any of its elements is written.
 template <class S, class T, Rounding R>
 __global__ void __launch_bounds__(generic_threads)
     fake_quantize_generic_kernel(const __grid_constant__ GenericLines p,

@@ -9,8 +9,8 @@
 
 namespace mxkern::kernels {
 
-// Whether octets of a tensor's rows have a call of Philox each, and all calls the upper half of the
-// counter: then there is no question before a call, and many calls overlap.
+// Returns whether each octet of a row has one Philox call of its own, and all calls share the upper
+// half of the counter. Then no call waits for a branch, and many overlap.
 MXKERN_HOST_DEVICE bool words_are_whole(std::int64_t elements, std::int64_t columns) {
   return columns % Philox::elements == 0 && elements / Philox::elements <= std::int64_t{1} << 32;
 }
@@ -45,7 +45,8 @@ class RandomWords<Rounding::stochastic> {
     start(0);
   }
 
-  // Of the eight adjacent elements from 8 * counter on, where words_are_whole: philox4x32.
+  // Returns the words of the eight adjacent elements from 8 * counter on, by philox4x32. Requires
+  // words_are_whole.
   __device__ __forceinline__ Philox4 whole_octet(std::uint32_t counter) const {
     const std::uint64_t first = std::uint64_t{Philox::multiplier0} * counter;
     const std::uint64_t second = std::uint64_t{Philox::multiplier1} * (high_of(first) ^ fourth_);
@@ -63,7 +64,7 @@ class RandomWords<Rounding::stochastic> {
     return {{c0, c1, c2, c3}};
   }
 
-  // Of eight adjacent elements, the first of which has logical index `index`.
+  // Returns the words of eight adjacent elements, the first of which has logical index `index`.
   __device__ __forceinline__ Philox4 octet(std::uint64_t index) {
     const Philox4 first = call(index / Philox::elements);
     const auto skipped = static_cast<unsigned>(index % Philox::elements);
@@ -90,9 +91,9 @@ class RandomWords<Rounding::stochastic> {
     return words;
   }
 
-  // Of eight rows of two adjacent columns, whose first element has logical index `index`. Eight
-  // columns share a call where rows hold a multiple of eight elements: then the four threads that
-  // have them make the calls of every fourth row and exchange words.
+  // Finds the words of eight rows of two adjacent columns, whose first element has logical index
+  // `index`. If rows hold a multiple of eight elements, eight columns share a call: the four
+  // threads that have them make the calls of every fourth row each and exchange words.
   __device__ __forceinline__ void column_pair(std::uint64_t index, std::uint64_t columns,
                                               Philox4 (&words)[2]) {
     std::uint32_t rows[8];  // the words of both columns
@@ -159,8 +160,7 @@ class RandomWords<Rounding::stochastic> {
     return i == 0 ? words.lane[0] : i == 1 ? words.lane[1] : i == 2 ? words.lane[2] : words.lane[3];
   }
 
-  // Of the threads `Lane` apart, the upper one's `first` becomes the lower one's `second`, and the
-  // other way round.
+  // Swaps the lower thread's `second` with the upper thread's `first`, of two threads `Lane` apart.
   template <unsigned Lane>
   __device__ static void exchange(std::uint32_t& first, std::uint32_t& second) {
     const bool upper = (threadIdx.x & Lane) != 0;

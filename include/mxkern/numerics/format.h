@@ -83,7 +83,7 @@ struct INT8 : IntegerFormat<6> {
   static constexpr const char* name = "int8";
 };
 
-// What ways that are shorter than the generic codec know of a format: all of its fields. A format
+// A code path that is shorter than the generic codec asks for all fields of a format. A format
 // that is none of these, whatever its width, is encoded and decoded by the generic codec.
 template <class Format, int ExponentBits, int MantissaBits, Specials Kind>
 inline constexpr bool has_fields =

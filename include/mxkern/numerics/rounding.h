@@ -40,7 +40,7 @@ MXKERN_HOST_DEVICE constexpr typename Lanes<Float>::Bits encode_stochastic_lanes
   constexpr std::uint32_t smallest = codec::smallest_normal_bits<Format>;
   constexpr std::uint32_t smallest_field = smallest >> float32::mantissa_bits;
   constexpr int dropped = codec::dropped_bits<Format>;
-  // Of a fraction, those that the word and half of its last place can carry into.
+  // The bits of a fraction that the word and half of its last place can carry into.
   constexpr int fraction_bits = 17;
   constexpr int spare = dropped - fraction_bits;
   static_assert(spare >= 0, "the word would reach below the last place of float32");

@@ -21,7 +21,7 @@ struct BlockScaleLanes {
   FloatLanes multipliers;
 };
 
-// What elements under block scales that are decoded are multiplied with.
+// Returns the factors that elements are multiplied with, from their decoded block scales.
 [[gnu::always_inline]] inline FloatLanes multipliers_of(FloatLanes scales,
                                                         const TensorScale& tensor) {
   return lower_of<FloatLanes>(1.0f / (scales * tensor.decode),
