@@ -33,12 +33,6 @@ inline int position_of_name(nanobind::handle item, const Objects& names) {
   return -1;
 }
 
-// Whether a named tuple has as many items as it should: tuple.__new__ makes any number of them.
-inline bool has_items(nanobind::handle tuple, Py_ssize_t count) {
-  return PyTuple_Size(tuple.ptr()) == count;
-}
-inline constexpr Py_ssize_t block_scaled_items = 6, prepared_operand_items = 5;
-
 // The extents of an array; one of more dimensions is not `dense`.
 struct Extents {
   static constexpr int most = 64;
@@ -121,17 +115,6 @@ inline bool read_extents(nanobind::handle shape, Extents& extents) {
     if (overflow != 0 || extents.items[i] < 0 || extents.items[i] > largest) return false;
   }
   return true;
-}
-
-// type(*items) of a NamedTuple, without its constructor, which looks at names and defaults and
-// takes twice the time.
-inline nanobind::object named_tuple(nanobind::handle type, nanobind::handle items) {
-  const auto make = reinterpret_cast<newfunc>(PyType_GetSlot(&PyTuple_Type, Py_tp_new));
-  const nanobind::object arguments = nanobind::make_tuple(items);
-  nanobind::object made =
-      nanobind::steal(make(reinterpret_cast<PyTypeObject*>(type.ptr()), arguments.ptr(), nullptr));
-  if (!made.is_valid()) nanobind::raise_python_error();
-  return made;
 }
 
 // Where bytes lie, as a number: comparing pointers into different objects is not defined.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "block_scaled_object.h"
 #include "gemm_workspace.h"
 #include "numbers.h"
 #include "numpy_array.h"
@@ -265,40 +266,39 @@ class NumpyCalls {
   nb::object result(const Made& made) const {
     const auto scheme = static_cast<std::size_t>(made.view.scheme);
     const auto layout = static_cast<std::size_t>(made.view.scale_layout);
-    return named_tuple(block_scaled_,
-                       nb::make_tuple(made.codes, made.scales, made.tensor_scale,
-                                      scheme_names_[scheme], made.shape, layout_names_[layout]));
+    return block_scaled_.make(made.codes, made.scales, made.tensor_scale, scheme_names_[scheme],
+                              made.shape, layout_names_[layout]);
   }
 
   std::optional<Read> read(nb::handle q) const {
-    if (q.type().ptr() != block_scaled_.ptr()) return std::nullopt;
-    if (!has_items(q, block_scaled_items)) return std::nullopt;
-    const auto item = [&q](int i) { return nb::handle(PyTuple_GetItem(q.ptr(), i)); };
-    const int scheme = position_of_name(item(3), scheme_names_);
-    const int layout = position_of_name(item(5), layout_names_);
+    const auto fields = block_scaled_.fields_of(q);
+    if (!fields) return std::nullopt;
+    const auto& [codes, scales, tensor_scale, scheme_name, shape, layout_name] = *fields;
+    const int scheme = position_of_name(scheme_name, scheme_names_);
+    const int layout = position_of_name(layout_name, layout_names_);
     if (scheme < 0 || layout < 0) return std::nullopt;
 
     Read read;
-    if (!read_extents(item(4), read.extents)) return std::nullopt;
+    if (!read_extents(shape, read.extents)) return std::nullopt;
     read.view.scheme = all_schemes[scheme];
     read.view.scale_layout = all_scale_layouts[layout];
     read.parts.reserve(3);
     // Extents that some array has multiply without overflow; others might not.
-    if (!add_part(read, item(0), code_dtypes_[scheme],
+    if (!add_part(read, codes, code_dtypes_[scheme],
                   code_extents(read.view.scheme, read.extents))) {
       return std::nullopt;
     }
     read.view.shape = read.extents.shape();
-    if (!add_part(read, item(1), scale_dtypes_[scheme],
+    if (!add_part(read, scales, scale_dtypes_[scheme],
                   scale_extents(read.view.scale_index(), read.extents))) {
       return std::nullopt;
     }
     read.view.codes = read.parts[0].data<std::uint8_t>();
     read.view.scales = read.parts[1].data<std::uint8_t>();
     if (facts_of(read.view.scheme).has_tensor_scale) {
-      if (!add_part(read, item(2), plain_dtypes_[0], Extents{})) return std::nullopt;
+      if (!add_part(read, tensor_scale, plain_dtypes_[0], Extents{})) return std::nullopt;
       read.view.tensor_scale = read.parts[2].data<float>();
-    } else if (!item(2).is_none()) {
+    } else if (!tensor_scale.is_none()) {
       return std::nullopt;
     }
     return read;
@@ -315,7 +315,7 @@ class NumpyCalls {
 
   nb::object array_type_;
   nb::object empty_;
-  nb::object block_scaled_;
+  BlockScaledClass block_scaled_;
   Objects plain_dtypes_;
   Objects code_dtypes_;
   Objects scale_dtypes_;

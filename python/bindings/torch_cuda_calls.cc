@@ -36,8 +36,8 @@ class TorchCudaCalls {
                  Objects layout_names, Objects form_names)
       : operands_{{std::move(tensor_type), std::move(empty), std::move(current_device),
                    std::move(current_stream), std::move(recorders), samples},
-                  std::move(block_scaled),
-                  std::move(prepared_operand),
+                  BlockScaledClass(std::move(block_scaled)),
+                  PreparedOperandClass(std::move(prepared_operand)),
                   std::move(plain_elements),
                   std::move(code_elements),
                   std::move(scale_elements),
@@ -347,10 +347,9 @@ class TorchCudaCalls {
   nb::object result(const Made& made) const {
     const auto scheme = static_cast<std::size_t>(made.view.scheme);
     const auto layout = static_cast<std::size_t>(made.view.scale_layout);
-    return named_tuple(
-        operands_.block_scaled,
-        nb::make_tuple(made.codes, made.scales, made.tensor_scale, operands_.scheme_names[scheme],
-                       made.shape, operands_.layout_names[layout]));
+    return operands_.block_scaled.make(made.codes, made.scales, made.tensor_scale,
+                                       operands_.scheme_names[scheme], made.shape,
+                                       operands_.layout_names[layout]);
   }
 
   TorchOperands operands_;

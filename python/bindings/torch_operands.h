@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "block_scaled_object.h"
 #include "torch_tensor.h"
 
 namespace mxkern::bindings {
@@ -22,8 +23,8 @@ struct Read {
 // all_schemes; names in that of all_schemes, all_scale_layouts and all_prepared_forms.
 struct TorchOperands {
   TorchTensors tensors;
-  nanobind::object block_scaled;
-  nanobind::object prepared_operand;
+  BlockScaledClass block_scaled;
+  PreparedOperandClass prepared_operand;
   std::vector<int> plain_elements;
   std::vector<int> code_elements;
   std::vector<int> scale_elements;
@@ -68,18 +69,17 @@ struct TorchOperands {
   }
 
   std::optional<Read<BlockScaled>> quantized(nanobind::handle q) const {
-    if (q.type().ptr() != block_scaled.ptr() || !has_items(q, block_scaled_items)) {
-      return std::nullopt;
-    }
-    const auto item = [&q](int i) { return nanobind::handle(PyTuple_GetItem(q.ptr(), i)); };
-    const int scheme = position_of_name(item(3), scheme_names);
-    const int layout = position_of_name(item(5), layout_names);
+    const auto fields = block_scaled.fields_of(q);
+    if (!fields) return std::nullopt;
+    const auto& [codes_held, scales, tensor_scale, scheme_name, shape, layout_name] = *fields;
+    const int scheme = position_of_name(scheme_name, scheme_names);
+    const int layout = position_of_name(layout_name, layout_names);
     Read<BlockScaled> read;
-    if (scheme < 0 || layout < 0 || !read_extents(item(4), read.extents)) return std::nullopt;
+    if (scheme < 0 || layout < 0 || !read_extents(shape, read.extents)) return std::nullopt;
     BlockScaled& view = read.view;
     view.scheme = all_schemes[scheme];
     view.scale_layout = all_scale_layouts[layout];
-    const auto codes = tensors.read(item(0));
+    const auto codes = tensors.read(codes_held);
     // Extents that some tensor has multiply without overflow; others might not.
     if (!codes || codes->element != code_elements[scheme] ||
         !(codes->extents == code_extents(view.scheme, read.extents))) {
@@ -88,29 +88,30 @@ struct TorchOperands {
     view.codes = static_cast<std::uint8_t*>(codes->data);
     view.device = {DeviceType::cuda, codes->device};
     view.shape = read.extents.shape();
-    if (!part(item(1), scale_elements[scheme], scale_extents(view.scale_index(), read.extents),
+    if (!part(scales, scale_elements[scheme], scale_extents(view.scale_index(), read.extents),
               view.device, view.scales)) {
       return std::nullopt;
     }
     if (facts_of(view.scheme).has_tensor_scale) {
-      if (!part(item(2), plain_elements[0], Extents{}, view.device, view.tensor_scale)) {
+      if (!part(tensor_scale, plain_elements[0], Extents{}, view.device, view.tensor_scale)) {
         return std::nullopt;
       }
-    } else if (!item(2).is_none()) {
+    } else if (!tensor_scale.is_none()) {
       return std::nullopt;
     }
     return read;
   }
 
   std::optional<Read<PreparedOperand>> prepared(nanobind::handle p) const {
-    if (!has_items(p, prepared_operand_items)) return std::nullopt;
-    const auto item = [&p](int i) { return nanobind::handle(PyTuple_GetItem(p.ptr(), i)); };
-    const int form = position_of_name(item(0), form_names);
-    const auto source = quantized(item(2));
-    if (form < 0 || !source || item(1).is_none()) return std::nullopt;
+    const auto fields = prepared_operand.fields_of(p);
+    if (!fields) return std::nullopt;
+    const auto& [form_name, data, source_held, scheme_name, shape_held] = *fields;
+    const int form = position_of_name(form_name, form_names);
+    const auto source = quantized(source_held);
+    if (form < 0 || !source || data.is_none()) return std::nullopt;
     Extents shape;
-    if (position_of_name(item(3), scheme_names) != static_cast<int>(source->view.scheme) ||
-        !read_extents(item(4), shape) || !(shape == source->extents)) {
+    if (position_of_name(scheme_name, scheme_names) != static_cast<int>(source->view.scheme) ||
+        !read_extents(shape_held, shape) || !(shape == source->extents)) {
       return std::nullopt;
     }
     Read<PreparedOperand> read;
@@ -121,7 +122,7 @@ struct TorchOperands {
     Extents size;
     size.dimensions = 1;
     size.last() = static_cast<std::int64_t>(read.view.bytes);
-    if (!part(item(1), byte_element(), size, source->view.device, read.view.data)) {
+    if (!part(data, byte_element(), size, source->view.device, read.view.data)) {
       return std::nullopt;
     }
     return read;
@@ -129,7 +130,7 @@ struct TorchOperands {
 
   // As the variant of gemm's argument. None for what is not ordinary.
   std::optional<Read<GemmRightOperand>> right_operand(nanobind::handle b) const {
-    if (b.type().ptr() == prepared_operand.ptr()) {
+    if (prepared_operand.made(b)) {
       const auto read = prepared(b);
       if (!read) return std::nullopt;
       return Read<GemmRightOperand>{read->view, read->extents};
@@ -140,12 +141,12 @@ struct TorchOperands {
   }
 
   std::optional<Read<GemmOperand>> left_operand(nanobind::handle a) const {
-    if (a.type().ptr() == prepared_operand.ptr()) {
+    if (prepared_operand.made(a)) {
       const auto read = prepared(a);
       if (!read) return std::nullopt;
       return Read<GemmOperand>{read->view, read->extents};
     }
-    if (a.type().ptr() == block_scaled.ptr()) {
+    if (block_scaled.made(a)) {
       const auto read = quantized(a);
       if (!read) return std::nullopt;
       return Read<GemmOperand>{read->view, read->extents};

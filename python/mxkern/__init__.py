@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mxkern import _core
 from mxkern.about import Info, cmake_dir, info
-from mxkern.arrays import meet_loaded_frameworks, take_jax_calls_from
+from mxkern.arrays import meet_frameworks, take_jax_calls_from
 from mxkern.block_scaled import BlockScaled
 from mxkern.jax_calls import make_jax_calls
 from mxkern.ops.dequantize import dequantize
@@ -39,6 +39,7 @@ from mxkern.ops.quantize_schemes import (
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
+from mxkern.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
 
 if TYPE_CHECKING:
     from mxkern.comparison import compare
@@ -98,7 +99,7 @@ for _function in [f for f in map(globals().get, __all__) if isinstance(f, Functi
 _keep_out_of_graphs(BlockScaled.from_parts.__func__)  # type: ignore[attr-defined]
 
 take_jax_calls_from(make_jax_calls)
-meet_loaded_frameworks()
+meet_frameworks()
 
 
 def __getattr__(name: str) -> Any:

@@ -71,7 +71,8 @@ def _quantized(function: str, argument: str, q: BlockScaled) -> GemmOperand:
 
 def _prepared(function: str, argument: str, prepared: PreparedOperand) -> GemmOperand:
     """Form, data and source fit one another. What data holds cannot be checked."""
-    form_name, data, source, name, shape = prepared
+    form_name, data, source = prepared.form, prepared.data, prepared.source
+    name, shape = prepared.scheme, prepared.shape
     form = position(function, f"{argument}.form", form_name, FORMS)
     scheme = scheme_of(function, name)
     shape = checked_shape(function, argument, shape)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from mxkern import _core, errors
 from mxkern.arrays import Adapter, View, adapter_of, collapsed
 from mxkern.arrays.adapter import check_same_device
-from mxkern.block_scaled import BlockScaled
+from mxkern.block_scaled import BlockScaled, above
 from mxkern.options import SCALE_LAYOUTS, position
 from mxkern.scheme import Scheme, Shape, scheme_of, schemes
 
@@ -34,8 +34,7 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
     """Checks every part of a BlockScaled against its scheme, shape and layout."""
     if not isinstance(q, BlockScaled):
         raise no_block_scaled(function, argument, q)
-    check_items(function, argument, q)
-    codes, scales, tensor_scale, name, shape, scale_layout = q
+    codes, scales, tensor_scale, name, shape, scale_layout = fields_of(function, argument, q)
     scheme = scheme_of(function, name)
     layout = position(function, part_of(argument, "scale_layout"), scale_layout, SCALE_LAYOUTS)
     shape = checked_shape(function, argument, shape)
@@ -85,25 +84,28 @@ def operand_of(function: str, argument: str, q: Any) -> Operand:
 
 
 def no_block_scaled(function: str, argument: str, q: Any) -> TypeError:
-    """The error for what is no BlockScaled, the plain tuple of its parts for example."""
+    """The error for what is no BlockScaled, the plain tuple of its fields for example."""
     got, way_out = errors.described(q), "mxkern.quantize or mxkern.BlockScaled.from_parts"
     if type(q) is tuple:
         got = "a tuple"
-        if len(q) == len(BlockScaled._fields):
+        if len(q) == len(BlockScaled.__slots__):
             way_out = f"mxkern.BlockScaled(*{argument})"
     return TypeError(
         f"{function}: {argument} is {got}; expected a BlockScaled; make one with {way_out}"
     )
 
 
-def check_items(function: str, argument: str, q: BlockScaled) -> None:
-    """TypeError for one that has more or fewer items than its fields, as tuple.__new__ makes."""
-    if len(q) != len(BlockScaled._fields):
+def fields_of(function: str, argument: str, q: BlockScaled) -> tuple[Any, ...]:
+    """All six. TypeError for one that lacks some, as BlockScaled.__new__ makes."""
+    try:
+        return q.codes, q.scales, q.tensor_scale, q.scheme, q.shape, q.scale_layout
+    except AttributeError:
+        missing = [name for name in BlockScaled.__slots__ if not hasattr(q, name)]
         raise TypeError(
-            f"{function}: {argument or 'BlockScaled'} has {len(q)} items; expected the "
-            f"{len(BlockScaled._fields)} of a BlockScaled; make one with mxkern.quantize or "
-            "mxkern.BlockScaled.from_parts"
-        )
+            f"{function}: {argument or 'BlockScaled'} has no {missing[0]}; expected the "
+            f"{len(BlockScaled.__slots__)} fields of a BlockScaled; make one with mxkern.quantize "
+            "or mxkern.BlockScaled.from_parts"
+        ) from None
 
 
 def stored_dtypes(dtype: str) -> tuple[str, ...]:
@@ -213,6 +215,9 @@ def made_from_parts(
             f"{record.name!r})"
         ) from None
     return q
+
+
+above.made_from_parts = made_from_parts
 
 
 def _is_one_element_with_axes(array: Any) -> bool:

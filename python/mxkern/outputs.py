@@ -15,7 +15,7 @@ from mxkern.arrays.adapter import (
     row_strides,
 )
 from mxkern.block_scaled import BlockScaled
-from mxkern.operands import check_items, enter_part, stored_dtypes
+from mxkern.operands import enter_part, fields_of, stored_dtypes
 from mxkern.scheme import NAMES, Scheme, Shape
 
 _DEFAULT_DTYPE = PLAIN_DTYPES.index("float32")
@@ -50,7 +50,7 @@ def checked_out(
         whole, dot, field = argument.rpartition(".")
         way_out = ""
         if dot and "uint8" in dtypes and array.dtype.itemsize == 1:
-            way_out = f"; pass {whole}._replace({field}={adapter.as_bytes(argument)})"
+            way_out = f"; pass {whole}.replace({field}={adapter.as_bytes(argument)})"
         raise TypeError(
             f"{function}: {argument} has dtype {adapter.dtype_name(array)}; expected "
             f"{errors.listed(dtypes)}{way_out}"
@@ -60,7 +60,7 @@ def checked_out(
     check_same_device(function, argument, adapter, array, like)
     if not adapter.is_writable(array):
         whole, dot, field = argument.rpartition(".")
-        way_out = f"{whole}._replace({field}={argument}.copy())" if dot else f"{argument}.copy()"
+        way_out = f"{whole}.replace({field}={argument}.copy())" if dot else f"{argument}.copy()"
         raise ValueError(
             f"{function}: {argument} is read-only; expected a writable array; pass {way_out}"
         )
@@ -118,7 +118,7 @@ def other_dtype(function: str, dtype: str, own: str) -> ValueError:
 
 def mark_parts_written(adapter: Adapter, out: BlockScaled) -> None:
     """Tells the framework that the values of a BlockScaled's arrays change."""
-    for part in out[:3]:
+    for part in out.parts:
         if part is not None:
             adapter.mark_written(part)
 
@@ -145,7 +145,7 @@ def checked_out_parts(
             f"{function}: {argument} is {errors.described(out)}; expected a BlockScaled, as an "
             "earlier call returned it"
         )
-    check_items(function, argument, out)
+    fields_of(function, argument, out)
     for field, wanted in (
         ("scheme", scheme.name),
         ("shape", shape),

@@ -1,14 +1,17 @@
-# mxkern/summary.py: what a BlockScaled prints: its parts, the range of its scales, first values.
+# mxkern/summary.py: what a BlockScaled prints: its parts, the range of its scales, first values;
+# and a table of its parts for notebooks.
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import Any
 
 from mxkern import _core
 from mxkern.arrays import adapter_of
-from mxkern.block_scaled import BlockScaled
+from mxkern.block_scaled import BlockScaled, above
 from mxkern.operands import operand_of
 from mxkern.scheme import Scheme
+from mxkern.value import fields_text
 
 _VALUES = 6  # shown
 _SCALES = 1 << 20  # looked at, so that printing a large tensor takes no time
@@ -19,8 +22,7 @@ def summary(q: BlockScaled) -> str:
     try:
         operand = operand_of("repr", "q", q)
     except (TypeError, ValueError, RuntimeError) as error:
-        fields = ", ".join(f"{name}={value!r}" for name, value in zip(q._fields, q, strict=False))
-        return f"BlockScaled({fields})  # not valid: {error}"
+        return f"BlockScaled({fields_text(q)})  # not valid: {error}"
     scheme = operand.scheme
     adapter = adapter_of("repr", "q.codes", q.codes)
     codes, scales, tensor_scale = operand.memory
@@ -44,6 +46,28 @@ def summary(q: BlockScaled) -> str:
         more = ", ..." if q.shape[-1] > len(values) else ""
         lines.append(f"  values  {', '.join(f'{value:.4g}' for value in values)}{more}")
     return "\n".join(lines)
+
+
+def html_summary(q: BlockScaled) -> str:
+    """A small table, or the text of one whose parts do not fit."""
+    try:
+        operand = operand_of("repr", "q", q)
+    except (TypeError, ValueError, RuntimeError):
+        return f"<pre>{escape(summary(q))}</pre>"
+    adapter, (codes, scales, _) = operand.adapter, operand.memory
+    rows = {
+        "scheme": q.scheme,
+        "shape": q.shape,
+        "scale layout": q.scale_layout,
+        "codes": f"{adapter.name} {adapter.dtype_name(codes)} {tuple(codes.shape)}",
+        "scales": f"{adapter.name} {adapter.dtype_name(scales)} {tuple(scales.shape)}",
+        "bytes": f"{q.nbytes}, {q.bits_per_element:.4g} bits per element",
+    }
+    cells = [f"<tr><th>{name}</th><td>{escape(str(text))}</td></tr>" for name, text in rows.items()]
+    return f"<table>{''.join(cells)}</table>"
+
+
+above.summary, above.html_summary = summary, html_summary
 
 
 def _scale_range(scheme: Scheme, looked_at: Any, q: BlockScaled) -> str:

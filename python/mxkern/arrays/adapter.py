@@ -274,6 +274,16 @@ class Adapter(ABC):
     def device(self, array: Any) -> int:
         """CPU, or the index of a CUDA device."""
 
+    def placed(self, array: Any, device: Any) -> Any:
+        """The array on a device that the caller of BlockScaled.to names."""
+        if str(device) != "cpu":
+            raise ValueError(
+                f"BlockScaled.to: device is {errors.described(device)}; expected 'cpu', as arrays "
+                f"of {self.name} are nowhere else; for a device quantize an array of PyTorch, JAX "
+                "or CuPy there, or make their arrays of codes and scales with q.map"
+            )
+        return array
+
     @abstractmethod
     def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:
         """A dense array on like's device, not initialized."""

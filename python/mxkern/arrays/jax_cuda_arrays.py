@@ -16,7 +16,7 @@ from mxkern.arrays.adapter import (
     Shape,
     check_device,
 )
-from mxkern.arrays.jax_arrays import e2m1_codes
+from mxkern.arrays.jax_arrays import e2m1_codes, placed
 from mxkern.arrays.numpy_arrays import numpy_dtype
 
 
@@ -82,6 +82,9 @@ class JaxCudaAdapter(Adapter):
     def device(self, array: Any) -> int:
         (device,) = array.devices()
         return device_index(device)
+
+    def placed(self, array: Any, device: Any) -> Any:
+        return placed(array, device)
 
     def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> NoReturn:
         raise RuntimeError(

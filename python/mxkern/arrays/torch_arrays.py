@@ -9,6 +9,7 @@ import torch
 from torch.autograd import forward_ad
 
 from mxkern import errors
+from mxkern.arrays import torch_trees
 from mxkern.arrays.adapter import (
     CPU,
     DTYPES,
@@ -129,6 +130,7 @@ class TorchAdapter(Adapter):
         # and processes that are forked later could not use it.
         self._has_looked = not built_with_cuda
         self._cuda_calls: Any = None
+        torch_trees.register()
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of

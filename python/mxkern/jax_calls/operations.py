@@ -273,7 +273,7 @@ def _quantize_prepared(
     promised = promised_of(record, shape, "row_major")
     results = [_bytes(_core.prepared_bytes(folded, scheme, *plain.buffer[3:6]))]
     if keep_source:
-        results += promised[:2]
+        results += promised.codes, promised.scales
     numbers = (scheme, *options.numbers, keep_source)
     data, *parts = call("quantize_prepared", results, [x], numbers)
     source = filled(promised, parts) if keep_source else None

@@ -6,7 +6,7 @@ from typing import Any
 from mxkern import _core
 from mxkern.arrays import adapter_of
 from mxkern.arrays.adapter import PLAIN_DTYPES
-from mxkern.block_scaled import BlockScaled
+from mxkern.block_scaled import BlockScaled, above
 from mxkern.operands import operand_of
 from mxkern.options import dtype_position
 from mxkern.outputs import check_dtype_of_out, checked_out, extents_of, on_stream, out_buffer
@@ -40,7 +40,7 @@ def dequantize(
     """
     function = "dequantize"
     result_dtype = dtype_position(function, dtype)
-    if stream is None and isinstance(q, BlockScaled):
+    if stream is None and isinstance(q, BlockScaled) and hasattr(q, "codes"):
         own = adapter_of(function, "q.codes", q.codes)
         if out is not None:
             check_dtype_of_out(function, result_dtype, own, out)
@@ -67,3 +67,6 @@ def dequantize(
     buffer = out_buffer(adapter, array, result_dtype, adapter.device(like))
     _core.dequantize(operand.view, buffer, adapter.stream(like))
     return adapter.leave(array, q.codes) if out is None else out
+
+
+above.dequantize = dequantize

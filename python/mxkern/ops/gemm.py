@@ -74,7 +74,7 @@ def gemm(
     beta = beta_of(function, beta, out)
     wanted = position(function, "precision", precision, PRECISIONS)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
-        codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
+        codes = getattr(b, "codes", None) if isinstance(b, BlockScaled) else array_of(b)
         own = None if codes is None else adapter_of(function, "b.codes", codes)
         if own is not None and own.short_way is not None:
             if out is not None:

@@ -93,7 +93,7 @@ def grouped_gemm(
     alpha = number_of(function, "alpha", alpha)
     beta = beta_of(function, beta, out)
     if stream is None and isinstance(b, (BlockScaled, PreparedOperand)):
-        codes = b.codes if isinstance(b, BlockScaled) else array_of(b)
+        codes = getattr(b, "codes", None) if isinstance(b, BlockScaled) else array_of(b)
         own = None if codes is None else adapter_of(function, "b.codes", codes)
         if own is not None:
             if out is not None:

@@ -16,8 +16,6 @@ from mxkern.scheme import Scheme, Shape
 
 Parts = tuple[Any, Any, Any]
 
-_new = tuple.__new__
-
 
 def quantized(
     function: str,
@@ -259,8 +257,7 @@ def result(
     if adapter.converts:
         leave = adapter.leave
         arrays = tuple(None if array is None else leave(array, x) for array in arrays)  # type: ignore[assignment]
-    # Half the time of BlockScaled(...), which looks at names and defaults first.
-    return _new(BlockScaled, (*arrays, scheme.name, shape, scale_layout))
+    return BlockScaled(*arrays, scheme.name, shape, scale_layout)
 
 
 def check_groups(function: str, options: _core.QuantizeOptions, extent: int) -> None:

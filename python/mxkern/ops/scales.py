@@ -91,7 +91,7 @@ def _scales(function: str, scales: Any) -> tuple[Adapter, Any]:
     if isinstance(scales, BlockScaled):
         raise TypeError(
             f"{function}: scales is a BlockScaled; expected its scales; pass q.scales, and put the "
-            "result into q._replace(scales=..., scale_layout=...)"
+            "result into q.replace(scales=..., scale_layout=...)"
         )
     adapter = adapter_of(function, "scales", scales)
     array = adapter.enter(function, "scales", scales)
