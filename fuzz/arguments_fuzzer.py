@@ -99,11 +99,12 @@ def quantized(arrays: list[Any]) -> list[Any]:
         "tensor_scale": [3.0, x],
     }
     return [
-        *(q, n, q, n, mxkern.quantize(x, "mxfp6", scale_layout="swizzled"), (q, q), tuple(q)),
+        *(q, n, q, n, mxkern.quantize(x, "mxfp6", scale_layout="swizzled"), (q, q)),
+        (*q.parts, *q.facts),
         *(mxkern.prepare_operand(q), mxkern.prepare_operand(n, keep_source=False)),
-        *(q._replace(**{field: value}) for field, values in spoilt.items() for value in values),
-        n._replace(tensor_scale=None),
-        mxkern.prepare_operand(q)._replace(source=None),
+        *(q.replace(**{field: value}) for field, values in spoilt.items() for value in values),
+        n.replace(tensor_scale=None),
+        mxkern.prepare_operand(q).replace(source=None),
     ]
 
 

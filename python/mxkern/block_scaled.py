@@ -44,8 +44,8 @@ class BlockScaled(Value):
     ((2, 32), (2, 2), 68, 4.25)
     """
 
-    __slots__ = ("codes", "scales", "tensor_scale", "scheme", "shape", "scale_layout")
-    __match_args__ = __slots__
+    __match_args__ = ("codes", "scales", "tensor_scale", "scheme", "shape", "scale_layout")
+    __slots__ = __match_args__
 
     codes: Any
     scales: Any
@@ -126,8 +126,8 @@ class BlockScaled(Value):
         >>> copy.codes is q.codes, copy.shape
         (False, (2, 64))
         """
-        parts = [None if part is None else function(part) for part in self.parts]
-        return type(self)(*parts, *self.facts)
+        codes, scales, scale = [None if part is None else function(part) for part in self.parts]
+        return type(self)(codes, scales, scale, *self.facts)
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Self:
         """The same tensor with its arrays on a device; those that are there already stay.
@@ -203,7 +203,7 @@ class BlockScaled(Value):
 
 def _plain(shape: tuple[Any, ...]) -> tuple[int, ...]:
     """Without NumPy's integers, which may be of 8 bits; symbols stay."""
-    return tuple(n.item() if hasattr(n, "item") else n for n in shape)
+    return tuple(n if isinstance(n, int) or not hasattr(n, "item") else n.item() for n in shape)
 
 
 def _product(shape: tuple[int, ...]) -> int:

@@ -39,8 +39,8 @@ class PreparedOperand(Value):
       source      codes and scales alone
     """
 
-    __slots__ = ("form", "data", "source", "scheme", "shape")
-    __match_args__ = __slots__
+    __match_args__ = ("form", "data", "source", "scheme", "shape")
+    __slots__ = __match_args__
 
     form: str
     data: Any

@@ -1,4 +1,4 @@
-# mxkern/value.py: what BlockScaled and PreparedOperand have in common: fields that stay as they are.
+# mxkern/value.py: what BlockScaled and PreparedOperand share: fields that stay as they are.
 from __future__ import annotations
 
 from typing import Any, NoReturn, Self

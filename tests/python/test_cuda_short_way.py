@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(
 
 
 def assert_same_tensors(got: mxkern.BlockScaled, want: mxkern.BlockScaled) -> None:
-    assert got[3:] == want[3:]
-    for name, a, b in zip(got._fields, got[:3], want[:3], strict=False):
+    assert got.facts == want.facts
+    for name, a, b in zip(got.__slots__, got.parts, want.parts, strict=False):
         if b is None:
             assert a is None
             continue
@@ -58,7 +58,7 @@ def test_short_and_long_way_agree(torch: Any, scheme: str, shape: tuple[int, ...
     codes = torch.cat([q.codes, q.codes], -1)[..., : q.codes.shape[-1]]
     for dtype in DTYPES:
         got = mxkern.dequantize(q, dtype=dtype)
-        want = mxkern.dequantize(q._replace(codes=codes), dtype=dtype)
+        want = mxkern.dequantize(q.replace(codes=codes), dtype=dtype)
         assert got.dtype == want.dtype
         assert_same(raw(got.cpu()), raw(want.cpu()), scheme)
         filled = torch.full_like(want, float("nan"))
@@ -106,16 +106,16 @@ def test_what_takes_the_short_way(torch: Any) -> None:
     assert short.quantize(x.to_sparse(), mxfp8, 0, options, False, None, None, None) is None
     assert short.quantize(torch._neg_view(x), mxfp8, 0, options, False, None, None, None) is None
     assert short.quantize(torch.nn.Parameter(x), mxfp8, 0, options, False, None, None, None) is None
-    assert short.dequantize(q._replace(scales=q.scales[:-1]), 0, None) is None
-    assert short.dequantize(q._replace(scheme="mxfp4"), 0, None) is None
+    assert short.dequantize(q.replace(scales=q.scales[:-1]), 0, None) is None
+    assert short.dequantize(q.replace(scheme="mxfp4"), 0, None) is None
     wrong = [
-        q._replace(scheme="mxint8"),
-        q._replace(scale_layout="swizzled"),
-        q._replace(shape=(96, 64)),
+        q.replace(scheme="mxint8"),
+        q.replace(scale_layout="swizzled"),
+        q.replace(shape=(96, 64)),
     ]
     inside = torch.empty_like(q.codes).view(torch.uint8).flatten()
     wrong.append(
-        q._replace(
+        q.replace(
             scales=inside[:192].view(64, 3).view(torch.float8_e8m0fnu),
             codes=inside.view(64, 96).view(torch.float8_e4m3fn),
         )
@@ -123,10 +123,10 @@ def test_what_takes_the_short_way(torch: Any) -> None:
     for out in wrong:
         assert short.quantize(x, mxfp8, 0, options, False, None, None, out) is None
     overlapping = x.view(torch.uint8).flatten()[:6144].view(64, 96).view(torch.float8_e4m3fn)
-    out = q._replace(codes=overlapping)
+    out = q.replace(codes=overlapping)
     assert short.quantize(x, mxfp8, 0, options, False, None, None, out) is None
     assert short.dequantize(q, 0, y[:32]) is None
-    assert short.gemm(x, q._replace(codes=q.codes.cpu()), 0, 1.0, 0.0, None, 0, None) is None
+    assert short.gemm(x, q.replace(codes=q.codes.cpu()), 0, 1.0, 0.0, None, 0, None) is None
 
 
 def test_freed_storage(torch: Any) -> None:
@@ -141,7 +141,7 @@ def test_freed_storage(torch: Any) -> None:
         refused(ValueError, lambda x=gone: mxkern.dequantize(q, out=x), "dequantize: out has")
         codes = torch.empty(64 + behind, 96, device="cuda", dtype=q.codes.dtype)[behind:]
         codes.untyped_storage().resize_(0)
-        bad = q._replace(codes=codes)
+        bad = q.replace(codes=codes)
         refused(ValueError, lambda q=bad: mxkern.dequantize(q), "dequantize: q.codes has")
         refused(ValueError, lambda q=bad: mxkern.gemm(x, q), "gemm: b.codes has")
         refused(ValueError, lambda q=bad: mxkern.quantize(x, "mxfp8", out=q), "out.codes has")

@@ -117,7 +117,7 @@ def test_elements_of_4_bits(scheme: str, framework: str) -> None:
     refused(TypeError, lambda: make(given, scales, scheme=scheme, **options), *parts)
     refused(
         TypeError,
-        lambda: mxkern.dequantize(q._replace(codes=given)),
+        lambda: mxkern.dequantize(q.replace(codes=given)),
         way_out.replace("(codes", "(q.codes"),
     )
     way_out = "its elements lie apart, and mxkern.pack_codes(codes, 'mxfp4') packs them"

@@ -166,7 +166,7 @@ def test_threads_with_little_stack() -> None:
                 if mxkern.schemes[scheme].bits < 8:
                     mxkern.pack_codes(mxkern.unpack_codes(rows.codes, scheme), scheme)
                 try:
-                    mxkern.dequantize(rows._replace(codes=x))
+                    mxkern.dequantize(rows.replace(codes=x))
                 except TypeError:
                     done.append(scheme)
             for way in (mxkern.quantize, mxkern.quantize_columns):

@@ -30,7 +30,7 @@ def test_what_may_be_a_tensor(argument: str, value: Any) -> None:
         q = mxkern.quantize(x, "nvfp4", **{argument: value})
         rows, columns = mxkern.quantize_both(x, "nvfp4", **{argument: (value, 2.0)})
         fake = mxkern.fake_quantize(x, "nvfp4", **{argument: value})
-        return [*q[:3], *rows[:3], *columns[:3], fake]
+        return [*q.parts, *rows.parts, *columns.parts, fake]
 
     for got, want in zip(compiled(parts)(X), parts(X), strict=True):
         assert got.dtype == want.dtype and got.float().equal(want.float())

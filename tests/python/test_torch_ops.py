@@ -197,7 +197,7 @@ class Linear(torch.nn.Module):
         self.register_buffer("tensor_scale", N.tensor_scale)
 
     def forward(self, x: Any) -> Any:
-        w = N._replace(codes=self.codes, scales=self.scales, tensor_scale=self.tensor_scale)
+        w = N.replace(codes=self.codes, scales=self.scales, tensor_scale=self.tensor_scale)
         return self.functions.gemm(self.functions.quantize(x, "mxfp8"), w)
 
 
@@ -220,7 +220,7 @@ def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     x = tensor(64, 96)
     # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
     a, b, experts = (
-        q._replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
+        q.replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
         for q in (mxkern.quantize(x, "mxfp8"), N, EXPERTS)
     )
     amax = torch.tensor(9.0)

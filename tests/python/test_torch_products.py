@@ -58,7 +58,7 @@ def test_compiled(name: str, beta: float, dtype: str) -> None:
 def test_operator_of_a_grouped_product_with_a_beta() -> None:
     # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
     experts, matrix = (
-        q._replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
+        q.replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
         for q in (EXPERTS, W)
     )
     x = tensor(M, K)

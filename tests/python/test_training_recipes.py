@@ -40,7 +40,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     def watched(*arguments: Any, **options: Any) -> Any:
         both = quantize_both(*arguments, **options)
-        given.extend(weakref.ref(part) for q in both for part in q[:3] if part is not None)
+        given.extend(weakref.ref(part) for q in both for part in q.parts if part is not None)
         return both
 
     monkeypatch.setattr(mxkern, "quantize_both", watched)

@@ -172,7 +172,7 @@ def way_to_array(argument: str, value: Any) -> str:
     if not isinstance(value, bool) and isinstance(value, numbers.Real):
         shape = "" if argument.endswith("tensor_scale") else ".reshape(1)"
         return f"; convert with {call}{shape}"
-    if isinstance(value, type) or isinstance(value, Value):  # a class, or a PreparedOperand
+    if isinstance(value, (type, Value)):  # a class, or a PreparedOperand
         return ""
     if isinstance(value, (list, tuple)) or (
         hasattr(value, "__array__") and getattr(value, "shape", None) != ()

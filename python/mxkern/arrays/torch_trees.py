@@ -28,7 +28,7 @@ def _register(
         return
 
     def flat_with_keys(value: Any) -> tuple[list[Any], Any]:
-        leaves, context = flat(value)
+        _, context = flat(value)
         return [(_pytree.GetAttrKey(name), getattr(value, name)) for name in context[0]], context
 
     _pytree.register_pytree_node(

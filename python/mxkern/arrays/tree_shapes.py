@@ -1,5 +1,5 @@
-# mxkern/arrays/tree_shapes.py: what the codes of a BlockScaled say of its shape, where PyTorch or JAX
-# put other arrays in their place: one matrix of a stack, a stack of many.
+# mxkern/arrays/tree_shapes.py: what the codes of a BlockScaled say of its shape, where PyTorch or
+# JAX put other arrays in their place: one matrix of a stack, a stack of many.
 from __future__ import annotations
 
 from typing import Any
