@@ -53,13 +53,17 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
 }
 
 
+def bytes_of(part: Any) -> Any:
+    return part.reshape(-1).view(torch.uint8)
+
+
 def assert_equal(got: Any, want: Any) -> None:
     found, wanted = _pytree.tree_flatten(got), _pytree.tree_flatten(want)
     assert found[1] == wanted[1]
     for a, b in zip(found[0], wanted[0], strict=True):
         if isinstance(b, torch.Tensor):
             assert a.dtype == b.dtype and a.shape == b.shape
-            assert a.contiguous().view(torch.uint8).equal(b.contiguous().view(torch.uint8))
+            assert bytes_of(a).equal(bytes_of(b))
         else:
             assert a == b
 

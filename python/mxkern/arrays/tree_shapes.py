@@ -27,8 +27,8 @@ def shape_of_codes(codes_shape: tuple[Any, ...], scheme: Any, shape: Any) -> Any
     elif columns is None:
         columns = size * 8 // record.bits
     elif isinstance(size, int) and isinstance(columns, int):
-        blocks, rest = divmod(size, record.block_bytes)
-        if rest == 0 and blocks != -(-columns // record.block):
+        blocks = size // record.block_bytes  # torch.compile's sizes have no divmod
+        if size % record.block_bytes == 0 and blocks != -(-columns // record.block):
             columns = blocks * record.block
     return (*outer, columns)
 
