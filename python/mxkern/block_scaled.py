@@ -63,13 +63,14 @@ class BlockScaled(Value):
         shape: tuple[int, ...],
         scale_layout: str,
     ) -> None:
-        # torch.compile sees through these calls, and not through those of the slots' descriptors.
-        object.__setattr__(self, "codes", codes)
-        object.__setattr__(self, "scales", scales)
-        object.__setattr__(self, "tensor_scale", tensor_scale)
-        object.__setattr__(self, "scheme", scheme)
-        object.__setattr__(self, "shape", shape)
-        object.__setattr__(self, "scale_layout", scale_layout)
+        # torch.compile sees through this, and not through the descriptors of the slots.
+        put = object.__setattr__
+        put(self, "codes", codes)
+        put(self, "scales", scales)
+        put(self, "tensor_scale", tensor_scale)
+        put(self, "scheme", scheme)
+        put(self, "shape", shape)
+        put(self, "scale_layout", scale_layout)
 
     @classmethod
     def from_parts(

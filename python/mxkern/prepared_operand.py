@@ -56,11 +56,12 @@ class PreparedOperand(Value):
         scheme: str,
         shape: tuple[int, ...],
     ) -> None:
-        object.__setattr__(self, "form", form)
-        object.__setattr__(self, "data", data)
-        object.__setattr__(self, "source", source)
-        object.__setattr__(self, "scheme", scheme)
-        object.__setattr__(self, "shape", shape)
+        put = object.__setattr__
+        put(self, "form", form)
+        put(self, "data", data)
+        put(self, "source", source)
+        put(self, "scheme", scheme)
+        put(self, "shape", shape)
 
     @property
     def nbytes(self) -> int:

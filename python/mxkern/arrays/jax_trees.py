@@ -67,8 +67,8 @@ def _register(
 
 # JAX asks at every call of a program, for every operand: what follows from shapes is kept.
 def _flat_quantized(q: BlockScaled) -> tuple[tuple[Any, ...], Static]:
-    parts = codes, _, _ = q.parts
-    scheme, shape, scale_layout = q.facts
+    parts = codes, _, _ = q.codes, q.scales, q.tensor_scale
+    scheme, shape, scale_layout = q.scheme, q.shape, q.scale_layout
     follows = type(shape) is tuple and _INT.issuperset(map(type, shape))  # 4.0 equals 4
     if follows:
         are_array = hasattr(type(codes), "dtype")
