@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -208,6 +209,9 @@ class Adapter(ABC):
     short_way: ShortWay | None = None  # for ordinary arguments
     traced_calls: TracedCalls | None = None  # where operations are parts of programs
     taking_over = "numpy.asarray"  # the function that takes arrays of other frameworks
+    placed: Callable[
+        [Any, Any], Any
+    ]  # an array on a device that the caller of BlockScaled.to names
     namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to
     dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list
@@ -273,16 +277,6 @@ class Adapter(ABC):
     @abstractmethod
     def device(self, array: Any) -> int:
         """CPU, or the index of a CUDA device."""
-
-    def placed(self, array: Any, device: Any) -> Any:
-        """The array on a device that the caller of BlockScaled.to names."""
-        if str(device) != "cpu":
-            raise ValueError(
-                f"BlockScaled.to: device is {errors.described(device)}; expected 'cpu', as arrays "
-                f"of {self.name} are nowhere else; for a device quantize an array of PyTorch, JAX "
-                "or CuPy there, or make their arrays of codes and scales with q.map"
-            )
-        return array
 
     @abstractmethod
     def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mxkern import _core
+from mxkern import _core, errors
 from mxkern.arrays.adapter import CPU, DTYPES, PLAIN_DTYPES, Adapter, Shape
 from mxkern.block_scaled import BlockScaled
 from mxkern.options import SCALE_LAYOUTS
@@ -72,6 +72,15 @@ class NumpyAdapter(Adapter):
 
     def device(self, array: Any) -> int:
         return CPU
+
+    def placed(self, array: Any, device: Any) -> Any:
+        if str(device) != "cpu":
+            raise ValueError(
+                f"BlockScaled.to: device is {errors.described(device)}; expected 'cpu', as arrays "
+                f"of {self.name} are nowhere else; for a device quantize an array of PyTorch, JAX "
+                "or CuPy there, or make their arrays of codes and scales with q.map"
+            )
+        return array
 
     def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:
         return np.empty(shape, self.dtypes[dtype])
