@@ -209,9 +209,7 @@ class Adapter(ABC):
     short_way: ShortWay | None = None  # for ordinary arguments
     traced_calls: TracedCalls | None = None  # where operations are parts of programs
     taking_over = "numpy.asarray"  # the function that takes arrays of other frameworks
-    placed: Callable[
-        [Any, Any], Any
-    ]  # an array on a device that the caller of BlockScaled.to names
+    placed: Callable[[Any, Any], Any]  # what BlockScaled.to makes of an array and a device
     namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to
     dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list
