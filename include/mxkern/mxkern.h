@@ -20,6 +20,7 @@
 #include "mxkern/numerics/hadamard.h"
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/numerics/visit.h"
+#include "mxkern/numerics/named.h"
 #include "mxkern/numerics/block_scale.h"
 #include "mxkern/numerics/fold.h"
 
@@ -32,6 +33,7 @@
 #include "mxkern/tensor/prepared_operand.h"
 
 #include "mxkern/info.h"
+#include "mxkern/threads.h"
 #include "mxkern/hadamard.h"
 #include "mxkern/quantize.h"
 #include "mxkern/dequantize.h"
@@ -40,3 +42,4 @@
 #include "mxkern/gemm.h"
 #include "mxkern/grouped_gemm.h"
 #include "mxkern/prepare_operand.h"
+#include "mxkern/owned_block_scaled.h"

@@ -39,6 +39,7 @@ from mxkern.ops.quantize_schemes import (
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
+from mxkern.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from mxkern.comparison import compare
@@ -60,6 +61,7 @@ __all__ = [
     "explain_grouped_gemm",
     "fake_quantize",
     "gemm",
+    "get_num_threads",
     "grouped_gemm",
     "info",
     "pack_codes",
@@ -74,6 +76,7 @@ __all__ = [
     "quantize_nvfp4",
     "random_hadamard",
     "schemes",
+    "set_num_threads",
     "swizzle_scales",
     "tensor_amax",
     "unpack_codes",
@@ -87,8 +90,8 @@ def _keep_out_of_graphs(function: Any) -> Any:
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = (
         "with `import mxkern.torch_ops` torch.compile takes mxkern's functions as operators; "
-        "prepare_operand, compare, explain_gemm, explain_grouped_gemm, info and "
-        "BlockScaled.from_parts are to be called before"
+        "prepare_operand, compare, explain_gemm, explain_grouped_gemm, info, "
+        "get_num_threads, set_num_threads and BlockScaled.from_parts are to be called before"
     )
     return function
 

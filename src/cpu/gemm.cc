@@ -287,12 +287,13 @@ class Block {
 
 void gemm(const GemmTask& task, const GemmPlan& plan, void* workspace) {
   Slots slots(plan, workspace);
-  parallel_for(plan.blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto multiply = [&](std::int64_t begin, std::int64_t end) {
     const int slot = slots.take();
     Block block(task, plan, slots.memory(slot));
     for (std::int64_t index = begin; index < end; ++index) block.run(index);
     slots.give_back(slot);
-  });
+  };
+  parallel_for(plan.blocks, 1, multiply, plan.slots);
 }
 
 }  // namespace mxkern::cpu

@@ -2,7 +2,7 @@
 #include "cpu/gemm/instances.h"
 #include "cpu/gemm/kernels.h"
 #include "cpu/instruction_set.h"
-#include "cpu/parallel.h"
+#include "mxkern/threads.h"
 
 namespace mxkern::cpu {
 
@@ -27,7 +27,7 @@ const GemmKernels& gemm_kernels(GemmUnit unit) {
   }
 }
 
-GemmCapabilities gemm_capabilities() {
+GemmCapabilities gemm_capabilities_of_machine() {
   static const GemmCapabilities capabilities = [] {
     GemmCapabilities found;
     const auto set = [&found](GemmUnit unit, bool runs) {
@@ -44,9 +44,15 @@ GemmCapabilities gemm_capabilities() {
 #if defined(__x86_64__)
     found.has_fast_bf16_dot = __builtin_cpu_is("intel") == 0;
 #endif
-    found.threads = thread_count();
     return found;
   }();
+  return capabilities;
+}
+
+GemmCapabilities gemm_capabilities() {
+  static const int threads = num_threads();
+  GemmCapabilities capabilities = gemm_capabilities_of_machine();
+  capabilities.threads = threads;
   return capabilities;
 }
 

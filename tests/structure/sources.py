@@ -22,7 +22,7 @@ PACKAGE = ROOT / "python" / "mxkern"
 
 # Lowest first: modules and folders of the Python package. "." is the package itself.
 PYTHON_LAYERS = {
-    "values": "_core about block_scaled errors options prepared_operand scheme table",
+    "values": "_core about block_scaled errors options prepared_operand scheme table threads",
     "arrays": "arrays",
     "operands": "gemm_operands offset_array operands outputs summary",
     "operations": "ops",

@@ -73,7 +73,11 @@ struct GemmKernels {
 
 const GemmKernels& gemm_kernels(GemmUnit unit);
 
-// Compiled in, and supported by the processor and the operating system.
+// Compiled in, and supported by the processor and the operating system; of one thread.
+GemmCapabilities gemm_capabilities_of_machine();
+
+// The same with the number of threads at the first call, for good: a product has to find the
+// working memory that it needs in what was asked for earlier, whatever the number is by then.
 GemmCapabilities gemm_capabilities();
 
 }  // namespace mxkern::cpu
