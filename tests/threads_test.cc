@@ -92,7 +92,20 @@ TEST_F(Threads, AreAsManyAsWasSaidWhetherMoreOrFewerThanBefore) {
   }
 }
 
-// Working memory that was asked for keeps fitting, and bytes stay.
+TEST_F(Threads, WorkingMemoryThatWasAskedForKeepsFitting) {
+  const Shape shape{1, 700, 64};
+  const OwnedBlockScaled q(Scheme::mxfp8_e4m3, shape);
+  std::vector<float> memory(700 * 700);
+  const Buffer out = Buffer::dense(memory.data(), DType::float32, {1, 700, 700});
+  const std::size_t bytes = gemm_workspace_bytes(q, q, out);
+  EXPECT_GT(bytes, 0u);
+  for (const int n : {1, 64, 3}) {
+    set_num_threads(n);
+    EXPECT_EQ(gemm_workspace_bytes(q, q, out), bytes) << n;
+  }
+}
+
+// The bytes stay the same.
 TEST_F(Threads, MayChangeDuringCalls) {
   const Shape shape{1, 300, 512}, out_shape{1, 300, 300};
   std::vector<float> x(static_cast<std::size_t>(shape.size()));

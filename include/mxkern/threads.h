@@ -16,7 +16,7 @@ inline constexpr int most_threads = 4096;
 MXKERN_API int num_threads();
 
 // Sets it for the process, from 1 to most_threads; else throws InvalidArgument. Any thread may call
-// this at any time: calls under way keep the number they began with. The number changes no result.
+// this at any time, while other calls are under way too. The number changes no result.
 // Products divide their work, and their working memory, for the number at the first product of the
 // process: later ones may use fewer threads, never more.
 MXKERN_API void set_num_threads(int n);

@@ -22,9 +22,9 @@ def get_num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Sets how many threads calls on the CPU use, from 1 to 4096, for the whole process.
 
-    The number changes no result. Any thread may call this at any time; calls under way keep the number they began with. Products
-    divide their work for the number at the first product of the process: later ones may use fewer
-    threads, never more.
+    The number changes no result. Any thread may call this at any time, while other calls are under
+    way too. Products divide their work for the number at the first product of the process: later
+    ones may use fewer threads, never more.
 
     >>> import mxkern
     >>> before = mxkern.get_num_threads()

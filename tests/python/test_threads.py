@@ -154,12 +154,13 @@ def test_what_is_no_number_of_threads(said: str) -> None:
         x = np.ones((300, 640), np.float32)
         out = mxkern.BlockScaled.from_parts(
             np.full((300, 640), 7, np.uint8), np.full((300, 20), 7, np.uint8), scheme="mxfp8_e4m3")
+        matrices = mxkern.BlockScaled.from_parts(out.codes[None], out.scales[None], scheme="mxfp8")
         calls = [
             lambda: mxkern.quantize(x, "mxfp8", out=out),
             lambda: mxkern.quantize(x[:1, :32], "nvfp4"),
             lambda: mxkern.dequantize(out),
             lambda: mxkern.gemm(x, out),
-            lambda: mxkern.grouped_gemm(x, out, np.array([300], np.int32)),
+            lambda: mxkern.grouped_gemm(x, matrices, np.array([300], np.int32)),
             mxkern.get_num_threads,
             mxkern.info,
         ]
