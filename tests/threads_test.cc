@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -69,14 +71,17 @@ TEST_F(Threads, AreThoseThatWereSet) {
   EXPECT_EQ(num_threads(), 7);
 }
 
-// The most threads that are in a piece of work together. The first ones wait for others, briefly.
-int most_at_once(int limit) {
+// The most threads that are in a piece of work together. Each waits until `wanted` are, for 5 s at
+// most, and a little longer for one too many.
+int most_at_once(int wanted, int limit) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   std::atomic<int> inside{0}, most{0};
   const auto work = [&](std::int64_t, std::int64_t) {
     const int now = ++inside;
     for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (most < wanted && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
     --inside;
   };
   cpu::parallel_for(64, 1, work, limit);
@@ -87,8 +92,8 @@ TEST_F(Threads, AreAsManyAsWasSaidWhetherMoreOrFewerThanBefore) {
   constexpr int no_limit = 1000;
   for (const int n : {1, 4, 2, 5, 1, 3}) {
     set_num_threads(n);
-    EXPECT_EQ(most_at_once(no_limit), n);
-    EXPECT_EQ(most_at_once(2), std::min(n, 2));
+    EXPECT_EQ(most_at_once(n, no_limit), n);
+    EXPECT_EQ(most_at_once(std::min(n, 2), 2), std::min(n, 2));
   }
 }
 
