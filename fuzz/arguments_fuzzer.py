@@ -138,6 +138,7 @@ def calls(arrays: list[Any]) -> list[tuple[str, Callable[..., Any], dict[str, An
         "grouped_gemm": {"a": q, "b": mxkern.quantize(x[None], "nvfp4"), "ends": ends},
         "prepare_operand": {"x": q},
         "explain_gemm": {"a": q, "b": q},
+        "plan_gemm": {"a": q, "b": q},
         "explain_grouped_gemm": {"a": q, "b": mxkern.quantize(x[None], "nvfp4"), "ends": ends},
         "random_hadamard": {"x": x},
         "tensor_amax": {"x": x},

@@ -36,9 +36,9 @@ std::string describe_build() {
 }
 
 const char* gemm_unit() {
-  GemmProblem large;
+  CpuGemmProblem large;
   large.m = large.n = large.k = 1024;
-  const GemmUnit unit = plan_gemm(large, cpu::gemm_capabilities()).unit;
+  const GemmUnit unit = plan_gemm_cpu(large, cpu::gemm_capabilities()).unit;
   return takes_bfloat16(unit) ? name_of(unit) : "float32";
 }
 

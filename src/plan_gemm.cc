@@ -1,185 +1,87 @@
-// plan_gemm.cc: the choice of unit and blocks of a matrix product.
-#include "plan_gemm.h"
-
-#include <algorithm>
-
-#include "mxkern/core/error.h"
-#include "mxkern/core/math.h"
-#include "mxkern/numerics/visit.h"
+// plan_gemm.cc: the plan of a matrix product for a device, and what it says of itself.
+#include "check.h"
+#include "check_gemm.h"
+#include "cpu/gemm.h"
+#include "explained_device.h"
+#include "mxkern/plan.h"
+#include "plan/describe_products.h"
+#include "plan/gemm_plan.h"
 
 namespace mxkern {
 namespace {
 
-// Waking the other threads and waiting for them takes about as long as this.
-constexpr double parallel_ns = 10000;
-
-// A plain left operand is the sum of as many bfloat16 as its significand needs, 8 bits each.
-int parts_of(const GemmProblem& problem) {
-  if (!problem.left_is_plain) return 1;
-  switch (problem.left_dtype) {
-    case DType::bfloat16: return 1;
-    case DType::float16: return 2;
-    case DType::float32: return 3;
-  }
-  return 3;
+// `device`: empty for `here`, which may be any device then.
+GemmPlan make(const char* function, const GemmProblem& problem, const std::string& device,
+              Device here) {
+  const GemmProblem known = with_strides(problem);
+  const bool is_here = device.empty();
+  const bool on_cpu = explains_cpu(device, here);
+  GemmPlan plan = on_cpu ? GemmPlanParts::make(known, cpu::gemm_capabilities())
+                         : GemmPlanParts::make(known, explained_gpu(function, device, here));
+  if (is_here) GemmPlanParts::put_device(plan, here);
+  return plan;
 }
 
-struct Choice {
-  GemmUnit unit;
-  const char* reason;
-};
-
-// Whether products of parts add up to those of the elements: 0 times Inf is NaN, and a part may be
-// 0 where its element is not.
-bool may_have_parts(const GemmProblem& problem) {
-  return parts_of(problem) == 1 || visit(problem.right_scheme, [](auto scheme) {
-           return decltype(scheme)::Format::specials != Specials::ieee;
-         });
-}
-
-Choice choose_unit_for_many(const GemmProblem& problem, const GemmCapabilities& capabilities) {
-  const bool has_amx = capabilities.runs(GemmUnit::amx_bf16);
-  if (has_amx && may_have_parts(problem)) {
-    return {GemmUnit::amx_bf16, "elements are exact in bfloat16, or in a sum of few"};
+GemmExplanation explain_cpu(const GemmPlan& plan) {
+  const GemmProblem& problem = plan.problem();
+  GemmExplanation text;
+  text.device = "cpu";
+  text.path = "exact";
+  text.left = std::string(kind_of(problem.left)) + ", read as it lies";
+  text.right = std::string(kind_of(problem.right)) + ", read as it lies";
+  text.error = "that of a float32 sum";
+  if (problem.out.shape.size() == 0) {
+    text.path = "nothing";
+    text.reason = "the output has no elements";
+    return text;
   }
-  if (capabilities.runs(GemmUnit::avx512_bf16) && capabilities.has_fast_bf16_dot &&
-      parts_of(problem) == 1) {
-    return {GemmUnit::avx512_bf16, "elements are exact in bfloat16"};
-  }
-  const char* reason =
-      has_amx ? "E5M2 has Inf, which parts of elements do not take" : "the widest float32 vectors";
-  for (const GemmUnit unit : {GemmUnit::avx512, GemmUnit::avx2}) {
-    if (capabilities.runs(unit)) return {unit, reason};
-  }
-  return {GemmUnit::baseline, "every machine has it"};
-}
-
-GemmUnit unit_for_few(const GemmCapabilities& capabilities) {
-  for (const GemmUnit unit : {GemmUnit::avx512_few_rows, GemmUnit::avx2_few_rows}) {
-    if (capabilities.runs(unit)) return unit;
-  }
-  return GemmUnit::baseline_few_rows;
-}
-
-// Of few rows, one tile, decoding takes most of the time, and putting panels together as long
-// again.
-Choice choose_unit(const GemmProblem& problem, const GemmCapabilities& capabilities) {
-  const GemmUnit unit = unit_for_few(capabilities);
-  if (problem.m > facts_of(unit).tile_rows) return choose_unit_for_many(problem, capabilities);
-  return {unit, "a has few rows: those of b are decoded where they lie"};
-}
-
-// A tile; for few rows as many of it as there is code for. Rows that are not there would lie
-// between the others, and leave them a few sets of the L1 cache.
-int left_tile_of(GemmUnit unit, std::int64_t rows) {
-  int tile = facts_of(unit).tile_rows;
-  while (is_for_few_rows(unit) && tile > 1 && rows <= tile / 2) tile /= 2;
-  return tile;
-}
-
-// Splits the output so that the last thread is done as early as possible: small blocks even out the
-// threads, large ones pack less.
-void choose_blocks(const GemmProblem& problem, int threads, GemmPlan& plan) {
-  const GemmUnitFacts facts = facts_of(plan.unit);
-  const std::int64_t row_tiles = std::max<std::int64_t>(ceil_div(problem.m, facts.tile_rows), 1);
-  const std::int64_t column_tiles =
-      std::max<std::int64_t>(ceil_div(problem.n, facts.tile_columns), 1);
-  const std::int64_t fewest_rows = ceil_div(row_tiles, facts.max_block_rows / facts.tile_rows);
-  const std::int64_t fewest_columns =
-      ceil_div(column_tiles, facts.max_block_columns / facts.tile_columns);
-  const double parallel_cost = parallel_ns * facts.multiplies_per_ns;
-  const double depth = static_cast<double>(std::max<std::int64_t>(problem.k, 1));
-  double best = -1;
-  const auto try_split = [&](std::int64_t rows, std::int64_t columns) {
-    const std::int64_t block_rows = ceil_div(row_tiles, rows) * facts.tile_rows;
-    const std::int64_t block_columns = ceil_div(column_tiles, columns) * facts.tile_columns;
-    const std::int64_t blocks = problem.batch * rows * columns;
-    const double block_cost =
-        depth * (static_cast<double>(block_rows * block_columns) * plan.parts +
-                 static_cast<double>(block_rows + block_columns) * facts.pack_cost);
-    const bool parallel = blocks > 1 && threads > 1;
-    const double cost = static_cast<double>(ceil_div(blocks, threads)) * block_cost +
-                        (parallel ? parallel_cost : 0.0);
-    if (best >= 0 && cost >= best) return;
-    best = cost;
-    plan.block_rows = block_rows;
-    plan.block_columns = block_columns;
-    plan.row_blocks = ceil_div(row_tiles * facts.tile_rows, block_rows);
-    plan.column_blocks = ceil_div(column_tiles * facts.tile_columns, block_columns);
-  };
-  // Beyond a few blocks a thread there is nothing left to even out.
-  const std::int64_t most = 2 * static_cast<std::int64_t>(threads);
-  for (std::int64_t rows = 0; rows < std::min(most, row_tiles - fewest_rows + 1); ++rows) {
-    for (std::int64_t columns = 0; columns < std::min(most, column_tiles - fewest_columns + 1);
-         ++columns) {
-      try_split(fewest_rows + rows, fewest_columns + columns);
-      if (problem.batch * (fewest_rows + rows) * (fewest_columns + columns) >= 8 * most) break;
-    }
-  }
-  plan.blocks = problem.batch * plan.row_blocks * plan.column_blocks;
+  const CpuGemmPlan how = GemmPlanParts::on_cpu(plan);
+  text.reason = how.reason;
+  text.kernel = describe(how);
+  text.workspace_bytes = plan.workspace_bytes();
+  return text;
 }
 
 }  // namespace
 
-GemmSlotLayout slot_layout(const GemmPlan& plan, std::int64_t k) {
-  const GemmUnitFacts facts = facts_of(plan.unit);
-  const std::int64_t depth = std::min<std::int64_t>(round_up(k, gemm_chunk), facts.depth);
-  const std::int64_t left_rows = ceil_div(plan.block_rows, facts.tile_rows) * plan.left_tile;
-  // Of units for few rows it says where they lie.
-  const std::int64_t right_depth = is_for_few_rows(plan.unit) ? gemm_chunk : depth;
-  // Sums stay in memory between panels along K; where one panel is all, they leave at once.
-  const std::int64_t tiles = k > facts.depth
-                                 ? plan.block_rows * plan.block_columns
-                                 : static_cast<std::int64_t>(facts.tile_rows) * facts.tile_columns;
-  GemmSlotLayout layout{};
-  std::size_t end = 0;
-  const auto place = [&end](std::int64_t bytes) {
-    const std::size_t begin = end;
-    end += static_cast<std::size_t>(round_up(bytes, 64));
-    return begin;
-  };
-  layout.left_shifts = place(plan.block_rows * 4);
-  layout.right_shifts = place(plan.block_columns * 4);
-  layout.left_spreads = place(plan.block_rows * 4);
-  layout.right_spreads = place(plan.block_columns * 4);
-  layout.bias = place(plan.block_columns * 4);
-  layout.left = place(left_rows * depth * plan.parts * facts.element_bytes);
-  layout.right = place(facts.tile_columns * right_depth * facts.element_bytes);
-  layout.tiles = place(tiles * 4);
-  layout.bytes = end;
-  return layout;
+GemmPlan plan_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                   const GemmOptions& options) {
+  const GemmProblem problem(a, b, out, options);
+  check_gemm_problem(problem);
+  check_gemm_bias(options, out.shape);
+  check_gemm_devices(a, b, out, options);
+  return make("gemm", problem, {}, out.device);
 }
 
-GemmPlan plan_gemm_with(GemmUnit unit, const GemmProblem& problem, int threads) {
-  GemmPlan plan{};
-  plan.unit = unit;
-  plan.parts = takes_bfloat16(unit) ? parts_of(problem) : 1;
-  plan.left_tile = left_tile_of(unit, problem.m);
-  plan.reason = "asked for";
-  choose_blocks(problem, threads, plan);
-  plan.slots = static_cast<int>(std::clamp<std::int64_t>(plan.blocks, 1, threads));
-  plan.slot_bytes = slot_layout(plan, problem.k).bytes;
-  plan.workspace_bytes =
-      plan.slot_bytes * static_cast<std::size_t>(plan.slots) +
-      static_cast<std::size_t>(round_up(plan.slots, 64));  // one flag a slot: taken or not
-  return plan;
+GemmPlan plan_gemm(const GemmProblem& problem, Device device) {
+  check_gemm_problem(problem);
+  check_device("plan_gemm", device);
+  return make("plan_gemm", problem, {}, device);
 }
 
-GemmPlan plan_gemm(const GemmProblem& problem, const GemmCapabilities& capabilities) {
-  const Choice choice = choose_unit(problem, capabilities);
-  GemmPlan plan = plan_gemm_with(choice.unit, problem, capabilities.threads);
-  plan.reason = choice.reason;
-  return plan;
+GemmPlan plan_gemm(const GemmProblem& problem, const std::string& device) {
+  check_gemm_problem(problem);
+  check(!device.empty(), "plan_gemm: device is empty; expected cpu, or sm_90 and the like");
+  return make("plan_gemm", problem, device, {});
 }
 
-std::string describe(const GemmPlan& plan) {
-  const GemmUnitFacts facts = facts_of(plan.unit);
-  return concatenate(facts.name, " (", plan.reason, "), tiles of ", facts.tile_rows, "x",
-                     facts.tile_columns, ", ", plan.blocks,
-                     plan.blocks == 1 ? " block of " : " blocks of ", plan.block_rows, "x",
-                     plan.block_columns, ", panels of ", facts.depth, " along K, ", plan.parts,
-                     plan.parts == 1 ? " part" : " parts", ", workspace ", plan.workspace_bytes,
-                     " bytes in ", plan.slots, " slots");
+GemmExplanation explain(const GemmPlan& plan) {
+  if (GemmPlanParts::is_on_cpu(plan)) return explain_cpu(plan);
+  const auto [capabilities, how] = GemmPlanParts::on_cuda(plan);
+  return explain(how, plan.problem(), capabilities);
 }
+
+GemmExplanation explain_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                             const GemmOptions& options, const std::string& device) {
+  const GemmProblem problem(a, b, out, options);
+  check_gemm_problem(problem);
+  check_gemm_bias(options, out.shape);
+  return explain(make("explain_gemm", problem, device, out.device));
+}
+
+std::string GemmPlan::device() const { return explain(*this).device; }
+std::string GemmPlan::path() const { return explain(*this).path; }
+std::string GemmPlan::reason() const { return explain(*this).reason; }
+std::string GemmPlan::error() const { return explain(*this).error; }
 
 }  // namespace mxkern

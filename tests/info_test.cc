@@ -8,7 +8,7 @@
 
 #include "cpu/instruction_set.h"
 #include "cpu/parallel.h"
-#include "cuda/takes_blackwell.h"
+#include "plan/takes_blackwell.h"
 
 namespace mxkern {
 namespace {

@@ -30,6 +30,7 @@
 #include "mxkern/tensor/half_scales.h"
 #include "mxkern/tensor/lifted_scales.h"
 #include "mxkern/tensor/prepared_operand.h"
+#include "mxkern/tensor/planned_operand.h"
 
 #include "mxkern/info.h"
 #include "mxkern/hadamard.h"
@@ -38,5 +39,6 @@
 #include "mxkern/scales.h"
 #include "mxkern/fake_quantize.h"
 #include "mxkern/gemm.h"
+#include "mxkern/plan.h"
 #include "mxkern/grouped_gemm.h"
 #include "mxkern/prepare_operand.h"

@@ -62,21 +62,15 @@ void bind_gemm(nb::module_& module) {
   module.def(
       "gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double alpha,
-         double beta, const std::optional<Buffer>& bias, int precision, Address workspace,
-         std::size_t workspace_bytes, Address stream) {
+         double beta, const std::optional<Buffer>& bias, int precision, const GemmPlan* plan,
+         Address workspace, Address stream) {
         const GemmOptions options = options_of(alpha, beta, bias, precision);
-        if (out.device.type == DeviceType::cpu) return gemm_with_workspace(a, b, out, options);
-        gemm(a, b, out, options, {workspace.value, workspace_bytes}, Stream{stream.value});
+        if (plan == nullptr) return gemm_with_workspace(a, b, out, options);
+        gemm(*plan, a, b, out, options, {workspace.value, plan->workspace_bytes()},
+             Stream{stream.value});
       },
-      "a"_a, "b"_a, "out"_a, "alpha"_a, "beta"_a, "bias"_a.none(), "precision"_a,
-      "workspace"_a.none(), "workspace_bytes"_a, "stream"_a.none());
-  module.def(
-      "gemm_workspace_bytes",
-      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double beta,
-         int precision) {
-        return gemm_workspace_bytes(a, b, out, options_of(1.0, beta, {}, precision));
-      },
-      "a"_a, "b"_a, "out"_a, "beta"_a, "precision"_a);
+      "a"_a, "b"_a, "out"_a, "alpha"_a, "beta"_a, "bias"_a.none(), "precision"_a, "plan"_a.none(),
+      "workspace"_a.none(), "stream"_a.none());
   nb::class_<GemmExplanation>(module, "GemmExplanation")
       .def_ro("device", &GemmExplanation::device)
       .def_ro("path", &GemmExplanation::path)
@@ -86,13 +80,25 @@ void bind_gemm(nb::module_& module) {
       .def_ro("kernel", &GemmExplanation::kernel)
       .def_ro("error", &GemmExplanation::error)
       .def_ro("workspace_bytes", &GemmExplanation::workspace_bytes);
+  nb::class_<GemmPlan>(module, "GemmPlan")
+      .def_prop_ro("workspace_bytes", &GemmPlan::workspace_bytes)
+      .def("explain", [](const GemmPlan& plan) { return explain(plan); });
   module.def(
-      "explain_gemm",
+      "plan_gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double beta,
          int precision, const std::string& device) {
-        return explain_gemm(a, b, out, options_of(1.0, beta, {}, precision), device);
+        const GemmProblem problem(a, b, out, options_of(1.0, beta, {}, precision));
+        return device.empty() ? plan_gemm(problem, out.device) : plan_gemm(problem, device);
       },
       "a"_a, "b"_a, "out"_a, "beta"_a, "precision"_a, "device"_a);
+  module.def(
+      "plan_gemm_problem",
+      [](const PlannedOperand& left, const PlannedOperand& right, const PlannedTensor& out,
+         int precision, int device) {
+        return plan_gemm(GemmProblem(left, right, out, static_cast<GemmPrecision>(precision)),
+                         numbered_device(device));
+      },
+      "left"_a, "right"_a, "out"_a, "precision"_a, "device"_a);
   bind_prepare_operand(module);
 }
 

@@ -10,6 +10,7 @@
 
 #include "bindings.h"
 #include "mxkern/grouped_gemm.h"
+#include "mxkern/plan.h"
 
 namespace mxkern::bindings {
 
@@ -42,9 +43,9 @@ inline std::int64_t columns_of(const GemmRightOperand& b) {
 inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                                 const GemmOptions& options) {
   call(out.shape.size() * columns_of(b), [&] {
-    const std::size_t bytes = gemm_workspace_bytes(a, b, out, options);
-    const auto memory = allocate_workspace(bytes);
-    gemm(a, b, out, options, Workspace{memory.get(), bytes});
+    const GemmPlan plan = plan_gemm(a, b, out, options);
+    const auto memory = allocate_workspace(plan.workspace_bytes());
+    gemm(plan, a, b, out, options, {memory.get(), plan.workspace_bytes()});
   });
 }
 

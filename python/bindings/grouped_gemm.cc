@@ -66,6 +66,15 @@ void bind_grouped_gemm(nb::module_& module) {
       },
       "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "precision"_a);
   module.def(
+      "grouped_gemm_problem_bytes",
+      [](const PlannedOperand& left, const PlannedOperand& right, const PlannedTensor& out,
+         std::int64_t groups, bool of_columns, int precision, int device) {
+        const auto wanted = static_cast<GemmPrecision>(precision);
+        return grouped_gemm_workspace_bytes({left, right, out, groups, of_columns, wanted},
+                                            numbered_device(device));
+      },
+      "left"_a, "right"_a, "out"_a, "groups"_a, "of_columns"_a, "precision"_a, "device"_a);
+  module.def(
       "explain_grouped_gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
          bool of_columns, const Buffer& out, int precision, const std::string& device) {

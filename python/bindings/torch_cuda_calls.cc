@@ -161,9 +161,9 @@ class TorchCudaCalls {
         if (!offset || offset->extents.dimensions != 1) return nb::none();
         options.bias = &offset->view;
       }
-      const WorkingMemory memory = working_memory(
-          mxkern::gemm_workspace_bytes(left->view, right->view, buffer, options), device);
-      mxkern::gemm(left->view, right->view, buffer, options, memory.view,
+      const GemmPlan plan = plan_gemm(left->view, right->view, buffer, options);
+      const WorkingMemory memory = working_memory(plan.workspace_bytes(), device);
+      mxkern::gemm(plan, left->view, right->view, buffer, options, memory.view,
                    operands_.tensors.current_stream(device.index));
       return product->tensor;
     });

@@ -173,13 +173,12 @@ inline void gemm(XlaCall& call) {
   // A kernel of the program that is ahead of this call may be what writes b.
   options.right_is_complete = false;
   const Buffer out = call.plain(call.result());
-  Workspace workspace = call.workspace();
+  const Workspace workspace = call.workspace();
   call.end();
   if (!call.on_cpu()) return mxkern::gemm(a, b, out, options, workspace, call.stream());
-  workspace.bytes = gemm_workspace_bytes(a, b, out, options);
-  const auto memory = allocate_workspace(workspace.bytes);
-  workspace.data = memory.get();
-  mxkern::gemm(a, b, out, options, workspace);
+  const GemmPlan plan = plan_gemm(a, b, out, options);
+  const auto memory = allocate_workspace(plan.workspace_bytes());
+  mxkern::gemm(plan, a, b, out, options, {memory.get(), plan.workspace_bytes()});
 }
 
 // left operand, right operand, groups, whether there are factors, and biases, precision, bits of

@@ -20,7 +20,7 @@ from mxkern.arrays import meet_loaded_frameworks, take_jax_calls_from
 from mxkern.block_scaled import BlockScaled
 from mxkern.jax_calls import make_jax_calls
 from mxkern.ops.dequantize import dequantize
-from mxkern.ops.explain_gemm import GemmExplanation, explain_gemm
+from mxkern.ops.explain_gemm import GemmExplanation, GemmPlan, explain_gemm, plan_gemm
 from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation, explain_grouped_gemm
 from mxkern.ops.fake_quantize import fake_quantize
 from mxkern.ops.gemm import gemm
@@ -48,6 +48,7 @@ __version__: str = _core.version()
 __all__ = [
     "BlockScaled",
     "GemmExplanation",
+    "GemmPlan",
     "GroupedGemmExplanation",
     "Info",
     "PreparedOperand",
@@ -63,6 +64,7 @@ __all__ = [
     "grouped_gemm",
     "info",
     "pack_codes",
+    "plan_gemm",
     "prepare_operand",
     "quantize",
     "quantize_both",
@@ -87,7 +89,7 @@ def _keep_out_of_graphs(function: Any) -> Any:
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = (
         "with `import mxkern.torch_ops` torch.compile takes mxkern's functions as operators; "
-        "prepare_operand, compare, explain_gemm, explain_grouped_gemm, info and "
+        "prepare_operand, compare, plan_gemm, explain_gemm, explain_grouped_gemm, info and "
         "BlockScaled.from_parts are to be called before"
     )
     return function

@@ -186,20 +186,10 @@ def gemm(
     beta: float,
     bias: tuple[object, int, int, int, int, int, int, int] | None,
     precision: int,
+    plan: GemmPlan | None,
     workspace: object | None,
-    workspace_bytes: int,
     stream: object | None,
 ) -> None: ...
-def gemm_workspace_bytes(
-    a: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[object, int, int, int, int, int, int, int]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    b: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    out: tuple[object, int, int, int, int, int, int, int],
-    beta: float,
-    precision: int,
-) -> int: ...
 
 class GemmExplanation:
     @property
@@ -219,7 +209,12 @@ class GemmExplanation:
     @property
     def workspace_bytes(self) -> int: ...
 
-def explain_gemm(
+class GemmPlan:
+    @property
+    def workspace_bytes(self) -> int: ...
+    def explain(self) -> GemmExplanation: ...
+
+def plan_gemm(
     a: tuple[int, int, int, int, int, int, object, object, object]
     | tuple[object, int, int, int, int, int, int, int]
     | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
@@ -229,7 +224,14 @@ def explain_gemm(
     beta: float,
     precision: int,
     device: str,
-) -> GemmExplanation: ...
+) -> GemmPlan: ...
+def plan_gemm_problem(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    out: tuple[int, int, int, int],
+    precision: int,
+    device: int,
+) -> GemmPlan: ...
 def prepared_form(wanted: int, scheme: int, device: int) -> int: ...
 def prepared_bytes(form: int, scheme: int, batch: int, rows: int, columns: int) -> int: ...
 def prepare_operand(
@@ -272,6 +274,15 @@ def grouped_gemm_workspace_bytes(
     of_columns: bool,
     out: tuple[object, int, int, int, int, int, int, int],
     precision: int,
+) -> int: ...
+def grouped_gemm_problem_bytes(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    out: tuple[int, int, int, int],
+    groups: int,
+    of_columns: bool,
+    precision: int,
+    device: int,
 ) -> int: ...
 def explain_grouped_gemm(
     a: tuple[int, int, int, int, int, int, object, object, object]

@@ -27,9 +27,9 @@ const GemmKernels& gemm_kernels(GemmUnit unit) {
   }
 }
 
-GemmCapabilities gemm_capabilities() {
-  static const GemmCapabilities capabilities = [] {
-    GemmCapabilities found;
+CpuGemmCapabilities gemm_capabilities() {
+  static const CpuGemmCapabilities capabilities = [] {
+    CpuGemmCapabilities found;
     const auto set = [&found](GemmUnit unit, bool runs) {
       found.has[static_cast<int>(unit)] = runs && gemm_kernels(unit).unit == unit;
     };

@@ -16,6 +16,9 @@ LAYERS = {
     "src": 5,
     "python/bindings": 6,
 }
+# Inside of src: what works without a device, and so includes no backend, directly or not.
+NO_BACKEND = ("src/plan/", "src/tuning/", "src/check")
+BACKENDS = ("src/cpu/", "src/cuda/")
 LAYER_NAMES = ["core", "numerics", "tensor", "kernels", "public headers", "src", "bindings"]
 
 PACKAGE = ROOT / "python" / "mxkern"

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 from sources import (
+    BACKENDS,
     INCLUDE,
     LAYER_NAMES,
+    NO_BACKEND,
     PACKAGE,
     PYTHON_LAYERS,
     ROOT,
@@ -56,6 +58,33 @@ def test_includes_point_down() -> None:
         layer = layer_of(target) if target else None
         if own is not None and layer is not None and layer > own:
             wrong.append(f"{path} ({LAYER_NAMES[own]}): {name} ({LAYER_NAMES[layer]})")
+    assert not wrong
+
+
+def test_plans_and_checks_include_no_backend() -> None:
+    below: dict[str, set[str]] = {}
+    for path, name in QUOTED:
+        below.setdefault(str(path), set()).add(str(resolve(path, name)))
+
+    def reached(path: str) -> set[str]:
+        found: set[str] = set()
+        ahead = [path]
+        while ahead:
+            new = below.get(ahead.pop(), set()) - found
+            found |= new
+            ahead += new
+        return found
+
+    starts = [path for path in below if path.startswith(NO_BACKEND)]
+    assert {prefix for prefix in NO_BACKEND if any(p.startswith(prefix) for p in starts)} == {
+        *NO_BACKEND
+    }
+    wrong = [
+        f"{path}: {name}"
+        for path in starts
+        for name in sorted(reached(path))
+        if name.startswith(BACKENDS)
+    ]
     assert not wrong
 
 

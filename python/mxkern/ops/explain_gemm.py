@@ -1,4 +1,5 @@
-# mxkern/ops/explain_gemm.py: how gemm would compute a product, here or on another device.
+# mxkern/ops/explain_gemm.py: how gemm would compute a product, here or on another device: the
+# plan, and what it says.
 from __future__ import annotations
 
 import re
@@ -83,7 +84,87 @@ def explain_gemm(
     >>> print(mxkern.explain_gemm(x, q, device="sm_90", form="few_tokens").path)
     few tokens
     """
-    function = "explain_gemm"
+    asked = a, b, beta, dtype, precision, device, form
+    return _planned("explain_gemm", *asked).explain()
+
+
+class GemmPlan:
+    """How gemm computes a product, as plan_gemm works it out; prints as explain_gemm's text."""
+
+    __slots__ = ("_explanation",)
+
+    def __init__(self, plan: _core.GemmPlan) -> None:
+        self._explanation = GemmExplanation(*fields_of(plan.explain()))
+
+    def explain(self) -> GemmExplanation:
+        """The plan in words, by their names."""
+        return self._explanation
+
+    @property
+    def device(self) -> str:
+        """ "cpu", "sm_90" """
+        return self._explanation.device
+
+    @property
+    def path(self) -> str:
+        """Which kernels multiply: "exact", "folded or exact", "few tokens", "portable", ..."""
+        return self._explanation.path
+
+    @property
+    def reason(self) -> str:
+        """Why they do."""
+        return self._explanation.reason
+
+    @property
+    def error(self) -> str:
+        """The error to expect."""
+        return self._explanation.error
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The working memory that the product takes."""
+        return self._explanation.workspace_bytes
+
+    def __str__(self) -> str:
+        return str(self._explanation)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def plan_gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    *,
+    beta: float = 0.0,
+    dtype: Any = "float32",
+    precision: str = "auto",
+    device: str | None = None,
+    form: str | None = None,
+) -> GemmPlan:
+    """The plan of gemm for a product: arguments and errors as of explain_gemm, which says in words
+    what this returns. Shapes, dtypes, schemes and forms decide it, and the alignment of memory; the
+    values do not.
+
+    >>> import mxkern, numpy as np
+    >>> q = mxkern.quantize(np.ones((4096, 4096), np.float32), "mxfp8")
+    >>> plan = mxkern.plan_gemm(q, q, dtype="bfloat16", device="sm_90")
+    >>> plan.path, plan.workspace_bytes > 0
+    ('folded or exact', True)
+    """
+    return _planned("plan_gemm", a, b, beta, dtype, precision, device, form)
+
+
+def _planned(
+    function: str,
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    beta: float,
+    dtype: Any,
+    precision: str,
+    device: str | None,
+    form: str | None,
+) -> GemmPlan:
     result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, PRECISIONS)
     added = number_of(function, "beta", beta)
@@ -92,10 +173,11 @@ def explain_gemm(
     shape = product_shape(function, left.shape, right.shape)
     buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))
     try:
-        found = _core.explain_gemm(left.view, right.view, buffer, added, wanted, kind)
+        return GemmPlan(_core.plan_gemm(left.view, right.view, buffer, added, wanted, kind))
     except (ValueError, RuntimeError) as error:
-        raise errors.renamed(error, "gemm", function) from None
-    return GemmExplanation(*fields_of(found))
+        for own in ("gemm", "plan_gemm"):
+            error = errors.renamed(error, own, function)
+        raise error from None
 
 
 def fields_of(found: Any) -> list[Any]:

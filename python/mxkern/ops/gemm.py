@@ -101,11 +101,11 @@ def gemm(
             result_dtype = adapter.plain_dtypes[array.dtype]
         device = adapter.device(like)
         buffer = out_buffer(adapter, array, result_dtype, device)
-        workspace, size = None, 0
+        workspace = plan = None
         if device != CPU:
-            size = _core.gemm_workspace_bytes(left.view, right.view, buffer, beta, wanted)
-            if size:
-                workspace = adapter.empty(function, (size,), "uint8", like)
+            plan = _core.plan_gemm(left.view, right.view, buffer, beta, wanted, "")
+            if plan.workspace_bytes:
+                workspace = adapter.empty(function, (plan.workspace_bytes,), "uint8", like)
         _core.gemm(
             left.view,
             right.view,
@@ -114,8 +114,8 @@ def gemm(
             beta,
             offset and offset.buffer,
             wanted,
+            plan,
             None if workspace is None else adapter.address(workspace),
-            size,
             adapter.stream(like),
         )
     if out is not None:

@@ -6,7 +6,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/tensor/scale_layout.h"
-#include "plan_gemm.h"
+#include "plan/plan_gemm_cpu.h"
 
 namespace mxkern::cpu {
 
@@ -74,6 +74,6 @@ struct GemmKernels {
 const GemmKernels& gemm_kernels(GemmUnit unit);
 
 // Compiled in, and supported by the processor and the operating system.
-GemmCapabilities gemm_capabilities();
+CpuGemmCapabilities gemm_capabilities();
 
 }  // namespace mxkern::cpu

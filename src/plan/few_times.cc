@@ -1,12 +1,8 @@
-// few_times.cc: how long a product of few tokens takes by a plan, as measured on an H200.
+// plan/few_times.cc: how long a product of few tokens takes by a plan, as measured on an H200.
 //
-// Constants are fitted to 80003 plans of 2103 products, of 30 shapes of weights in four schemes
-// with 8 to 1024 tokens; of gemm_few then to 1254 of 206; those of Hopper's kernel to 16429 of 555,
-// of pairs of thread blocks to 765 of 145 and, for 32 tokens, to 165 of 80: first to the
-// times of plans not far from the best, then such that what is chosen is fast. There are rounds of
-// thread blocks, each an end and turns of 128 columns for each part of K; and memory has to bring
-// the weights. Microseconds.
-#include "few_times.h"
+// There are rounds of thread blocks, each an end and turns of 128 columns for each part of K; and
+// memory has to bring the weights. Microseconds.
+#include "plan/few_times.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,10 +10,13 @@
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_shape.h"
 #include "mxkern/kernels/few_sm90_shape.h"
+#include "tuning/h200.h"
 
 namespace mxkern {
 namespace {
 
+namespace tuned = tuning::h200;
+namespace few = tuning::h200::few;
 using kernels::FewShape;
 using kernels::FewSm90Shape;
 
@@ -39,14 +38,11 @@ std::uint32_t rounds_of(std::int64_t blocks, std::int64_t slots) {
   return ceil_div(few, static_cast<std::uint32_t>(slots));
 }
 
-// What schemes add to MXFP4.
-struct OfScheme {
-  double nvfp4, six_bits, eight_bits;
-  double of(const FewWork& work) const {
-    if (work.layout.bits == 4) return work.has_float_scales ? nvfp4 : 0.0;
-    return work.layout.bits == 6 ? six_bits : eight_bits;
-  }
-};
+// What a scheme adds to MXFP4.
+double of_scheme(const tuned::OfScheme& added, const FewWork& work) {
+  if (work.layout.bits == 4) return work.has_float_scales ? added.nvfp4 : 0.0;
+  return work.layout.bits == 6 ? added.six_bits : added.eight_bits;
+}
 
 // Whether the last thread blocks have a multiprocessor each, where it has room for two. Without
 // groups of rows that do not exist some share one while others idle.
@@ -68,20 +64,10 @@ double kilobytes_of_tokens(const FewPlan& plan, int warps) {
 bool divides_tokens(const FewWork& work, const FewPlan& plan) {
   return work.groups_of_tokens(plan) > work.batch;
 }
-constexpr double several_few_groups = 0.2438;  // of gemm_few
 
 // Where a multiprocessor has room for two thread blocks. One that is alone on it is faster.
 double time_in_pairs(const FewWork& work, const FewPlan& plan) {
-  struct Times {
-    double start, turn, nvfp4, shared, two_tiles, idle_warps, kilobyte, end, end_of_rank, lone_turn,
-        lone_end, lone_end_of_rank, end_of_two, end_of_part, half, memory_byte, memory;
-  };
-  constexpr Times of_8 = {-1.503, 0.7092, 0.0,    0.1653, 0.7833,  0.677,   0.01261,   2.936, 1.287,
-                          0.6294, 3.164,  0.5897, 0.4419, -0.1406, -0.3354, 0.2029e-6, 2.109};
-  constexpr Times of_16 = {0.00226,   1.191,   0.05233, 0.08773,   0.6842, 0.8647,
-                           0.0008384, 2.026,   0.9722,  0.6379,    1.655,  0.5991,
-                           0.5569,    -0.1193, -0.3729, 0.1508e-6, 2.407};
-  const Times& t = plan.tokens == 8 ? of_8 : of_16;
+  const few::Pairs& t = plan.tokens == 8 ? few::pairs_of_8 : few::pairs_of_16;
   const double two = plan.warp_tiles - 1;
   const int warps = plan.row_tiles >> (plan.warp_tiles - 1) << plan.log2_parts;
   const double turn =
@@ -97,7 +83,7 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
   const double pair = turns + t.end + t.end_of_rank * plan.log2_ranks + end;
   const double lone = turns * t.lone_turn + t.lone_end + t.lone_end_of_rank * plan.log2_ranks + end;
   const double time = t.start + static_cast<double>(before) * pair + (is_alone ? lone : pair) +
-                      (divides_tokens(work, plan) ? several_few_groups : 0.0) -
+                      (divides_tokens(work, plan) ? few::several_groups : 0.0) -
                       (leaves_half(work, blocks) ? t.half : 0.0);
   return together(std::max(time, 0.1), t.memory_byte * work.weight_bytes + t.memory);
 }
@@ -106,42 +92,35 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
 // as long as the tiles of all its warps take, or memory as long as their weights and tokens. What
 // is behind the turns takes longer with more parts to add.
 double time_alone(const FewWork& work, const FewPlan& plan) {
-  struct Times {
-    double start, end, end_of_token, end_of_rank, end_of_part, half, memory_byte, memory;
-  };
-  constexpr Times of_few = {-0.3977, 1.335, 0.04564, 0.93, 0.01146, 0.8856, 0.2099e-6, 1.717};
-  constexpr Times of_more = {-0.6269, 4.1767, 0.0154, 0.3253, 0.2122, 0.8064, 0.2277e-6, 2.9769};
-  struct Turn {
-    double warp, tile;
-  };
-  const auto of = [](int tokens) -> Turn {
+  const auto of = [](int tokens) -> few::AloneTurn {
     switch (tokens) {
-      case 8: return {0.3837, 0.2736};
-      case 16: return {0.4036, 0.2948};
-      case 32: return {1.1258, 0.2818};
-      default: return {1.456, 0.362};
+      case 8: return few::turn_of_8;
+      case 16: return few::turn_of_16;
+      case 32: return few::turn_of_32;
+      default: return few::turn_of_64;
     }
   };
-  constexpr OfScheme few_tile = {0.0, 0.03451, 0.06627}, more_tile = {0.0418, 0.0871, 0.038};
   const bool is_few = plan.tokens <= 16;
-  const Times& t = is_few ? of_few : of_more;
-  const Turn of_warp = of(plan.tokens);
+  const few::Alone& t = is_few ? few::alone_of_few : few::alone_of_more;
+  const few::AloneTurn of_warp = of(plan.tokens);
   const int warps = plan.row_tiles << plan.log2_parts, parts = 1 << plan.log2_parts;
-  const double tile = of_warp.tile + (is_few ? few_tile : more_tile).of(work);
+  const double tile = of_warp.tile + of_scheme(is_few ? few::tile_of_few : few::tile_of_more, work);
   const double weights = warps * work.layout.tile_bytes() / 1024.0;
-  const double bytes =
-      is_few ? 0.009572 * (weights + kilobytes_of_tokens(plan, warps)) : 0.0156 * weights;
+  const double bytes = is_few ? few::kilobyte_of_few * (weights + kilobytes_of_tokens(plan, warps))
+                              : few::kilobyte_of_more * weights;
   double wait = of_warp.warp;
-  // A warp waits less for words of 8 bits, each of which has fewer codes.
-  if (is_few) wait += (plan.x_stages > 0 ? 0.4349 : 0.0) - (work.layout.bits == 8 ? 0.1915 : 0.0);
+  if (is_few) {
+    wait += (plan.x_stages > 0 ? few::shared_wait : 0.0) -
+            (work.layout.bits == 8 ? few::less_wait_of_wide : 0.0);
+  }
   const double turn = together(wait, tile * warps / 4, bytes);
   double end = t.end + t.end_of_token * plan.tokens + t.end_of_rank * plan.log2_ranks +
                t.end_of_part * parts;
-  if (is_few && parts == 16) end -= 0.2267;
+  if (is_few && parts == 16) end -= few::less_end_of_16_parts;
   const std::int64_t blocks = work.blocks(plan);
   const std::uint32_t rounds = rounds_of(blocks, cluster_slots(work.processors, plan.log2_ranks));
   const double time = rounds * (turns_of(work, plan) * turn + end) + t.start +
-                      (is_few && divides_tokens(work, plan) ? several_few_groups : 0.0) -
+                      (is_few && divides_tokens(work, plan) ? few::several_groups : 0.0) -
                       (leaves_half(work, blocks) ? t.half : 0.0);
   return together(time, t.memory_byte * work.weight_bytes + t.memory);
 }
@@ -150,46 +129,36 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
 // fast as four, and less around them. Alone on a multiprocessor, or beside another one of the same
 // product. Idle multiprocessors are shared unevenly.
 double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
-  struct Times {
-    double turn_32, turn_64, turn_96, divided, two_stages, end, end_of_rank;
-    OfScheme schemes;
-
-    double turn(const FewWork& work, const FewPlan& plan) const {
-      const bool is_wide = work.layout.bits == 8, is_divided = plan.log2_parts == 1;
-      return (plan.tokens == 32   ? turn_32
-              : plan.tokens == 64 ? turn_64
-                                  : turn_96) +
-             (is_divided ? divided : 0.0) +
-             (is_wide && is_divided && plan.tokens == 64 ? two_stages : 0.0) + schemes.of(work);
-    }
+  const auto turn_of = [&](const few::PairsSm90& t) {
+    const bool is_wide = work.layout.bits == 8, is_divided = plan.log2_parts == 1;
+    return (plan.tokens == 32   ? t.turn_32
+            : plan.tokens == 64 ? t.turn_64
+                                : t.turn_96) +
+           (is_divided ? t.divided : 0.0) +
+           (is_wide && is_divided && plan.tokens == 64 ? t.two_stages : 0.0) +
+           of_scheme(t.schemes, work);
   };
-  constexpr Times lone = {0.3710, 0.4680, 0.5488, 0.0229,
-                          0.12,   0.8763, 0.7159, {0.0241, 0.13, 0.0609}};
-  constexpr Times pair = {0.7150, 0.9700, 1.2000, 0.0216,
-                          0.12,   1.0718, 0.7083, {0.0625, 0.24, 0.0915}};
-  constexpr OfScheme of_halves = {-0.04, 0.1, 0.1};
-  constexpr double end_of_token = 0.0230, end_of_part = 0.0895, half_empty = 0.6;
-  constexpr double several_groups = 0.2;  // of tokens
-  constexpr double memory_byte = 0.2103e-6, memory = 2.3041;
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
   const std::int64_t before = rounds_of(blocks, 2 * slots) - 1;
   const bool is_alone = is_last_alone(work, plan, before, slots);
   const double turns = turns_of(work, plan);
-  const double halves = work.has_halves ? 0.1 + of_halves.of(work) : 0.0;
-  const auto time_of = [&](const Times& t, double of_halves_here) {
-    return turns * (t.turn(work, plan) + of_halves_here) + t.end + t.end_of_rank * plan.log2_ranks +
-           end_of_token * plan.tokens + end_of_part * plan.log2_parts;
+  const double halves =
+      work.has_halves ? few::halves_sm90 + of_scheme(few::of_halves_sm90, work) : 0.0;
+  const auto time_of = [&](const few::PairsSm90& t, double of_halves_here) {
+    return turns * (turn_of(t) + of_halves_here) + t.end + t.end_of_rank * plan.log2_ranks +
+           few::pair_end_of_token * plan.tokens + few::pair_end_of_part * plan.log2_parts;
   };
-  double time = static_cast<double>(before) * time_of(pair, halves);
-  time += is_alone ? time_of(lone, halves / 2) : time_of(pair, halves);
+  double time = static_cast<double>(before) * time_of(few::pair_sm90, halves);
+  time += is_alone ? time_of(few::lone_sm90, halves / 2) : time_of(few::pair_sm90, halves);
   if (is_alone && before == 0) {
     const double idle = 1.0 - static_cast<double>(blocks) / static_cast<double>(slots);
-    time += idle * turns * lone.turn(work, plan);
+    time += idle * turns * turn_of(few::lone_sm90);
   }
-  if (divides_tokens(work, plan)) time += several_groups;
-  if (leaves_half(work, blocks)) time -= half_empty;
-  return together(std::max(time, 0.1), memory_byte * work.weight_bytes + memory);
+  if (divides_tokens(work, plan)) time += few::pair_several_groups;
+  if (leaves_half(work, blocks)) time -= few::pair_half_empty;
+  return together(std::max(time, 0.1),
+                  few::pair_memory_byte * work.weight_bytes + few::pair_memory);
 }
 
 }  // namespace
@@ -216,29 +185,25 @@ double few_sm90_time(const FewWork& work, const FewPlan& plan) {
   if (FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts)) {
     return few_sm90_time_of_pairs(work, plan);
   }
-  struct Turn {
-    double whole, halves, quarters;  // as K is in so many parts
-  };
   const int tiles = plan.row_tiles << plan.log2_parts;
   const bool has_four = tiles == 4 * FewSm90Shape::group_tiles;
-  const auto of = [has_four](int tokens) -> Turn {
+  const auto of = [has_four](int tokens) -> few::TurnSm90 {
     switch (tokens) {
-      case 32: return {0.695, 0.708, 0.793};
-      case 64: return {0.905, 0.918, 1.065};
-      case 96: return has_four ? Turn{1.098, 1.104, 1.3} : Turn{0.563, 0.610, 0.0};
-      case 128: return has_four ? Turn{1.358, 1.375, 1.6} : Turn{0.691, 0.726, 0.0};
-      case 192: return {0.986, 1.028, 0.0};
-      default: return {1.410, 1.5, 0.0};
+      case 32: return few::four_of_32;
+      case 64: return few::four_of_64;
+      case 96: return has_four ? few::four_of_96 : few::two_of_96;
+      case 128: return has_four ? few::four_of_128 : few::two_of_128;
+      case 192: return few::two_of_192;
+      default: return few::two_of_256;
     }
   };
-  constexpr OfScheme of_four_warpgroups = {0.039, 0.228, 0.107}, of_two = {0.020, 0.126, 0.058};
-  constexpr OfScheme of_halves = {-0.04, 0.1, 0.1};
-  const Turn turns = of(plan.tokens);
-  // Two warpgroups decode half as much in a turn, and the more tokens there are, the more of it is
-  // hidden.
-  const double of_two_warpgroups = plan.tokens <= 128 ? 0.5 : plan.tokens < 256 ? 0.4 : 0.1;
+  const few::TurnSm90 turns = of(plan.tokens);
+  const double of_two_warpgroups = plan.tokens <= 128  ? few::two_up_to_128
+                                   : plan.tokens < 256 ? few::two_up_to_192
+                                                       : few::two_of_more;
   const double share = has_four ? 1.0 : of_two_warpgroups;
-  const double halves = work.has_halves ? share * (0.1 + of_halves.of(work)) : 0.0;
+  const double halves =
+      work.has_halves ? share * (few::halves_sm90 + of_scheme(few::of_halves_sm90, work)) : 0.0;
   const int parts = 1 << plan.log2_parts, ranks = 1 << plan.log2_ranks;
   const std::int64_t blocks = work.blocks(plan);
   const std::int64_t slots = cluster_slots(work.processors, plan.log2_ranks);
@@ -248,16 +213,18 @@ double few_sm90_time(const FewWork& work, const FewPlan& plan) {
   const double turn = (parts == 1   ? turns.whole
                        : parts == 2 ? turns.halves
                                     : turns.quarters) +
-                      (has_four ? of_four_warpgroups : of_two).of(work) + halves -
-                      0.0033 * idle * kilobytes;
-  const double end = 3.088 + 0.0039 * plan.tokens + 0.241 * (parts - 1) +
-                     (ranks > 1 ? 0.746 + 0.0019 * plan.tokens : 0.0) + (ranks > 2 ? 0.899 : 0.0);
+                      of_scheme(has_four ? few::turn_of_four_sm90 : few::turn_of_two_sm90, work) +
+                      halves - few::idle_kilobyte * idle * kilobytes;
+  constexpr few::EndSm90 e = few::end_sm90;
+  const double end = e.once + e.token * plan.tokens + e.part * (parts - 1) +
+                     (ranks > 1 ? e.ranks + e.token_of_ranks * plan.tokens : 0.0) +
+                     (ranks > 2 ? e.more_ranks : 0.0);
   // A last round that is not full brings its tokens and weights faster.
   const double left =
       rounds > 1 ? rounds - static_cast<double>(blocks) / static_cast<double>(slots) : 0.0;
-  const double time = rounds * (turns_of(work, plan) * turn + end) - 0.421 * left -
-                      (leaves_half(work, blocks) ? 0.790 : 0.0);
-  return together(time, 0.1972e-6 * work.weight_bytes + 2.107);
+  const double time = rounds * (turns_of(work, plan) * turn + end) - few::left_sm90 * left -
+                      (leaves_half(work, blocks) ? few::half_sm90 : 0.0);
+  return together(time, few::memory_byte_sm90 * work.weight_bytes + few::memory_sm90);
 }
 
 }  // namespace mxkern

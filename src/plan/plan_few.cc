@@ -1,12 +1,12 @@
-// plan_few.cc: how a product of few tokens is cut up.
-#include "plan_few.h"
+// plan/plan_few.cc: how a product of few tokens is cut up.
+#include "plan/plan_few.h"
 
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
 
-#include "fastest_few.h"
-#include "few_times.h"
+#include "plan/fastest_few.h"
+#include "plan/few_times.h"
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_shape.h"
 

@@ -1,5 +1,5 @@
-// plan_gemm.h: how a matrix product is computed, as a value: which unit multiplies, in which
-// blocks, with how much working memory.
+// plan/plan_gemm_cpu.h: how a matrix product is computed, as a value: which unit multiplies, in
+// which blocks, with how much working memory.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,8 @@
 
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/scheme.h"
+#include "mxkern/tensor/planned_operand.h"
+#include "tuning/cpu.h"
 
 namespace mxkern {
 
@@ -47,15 +49,28 @@ struct GemmUnitFacts {
 };
 
 constexpr GemmUnitFacts facts_of(GemmUnit unit) {
+  namespace tuned = tuning::cpu;
+  const auto facts = [](const char* name, int rows, int columns, int bytes, tuned::UnitBlock block,
+                        tuned::UnitSpeed speed) -> GemmUnitFacts {
+    return {name,           rows,       columns,       bytes,
+            block.depth,    block.rows, block.columns, speed.multiplies_per_ns,
+            speed.pack_cost};
+  };
   switch (unit) {
-    case GemmUnit::baseline: return {"baseline", 4, 8, 4, 256, 256, 512, 8, 8};
-    case GemmUnit::avx2: return {"avx2", 6, 16, 4, 256, 384, 512, 35, 15};
-    case GemmUnit::avx512: return {"avx512", 12, 32, 4, 256, 384, 512, 70, 15};
-    case GemmUnit::avx512_bf16: return {"avx512_bf16", 12, 32, 2, 512, 384, 512, 140, 25};
-    case GemmUnit::amx_bf16: return {"amx_bf16", 32, 32, 2, 512, 512, 1024, 1000, 200};
-    case GemmUnit::baseline_few_rows: return {"baseline_few_rows", 4, 8, 4, 1024, 256, 512, 8, 4};
-    case GemmUnit::avx2_few_rows: return {"avx2_few_rows", 4, 16, 4, 1024, 384, 512, 35, 5};
-    case GemmUnit::avx512_few_rows: return {"avx512_few_rows", 8, 32, 4, 1024, 384, 512, 70, 5};
+    case GemmUnit::baseline:
+      return facts("baseline", 4, 8, 4, tuned::baseline_block, tuned::baseline);
+    case GemmUnit::avx2: return facts("avx2", 6, 16, 4, tuned::float32_block, tuned::avx2);
+    case GemmUnit::avx512: return facts("avx512", 12, 32, 4, tuned::float32_block, tuned::avx512);
+    case GemmUnit::avx512_bf16:
+      return facts("avx512_bf16", 12, 32, 2, tuned::bf16_block, tuned::avx512_bf16);
+    case GemmUnit::amx_bf16: return facts("amx_bf16", 32, 32, 2, tuned::amx_block, tuned::amx_bf16);
+    case GemmUnit::baseline_few_rows:
+      return facts("baseline_few_rows", 4, 8, 4, tuned::baseline_few_rows_block,
+                   tuned::baseline_few_rows);
+    case GemmUnit::avx2_few_rows:
+      return facts("avx2_few_rows", 4, 16, 4, tuned::few_rows_block, tuned::avx2_few_rows);
+    case GemmUnit::avx512_few_rows:
+      return facts("avx512_few_rows", 8, 32, 4, tuned::few_rows_block, tuned::avx512_few_rows);
   }
   return {};
 }
@@ -68,7 +83,7 @@ constexpr const char* name_of(GemmUnit unit) { return facts_of(unit).name; }
 // Multiplies bfloat16 elements; the others multiply float32.
 constexpr bool takes_bfloat16(GemmUnit unit) { return facts_of(unit).element_bytes == 2; }
 
-struct GemmProblem {
+struct CpuGemmProblem {
   std::int64_t batch = 1;
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -80,7 +95,15 @@ struct GemmProblem {
   DType out_dtype = DType::float32;
 };
 
-struct GemmCapabilities {
+// Whether a batch that shares its right operand is one product with more rows, which memory has to
+// allow.
+bool merges_batch(const PlannedOperand& a, const PlannedOperand& b, const PlannedTensor& out);
+
+// What the CPU's plans ask of operands that are checked.
+CpuGemmProblem cpu_problem(const PlannedOperand& a, const PlannedOperand& b,
+                           const PlannedTensor& out);
+
+struct CpuGemmCapabilities {
   bool has[std::size(all_gemm_units)] = {true};  // by unit
   // AMD multiplies two bfloat16 in the time of one float32; Intel's instruction takes twice as
   // long.
@@ -90,7 +113,7 @@ struct GemmCapabilities {
   constexpr bool runs(GemmUnit unit) const { return has[static_cast<int>(unit)]; }
 };
 
-struct GemmPlan {
+struct CpuGemmPlan {
   GemmUnit unit;
   int parts;      // bfloat16 terms whose sum is an element of the left operand, exactly
   int left_tile;  // rows of the left operand that are packed and multiplied together
@@ -107,19 +130,19 @@ struct GemmPlan {
 
 // Pure: the same arguments give the same plan, on any machine. The bytes of the product depend on
 // the plan's unit and on nothing else in it.
-GemmPlan plan_gemm(const GemmProblem& problem, const GemmCapabilities& capabilities);
+CpuGemmPlan plan_gemm_cpu(const CpuGemmProblem& problem, const CpuGemmCapabilities& capabilities);
 
 // The plan with a given unit, whatever would be chosen.
-GemmPlan plan_gemm_with(GemmUnit unit, const GemmProblem& problem, int threads);
+CpuGemmPlan plan_gemm_cpu_with(GemmUnit unit, const CpuGemmProblem& problem, int threads);
 
 // One line for a person.
-std::string describe(const GemmPlan& plan);
+std::string describe(const CpuGemmPlan& plan);
 
 // Where the parts of a slot of working memory begin; each is aligned to 64 bytes.
 struct GemmSlotLayout {
   std::size_t left_shifts, right_shifts, left_spreads, right_spreads, bias, left, right, tiles,
       bytes;
 };
-GemmSlotLayout slot_layout(const GemmPlan& plan, std::int64_t k);
+GemmSlotLayout slot_layout(const CpuGemmPlan& plan, std::int64_t k);
 
 }  // namespace mxkern

@@ -1,4 +1,4 @@
-// plan_grouped.h: how a product whose rows or columns belong to groups is computed on a CUDA
+// plan/plan_grouped.h: how a product whose rows or columns belong to groups is computed on a CUDA
 // device, as a value.
 #pragma once
 
@@ -8,10 +8,10 @@
 #include "groups.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/core/math.h"
-#include "mxkern/gemm.h"
 #include "mxkern/numerics/scheme.h"
-#include "plan_few.h"
-#include "plan_gemm_cuda.h"
+#include "mxkern/tensor/planned_operand.h"
+#include "plan/plan_few.h"
+#include "plan/plan_gemm_cuda.h"
 
 namespace mxkern {
 
@@ -62,11 +62,11 @@ struct CudaGroupedPlan {
   std::size_t workspace_bytes = 0;
 };
 
-// Pure. Checked arguments; of their addresses the alignment counts, and whether sources are null.
+// Pure. Checked arguments; of groups the ends are not looked at.
 // Throws InvalidArgument where there is more than kernels count, that or Unsupported where the
 // precision that is asked for cannot be had, and Unsupported where an operand was prepared in
 // another form without its source.
-CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+CudaGroupedPlan plan_grouped_cuda(const PlannedOperand& a, const PlannedOperand& b,
                                   const Groups& groups, GemmPrecision precision,
                                   const CudaGemmCapabilities& capabilities);
 

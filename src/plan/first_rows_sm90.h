@@ -1,20 +1,23 @@
-// cuda/first_rows_sm90.h: rows of operands that a product on Hopper makes ready itself, while it is
+// plan/first_rows_sm90.h: rows of operands that a product on Hopper makes ready itself, while it is
 // under way.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/divide_sm90.h"
+#include "plan/divide_sm90.h"
+#include "tuning/h200.h"
 #include "mxkern/core/math.h"
 
 namespace mxkern::cuda {
 
-// Tiles come in bands of clusters that lie one below the other. An H200's 66 clusters of two
-// compute 11 x 6 tiles at once: 8-bit elements take 0.7 % less time so, bfloat16 ones do not care.
-// Where rows of an operand are made by the product itself, the first tiles should need few of
-// them; tiles that are divided stay the same, see TileOrder. Folded right rows need no other bands.
+// Tiles come in bands of clusters that lie one below the other. Where rows of an operand are made
+// by the product itself, the first tiles should need few of them; tiles that are divided stay the
+// same, see TileOrder. Folded right rows need no other bands.
 constexpr int band_sm90(bool left_is_late, bool right_is_late, bool is_folded = false) {
-  return left_is_late ? 4 : right_is_late && !is_folded ? 16 : 11;
+  namespace tuned = tuning::h200::late;
+  return left_is_late                  ? tuned::band_of_left
+         : right_is_late && !is_folded ? tuned::band_of_right
+                                       : tuned::band;
 }
 
 // Rows of operands that have to be there when a product of one matrix starts, which makes the
@@ -29,10 +32,9 @@ struct FirstRowsSm90 {
 // a cluster's tile; `across`: how many tiles have the same ones.
 constexpr std::int64_t rows_of_first_tiles_sm90(std::int64_t rows, std::int64_t height,
                                                 std::int64_t across, std::int64_t clusters) {
-  constexpr std::int64_t most_rows = 8192;  // of those with clusters that wait
   const std::int64_t band = lower_of(std::int64_t{band_sm90(true, false)}, ceil_div(rows, height));
   const std::int64_t waiting = clusters % (band * across);
-  const bool may_wait = waiting * 8 <= clusters && rows <= most_rows;
+  const bool may_wait = waiting * 8 <= clusters && rows <= tuning::h200::late::most_rows_that_wait;
   const std::int64_t high = may_wait ? 0 : lower_of(band, waiting);
   return (clusters / (band * across) * band + high) * height;
 }
@@ -52,10 +54,10 @@ constexpr std::int64_t first_rows_beside_decoded_sm90(const TileSm90& tile,
                                                       const kernels::WorkOrder& work,
                                                       std::int64_t m, std::int64_t n,
                                                       int processors) {
-  constexpr std::int64_t least_turns = 2, least_left = 2048, least_right = 4096;
+  namespace tuned = tuning::h200::late;
   const int clusters = work.fewest_clusters();
-  if (m < least_left || n < least_right || clusters >= processors / tile.cluster ||
-      tile.turns(1, n, m, processors) < least_turns) {
+  if (m < tuned::least_left || n < tuned::least_right || clusters >= processors / tile.cluster ||
+      tile.turns(1, n, m, processors) < tuned::least_turns_beside_decoded) {
     return 0;
   }
   const std::int64_t first = rows_of_first_tiles_sm90(
@@ -64,34 +66,34 @@ constexpr std::int64_t first_rows_beside_decoded_sm90(const TileSm90& tile,
 }
 
 // Rows of a folded left operand that have to be there when the product starts, which folds the
-// others itself in tiles that have registers for it; 0: all have to. Lower bands of tiles cost as
-// much as late rows save where few are late, 2048 x 6144 x 4096, or where folding is a small part,
-// 8192 x 14336 x 4096.
+// others itself in tiles that have registers for it; 0: all have to.
 constexpr std::int64_t first_folded_left_rows_sm90(const TileSm90& tile, std::int64_t m,
                                                    std::int64_t n, std::int64_t k, int processors) {
-  constexpr std::int64_t columns_with_registers = 256, least_turns = 2, long_row = 8192;
-  constexpr std::int64_t least_right = 4096, most_right = 10240;
-  if (tile.columns != columns_with_registers || n < least_right || n > most_right) return 0;
+  namespace tuned = tuning::h200::late;
+  constexpr std::int64_t columns_with_registers = 256;
+  if (tile.columns != columns_with_registers || n < tuned::least_right || n > tuned::most_right) {
+    return 0;
+  }
   const std::int64_t turns = tile.turns(1, m, n, processors);
-  if (turns < least_turns) return 0;
+  if (turns < tuned::least_folded_turns) return 0;
   const std::int64_t first = first_left_rows_sm90(tile, m, n, processors);
-  const std::int64_t least_times = k >= long_row || turns == 2 ? 2 : 3;
+  const std::int64_t least_times = k >= tuned::long_row || turns == 2 ? 2 : 3;
   return first * least_times <= round_up(m, tile.cluster_rows()) ? first : 0;
 }
 
 // The same of a folded right operand, whose rows come in the order of all products: those that the
-// first tiles need, and a tile's more lest loads wait at once. While tiles of one turn are computed
-// an H200 makes 2304 rows; where the left operand has so few that the next turn needs more, what is
-// missing at the last one has to be ahead. Where turns need nearly as many and are short, or more,
-// a second tile ahead saves 2 % of a product on a device that has rested.
+// first tiles need, and a tile's more lest loads wait at once. Where the left operand has so few
+// that the next turn needs more than are made in one, what is missing at the last one has to be
+// ahead. Where turns need nearly as many and are short, or more, a second tile is ahead.
 constexpr std::int64_t first_folded_right_rows_sm90(const TileSm90& tile, std::int64_t m,
                                                     std::int64_t n, std::int64_t k,
                                                     int processors) {
-  constexpr std::int64_t columns_with_registers = 256, least_turns = 2;
-  constexpr std::int64_t least_left = 1024, least_right = 4096, made_in_turn = 2304;
-  constexpr std::int64_t many_in_turn = 2048, long_row = 8192;
-  if (tile.columns != columns_with_registers || m < least_left || n < least_right) return 0;
-  if (tile.turns(1, m, n, processors) < least_turns) return 0;
+  namespace tuned = tuning::h200::late;
+  constexpr std::int64_t columns_with_registers = 256, made_in_turn = tuned::made_in_turn;
+  if (tile.columns != columns_with_registers || m < tuned::least_left_of_right ||
+      n < tuned::least_right || tile.turns(1, m, n, processors) < tuned::least_folded_turns) {
+    return 0;
+  }
   const std::int64_t down = ceil_div(m, tile.cluster_rows());
   const std::int64_t band = lower_of(std::int64_t{band_sm90(false, true, true)}, down);
   const std::int64_t width = tile.cluster_columns();
@@ -100,7 +102,7 @@ constexpr std::int64_t first_folded_right_rows_sm90(const TileSm90& tile, std::i
   if (in_turn >= n) return 0;
   const std::int64_t turns_behind = ceil_div(n, in_turn) - 1;
   const std::int64_t missing = in_turn > made_in_turn ? n - turns_behind * made_in_turn : 0;
-  const bool hurries = missing > 0 || (in_turn >= many_in_turn && k < long_row);
+  const bool hurries = missing > 0 || (in_turn >= tuned::many_in_turn && k < tuned::long_row);
   const std::int64_t ahead =
       round_up(higher_of(in_turn, missing) + (hurries ? 2 : 1) * width, width);
   return ahead * 8 <= n * 7 ? ahead : 0;
@@ -116,16 +118,16 @@ constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, st
   // Late rows are of whole tiles. Where those of the same product with rows that are ready are
   // lower, other rows would be in the tiles that are divided along K, and get other bytes.
   left = left && m > 0 && tile.height(m) == tile.rows;
-  constexpr std::int64_t least_turns = 3, least_left = 2048, least_right = 4096;
+  namespace tuned = tuning::h200::late;
   if (tile.k == 128) {
     const std::int64_t of_right =
         right ? first_folded_right_rows_sm90(tile, m, n, k, processors) : 0;
     if (of_right > 0 && (!left || n >= m)) return {0, of_right};
     return {left ? first_folded_left_rows_sm90(tile, m, n, k, processors) : 0, 0};
   }
-  if ((!left && !right) || tile.turns(1, m, n, processors) < least_turns) return {};
+  if ((!left && !right) || tile.turns(1, m, n, processors) < tuned::least_turns) return {};
   const bool takes_left = left && (!right || m >= n);
-  if (takes_left ? n < least_right : m < least_left) return {};
+  if (takes_left ? n < tuned::least_right : m < tuned::least_left) return {};
   if (takes_left) {
     const std::int64_t first = first_left_rows_sm90(tile, m, n, processors);
     return {first < m ? first : 0, 0};
@@ -140,16 +142,15 @@ constexpr FirstRowsSm90 first_rows_sm90(const TileSm90& tile, std::int64_t m, st
 
 // The columns of the first rows of a folded left operand that are made ahead, where the product
 // makes the others as well; 0: all are. It does if the rows of the first of two turns are half of
-// all and long: then its first tiles need them as slowly as they are made, 2048 x 4096 x 14336 in
-// 0.7 to 1 % less time with a third ahead. With more turns there is as much to make beside each,
-// and right rows are needed too fast.
+// all and long: then its first tiles need them as slowly as they are made. With more turns there is
+// as much to make beside each, and right rows are needed too fast.
 constexpr std::int64_t first_columns_sm90(const TileSm90& tile, const FirstRowsSm90& first,
                                           std::int64_t m, std::int64_t n, std::int64_t k,
                                           int processors) {
-  constexpr std::int64_t long_row = 10240, part = 3;
-  if (tile.k != 128 || first.left == 0 || k < long_row) return 0;
+  namespace tuned = tuning::h200::late;
+  if (tile.k != 128 || first.left == 0 || k < tuned::long_first_row) return 0;
   if (tile.turns(1, m, n, processors) != 2) return 0;
-  return k / part / FirstRows::stretch * FirstRows::stretch;
+  return k / tuned::first_part / FirstRows::stretch * FirstRows::stretch;
 }
 
 }  // namespace mxkern::cuda

@@ -1,31 +1,21 @@
-// plan_gemm_cuda.cc: the choice of kernels for a matrix product on a CUDA device.
-#include "plan_gemm_cuda.h"
+// plan/plan_gemm_cuda.cc: the choice of kernels for a matrix product on a CUDA device.
+#include "plan/plan_gemm_cuda.h"
 
 #include <algorithm>
 
 #include "check_folded.h"
-#include "cuda/expand.h"
-#include "cuda/fold.h"
-#include "cuda/multiply_few.h"
-#include "cuda/multiply_sm90.h"
-#include "cuda/takes_blackwell.h"
-#include "few_problem.h"
-#include "gemm_operand.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
-#include "plan_few.h"
-#include "plan_tiles_sm90.h"
-#include "plan_under_way_sm90.h"
+#include "plan/core_rows.h"
+#include "plan/few_limits.h"
+#include "plan/few_problem.h"
+#include "plan/plan_few.h"
+#include "plan/plan_tiles_sm90.h"
+#include "plan/plan_under_way_sm90.h"
+#include "plan/takes_blackwell.h"
 
 namespace mxkern {
 namespace {
-
-// Whether an operand can be made into another form. Where one was prepared, codes that are null say
-// that it cannot; codes that are only planned with may be null anywhere else.
-bool has_codes(const GemmOperand& operand) {
-  const PreparedOperand* prepared = prepared_of(operand);
-  return prepared == nullptr || prepared->form == PreparedForm::source || prepared->has_source();
-}
 
 // The check that kernels and plans can count tiles of an output, of which none is smaller than
 // this, steps along K, and clocks. The copy engine has coordinates of 31 bits.
@@ -49,22 +39,18 @@ void check_countable(const Shape& out, std::int64_t k) {
 
 // A product reads what was prepared in its form, and makes it of codes and scales otherwise. Those
 // of no element may be null, and there is nothing to read.
-void check_readable(const char* argument, const GemmOperand& operand, PreparedForm form) {
-  const PreparedOperand* prepared = prepared_of(operand);
-  if (prepared == nullptr || prepared->form == PreparedForm::source) return;
-  if (prepared->source.shape.size() == 0) return;
-  check(prepared->form == form || prepared->has_source(), "gemm: ", argument, " was prepared as ",
-        name_of(prepared->form),
+void check_readable(const char* argument, const PlannedOperand& operand, PreparedForm form) {
+  if (operand.form == PreparedForm::source || operand.shape.size() == 0) return;
+  check(operand.form == form || operand.has_source, "gemm: ", argument, " was prepared as ",
+        name_of(operand.form),
         " without its codes and scales, and this product needs them; keep the source, or pass "
         "precision folded to products of folded operands, and exact or auto to others");
 }
 
-bool is_plain(const GemmOperand& operand) { return std::holds_alternative<Buffer>(operand); }
-
 // Whether both operands could be folded instead, for an output and a precision that take it.
-bool could_fold(const CudaGemmProblem& problem) {
-  const auto has_source = [](const GemmOperand& operand) {
-    return can_fold(operand) && has_codes(operand);
+bool could_fold(const GemmProblem& problem) {
+  const auto has_source = [](const PlannedOperand& operand) {
+    return can_fold(operand) && operand.has_source;
   };
   return problem.precision == GemmPrecision::automatic && problem.out.dtype != DType::float32 &&
          has_source(problem.left) && has_source(problem.right);
@@ -72,9 +58,9 @@ bool could_fold(const CudaGemmProblem& problem) {
 
 // A left operand of few rows, for which weights can be put in order: plain in 16 bits, or a
 // quantized one, as long as folding both takes longer.
-bool has_few_tokens(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+bool has_few_tokens(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   const FewProblem few(problem);
-  if (!is_plain(problem.left) && few.tokens > cuda::few_quantized_tokens && could_fold(problem)) {
+  if (!problem.left.is_plain && few.tokens > cuda::few_quantized_tokens && could_fold(problem)) {
     return false;
   }
   if (!cuda::counts_few(few.weights.scheme, few.weights.shape)) return false;
@@ -84,18 +70,16 @@ bool has_few_tokens(const CudaGemmProblem& problem, const CudaGemmCapabilities& 
 
 // With weights that are in that order. To reorder them in the call takes longer than to expand
 // them: 132 us against 50 for MXFP8 weights [8192, 8192] on an H200.
-bool takes_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  return form_of(problem.right) == PreparedForm::few_tokens &&
-         has_few_tokens(problem, capabilities);
+bool takes_few(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  return problem.right.form == PreparedForm::few_tokens && has_few_tokens(problem, capabilities);
 }
 
 // Codes and scales that the block-scaled tensor cores of Blackwell take as they are. How exact
 // their sums are nobody has measured, so products that have to be exact go elsewhere.
-bool takes_blackwell(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  const BlockScaled* left = quantized_of(problem.left);
-  return capabilities.has_blackwell_kernels && left != nullptr && has_codes(problem.left) &&
-         has_codes(problem.right) && problem.precision == GemmPrecision::automatic &&
-         cuda::why_not_blackwell(*left, *quantized_of(problem.right), problem.out) == nullptr;
+bool takes_blackwell(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  return capabilities.has_blackwell_kernels && !problem.left.is_plain && problem.left.has_source &&
+         problem.right.has_source && problem.precision == GemmPrecision::automatic &&
+         cuda::why_not_blackwell(problem.left, problem.right, problem.out) == nullptr;
 }
 
 struct Choice {
@@ -103,13 +87,13 @@ struct Choice {
   const char* reason;
 };
 
-Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+Choice choose(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   const bool hopper = capabilities.is_hopper();
   if (problem.precision == GemmPrecision::folded) {
     check_folded("gemm", problem.left, problem.right, capabilities, "pass precision auto or exact");
   }
   if (problem.out.shape.size() == 0) return {CudaGemmPath::nothing, "the output has no elements"};
-  const bool is_deep = shape_of(problem.right).columns > 0;
+  const bool is_deep = problem.right.shape.columns > 0;
   if (problem.precision == GemmPrecision::folded && is_deep) {
     check_readable("a", problem.left, PreparedForm::folded);
     check_readable("b", problem.right, PreparedForm::folded);
@@ -117,7 +101,7 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
   }
   check_readable("a", problem.left, PreparedForm::expanded);
   if (is_deep && takes_few(problem, capabilities)) {
-    return {CudaGemmPath::few_tokens, is_plain(problem.left)
+    return {CudaGemmPath::few_tokens, problem.left.is_plain
                                           ? "a has few rows in 16 bits: the weights are read once"
                                           : "a has few rows: the weights are read once"};
   }
@@ -130,7 +114,7 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
     return {CudaGemmPath::blackwell, "the tensor cores take these block scales"};
   }
   const bool could_take_few =
-      form_of(problem.right) == PreparedForm::source && has_few_tokens(problem, capabilities);
+      problem.right.form == PreparedForm::source && has_few_tokens(problem, capabilities);
   if (!hopper) {
     return {CudaGemmPath::portable,
             could_take_few
@@ -145,7 +129,7 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
                 : "an operand has no folded form"};
   }
   if (problem.out.dtype == DType::float32) return {CudaGemmPath::exact, "the output is float32"};
-  if (!has_codes(problem.left) || !has_codes(problem.right)) {
+  if (!problem.left.has_source || !problem.right.has_source) {
     return {CudaGemmPath::exact, "an operand was expanded without its codes and scales"};
   }
   return {CudaGemmPath::folded_or_exact,
@@ -155,32 +139,31 @@ Choice choose(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabi
 std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, 256)); }
 
 // What happens to one side.
-SidePlan plan_side(const GemmOperand& operand, CudaGemmPath path) {
+SidePlan plan_side(const PlannedOperand& operand, CudaGemmPath path) {
   SidePlan plan;
-  if (shape_of(operand).columns == 0) return plan;
-  const PreparedForm form = form_of(operand);
+  if (operand.shape.columns == 0) return plan;
+  const PreparedForm form = operand.form;
   const bool wants_folded = path == CudaGemmPath::folded || path == CudaGemmPath::folded_or_exact;
   const bool wants_expanded = path != CudaGemmPath::folded;
   plan.is_prepared = (wants_folded && form == PreparedForm::folded) ||
                      (wants_expanded && form == PreparedForm::expanded);
   plan.folds = wants_folded && form != PreparedForm::folded;
-  plan.expands =
-      wants_expanded && form != PreparedForm::expanded && !cuda::is_expanded(as_source(operand));
+  plan.expands = wants_expanded && form != PreparedForm::expanded && !cuda::is_expanded(operand);
   return plan;
 }
 
 // Whether one kernel computes the folded product or the exact one, for which it expands operands
 // itself.
-bool takes_one_kernel(const CudaGemmProblem& problem, CudaGemmPath path, int processors) {
+bool takes_one_kernel(const GemmProblem& problem, CudaGemmPath path, int processors) {
   const Shape& out = problem.out.shape;
   if (path != CudaGemmPath::folded_or_exact || out.batch != 1) return false;
   return either_tiling_sm90(problem, out, processors).is_better;
 }
 
 // Exact ones; folded products take their sums out all along.
-std::int64_t sums_of(const CudaGemmProblem& problem, CudaGemmPath path) {
+std::int64_t sums_of(const GemmProblem& problem, CudaGemmPath path) {
   const bool is_exact = path == CudaGemmPath::exact || path == CudaGemmPath::portable;
-  const std::int64_t k = shape_of(problem.right).columns;
+  const std::int64_t k = problem.right.shape.columns;
   if (!is_exact || problem.out.dtype != DType::float32 || k <= longest_sum) return 1;
   // Parts of whole steps: of very many, fewer do.
   CudaGemmPlan plan;
@@ -189,39 +172,34 @@ std::int64_t sums_of(const CudaGemmProblem& problem, CudaGemmPath path) {
 }
 
 // Memory for one side, from `begin` on; returns where it ends.
-std::size_t place(const GemmOperand& operand, std::size_t begin, SidePlan& plan) {
+std::size_t place(const PlannedOperand& operand, std::size_t begin, SidePlan& plan) {
   plan.folded = plan.expanded = begin;
   std::size_t end = begin;
-  if (plan.expands) end += aligned(cuda::expanded_layout(as_source(operand)).bytes);
+  if (plan.expands) end += aligned(cuda::expanded_layout(operand).bytes);
   if (plan.folds) {
     // Where a product of folded rows was not to be, all that is still read of them are the spreads:
     // the rest may lie under the expanded rows.
-    const cuda::RowScaledLayout layout = cuda::folded_layout(shape_of(operand));
+    const cuda::RowScaledLayout layout = cuda::folded_layout(operand.shape);
     const auto spreads = static_cast<std::size_t>(layout.spreads);
     if (end - begin > spreads) plan.folded = end - spreads;
     end = std::max(end, plan.folded + aligned(layout.bytes));
   }
   plan.progress = end;
   if (plan.first_rows > 0) {
-    end += aligned(
-        cuda::FirstRows::counters(plan.first_rows, plan.first_columns, shape_of(operand)) * 4);
+    end +=
+        aligned(cuda::FirstRows::counters(plan.first_rows, plan.first_columns, operand.shape) * 4);
   }
   return end;
 }
 
 }  // namespace
 
-CudaGemmProblem::CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b,
-                                 const Buffer& result, GemmPrecision wanted, bool adds)
-    : left(a), right(either_side(b)), out(result), precision(wanted), adds_output(adds) {}
-
-Shape multiplied_shape(const CudaGemmProblem& problem) {
+Shape multiplied_shape(const GemmProblem& problem) {
   constexpr std::int64_t most_rows = std::int64_t{1} << 30;
   const Shape out = problem.out.shape;
-  const auto* plain = std::get_if<Buffer>(&problem.left);
   // Other left operands are multiplied as working memory or preparation has them: without gaps.
-  const bool left_is_one = plain == nullptr || !cuda::is_expanded(*plain) || is_one_matrix(*plain);
-  const bool merges = out.batch > 1 && shape_of(problem.right).batch == 1 && left_is_one &&
+  const bool left_is_one = !cuda::is_expanded(problem.left) || is_one_matrix(problem.left.plain);
+  const bool merges = out.batch > 1 && problem.right.shape.batch == 1 && left_is_one &&
                       is_one_matrix(problem.out) && out.rows <= most_rows / out.batch;
   return merges ? Shape{1, out.batch * out.rows, out.columns} : out;
 }
@@ -237,9 +215,8 @@ bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities) {
   return false;
 }
 
-CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
-                            const CudaGemmCapabilities& capabilities) {
-  check_countable(problem.out.shape, shape_of(problem.right).columns);
+CudaGemmPlan plan_gemm_cuda(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+  check_countable(problem.out.shape, problem.right.shape.columns);
   const Choice choice = choose(problem, capabilities);
   CudaGemmPlan plan;
   plan.path = choice.path;
@@ -262,18 +239,17 @@ CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
     }
     case CudaGemmPath::few_tokens:
       plan.right.is_prepared = true;
-      if (is_plain(problem.left)) {
+      plan.few = FewProblem(problem).plan(capabilities);
+      if (problem.left.is_plain) {
         plan.workspace_bytes =
-            aligned(static_cast<std::int64_t>(cuda::copied_tokens_bytes(FewProblem(problem).x)));
+            aligned(static_cast<std::int64_t>(cuda::copied_tokens_bytes(problem.left.plain)));
       } else {
         plan.left = plan_side(problem.left, plan.path);
         plan.workspace_bytes = place(problem.left, 0, plan.left);
       }
       return plan;
     case CudaGemmPath::blackwell:
-      plan.workspace_bytes =
-          cuda::blackwell_workspace(*quantized_of(problem.left), *quantized_of(problem.right))
-              .bytes;
+      plan.workspace_bytes = cuda::blackwell_workspace(problem.left, problem.right).bytes;
       return plan;
     case CudaGemmPath::nothing: break;
   }

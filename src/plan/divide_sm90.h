@@ -1,11 +1,12 @@
-// cuda/divide_sm90.h: tiles of a product on Hopper, and which of them are divided along K.
+// plan/divide_sm90.h: tiles of a product on Hopper, and which of them are divided along K.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/row_scaled.h"
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/gemm_sm90_work.h"
+#include "plan/core_rows.h"
+#include "tuning/h200.h"
 
 namespace mxkern::cuda {
 
@@ -36,13 +37,15 @@ struct TileSm90 {
   }
 };
 
-// Blocks share loads where their number is even, or where one more, which has nothing to do, costs
-// less than that saves: about 8 % of what an H200 takes in power.
+// Blocks share loads where their number is even, or so large that one more, which has nothing to
+// do, costs less than that saves.
+constexpr bool shares_loads(std::int64_t neighbours) {
+  return neighbours % 2 == 0 || neighbours >= tuning::h200::tiles::fewest_odd;
+}
 constexpr TileSm90 with_cluster(TileSm90 tile, std::int64_t m, std::int64_t n) {
-  constexpr std::int64_t fewest_odd = 13;
   const std::int64_t neighbours =
       tile.is_wide() ? ceil_div(m, tile.rows) : ceil_div(n, tile.columns);
-  tile.cluster = neighbours % 2 == 0 || neighbours >= fewest_odd ? 2 : 1;
+  tile.cluster = shares_loads(neighbours) ? 2 : 1;
   return tile;
 }
 
@@ -60,34 +63,34 @@ constexpr kernels::WorkOrder whole_work(const TileSm90& tile, int unit, std::int
   return {tiles, tiles, clusters, static_cast<int>(ceil_div(k, tile.k)), unit};
 }
 
-// Clocks of an H200 that it takes to leave and to add the sums of tiles, `shared` of them divided
-// by `sharing` clusters: of 96 KB about 2000 a part, or 12000 where stretches end inside tiles, and
-// 1000 a part where there are many, as one after the other is added.
+// Clocks that it takes to leave and to add the sums of tiles, `shared` of them divided by `sharing`
+// clusters.
 constexpr std::int64_t join_clocks(const TileSm90& tile, int shared, int sharing) {
   const int parts = (sharing + shared - 1) / shared;  // of a tile
-  const std::int64_t clocks = shared == 1 ? 2000 * parts : higher_of(12000, 1000 * parts);
+  namespace tuned = tuning::h200::divided;
+  const std::int64_t clocks = shared == 1
+                                  ? tuned::join_part * parts
+                                  : higher_of(tuned::join_several, tuned::join_many * parts);
   return clocks * tile.rows * tile.columns / (96 * 1024 / 4);
 }
 
-// The same with the tiles of the last turn divided where that pays. What an H200 gains is less than
-// what the tensor cores save: where multiprocessors idle the others run faster, as power limits the
-// chip.
+// The same with the tiles of the last turn divided where that pays.
 constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::int64_t batch,
                                           std::int64_t m, std::int64_t n, std::int64_t k,
                                           int processors) {
-  constexpr int most_parts = 6, most_units = 1 << 16;
-  // A kernel that sets counters to zeros takes so long, where no other one is there to do it.
-  constexpr std::int64_t least_gained = 4500;
+  namespace tuned = tuning::h200::divided;
+  constexpr int most_units = 1 << 16;
   kernels::WorkOrder best = whole_work(tile, unit, batch, m, n, k, processors);
   const int clusters = processors / tile.cluster;
   const int rest = best.tiles % clusters;
   const auto units = static_cast<int>(ceil_div(best.steps, unit));
   if (rest == 0 || units > most_units) return best;
-  std::int64_t most_gained = least_gained;
+  std::int64_t most_gained = tuned::least_gained;
   const auto consider = [&](int shared, int sharing) {
     const std::int64_t steps = ceil_div(std::int64_t{shared} * units, sharing) * unit;
     const std::int64_t saved = (best.steps - steps) * tile.step_clocks();
-    const std::int64_t gained = saved * 7 / 10 - join_clocks(tile, shared, sharing);
+    const std::int64_t gained =
+        saved * tuned::gained_tenths / 10 - join_clocks(tile, shared, sharing);
     if (gained <= most_gained) return;
     most_gained = gained;
     best.whole = best.tiles - rest;
@@ -98,12 +101,13 @@ constexpr kernels::WorkOrder divided_work(const TileSm90& tile, int unit, std::i
   // Half a turn of 8-bit elements and nothing else waits for memory, not for tensor cores.
   const bool has_whole_turns = best.tiles > clusters;
   const int fewest_parts = has_whole_turns || unit > 1 ? 2 : 3;
-  for (int parts = fewest_parts; parts <= most_parts && parts * rest <= clusters && parts <= units;
-       ++parts) {
+  for (int parts = fewest_parts;
+       parts <= tuned::most_parts && parts * rest <= clusters && parts <= units; ++parts) {
     consider(1, parts);
   }
-  // All of them by all, behind whole turns. Fuller ones took longer so, whatever the clocks say.
-  if (has_whole_turns && clusters <= rest * units && rest * 5 <= clusters * 3) {
+  // All of them by all, behind whole turns.
+  if (has_whole_turns && clusters <= rest * units &&
+      rest * 5 <= clusters * tuned::most_shared_fifths) {
     consider(rest, clusters);
   }
   return best;

@@ -1,4 +1,4 @@
-// plan_few.h: how a product of few tokens is cut up, as a value.
+// plan/plan_few.h: how a product of few tokens is cut up, as a value.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,14 @@ FewPlan few_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts);
 // is 128 columns.
 FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                       std::int64_t columns, int processors, DType x_dtype = DType::bfloat16);
+
+// By the kernels that a device has: those for Hopper where may_use_sm90.
+inline FewPlan plan_few_on(bool may_use_sm90, Scheme scheme, std::int64_t batch,
+                           std::int64_t tokens, std::int64_t rows, std::int64_t columns,
+                           int processors, DType x_dtype) {
+  return may_use_sm90 ? plan_few_sm90(scheme, batch, tokens, rows, columns, processors, x_dtype)
+                      : plan_few(scheme, batch, tokens, rows, columns, processors);
+}
 
 // The way of these with so many tokens and warpgroups a thread block; less than two stages: there
 // is no room for it.

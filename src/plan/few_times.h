@@ -1,4 +1,4 @@
-// few_times.h: how long a product of few tokens takes by a plan, as measured on an H200.
+// plan/few_times.h: how long a product of few tokens takes by a plan, as measured on an H200.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include "mxkern/core/math.h"
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/tensor/decode_layout.h"
-#include "plan_few.h"
+#include "plan/plan_few.h"
 
 namespace mxkern {
 
@@ -28,7 +28,8 @@ struct FewWork {
     return batch * ceil_div(tokens, plan.tokens);
   }
   std::int64_t blocks(const FewPlan& plan) const {
-    return ceil_div(down, plan.row_tiles) * groups_of_tokens(plan) << plan.log2_ranks;
+    const std::uint32_t groups = ceil_div(down, static_cast<std::uint32_t>(plan.row_tiles));
+    return groups * groups_of_tokens(plan) << plan.log2_ranks;
   }
   // Whether groups of rows, of some that do not exist too, come to as many thread blocks as there
   // are multiprocessors.

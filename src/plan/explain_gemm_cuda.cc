@@ -1,26 +1,23 @@
-// explain_gemm_cuda.cc: the plan of a product on a CUDA device, in words.
+// plan/explain_gemm_cuda.cc: the plan of a product on a CUDA device, in words.
 #include <string>
 
-#include "cuda/multiply_portable.h"
-#include "describe_products.h"
-#include "few_plans.h"
-#include "few_problem.h"
-#include "gemm_operand.h"
 #include "mxkern/core/error.h"
 #include "mxkern/tensor/decode_layout.h"
-#include "plan_gemm_cuda.h"
-#include "plan_tiles_sm90.h"
+#include "plan/describe_products.h"
+#include "plan/plan_gemm_cuda.h"
+#include "plan/plan_tiles_sm90.h"
+#include "plan/portable_tile.h"
 
 namespace mxkern {
 namespace {
 
-std::string describe_side(const GemmOperand& operand, const SidePlan& side, CudaGemmPath path) {
+std::string describe_side(const PlannedOperand& operand, const SidePlan& side, CudaGemmPath path) {
   const std::string kind = kind_of(operand);
   switch (path) {
     case CudaGemmPath::nothing: return kind;
     case CudaGemmPath::few_tokens:
       return kind + (side.expands       ? ", expanded to bfloat16 in the call"
-                     : side.is_prepared ? concatenate(", prepared as ", name_of(form_of(operand)))
+                     : side.is_prepared ? concatenate(", prepared as ", name_of(operand.form))
                                         : std::string(", read as it lies"));
     case CudaGemmPath::blackwell: return kind + ", read as it lies";
     case CudaGemmPath::folded:
@@ -29,7 +26,7 @@ std::string describe_side(const GemmOperand& operand, const SidePlan& side, Cuda
     case CudaGemmPath::folded_or_exact: break;
   }
   const char* only = path == CudaGemmPath::folded_or_exact ? " if rows are too wide" : "";
-  const std::string prepared = std::string("prepared as ") + name_of(form_of(operand));
+  const std::string prepared = std::string("prepared as ") + name_of(operand.form);
   std::string text = kind;
   if (side.is_prepared) text += ", " + prepared;
   std::string late;
@@ -59,25 +56,19 @@ std::string describe_tiles(const TilingSm90& tiling, bool is_folded) {
   return text;
 }
 
-std::string describe_tiles(const CudaGemmProblem& problem, bool is_folded, int processors) {
+std::string describe_tiles(const GemmProblem& problem, bool is_folded, int processors) {
   return describe_tiles(tiling_sm90(problem, multiplied_shape(problem), is_folded, processors),
                         is_folded);
 }
 
-std::string describe_either(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
-                            int processors) {
+std::string describe_either(const CudaGemmPlan& plan, const GemmProblem& problem, int processors) {
   const std::string folded = describe_tiles(problem, true, processors) + "; or ";
   if (!plan.is_in_one_kernel) return folded + describe_tiles(problem, false, processors);
   const auto tiles = either_tiling_sm90(problem, problem.out.shape, processors);
   return folded + describe_tiles({tiles.exact, tiles.exact_work}, false) + ", in one kernel";
 }
 
-std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  const FewProblem few(problem);
-  const Shape& weights = few.weights.shape;
-  const FewPlan plan = remembered_plan({few.weights.scheme, few.x.dtype,
-                                        few.may_use_sm90(capabilities), capabilities.processors,
-                                        few.batch, few.tokens, weights.rows, weights.columns});
+std::string describe_few(const FewPlan& plan) {
   return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
                      ", weights decoded in registers; a thread block takes ", plan.tokens,
                      " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
@@ -86,13 +77,13 @@ std::string describe_few(const CudaGemmProblem& problem, const CudaGemmCapabilit
 }
 
 // Of products that are added up.
-std::int64_t sum_columns(const CudaGemmProblem& problem, const CudaGemmPlan& plan) {
-  return plan.sum_columns(shape_of(problem.left).columns);
+std::int64_t sum_columns(const GemmProblem& problem, const CudaGemmPlan& plan) {
+  return plan.sum_columns(problem.left.shape.columns);
 }
 
 }  // namespace
 
-GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
+GemmExplanation explain(const CudaGemmPlan& plan, const GemmProblem& problem,
                         const CudaGemmCapabilities& capabilities) {
   GemmExplanation text;
   text.device = concatenate("sm_", capabilities.major, capabilities.minor);
@@ -125,7 +116,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem
       if (plan.right.decodes) text.kernel += ", computed as its transpose";
       break;
     }
-    case CudaGemmPath::few_tokens: text.kernel = describe_few(problem, capabilities); break;
+    case CudaGemmPath::few_tokens: text.kernel = describe_few(plan.few); break;
     case CudaGemmPath::portable: {
       const Shape out = multiplied_shape(problem);
       const int tile =

@@ -1,5 +1,5 @@
-// plan_gemm_cuda.h: how a CUDA device computes a matrix product, as a value: which kernels, what is
-// done with the operands before, and where in the working memory.
+// plan/plan_gemm_cuda.h: how a CUDA device computes a matrix product, as a value: which kernels,
+// what is done with the operands before, and where in the working memory.
 #pragma once
 
 #include <cstddef>
@@ -7,24 +7,10 @@
 #include <string>
 
 #include "mxkern/core/math.h"
-#include "mxkern/gemm.h"
+#include "mxkern/plan.h"
+#include "plan/plan_few.h"
 
 namespace mxkern {
-
-// What is multiplied. Views: of their addresses only the alignment counts, and whether they are
-// null.
-struct CudaGemmProblem {
-  GemmOperand left, right;  // right is never plain
-  Buffer out;
-  GemmPrecision precision = GemmPrecision::automatic;
-  bool adds_output = false;  // what is in it before, times a beta that is not 0
-
-  CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b, const Buffer& result,
-                  GemmPrecision wanted, bool adds = false);
-  CudaGemmProblem(const GemmOperand& a, const GemmRightOperand& b, const Buffer& result,
-                  const GemmOptions& options)
-      : CudaGemmProblem(a, b, result, options.precision, options.beta != 0.0f) {}
-};
 
 struct CudaGemmCapabilities {
   int major = 9;
@@ -35,6 +21,9 @@ struct CudaGemmCapabilities {
 
   // Thread blocks of products come in pairs.
   constexpr bool is_hopper() const { return major == 9 && has_hopper_kernels && processors > 1; }
+
+  friend constexpr bool operator==(const CudaGemmCapabilities&,
+                                   const CudaGemmCapabilities&) = default;
 };
 
 // A device by the name of its architecture, "sm_90", with as many multiprocessors as its largest
@@ -44,7 +33,7 @@ CudaGemmCapabilities capabilities_of(const std::string& architecture,
 
 // The output as it is computed: a batch that shares its right operand is one matrix with more rows
 // where memory allows it.
-Shape multiplied_shape(const CudaGemmProblem& problem);
+Shape multiplied_shape(const GemmProblem& problem);
 
 // Whether products on such a device read a form.
 bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities);
@@ -109,15 +98,15 @@ struct CudaGemmPlan {
   bool is_in_one_kernel = false;
   std::size_t row_counters = 0;
   std::size_t workspace_bytes = 0;
+  FewPlan few = {};  // of few tokens: how they are divided among thread blocks
 };
 
 // Pure: the same arguments give the same plan on any machine. Throws InvalidArgument or Unsupported
 // where the precision that is asked for cannot be had.
-CudaGemmPlan plan_gemm_cuda(const CudaGemmProblem& problem,
-                            const CudaGemmCapabilities& capabilities);
+CudaGemmPlan plan_gemm_cuda(const GemmProblem& problem, const CudaGemmCapabilities& capabilities);
 
 // The plan in words.
-GemmExplanation explain(const CudaGemmPlan& plan, const CudaGemmProblem& problem,
+GemmExplanation explain(const CudaGemmPlan& plan, const GemmProblem& problem,
                         const CudaGemmCapabilities& capabilities);
 
 }  // namespace mxkern

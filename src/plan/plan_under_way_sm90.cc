@@ -1,13 +1,12 @@
-// plan_under_way_sm90.cc: which operands a product on Hopper decodes, and which rows it makes
+// plan/plan_under_way_sm90.cc: which operands a product on Hopper decodes, and which rows it makes
 // ready.
-#include "plan_under_way_sm90.h"
+#include "plan/plan_under_way_sm90.h"
 
-#include "cuda/decode_operand.h"
-#include "cuda/expand.h"
-#include "cuda/fold.h"
-#include "cuda/multiply_sm90.h"
-#include "gemm_operand.h"
-#include "plan_tiles_sm90.h"
+#include "plan/core_rows.h"
+#include "plan/decoded_sm90.h"
+#include "plan/plan_tiles_sm90.h"
+#include "plan/tiles_sm90.h"
+#include "tuning/h200.h"
 
 namespace mxkern {
 namespace {
@@ -18,36 +17,32 @@ bool is_folded(const CudaGemmPlan& plan) {
   return plan.path == CudaGemmPath::folded || plan.is_in_one_kernel;
 }
 
-// Whether the product can make rows of a side ready while it is under way. Behind a gate the
-// spreads of late rows are found ahead, which takes as long as these save, unless they are long: an
-// H200 takes 1627 us for 16384 x 4096 x 14336 with all rows ahead and 1583 with late ones, but 241
-// and 243 for 8192 x 4096 x 4096, and 906 and 906 for 8192 x 8192 x 8192.
-bool can_be_late(const GemmOperand& operand, const CudaGemmPlan& plan, const SidePlan& side) {
-  const BlockScaled* q = quantized_of(operand);
-  if (q == nullptr || !cuda::can_be_late(*q)) return false;
+// Whether the product can make rows of a side ready while it is under way, and is faster so.
+bool can_be_late(const PlannedOperand& operand, const CudaGemmPlan& plan, const SidePlan& side) {
+  if (!cuda::can_be_late(operand)) return false;
   if (plan.path == CudaGemmPath::exact) return side.expands;
-  constexpr std::int64_t least_gated_columns = 10240;
-  if (plan.is_in_one_kernel && q->shape.columns < least_gated_columns) return false;
+  if (plan.is_in_one_kernel && operand.shape.columns < tuning::h200::late::least_gated_columns)
+    return false;
   return is_folded(plan) && side.folds &&
-         q->shape.rows * q->shape.columns <= cuda::LateSource::most_folded_codes;
+         operand.shape.rows * operand.shape.columns <= cuda::most_late_codes;
 }
 
 // Late rows are those of one matrix, even where the matrices of a batch are multiplied as one.
-bool can_have_late_rows(const CudaGemmProblem& problem) { return problem.out.shape.batch == 1; }
+bool can_have_late_rows(const GemmProblem& problem) { return problem.out.shape.batch == 1; }
 
 // Whether the exact product of a path decodes the left operand's codes instead of expanding them,
 // where the right one's are expanded.
-bool decodes_left(const CudaGemmProblem& problem, const CudaGemmPlan& plan, int processors) {
+bool decodes_left(const GemmProblem& problem, const CudaGemmPlan& plan, int processors) {
   if (plan.path != CudaGemmPath::exact && plan.path != CudaGemmPath::folded_or_exact) return false;
-  const BlockScaled* q = quantized_of(problem.left);
+  const PlannedOperand& q = problem.left;
   const Shape out = multiplied_shape(problem);
-  if (q == nullptr || form_of(problem.left) == PreparedForm::expanded || plan.is_in_one_kernel ||
-      !cuda::can_decode(*q, out.batch)) {
+  if (q.is_plain || q.form == PreparedForm::expanded || plan.is_in_one_kernel ||
+      !cuda::can_decode(q, out.batch)) {
     return false;
   }
   const cuda::TileSm90 tile = tiling_sm90(problem, out, false, processors).tile;
   if (!cuda::can_decode(tile)) return false;
-  const std::int64_t k = q->shape.columns;
+  const std::int64_t k = q.shape.columns;
   const bool late_right =
       plan.path == CudaGemmPath::exact && can_have_late_rows(problem) &&
       can_be_late(problem.right, plan, plan.right) &&
@@ -67,14 +62,13 @@ bool are_divided_alike(const TilingSm90& tiling, const TilingSm90& transposed, c
 
 // Whether it takes less time to decode the right operand's codes, of a product that is computed as
 // its transpose. It must have the same bytes.
-bool decodes_right(const CudaGemmProblem& problem, const CudaGemmPlan& plan, bool decodes_left,
+bool decodes_right(const GemmProblem& problem, const CudaGemmPlan& plan, bool decodes_left,
                    int processors) {
   using Clocks = cuda::ExactClocks;
-  const BlockScaled& q = *quantized_of(problem.right);
-  const GemmOperand left = as_source(problem.left);
+  const PlannedOperand& q = problem.right;
   const Shape out = multiplied_shape(problem);
-  if (plan.path != CudaGemmPath::exact || form_of(problem.right) == PreparedForm::expanded ||
-      !cuda::can_decode(q, out.batch) || cuda::parts_of(left) > 1) {
+  if (plan.path != CudaGemmPath::exact || q.form == PreparedForm::expanded ||
+      !cuda::can_decode(q, out.batch) || cuda::parts_of(problem.left) > 1) {
     return false;
   }
   // Other outputs take long, value by value across their rows.
@@ -94,7 +88,7 @@ bool decodes_right(const CudaGemmProblem& problem, const CudaGemmPlan& plan, boo
   if (turns > (first.right > 0 && has_makers ? cuda::most_decoded_turns : Clocks::most_turns)) {
     return false;
   }
-  const Shape left_shape = shape_of(left);
+  const Shape& left_shape = problem.left.shape;
   const std::int64_t left_rows = plan.left.expands ? left_shape.batch * left_shape.rows : 0;
   const std::int64_t right_rows = q.shape.batch * q.shape.rows;
   const std::int64_t straight =
@@ -109,19 +103,19 @@ bool decodes_right(const CudaGemmProblem& problem, const CudaGemmPlan& plan, boo
 
 // Which rows have to be ready before the product starts, where it makes the others itself. If they
 // are folded, those of E4M3 with E4M3.
-void plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
+void plan_late_rows(const GemmProblem& problem, int processors, CudaGemmPlan& plan) {
   const Shape& out = problem.out.shape;
   const bool folds = is_folded(plan);
   if (!can_have_late_rows(problem) || (!folds && plan.path != CudaGemmPath::exact)) return;
-  for (const GemmOperand* operand : {&problem.left, &problem.right}) {
+  for (const PlannedOperand* operand : {&problem.left, &problem.right}) {
     if (!folds) break;
-    const auto element = cuda::fold_facts(quantized_of(*operand)->scheme).element;
+    const auto element = cuda::fold_facts(operand->scheme).element;
     if (element != cuda::CoreElement::e4m3) return;
   }
   const cuda::TileSm90 tile = tiling_sm90(problem, out, folds, processors).tile;
   const bool left = can_be_late(problem.left, plan, plan.left);
   const bool right = can_be_late(problem.right, plan, plan.right);
-  const std::int64_t k = quantized_of(problem.right)->shape.columns;
+  const std::int64_t k = problem.right.shape.columns;
   const cuda::FirstRowsSm90 first =
       cuda::first_rows_sm90(tile, out.rows, out.columns, k, processors, left, right);
   plan.left.first_rows = first.left;
@@ -134,8 +128,7 @@ void plan_late_rows(const CudaGemmProblem& problem, int processors, CudaGemmPlan
 }
 
 // The same where the right operand's codes are decoded.
-void plan_late_rows_beside_decoded(const CudaGemmProblem& problem, int processors,
-                                   CudaGemmPlan& plan) {
+void plan_late_rows_beside_decoded(const GemmProblem& problem, int processors, CudaGemmPlan& plan) {
   const Shape& out = problem.out.shape;
   if (!can_have_late_rows(problem) || !can_be_late(problem.left, plan, plan.left)) return;
   const auto [tile, work] = transposed_tiling_sm90(problem, out, processors);
@@ -150,7 +143,7 @@ void decode(SidePlan& side) {
 
 }  // namespace
 
-void plan_under_way_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan) {
+void plan_under_way_sm90(const GemmProblem& problem, int processors, CudaGemmPlan& plan) {
   const bool left = decodes_left(problem, plan, processors);
   if (decodes_right(problem, plan, left, processors)) {
     decode(plan.right);

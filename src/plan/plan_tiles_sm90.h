@@ -1,8 +1,8 @@
-// plan_tiles_sm90.h: how a product on Hopper goes through the tiles of its output.
+// plan/plan_tiles_sm90.h: how a product on Hopper goes through the tiles of its output.
 #pragma once
 
-#include "cuda/multiply_sm90.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
+#include "plan/tiles_sm90.h"
 
 namespace mxkern {
 
@@ -13,17 +13,17 @@ struct TilingSm90 {
 
 // Of an output of this shape, for the folded or the exact product. It does not depend on what was
 // prepared, so that neither do the bytes of the result.
-TilingSm90 tiling_sm90(const CudaGemmProblem& problem, const Shape& out, bool is_folded,
+TilingSm90 tiling_sm90(const GemmProblem& problem, const Shape& out, bool is_folded,
                        int processors);
 
 // The same of an exact product that is computed as its transpose, which decodes the right operand.
-TilingSm90 transposed_tiling_sm90(const CudaGemmProblem& problem, const Shape& out, int processors);
+TilingSm90 transposed_tiling_sm90(const GemmProblem& problem, const Shape& out, int processors);
 
 // Of both, where one kernel computes either.
-cuda::EitherTilesSm90 either_tiling_sm90(const CudaGemmProblem& problem, const Shape& out,
+cuda::EitherTilesSm90 either_tiling_sm90(const GemmProblem& problem, const Shape& out,
                                          int processors);
 
 // Adds memory for tiles that are divided along K to a plan that has all other memory.
-void place_parts_sm90(const CudaGemmProblem& problem, int processors, CudaGemmPlan& plan);
+void place_parts_sm90(const GemmProblem& problem, int processors, CudaGemmPlan& plan);
 
 }  // namespace mxkern

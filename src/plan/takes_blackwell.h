@@ -1,4 +1,4 @@
-// cuda/takes_blackwell.h: which products the block-scaled kernels of Blackwell take, and what they
+// plan/takes_blackwell.h: which products the block-scaled kernels of Blackwell take, and what they
 // need; pure, for plans. The kernels are compiled and have never been executed.
 #pragma once
 
@@ -7,9 +7,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "mxkern/core/buffer.h"
 #include "mxkern/core/math.h"
-#include "mxkern/tensor/block_scaled.h"
+#include "mxkern/tensor/planned_operand.h"
 
 namespace mxkern::cuda {
 
@@ -67,20 +66,20 @@ constexpr int blackwell_depth_step(Scheme left, Scheme right) {
 }
 
 // Scales in the layout that the kernels read.
-constexpr std::int64_t swizzled_bytes(const BlockScaled& q) {
+constexpr std::int64_t swizzled_bytes(const PlannedOperand& q) {
   return BlockScaled::sizes(q.scheme, q.shape, ScaleLayout::swizzled).scales;
 }
 
 // One batched launch serves matrices that pair up; one right operand for a batch is multiplied
 // matrix by matrix.
-constexpr bool is_one_launch(const BlockScaled& a, const BlockScaled& b) {
+constexpr bool is_one_launch(const PlannedOperand& a, const PlannedOperand& b) {
   return a.shape.batch == b.shape.batch;
 }
 
 // Why the kernels do not take a product, in a clause for people; null: they take it. Looks at
 // schemes, extents, strides and the alignment of addresses, and at nothing behind them.
-inline const char* why_not_blackwell(const BlockScaled& a, const BlockScaled& b,
-                                     const Buffer& out) {
+constexpr const char* why_not_blackwell(const PlannedOperand& a, const PlannedOperand& b,
+                                        const PlannedTensor& out) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   constexpr std::int64_t small = 128 * 1024;
   const auto size = static_cast<std::int64_t>(size_of(out.dtype));
@@ -95,10 +94,10 @@ inline const char* why_not_blackwell(const BlockScaled& a, const BlockScaled& b,
     return "extents or scales pass 2^31";
   }
   const bool spreads = spreads_codes(a.scheme, b.scheme);
-  const bool codes_are_aligned = starts_on(a.codes, 16) && starts_on(b.codes, spreads ? 32 : 16);
+  const bool codes_are_aligned = a.alignment >= 16 && b.alignment >= (spreads ? 32 : 16);
   if (!codes_are_aligned) return "codes do not start on 16 bytes, or 32 for 4 and 6 bits beside 8";
-  const auto scales_fit = [&](const BlockScaled& q) {
-    return q.scale_layout == ScaleLayout::row_major || starts_on(q.scales, 16);
+  const auto scales_fit = [&](const PlannedOperand& q) {
+    return q.scale_layout == ScaleLayout::row_major || q.scale_alignment >= 16;
   };
   if (!scales_fit(a) || !scales_fit(b)) return "swizzled scales do not start on 16 bytes";
   if (!starts_on_16(out) || out.shape.columns * size % 16 != 0) {
@@ -114,12 +113,12 @@ struct BlackwellWorkspace {
   std::size_t factor, bias, left_scales, right_scales, bytes;
 };
 
-inline BlackwellWorkspace blackwell_workspace(const BlockScaled& a, const BlockScaled& b) {
+constexpr BlackwellWorkspace blackwell_workspace(const PlannedOperand& a, const PlannedOperand& b) {
   constexpr std::int64_t alignment = 256;
   const auto after = [](std::size_t begin, std::int64_t bytes) {
     return begin + static_cast<std::size_t>(round_up(bytes, alignment));
   };
-  const auto converted = [](const BlockScaled& q) {
+  const auto converted = [](const PlannedOperand& q) {
     return q.scale_layout == ScaleLayout::swizzled ? 0 : swizzled_bytes(q);
   };
   BlackwellWorkspace parts{};

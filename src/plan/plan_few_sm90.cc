@@ -1,12 +1,13 @@
-// plan_few_sm90.cc: how a product of tens of tokens is cut up for Hopper's tensor cores.
+// plan/plan_few_sm90.cc: how a product of tens of tokens is cut up for Hopper's tensor cores.
 #include <algorithm>
 #include <initializer_list>
 
-#include "fastest_few.h"
-#include "few_times.h"
+#include "plan/fastest_few.h"
+#include "plan/few_times.h"
 #include "mxkern/core/math.h"
 #include "mxkern/kernels/few_sm90_shape.h"
-#include "plan_few.h"
+#include "plan/plan_few.h"
+#include "tuning/h200.h"
 
 namespace mxkern {
 namespace {
@@ -15,7 +16,6 @@ using kernels::FewShape;
 using kernels::FewSm90Shape;
 
 constexpr int log2_of_most_ranks = 2;
-constexpr std::uint32_t small_tiles = 1 << 13;  // weights of 32 million elements
 
 // How many stages there are at most: of weights, and of tokens, at least twice as many as parts
 // take turns with them, so that each stage is always the same part's. What is asked for at once
@@ -126,7 +126,7 @@ FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, st
   if (x_dtype == DType::float16) return best.plan;
   // With tokens for more than one thread block of theirs, those of gemm_few have to read weights
   // more than once.
-  const bool is_small = std::uint64_t{work.down} * work.across < small_tiles;
+  const bool is_small = std::uint64_t{work.down} * work.across < tuning::h200::few::small_tiles;
   if (tokens > 32) return best.plan;
   const TimedFewPlan few = is_small ? fastest_few(work, {16, 32}) : fastest_few(work, {32});
   return few.time < best.time ? few.plan : best.plan;

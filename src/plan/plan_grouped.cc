@@ -1,16 +1,15 @@
-// plan_grouped.cc: how a product whose rows or columns belong to groups is computed.
-#include "plan_grouped.h"
+// plan/plan_grouped.cc: how a product whose rows or columns belong to groups is computed.
+#include "plan/plan_grouped.h"
 
 #include <algorithm>
 
 #include "check_folded.h"
-#include "cuda/expand.h"
-#include "cuda/fold.h"
-#include "cuda/multiply_few.h"
-#include "few_problem.h"
-#include "gemm_operand.h"
 #include "mxkern/core/error.h"
 #include "mxkern/kernels/few_shape.h"
+#include "plan/core_rows.h"
+#include "plan/few_limits.h"
+#include "plan/few_problem.h"
+#include "tuning/h200.h"
 
 namespace mxkern {
 namespace {
@@ -18,21 +17,20 @@ namespace {
 using kernels::FewShape;
 
 // Rows of a thread block where groups have so many on average. What one has beyond them reads its
-// weights again; rows that do not exist are multiplied as well. As measured: see
-// docs/cuda-few-tokens.md.
+// weights again; rows that do not exist are multiplied as well.
 int size_of_groups(std::int64_t each, int bits, bool has_sm90) {
-  if (each <= (bits == 4 ? 8 : 4)) return 8;
-  if (!has_sm90 || (bits == 4 && each <= 12)) return 16;
-  if (each <= 24) return 32;
-  return each <= 96 ? 64 : 128;
+  namespace tuned = tuning::h200::few;
+  if (each <= tuned::rows_for_8[bits != 4]) return 8;
+  if (!has_sm90 || (bits == 4 && each <= tuned::rows_for_16)) return 16;
+  if (each <= tuned::rows_for_32) return 32;
+  return each <= tuned::rows_for_64 ? 64 : 128;
 }
 
 // Where an operand was prepared in a form that is not read, codes are needed, if it has any.
-void check_source(const char* argument, const GemmOperand& operand, const char* read) {
-  const PreparedOperand* p = prepared_of(operand);
-  if (p == nullptr || p->form == PreparedForm::source || p->source.shape.size() == 0) return;
-  check<Unsupported>(p->has_source(), "grouped_gemm: ", argument, " was prepared in the form ",
-                     name_of(p->form), " without its codes and scales; expected ", read,
+void check_source(const char* argument, const PlannedOperand& operand, const char* read) {
+  if (operand.form == PreparedForm::source || operand.shape.size() == 0) return;
+  check<Unsupported>(operand.has_source, "grouped_gemm: ", argument, " was prepared in the form ",
+                     name_of(operand.form), " without its codes and scales; expected ", read,
                      " here; keep the source");
 }
 
@@ -58,31 +56,27 @@ void check_countable(std::int64_t rows, const Shape& b, const Groups& groups) {
 }
 
 // With operands that have elements.
-GroupedPath path_of(const GemmOperand& a, const GemmOperand& b, GroupAxis axis,
+GroupedPath path_of(const PlannedOperand& a, const PlannedOperand& b, GroupAxis axis,
                     GemmPrecision precision, const CudaGemmCapabilities& capabilities) {
   if (precision == GemmPrecision::folded) return GroupedPath::folded;
   if (axis == GroupAxis::columns) {
     const bool has_one_part = cuda::is_expanded(a) || cuda::parts_of(a) == 1;
     return capabilities.is_hopper() && has_one_part ? GroupedPath::expanded : GroupedPath::portable;
   }
-  const BlockScaled& weights = *quantized_of(b);
-  const auto* plain = std::get_if<Buffer>(&a);
-  const bool is_wide = plain != nullptr && plain->dtype == DType::float32;
-  const bool takes_few = !is_wide && form_of(b) != PreparedForm::expanded &&
-                         cuda::counts_few(weights.scheme, weights.shape) &&
+  const bool is_wide = a.is_plain && a.plain.dtype == DType::float32;
+  const bool takes_few = !is_wide && b.form != PreparedForm::expanded &&
+                         cuda::counts_few(b.scheme, b.shape) &&
                          reads(PreparedForm::few_tokens, capabilities);
   if (takes_few) return GroupedPath::few_tokens;
   return capabilities.is_hopper() ? GroupedPath::expanded : GroupedPath::portable;
 }
 
 // Working memory for one side in a form.
-std::int64_t bytes_of(const GemmOperand& source, PreparedForm form) {
+std::int64_t bytes_of(const PlannedOperand& source, PreparedForm form) {
   switch (form) {
-    case PreparedForm::few_tokens: {
-      const BlockScaled& q = *quantized_of(source);
-      return static_cast<std::int64_t>(cuda::reordered_bytes(q.scheme, q.shape));
-    }
-    case PreparedForm::folded: return cuda::folded_layout(shape_of(source)).bytes;
+    case PreparedForm::few_tokens:
+      return static_cast<std::int64_t>(cuda::reordered_bytes(source.scheme, source.shape));
+    case PreparedForm::folded: return cuda::folded_layout(source.shape).bytes;
     case PreparedForm::source:
     case PreparedForm::expanded: break;
   }
@@ -91,38 +85,36 @@ std::int64_t bytes_of(const GemmOperand& source, PreparedForm form) {
 
 }  // namespace
 
-CudaGroupedPlan plan_grouped_cuda(const GemmOperand& a, const GemmRightOperand& b,
+CudaGroupedPlan plan_grouped_cuda(const PlannedOperand& a, const PlannedOperand& b,
                                   const Groups& groups, GemmPrecision precision,
                                   const CudaGemmCapabilities& capabilities) {
-  const GemmOperand right = either_side(b);
-  const auto* plain = std::get_if<Buffer>(&a);
   if (precision == GemmPrecision::folded) {
-    check_folded("grouped_gemm", a, right, capabilities, "pass precision exact");
+    check_folded("grouped_gemm", a, b, capabilities, "pass precision exact");
   }
   CudaGroupedPlan plan;
-  const Shape& weights = source_of(b).shape;
-  check_countable(shape_of(a).rows, weights, groups);
+  const Shape& weights = b.shape;
+  check_countable(a.shape.rows, weights, groups);
   const bool has_elements = weights.batch > 0 && weights.columns > 0;
-  if (has_elements) plan.path = path_of(a, right, groups.axis, precision, capabilities);
+  if (has_elements) plan.path = path_of(a, b, groups.axis, precision, capabilities);
   const PreparedForm form = right_form_of(plan.path);
   const PreparedForm left_form = left_form_of(plan.path);
-  plan.makes_right = form_of(right) != form;
-  if (plan.makes_right) check_source("b", right, name_of(form));
+  plan.makes_right = b.form != form;
+  if (plan.makes_right) check_source("b", b, name_of(form));
   const bool is_few = plan.path == GroupedPath::few_tokens;
-  const bool is_ready = plain != nullptr && (is_few || cuda::is_expanded(a));
-  plan.makes_left = !is_ready && form_of(a) != left_form;
-  if (plan.makes_left && plain == nullptr) check_source("a", a, name_of(left_form));
+  const bool is_ready = a.is_plain && (is_few || cuda::is_expanded(a));
+  plan.makes_left = !is_ready && a.form != left_form;
+  if (plan.makes_left && !a.is_plain) check_source("a", a, name_of(left_form));
   const auto take = [&](std::int64_t bytes) {
     const std::size_t at = plan.workspace_bytes;
     plan.workspace_bytes += static_cast<std::size_t>(round_up(bytes, 256));
     return at;
   };
   if (plan.makes_left) {
-    plan.left = take(bytes_of(as_source(a), left_form));
-  } else if (is_few && plain != nullptr) {
-    plan.left = take(static_cast<std::int64_t>(cuda::copied_tokens_bytes(*plain)));
+    plan.left = take(bytes_of(a, left_form));
+  } else if (is_few && a.is_plain) {
+    plan.left = take(static_cast<std::int64_t>(cuda::copied_tokens_bytes(a.plain)));
   }
-  if (plan.makes_right) plan.right = take(bytes_of(as_source(right), form));
+  if (plan.makes_right) plan.right = take(bytes_of(b, form));
   return plan;
 }
 
@@ -139,7 +131,7 @@ FewPlan plan_grouped(const GroupedQuestion& q) {
   const DecodeLayout layout = DecodeLayout::of(q.scheme, q.outputs, q.columns);
   const std::int64_t blocks = ceil_div(layout.tiles_down(), shape.warps()) * used;
   const std::int64_t places = std::int64_t{q.processors} * shape.tenants();
-  int log2_parts = blocks < (facts.bits == 4 ? 3 : 6) * places ? 1 : 0;
+  int log2_parts = blocks < tuning::h200::few::fewest_rounds[facts.bits != 4] * places ? 1 : 0;
   if (4 * blocks < places) log2_parts = 2;
   // As many warps as there is room for.
   for (int tiles = shape.warps() >> log2_parts;; --tiles) {

@@ -1,12 +1,12 @@
-// fastest_few.h: the fastest plan of the kernel for few tokens that all devices have, and its time;
-// what both kernels' plans share.
+// plan/fastest_few.h: the fastest plan of the kernel for few tokens that all devices have, and its
+// time; what both kernels' plans share.
 #pragma once
 
 #include <initializer_list>
 #include <limits>
 
-#include "few_times.h"
-#include "plan_few.h"
+#include "plan/few_times.h"
+#include "plan/plan_few.h"
 
 namespace mxkern {
 

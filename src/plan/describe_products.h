@@ -1,14 +1,20 @@
-// describe_products.h: words for people that explanations of several products have.
+// plan/describe_products.h: words for people that explanations of several products have.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "cuda/divide_sm90.h"
 #include "mxkern/core/error.h"
-#include "plan_gemm_cuda.h"
+#include "mxkern/tensor/planned_operand.h"
+#include "plan/divide_sm90.h"
+#include "plan/plan_gemm_cuda.h"
 
 namespace mxkern {
+
+// The name of an operand's scheme, or of the type of plain elements.
+inline const char* kind_of(const PlannedOperand& operand) {
+  return operand.is_plain ? name_of(operand.plain.dtype) : name_of(operand.scheme);
+}
 
 // `height`: rows of each tile.
 inline std::string describe_tile(const cuda::TileSm90& tile, int height, bool is_folded) {
