@@ -125,6 +125,21 @@ TEST(Plan, AlignmentIsPartOfAProblem) {
   EXPECT_NE(PlannedOperand(apart), PlannedOperand(c.left, c.shape));
 }
 
+// What the strides of a single row say means nothing, in a plan and beside it.
+TEST(Plan, StridesOfSingleRows) {
+  QuantizedOperand b = make_operand(Scheme::mxfp4, {1, 40, 64}, row_major, 2);
+  PlainTensor a(DType::float32, {1, 1, 64}), out(DType::float32, {1, 1, 40});
+  a.fill(normal_values(1));
+  Buffer odd = a.buffer();
+  odd.row_stride = 1000;
+  odd.batch_stride = 7;
+  const GemmPlan plan = plan_gemm(odd, b.quantized(), out.buffer());
+  EXPECT_EQ(plan.problem().left, PlannedTensor(DType::float32, {1, 1, 64}));
+  const AlignedMemory memory(plan.workspace_bytes());
+  gemm(plan, odd, b.quantized(), out.buffer(), {}, memory.workspace());
+  gemm(plan, a.operand(), b.quantized(), out.buffer(), {}, memory.workspace());
+}
+
 TEST(Plan, ThatDoesNotFitIsRefused) {
   PlainTensor out(DType::float32, {1, 21, 40}), other_out(DType::bfloat16, {1, 21, 40});
   QuantizedOperand a = make_operand(mxfp8, {1, 21, 64}, row_major, 1);

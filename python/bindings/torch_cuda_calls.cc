@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "bindings.h"
+#include "kept_plans.h"
 #include "numbers.h"
 #include "torch_operands.h"
 
@@ -161,7 +162,7 @@ class TorchCudaCalls {
         if (!offset || offset->extents.dimensions != 1) return nb::none();
         options.bias = &offset->view;
       }
-      const GemmPlan plan = plan_gemm(left->view, right->view, buffer, options);
+      const GemmPlan plan = plans_.plan(left->view, right->view, buffer, options);
       const WorkingMemory memory = working_memory(plan.workspace_bytes(), device);
       mxkern::gemm(plan, left->view, right->view, buffer, options, memory.view,
                    operands_.tensors.current_stream(device.index));
@@ -354,6 +355,7 @@ class TorchCudaCalls {
   }
 
   TorchOperands operands_;
+  mutable KeptPlans plans_;  // the interpreter lock is held
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gemm_workspace.h"
+#include "kept_plans.h"
 #include "xla_call.h"
 
 namespace mxkern::bindings::xla_operations {
@@ -175,7 +176,11 @@ inline void gemm(XlaCall& call) {
   const Buffer out = call.plain(call.result());
   const Workspace workspace = call.workspace();
   call.end();
-  if (!call.on_cpu()) return mxkern::gemm(a, b, out, options, workspace, call.stream());
+  if (!call.on_cpu()) {
+    static thread_local KeptPlans plans;  // XLA calls from threads of its own
+    return mxkern::gemm(plans.plan(a, b, out, options), a, b, out, options, workspace,
+                        call.stream());
+  }
   const GemmPlan plan = plan_gemm(a, b, out, options);
   const auto memory = allocate_workspace(plan.workspace_bytes());
   mxkern::gemm(plan, a, b, out, options, {memory.get(), plan.workspace_bytes()});

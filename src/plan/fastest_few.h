@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <limits>
+#include <vector>
 
 #include "plan/few_times.h"
 #include "plan/plan_few.h"
@@ -22,5 +23,10 @@ TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_s
 // Where all find room at once, one on each multiprocessor leaves one place on each to the next
 // kernel, whose thread blocks are to be spread as evenly.
 int idle_groups(const FewWork& work, const FewPlan& plan);
+
+// All plans that are looked at and have room, for measuring: of gemm_few with so many tokens a
+// thread block, and, beside plan_few_sm90, of gemm_few_sm90.
+std::vector<FewPlan> few_candidates(const FewWork& work, int tokens);
+std::vector<FewPlan> few_sm90_candidates(const FewWork& work);
 
 }  // namespace mxkern

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+#include <vector>
 
 #include "plan/fastest_few.h"
 #include "plan/few_times.h"
@@ -36,8 +37,10 @@ bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
   return false;
 }
 
-// The fastest with so many tokens a thread block, if it is faster than `best`.
-void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
+// Calls visitor with each plan of so many tokens a thread block that is worth looking at, without
+// its stages.
+template <class Visitor>
+void for_each_candidate(const FewWork& work, int tokens, Visitor&& visitor) {
   FewPlan plan{};
   plan.tokens = tokens;
   const kernels::FewShape shape = shape_of(work.layout, plan);
@@ -62,15 +65,27 @@ void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
               continue;
             }
             plan.x_stages = shares ? 1 : 0;
-            const double time = few_time(work, plan);
-            if (time >= best.time) continue;
-            FewPlan filled = plan;
-            if (fill_stages(work.layout, filled)) best = {filled, time};
+            visitor(plan);
           }
         }
       }
     }
   }
+}
+
+// The fastest with so many tokens a thread block, if it is faster than `best`.
+void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
+  for_each_candidate(work, tokens, [&](const FewPlan& plan) {
+    const double time = few_time(work, plan);
+    if (time >= best.time) return;
+    FewPlan filled = plan;
+    if (fill_stages(work.layout, filled)) best = {filled, time};
+  });
+}
+
+// For a plan with stages.
+void put_idle_groups(const FewWork& work, FewPlan& plan) {
+  if (shape_of(work.layout, plan).tenants() > 1) plan.idle_groups = idle_groups(work, plan);
 }
 
 }  // namespace
@@ -86,9 +101,18 @@ TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_s
   TimedFewPlan best;
   for (const int size : token_sizes) improve(work, size, best);
   if (!(best.time < std::numeric_limits<double>::infinity())) return best;
-  if (shape_of(work.layout, best.plan).tenants() > 1)
-    best.plan.idle_groups = idle_groups(work, best.plan);
+  put_idle_groups(work, best.plan);
   return best;
+}
+
+std::vector<FewPlan> few_candidates(const FewWork& work, int tokens) {
+  std::vector<FewPlan> plans;
+  for_each_candidate(work, tokens, [&](FewPlan plan) {
+    if (!fill_stages(work.layout, plan)) return;
+    put_idle_groups(work, plan);
+    plans.push_back(plan);
+  });
+  return plans;
 }
 
 FewPlan few_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts) {

@@ -1,6 +1,7 @@
 // plan/plan_few_sm90.cc: how a product of tens of tokens is cut up for Hopper's tensor cores.
 #include <algorithm>
 #include <initializer_list>
+#include <vector>
 
 #include "plan/fastest_few.h"
 #include "plan/few_times.h"
@@ -58,6 +59,10 @@ bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
   return false;
 }
 
+bool has_pairs(const FewPlan& plan) {
+  return FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
+}
+
 FewPlan few_sm90_without_stages(int tokens, int warpgroups, int log2_parts, int log2_ranks) {
   FewPlan plan{};
   plan.tokens = tokens;
@@ -76,30 +81,49 @@ bool is_candidate(int size, std::int64_t tokens) {
   return size <= few_sm90_group(tokens) && (size == 32 || size < 2 * tokens);
 }
 
-// The fastest of gemm_few_sm90, if it is faster than `best`.
-void improve(const FewWork& work, TimedFewPlan& best) {
+// Calls visitor with each plan that is worth looking at, without its stages.
+template <class Visitor>
+void for_each_candidate(const FewWork& work, Visitor&& visitor) {
   for (const int size : FewSm90Shape::token_sizes) {
     if (!is_candidate(size, work.tokens)) continue;
     const int most = FewSm90Shape::most_warpgroups(size);
     for (int warpgroups = FewSm90Shape::fewest_warpgroups; warpgroups <= most; warpgroups += 2) {
       for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
         for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
-          FewPlan plan = few_sm90_without_stages(size, warpgroups, log2_parts, log2_ranks);
-          const bool has_pairs = FewSm90Shape::has_pairs(size, plan.row_tiles, log2_parts);
+          const FewPlan plan = few_sm90_without_stages(size, warpgroups, log2_parts, log2_ranks);
           // Not all multiprocessors are in clusters of four, so that some would get two of a
           // kernel's.
-          if (has_pairs && log2_ranks == log2_of_most_ranks) continue;
-          const double time = few_sm90_time(work, plan);
-          if (time >= best.time || !fill_stages(work.layout, plan)) continue;
-          plan.idle_groups = has_pairs ? idle_groups(work, plan) : 0;
-          best = {plan, time};
+          if (!has_pairs(plan) || log2_ranks < log2_of_most_ranks) visitor(plan);
         }
       }
     }
   }
 }
 
+// Whether memory has room for its stages.
+bool fill(const FewWork& work, FewPlan& plan) {
+  if (!fill_stages(work.layout, plan)) return false;
+  plan.idle_groups = has_pairs(plan) ? idle_groups(work, plan) : 0;
+  return true;
+}
+
+// The fastest of gemm_few_sm90, if it is faster than `best`.
+void improve(const FewWork& work, TimedFewPlan& best) {
+  for_each_candidate(work, [&](FewPlan plan) {
+    const double time = few_sm90_time(work, plan);
+    if (time < best.time && fill(work, plan)) best = {plan, time};
+  });
+}
+
 }  // namespace
+
+std::vector<FewPlan> few_sm90_candidates(const FewWork& work) {
+  std::vector<FewPlan> plans;
+  for_each_candidate(work, [&](FewPlan plan) {
+    if (fill(work, plan)) plans.push_back(plan);
+  });
+  return plans;
+}
 
 FewPlan few_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts, int log2_ranks) {
   FewPlan plan = few_sm90_without_stages(tokens, warpgroups, log2_parts, log2_ranks);

@@ -30,9 +30,7 @@ def grouped_gemm_workspace(
     if device == CPU:
         return 0  # of ends that nobody knows yet
     problem = _planned(left), _planned(right), (dtype, *batch_of(shape))
-    return _core.grouped_gemm_problem_bytes(
-        *problem, groups, len(shape) == 3, precision, device
-    )
+    return _core.grouped_gemm_problem_bytes(*problem, groups, len(shape) == 3, precision, device)
 
 
 def _planned(view: Any) -> tuple[int, ...]:

@@ -175,9 +175,8 @@ def _planned(
     try:
         return GemmPlan(_core.plan_gemm(left.view, right.view, buffer, added, wanted, kind))
     except (ValueError, RuntimeError) as error:
-        for own in ("gemm", "plan_gemm"):
-            error = errors.renamed(error, own, function)
-        raise error from None
+        worded = errors.renamed(errors.renamed(error, "gemm", function), "plan_gemm", function)
+        raise worded from None
 
 
 def fields_of(found: Any) -> list[Any]:
