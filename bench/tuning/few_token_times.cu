@@ -214,16 +214,18 @@ void measure(Scheme scheme, DType dtype, std::int64_t tokens, std::int64_t rows,
   FewWork work(scheme, 1, tokens, rows, columns, processors);
   work.has_halves = dtype == DType::float16;
   Product product(scheme, dtype, tokens, rows, columns);
-  if (may_use_few_sm90(dtype, tokens)) {
-    for (const FewPlan& plan : few_sm90_candidates(work)) {
-      print(work, scheme, plan, few_sm90_time(work, plan), product.time(plan));
-    }
-  }
+  std::vector<FewPlan> plans;
+  const auto add = [](const FewPlan& plan, void* context) {
+    static_cast<std::vector<FewPlan>*>(context)->push_back(plan);
+  };
+  if (may_use_few_sm90(dtype, tokens)) visit_few_sm90(work, add, &plans);
   for (const int size : {8, 16, 32, 64}) {
-    if (tokens > 64 || size < std::min<std::int64_t>(tokens, 64) / 2) continue;
-    for (const FewPlan& plan : few_candidates(work, size)) {
-      print(work, scheme, plan, few_time(work, plan), product.time(plan));
-    }
+    const bool is_near = tokens <= 64 && size >= tokens / 2;
+    if (is_near) visit_few(work, size, add, &plans);
+  }
+  for (const FewPlan& plan : plans) {
+    const double thought = plan.on_sm90 ? few_sm90_time(work, plan) : few_time(work, plan);
+    print(work, scheme, plan, thought, product.time(plan));
   }
 }
 

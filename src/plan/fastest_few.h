@@ -4,7 +4,6 @@
 
 #include <initializer_list>
 #include <limits>
-#include <vector>
 
 #include "plan/few_times.h"
 #include "plan/plan_few.h"
@@ -24,9 +23,10 @@ TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_s
 // kernel, whose thread blocks are to be spread as evenly.
 int idle_groups(const FewWork& work, const FewPlan& plan);
 
-// All plans that are looked at and have room, for measuring: of gemm_few with so many tokens a
-// thread block, and, beside plan_few_sm90, of gemm_few_sm90.
-std::vector<FewPlan> few_candidates(const FewWork& work, int tokens);
-std::vector<FewPlan> few_sm90_candidates(const FewWork& work);
+// Calls visitor with all plans that are looked at and have room, for measuring: of gemm_few with so
+// many tokens a thread block, and of gemm_few_sm90.
+using FewVisitor = void(const FewPlan& plan, void* context);
+void visit_few(const FewWork& work, int tokens, FewVisitor* visitor, void* context);
+void visit_few_sm90(const FewWork& work, FewVisitor* visitor, void* context);
 
 }  // namespace mxkern

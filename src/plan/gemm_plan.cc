@@ -6,22 +6,18 @@
 
 namespace mxkern {
 
-GemmProblem with_strides(const GemmProblem& problem) {
-  GemmProblem known = problem;
-  known.left.plain = with_strides(problem.left.plain);
-  known.out = with_strides(problem.out);
-  return known;
+void know_strides(GemmProblem& problem) {
+  problem.left.plain = with_strides(problem.left.plain);
+  problem.out = with_strides(problem.out);
 }
 
-GemmProblem without_alignment(const GemmProblem& problem) {
-  GemmProblem anywhere = problem;
-  for (PlannedOperand* operand : {&anywhere.left, &anywhere.right}) {
+void forget_alignment(GemmProblem& problem) {
+  for (PlannedOperand* operand : {&problem.left, &problem.right}) {
     operand->alignment = PlannedOperand::most_aligned;
     operand->scale_alignment = PlannedOperand::most_scales_aligned;
     operand->plain.alignment = PlannedTensor::most_aligned;
   }
-  anywhere.out.alignment = PlannedTensor::most_aligned;
-  return anywhere;
+  problem.out.alignment = PlannedTensor::most_aligned;
 }
 
 GemmPlan GemmPlanParts::make(const GemmProblem& problem, const CpuGemmCapabilities& capabilities) {
@@ -31,7 +27,9 @@ GemmPlan GemmPlanParts::make(const GemmProblem& problem, const CpuGemmCapabiliti
   if (problem.out.shape.size() > 0) {
     plan = plan_gemm_cpu(cpu_problem(problem.left, problem.right, problem.out), capabilities);
   }
-  return with(without_alignment(problem), DeviceType::cpu, plan.workspace_bytes, plan);
+  GemmPlan made = with(problem, DeviceType::cpu, plan.workspace_bytes, plan);
+  forget_alignment(made.problem_);
+  return made;
 }
 
 GemmPlan GemmPlanParts::make(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {

@@ -17,11 +17,11 @@ struct GemmPlanOnCuda {
   CudaGemmPlan plan;
 };
 
-// A checked problem with strides that all mean something, as with_strides of a tensor.
-GemmProblem with_strides(const GemmProblem& problem);
+// Makes all strides of a checked problem mean something, as with_strides does those of a tensor.
+void know_strides(GemmProblem& problem);
 
 // On the CPU nothing depends on where memory starts.
-GemmProblem without_alignment(const GemmProblem& problem);
+void forget_alignment(GemmProblem& problem);
 
 // Pure; problems are checked, and their strides mean something. On the CPU an output without
 // elements has a plan of which nothing is read.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
-#include <vector>
 
 #include "plan/fastest_few.h"
 #include "plan/few_times.h"
@@ -105,14 +104,12 @@ TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_s
   return best;
 }
 
-std::vector<FewPlan> few_candidates(const FewWork& work, int tokens) {
-  std::vector<FewPlan> plans;
+void visit_few(const FewWork& work, int tokens, FewVisitor* visitor, void* context) {
   for_each_candidate(work, tokens, [&](FewPlan plan) {
     if (!fill_stages(work.layout, plan)) return;
     put_idle_groups(work, plan);
-    plans.push_back(plan);
+    visitor(plan, context);
   });
-  return plans;
 }
 
 FewPlan few_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts) {

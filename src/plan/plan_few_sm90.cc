@@ -1,7 +1,6 @@
 // plan/plan_few_sm90.cc: how a product of tens of tokens is cut up for Hopper's tensor cores.
 #include <algorithm>
 #include <initializer_list>
-#include <vector>
 
 #include "plan/fastest_few.h"
 #include "plan/few_times.h"
@@ -117,12 +116,10 @@ void improve(const FewWork& work, TimedFewPlan& best) {
 
 }  // namespace
 
-std::vector<FewPlan> few_sm90_candidates(const FewWork& work) {
-  std::vector<FewPlan> plans;
+void visit_few_sm90(const FewWork& work, FewVisitor* visitor, void* context) {
   for_each_candidate(work, [&](FewPlan plan) {
-    if (fill(work, plan)) plans.push_back(plan);
+    if (fill(work, plan)) visitor(plan, context);
   });
-  return plans;
 }
 
 FewPlan few_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts, int log2_ranks) {

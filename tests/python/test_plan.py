@@ -1,4 +1,4 @@
-# tests/python/test_plan_gemm.py: plans of products as values.
+# tests/python/test_plan.py: plans of products as values.
 from __future__ import annotations
 
 from typing import Any

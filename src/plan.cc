@@ -1,4 +1,4 @@
-// plan_gemm.cc: the plan of a matrix product for a device, and what it says of itself.
+// plan.cc: the plan of a matrix product for a device, and what it says of itself.
 #include "check.h"
 #include "check_gemm.h"
 #include "cpu/gemm.h"
@@ -13,7 +13,8 @@ namespace {
 // `device`: empty for `here`, which may be any device then.
 GemmPlan make(const char* function, const GemmProblem& problem, const std::string& device,
               Device here) {
-  const GemmProblem known = with_strides(problem);
+  GemmProblem known = problem;
+  know_strides(known);
   const bool is_here = device.empty();
   const bool on_cpu = explains_cpu(device, here);
   GemmPlan plan = on_cpu ? GemmPlanParts::make(known, cpu::gemm_capabilities())
