@@ -1,9 +1,6 @@
 // bench/plan_times.cc: how long plans of products on an H200 take the host, in nanoseconds. Pure,
-// so it needs no GPU:
-//   g++ -std=c++20 -O3 -Iinclude -Isrc bench/plan_times.cc -o /tmp/plan_times
-//   build/release/src/libmxkern.so \
-//     src/plan/plan_few*.cc src/plan/few_times.cc -Wl,-rpath,$PWD/build/release/src &&
-//     /tmp/plan_times
+// so it needs no GPU. Built with -std=c++20 -O3 -Iinclude -Isrc, with src/plan/plan_few*.cc and
+// src/plan/few_times.cc beside it, whose functions the library does not export, and libmxkern.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
