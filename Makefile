@@ -50,7 +50,7 @@ test-all: test
 
 cpp-tests: $(WHEEL)
 	@echo "mxkern: building the C++ tests"
-	@$(CMAKE) $(BUILD) -DMXKERN_TESTS=ON >/dev/null
+	@$(CMAKE) $(BUILD) -DMXKERN_TESTS=ON -DMXKERN_TEST_FEWER=$(if $(MXKERN_TEST_ALL),OFF,ON) >/dev/null
 	@$(CMAKE) --build $(BUILD) -- --quiet
 	@$(CMAKE) --install $(BUILD) --component development --prefix $(PREFIX) >/dev/null
 
@@ -61,7 +61,7 @@ bench: $(VENV)/.installed
 	@$(BIN)/python -m bench.runner
 
 lint: $(VENV)/.lint-tools
-	@$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	@printf '%s\n' $(CPP_FILES) | xargs -n 50 -P $(JOBS) $(BIN)/clang-format --dry-run -Werror
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/mypy

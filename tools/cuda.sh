@@ -59,13 +59,16 @@ compile_for_others() {
 }
 export -f compile_for_others
 export build fast
-mkdir -p "$build/others"
-start=$SECONDS
-printf '%s\n' src/cuda/*.cu "$build"/sm90a/instances/*_nvfp4.cu \
-  src/cuda/instances/multiply_sm90_bfloat16.cu |
-  xargs -P "$jobs" -I{} bash -c 'compile_for_others {}'
-echo "mxkern: $build/others: $((SECONDS - start)) s"
-echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"
+
+others() {
+  local start=$SECONDS
+  mkdir -p "$build/others"
+  printf '%s\n' src/cuda/*.cu "$build"/sm90a/instances/*_nvfp4.cu \
+    src/cuda/instances/multiply_sm90_bfloat16.cu |
+    xargs -P "$1" -I{} bash -c 'compile_for_others {}'
+  echo "mxkern: $build/others: $((SECONDS - start)) s"
+  echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"
+}
 
 # Here optimizing little takes longer: in -Ofc max ptxas does, at -O0 the host's compiler.
 blackwell=$build/blackwell-$products
@@ -75,12 +78,25 @@ configure "$blackwell" -DCMAKE_BUILD_TYPE=Release -DMXKERN_TESTS=ON \
 test=structure.blackwell_kernels_test
 if [[ $(cmake --build "$blackwell" --target help) != *"$test:"* ]]; then
   echo "mxkern: CUTLASS was not found: Blackwell's products of codes and scales are not compiled"
+  others "$jobs"
   exit 0
 fi
-# A file of them takes 9 GiB.
+# A file of them takes 9 GiB. The cores for which that leaves no memory compile for the others.
 fitting=$(awk '/^MemAvailable:/ { print int($2 / 10e6) }' /proc/meminfo)
-((jobs <= fitting)) || jobs=$((fitting > 1 ? fitting : 1))
-compile "$blackwell" $test
+((fitting >= 1)) || fitting=1
+if ((fitting < jobs)); then
+  others $((jobs - fitting)) &
+  beside=$!
+  jobs=$fitting
+  compile "$blackwell" $test &
+  status=0
+  wait $! || status=1
+  wait $beside || status=1
+  ((status == 0)) || exit 1
+else
+  others "$jobs"
+  compile "$blackwell" $test
+fi
 ctest --test-dir "$blackwell" --output-on-failure -R "^$test\$"
 MXKERN_BLACKWELL_OBJECTS=$blackwell "${PYTHON:-python3}" -m pytest -q -n "$jobs" \
   tests/structure/test_blackwell.py
