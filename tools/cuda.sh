@@ -81,6 +81,14 @@ if [[ $(cmake --build "$blackwell" --target help) != *"$test:"* ]]; then
   others "$jobs"
   exit 0
 fi
+
+blackwell() {
+  compile "$blackwell" $test
+  ctest --test-dir "$blackwell" --output-on-failure -R "^$test\$"
+  MXKERN_BLACKWELL_OBJECTS=$blackwell "${PYTHON:-python3}" -m pytest -q -n "$jobs" \
+    tests/structure/test_blackwell.py
+}
+
 # A file of them takes 9 GiB. The cores for which that leaves no memory compile for the others.
 fitting=$(awk '/^MemAvailable:/ { print int($2 / 10e6) }' /proc/meminfo)
 ((fitting >= 1)) || fitting=1
@@ -88,15 +96,11 @@ if ((fitting < jobs)); then
   others $((jobs - fitting)) &
   beside=$!
   jobs=$fitting
-  compile "$blackwell" $test &
   status=0
+  blackwell &
   wait $! || status=1
   wait $beside || status=1
-  ((status == 0)) || exit 1
-else
-  others "$jobs"
-  compile "$blackwell" $test
+  exit $status
 fi
-ctest --test-dir "$blackwell" --output-on-failure -R "^$test\$"
-MXKERN_BLACKWELL_OBJECTS=$blackwell "${PYTHON:-python3}" -m pytest -q -n "$jobs" \
-  tests/structure/test_blackwell.py
+others "$jobs"
+blackwell

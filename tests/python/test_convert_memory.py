@@ -83,6 +83,7 @@ def test_memory_of_experts(tmp_path: Path) -> None:
     assert peak < 100, f"{peak} MB"
 
 
+@pytest.mark.slow
 def test_memory_of_a_comparison(tmp_path: Path) -> None:
     shapes = {"a.weight": (4096, 25600)}
     source = sparse_model(tmp_path / "old", shapes, CONFIG)
@@ -90,6 +91,7 @@ def test_memory_of_a_comparison(tmp_path: Path) -> None:
     assert peak < 100, f"{peak} MB"
 
 
+@pytest.mark.slow
 def test_more_files_than_descriptors(tmp_path: Path) -> None:
     """A model in 300 files, where a process may open 64."""
     tensors = {f"layers.{i}.up_proj.weight": np.ones((8, 64), np.float32) for i in range(300)}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import mxkern
-from support import SCHEMES, available, classes
+from support import SCHEMES, available, classes, mostly_slow
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -30,7 +30,7 @@ def distance(x: Any, wanted: Any) -> float:
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", mostly_slow(SCHEMES, "nvfp4"))
 def test_linear_compiles_in_one_graph_and_is_loaded_again(scheme: str, bias: bool) -> None:
     x, layer = torch.randn(32, 256), Linear(torch.nn.Linear(256, 128, bias=bias), scheme)
     out = layer(x)

@@ -57,6 +57,7 @@ def test_ends_are_checked_while_tracing(ends: Any, kind: type[Exception], messag
     refused(kind, lambda: product(X, ends), f"grouped_gemm: {message}")
 
 
+@pytest.mark.slow
 def test_operands_on_two_devices() -> None:
     """A product comes about wherever they are, and is right."""
     code = """if True:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import SCHEMES, available, refused
+from support import SCHEMES, available, mostly_slow, refused
 
 if not available("jax"):
     pytest.skip("jax is not installed", allow_module_level=True)
@@ -43,7 +43,7 @@ def test_paths() -> None:
 
 
 @pytest.mark.parametrize("scale_layout", ["row_major", "swizzled"])
-@pytest.mark.parametrize("scheme", MX)
+@pytest.mark.parametrize("scheme", mostly_slow(MX, "mxfp4"))
 def test_stacks(scheme: str, scale_layout: str) -> None:
     """One of many, many of one, and what a transformation makes of each."""
     quantize = lambda x: mxkern.quantize(x, scheme, scale_layout=scale_layout)  # noqa: E731
@@ -214,6 +214,7 @@ def test_what_is_written_of_a_tree() -> None:
         assert (again.shape, again.follows) == (static.shape, tree.shape == (64, 96))
 
 
+@pytest.mark.slow
 def test_export(tmp_path: Path) -> None:
     """The program, its arguments' tree and its result's, in this process and in another one."""
     pytest.importorskip("flatbuffers", reason="jax.export writes with flatbuffers")

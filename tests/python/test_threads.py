@@ -186,6 +186,7 @@ def test_threads_with_little_stack() -> None:
     assert (done.returncode, done.stdout) == (0, f"{len(names)}\n"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available("jax"), reason="jax is not installed")
 def test_first_calls_with_jax_at_once() -> None:
     """Of threads that meet JAX together one tells it of mxkern's classes."""
@@ -208,6 +209,7 @@ def test_first_calls_with_jax_at_once() -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_daemon_threads_at_the_end_of_the_process() -> None:
     """They may be in the middle of a call, or come back from one when there is no interpreter."""
     code = """if True:
