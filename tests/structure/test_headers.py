@@ -93,10 +93,15 @@ def test_device_compiler(compiler: str, chain: list[Path], tmp_path: Path) -> No
     command += front_end_only(compiler)
     for header in chain:
         assert header.suffix == ".cuh" or not DEPENDS.search((INCLUDE / header).read_text())
-    for i, architecture in enumerate(max(map(architectures, chain), key=len)):
-        # Once for the host too: for the device alone some names in templates may stay unknown.
-        output = ["-ptx" if i else "-cuda", "-o", str(tmp_path / "alone.out")]
-        compile_alone(chain, tmp_path, [*command, f"-arch=sm_{architecture}", *output], ".cu")
+    first, *others = max(map(architectures, chain), key=len)
+    # Of an architecture's name nvcc makes two, one without its features: where nothing depends on
+    # them, it is told the one.
+    single = f"-gencode=arch=compute_{first},code=compute_{first}"
+    # Once for the host too: for the device alone some names in templates may stay unknown.
+    passes = [("-cuda", f"-arch=sm_{first}" if others else single)]
+    for output, architecture in passes + [("-ptx", f"-arch=sm_{other}") for other in others]:
+        options = [output, architecture, "-o", str(tmp_path / "alone.out")]
+        compile_alone(chain, tmp_path, [*command, *options], ".cu")
 
 
 @pytest.mark.slow
@@ -105,6 +110,7 @@ def test_all_device_headers_in_two_sources(tmp_path: Path) -> None:
     """No two headers mean different things by one name, whichever comes first, and nothing in them
     is defined twice where several sources of a program include them."""
     command = ["nvcc", "-std=c++20", "--fmad=false", "-Werror=all-warnings", "-c", "-arch=sm_90a"]
+    command += front_end_only("nvcc")
     objects = []
     for name, headers in {"forwards": sorted(HEADERS), "backwards": sorted(HEADERS)[::-1]}.items():
         source = tmp_path / f"{name}.cu"
