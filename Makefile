@@ -13,6 +13,8 @@ PIP_WHEEL := $(BIN)/python -m pip wheel -q --disable-pip-version-check
 CMAKE := $(BIN)/cmake
 export JOBS
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+# Modules are installed uncompiled: whoever imports torch first keeps what the next process reads.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 SOURCES := $(shell find CMakeLists.txt pyproject.toml README.md LICENSE cmake third_party include \
