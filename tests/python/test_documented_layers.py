@@ -84,6 +84,7 @@ def test_linear_goes_through_files(scheme: str, tmp_path: Path) -> None:
         assert again(x).equal(layer(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["mxfp8_e4m3", "nvfp4"])
 def test_linear_by_the_code_generator_and_exported(scheme: str) -> None:
     x, layer = torch.randn(32, 256), Linear(torch.nn.Linear(256, 128), scheme)
