@@ -89,18 +89,15 @@ blackwell() {
     tests/structure/test_blackwell.py
 }
 
-# A file of them takes 9 GiB. The cores for which that leaves no memory compile for the others.
+# A file of them takes 9 GiB. What compiles for the others beside them takes the cores for which that
+# leaves no memory, and those that wait for the longest file.
 fitting=$(awk '/^MemAvailable:/ { print int($2 / 10e6) }' /proc/meminfo)
 ((fitting >= 1)) || fitting=1
-if ((fitting < jobs)); then
-  others $((jobs - fitting)) &
-  beside=$!
-  jobs=$fitting
-  status=0
-  blackwell &
-  wait $! || status=1
-  wait $beside || status=1
-  exit $status
-fi
-others "$jobs"
-blackwell
+others $((jobs > fitting ? jobs - fitting : 1)) &
+beside=$!
+((jobs <= fitting)) || jobs=$fitting
+status=0
+blackwell &
+wait $! || status=1
+wait $beside || status=1
+exit $status
