@@ -13,6 +13,8 @@ PIP_WHEEL := $(BIN)/python -m pip wheel -q --disable-pip-version-check
 CMAKE := $(BIN)/cmake
 export JOBS
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+# Modules are installed uncompiled: whoever imports torch first keeps what the next process reads.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 SOURCES := $(shell find CMakeLists.txt pyproject.toml README.md LICENSE cmake third_party include \
@@ -50,7 +52,7 @@ test-all: test
 
 cpp-tests: $(WHEEL)
 	@echo "mxkern: building the C++ tests"
-	@$(CMAKE) $(BUILD) -DMXKERN_TESTS=ON >/dev/null
+	@$(CMAKE) $(BUILD) -DMXKERN_TESTS=ON -DMXKERN_TEST_FEWER=$(if $(MXKERN_TEST_ALL),OFF,ON) >/dev/null
 	@$(CMAKE) --build $(BUILD) -- --quiet
 	@$(CMAKE) --install $(BUILD) --component development --prefix $(PREFIX) >/dev/null
 
@@ -61,7 +63,7 @@ bench: $(VENV)/.installed
 	@$(BIN)/python -m bench.runner
 
 lint: $(VENV)/.lint-tools
-	@$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	@printf '%s\n' $(CPP_FILES) | xargs -n 50 -P $(JOBS) $(BIN)/clang-format --dry-run -Werror
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/mypy

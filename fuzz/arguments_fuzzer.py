@@ -99,11 +99,12 @@ def quantized(arrays: list[Any]) -> list[Any]:
         "tensor_scale": [3.0, x],
     }
     return [
-        *(q, n, q, n, mxkern.quantize(x, "mxfp6", scale_layout="swizzled"), (q, q), tuple(q)),
+        *(q, n, q, n, mxkern.quantize(x, "mxfp6", scale_layout="swizzled"), (q, q)),
+        (*q.parts, *q.facts),
         *(mxkern.prepare_operand(q), mxkern.prepare_operand(n, keep_source=False)),
-        *(q._replace(**{field: value}) for field, values in spoilt.items() for value in values),
-        n._replace(tensor_scale=None),
-        mxkern.prepare_operand(q)._replace(source=None),
+        *(q.replace(**{field: value}) for field, values in spoilt.items() for value in values),
+        n.replace(tensor_scale=None),
+        mxkern.prepare_operand(q).replace(source=None),
     ]
 
 
@@ -138,6 +139,7 @@ def calls(arrays: list[Any]) -> list[tuple[str, Callable[..., Any], dict[str, An
         "grouped_gemm": {"a": q, "b": mxkern.quantize(x[None], "nvfp4"), "ends": ends},
         "prepare_operand": {"x": q},
         "explain_gemm": {"a": q, "b": q},
+        "plan_gemm": {"a": q, "b": q},
         "explain_grouped_gemm": {"a": q, "b": mxkern.quantize(x[None], "nvfp4"), "ends": ends},
         "random_hadamard": {"x": x},
         "tensor_amax": {"x": x},

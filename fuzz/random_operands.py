@@ -62,7 +62,7 @@ def plain(
 def on_gpu(x: Any) -> Any:
     """The same with arrays on the GPU, with the same strides."""
     if isinstance(x, mxkern.BlockScaled):
-        return x._replace(
+        return x.replace(
             codes=on_gpu(x.codes), scales=on_gpu(x.scales), tensor_scale=on_gpu(x.tensor_scale)
         )
     if not isinstance(x, torch.Tensor):
@@ -123,7 +123,9 @@ def bytes_of(x: torch.Tensor) -> torch.Tensor:
 
 def expect_same(what: str, cpu: Any, gpu: Any) -> None:
     """All arrays of two results have the same bytes."""
-    if isinstance(cpu, tuple):
+    if isinstance(cpu, mxkern.BlockScaled):
+        expect_same(what, (*cpu.parts, *cpu.facts), (*gpu.parts, *gpu.facts))
+    elif isinstance(cpu, tuple):
         for i, (a, b) in enumerate(zip(cpu, gpu, strict=True)):
             expect_same(f"{what}[{i}]", a, b)
     elif isinstance(cpu, torch.Tensor):

@@ -60,28 +60,40 @@ void check_strides(const char* function, const char* argument, const Buffer& buf
 
 void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
   check_kind(function, argument, buffer);
+  check_buffer_memory(function, argument, buffer);
+  check_strides(function, argument, buffer);
+}
+
+void check_buffer_memory(const char* function, const char* argument, const Buffer& buffer) {
   if (buffer.shape.size() == 0) return;
   check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
         " but a null pointer; expected memory that holds it");
   check_aligned(function, argument, "", buffer.data, size_of(buffer.dtype));
-  check_strides(function, argument, buffer);
 }
 
-Buffer with_strides(const Buffer& buffer) {
-  Buffer known = buffer;
-  const Shape& shape = buffer.shape;
+namespace {
+
+template <class View>
+View with_known_strides(const View& view) {
+  View known = view;
+  const Shape& shape = view.shape;
   if (shape.size() == 0) {  // nobody has looked at its strides
     known.row_stride = shape.columns;
     known.batch_stride = shape.rows * shape.columns;
     return known;
   }
   if (shape.rows <= 1) {
-    const bool has_next = shape.batch > 1 && buffer.batch_stride >= shape.columns;
-    known.row_stride = has_next ? buffer.batch_stride : shape.columns;
+    const bool has_next = shape.batch > 1 && view.batch_stride >= shape.columns;
+    known.row_stride = has_next ? view.batch_stride : shape.columns;
   }
   if (shape.batch <= 1) known.batch_stride = shape.rows * known.row_stride;
   return known;
 }
+
+}  // namespace
+
+Buffer with_strides(const Buffer& buffer) { return with_known_strides(buffer); }
+PlannedTensor with_strides(const PlannedTensor& tensor) { return with_known_strides(tensor); }
 
 void check_writable(const char* function, const char* argument, bool is_read_only) {
   check(!is_read_only, function, ": ", argument,
@@ -113,6 +125,10 @@ void check_aligned(const char* function, const char* argument, const char* part,
 
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q) {
   check_kind(function, argument, q);
+  check_parts(function, argument, q);
+}
+
+void check_parts(const char* function, const char* argument, const BlockScaled& q) {
   const BlockScaled::Sizes sizes = BlockScaled::sizes(q.scheme, q.shape, q.scale_layout);
   check(q.codes != nullptr || sizes.codes == 0, function, ": ", argument,
         ".codes is null; expected memory for ", sizes.codes, " bytes");

@@ -8,6 +8,7 @@
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/error.h"
 #include "mxkern/tensor/block_scaled.h"
+#include "mxkern/tensor/planned_operand.h"
 
 namespace mxkern {
 
@@ -25,13 +26,17 @@ void check_kind(const char* function, const char* argument, const BlockScaled& q
 // Strides that do not fold rows and that addresses can be calculated with.
 void check_strides(const char* function, const char* argument, const Buffer& buffer);
 
-// A valid shape and dtype, such strides, and memory where there are elements.
+// Memory where there are elements, of a valid shape and dtype.
+void check_buffer_memory(const char* function, const char* argument, const Buffer& buffer);
+
+// All three: a valid shape and dtype, memory, strides.
 void check_buffer(const char* function, const char* argument, const Buffer& buffer);
 
 // A checked buffer whose strides all mean something: nothing is known of those of a single row or
 // matrix. A row's becomes that to the next matrix, so that single rows anywhere are those of one
 // matrix; else they become what dense memory has.
 Buffer with_strides(const Buffer& buffer);
+PlannedTensor with_strides(const PlannedTensor& tensor);
 
 // Rows and matrices of an output, a checked buffer, do not overlap: matrices follow one another, or
 // lie in the gaps between rows.
@@ -41,7 +46,8 @@ void check_output(const char* function, const char* argument, const Buffer& buff
 void check_aligned(const char* function, const char* argument, const char* part, const void* value,
                    std::size_t size = sizeof(float));
 
-// A valid shape, scheme and layout, and memory for each part that has bytes.
+// Memory for each part that has bytes, of a valid shape, scheme and layout; and all of it.
+void check_parts(const char* function, const char* argument, const BlockScaled& q);
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q);
 
 // Of an output.

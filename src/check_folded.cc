@@ -1,14 +1,14 @@
 // check_folded.cc: the checks of products whose precision is folded.
 #include "check_folded.h"
 
-#include "cuda/fold.h"
-#include "gemm_operand.h"
 #include "mxkern/core/error.h"
+#include "plan/core_rows.h"
+#include "plan/describe_products.h"
 
 namespace mxkern {
 namespace {
 
-void check_can_fold(const char* function, const char* argument, const GemmOperand& operand,
+void check_can_fold(const char* function, const char* argument, const PlannedOperand& operand,
                     const char* way_out) {
   check(can_fold(operand), function, ": precision is folded, but ", argument, " is ",
         kind_of(operand),
@@ -17,12 +17,11 @@ void check_can_fold(const char* function, const char* argument, const GemmOperan
 
 }  // namespace
 
-bool can_fold(const GemmOperand& operand) {
-  const BlockScaled* q = quantized_of(operand);
-  return q != nullptr && cuda::fold_facts(q->scheme).can_fold;
+bool can_fold(const PlannedOperand& operand) {
+  return !operand.is_plain && cuda::fold_facts(operand.scheme).can_fold;
 }
 
-void check_folded(const char* function, const GemmOperand& a, const GemmOperand& b,
+void check_folded(const char* function, const PlannedOperand& a, const PlannedOperand& b,
                   const CudaGemmCapabilities& capabilities, const char* way_out) {
   check_can_fold(function, "a", a, way_out);
   check_can_fold(function, "b", b, way_out);

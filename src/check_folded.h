@@ -1,17 +1,17 @@
 // check_folded.h: the checks of products whose precision is folded.
 #pragma once
 
-#include "mxkern/gemm.h"
-#include "plan_gemm_cuda.h"
+#include "mxkern/tensor/planned_operand.h"
+#include "plan/plan_gemm_cuda.h"
 
 namespace mxkern {
 
 // Whether an operand's elements under their block scales fit into 8-bit floats.
-bool can_fold(const GemmOperand& operand);
+bool can_fold(const PlannedOperand& operand);
 
 // Throws InvalidArgument where an operand has no folded form, and Unsupported where the device has
 // no FP8 tensor cores that kernels are for. way_out: what to do instead.
-void check_folded(const char* function, const GemmOperand& a, const GemmOperand& b,
+void check_folded(const char* function, const PlannedOperand& a, const PlannedOperand& b,
                   const CudaGemmCapabilities& capabilities, const char* way_out);
 
 }  // namespace mxkern

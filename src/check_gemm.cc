@@ -8,10 +8,10 @@
 
 #include "check.h"
 #include "check_operands.h"
-#include "cuda/fold.h"
 #include "gemm_operand.h"
 #include "mxkern/prepare_operand.h"
 #include "overlap.h"
+#include "plan/core_rows.h"
 
 namespace mxkern {
 namespace {
@@ -24,18 +24,14 @@ void check_apart(const Occupied& written, const GemmOperand& a, const GemmRightO
   if (options.bias != nullptr) check_apart(function, written, {"bias", *options.bias});
 }
 
-void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out) {
-  const Shape left = shape_of(a), right = source_of(b).shape;
+void check_shapes(const GemmProblem& problem) {
+  const Shape &left = problem.left.shape, &right = problem.right.shape;
   check(left.columns == right.columns, function, ": a has K = ", left.columns,
         " and b has K = ", right.columns,
         "; expected the same K, which is the columns of both: b is [N, K]");
   check(right.batch == left.batch || right.batch == 1, function, ": b has a batch of ", right.batch,
         " and a one of ", left.batch, "; expected the same, or 1");
-  check_same_shape(function, "out", out.shape, {left.batch, left.rows, right.rows});
-}
-
-void check_bias_shape(const Buffer& bias, const Buffer& out) {
-  check_same_shape(function, "bias", bias.shape, {1, 1, out.shape.columns});
+  check_same_shape(function, "out", problem.out.shape, {left.batch, left.rows, right.rows});
 }
 
 }  // namespace
@@ -56,12 +52,16 @@ void check_form(const char* name, const char* argument, const PreparedOperand& p
 
 void check_prepared(const char* name, const char* argument, const PreparedOperand& p) {
   check_form(name, argument, p);
+  check_prepared_memory(name, argument, p);
+}
+
+void check_prepared_memory(const char* name, const char* argument, const PreparedOperand& p) {
   const bool holds_data = p.form != PreparedForm::source;
   const std::size_t wanted = prepared_bytes(p.form, p.source.scheme, p.source.shape);
   check((p.source.codes == nullptr) == (p.source.scales == nullptr), name, ": ", argument,
         ".source has ", p.has_source() ? "codes and no scales" : "scales and no codes",
         "; expected both, or neither for an operand without its source");
-  if (!holds_data || p.has_source()) check_block_scaled(name, argument, p.source);
+  if (!holds_data || p.has_source()) check_parts(name, argument, p.source);
   if (!holds_data) return;
   check(facts_of(p.source.scheme).has_tensor_scale == (p.source.tensor_scale != nullptr), name,
         ": ", argument, ".source.tensor_scale does not fit ", name_of(p.source.scheme));
@@ -72,36 +72,40 @@ void check_prepared(const char* name, const char* argument, const PreparedOperan
   check_memory(name, argument, ".data", p.data, wanted, on_cpu ? 1 : 128);
 }
 
-void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                      const GemmOptions& options) {
-  check_operand_kind(function, "b", either_side(b));
-  check_operand_kind(function, "out", out);
-  check_operand_kind(function, "a", a);
-  check_shapes(a, b, out);
-  if (options.bias != nullptr) {
-    check_operand_kind(function, "bias", *options.bias);
-    check_bias_shape(*options.bias, out);
-  }
-  check_precision(function, options.precision);
+void check_gemm_problem(const GemmProblem& problem) {
+  check_operand_kind(function, "b", problem.right);
+  check(!problem.right.is_plain, function,
+        ": b is plain; expected a quantized or prepared operand; quantize it");
+  check_operand_kind(function, "out", problem.out);
+  check_operand_kind(function, "a", problem.left);
+  check_shapes(problem);
+  check_precision(function, problem.precision);
 }
 
-void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                const GemmOptions& options) {
-  check_operand(function, "b", b);
-  check_buffer(function, "out", out);
-  check_operand(function, "a", a);
-  check_shapes(a, b, out);
+void check_gemm_bias(const GemmOptions& options, const Shape& out) {
+  if (options.bias == nullptr) return;
+  check_operand_kind(function, "bias", *options.bias);
+  check_same_shape(function, "bias", options.bias->shape, {1, 1, out.columns});
+}
+
+void check_gemm_devices(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                        const GemmOptions& options) {
   const Device device = visit_source(a, [](const auto& left) { return left.device; });
   check_same_device(function, "a", device, out.device);
   check_same_device(function, "b", source_of(b).device, out.device);
-  check_precision(function, options.precision);
-  check_output(function, "out", out);
   if (options.bias != nullptr) {
-    check_buffer(function, "bias", *options.bias);
-    check_bias_shape(*options.bias, out);
     check_same_device(function, "bias", options.bias->device, out.device);
   }
   check_device(function, out.device);
+}
+
+void check_gemm_memory(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                       const GemmOptions& options) {
+  check_operand_memory(function, "b", b);
+  check_buffer_memory(function, "out", out);
+  check_operand_memory(function, "a", a);
+  check_output(function, "out", out);
+  if (options.bias != nullptr) check_buffer_memory(function, "bias", *options.bias);
   check_apart({"out", out}, a, b, options);
 }
 

@@ -4,18 +4,22 @@
 #include <cstddef>
 
 #include "mxkern/gemm.h"
+#include "mxkern/plan.h"
 
 namespace mxkern {
 
-// Shapes, devices, pointers and overlaps of operands, output and bias. Throws InvalidArgument.
-void check_gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                const GemmOptions& options);
+// The checks of gemm's arguments, each of which throws InvalidArgument. First what a plan is made
+// of, shapes, dtypes, schemes and forms, of which memory is no part:
+void check_gemm_problem(const GemmProblem& problem);
+void check_gemm_bias(const GemmOptions& options, const Shape& out);
+// then that everything is on out's device, which this build can work on:
+void check_gemm_devices(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                        const GemmOptions& options);
+// then pointers and overlaps.
+void check_gemm_memory(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                       const GemmOptions& options);
 
-// What a plan is made of: shapes, dtypes, schemes, forms. Memory is not looked at.
-void check_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                      const GemmOptions& options);
-
-// `bytes` of memory that is aligned and nobody else's. Arguments that check_gemm has checked.
+// `bytes` of memory that is aligned and nobody else's. Arguments that are checked.
 void check_gemm_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,
                           const GemmRightOperand& b, const Buffer& out, const GemmOptions& options);
 
@@ -25,7 +29,9 @@ void check_form(const char* function, const char* place, PreparedForm form, Sche
 // A prepared operand's scheme, shape and form.
 void check_form(const char* function, const char* argument, const PreparedOperand& operand);
 
-// A prepared operand: its source, and memory for its form.
+// Memory for the source and the form of a prepared operand whose kind is valid; and all of it.
+void check_prepared_memory(const char* function, const char* argument,
+                           const PreparedOperand& operand);
 void check_prepared(const char* function, const char* argument, const PreparedOperand& operand);
 
 }  // namespace mxkern

@@ -10,9 +10,9 @@ namespace {
 
 constexpr const char* function = "grouped_gemm";
 
-void check_shapes(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
-                  const Buffer& out) {
-  const Shape left = shape_of(a), right = source_of(b).shape;
+void check_shapes(const PlannedOperand& a, const PlannedOperand& b, const Groups& groups,
+                  const PlannedTensor& out) {
+  const Shape &left = a.shape, &right = b.shape;
   check(left.batch == 1, function, ": a has a batch of ", left.batch,
         "; expected one matrix, whose ", groups.are_columns() ? "columns" : "rows",
         " belong to the groups");
@@ -55,10 +55,13 @@ void check_precision(GemmPrecision precision) {
 
 }  // namespace
 
-void check_grouped_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
-                              const Buffer& out, const GroupedGemmOptions& options) {
+void check_grouped_gemm_kinds(const PlannedOperand& a, const PlannedOperand& b,
+                              const Groups& groups, const PlannedTensor& out,
+                              const GroupedGemmOptions& options) {
   check_precision(options.precision);
-  check_operand_kind(function, "b", either_side(b));
+  check_operand_kind(function, "b", b);
+  check(!b.is_plain, function,
+        ": b is plain; expected a quantized or prepared operand; quantize it");
   check_operand_kind(function, "out", out);
   check_operand_kind(function, "a", a);
   check_shapes(a, b, groups, out);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "groups.h"
+#include "mxkern/tensor/planned_operand.h"
 
 namespace mxkern {
 
@@ -10,8 +11,9 @@ void check_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const G
                         const Buffer& out, const GroupedGemmOptions& options);
 
 // What a plan is made of: shapes, dtypes, schemes, forms. Memory is not looked at.
-void check_grouped_gemm_kinds(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
-                              const Buffer& out, const GroupedGemmOptions& options);
+void check_grouped_gemm_kinds(const PlannedOperand& a, const PlannedOperand& b,
+                              const Groups& groups, const PlannedTensor& out,
+                              const GroupedGemmOptions& options);
 
 // `bytes` of memory that is aligned and nobody else's. Arguments that are checked.
 void check_grouped_workspace(Workspace workspace, std::size_t bytes, const GemmOperand& a,

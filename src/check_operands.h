@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "mxkern/gemm.h"
+#include "mxkern/tensor/planned_operand.h"
 #include "overlap.h"
 
 namespace mxkern {
@@ -12,11 +13,19 @@ namespace mxkern {
 void check_operand(const char* function, const char* argument, const GemmOperand& a);
 void check_operand(const char* function, const char* argument, const GemmRightOperand& b);
 
-// The same without a look at memory: schemes, dtypes, shapes and strides, forms.
-void check_operand_kind(const char* function, const char* argument, const GemmOperand& operand);
+// Each half of it. What a plan is made of: schemes, dtypes, shapes and strides, forms; and the
+// memory of an operand of a valid kind.
+void check_operand_kind(const char* function, const char* argument, const PlannedOperand& operand);
+void check_operand_memory(const char* function, const char* argument, const GemmOperand& a);
+void check_operand_memory(const char* function, const char* argument, const GemmRightOperand& b);
 
 // One of the precisions that there are.
 void check_precision(const char* function, GemmPrecision precision);
+
+// Products on the CPU are exact, of codes and scales: throws Unsupported where folded ones are
+// asked for, or an operand was prepared without its source.
+void check_precision_of_cpu(const char* function, GemmPrecision precision);
+void check_sources_for_cpu(const char* function, const PlannedOperand& a, const PlannedOperand& b);
 
 // `bytes` of memory, aligned; none if there are none. `part` of an argument, as ".data".
 void check_memory(const char* function, const char* argument, const char* part, const void* data,

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "gemm_operand.h"
-#include "gemm_with.h"
+#include "check_operands.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
 

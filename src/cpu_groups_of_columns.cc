@@ -13,12 +13,12 @@
 namespace mxkern {
 namespace {
 
-GemmPlan plan_of(const CpuGroups& p, GroupRange columns) {
-  GemmProblem problem = gemm_problem(p.a, p.b, p.out);
+CpuGemmPlan plan_of(const CpuGroups& p, GroupRange columns) {
+  CpuGemmProblem problem = cpu_problem(p.a, p.b, p.out);
   problem.batch = 1;
   problem.m = p.out.shape.rows;
   problem.k = columns.end - columns.begin;
-  return plan_gemm(problem, cpu::gemm_capabilities());
+  return plan_gemm_cpu(problem, cpu::gemm_capabilities());
 }
 
 // The columns of a group as a matrix. Its scales are copied, as they lie in tiles or behind one
@@ -110,7 +110,7 @@ class ColumnGroup {
   const CpuGroups& p_;
   std::int64_t group_, begin_, end_;
   ColumnSlice left_, right_;
-  GemmPlan plan_;
+  CpuGemmPlan plan_;
 };
 
 }  // namespace

@@ -17,10 +17,10 @@ BlockScaled matrix_of(BlockScaled q, std::int64_t group) {
   return q;
 }
 
-GemmPlan plan_of(const CpuGroups& p, GroupRange rows) {
-  GemmProblem problem = gemm_problem(p.a, p.b, p.out);
+CpuGemmPlan plan_of(const CpuGroups& p, GroupRange rows) {
+  CpuGemmProblem problem = cpu_problem(p.a, p.b, p.out);
   problem.m = rows.end - rows.begin;
-  return plan_gemm(problem, cpu::gemm_capabilities());
+  return plan_gemm_cpu(problem, cpu::gemm_capabilities());
 }
 
 cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group, GroupRange rows) {

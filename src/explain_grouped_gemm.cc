@@ -3,17 +3,16 @@
 
 #include "check_grouped_gemm.h"
 #include "cpu_groups.h"
-#include "cuda/fold.h"
-#include "cuda/multiply_portable.h"
-#include "cuda/multiply_sm90_columns.h"
-#include "cuda/multiply_sm90_grouped.h"
-#include "describe_products.h"
 #include "explained_device.h"
-#include "few_problem.h"
 #include "gemm_operand.h"
 #include "mxkern/grouped_gemm.h"
 #include "mxkern/tensor/decode_layout.h"
-#include "plan_grouped.h"
+#include "plan/core_rows.h"
+#include "plan/describe_products.h"
+#include "plan/few_problem.h"
+#include "plan/grouped_tiles_sm90.h"
+#include "plan/plan_grouped.h"
+#include "plan/portable_tile.h"
 
 namespace mxkern {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "mxkern/core/device.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 
 namespace mxkern {
 

@@ -1,7 +1,5 @@
-// gemm.cc: the matrix product: arguments checked, a plan made, the device's kernels called.
+// gemm.cc: the matrix product: a plan made, arguments checked, the device's kernels called.
 #include "mxkern/gemm.h"
-
-#include <cstdint>
 
 #include "check_gemm.h"
 #include "cpu/gemm.h"
@@ -10,90 +8,110 @@
 #include "gemm_with.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/float_environment.h"
+#include "mxkern/plan.h"
+#include "plan/gemm_plan.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm.h"
 #endif
 
 namespace mxkern {
+namespace {
 
-void check_precision_of_cpu(const char* function, GemmPrecision precision) {
-  check<Unsupported>(precision != GemmPrecision::folded, function,
-                     ": precision is folded, and the CPU's products are exact; leave precision "
-                     "out");
+// By a plan for arguments of this kind on this device.
+void run(const GemmPlan& plan, const GemmOperand& given_a, const GemmRightOperand& b,
+         const Buffer& given_out, const GemmOptions& options, Workspace workspace, Stream stream) {
+  check_gemm_memory(given_a, b, given_out, options);
+  const GemmOperand a = with_strides(given_a);
+  const Buffer out = with_strides(given_out);
+#if defined(MXKERN_HAS_CUDA)
+  if (out.device.type == DeviceType::cuda) {
+    return cuda::gemm(GemmPlanParts::on_cuda(plan).plan, plan.problem(), a, b, out, options,
+                      workspace, stream);
+  }
+#endif
+  static_cast<void>(stream);  // the CPU has finished when the call returns
+  if (out.shape.size() == 0) return;
+  gemm_with(GemmPlanParts::on_cpu(plan), a, source_of(b), out, options, workspace);
 }
 
-void check_gemm_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
-  check_precision_of_cpu("gemm", precision);
-  check_sources_for_cpu("gemm", a, b);
+// What an operand or the output has, of the shape of the plan's, that the plan's has not; null:
+// nothing.
+const char* difference(const PlannedTensor& a, const PlannedTensor& b) {
+  if (a.dtype != b.dtype) return "another dtype";
+  if (a.alignment != b.alignment) return "another alignment";
+  return a == b ? nullptr : "other strides";
 }
 
-void check_sources_for_cpu(const char* function, const GemmOperand& a, const GemmRightOperand& b) {
-  const auto check_source = [&](const char* argument, const PreparedOperand* p) {
-    const bool is_there = p == nullptr || p->form == PreparedForm::source || p->has_source();
-    check<Unsupported>(is_there, function, ": ", argument,
-                       " was prepared without its codes and scales, which are what the CPU "
-                       "multiplies; keep the source, or multiply on the device");
+const char* difference(const PlannedOperand& a, const PlannedOperand& b) {
+  if (a.is_plain && b.is_plain) return difference(a.plain, b.plain);
+  if (a.is_plain != b.is_plain || a.scheme != b.scheme) return "another scheme or dtype";
+  if (a.form != b.form || a.has_source != b.has_source) return "another form or source";
+  return a.scale_layout != b.scale_layout ? "another scale layout"
+         : a == b                         ? nullptr
+                                          : "another alignment";
+}
+
+void check_fits(const GemmPlan& plan, const GemmProblem& problem) {
+  const GemmProblem& planned = plan.problem();
+  const auto check_same = [](const char* argument, const char* what) {
+    check(what == nullptr, "gemm: ", argument, " has ", what,
+          " than what the plan was made for; call plan_gemm with these arguments");
   };
-  check_source("a", prepared_of(a));
-  check_source("b", prepared_of(b));
+  check_same("a", planned.left.shape == problem.left.shape ? nullptr : "another shape");
+  check_same("b", planned.right.shape == problem.right.shape ? nullptr : "another shape");
+  check_same("out", planned.out.shape == problem.out.shape ? nullptr : "another shape");
+  GemmProblem given = problem;
+  know_strides(given);
+  if (GemmPlanParts::is_on_cpu(plan)) forget_alignment(given);
+  check_same("a", difference(planned.left, given.left));
+  check_same("b", difference(planned.right, given.right));
+  check_same("out", difference(planned.out, given.out));
+  check_same("options.precision", planned.precision == given.precision ? nullptr : "another value");
+  check_same("options.beta",
+             planned.adds_output == given.adds_output ? nullptr : "another value, 0 or not,");
 }
 
-GemmProblem gemm_problem(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
-  GemmProblem problem{.batch = out.shape.batch,
-                      .m = out.shape.rows,
-                      .n = out.shape.columns,
-                      .k = b.shape.columns,
-                      .right_scheme = b.scheme,
-                      .out_dtype = out.dtype};
-  if (merges_batch(a, b, out)) {
-    problem.m *= problem.batch;
-    problem.batch = 1;
+// A plan for one device may be run by another that is alike.
+void check_device_fits(const GemmPlan& plan, Device device) {
+  if (GemmPlanParts::is_for(plan, device)) return;
+  bool fits = GemmPlanParts::is_on_cpu(plan) && device.type == DeviceType::cpu;
+#if defined(MXKERN_HAS_CUDA)
+  if (!GemmPlanParts::is_on_cpu(plan) && device.type == DeviceType::cuda) {
+    fits = GemmPlanParts::on_cuda(plan).capabilities == cuda::gemm_capabilities("gemm", device);
   }
-  if (const BlockScaled* left = quantized_of(a)) {
-    problem.left_scheme = left->scheme;
-  } else {
-    problem.left_is_plain = true;
-    problem.left_dtype = std::get<Buffer>(a).dtype;
-  }
-  return problem;
+#endif
+  check(fits, "gemm: the plan is for ", plan.device(), " and out is on ", device,
+        ", which is another device; call plan_gemm with these arguments");
 }
 
-void gemm_with(const GemmPlan& plan, const GemmOperand& a, const BlockScaled& b, const Buffer& out,
-               const GemmOptions& options, Workspace workspace) {
+}  // namespace
+
+void gemm_with(const CpuGemmPlan& plan, const GemmOperand& a, const BlockScaled& b,
+               const Buffer& out, const GemmOptions& options, Workspace workspace) {
   check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
   const FloatEnvironment environment;
   cpu::gemm(make_task(a, b, out, options), plan, workspace.data);
 }
 
-void gemm(const GemmOperand& given_a, const GemmRightOperand& b, const Buffer& given_out,
+void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
           const GemmOptions& options, Workspace workspace, Stream stream) {
-  check_gemm(given_a, b, given_out, options);
-  const GemmOperand a = with_strides(given_a);
-  const Buffer out = with_strides(given_out);
-#if defined(MXKERN_HAS_CUDA)
-  if (out.device.type == DeviceType::cuda) {
-    return cuda::gemm(a, b, out, options, workspace, stream);
-  }
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
-  check_gemm_of_cpu(a, b, options.precision);
-  if (out.shape.size() == 0) return;
-  const BlockScaled& right = source_of(b);
-  const GemmPlan plan = plan_gemm(gemm_problem(a, right, out), cpu::gemm_capabilities());
-  gemm_with(plan, a, right, out, options, workspace);
+  run(plan_gemm(a, b, out, options), a, b, out, options, workspace, stream);
 }
 
-std::size_t gemm_workspace_bytes(const GemmOperand& given_a, const GemmRightOperand& b,
-                                 const Buffer& given_out, const GemmOptions& options) {
-  check_gemm(given_a, b, given_out, options);
-  const GemmOperand a = with_strides(given_a);
-  const Buffer out = with_strides(given_out);
-  if (out.shape.size() == 0) return 0;
-#if defined(MXKERN_HAS_CUDA)
-  if (out.device.type == DeviceType::cuda) return cuda::gemm_workspace_bytes(a, b, out, options);
-#endif
-  check_gemm_of_cpu(a, b, options.precision);
-  return plan_gemm(gemm_problem(a, source_of(b), out), cpu::gemm_capabilities()).workspace_bytes;
+void gemm(const GemmPlan& plan, const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+          const GemmOptions& options, Workspace workspace, Stream stream) {
+  check_fits(plan, {a, b, out, options});
+  check_gemm_bias(options, out.shape);
+  check_gemm_devices(a, b, out, options);
+  check_device_fits(plan, out.device);
+  run(plan, a, b, out, options, workspace, stream);
+}
+
+std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
+                                 const GemmOptions& options) {
+  const GemmPlan plan = plan_gemm(a, b, out, options);
+  check_gemm_memory(a, b, out, options);
+  return plan.workspace_bytes();
 }
 
 }  // namespace mxkern

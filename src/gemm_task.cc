@@ -53,16 +53,7 @@ void set_factor(double value, cpu::GemmFinish& finish) {
   finish.factor = static_cast<float>(value);
 }
 
-// Rows of neighbouring matrices follow one another as rows of one matrix do.
-bool follows_on(const BlockScaled& q) { return q.scale_layout == ScaleLayout::row_major; }
-bool follows_on(const Buffer& x) { return is_one_matrix(x); }
-
 }  // namespace
-
-bool merges_batch(const GemmOperand& a, const BlockScaled& b, const Buffer& out) {
-  return b.shape.batch == 1 && follows_on(out) &&
-         visit_source(a, [](const auto& left) { return follows_on(left); });
-}
 
 cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
                         const GemmOptions& options, double factor) {

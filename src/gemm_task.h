@@ -6,9 +6,6 @@
 
 namespace mxkern {
 
-// A batch that shares its right operand is one product with more rows, where memory allows it.
-bool merges_batch(const GemmOperand& a, const BlockScaled& b, const Buffer& out);
-
 // The sums are multiplied by options.alpha, the tensor scales and the factor.
 cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
                         const GemmOptions& options, double factor = 1.0);

@@ -1,9 +1,13 @@
 // grouped_gemm.cc: the grouped matrix products: arguments checked, the device's kernels called.
 #include "mxkern/grouped_gemm.h"
 
+#include "check.h"
 #include "check_grouped_gemm.h"
 #include "cpu_groups.h"
+#include "explained_device.h"
 #include "gemm_operand.h"
+#include "mxkern/plan.h"
+#include "plan/plan_grouped.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/grouped_gemm.h"
 #endif
@@ -81,6 +85,25 @@ std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOp
                                          const ColumnGroups& groups, const Buffer& out,
                                          const GroupedGemmOptions& options) {
   return workspace_bytes(a, b, groups, out, options);
+}
+
+std::size_t grouped_gemm_workspace_bytes(const GroupedGemmProblem& problem, Device device) {
+  constexpr const char* function = "grouped_gemm";
+  const Groups groups = problem.of_columns ? Groups(ColumnGroups{nullptr, problem.groups})
+                                           : Groups(RowGroups{nullptr, problem.groups});
+  GroupedGemmOptions options;
+  options.precision = problem.precision;
+  check_grouped_gemm_kinds(problem.left, problem.right, groups, problem.out, options);
+  check_device(function, device);
+  check<Unsupported>(device.type != DeviceType::cpu, function,
+                     ": the working memory on the CPU depends on the ends of the groups; pass "
+                     "operands and groups instead of a problem");
+  if (problem.out.shape.size() == 0) return 0;
+  PlannedOperand a = problem.left;
+  a.plain = with_strides(a.plain);
+  return plan_grouped_cuda(a, problem.right, groups, problem.precision,
+                           explained_gpu(function, {}, device))
+      .workspace_bytes;
 }
 
 }  // namespace mxkern

@@ -3,8 +3,8 @@
 
 #include "cpu/gemm/kernels.h"
 #include "cpu/instruction_set.h"
-#include "cpu/parallel.h"
 #include "mxkern/core/error.h"
+#include "thread_count.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
 #endif
@@ -36,9 +36,9 @@ std::string describe_build() {
 }
 
 const char* gemm_unit() {
-  GemmProblem large;
+  CpuGemmProblem large;
   large.m = large.n = large.k = 1024;
-  const GemmUnit unit = plan_gemm(large, cpu::gemm_capabilities()).unit;
+  const GemmUnit unit = plan_gemm_cpu(large, cpu::gemm_capabilities_of_machine()).unit;
   return takes_bfloat16(unit) ? name_of(unit) : "float32";
 }
 
@@ -60,7 +60,9 @@ Info info() {
   info.build = describe_build();
   info.instruction_set = cpu::name_of(cpu::best_instruction_set());
   info.gemm_unit = gemm_unit();
-  info.threads = cpu::thread_count();
+  const ThreadCount count = thread_count();
+  info.threads = count.threads;
+  info.threads_from = count.from;
   info.built_with_cuda = built_with_cuda();
   info.blackwell = MXKERN_CUTLASS_STATUS;
 #if defined(MXKERN_HAS_CUDA)

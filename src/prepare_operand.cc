@@ -8,14 +8,13 @@
 #include "check.h"
 #include "check_gemm.h"
 #include "check_quantize.h"
-#include "cuda/expand.h"
-#include "cuda/fold.h"
-#include "cuda/multiply_few.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm.h"
 #include "cuda/prepare_operand.h"
 #endif
 #include "overlap.h"
+#include "plan/core_rows.h"
+#include "plan/few_limits.h"
 
 namespace mxkern {
 namespace {

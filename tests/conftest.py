@@ -13,14 +13,14 @@ LONG = {"slow": None, "zoo": HERE / "zoo"}
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is marked, unless MXKERN_TEST_ALL is set (slow), -m is given, or a test or
-    its folder (zoo) is named on the command line."""
+    its folder (zoo, with what is slow there) is named on the command line."""
     if config.getoption("-m"):
         return
     named = [Path(argument.split("::")[0]).resolve() for argument in config.args]
     wanted = {"slow"} if os.environ.get("MXKERN_TEST_ALL") else set()
     for marker, folder in LONG.items():
         if folder is not None and any(path.is_relative_to(folder) for path in named):
-            wanted.add(marker)
+            wanted |= {marker, "slow"}
     if any("::" in argument for argument in config.args):
         wanted |= LONG.keys()
     out = [item for item in items if any(map(item.get_closest_marker, LONG.keys() - wanted))]

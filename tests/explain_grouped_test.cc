@@ -5,7 +5,7 @@
 
 #include "mxkern/core/error.h"
 #include "mxkern/grouped_gemm.h"
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 #include "tests/support/error_message.h"
 #include "tests/support/gemm_case.h"
 

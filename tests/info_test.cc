@@ -7,8 +7,8 @@
 #include <string>
 
 #include "cpu/instruction_set.h"
-#include "cpu/parallel.h"
-#include "cuda/takes_blackwell.h"
+#include "mxkern/threads.h"
+#include "plan/takes_blackwell.h"
 
 namespace mxkern {
 namespace {
@@ -25,7 +25,7 @@ TEST(Info, DescribesThisBuildAndMachine) {
   EXPECT_EQ(std::count(found.build.begin(), found.build.end(), ','), 2) << found.build;
   EXPECT_EQ(found.instruction_set, cpu::name_of(cpu::best_instruction_set()));
   EXPECT_TRUE(cpu::is_available(cpu::best_instruction_set()));
-  EXPECT_EQ(found.threads, cpu::thread_count());
+  EXPECT_EQ(found.threads, num_threads());
   EXPECT_GE(found.threads, 1);
 #if !defined(MXKERN_HAS_CUDA)
   EXPECT_FALSE(found.built_with_cuda);

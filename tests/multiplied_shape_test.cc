@@ -1,7 +1,7 @@
 // tests/multiplied_shape_test.cc: which batches of a product on a GPU are multiplied as one matrix.
 #include <gtest/gtest.h>
 
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
 
 namespace mxkern {

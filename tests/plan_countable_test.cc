@@ -6,7 +6,7 @@
 
 #include "mxkern/core/error.h"
 #include "mxkern/gemm.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 #include "tests/support/error_message.h"
 #include "tests/support/gemm_case.h"
 
@@ -21,7 +21,7 @@ struct Extents {
   std::int64_t batch, m, n, k;
 };
 
-CudaGemmProblem problem_of(const Extents& e, PreparedForm form, GemmPrecision precision) {
+GemmProblem problem_of(const Extents& e, PreparedForm form, GemmPrecision precision) {
   const Shape right{1, e.n, e.k};
   const GemmRightOperand b = form == PreparedForm::source
                                  ? GemmRightOperand(quantized(Scheme::mxfp4, right))
@@ -58,7 +58,7 @@ TEST(PlanCountableTest, WhatCannotBeCountedIsRefused) {
       {{1, one << 20, one << 20, one << 19}, "expected fewer than 2^58 multiplications"},
   };
   for (const auto& [extents, says] : cases) {
-    for_each_problem(extents, [&, text = says](const CudaGemmProblem& problem,
+    for_each_problem(extents, [&, text = says](const GemmProblem& problem,
                                                const CudaGemmCapabilities& capabilities) {
       expect_failure<InvalidArgument>(std::string("gemm: "),
                                       [&] { plan_gemm_cuda(problem, capabilities); });
@@ -76,7 +76,7 @@ TEST(PlanCountableTest, TheLargestAreCounted) {
   };
   for (const Extents& extents : cases) {
     for_each_problem(extents,
-                     [&](const CudaGemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+                     [&](const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
                        const CudaGemmPlan plan = plan_gemm_cuda(problem, capabilities);
                        EXPECT_NE(plan.path, CudaGemmPath::nothing);
                        const std::string text = explain(plan, problem, capabilities).kernel;
@@ -89,9 +89,9 @@ TEST(PlanCountableTest, TheLargestAreCounted) {
 TEST(PlanCountableTest, FewTokensOfVeryManyRowsTakeAnotherWay) {
   constexpr std::int64_t most = (65535 - 1023) * 32;
   for (const std::int64_t rows : {most, most + 1}) {
-    const CudaGemmProblem problem{plain(DType::bfloat16, {1, 8, 128}),
-                                  prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, rows, 128}),
-                                  plain(DType::bfloat16, {1, 8, rows}), GemmPrecision::automatic};
+    const GemmProblem problem{plain(DType::bfloat16, {1, 8, 128}),
+                              prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, rows, 128}),
+                              plain(DType::bfloat16, {1, 8, rows}), GemmPrecision::automatic};
     EXPECT_EQ(plan_gemm_cuda(problem, hopper).path,
               rows == most ? CudaGemmPath::few_tokens : CudaGemmPath::exact);
   }
@@ -107,8 +107,8 @@ TEST(PlanCountableTest, CodesThatAreNotThereYetChangeNoPlan) {
       PreparedOperand b = prepared(form, Scheme::mxfp8_e4m3, right);
       const auto plan = [&] {
         return plan_gemm_cuda(form == PreparedForm::source
-                                  ? CudaGemmProblem{a, b.source, out, GemmPrecision::automatic}
-                                  : CudaGemmProblem{a, b, out, GemmPrecision::automatic},
+                                  ? GemmProblem{a, b.source, out, GemmPrecision::automatic}
+                                  : GemmProblem{a, b, out, GemmPrecision::automatic},
                               capabilities_of(architecture));
       };
       const CudaGemmPlan wanted = plan();

@@ -7,7 +7,7 @@
 
 #include "cuda/fold.h"
 #include "mxkern/prepare_operand.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
 
 namespace mxkern {
@@ -74,9 +74,9 @@ TEST(PlanDecodedTest, LeftCodesAreDecoded) {
   }
   EXPECT_FALSE(plan_of(wide, "sm_80").left.decodes);
   // What was expanded ahead is taken.
-  const CudaGemmProblem ahead{prepared(PreparedForm::expanded, wide.left, wide.shape),
-                              quantized(wide.right, wide.right_shape()), wide.result(),
-                              GemmPrecision::exact};
+  const GemmProblem ahead{prepared(PreparedForm::expanded, wide.left, wide.shape),
+                          quantized(wide.right, wide.right_shape()), wide.result(),
+                          GemmPrecision::exact};
   plan = plan_gemm_cuda(ahead, hopper);
   EXPECT_TRUE(plan.left.is_prepared && !plan.left.decodes);
 }
@@ -86,8 +86,8 @@ TEST(PlanDecodedTest, MatricesOfWholeTilesOfScalesAreDecodedAsOne) {
   const auto decodes = [](std::int64_t rows, ScaleLayout layout, std::int64_t right_batch) {
     BlockScaled left = quantized(Scheme::mxfp8_e4m3, {2, rows, 2048});
     left.scale_layout = layout;
-    const CudaGemmProblem problem{left, quantized(Scheme::mxfp4, {right_batch, 4096, 2048}),
-                                  plain(DType::bfloat16, {2, rows, 4096}), GemmPrecision::exact};
+    const GemmProblem problem{left, quantized(Scheme::mxfp4, {right_batch, 4096, 2048}),
+                              plain(DType::bfloat16, {2, rows, 4096}), GemmPrecision::exact};
     return plan_gemm_cuda(problem, hopper).left.decodes;
   };
   for (const std::int64_t rows : {1000, 1024}) {
@@ -102,9 +102,9 @@ TEST(PlanDecodedTest, MatricesOfWholeTilesOfScalesAreDecodedAsOne) {
 TEST(PlanDecodedTest, NoRowOfABatchIsLate) {
   for (const auto& [rows, is_decoded] : {std::pair{1024, true}, {2048, false}}) {
     const Shape shape{2, rows, 4096};
-    const CudaGemmProblem problem{quantized(Scheme::mxfp8_e4m3, shape),
-                                  quantized(Scheme::mxfp4, {1, 8192, 4096}),
-                                  plain(DType::bfloat16, {2, rows, 8192}), GemmPrecision::exact};
+    const GemmProblem problem{quantized(Scheme::mxfp8_e4m3, shape),
+                              quantized(Scheme::mxfp4, {1, 8192, 4096}),
+                              plain(DType::bfloat16, {2, rows, 8192}), GemmPrecision::exact};
     const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
     EXPECT_EQ(plan.left.decodes, is_decoded) << rows;
     EXPECT_EQ(plan.left.expands, !is_decoded) << rows;
@@ -189,7 +189,7 @@ TEST(PlanDecodedTest, RightCodesAreDecodedWhereTheyAreMore) {
   other.precision = GemmPrecision::folded;
   EXPECT_FALSE(plan_of(other).right.decodes);
   // What is in the output is added, or its rows start anywhere.
-  CudaGemmProblem problem = wide.problem();
+  GemmProblem problem = wide.problem();
   problem.adds_output = true;
   EXPECT_TRUE(plan_gemm_cuda(problem, hopper).left.decodes);
   EXPECT_FALSE(plan_gemm_cuda(problem, hopper).right.decodes);
@@ -198,7 +198,7 @@ TEST(PlanDecodedTest, RightCodesAreDecodedWhereTheyAreMore) {
   EXPECT_FALSE(plan_of(other).right.decodes);
   // Plain operands of one bfloat16 an element.
   const auto decodes_beside = [&](const GemmOperand& left, const GemmRightOperand& right) {
-    const CudaGemmProblem problem{left, right, wide.result(), GemmPrecision::exact};
+    const GemmProblem problem{left, right, wide.result(), GemmPrecision::exact};
     return plan_gemm_cuda(problem, hopper).right.decodes;
   };
   const BlockScaled right = quantized(wide.right, wide.right_shape());

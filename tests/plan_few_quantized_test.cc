@@ -7,8 +7,8 @@
 #include <string>
 
 #include "check.h"
-#include "few_problem.h"
-#include "plan_gemm_cuda.h"
+#include "plan/few_problem.h"
+#include "plan/plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
 
 namespace mxkern {
@@ -18,14 +18,14 @@ using namespace test;
 
 constexpr auto automatic = GemmPrecision::automatic;
 
-CudaGemmProblem few_rows(std::int64_t rows, Scheme left, GemmPrecision precision,
-                         DType dtype = DType::bfloat16, bool keep_source = true) {
+GemmProblem few_rows(std::int64_t rows, Scheme left, GemmPrecision precision,
+                     DType dtype = DType::bfloat16, bool keep_source = true) {
   return {quantized(left, {1, rows, 1024}),
           prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}, keep_source),
           plain(dtype, {1, rows, 2048}), precision};
 }
 
-CudaGemmPath path_of(const CudaGemmProblem& problem, const char* architecture = "sm_90") {
+CudaGemmPath path_of(const GemmProblem& problem, const char* architecture = "sm_90") {
   return plan_gemm_cuda(problem, capabilities_of(architecture)).path;
 }
 
@@ -54,7 +54,7 @@ TEST(PlanFewQuantized, MoreAreFoldedWhereThatCanBe) {
 // Under a power of two a row each, but for those of NVFP4.
 TEST(PlanFewQuantized, RowsAreExpandedFirst) {
   for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
-    const CudaGemmProblem few = few_rows(16, left, automatic);
+    const GemmProblem few = few_rows(16, left, automatic);
     const CudaGemmPlan plan = plan_gemm_cuda(few, hopper);
     EXPECT_TRUE(plan.left.expands && plan.right.is_prepared && !plan.right.expands);
     const std::size_t exponents = left == Scheme::nvfp4 ? 0 : 256;
@@ -92,9 +92,9 @@ TEST(PlanFewQuantized, BatchesThatShareTheirWeights) {
 }
 
 TEST(PlanFewQuantized, RowsExpandedAheadAreTakenAsTheyAre) {
-  const CudaGemmProblem ahead{prepared(PreparedForm::expanded, Scheme::nvfp4, {1, 16, 1024}),
-                              prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}),
-                              plain(DType::bfloat16, {1, 16, 2048}), automatic};
+  const GemmProblem ahead{prepared(PreparedForm::expanded, Scheme::nvfp4, {1, 16, 1024}),
+                          prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}),
+                          plain(DType::bfloat16, {1, 16, 2048}), automatic};
   const CudaGemmPlan plan = plan_gemm_cuda(ahead, hopper);
   EXPECT_EQ(plan.path, CudaGemmPath::few_tokens);
   EXPECT_TRUE(plan.left.is_prepared && !plan.left.expands);

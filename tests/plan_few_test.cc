@@ -1,5 +1,5 @@
 // tests/plan_few_test.cc: plans of few-token products fit their device, whatever the shape.
-#include "plan_few.h"
+#include "plan/plan_few.h"
 
 #include <gtest/gtest.h>
 

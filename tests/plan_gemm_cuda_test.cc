@@ -1,5 +1,5 @@
 // tests/plan_gemm_cuda_test.cc: which kernels a product takes on which GPU, without a GPU.
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 
 #include <gtest/gtest.h>
 
@@ -19,12 +19,12 @@ namespace {
 using namespace test;
 using Case = GemmCase;
 
-CudaGemmPath path_of(const CudaGemmProblem& problem, const char* architecture = "sm_90") {
+CudaGemmPath path_of(const GemmProblem& problem, const char* architecture = "sm_90") {
   return plan_gemm_cuda(problem, capabilities_of(architecture)).path;
 }
 
 template <class Failure>
-void expect_no_plan(const std::string& says, const CudaGemmProblem& problem,
+void expect_no_plan(const std::string& says, const GemmProblem& problem,
                     const CudaGemmCapabilities& capabilities = hopper) {
   test::expect_failure<Failure>(says, [&] { plan_gemm_cuda(problem, capabilities); });
 }
@@ -54,9 +54,9 @@ TEST(PlanGemmCudaTest, FoldedIsForFloatingPointMxOnHopper) {
   bad = folded;
   bad.right = Scheme::nvfp4;
   expect_no_plan<InvalidArgument>("but b is nvfp4; expected mxfp8", bad.problem());
-  const CudaGemmProblem plain_left{plain(DType::bfloat16, {1, 512, 1024}),
-                                   quantized(Scheme::mxfp8_e4m3, {1, 2048, 1024}), folded.result(),
-                                   GemmPrecision::folded};
+  const GemmProblem plain_left{plain(DType::bfloat16, {1, 512, 1024}),
+                               quantized(Scheme::mxfp8_e4m3, {1, 2048, 1024}), folded.result(),
+                               GemmPrecision::folded};
   expect_no_plan<InvalidArgument>("but a is bfloat16", plain_left);
   for (const char* other : {"sm_80", "sm_89", "sm_100", "sm_120"}) {
     expect_no_plan<Unsupported>("precision auto or exact", folded.problem(),
@@ -93,7 +93,7 @@ TEST(PlanGemmCudaTest, BlackwellTakesThePairsOfItsTensorCores) {
   EXPECT_EQ(path(Case{.out = DType::float16}), CudaGemmPath::portable);
   EXPECT_EQ(path(Case{.precision = GemmPrecision::exact}), CudaGemmPath::portable);
   EXPECT_GT(plan_gemm_cuda(Case{}.problem(), capabilities).workspace_bytes, 0u);
-  const CudaGemmProblem problem = Case{}.problem();
+  const GemmProblem problem = Case{}.problem();
   const GemmExplanation text =
       explain(plan_gemm_cuda(problem, capabilities), problem, capabilities);
   EXPECT_NE(text.kernel.find("never executed"), std::string::npos) << text.kernel;
@@ -103,10 +103,9 @@ TEST(PlanGemmCudaTest, BlackwellTakesThePairsOfItsTensorCores) {
 TEST(PlanGemmCudaTest, FormsThatAreReadAreMultiplied) {
   for (const char* device : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"}) {
     const CudaGemmCapabilities capabilities = capabilities_of(device);
-    const CudaGemmProblem few{
-        plain(DType::bfloat16, {1, 4, 1024}),
-        prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}, false),
-        plain(DType::bfloat16, {1, 4, 2048}), GemmPrecision::automatic};
+    const GemmProblem few{plain(DType::bfloat16, {1, 4, 1024}),
+                          prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}, false),
+                          plain(DType::bfloat16, {1, 4, 2048}), GemmPrecision::automatic};
     if (reads(PreparedForm::few_tokens, capabilities)) {
       EXPECT_EQ(path_of(few, device), CudaGemmPath::few_tokens) << device;
     } else {
@@ -131,10 +130,10 @@ TEST(PlanGemmCudaTest, OneMultiprocessorIsLikeOtherGpus) {
 TEST(PlanGemmCudaTest, DecodingAsksForTheTilesThatAreMultiplied) {
   for (const Shape& shape : {Shape{2, 260, 8192}, {8, 130, 4096}, {4, 40, 8192}, {3, 1500, 4096}}) {
     for (const std::int64_t n : {4096, 8192, 8704}) {
-      const CudaGemmProblem problem{quantized(Scheme::mxfp8_e4m3, shape),
-                                    quantized(Scheme::mxfp8_e4m3, {1, n, shape.columns}),
-                                    plain(DType::float32, {shape.batch, shape.rows, n}),
-                                    GemmPrecision::exact};
+      const GemmProblem problem{quantized(Scheme::mxfp8_e4m3, shape),
+                                quantized(Scheme::mxfp8_e4m3, {1, n, shape.columns}),
+                                plain(DType::float32, {shape.batch, shape.rows, n}),
+                                GemmPrecision::exact};
       const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
       const Shape one = multiplied_shape(problem);
       ASSERT_EQ(one.batch, 1);
@@ -157,8 +156,8 @@ TEST(PlanGemmCudaTest, AnOutputWithoutElementsIsNothing) {
   // Codes of no element may be null.
   PreparedOperand none{PreparedForm::few_tokens, quantized(Scheme::mxfp4, {1, 40, 0}), nullptr, 0};
   none.source.codes = none.source.scales = nullptr;
-  const CudaGemmProblem no_codes{plain(DType::bfloat16, {1, 4, 0}), none,
-                                 plain(DType::float32, {1, 4, 40}), GemmPrecision::exact};
+  const GemmProblem no_codes{plain(DType::bfloat16, {1, 4, 0}), none,
+                             plain(DType::float32, {1, 4, 40}), GemmPrecision::exact};
   EXPECT_EQ(path_of(no_codes), CudaGemmPath::portable);
 }
 
@@ -191,9 +190,9 @@ TEST(PlanGemmCudaTest, PreparedOperandsAreMultipliedAsTheyAre) {
 TEST(PlanGemmCudaTest, WithoutSourceOnlyWhatThePreparedFormCanDo) {
   const Case c;
   const auto problem = [&](GemmPrecision precision) {
-    return CudaGemmProblem{prepared(PreparedForm::folded, c.left, c.shape, false),
-                           prepared(PreparedForm::folded, c.right, c.right_shape(), false),
-                           c.result(), precision};
+    return GemmProblem{prepared(PreparedForm::folded, c.left, c.shape, false),
+                       prepared(PreparedForm::folded, c.right, c.right_shape(), false), c.result(),
+                       precision};
   };
   EXPECT_EQ(path_of(problem(GemmPrecision::folded)), CudaGemmPath::folded);
   for (const GemmPrecision precision : {GemmPrecision::automatic, GemmPrecision::exact}) {
@@ -226,10 +225,9 @@ TEST(PlanGemmCudaTest, ExpandedWithoutSourceIsExact) {
   for (const char* device : {"sm_80", "sm_90", "sm_100"}) {
     for (const bool left_too : {false, true}) {
       const auto problem = [&](PreparedForm form, GemmPrecision precision) {
-        return CudaGemmProblem{left_too ? GemmOperand(prepared(form, c.left, c.shape, false))
-                                        : GemmOperand(quantized(c.left, c.shape)),
-                               prepared(form, c.right, c.right_shape(), false), c.result(),
-                               precision};
+        return GemmProblem{left_too ? GemmOperand(prepared(form, c.left, c.shape, false))
+                                    : GemmOperand(quantized(c.left, c.shape)),
+                           prepared(form, c.right, c.right_shape(), false), c.result(), precision};
       };
       for (const GemmPrecision precision : {GemmPrecision::automatic, GemmPrecision::exact}) {
         const CudaGemmPlan plan =
@@ -242,9 +240,9 @@ TEST(PlanGemmCudaTest, ExpandedWithoutSourceIsExact) {
     }
   }
   for (const PreparedForm form : {PreparedForm::expanded, PreparedForm::few_tokens}) {
-    const CudaGemmProblem folded{quantized(c.left, c.shape),
-                                 prepared(form, c.right, c.right_shape(), false), c.result(),
-                                 GemmPrecision::folded};
+    const GemmProblem folded{quantized(c.left, c.shape),
+                             prepared(form, c.right, c.right_shape(), false), c.result(),
+                             GemmPrecision::folded};
     expect_no_plan<InvalidArgument>("without its codes and scales", folded);
   }
 }
@@ -289,16 +287,16 @@ TEST(PlanGemmCudaTest, FewTokensOfSixteenBits) {
         .workspace_bytes;
   };
   EXPECT_EQ(workspace(0), 0u);
-  const CudaGemmProblem problem{plain(DType::bfloat16, {1, 8, 1024}),
-                                prepared(PreparedForm::few_tokens, Scheme::mxfp4, weights),
-                                plain(DType::bfloat16, {1, 8, 2048}), GemmPrecision::automatic};
+  const GemmProblem problem{plain(DType::bfloat16, {1, 8, 1024}),
+                            prepared(PreparedForm::few_tokens, Scheme::mxfp4, weights),
+                            plain(DType::bfloat16, {1, 8, 2048}), GemmPrecision::automatic};
   const GemmExplanation text = explain(plan_gemm_cuda(problem, hopper), problem, hopper);
   EXPECT_NE(text.kernel.find("takes 8 tokens"), std::string::npos) << text.kernel;
   EXPECT_EQ(workspace(2), 8u * 1024u * 2u);
   // Hopper's tensor cores read them as they lie as well, as many as there are.
-  const CudaGemmProblem more{plain(DType::bfloat16, {1, 100, 1000}),
-                             prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1000}),
-                             plain(DType::bfloat16, {1, 100, 2048}), GemmPrecision::automatic};
+  const GemmProblem more{plain(DType::bfloat16, {1, 100, 1000}),
+                         prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1000}),
+                         plain(DType::bfloat16, {1, 100, 2048}), GemmPrecision::automatic};
   const CudaGemmPlan plan = plan_gemm_cuda(more, hopper);
   EXPECT_EQ(plan.workspace_bytes, 0u);
   const std::string kernel = explain(plan, more, hopper).kernel;
@@ -324,7 +322,7 @@ TEST(PlanGemmCudaTest, AlignedBfloat16IsReadAsItLies) {
 TEST(PlanGemmCudaTest, WorkspaceRegions) {
   for (const Shape shape : {Shape{1, 1, 32}, Shape{3, 37, 160}, Shape{1, 4096, 4096}}) {
     for (const Scheme scheme : {Scheme::mxfp8_e4m3, Scheme::mxfp4}) {
-      const CudaGemmProblem problem =
+      const GemmProblem problem =
           Case{.left = scheme, .right = scheme, .shape = shape, .n = 77}.problem();
       const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
       const cuda::RowScaledLayout folded = cuda::folded_layout(shape);
@@ -350,7 +348,7 @@ TEST(PlanGemmCudaTest, WorkspaceRegions) {
 }
 
 TEST(PlanGemmCudaTest, TheExplanationNamesWhatMatters) {
-  const CudaGemmProblem problem = Case{}.problem();
+  const GemmProblem problem = Case{}.problem();
   const GemmExplanation text = explain(plan_gemm_cuda(problem, hopper), problem, hopper);
   EXPECT_EQ(text.device, "sm_90");
   EXPECT_EQ(text.path, "folded or exact");
@@ -364,7 +362,7 @@ TEST(PlanGemmCudaTest, TheExplanationNamesWhatMatters) {
   Case longer;
   longer.shape.columns = 16384;
   const auto of_long_sums = [&] {
-    const CudaGemmProblem wanted = longer.problem();
+    const GemmProblem wanted = longer.problem();
     return explain(plan_gemm_cuda(wanted, hopper), wanted, hopper);
   };
   EXPECT_NE(of_long_sums().error.find("2e-5 * 16384 / 8192 exact"), std::string::npos);

@@ -1,5 +1,5 @@
 // tests/plan_grouped_test.cc: which kernel computes a grouped product, without a GPU.
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 
 #include <set>
 #include <string>

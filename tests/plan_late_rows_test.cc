@@ -4,7 +4,7 @@
 #include <string>
 
 #include "mxkern/prepare_operand.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
 
 namespace mxkern {
@@ -28,7 +28,7 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   EXPECT_EQ(plan.right.first_rows, 0);
   EXPECT_GE(plan.left.progress, plan.left.expanded + std::size_t{8192} * 4096 * 2);
   EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.expanded);
-  const CudaGemmProblem problem = wide.problem();
+  const GemmProblem problem = wide.problem();
   EXPECT_NE(explain(plan, problem, hopper).left.find("from row 1024 on"), std::string::npos);
   Case other = wide;
   other.shape.rows = 4096;
@@ -42,9 +42,9 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
   EXPECT_FALSE(has_late_rows(other));
   other = wide;
   other.n = 4096;
-  const CudaGemmProblem ahead{quantized(other.left, other.shape),
-                              prepared(PreparedForm::expanded, other.right, other.right_shape()),
-                              other.result(), other.precision};
+  const GemmProblem ahead{quantized(other.left, other.shape),
+                          prepared(PreparedForm::expanded, other.right, other.right_shape()),
+                          other.result(), other.precision};
   EXPECT_EQ(plan_gemm_cuda(ahead, hopper).left.first_rows, 4 * 256) << "two clusters wait";
   EXPECT_TRUE(plan_of(other).left.decodes && plan_of(other).right.first_rows > 0);
   other.shape.rows = 16384;
@@ -67,9 +67,8 @@ TEST(PlanLateRowsTest, RowsBehindTheFirstTilesAreLate) {
 
 TEST(PlanLateRowsTest, BatchesThatAreMultipliedAsOneMatrixHaveNone) {
   const Case wide{.precision = GemmPrecision::exact, .shape = {2, 4096, 4096}, .n = 8192};
-  const CudaGemmProblem problem{quantized(wide.left, wide.shape),
-                                quantized(wide.right, {1, 8192, 4096}), wide.result(),
-                                wide.precision};
+  const GemmProblem problem{quantized(wide.left, wide.shape),
+                            quantized(wide.right, {1, 8192, 4096}), wide.result(), wide.precision};
   ASSERT_EQ(multiplied_shape(problem), (Shape{1, 8192, 8192}));
   const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
   EXPECT_EQ(plan.path, CudaGemmPath::exact);
@@ -82,9 +81,9 @@ TEST(PlanLateRowsTest, LeftRowsAreLateInWholeTilesAlone) {
   for (const auto& [m, first] :
        {std::pair{540, 0}, {600, 512}, {784, 0}, {785, 512}, {1568, 0}, {1569, 1024}}) {
     const Case c{.precision = GemmPrecision::exact, .shape = {1, m, 12288}, .n = 28672};
-    const CudaGemmProblem weights_ahead{quantized(c.left, c.shape),
-                                        prepared(PreparedForm::expanded, c.right, c.right_shape()),
-                                        c.result(), c.precision};
+    const GemmProblem weights_ahead{quantized(c.left, c.shape),
+                                    prepared(PreparedForm::expanded, c.right, c.right_shape()),
+                                    c.result(), c.precision};
     EXPECT_EQ(plan_gemm_cuda(weights_ahead, hopper).left.first_rows, first) << m;
   }
 }
@@ -92,16 +91,16 @@ TEST(PlanLateRowsTest, LeftRowsAreLateInWholeTilesAlone) {
 TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   const Case wide{.precision = GemmPrecision::folded, .shape = {1, 8192, 4096}, .n = 4096};
   const auto first_rows = [](const Case& c) {
-    const CudaGemmProblem weights_ahead{quantized(c.left, c.shape),
-                                        prepared(PreparedForm::folded, c.right, c.right_shape()),
-                                        c.result(), c.precision};
+    const GemmProblem weights_ahead{quantized(c.left, c.shape),
+                                    prepared(PreparedForm::folded, c.right, c.right_shape()),
+                                    c.result(), c.precision};
     const CudaGemmPlan plan = plan_gemm_cuda(weights_ahead, hopper);
     EXPECT_TRUE(plan.left.folds && !plan.right.folds);
     EXPECT_EQ(plan.right.first_rows, 0);
     return plan.left.first_rows;
   };
   EXPECT_EQ(first_rows(wide), 4 * 256);  // 66 clusters: 4 x 16 tiles, and two that wait
-  const CudaGemmProblem problem = wide.problem();
+  const GemmProblem problem = wide.problem();
   const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
   EXPECT_GE(plan.left.progress, plan.left.folded + std::size_t{8192} * 4096);
   EXPECT_LE(plan.left.progress + 4 * (1 + 8192 / 64), plan.right.folded);
@@ -111,9 +110,9 @@ TEST(PlanLateRowsTest, LeftRowsAreFoldedLateInLargeTiles) {
   EXPECT_EQ(first_rows(automatic), 0) << "finding their spreads takes as long as late rows save";
   automatic.shape = {1, 4096, 14336};
   EXPECT_EQ(first_rows(automatic), 4 * 256) << "long rows";
-  const CudaGemmProblem both_ahead{prepared(PreparedForm::folded, wide.left, wide.shape),
-                                   prepared(PreparedForm::folded, wide.right, wide.right_shape()),
-                                   wide.result(), GemmPrecision::folded};
+  const GemmProblem both_ahead{prepared(PreparedForm::folded, wide.left, wide.shape),
+                               prepared(PreparedForm::folded, wide.right, wide.right_shape()),
+                               wide.result(), GemmPrecision::folded};
   EXPECT_EQ(plan_gemm_cuda(both_ahead, hopper).left.first_rows, 0);
   Case other = wide;
   other.right = Scheme::mxfp6_e2m3;  // becomes E4M3
@@ -186,7 +185,7 @@ TEST(PlanLateRowsTest, ColumnsOfFirstRowsAreFoldedLateInTwoTurns) {
     const std::int64_t stretches = (size.k - size.columns + 2047) / 2048;
     const std::int64_t counters = 1 + size.m / 64 + size.rows / 64 * stretches;
     EXPECT_LE(plan.left.progress + static_cast<std::size_t>(counters) * 4, plan.workspace_bytes);
-    const CudaGemmProblem problem{quantized(c.left, c.shape), ahead, c.result(), c.precision};
+    const GemmProblem problem{quantized(c.left, c.shape), ahead, c.result(), c.precision};
     EXPECT_NE(explain(plan, problem, hopper)
                   .left.find("the first rows from column " + std::to_string(size.columns) + " on"),
               std::string::npos);
@@ -230,9 +229,9 @@ TEST(PlanLateRowsTest, RightRowsAreFoldedLateWhereThereAreAsMany) {
   }
   // The left operand is ready, or of another scheme: then rows are late however few they are.
   Case other{.precision = GemmPrecision::folded, .shape = {1, 8192, 4096}, .n = 4096};
-  const CudaGemmProblem left_ahead{prepared(PreparedForm::folded, other.left, other.shape),
-                                   quantized(other.right, other.right_shape()), other.result(),
-                                   GemmPrecision::folded};
+  const GemmProblem left_ahead{prepared(PreparedForm::folded, other.left, other.shape),
+                               quantized(other.right, other.right_shape()), other.result(),
+                               GemmPrecision::folded};
   const CudaGemmPlan plan = plan_gemm_cuda(left_ahead, hopper);
   EXPECT_EQ(plan.right.first_rows, 7 * 256);
   EXPECT_GE(plan.right.progress, plan.right.folded + std::size_t{4096} * 4096);

@@ -8,7 +8,7 @@
 #include "cuda/fold.h"
 #include "cuda/multiply_sm90.h"
 #include "mxkern/prepare_operand.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 #include "tests/support/gemm_case.h"
 
 namespace mxkern {
@@ -95,7 +95,7 @@ TEST(PlanOneKernelTest, WorkingMemory) {
     const Case c{.shape = {1, m, k}, .n = n};
     const CudaGemmPlan plan = plan_of(c);
     ASSERT_TRUE(plan.is_in_one_kernel);
-    const CudaGemmProblem problem = c.problem();
+    const GemmProblem problem = c.problem();
     EXPECT_GE(
         plan.right.expanded,
         plan.left.expanded + static_cast<std::size_t>(cuda::expanded_layout(problem.left).bytes));

@@ -1,5 +1,5 @@
 // tests/plan_tiles_sm90_test.cc: every step of K of every tile is computed once, and by whom.
-#include "plan_tiles_sm90.h"
+#include "plan/plan_tiles_sm90.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/divide_sm90.h"
+#include "plan/divide_sm90.h"
 #include "cuda/multiply_sm90_columns.h"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 
@@ -181,8 +181,7 @@ BlockScaled quantized(Shape shape) {
   return q;
 }
 
-CudaGemmProblem problem_of(const GemmOperand& left, GemmPrecision precision,
-                           std::int64_t batch = 1) {
+GemmProblem problem_of(const GemmOperand& left, GemmPrecision precision, std::int64_t batch = 1) {
   const Buffer out = Buffer::dense(reinterpret_cast<void*>(0x10000), DType::bfloat16,
                                    {batch, 8192 / batch, 8192}, device);
   return {left, quantized({1, 8192, 8192}), out, precision};
@@ -209,7 +208,7 @@ TEST(PlanTilesSm90, ThereIsMemoryForTheParts) {
   for (const std::int64_t batch : {1, 2}) {
     const Shape shape{batch, 8192 / batch, 8192};
     for (const GemmPrecision precision : {GemmPrecision::exact, GemmPrecision::automatic}) {
-      const CudaGemmProblem problem = problem_of(quantized(shape), precision, batch);
+      const GemmProblem problem = problem_of(quantized(shape), precision, batch);
       const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
       const cuda::TileSm90 tile = cuda::tile_sm90(bfloat16, bfloat16, 1, 8192, 8192, 8192, 132);
       const WorkOrder work = cuda::work_sm90(tile, bfloat16, 1, 1, 8192, 8192, 8192, 132);
@@ -228,7 +227,7 @@ TEST(PlanTilesSm90, ThereIsMemoryForTheParts) {
 
 TEST(PlanTilesSm90, ThereIsMemoryForThePartsOfFoldedElements) {
   const CudaGemmCapabilities hopper = capabilities_of("sm_90");
-  const CudaGemmProblem problem = problem_of(quantized({1, 8192, 8192}), GemmPrecision::folded);
+  const GemmProblem problem = problem_of(quantized({1, 8192, 8192}), GemmPrecision::folded);
   const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
   ASSERT_EQ(plan.path, CudaGemmPath::folded);
   const TilingSm90 tiling = tiling_sm90(problem, multiplied_shape(problem), true, 132);
@@ -253,15 +252,15 @@ TEST(PlanTilesSm90, PreparedOperandsAreMultipliedTheSameWay) {
   const Shape shape{1, 8192, 8192};
   for (const auto& [form, precision] : {std::pair{PreparedForm::folded, GemmPrecision::folded},
                                         std::pair{PreparedForm::expanded, GemmPrecision::exact}}) {
-    const CudaGemmProblem in_the_call = problem_of(quantized(shape), precision);
-    CudaGemmProblem ahead = in_the_call;
+    const GemmProblem in_the_call = problem_of(quantized(shape), precision);
+    GemmProblem ahead = in_the_call;
     ahead.left = prepared(form, shape);
     ahead.right = prepared(form, shape);
     const CudaGemmPlan plan = plan_gemm_cuda(ahead, hopper);
     EXPECT_EQ(plan.part_bytes, plan_gemm_cuda(in_the_call, hopper).part_bytes);
     EXPECT_EQ(explain(plan, ahead, hopper).kernel, explain(plan, in_the_call, hopper).kernel);
   }
-  const CudaGemmProblem two_parts =
+  const GemmProblem two_parts =
       problem_of(Buffer::dense(reinterpret_cast<void*>(0x10000), DType::float16, shape, device),
                  GemmPrecision::exact);
   EXPECT_EQ(plan_gemm_cuda(two_parts, hopper).part_bytes, 0);

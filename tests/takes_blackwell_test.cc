@@ -1,6 +1,6 @@
 // tests/takes_blackwell_test.cc: which products go to Blackwell's block-scaled kernels, and what
 // working memory they get. No device is asked.
-#include "cuda/takes_blackwell.h"
+#include "plan/takes_blackwell.h"
 
 #include <gtest/gtest.h>
 

@@ -59,13 +59,16 @@ compile_for_others() {
 }
 export -f compile_for_others
 export build fast
-mkdir -p "$build/others"
-start=$SECONDS
-printf '%s\n' src/cuda/*.cu "$build"/sm90a/instances/*_nvfp4.cu \
-  src/cuda/instances/multiply_sm90_bfloat16.cu |
-  xargs -P "$jobs" -I{} bash -c 'compile_for_others {}'
-echo "mxkern: $build/others: $((SECONDS - start)) s"
-echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"
+
+others() {
+  local start=$SECONDS
+  mkdir -p "$build/others"
+  printf '%s\n' src/cuda/*.cu "$build"/sm90a/instances/*_nvfp4.cu \
+    src/cuda/instances/multiply_sm90_bfloat16.cu |
+    xargs -P "$1" -I{} bash -c 'compile_for_others {}'
+  echo "mxkern: $build/others: $((SECONDS - start)) s"
+  echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"
+}
 
 # Here optimizing little takes longer: in -Ofc max ptxas does, at -O0 the host's compiler.
 blackwell=$build/blackwell-$products
@@ -75,12 +78,26 @@ configure "$blackwell" -DCMAKE_BUILD_TYPE=Release -DMXKERN_TESTS=ON \
 test=structure.blackwell_kernels_test
 if [[ $(cmake --build "$blackwell" --target help) != *"$test:"* ]]; then
   echo "mxkern: CUTLASS was not found: Blackwell's products of codes and scales are not compiled"
+  others "$jobs"
   exit 0
 fi
-# A file of them takes 9 GiB.
+
+blackwell() {
+  compile "$blackwell" $test
+  ctest --test-dir "$blackwell" --output-on-failure -R "^$test\$"
+  MXKERN_BLACKWELL_OBJECTS=$blackwell "${PYTHON:-python3}" -m pytest -q -n "$jobs" \
+    tests/structure/test_blackwell.py
+}
+
+# A file of them takes 9 GiB. What compiles for the others beside them takes the cores for which that
+# leaves no memory, and those that wait for the longest file.
 fitting=$(awk '/^MemAvailable:/ { print int($2 / 10e6) }' /proc/meminfo)
-((jobs <= fitting)) || jobs=$((fitting > 1 ? fitting : 1))
-compile "$blackwell" $test
-ctest --test-dir "$blackwell" --output-on-failure -R "^$test\$"
-MXKERN_BLACKWELL_OBJECTS=$blackwell "${PYTHON:-python3}" -m pytest -q -n "$jobs" \
-  tests/structure/test_blackwell.py
+((fitting >= 1)) || fitting=1
+others $((jobs > fitting ? jobs - fitting : 1)) &
+beside=$!
+((jobs <= fitting)) || jobs=$fitting
+status=0
+blackwell &
+wait $! || status=1
+wait $beside || status=1
+exit $status

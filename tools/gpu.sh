@@ -15,7 +15,7 @@ JOBS=${JOBS:-$(nproc)}
 parts=("$@")
 ((${#parts[@]})) || parts=(build cpp python sanitize bench)
 export PYTHONPATH=$PWD/$BUILD/python${PYTHONPATH:+:$PYTHONPATH}
-export PYTHONUNBUFFERED=1 JAX_PLATFORMS=${JAX_PLATFORMS:-cuda,cpu} XLA_PYTHON_CLIENT_PREALLOCATE=false
+export PYTHONUNBUFFERED=1 MXKERN_TEST_ALL=1 JAX_PLATFORMS=${JAX_PLATFORMS:-cuda,cpu} XLA_PYTHON_CLIENT_PREALLOCATE=false
 reports=$BUILD/reports
 failures=$reports/failures
 

@@ -2,28 +2,33 @@
 
 usage: same_code.py BEFORE AFTER [--list]
 
-BEFORE and AFTER are cubins, objects or libraries, or folders with files of the same names. A
-kernel is its instructions as cuobjdump prints them, without labels and names of sections. Ends
-with 1 where any kernel differs or is in one of them only; with --list it names those.
+BEFORE and AFTER are cubins, objects or libraries, or folders of such: build/src, for example. A
+kernel is its instructions as cuobjdump prints them, without labels and names of sections, and is
+found by its name, whatever file it is in. Ends with 1 where any kernel differs or is in one of them
+only; with --list it names those.
 """
 
 import argparse
+import hashlib
 import re
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s*(.*?)\s*/\*")
 SUFFIXES = {".cubin", ".o", ".so", ".a"}
 
 
-def kernels(path: Path) -> dict[str, list[str]]:
-    """The instructions of each kernel of a file, by architecture and mangled name."""
+def kernels(path: Path) -> dict[str, tuple[int, str]]:
+    """Number of instructions and digest of each kernel of a file, by architecture and name."""
     command = ["cuobjdump", "-sass", str(path)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    listing = subprocess.run(command, capture_output=True, text=True)
+    if listing.returncode != 0:
+        return {}  # an object without device code
     found: dict[str, list[str]] = {}
     architecture, code = "", []
-    for line in text.splitlines():
+    for line in listing.stdout.splitlines():
         if "code for " in line:
             architecture = line.split("code for ")[1].strip()
         elif "Function : " in line:
@@ -31,14 +36,22 @@ def kernels(path: Path) -> dict[str, list[str]]:
             code = found.setdefault(f"{architecture} {name}", [])
         elif match := INSTRUCTION.match(line):
             code.append(match[1])
+    return {
+        name: (len(code), hashlib.sha256("\n".join(code).encode()).hexdigest())
+        for name, code in found.items()
+    }
+
+
+def all_kernels(root: Path) -> dict[str, tuple[int, str]]:
+    """Those of a file, or of all in a folder, side by side."""
+    files = [root]
+    if root.is_dir():
+        files = [path for path in root.rglob("*") if path.suffix in SUFFIXES]
+    found: dict[str, tuple[int, str]] = {}
+    with ProcessPoolExecutor() as pool:
+        for one in pool.map(kernels, files):
+            found |= one
     return found
-
-
-def pairs(before: Path, after: Path) -> list[tuple[Path, Path]]:
-    if before.is_file():
-        return [(before, after)]
-    files = [path.relative_to(before) for path in before.rglob("*") if path.suffix in SUFFIXES]
-    return [(before / name, after / name) for name in sorted(files) if (after / name).exists()]
 
 
 def main() -> int:
@@ -47,21 +60,13 @@ def main() -> int:
     parser.add_argument("after", type=Path)
     parser.add_argument("--list", action="store_true", help="name the kernels that differ")
     arguments = parser.parse_args()
-    found = pairs(arguments.before, arguments.after)
-    if not found:
-        print(f"no file of {arguments.before} has a namesake in {arguments.after}")
-        return 1
-    total = 0
-    for before, after in found:
-        old, new = kernels(before), kernels(after)
-        differing = sorted(name for name in old | new if old.get(name) != new.get(name))
-        total += len(differing)
-        print(f"{before.name}: {len(old | new) - len(differing)} kernels are the same", end="")
-        print(f", {len(differing)} are not" if differing else "")
-        for name in differing if arguments.list else []:
-            counts = [len(code[name]) if name in code else None for code in (old, new)]
-            print(f"  {name}: {counts[0]} instructions before, {counts[1]} after")
-    return total > 0
+    old, new = all_kernels(arguments.before), all_kernels(arguments.after)
+    differing = sorted(name for name in old | new if old.get(name) != new.get(name))
+    print(f"{len(old | new) - len(differing)} kernels are the same, {len(differing)} are not")
+    for name in differing if arguments.list else []:
+        counts = [code[name][0] if name in code else None for code in (old, new)]
+        print(f"  {name}: {counts[0]} instructions before, {counts[1]} after")
+    return len(differing) > 0 or not old
 
 
 if __name__ == "__main__":

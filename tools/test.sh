@@ -22,6 +22,6 @@ export MXKERN_PREFIX=$PWD/$prefix
 GTEST_OUTPUT=xml:$reports/cpp/ step "C++ tests" \
   ctest --test-dir "$build" --output-on-failure -j "${JOBS:-2}"
 step "Python tests, structure and examples" \
-  python -m pytest -q -n "${JOBS:-2}" --junitxml="$reports/python.xml"
+  python -m pytest -q -n "${JOBS:-2}" --dist worksteal --junitxml="$reports/python.xml"
 python tools/count_tests.py "$reports" || failed=1
 exit $failed

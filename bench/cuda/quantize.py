@@ -88,7 +88,7 @@ def _check(case: Case, dtype: torch.dtype) -> None:
     for given in (x.cuda(), x):
         call, _ = case.make(given)
         got = call()
-        results.append(_bytes(got if isinstance(got, tuple) and not _is_scaled(got) else (got,)))
+        results.append(_bytes(got if isinstance(got, tuple) else (got,)))
     assert results[0] == results[1], f"{case}: the GPU's bytes are not the CPU's"
 
 
@@ -99,6 +99,6 @@ def _is_scaled(value: Any) -> bool:
 def _bytes(results: tuple[Any, ...]) -> list[bytes]:
     parts = []
     for result in results:
-        arrays = [a for a in result[:3] if a is not None] if _is_scaled(result) else [result]
+        arrays = [a for a in result.parts if a is not None] if _is_scaled(result) else [result]
         parts += [a.cpu().contiguous().reshape(-1).view(torch.uint8).numpy() for a in arrays]
     return [part.tobytes() for part in parts]

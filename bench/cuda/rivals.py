@@ -159,10 +159,10 @@ def disagreement(x: torch.Tensor, q: mxkern.BlockScaled, other: Result, rival: s
     differently move codes now and then, and scales where many blocks have the same amax; what is
     decoded has to be as near to x all the same."""
     codes, scales = other
-    theirs = q._replace(codes=codes.view(q.codes.dtype), scales=scales.view(q.scales.dtype))
+    theirs = q.replace(codes=codes.view(q.codes.dtype), scales=scales.view(q.scales.dtype))
     different = max(
         (a.view(torch.uint8) != b.view(torch.uint8)).float().mean().item()
-        for a, b in zip(theirs[:2], q[:2], strict=True)
+        for a, b in zip(theirs.parts[:2], q.parts[:2], strict=True)
     )
     own, error = (
         (mxkern.dequantize(parts, dtype="float32") - x.float()).norm().item()

@@ -13,7 +13,8 @@ struct Info {
   std::string build;            // compiler and options
   std::string instruction_set;  // the one in use: "baseline", "avx2", "avx512"
   std::string gemm_unit;        // what multiplies on the CPU: "float32", "avx512_bf16", "amx_bf16"
-  int threads;                  // that an operation may use
+  int threads;                  // that an operation may use: num_threads()
+  std::string threads_from;     // what says so, in words
   bool built_with_cuda;
   std::string cuda;                  // runtime version, or why there is none
   std::string blackwell;             // its block-scaled kernels, never executed, or why none

@@ -13,13 +13,9 @@ namespace mxkern::bindings {
 void bind_schemes(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
 void bind_quantize(nanobind::module_& module);
-void bind_dequantize(nanobind::module_& module);
-void bind_hadamard(nanobind::module_& module);
-void bind_scales(nanobind::module_& module);
 void bind_gemm(nanobind::module_& module);
 void bind_grouped_gemm(nanobind::module_& module);
-void bind_numpy_calls(nanobind::module_& module);
-void bind_torch_cuda_calls(nanobind::module_& module);
+void bind_calls(nanobind::module_& module);
 void bind_xla_calls(nanobind::module_& module);
 
 // Below this many elements giving the interpreter lock away and taking it back costs more than it

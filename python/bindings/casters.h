@@ -4,6 +4,9 @@
 //   Buffer       (address, dtype, device, batch, rows, columns, row stride, batch stride)
 //   BlockScaled  (scheme, scale layout, device, batch, rows, columns, codes, scales, tensor scale)
 //   PreparedOperand  (form, BlockScaled, address, bytes)
+//   PlannedTensor    (dtype, batch, rows, columns)
+//   PlannedOperand   the same, or (scheme, scale layout, batch, rows, columns), ahead of which what
+//                    is prepared has its form and whether its source was kept
 // where dtype, scheme, layout and form are positions in the library's lists, device is -1 for the
 // CPU or a CUDA index, and an address is an integer, None, or the capsule of NumPy's
 // __array_struct__.
@@ -164,6 +167,43 @@ struct type_caster<mxkern::PreparedOperand> {
     value.source = quantized.value;
     value.data = items.address();
     value.bytes = static_cast<std::size_t>(items.integer());
+    if (!items.good()) PyErr_Clear();
+    return items.good();
+  }
+};
+
+template <>
+struct type_caster<mxkern::PlannedTensor> {
+  NB_TYPE_CASTER(mxkern::PlannedTensor, const_name("tuple[int, int, int, int]"))
+
+  bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
+    mxkern::bindings::TupleReader items(source, 4);
+    const auto dtype = static_cast<mxkern::DType>(items.integer());
+    value = {dtype, items.shape()};
+    if (!items.good()) PyErr_Clear();
+    return items.good();
+  }
+};
+
+template <>
+struct type_caster<mxkern::PlannedOperand> {
+  NB_TYPE_CASTER(mxkern::PlannedOperand, const_name("tuple[int, ...]"))
+
+  bool from_python(handle source, std::uint32_t flags, cleanup_list* cleanup) noexcept {
+    const Py_ssize_t size = PyTuple_CheckExact(source.ptr()) ? PyTuple_Size(source.ptr()) : 0;
+    if (size == 4) {
+      make_caster<mxkern::PlannedTensor> plain;
+      const bool good = plain.from_python(source, flags, cleanup);
+      value = plain.value;
+      return good;
+    }
+    mxkern::bindings::TupleReader items(source, size == 7 ? 7 : 5);
+    const auto form = size == 7 ? static_cast<mxkern::PreparedForm>(items.integer())
+                                : mxkern::PreparedForm::source;
+    const bool has_source = size != 7 || items.integer() != 0;
+    const auto scheme = static_cast<mxkern::Scheme>(items.integer());
+    const auto layout = static_cast<mxkern::ScaleLayout>(items.integer());
+    value = mxkern::PlannedOperand(scheme, items.shape(), layout).prepared(form, has_source);
     if (!items.good()) PyErr_Clear();
     return items.good();
   }

@@ -29,7 +29,7 @@ struct DlpackTensor {
   std::uint64_t byte_offset;
 };
 
-inline constexpr std::int32_t dlpack_cuda = 2;
+inline constexpr std::int32_t dlpack_cpu = 1, dlpack_cuda = 2;
 
 struct DlpackTable {
   static constexpr std::uint32_t major = 1;

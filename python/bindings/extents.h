@@ -33,12 +33,6 @@ inline int position_of_name(nanobind::handle item, const Objects& names) {
   return -1;
 }
 
-// Whether a named tuple has as many items as it should: tuple.__new__ makes any number of them.
-inline bool has_items(nanobind::handle tuple, Py_ssize_t count) {
-  return PyTuple_Size(tuple.ptr()) == count;
-}
-inline constexpr Py_ssize_t block_scaled_items = 6, prepared_operand_items = 5;
-
 // The extents of an array; one of more dimensions is not `dense`.
 struct Extents {
   static constexpr int most = 64;
@@ -57,6 +51,10 @@ struct Extents {
   }
 
   std::int64_t& last() { return items[dimensions - 1]; }
+
+  bool are_empty() const {
+    return std::find(items.begin(), items.begin() + dimensions, 0) != items.begin() + dimensions;
+  }
 
   Shape shape() const {
     Shape shape;
@@ -88,6 +86,12 @@ struct Extents {
 inline Extents transposed(Extents extents) {
   std::swap(extents.last(), extents.items[extents.dimensions - 2]);
   return extents;
+}
+
+// Whether all but the last two are the same.
+inline bool same_batch(const Extents& a, const Extents& b) {
+  return a.dimensions == b.dimensions &&
+         std::equal(a.items.begin(), a.items.begin() + a.dimensions - 2, b.items.begin());
 }
 
 // The extents of the codes and of the scales of a tensor.
@@ -123,24 +127,36 @@ inline bool read_extents(nanobind::handle shape, Extents& extents) {
   return true;
 }
 
-// type(*items) of a NamedTuple, without its constructor, which looks at names and defaults and
-// takes twice the time.
-inline nanobind::object named_tuple(nanobind::handle type, nanobind::handle items) {
-  const auto make = reinterpret_cast<newfunc>(PyType_GetSlot(&PyTuple_Type, Py_tp_new));
-  const nanobind::object arguments = nanobind::make_tuple(items);
-  nanobind::object made =
-      nanobind::steal(make(reinterpret_cast<PyTypeObject*>(type.ptr()), arguments.ptr(), nullptr));
-  if (!made.is_valid()) nanobind::raise_python_error();
-  return made;
-}
-
 // Where bytes lie, as a number: comparing pointers into different objects is not defined.
 struct Span {
-  std::uintptr_t begin = 0, end = 0;
+  std::uintptr_t begin, end;
 
+  Span() = default;
   Span(const void* data, std::int64_t bytes)
       : begin(reinterpret_cast<std::uintptr_t>(data)),
         end(begin + static_cast<std::uintptr_t>(data == nullptr ? 0 : bytes)) {}
+};
+
+// Some spans, without memory of their own.
+class Spans {
+ public:
+  Spans() = default;
+  Spans(std::initializer_list<Span> spans) {
+    for (const Span& span : spans) push_back(span);
+  }
+
+  void push_back(const Span& span) {
+    check(count_ < most, "mxkern: a call has more than ", most, " parts");
+    items_[count_++] = span;
+  }
+  const Span* begin() const { return items_; }
+  const Span* end() const { return items_ + count_; }
+
+ private:
+  static constexpr int most = 24;  // quantize_both writes six parts, and reads an array and scalars
+
+  Span items_[most];
+  int count_ = 0;
 };
 
 // Whether no two of them have a byte in common.

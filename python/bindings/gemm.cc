@@ -1,13 +1,11 @@
-// bindings/gemm.cc: the block-scaled matrix product, and operands that are prepared for it.
-#include <nanobind/stl/optional.h>
+// bindings/gemm.cc: plans of matrix products, and forms of operands that are prepared for them.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
-#include <optional>
 #include <string>
 
 #include "bindings.h"
-#include "gemm_workspace.h"
+#include "mxkern/plan.h"
 #include "numbers.h"
 
 namespace nb = nanobind;
@@ -16,10 +14,8 @@ using namespace nb::literals;
 namespace mxkern::bindings {
 namespace {
 
-GemmOptions options_of(double alpha, double beta, const std::optional<Buffer>& bias,
-                       int precision) {
-  GemmOptions options = gemm_options(alpha, beta);
-  options.bias = bias ? &*bias : nullptr;
+GemmOptions options_of(double beta, int precision) {
+  GemmOptions options = gemm_options(1.0, beta);
   options.precision = static_cast<GemmPrecision>(precision);
   return options;
 }
@@ -43,40 +39,11 @@ void bind_prepare_operand(nb::module_& module) {
                               {batch, rows, columns});
       },
       "form"_a, "scheme"_a, "batch"_a, "rows"_a, "columns"_a);
-  module.def(
-      "prepare_operand",
-      [](const PreparedOperand& out, Address stream) {
-        prepare_operand(out.source, out, Stream{stream.value});
-      },
-      "out"_a, "stream"_a.none());
-  module.def(
-      "quantize_prepared",
-      [](const Buffer& x, const PreparedOperand& out, const QuantizeOptions& options,
-         Address stream) { prepare_operand(x, out, options, Stream{stream.value}); },
-      "x"_a, "out"_a, "options"_a, "stream"_a.none());
 }
 
 }  // namespace
 
 void bind_gemm(nb::module_& module) {
-  module.def(
-      "gemm",
-      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double alpha,
-         double beta, const std::optional<Buffer>& bias, int precision, Address workspace,
-         std::size_t workspace_bytes, Address stream) {
-        const GemmOptions options = options_of(alpha, beta, bias, precision);
-        if (out.device.type == DeviceType::cpu) return gemm_with_workspace(a, b, out, options);
-        gemm(a, b, out, options, {workspace.value, workspace_bytes}, Stream{stream.value});
-      },
-      "a"_a, "b"_a, "out"_a, "alpha"_a, "beta"_a, "bias"_a.none(), "precision"_a,
-      "workspace"_a.none(), "workspace_bytes"_a, "stream"_a.none());
-  module.def(
-      "gemm_workspace_bytes",
-      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double beta,
-         int precision) {
-        return gemm_workspace_bytes(a, b, out, options_of(1.0, beta, {}, precision));
-      },
-      "a"_a, "b"_a, "out"_a, "beta"_a, "precision"_a);
   nb::class_<GemmExplanation>(module, "GemmExplanation")
       .def_ro("device", &GemmExplanation::device)
       .def_ro("path", &GemmExplanation::path)
@@ -86,13 +53,25 @@ void bind_gemm(nb::module_& module) {
       .def_ro("kernel", &GemmExplanation::kernel)
       .def_ro("error", &GemmExplanation::error)
       .def_ro("workspace_bytes", &GemmExplanation::workspace_bytes);
+  nb::class_<GemmPlan>(module, "GemmPlan")
+      .def_prop_ro("workspace_bytes", &GemmPlan::workspace_bytes)
+      .def("explain", [](const GemmPlan& plan) { return explain(plan); });
   module.def(
-      "explain_gemm",
+      "plan_gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double beta,
          int precision, const std::string& device) {
-        return explain_gemm(a, b, out, options_of(1.0, beta, {}, precision), device);
+        const GemmProblem problem(a, b, out, options_of(beta, precision));
+        return device.empty() ? plan_gemm(problem, out.device) : plan_gemm(problem, device);
       },
       "a"_a, "b"_a, "out"_a, "beta"_a, "precision"_a, "device"_a);
+  module.def(
+      "plan_gemm_problem",
+      [](const PlannedOperand& left, const PlannedOperand& right, const PlannedTensor& out,
+         int precision, int device) {
+        return plan_gemm(GemmProblem(left, right, out, static_cast<GemmPrecision>(precision)),
+                         numbered_device(device));
+      },
+      "left"_a, "right"_a, "out"_a, "precision"_a, "device"_a);
   bind_prepare_operand(module);
 }
 

@@ -2,29 +2,14 @@
 // lock.
 #pragma once
 
-#include <cstdlib>
-#include <memory>
-#include <new>
 #include <variant>
 #include <vector>
 
 #include "bindings.h"
 #include "mxkern/grouped_gemm.h"
+#include "mxkern/owned_block_scaled.h"
 
 namespace mxkern::bindings {
-
-struct FreeMemory {
-  void operator()(void* memory) const { std::free(memory); }
-};
-
-// Memory that is not initialized, aligned as gemm wants it.
-inline std::unique_ptr<void, FreeMemory> allocate_workspace(std::size_t bytes) {
-  constexpr std::size_t alignment = 64;
-  if (bytes == 0) return nullptr;
-  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return std::unique_ptr<void, FreeMemory>(memory);
-}
 
 // K.
 inline std::int64_t columns_of(const GemmRightOperand& b) {
@@ -41,11 +26,7 @@ inline std::int64_t columns_of(const GemmRightOperand& b) {
 // On the CPU.
 inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                                 const GemmOptions& options) {
-  call(out.shape.size() * columns_of(b), [&] {
-    const std::size_t bytes = gemm_workspace_bytes(a, b, out, options);
-    const auto memory = allocate_workspace(bytes);
-    gemm(a, b, out, options, Workspace{memory.get(), bytes});
-  });
+  call(out.shape.size() * columns_of(b), [&] { gemm(a, b, out, options); });
 }
 
 // Runs a grouped product with a workspace of its own. The ends are copied first: another thread may
@@ -59,8 +40,8 @@ void grouped_gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b
     groups.ends = ends.data();
   }
   const std::size_t bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
-  const auto memory = allocate_workspace(bytes);
-  grouped_gemm(a, b, groups, out, options, {memory.get(), bytes});
+  const OwnedMemory memory(bytes);
+  grouped_gemm(a, b, groups, out, options, {memory.data(), bytes});
 }
 
 }  // namespace mxkern::bindings

@@ -1,15 +1,11 @@
-// bindings/grouped_gemm.cc: the matrix products whose rows or columns belong to groups.
+// bindings/grouped_gemm.cc: how matrix products are computed whose rows or columns belong to
+// groups.
 #include "mxkern/grouped_gemm.h"
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
-#include <optional>
-
 #include "bindings.h"
-#include "gemm_workspace.h"
-#include "numbers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -34,37 +30,14 @@ GroupedGemmOptions options_of(int precision) {
 
 void bind_grouped_gemm(nb::module_& module) {
   module.def(
-      "grouped_gemm",
-      [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
-         bool of_columns, const Buffer& out, double alpha, double beta, Address factors,
-         const std::optional<Buffer>& bias, int precision, Address workspace,
-         std::size_t workspace_bytes, Address stream) {
-        GroupedGemmOptions options = options_of(precision);
-        options.alpha = nearest_float(alpha);
-        options.beta = nearest_float(beta);
-        options.factors = static_cast<const float*>(factors.value);
-        options.bias = bias ? &*bias : nullptr;
-        with_groups(ends, count, of_columns, [&](const auto& groups) {
-          if (out.device.type != DeviceType::cpu) {
-            return grouped_gemm(a, b, groups, out, options, {workspace.value, workspace_bytes},
-                                Stream{stream.value});
-          }
-          call(out.shape.size() * columns_of(b),
-               [&] { grouped_gemm_with_workspace(a, b, groups, out, options); });
-        });
+      "grouped_gemm_problem_bytes",
+      [](const PlannedOperand& left, const PlannedOperand& right, const PlannedTensor& out,
+         std::int64_t groups, bool of_columns, int precision, int device) {
+        const auto wanted = static_cast<GemmPrecision>(precision);
+        return grouped_gemm_workspace_bytes({left, right, out, groups, of_columns, wanted},
+                                            numbered_device(device));
       },
-      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "alpha"_a, "beta"_a,
-      "factors"_a.none(), "bias"_a.none(), "precision"_a, "workspace"_a.none(), "workspace_bytes"_a,
-      "stream"_a.none());
-  module.def(
-      "grouped_gemm_workspace_bytes",
-      [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,
-         bool of_columns, const Buffer& out, int precision) {
-        return with_groups(ends, count, of_columns, [&](const auto& groups) {
-          return grouped_gemm_workspace_bytes(a, b, groups, out, options_of(precision));
-        });
-      },
-      "a"_a, "b"_a, "ends"_a.none(), "count"_a, "of_columns"_a, "out"_a, "precision"_a);
+      "left"_a, "right"_a, "out"_a, "groups"_a, "of_columns"_a, "precision"_a, "device"_a);
   module.def(
       "explain_grouped_gemm",
       [](const GemmOperand& a, const GemmRightOperand& b, Address ends, std::int64_t count,

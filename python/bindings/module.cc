@@ -33,13 +33,9 @@ NB_MODULE(_core, module) {
   bindings::bind_schemes(module);
   bindings::bind_info(module);
   bindings::bind_quantize(module);
-  bindings::bind_dequantize(module);
-  bindings::bind_hadamard(module);
-  bindings::bind_scales(module);
   bindings::bind_gemm(module);
   bindings::bind_grouped_gemm(module);
-  bindings::bind_numpy_calls(module);
-  bindings::bind_torch_cuda_calls(module);
+  bindings::bind_calls(module);
   bindings::bind_xla_calls(module);
   nb::module_::import_("atexit").attr("register")(
       nb::cpp_function(&bindings::ReleasedInterpreter::close));

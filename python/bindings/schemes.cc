@@ -66,6 +66,10 @@ void bind_schemes(nb::module_& module) {
         return nb::tuple(sizes);
       },
       nb::sig("def hadamard_sizes() -> tuple[int, ...]"));
+  module.def(
+      "default_sign_mask",
+      [] { return nb::make_tuple(default_sign_mask.low, default_sign_mask.high); },
+      nb::sig("def default_sign_mask() -> tuple[int, int]"));
 }
 
 }  // namespace mxkern::bindings

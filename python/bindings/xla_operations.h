@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gemm_workspace.h"
+#include "kept_plans.h"
 #include "xla_call.h"
 
 namespace mxkern::bindings::xla_operations {
@@ -43,7 +44,11 @@ inline void quantize(XlaCall& call) {
       call.quantized_result(scheme, layout, along_columns ? x.shape.transposed() : x.shape);
   read_found_amax(call, scheme, options);
   call.end();
-  (along_columns ? mxkern::quantize_columns : mxkern::quantize)(x, out, options, call.stream());
+  if (along_columns) {
+    quantize_columns(x, out, options, call.stream());
+  } else {
+    mxkern::quantize(x, out, options, call.stream());
+  }
 }
 
 // scheme, scale layout, options and what is given of the rows, the same of the columns, whether an
@@ -173,13 +178,11 @@ inline void gemm(XlaCall& call) {
   // A kernel of the program that is ahead of this call may be what writes b.
   options.right_is_complete = false;
   const Buffer out = call.plain(call.result());
-  Workspace workspace = call.workspace();
+  const Workspace workspace = call.workspace();
   call.end();
-  if (!call.on_cpu()) return mxkern::gemm(a, b, out, options, workspace, call.stream());
-  workspace.bytes = gemm_workspace_bytes(a, b, out, options);
-  const auto memory = allocate_workspace(workspace.bytes);
-  workspace.data = memory.get();
-  mxkern::gemm(a, b, out, options, workspace);
+  if (call.on_cpu()) return mxkern::gemm(a, b, out, options);
+  static thread_local KeptPlans plans;  // XLA calls from threads of its own
+  mxkern::gemm(plans.plan(a, b, out, options), a, b, out, options, workspace, call.stream());
 }
 
 // left operand, right operand, groups, whether there are factors, and biases, precision, bits of

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from mxkern import _core
 from mxkern.about import Info, cmake_dir, info
-from mxkern.arrays import meet_loaded_frameworks, take_jax_calls_from
+from mxkern.arrays import meet_frameworks, take_jax_calls_from
 from mxkern.block_scaled import BlockScaled
+from mxkern.from_parts import made_from_parts as _made_from_parts  # noqa: F401  # BlockScaled.from_parts
 from mxkern.jax_calls import make_jax_calls
 from mxkern.ops.dequantize import dequantize
-from mxkern.ops.explain_gemm import GemmExplanation, explain_gemm
+from mxkern.ops.explain_gemm import GemmExplanation, GemmPlan, explain_gemm, plan_gemm
 from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation, explain_grouped_gemm
 from mxkern.ops.fake_quantize import fake_quantize
 from mxkern.ops.gemm import gemm
@@ -39,6 +40,8 @@ from mxkern.ops.quantize_schemes import (
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
+from mxkern.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
+from mxkern.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from mxkern.comparison import compare
@@ -48,6 +51,7 @@ __version__: str = _core.version()
 __all__ = [
     "BlockScaled",
     "GemmExplanation",
+    "GemmPlan",
     "GroupedGemmExplanation",
     "Info",
     "PreparedOperand",
@@ -60,9 +64,11 @@ __all__ = [
     "explain_grouped_gemm",
     "fake_quantize",
     "gemm",
+    "get_num_threads",
     "grouped_gemm",
     "info",
     "pack_codes",
+    "plan_gemm",
     "prepare_operand",
     "quantize",
     "quantize_both",
@@ -74,6 +80,7 @@ __all__ = [
     "quantize_nvfp4",
     "random_hadamard",
     "schemes",
+    "set_num_threads",
     "swizzle_scales",
     "tensor_amax",
     "unpack_codes",
@@ -87,8 +94,8 @@ def _keep_out_of_graphs(function: Any) -> Any:
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = (
         "with `import mxkern.torch_ops` torch.compile takes mxkern's functions as operators; "
-        "prepare_operand, compare, explain_gemm, explain_grouped_gemm, info and "
-        "BlockScaled.from_parts are to be called before"
+        "prepare_operand, compare, plan_gemm, explain_gemm, explain_grouped_gemm, info, "
+        "get_num_threads, set_num_threads and BlockScaled.from_parts are to be called before"
     )
     return function
 
@@ -98,7 +105,7 @@ for _function in [f for f in map(globals().get, __all__) if isinstance(f, Functi
 _keep_out_of_graphs(BlockScaled.from_parts.__func__)  # type: ignore[attr-defined]
 
 take_jax_calls_from(make_jax_calls)
-meet_loaded_frameworks()
+meet_frameworks()
 
 
 def __getattr__(name: str) -> Any:

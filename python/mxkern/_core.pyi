@@ -2,7 +2,11 @@
 The C++ library mxkern over plain addresses. The package mxkern checks arguments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
+
+import mxkern.block_scaled
+import mxkern.prepared_operand
 
 class SchemeFacts:
     @property
@@ -35,6 +39,7 @@ def scale_layout_names() -> tuple[str, ...]: ...
 def gemm_precision_names() -> tuple[str, ...]: ...
 def prepared_form_names() -> tuple[str, ...]: ...
 def hadamard_sizes() -> tuple[int, ...]: ...
+def default_sign_mask() -> tuple[int, int]: ...
 
 class Info:
     @property
@@ -48,6 +53,8 @@ class Info:
     @property
     def threads(self) -> int: ...
     @property
+    def threads_from(self) -> str: ...
+    @property
     def built_with_cuda(self) -> bool: ...
     @property
     def cuda(self) -> str: ...
@@ -57,11 +64,19 @@ class Info:
     def devices(self) -> list[str]: ...
 
 def info() -> Info: ...
+
+most_threads: int = 4096
+
+def num_threads() -> int: ...
+def set_num_threads(n: int) -> None: ...
 def version() -> str: ...
 def built_with_cuda() -> bool: ...
 def in_float_environment(function: object) -> object: ...
 
 class QuantizeOptions:
+    @overload
+    def __init__(self) -> None: ...
+    @overload
     def __init__(
         self,
         scale_rule: int,
@@ -97,109 +112,6 @@ class OffsetOptions(QuantizeOptions):
     def without_array(self) -> QuantizeOptions: ...
 
 def float32_bits(value: float) -> int: ...
-def quantize(
-    x: tuple[object, int, int, int, int, int, int, int],
-    out: tuple[int, int, int, int, int, int, object, object, object],
-    options: QuantizeOptions,
-    amax: object | None,
-    tensor_scale: object | None,
-    found_amax: object | None,
-    stream: object | None,
-) -> None: ...
-def quantize_columns(
-    x: tuple[object, int, int, int, int, int, int, int],
-    out: tuple[int, int, int, int, int, int, object, object, object],
-    options: QuantizeOptions,
-    amax: object | None,
-    tensor_scale: object | None,
-    found_amax: object | None,
-    stream: object | None,
-) -> None: ...
-def quantize_both(
-    x: tuple[object, int, int, int, int, int, int, int],
-    rows: tuple[int, int, int, int, int, int, object, object, object],
-    columns: tuple[int, int, int, int, int, int, object, object, object],
-    row_options: QuantizeOptions,
-    column_options: QuantizeOptions,
-    row_amax: object | None,
-    column_amax: object | None,
-    row_tensor_scale: object | None,
-    column_tensor_scale: object | None,
-    row_found_amax: object | None,
-    column_found_amax: object | None,
-    stream: object | None,
-) -> None: ...
-def fake_quantize(
-    x: tuple[object, int, int, int, int, int, int, int],
-    scheme: int,
-    out: tuple[object, int, int, int, int, int, int, int],
-    options: QuantizeOptions,
-    amax: object | None,
-    tensor_scale: object | None,
-    found_amax: object | None,
-    stream: object | None,
-) -> None: ...
-def tensor_amax(
-    x: tuple[object, int, int, int, int, int, int, int], amax: object, stream: object | None
-) -> None: ...
-def dequantize(
-    q: tuple[int, int, int, int, int, int, object, object, object],
-    out: tuple[object, int, int, int, int, int, int, int],
-    stream: object | None,
-) -> None: ...
-def random_hadamard(
-    x: tuple[object, int, int, int, int, int, int, int],
-    out: tuple[object, int, int, int, int, int, int, int],
-    size: int,
-    sign_mask_low: int,
-    sign_mask_high: int,
-    inverse: bool,
-    stream: object | None,
-) -> None: ...
-def default_sign_mask() -> tuple[int, int]: ...
-def swizzle_scales(
-    scales: object,
-    out: object,
-    batch: int,
-    rows: int,
-    blocks: int,
-    device: int,
-    stream: object | None,
-) -> None: ...
-def unswizzle_scales(
-    scales: object,
-    out: object,
-    batch: int,
-    rows: int,
-    blocks: int,
-    device: int,
-    stream: object | None,
-) -> None: ...
-def gemm(
-    a: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[object, int, int, int, int, int, int, int]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    b: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    out: tuple[object, int, int, int, int, int, int, int],
-    alpha: float,
-    beta: float,
-    bias: tuple[object, int, int, int, int, int, int, int] | None,
-    precision: int,
-    workspace: object | None,
-    workspace_bytes: int,
-    stream: object | None,
-) -> None: ...
-def gemm_workspace_bytes(
-    a: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[object, int, int, int, int, int, int, int]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    b: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    out: tuple[object, int, int, int, int, int, int, int],
-    beta: float,
-    precision: int,
-) -> int: ...
 
 class GemmExplanation:
     @property
@@ -219,7 +131,12 @@ class GemmExplanation:
     @property
     def workspace_bytes(self) -> int: ...
 
-def explain_gemm(
+class GemmPlan:
+    @property
+    def workspace_bytes(self) -> int: ...
+    def explain(self) -> GemmExplanation: ...
+
+def plan_gemm(
     a: tuple[int, int, int, int, int, int, object, object, object]
     | tuple[object, int, int, int, int, int, int, int]
     | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
@@ -229,49 +146,24 @@ def explain_gemm(
     beta: float,
     precision: int,
     device: str,
-) -> GemmExplanation: ...
+) -> GemmPlan: ...
+def plan_gemm_problem(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    out: tuple[int, int, int, int],
+    precision: int,
+    device: int,
+) -> GemmPlan: ...
 def prepared_form(wanted: int, scheme: int, device: int) -> int: ...
 def prepared_bytes(form: int, scheme: int, batch: int, rows: int, columns: int) -> int: ...
-def prepare_operand(
-    out: tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    stream: object | None,
-) -> None: ...
-def quantize_prepared(
-    x: tuple[object, int, int, int, int, int, int, int],
-    out: tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    options: QuantizeOptions,
-    stream: object | None,
-) -> None: ...
-def grouped_gemm(
-    a: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[object, int, int, int, int, int, int, int]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    b: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    ends: object | None,
-    count: int,
+def grouped_gemm_problem_bytes(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    out: tuple[int, int, int, int],
+    groups: int,
     of_columns: bool,
-    out: tuple[object, int, int, int, int, int, int, int],
-    alpha: float,
-    beta: float,
-    factors: object | None,
-    bias: tuple[object, int, int, int, int, int, int, int] | None,
     precision: int,
-    workspace: object | None,
-    workspace_bytes: int,
-    stream: object | None,
-) -> None: ...
-def grouped_gemm_workspace_bytes(
-    a: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[object, int, int, int, int, int, int, int]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    b: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    ends: object | None,
-    count: int,
-    of_columns: bool,
-    out: tuple[object, int, int, int, int, int, int, int],
-    precision: int,
+    device: int,
 ) -> int: ...
 def explain_grouped_gemm(
     a: tuple[int, int, int, int, int, int, object, object, object]
@@ -286,138 +178,127 @@ def explain_grouped_gemm(
     precision: int,
     device: str,
 ) -> GemmExplanation: ...
-def extent(array_struct: object) -> tuple[int, int]: ...
 
-class NumpyCalls:
+class Signature:
     def __init__(
         self,
-        array_type: object,
-        empty: object,
-        block_scaled: object,
-        plain_dtypes: Sequence[object],
-        code_dtypes: Sequence[object],
-        scale_dtypes: Sequence[object],
-        scheme_names: Sequence[object],
-        layout_names: Sequence[object],
+        function: str,
+        names: Sequence[object],
+        defaults: Sequence[object],
+        taken: Sequence[object],
     ) -> None: ...
-    def quantize(
-        self,
-        x: object | None,
-        scheme: int,
-        layout: int,
-        options: QuantizeOptions,
-        columns: bool,
-        amax: object | None,
-        tensor_scale: object | None,
-        out: object | None,
-    ) -> object: ...
-    def quantize_both(
-        self,
-        x: object | None,
-        scheme: int,
-        layout: int,
-        row_options: QuantizeOptions,
-        column_options: QuantizeOptions,
-        amax: object | None,
-        tensor_scale: object | None,
-    ) -> object: ...
-    def fake_quantize(
-        self,
-        x: object | None,
-        scheme: int,
-        options: QuantizeOptions,
-        amax: object | None,
-        tensor_scale: object | None,
-        out: object | None,
-    ) -> object: ...
-    def dequantize(self, q: object | None, dtype: int, out: object | None) -> object: ...
-    def gemm(
-        self,
-        a: object | None,
-        b: object | None,
-        dtype: int,
-        alpha: float,
-        beta: float,
-        bias: object | None,
-        precision: int,
-        out: object | None,
-    ) -> object: ...
+    @property
+    def function(self) -> str: ...
 
-class TorchCudaCalls:
+class Calls:
     def __init__(
         self,
-        tensor_type: object,
-        empty: object,
-        current_device: object | None,
-        current_stream: object,
-        recorders: Sequence[object],
-        samples: Sequence[object],
+        faults: object,
+        adapter_of: object,
         block_scaled: object,
         prepared_operand: object,
-        plain_elements: Sequence[int],
-        code_elements: Sequence[int],
-        scale_elements: Sequence[int],
-        end_element: int,
+        schemes: dict[object, int],
         scheme_names: Sequence[object],
         layout_names: Sequence[object],
         form_names: Sequence[object],
+        dtype_names: Sequence[object],
+        precision_names: Sequence[object],
+        element_names: Sequence[object],
+        code_elements: Sequence[int],
+        scale_elements: Sequence[int],
     ) -> None: ...
-    def quantize(
-        self,
-        x: object | None,
-        scheme: int,
-        layout: int,
-        options: QuantizeOptions,
-        columns: bool,
-        amax: object | None,
-        tensor_scale: object | None,
-        out: object | None,
-    ) -> object: ...
-    def quantize_both(
-        self,
-        x: object | None,
-        scheme: int,
-        layout: int,
-        row_options: QuantizeOptions,
-        column_options: QuantizeOptions,
-        amax: object | None,
-        tensor_scale: object | None,
-    ) -> object: ...
-    def fake_quantize(
-        self,
-        x: object | None,
-        scheme: int,
-        options: QuantizeOptions,
-        amax: object | None,
-        tensor_scale: object | None,
-        out: object | None,
-    ) -> object: ...
-    def dequantize(self, q: object | None, dtype: int, out: object | None) -> object: ...
-    def gemm(
-        self,
-        a: object | None,
-        b: object | None,
-        dtype: int,
-        alpha: float,
-        beta: float,
-        bias: object | None,
-        precision: int,
-        out: object | None,
-    ) -> object: ...
-    def grouped_gemm(
-        self,
-        a: object | None,
-        b: object | None,
-        ends: object | None,
-        factors: object | None,
-        bias: object | None,
-        dtype: int,
-        alpha: float,
-        beta: float,
-        precision: int,
-        out: object | None,
-    ) -> object: ...
 
+def read_numpy(
+    calls: Calls, adapter: object, array_type: object, empty: object, dtypes: Sequence[object]
+) -> None: ...
+def read_torch(
+    calls: Calls,
+    adapter: object,
+    tensor_type: object,
+    parameter_type: object,
+    empty_cpu: object | None,
+    empty_cuda: object | None,
+    current_device: object | None,
+    current_stream: object | None,
+    forward_ad: object,
+    recorders: Sequence[object],
+    samples: Sequence[object],
+) -> None: ...
+def quantize(
+    calls: Calls,
+    signature: Signature,
+    columns: bool,
+    x: object,
+    scheme: object,
+    keywords: Mapping[str, object],
+) -> mxkern.block_scaled.BlockScaled: ...
+def quantize_both(
+    calls: Calls, signature: Signature, x: object, scheme: object, keywords: Mapping[str, object]
+) -> tuple[mxkern.block_scaled.BlockScaled, mxkern.block_scaled.BlockScaled]: ...
+def fake_quantize(
+    calls: Calls,
+    signature: Signature,
+    x: object,
+    scheme: object,
+    keywords: Mapping[str, object],
+    through: bool = True,
+) -> Any: ...
+def tensor_amax(calls: Calls, x: object, out: object, stream: object) -> Any: ...
+def dequantize(calls: Calls, q: object, dtype: object, out: object, stream: object) -> Any: ...
+def gemm(
+    calls: Calls,
+    a: object,
+    b: object,
+    dtype: object,
+    out: object,
+    alpha: object,
+    beta: object,
+    bias: object,
+    precision: object,
+    stream: object,
+) -> Any: ...
+def grouped_gemm(
+    calls: Calls,
+    a: object,
+    b: object,
+    ends: object,
+    dtype: object,
+    out: object,
+    alpha: object,
+    beta: object,
+    factors: object,
+    bias: object,
+    precision: object,
+    stream: object,
+) -> Any: ...
+def operand_views(calls: Calls, function: str, a: object, b: object) -> tuple[Any, ...]: ...
+def grouped_views(
+    calls: Calls, function: str, a: object, b: object, ends: object, factors: object
+) -> tuple[Any, ...]: ...
+def prepare_operand(
+    calls: Calls,
+    x: object,
+    scheme: object,
+    options: QuantizeOptions,
+    form: int,
+    keep_source: bool,
+    stream: object,
+) -> mxkern.prepared_operand.PreparedOperand: ...
+def random_hadamard(
+    calls: Calls,
+    x: object,
+    size: int,
+    sign_mask_low: int,
+    sign_mask_high: int,
+    inverse: bool,
+    out: object,
+    stream: object,
+) -> Any: ...
+def move_scales(
+    calls: Calls, function: str, scales: object, rows: int, blocks: int, out: object, stream: object
+) -> Any: ...
+def plain_view(calls: Calls, function: str, argument: str, x: object) -> tuple[Any, ...]: ...
+def quantized_view(calls: Calls, function: str, argument: str, q: object) -> tuple[Any, ...]: ...
 def xla_version() -> tuple[int, int] | None: ...
 def xla_alignment() -> int: ...
 def xla_handlers() -> dict[str, tuple[object, object]]: ...

@@ -17,6 +17,7 @@ class Info(NamedTuple):
     instruction_set: str
     gemm_unit: str
     threads: int
+    threads_from: str
     built_with_cuda: bool
     cuda: str
     blackwell: str
@@ -29,7 +30,7 @@ class Info(NamedTuple):
             ("build", self.build),
             ("instruction set", self.instruction_set),
             ("gemm unit", self.gemm_unit),
-            ("threads", str(self.threads)),
+            ("threads", f"{self.threads}, from {self.threads_from}"),
             ("CUDA", self.cuda),
             ("Blackwell", self.blackwell),
             ("JAX", self.jax),
@@ -60,6 +61,7 @@ def info() -> Info:
         found.instruction_set,
         found.gemm_unit,
         found.threads,
+        found.threads_from,
         found.built_with_cuda,
         found.cuda,
         found.blackwell,

@@ -2,12 +2,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Self
 
+from mxkern import errors
 from mxkern.scheme import Scheme, schemes
+from mxkern.value import Value
 
 
-class BlockScaled(NamedTuple):
+class Above:
+    """What methods of BlockScaled call, and put here when it is imported: it knows arrays and
+    operations, and a BlockScaled lies below both."""
+
+    device_of: Callable[..., Any]
+    place: Callable[..., Any]
+    made_from_parts: Callable[..., Any]
+    summary: Callable[..., str]
+    html_summary: Callable[..., str]
+    dequantize: Callable[..., Any]
+
+
+above = Above()
+
+
+class BlockScaled(Value):
     """A quantized tensor: codes, their scales, and what they mean. Immutable; the arrays are not.
 
     codes         one element each, or 4- and 6-bit codes packed in uint8, blocks along the last
@@ -19,7 +36,7 @@ class BlockScaled(NamedTuple):
     shape         of the tensor that was quantized
     scale_layout  "row_major" or "swizzled"
 
-    It unpacks as a tuple: `codes, scales = q[:2]`.
+    The constructor checks nothing; from_parts does. `==` is identity: compare codes and scales.
 
     >>> import mxkern, numpy as np
     >>> q = mxkern.quantize(np.ones((2, 64), np.float32), "mxfp4")
@@ -27,12 +44,33 @@ class BlockScaled(NamedTuple):
     ((2, 32), (2, 2), 68, 4.25)
     """
 
+    __match_args__ = ("codes", "scales", "tensor_scale", "scheme", "shape", "scale_layout")
+    __slots__ = __match_args__
+
     codes: Any
     scales: Any
     tensor_scale: Any
     scheme: str
     shape: tuple[int, ...]
     scale_layout: str
+
+    def __init__(
+        self,
+        codes: Any,
+        scales: Any,
+        tensor_scale: Any,
+        scheme: str,
+        shape: tuple[int, ...],
+        scale_layout: str,
+    ) -> None:
+        # torch.compile sees through this, and not through the descriptors of the slots.
+        put = object.__setattr__
+        put(self, "codes", codes)
+        put(self, "scales", scales)
+        put(self, "tensor_scale", tensor_scale)
+        put(self, "scheme", scheme)
+        put(self, "shape", shape)
+        put(self, "scale_layout", scale_layout)
 
     @classmethod
     def from_parts(
@@ -62,13 +100,24 @@ class BlockScaled(NamedTuple):
         >>> float(mxkern.dequantize(q)[0, 0])
         2.0
         """
-        from mxkern.operands import made_from_parts
+        made: BlockScaled = above.made_from_parts(
+            codes, scales, scheme, tensor_scale, shape, scale_layout
+        )
+        return made
 
-        return made_from_parts(codes, scales, scheme, tensor_scale, shape, scale_layout)
+    @property
+    def parts(self) -> tuple[Any, Any, Any]:
+        """Its arrays: codes, scales, and the tensor scale or None."""
+        return self.codes, self.scales, self.tensor_scale
 
-    def map(self, function: Callable[[Any], Any]) -> BlockScaled:
+    @property
+    def facts(self) -> tuple[str, tuple[int, ...], str]:
+        """What it knows beside its arrays: BlockScaled(*q.parts, *q.facts) is q again."""
+        return self.scheme, self.shape, self.scale_layout
+
+    def map(self, function: Callable[[Any], Any]) -> Self:
         """The same tensor with function(part) for each of its arrays: codes, scales, and the tensor
-        scale where there is one. So it goes to a device: `q.map(lambda part: part.to("cuda"))`.
+        scale where there is one.
 
         What function returns is not checked here, but by the operations that it is given to.
 
@@ -78,8 +127,53 @@ class BlockScaled(NamedTuple):
         >>> copy.codes is q.codes, copy.shape
         (False, (2, 64))
         """
-        parts = [None if part is None else function(part) for part in self[:3]]
-        return self._replace(codes=parts[0], scales=parts[1], tensor_scale=parts[2])
+        codes, scales, scale = [None if part is None else function(part) for part in self.parts]
+        return type(self)(codes, scales, scale, *self.facts)
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> Self:
+        """The same tensor with its arrays on a device; those that are there already stay.
+
+        device        PyTorch: what Tensor.to takes for a device. JAX: a device, a sharding, or a
+                      name as "cpu" and "cuda:1". CuPy: a device, its index, or "cuda:1". Arrays of
+                      NumPy are on the "cpu" alone.
+        non_blocking  PyTorch: whether copies from pinned memory may still be under way
+
+        Codes and scales keep their dtypes: one for device raises TypeError.
+
+        >>> import mxkern, numpy as np
+        >>> q = mxkern.quantize(np.ones((2, 64), np.float32), "mxfp4")
+        >>> q.to("cpu").device
+        'cpu'
+        """
+        if device is None or hasattr(device, "itemsize") or hasattr(device, "dtype"):
+            raise TypeError(
+                f"BlockScaled.to: device is {errors.described(device)}; expected a device; codes "
+                "and scales keep their dtypes, and q.dequantize(dtype) has values of another"
+            )
+        if hasattr(self.codes, "to"):  # PyTorch's, also where torch.compile traces this
+            return self.map(lambda part: part.to(device, non_blocking=non_blocking))
+        return self.map(lambda part: above.place(part, device))
+
+    def pin_memory(self) -> Self:
+        """The same tensor in pinned memory: PyTorch's arrays, for its DataLoader."""
+        return self.map(lambda part: part.pin_memory())
+
+    def dequantize(self, dtype: Any = "float32") -> Any:
+        """mxkern.dequantize(self, dtype=dtype)
+
+        >>> import mxkern, numpy as np
+        >>> q = mxkern.quantize(np.ones((1, 4), np.float32), "mxfp4")
+        >>> q.dequantize("float16")
+        array([[1., 1., 1., 1.]], dtype=float16)
+        """
+        return above.dequantize(self, dtype=dtype)
+
+    @property
+    def device(self) -> Any:
+        """Where the codes are, as their framework says it: a torch.device, a device or a sharding
+        of JAX, a device of CuPy, "cpu" for NumPy."""
+        found = getattr(self.codes, "device", None)
+        return above.device_of(self.codes) if found is None else found
 
     @property
     def nbytes(self) -> int:
@@ -102,14 +196,15 @@ class BlockScaled(NamedTuple):
         return codes + _product(scheme.scales_shape(shape, self.scale_layout))
 
     def __repr__(self) -> str:
-        from mxkern.summary import summary
+        return above.summary(self)
 
-        return summary(self)
+    def _repr_html_(self) -> str:
+        return above.html_summary(self)
 
 
 def _plain(shape: tuple[Any, ...]) -> tuple[int, ...]:
     """Without NumPy's integers, which may be of 8 bits; symbols stay."""
-    return tuple(n.item() if hasattr(n, "item") else n for n in shape)
+    return tuple(n if isinstance(n, int) or not hasattr(n, "item") else n.item() for n in shape)
 
 
 def _product(shape: tuple[int, ...]) -> int:

@@ -221,7 +221,7 @@ def _add_chunk(
         q = quantize(chunk, scheme.name, amax=amax)
         scale = np.float32(q.tensor_scale)
     else:
-        q = quantize(chunk, scheme.name, scale_rule=rule)
+        q = quantize(chunk, scheme.name, scale_rule=rule)  # type: ignore[arg-type]
         scale = np.float32(1)
     decoded = dequantize(q)
     # A limit beyond float32 is no limit.

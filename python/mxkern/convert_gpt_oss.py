@@ -92,7 +92,7 @@ class GptOssExperts(Form):
 
     def parts(self, name: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         for experts in self.files[name].on_file(name).slices():
-            q = mxkern.quantize_columns(experts, self.scheme, scale_rule=self.scale_rule)
+            q = mxkern.quantize_columns(experts, self.scheme, scale_rule=self.scale_rule)  # type: ignore[arg-type]
             self.count_poisoned(name, q)
             yield f"{name}_blocks", q.codes
             yield f"{name}_scales", q.scales.view(np.uint8)

@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from mxkern.value import Value
+
 
 def listed(names: Iterable[str]) -> str:
     """'a', 'a or b', 'a, b or c'."""
@@ -18,7 +20,7 @@ def described(value: Any) -> str:
         return _cut(f"({', '.join(map(described, value))}{',' if len(value) == 1 else ''})")
     if isinstance(value, int) and value.bit_length() > 256:  # Python prints no more of some
         return f"an int of {value.bit_length()} bits"
-    if isinstance(value, (str, int, float, bool, tuple, type(None))):
+    if isinstance(value, (str, int, float, bool, tuple, Value, type(None))):
         text = repr(value).split("\n", 1)[0]
         return _cut(text)
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
@@ -198,3 +200,11 @@ def flag(function: str, argument: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{function}: {argument} is {described(value)}; expected True or False")
     return value
+
+
+def other_dtype(function: str, dtype: str, own: str) -> ValueError:
+    """The error for a dtype that is not that of out."""
+    return ValueError(
+        f"{function}: dtype is {dtype!r}, and out has dtype {own}; expected one of both; leave "
+        f"dtype out, or pass an out of {dtype}"
+    )

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from mxkern import _core
+from mxkern.array_faults import enter
 from mxkern.arrays import Adapter
 from mxkern.arrays.adapter import CPU, check_same_device
-from mxkern.operands import enter_part
 
 
 def check_offset(function: str, array: Any) -> None:
@@ -27,7 +27,7 @@ def placed(
     if not isinstance(options, _core.OffsetOptions):
         return options
     like = adapter.enter(function, "x", x)
-    array = enter_part(function, "offset", "", options.array, adapter)
+    array = enter(function, "offset", options.array, adapter)
     check_offset(function, array)
     check_same_device(function, "offset", adapter, array, like)
     plain = options.without_array()

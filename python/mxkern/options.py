@@ -12,12 +12,12 @@ SCALE_RULES = {name: i for i, name in enumerate(_core.scale_rule_names())}
 ROUNDINGS = {name: i for i, name in enumerate(_core.rounding_names())}
 BLOCK_ERRORS = {name: i for i, name in enumerate(_core.block_error_names())}
 SCALE_LAYOUTS = {name: i for i, name in enumerate(_core.scale_layout_names())}
+PRECISIONS = {name: i for i, name in enumerate(_core.gemm_precision_names())}
+FORMS = {name: i for i, name in enumerate(_core.prepared_form_names())}
+PREPARED_FORMS = {name: form for name, form in FORMS.items() if name != "source"}
 DTYPES = {name: i for i, name in enumerate(_core.dtype_names())}
 
 _DEFAULT_RULE = "rceil"
-_DEFAULT_OPTIONS = _core.QuantizeOptions(
-    SCALE_RULES[_DEFAULT_RULE], ROUNDINGS["nearest"], 0, 0, False, 0, 0, 0, 0
-)
 _LARGEST_SEED = 2**64 - 1
 ANY_SIZE = 2**256  # of a transform: those that there are come in the message
 _OTHER_DTYPE = re.compile(r"(float|bfloat|u?int|complex)\d+\w*|bool|double|[<=>]?(f8|d)")
@@ -77,46 +77,6 @@ def options_of(
     four_over_six: Any = False,
 ) -> _core.QuantizeOptions:
     """The library's options for the keyword arguments of a quantization."""
-    if (
-        type(scale_rule) is str
-        and scale_rule == _DEFAULT_RULE
-        and type(rounding) is str
-        and rounding == "nearest"
-        and seed is None
-        and type(offset) is int
-        and offset == 0
-        and block is None
-        and hadamard is None
-        and sign_mask is None
-        and four_over_six is False
-    ):
-        return _DEFAULT_OPTIONS
-    return _make(
-        function,
-        scheme,
-        scale_rule,
-        rounding,
-        seed,
-        offset,
-        block,
-        hadamard,
-        sign_mask,
-        four_over_six,
-    )
-
-
-def _make(
-    function: str,
-    scheme: Scheme,
-    scale_rule: Any,
-    rounding: Any,
-    seed: Any,
-    offset: Any,
-    block: Any,
-    hadamard: Any,
-    sign_mask: Any,
-    four_over_six: Any,
-) -> _core.QuantizeOptions:
     rule = position(function, "scale_rule", scale_rule, SCALE_RULES)
     if scheme.has_tensor_scale and scale_rule != _DEFAULT_RULE:
         raise ValueError(

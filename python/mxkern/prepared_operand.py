@@ -1,10 +1,11 @@
 # mxkern/prepared_operand.py: PreparedOperand, an operand of gemm that was made ready ahead.
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from mxkern.block_scaled import BlockScaled
 from mxkern.scheme import schemes
+from mxkern.value import Value, fields_text
 
 _FORMS = {
     "source": "codes and scales alone",
@@ -19,7 +20,7 @@ _WITHOUT_SOURCE = {
 }
 
 
-class PreparedOperand(NamedTuple):
+class PreparedOperand(Value):
     """An operand that prepare_operand made ready for gemm. Immutable; the arrays are not.
 
     form    "folded", "expanded" or "few_tokens": what data holds; "source": nothing, as the CPU
@@ -38,11 +39,29 @@ class PreparedOperand(NamedTuple):
       source      codes and scales alone
     """
 
+    __match_args__ = ("form", "data", "source", "scheme", "shape")
+    __slots__ = __match_args__
+
     form: str
     data: Any
     source: BlockScaled | None
     scheme: str
     shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        form: str,
+        data: Any,
+        source: BlockScaled | None,
+        scheme: str,
+        shape: tuple[int, ...],
+    ) -> None:
+        put = object.__setattr__
+        put(self, "form", form)
+        put(self, "data", data)
+        put(self, "source", source)
+        put(self, "scheme", scheme)
+        put(self, "shape", shape)
 
     @property
     def nbytes(self) -> int:
@@ -51,6 +70,8 @@ class PreparedOperand(NamedTuple):
         return data + (0 if self.source is None else self.source.nbytes)
 
     def __repr__(self) -> str:
+        if not all(hasattr(self, name) for name in self.__slots__):
+            return f"PreparedOperand({fields_text(self)})  # not valid: fields are missing"
         has_data = self.data is None or hasattr(self.data, "nbytes")
         has_source = self.source is None or isinstance(self.source, BlockScaled)
         why = "" if has_data else "data is no array"
@@ -59,9 +80,7 @@ class PreparedOperand(NamedTuple):
         elif has_data and self.source is not None and self.source.scheme not in schemes:
             why = "source has no scheme of mxkern's"
         if why:
-            fields = zip(self._fields, self, strict=True)
-            text = ", ".join(f"{name}={value!r}" for name, value in fields)
-            return f"PreparedOperand({text})  # not valid: {why}"
+            return f"PreparedOperand({fields_text(self)})  # not valid: {why}"
         lines = [f"PreparedOperand {self.scheme}, shape {self.shape}, {self.nbytes} bytes"]
         if self.data is not None:
             what = _FORMS.get(self.form, "")

@@ -196,22 +196,23 @@ class SchemeTable:
 
 
 schemes = SchemeTable()
+SCALES_DTYPES = tuple(dict.fromkeys([*(scheme.scales_dtype for scheme in schemes), "uint8"]))
 
 # Every accepted name, and every record itself: one lookup on the way of each call.
-_RECORDS: dict[Any, Scheme] = {record.name: record for record in schemes}
-_RECORDS |= {alias: _RECORDS[name] for alias, name in _ALIASES.items()}
-NAMES = {name: record.name for name, record in _RECORDS.items()}  # with aliases
-_RECORDS |= {record: record for record in schemes}
+RECORDS: dict[Any, Scheme] = {record.name: record for record in schemes}
+RECORDS |= {alias: RECORDS[name] for alias, name in _ALIASES.items()}
+NAMES = {name: record.name for name, record in RECORDS.items()}  # with aliases
+RECORDS |= {record: record for record in schemes}
 
 
 def _record_of(name: str) -> Scheme:
-    return _RECORDS[name]
+    return RECORDS[name]
 
 
 def scheme_of(function: str, scheme: Any, argument: str = "scheme") -> Scheme:
     """The record of a name, an alias or a record, which an argument of the function is."""
     try:
-        return _RECORDS[scheme]
+        return RECORDS[scheme]
     except (KeyError, TypeError, ValueError):  # ValueError: some that have no hash
         raise unknown_scheme(function, scheme, argument) from None
 

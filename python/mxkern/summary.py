@@ -1,14 +1,17 @@
-# mxkern/summary.py: what a BlockScaled prints: its parts, the range of its scales, first values.
+# mxkern/summary.py: what a BlockScaled prints: its parts, the range of its scales, first values;
+# and a table of its parts for notebooks.
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import Any
 
 from mxkern import _core
 from mxkern.arrays import adapter_of
-from mxkern.block_scaled import BlockScaled
-from mxkern.operands import operand_of
-from mxkern.scheme import Scheme
+from mxkern.block_scaled import BlockScaled, above
+from mxkern.calls import calls
+from mxkern.scheme import Scheme, schemes
+from mxkern.value import fields_text
 
 _VALUES = 6  # shown
 _SCALES = 1 << 20  # looked at, so that printing a large tensor takes no time
@@ -17,13 +20,14 @@ _SCALES = 1 << 20  # looked at, so that printing a large tensor takes no time
 def summary(q: BlockScaled) -> str:
     """Several lines for people. A BlockScaled whose parts do not fit prints as its fields."""
     try:
-        operand = operand_of("repr", "q", q)
+        view, _, codes, scales = _core.quantized_view(calls, "repr", "q", q)
     except (TypeError, ValueError, RuntimeError) as error:
-        fields = ", ".join(f"{name}={value!r}" for name, value in zip(q._fields, q, strict=False))
-        return f"BlockScaled({fields})  # not valid: {error}"
-    scheme = operand.scheme
+        return f"BlockScaled({fields_text(q)})  # not valid: {error}"
+    scheme = tuple(schemes)[view[0]]
     adapter = adapter_of("repr", "q.codes", q.codes)
-    codes, scales, tensor_scale = operand.memory
+    tensor_scale: Any = q.tensor_scale
+    if tensor_scale is not None:  # a number, or an array of one
+        tensor_scale = float(getattr(tensor_scale, "reshape", lambda _: tensor_scale)(()))
     # Only what is shown leaves a GPU.
     looked_at = adapter.raw_bytes(scales.reshape(-1)[:_SCALES])
     lines = [
@@ -35,7 +39,7 @@ def summary(q: BlockScaled) -> str:
         f"one for {scheme.block} elements" + _scale_range(scheme, looked_at, q),
     ]
     if tensor_scale is not None:
-        lines.append(f"  tensor_scale  {float(tensor_scale.reshape(())):.6g}")
+        lines.append(f"  tensor_scale  {tensor_scale:.6g}")
     values: list[float] = []
     if 0 not in q.shape:
         row = codes[(0,) * (len(q.shape) - 1)][: scheme.block_bytes]
@@ -44,6 +48,28 @@ def summary(q: BlockScaled) -> str:
         more = ", ..." if q.shape[-1] > len(values) else ""
         lines.append(f"  values  {', '.join(f'{value:.4g}' for value in values)}{more}")
     return "\n".join(lines)
+
+
+def html_summary(q: BlockScaled) -> str:
+    """A small table, or the text of one whose parts do not fit."""
+    try:
+        _, _, codes, scales = _core.quantized_view(calls, "repr", "q", q)
+    except (TypeError, ValueError, RuntimeError):
+        return f"<pre>{escape(summary(q))}</pre>"
+    adapter = adapter_of("repr", "q.codes", q.codes)
+    rows = {
+        "scheme": q.scheme,
+        "shape": q.shape,
+        "scale layout": q.scale_layout,
+        "codes": f"{adapter.name} {adapter.dtype_name(codes)} {tuple(codes.shape)}",
+        "scales": f"{adapter.name} {adapter.dtype_name(scales)} {tuple(scales.shape)}",
+        "bytes": f"{q.nbytes}, {q.bits_per_element:.4g} bits per element",
+    }
+    cells = [f"<tr><th>{name}</th><td>{escape(str(text))}</td></tr>" for name, text in rows.items()]
+    return f"<table>{''.join(cells)}</table>"
+
+
+above.summary, above.html_summary = summary, html_summary
 
 
 def _scale_range(scheme: Scheme, looked_at: Any, q: BlockScaled) -> str:
@@ -81,21 +107,16 @@ def _first_values(
     import numpy as np
 
     columns = min(columns, scheme.block)
-    scalar = (
-        None if tensor_scale is None else np.float32(float(tensor_scale.reshape(()))).reshape(1)
+    size = columns if scheme.bits == 8 else scheme.block_bytes
+    scalar = None if tensor_scale is None else np.array(tensor_scale, np.float32)
+    block = BlockScaled(
+        np.ascontiguousarray(codes[:size]),
+        np.ascontiguousarray(scales[:1]),
+        scalar,
+        scheme.name,
+        (columns,),
+        "row_major",
     )
-    out = np.empty(columns, np.float32)
-    view = (
-        scheme.id,
-        0,
-        -1,
-        1,
-        1,
-        columns,
-        np.ascontiguousarray(codes).__array_struct__,
-        np.ascontiguousarray(scales[:1]).__array_struct__,
-        None if scalar is None else scalar.__array_struct__,
-    )
-    buffer = (out.__array_struct__, 0, -1, 1, 1, columns, columns, columns)
-    _core.dequantize(view, buffer, None)
-    return [float(value) for value in out[:_VALUES]]
+    return [
+        float(value) for value in _core.dequantize(calls, block, "float32", None, None)[:_VALUES]
+    ]

@@ -10,13 +10,14 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from mxkern import _core, errors
+from mxkern.array_faults import factor as check_factor
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.torch_arrays import check_no_tangent, distributed
 from mxkern.block_scaled import BlockScaled
+from mxkern.errors import other_dtype
 from mxkern.offset_array import check_offset
-from mxkern.operands import check_factor, no_block_scaled
+from mxkern.operand_faults import no_block_scaled
 from mxkern.options import OFFSET_DTYPES, dtype_position, name_of_dtype
-from mxkern.outputs import other_dtype
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import NAMES, Scheme, unknown_scheme
 

@@ -10,11 +10,9 @@ import torch
 import mxkern
 from mxkern import errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
-from mxkern.gemm_operands import product_shape
-from mxkern.ops.grouped_gemm import check_shapes, grouped_shape
-from mxkern.ops.run_quantize import transposed
 from mxkern.options import dtype_position
 from mxkern.scheme import Shape, scheme_of, swizzled_size
+from mxkern.shapes import grouped_shape, product_shape, transposed
 from mxkern.torch_checks import plain_dtype_name, refuse_gradient, refuse_some_on_meta
 from mxkern.torch_operands import block_scaled, check_parts, operand_of_kind, present
 
@@ -307,8 +305,7 @@ def _traced_grouped_gemm(
     operand_of_kind("grouped_gemm", "a", a, a_kind, a_shape)  # for its checks
     operand_of_kind("grouped_gemm", "b", b, b_kind, b_shape)
     shapes = tuple(a_shape), tuple(b_shape)
-    check_shapes("grouped_gemm", *shapes)
-    shape = grouped_shape(*shapes, ends.numel())
+    shape = grouped_shape("grouped_gemm", *shapes, ends.numel())
     _check_addend("grouped_gemm", addend, dtype)
     return b[0].new_empty(shape, dtype=_dtype("grouped_gemm", dtype))
 

@@ -13,7 +13,7 @@ from mxkern.torch_checks import scheme_name
 
 def present(q: BlockScaled) -> list[Any]:
     """The tensors of a BlockScaled."""
-    return [part for part in q[:3] if part is not None]
+    return [part for part in q.parts if part is not None]
 
 
 def block_scaled(parts: list[Any], scheme: str, shape: Any, scale_layout: str) -> BlockScaled:
@@ -34,12 +34,12 @@ def kind_of(function: str, operand: Any) -> tuple[list[Any], str, Shape]:
         kind = f"quantized {scheme_name(function, operand.scheme)} {operand.scale_layout}"
         return present(operand), kind, operand.shape
     if isinstance(operand, PreparedOperand):
-        form, data, source, scheme, shape = operand
+        data, source, kind = operand.data, operand.source, f"{operand.form} {operand.scheme}"
         if data is None and source is not None:
             return kind_of(function, source)
         if source is None:
-            return [data], f"{form} {scheme} -", shape
-        return [data, *present(source)], f"{form} {scheme} {source.scale_layout}", shape
+            return [data], f"{kind} -", operand.shape
+        return [data, *present(source)], f"{kind} {source.scale_layout}", operand.shape
     return [operand], "plain - -", tuple(operand.shape)
 
 

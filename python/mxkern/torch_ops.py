@@ -26,12 +26,12 @@ import mxkern
 import mxkern.torch_library  # defines the operators
 from mxkern import errors
 from mxkern.arrays.torch_arrays import has_tangent
-from mxkern.arrays.torch_cuda_calls import transforms_active
+from mxkern.arrays.torch_functions import transforms_active
 from mxkern.block_scaled import BlockScaled
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
-from mxkern.ops.run_quantize import each_way, transposed
 from mxkern.options import BLOCK_ERRORS, ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES, four_over_six_of
 from mxkern.scheme import Scheme
+from mxkern.shapes import each_way, transposed
 from mxkern.torch_checks import (
     check_plain,
     check_quantized,

@@ -8,11 +8,10 @@ import torch
 
 from mxkern import errors
 from mxkern.arrays.torch_arrays import check_storage
-from mxkern.arrays.torch_cuda_calls import transforms_active
+from mxkern.arrays.torch_functions import transforms_active
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import PRECISIONS
-from mxkern.ops.gemm import beta_needs_out
-from mxkern.ops.grouped_gemm import GROUPED_PRECISIONS
+from mxkern.operand_faults import GROUPED_PRECISIONS, beta_needs_out
+from mxkern.options import PRECISIONS
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.torch_checks import (
     check_number,
@@ -93,7 +92,7 @@ def _check_numbers(function: str, alpha: Any, beta: Any, out: Any) -> None:
     check_number(function, "alpha", alpha)
     check_number(function, "beta", beta)
     if out is None and beta != 0.0:
-        raise beta_needs_out(function, beta)
+        beta_needs_out(function, beta)
 
 
 def _check_precision(function: str, precision: Any, names: Iterable[str]) -> None:

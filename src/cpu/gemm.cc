@@ -17,7 +17,7 @@ namespace {
 // Working memory is handed out by the block: a thread takes whichever slot is free.
 class Slots {
  public:
-  Slots(const GemmPlan& plan, void* workspace)
+  Slots(const CpuGemmPlan& plan, void* workspace)
       : plan_(plan),
         taken_(static_cast<std::atomic<bool>*>(workspace)),
         memory_(static_cast<std::uint8_t*>(workspace) + round_up(plan.slots, 64)) {
@@ -41,7 +41,7 @@ class Slots {
   }
 
  private:
-  const GemmPlan& plan_;
+  const CpuGemmPlan& plan_;
   std::atomic<bool>* taken_;
   std::uint8_t* memory_;
 };
@@ -49,7 +49,7 @@ class Slots {
 // One block of the output, computed by one thread.
 class Block {
  public:
-  Block(const GemmTask& task, const GemmPlan& plan, std::uint8_t* memory)
+  Block(const GemmTask& task, const CpuGemmPlan& plan, std::uint8_t* memory)
       : task_(task),
         plan_(plan),
         facts_(facts_of(plan.unit)),
@@ -265,7 +265,7 @@ class Block {
   }
 
   const GemmTask& task_;
-  const GemmPlan& plan_;
+  const CpuGemmPlan& plan_;
   const GemmUnitFacts facts_;
   const GemmKernels& kernels_;
   const GemmSlotLayout layout_;
@@ -285,14 +285,15 @@ class Block {
 
 }  // namespace
 
-void gemm(const GemmTask& task, const GemmPlan& plan, void* workspace) {
+void gemm(const GemmTask& task, const CpuGemmPlan& plan, void* workspace) {
   Slots slots(plan, workspace);
-  parallel_for(plan.blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto multiply = [&](std::int64_t begin, std::int64_t end) {
     const int slot = slots.take();
     Block block(task, plan, slots.memory(slot));
     for (std::int64_t index = begin; index < end; ++index) block.run(index);
     slots.give_back(slot);
-  });
+  };
+  parallel_for(plan.blocks, 1, multiply, plan.slots);
 }
 
 }  // namespace mxkern::cpu

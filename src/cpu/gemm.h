@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "cpu/gemm/kernels.h"
-#include "plan_gemm.h"
+#include "plan/plan_gemm_cpu.h"
 
 namespace mxkern::cpu {
 
@@ -25,6 +25,6 @@ struct GemmTask {
 };
 
 // workspace: plan.workspace_bytes, aligned to 64.
-void gemm(const GemmTask& task, const GemmPlan& plan, void* workspace);
+void gemm(const GemmTask& task, const CpuGemmPlan& plan, void* workspace);
 
 }  // namespace mxkern::cpu

@@ -2,7 +2,7 @@
 #include "cpu/gemm/instances.h"
 #include "cpu/gemm/kernels.h"
 #include "cpu/instruction_set.h"
-#include "cpu/parallel.h"
+#include "mxkern/threads.h"
 
 namespace mxkern::cpu {
 
@@ -27,9 +27,9 @@ const GemmKernels& gemm_kernels(GemmUnit unit) {
   }
 }
 
-GemmCapabilities gemm_capabilities() {
-  static const GemmCapabilities capabilities = [] {
-    GemmCapabilities found;
+CpuGemmCapabilities gemm_capabilities_of_machine() {
+  static const CpuGemmCapabilities capabilities = [] {
+    CpuGemmCapabilities found;
     const auto set = [&found](GemmUnit unit, bool runs) {
       found.has[static_cast<int>(unit)] = runs && gemm_kernels(unit).unit == unit;
     };
@@ -44,9 +44,15 @@ GemmCapabilities gemm_capabilities() {
 #if defined(__x86_64__)
     found.has_fast_bf16_dot = __builtin_cpu_is("intel") == 0;
 #endif
-    found.threads = thread_count();
     return found;
   }();
+  return capabilities;
+}
+
+CpuGemmCapabilities gemm_capabilities() {
+  static const int threads = num_threads();
+  CpuGemmCapabilities capabilities = gemm_capabilities_of_machine();
+  capabilities.threads = threads;
   return capabilities;
 }
 

@@ -3,13 +3,11 @@
 #include "cpu/parallel.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -17,22 +15,10 @@
 #include <vector>
 
 #include "mxkern/core/float_environment.h"
+#include "mxkern/threads.h"
 
 namespace mxkern::cpu {
 namespace {
-
-int count_threads() {
-  int cores = static_cast<int>(std::thread::hardware_concurrency());
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
-  if (const char* text = std::getenv("MXKERN_NUM_THREADS")) {
-    char* end = nullptr;
-    const long wanted = std::strtol(text, &end, 10);
-    // What is no whole number says nothing.
-    if (*end == '\0' && wanted > 0) cores = static_cast<int>(std::min<long>(cores, wanted));
-  }
-  return std::max(cores, 1);
-}
 
 // One piece of work, shared by the caller and the workers that join it.
 struct Job {
@@ -77,21 +63,25 @@ class SignalsBlocked {
 
 class Workers {
  public:
-  // As many as there can be: a system that has no more threads leaves more to each, or to the
-  // caller alone.
-  explicit Workers(int helpers) {
-    threads_.reserve(static_cast<std::size_t>(helpers));
+  // Starts threads until there are as many, or as many as there can be: a system that has no more
+  // threads leaves more to each, or to the caller alone, and is not asked again.
+  void grow(int helpers) {
+    if (helpers <= asked_) return;
     const SignalsBlocked blocked;
     try {
-      while (helpers-- > 0) threads_.emplace_back([this] { serve(); });
+      threads_.reserve(static_cast<std::size_t>(helpers));
+      for (; asked_ < helpers; ++asked_) threads_.emplace_back([this] { serve(); });
     } catch (const std::exception&) {
+      asked_ = helpers;
     }
   }
 
-  void run(Job& job) {
+  // At most so many workers join.
+  void run(Job& job, int helpers) {
     {
       const std::lock_guard lock(mutex_);
       job_ = &job;
+      seats_ = helpers;
       ++generation_;
     }
     start_.notify_all();
@@ -113,7 +103,8 @@ class Workers {
         start_.wait(lock, [&] { return generation_ != seen; });
         seen = generation_;
         job = job_;
-        if (job == nullptr) continue;
+        if (job == nullptr || seats_ == 0) continue;
+        --seats_;
         ++active_;
       }
       job->run();
@@ -127,7 +118,9 @@ class Workers {
   std::condition_variable done_;
   Job* job_ = nullptr;
   std::uint64_t generation_ = 0;
+  int seats_ = 0;
   int active_ = 0;
+  int asked_ = 0;
   std::vector<std::thread> threads_;
 };
 
@@ -141,28 +134,24 @@ void forget_workers() {
   busy.store(false);
 }
 
-Workers& get_workers() {
+Workers& get_workers(int helpers) {
   Workers* current = workers.load();
   if (current == nullptr) {
     static const int registered = pthread_atfork(nullptr, nullptr, forget_workers);
     static_cast<void>(registered);
-    current = new Workers(thread_count() - 1);
+    current = new Workers;
     workers.store(current);
   }
+  current->grow(helpers);
   return *current;
 }
 
 }  // namespace
 
-int thread_count() {
-  static const int count = count_threads();
-  return count;
-}
-
-void detail::parallel_for(std::int64_t count, std::int64_t grain, RangeFunction function,
-                          void* context) {
+void detail::parallel_for(std::int64_t count, std::int64_t grain, int most_at_once,
+                          RangeFunction function, void* context) {
   if (count <= 0) return;
-  const int threads = thread_count();
+  const int threads = std::min(num_threads(), most_at_once);
   if (count <= grain || threads == 1 || busy.exchange(true)) {
     const FloatEnvironment environment;
     return function(context, 0, count);
@@ -172,7 +161,7 @@ void detail::parallel_for(std::int64_t count, std::int64_t grain, RangeFunction 
   } release;
   // Several chunks a thread even out cores of unequal speed.
   Job job{function, context, count, std::max(grain, count / (threads * 8) + 1), {}, {}, {}};
-  get_workers().run(job);
+  get_workers(threads - 1).run(job, threads - 1);
   if (job.error) std::rethrow_exception(job.error);
 }
 

@@ -12,6 +12,7 @@
 #include "cpu/tensor_amax.h"
 #include "cpu/tiles.h"
 #include "mxkern/core/float_environment.h"
+#include "mxkern/threads.h"
 
 namespace mxkern::cpu {
 namespace {
@@ -251,7 +252,7 @@ void run_tiles(std::span<const Direction> directions) {
   const TileShape tiles = rows_alone               ? line_tile(shape, first.group(), tile_elements)
                           : !across                ? panel_tile(shape)
                           : directions.size() == 1 ? strip_tile(shape)
-                                                   : band_tile(shape, thread_count());
+                                                   : band_tile(shape, num_threads());
   for_each_tile(shape, tiles, [&](const Tile& tile) {
     for (const Direction& direction : directions) {
       if (direction.is_across()) {

@@ -1,7 +1,7 @@
 // cuda/blackwell_product.h: a product as the block-scaled kernels of Blackwell are given it.
 #pragma once
 
-#include "cuda/takes_blackwell.h"
+#include "plan/takes_blackwell.h"
 #include "mxkern/kernels/block_scaled_product.cuh"
 
 namespace mxkern::cuda {

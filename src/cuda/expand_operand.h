@@ -26,7 +26,7 @@ inline int put_source(const char* function, const BlockScaled& q, kernels::Expan
   o.code_row_bytes = code_row_bytes(q.scheme, q.shape.columns);
   o.scales = q.scales;
   o.scale_index = q.scale_index();
-  o.scales_in_words = scales_in_words(o.scales, o.scale_index);
+  o.scales_in_words = scales_in_words(alignment_of(o.scales, 4), o.scale_index);
   return visit(q.scheme, [&](auto scheme) {
     using Unit = kernels::ExpandUnit<typename decltype(scheme)::Format>;
     o.is_whole =

@@ -6,7 +6,7 @@
 #include "cuda/tensor_map.h"
 #include "mxkern/kernels/copy_tokens.cuh"
 #include "mxkern/kernels/few_parameters.h"
-#include "plan_few.h"
+#include "plan/plan_few.h"
 
 namespace mxkern::cuda {
 

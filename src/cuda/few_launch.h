@@ -6,7 +6,7 @@
 
 #include "mxkern/core/device.h"
 #include "mxkern/core/dtype.h"
-#include "plan_few.h"
+#include "plan/plan_few.h"
 
 namespace mxkern::kernels {
 struct FewParameters;

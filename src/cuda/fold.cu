@@ -84,7 +84,7 @@ kernels::FoldParameters fold_parameters(const char* function, const FoldTask& ta
   p.scales = q.scales;
   p.scale_index = q.scale_index();
   p.out = folded_rows(q.shape, task.memory);
-  p.scales_in_words = scales_in_words(p.scales, p.scale_index);
+  p.scales_in_words = scales_in_words(alignment_of(p.scales, 4), p.scale_index);
   p.counters[1] = zeroed_counters(task.first, q.shape);
   visit(q.scheme, [&](auto scheme) {
     using S = decltype(scheme);

@@ -6,56 +6,10 @@
 #include "cuda/row_scaled.h"
 #include "mxkern/core/device.h"
 #include "mxkern/kernels/follows.h"
-#include "mxkern/numerics/fold.h"
 #include "mxkern/quantize.h"
 #include "mxkern/tensor/block_scaled.h"
 
 namespace mxkern::cuda {
-
-// What folding does to a scheme. Within `spread_limit` octaves between the largest and the smallest
-// scale of a row an element loses at most 2^-10 times the power of two of the largest element that
-// its block can hold, and nothing where it is exact; beyond, the loss doubles with each octave.
-struct FoldFacts {
-  bool can_fold = false;  // not for MXINT8 and NVFP4, whose values do not fit into 8-bit floats
-  CoreElement element = CoreElement::e4m3;
-  int base_shift = 0;    // octaves that elements are raised before they are lowered
-  int spread_limit = 0;  // octaves
-  bool is_exact = false;
-};
-
-constexpr FoldFacts fold_facts(Scheme scheme) {
-  return visit(scheme, [](auto type) -> FoldFacts {
-    using S = decltype(type);
-    if constexpr (scheme_can_fold<S>) {
-      using F = Fold<typename S::Format>;
-      const bool to_e4m3 = F::Target::mantissa_bits == E4M3::mantissa_bits;
-      return {true, to_e4m3 ? CoreElement::e4m3 : CoreElement::e5m2, F::base_shift, F::spread_limit,
-              F::is_exact};
-    } else {
-      return {};
-    }
-  });
-}
-
-// How a row-scaled matrix lies in one piece of memory that starts on 256 bytes: the elements, then,
-// each on a multiple of 256 bytes, the exponents and the spreads of the rows of all matrices.
-struct RowScaledLayout {
-  std::int64_t row_bytes;  // a multiple of 128
-  std::int64_t part_bytes;
-  std::int64_t batch_bytes;
-  std::int64_t exponents;  // where they start
-  std::int64_t spreads;    // where they start
-  std::int64_t bytes;      // of everything
-};
-
-constexpr RowScaledLayout folded_layout(const Shape& shape) {
-  const std::int64_t row_bytes = round_up(shape.columns, 128);
-  const std::int64_t rows = shape.batch * shape.rows;
-  const std::int64_t exponents = round_up(rows * row_bytes, 256);
-  const std::int64_t spreads = exponents + round_up(rows * std::int64_t{sizeof(std::int32_t)}, 256);
-  return {row_bytes, row_bytes, shape.rows * row_bytes,
-          exponents, spreads,   spreads + round_up(rows, 256)};
-}
 
 // What fold and quantize_folded leave in `memory`, which has folded_layout(shape).bytes bytes.
 inline RowScaled folded_view(Scheme scheme, const Shape& shape, void* memory) {

@@ -14,7 +14,6 @@
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90.h"
 #include "cuda/zero_words.h"
-#include "few_problem.h"
 #include "gemm_operand.h"
 
 namespace mxkern::cuda {
@@ -22,9 +21,16 @@ namespace {
 
 constexpr const char* function = "gemm";
 
-CoreFinish finish_of(const CudaGemmProblem& problem, const GemmOptions& options) {
-  CoreFinish finish = core_finish(options.alpha, quantized_of(problem.left),
-                                  quantized_of(problem.right), options.bias, problem.out);
+// What is multiplied: the views of a call.
+struct Operands {
+  const GemmOperand& left;
+  GemmOperand right;
+  const Buffer& out;
+};
+
+CoreFinish finish_of(const Operands& operands, const GemmOptions& options) {
+  CoreFinish finish = core_finish(options.alpha, quantized_of(operands.left),
+                                  quantized_of(operands.right), options.bias, operands.out);
   finish.beta = options.beta;
   return finish;
 }
@@ -34,11 +40,12 @@ using kernels::Follows;
 // One product in the making.
 class Product {
  public:
-  Product(const CudaGemmProblem& problem, const CudaGemmPlan& plan, const GemmOptions& options,
-          Workspace workspace, Stream stream)
-      : problem_(problem),
-        plan_(plan),
-        finish_(finish_of(problem, options)),
+  Product(const CudaGemmPlan& plan, const GemmProblem& problem, const Operands& operands,
+          const GemmOptions& options, Workspace workspace, Stream stream)
+      : plan_(plan),
+        problem_(problem),
+        operands_(operands),
+        finish_(finish_of(operands, options)),
         right_is_complete_(options.right_is_complete),
         memory_(static_cast<std::uint8_t*>(workspace.data)),
         stream_(stream) {}
@@ -121,19 +128,19 @@ class Product {
   void fold_operands() const {
     if (!plan_.left.folds && !plan_.right.folds) zero_words(function, zeroed(), stream_);
     const bool both = plan_.left.folds && plan_.right.folds;
-    if (both && fold_both(function, fold_task(problem_.left, plan_.left),
-                          fold_task(problem_.right, plan_.right), stream_, zeroed(),
+    if (both && fold_both(function, fold_task(operands_.left, plan_.left),
+                          fold_task(operands_.right, plan_.right), stream_, zeroed(),
                           plan_.path != CudaGemmPath::folded)) {
       return;
     }
-    fold_operand(problem_.left, plan_.left, Follows::behind, zeroed());
-    fold_operand(problem_.right, plan_.right, both ? Follows::beside : Follows::behind,
+    fold_operand(operands_.left, plan_.left, Follows::behind, zeroed());
+    fold_operand(operands_.right, plan_.right, both ? Follows::beside : Follows::behind,
                  both ? ZeroedWords{} : zeroed());
   }
 
   void multiply_folded(const CoreGate& gate) const {
     fold_operands();
-    multiply(folded(problem_.left, plan_.left), folded(problem_.right, plan_.right), gate);
+    multiply(folded(operands_.left, plan_.left), folded(operands_.right, plan_.right), gate);
   }
 
   // For an exact product without a gate. The first kernel sets the counters to zeros.
@@ -148,7 +155,7 @@ class Product {
   // left_folded and right_folded: what the gate asks.
   void multiply_exact(const CoreGate& gate, const RowScaled* left_folded,
                       const RowScaled* right_folded) {
-    const GemmOperand left = as_source(problem_.left), right = as_source(problem_.right);
+    const GemmOperand left = as_source(operands_.left), right = as_source(operands_.right);
     ExpandTask first, second;
     if (plan_.left.expands) first = {&left, memory_ + plan_.left.expanded, first_rows(plan_.left)};
     if (plan_.right.expands) {
@@ -159,10 +166,10 @@ class Product {
     } else {
       gated_operands(function, first, second, gate, *left_folded, *right_folded, stream_);
     }
-    RowScaled a = plan_.left.decodes ? decoded_view(*quantized_of(problem_.left))
-                                     : expanded(problem_.left, plan_.left);
-    RowScaled b = plan_.right.decodes ? decoded_view(*quantized_of(problem_.right))
-                                      : expanded(problem_.right, plan_.right);
+    RowScaled a = plan_.left.decodes ? decoded_view(*quantized_of(operands_.left))
+                                     : expanded(operands_.left, plan_.left);
+    RowScaled b = plan_.right.decodes ? decoded_view(*quantized_of(operands_.right))
+                                      : expanded(operands_.right, plan_.right);
     if (left_folded != nullptr) a.spreads = left_folded->spreads;
     if (right_folded != nullptr) b.spreads = right_folded->spreads;
     multiply(a, b, gate);
@@ -171,13 +178,13 @@ class Product {
   void multiply_either() {
     CoreGate gate;
     gate.is_open = false;
-    gate.left_limit = limit_of(problem_.left);
-    gate.right_limit = limit_of(problem_.right);
+    gate.left_limit = limit_of(operands_.left);
+    gate.right_limit = limit_of(operands_.right);
     gate.wants_narrow = true;
     if (plan_.is_in_one_kernel) return multiply_in_one_kernel(gate);
     multiply_folded(gate);
-    const RowScaled left = folded(problem_.left, plan_.left);
-    const RowScaled right = folded(problem_.right, plan_.right);
+    const RowScaled left = folded(operands_.left, plan_.left);
+    const RowScaled right = folded(operands_.right, plan_.right);
     gate.wants_narrow = false;
     gate.is_settled = true;  // the folded product has waited for them
     multiply_exact(gate, &left, &right);
@@ -194,36 +201,36 @@ class Product {
 
   void multiply_in_one_kernel(const CoreGate& gate) const {
     fold_operands();
-    const GemmOperand left = as_source(problem_.left), right = as_source(problem_.right);
+    const GemmOperand left = as_source(operands_.left), right = as_source(operands_.right);
     auto* progress = reinterpret_cast<std::uint32_t*>(memory_ + plan_.row_counters);
-    multiply_either_sm90(function, either(problem_.left, plan_.left, left),
-                         either(problem_.right, plan_.right, right), progress, finish_, gate,
+    multiply_either_sm90(function, either(operands_.left, plan_.left, left),
+                         either(operands_.right, plan_.right, right), progress, finish_, gate,
                          stream_, part_memory());
   }
 
   void multiply_few_tokens() const {
-    const BlockScaled& q = *quantized_of(problem_.right);
-    const auto* data = static_cast<const std::uint8_t*>(prepared_of(problem_.right)->data);
+    const BlockScaled& q = *quantized_of(operands_.right);
+    const auto* data = static_cast<const std::uint8_t*>(prepared_of(operands_.right)->data);
     const ReorderedWeights weights{q.scheme, q.shape, data, q.device};
     if (plan_.left.expands) {
-      const GemmOperand left = as_source(problem_.left);
+      const GemmOperand left = as_source(operands_.left);
       expand(function, {&left, memory_ + plan_.left.expanded}, {}, stream_);
     } else if (!right_is_complete_) {
       stand_between(function, stream_);
     }
-    if (const auto* x = std::get_if<Buffer>(&problem_.left)) {
-      return multiply_few(function, *x, weights, finish_, {memory_, plan_.workspace_bytes},
-                          stream_);
+    if (const auto* x = std::get_if<Buffer>(&operands_.left)) {
+      return multiply_few(function, *x, weights, finish_, {memory_, plan_.workspace_bytes}, stream_,
+                          {}, &plan_.few);
     }
-    const RowScaled rows = expanded(problem_.left, plan_.left);
-    multiply_few(function, tokens_of(problem_.left, const_cast<void*>(rows.data)), weights, finish_,
-                 {}, stream_, {rows.exponents, plan_.left.expands});
+    const RowScaled rows = expanded(operands_.left, plan_.left);
+    multiply_few(function, tokens_of(operands_.left, const_cast<void*>(rows.data)), weights,
+                 finish_, {}, stream_, {rows.exponents, plan_.left.expands}, &plan_.few);
   }
 
   void multiply_on_blackwell() const {
     const Workspace workspace{memory_, plan_.workspace_bytes};
     check<Unsupported>(
-        multiply_blackwell(function, *quantized_of(problem_.left), *quantized_of(problem_.right),
+        multiply_blackwell(function, *quantized_of(operands_.left), *quantized_of(operands_.right),
                            finish_, workspace, stream_),
         "gemm: this build has no kernel for this product on Blackwell; pass precision exact");
   }
@@ -269,8 +276,9 @@ class Product {
     }
   }
 
-  const CudaGemmProblem& problem_;
   const CudaGemmPlan& plan_;
+  const GemmProblem& problem_;
+  const Operands& operands_;
   CoreFinish finish_;
   bool right_is_complete_;
   std::uint8_t* memory_;
@@ -292,28 +300,23 @@ CudaGemmCapabilities gemm_capabilities(const char* caller, Device device) {
   return capabilities;
 }
 
-std::size_t gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                                 const GemmOptions& options) {
-  return plan_gemm_cuda({a, b, out, options}, gemm_capabilities(function, out.device))
-      .workspace_bytes;
+void gemm(const CudaGemmPlan& plan, const GemmProblem& problem, const GemmOperand& a,
+          const GemmRightOperand& b, const Buffer& out, const GemmOptions& options,
+          Workspace workspace, Stream stream) {
+  check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
+  const Operands operands{a, either_side(b), out};
+  const DeviceScope scope(out.device, stream, function);
+  check_pointers(function, left_names, operands.left);
+  check_pointers(function, right_names, operands.right);
+  check_pointers(function, out, options.bias, workspace);
+  Product(plan, problem, operands, options, workspace, stream).run();
 }
 
 void gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
              const GemmRightOperand& b, const Buffer& out, const GemmOptions& options,
              Workspace workspace, Stream stream) {
-  const CudaGemmProblem problem(a, b, out, options);
-  const CudaGemmPlan plan = plan_gemm_cuda(problem, capabilities);
-  check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
-  const DeviceScope scope(out.device, stream, function);
-  check_pointers(function, left_names, problem.left);
-  check_pointers(function, right_names, problem.right);
-  check_pointers(function, problem.out, options.bias, workspace);
-  Product(problem, plan, options, workspace, stream).run();
-}
-
-void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-          const GemmOptions& options, Workspace workspace, Stream stream) {
-  gemm_as(gemm_capabilities(function, out.device), a, b, out, options, workspace, stream);
+  const GemmProblem problem(a, b, out, options);
+  gemm(plan_gemm_cuda(problem, capabilities), problem, a, b, out, options, workspace, stream);
 }
 
 }  // namespace mxkern::cuda

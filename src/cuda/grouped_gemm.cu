@@ -12,9 +12,8 @@
 #include "cuda/multiply_portable.h"
 #include "cuda/multiply_sm90_columns.h"
 #include "cuda/multiply_sm90_grouped.h"
-#include "few_problem.h"
 #include "gemm_operand.h"
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 
 namespace mxkern::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "groups.h"
 #include "mxkern/grouped_gemm.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 
 namespace mxkern::cuda {
 

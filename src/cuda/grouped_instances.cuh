@@ -6,7 +6,7 @@
 #include "cuda/launch.h"
 #include "mxkern/kernels/gemm_few.cuh"
 #include "mxkern/kernels/gemm_few_sm90.cuh"
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 
 namespace mxkern::cuda {
 

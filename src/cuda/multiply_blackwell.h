@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/row_scaled.h"
-#include "cuda/takes_blackwell.h"
+#include "plan/takes_blackwell.h"
 #include "mxkern/gemm.h"
 
 namespace mxkern::cuda {

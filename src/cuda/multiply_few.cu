@@ -7,7 +7,6 @@
 #include "cuda/few_arguments.h"
 #include "cuda/few_launch.h"
 #include "cuda/launch.h"
-#include "few_plans.h"
 #include "mxkern/kernels/gemm_few.cuh"
 
 namespace mxkern::cuda {
@@ -55,7 +54,7 @@ int lone_bytes(const char* function, dim3 grid, int bytes) {
   return std::max(bytes, all / 2);
 }
 
-// `wanted`: a plan for Hopper, or nullptr.
+// `wanted`: a plan for the device, or nullptr.
 void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFinish finish,
          void* memory, Stream stream, const FewPlan* wanted = nullptr,
          const TokenSource& source = {}) {
@@ -69,11 +68,10 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
         " is beyond what products of few tokens take; divide a");
   const bool may_use_sm90 = wanted == nullptr && may_use_few_sm90(x.dtype, x.shape.rows) &&
                             has_few_sm90(function, weights.device);
-  FewPlan plan =
-      wanted != nullptr
-          ? *wanted
-          : remembered_plan({weights.scheme, x.dtype, may_use_sm90, processor_count(function),
-                             x.shape.batch, x.shape.rows, layout.rows, layout.columns});
+  FewPlan plan = wanted != nullptr
+                     ? *wanted
+                     : plan_few_on(may_use_sm90, weights.scheme, x.shape.batch, x.shape.rows,
+                                   layout.rows, layout.columns, processor_count(function), x.dtype);
   x = readable_tokens(function, x, memory, stream);
   kernels::FewParameters p = few_parameters(layout, x, plan, finish);
   p.weight_batch_bytes = weights.shape.batch == 1 ? 0 : layout.size();
@@ -118,11 +116,11 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
 
 void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
                   const CoreFinish& finish, Workspace workspace, Stream stream,
-                  const TokenSource& source) {
+                  const TokenSource& source, const FewPlan* plan) {
   check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
             copied_tokens_bytes(x));
   const DeviceScope scope(weights.device, function);
-  run(function, x, weights, finish, workspace.data, stream, nullptr, source);
+  run(function, x, weights, finish, workspace.data, stream, plan, source);
 }
 
 void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,

@@ -4,7 +4,7 @@
 #include "check.h"
 #include "cuda/few_arguments.h"
 #include "cuda/grouped_launch.h"
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 
 namespace mxkern::cuda {
 

@@ -5,7 +5,7 @@
 #include "cuda/spread_gate.h"
 #include "groups.h"
 #include "mxkern/kernels/gemm_portable.cuh"
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 
 namespace mxkern::cuda {
 namespace {

@@ -4,6 +4,7 @@
 #include "cuda/device_groups.h"
 #include "cuda/row_scaled.h"
 #include "mxkern/core/device.h"
+#include "plan/portable_tile.h"
 
 namespace mxkern::cuda {
 
@@ -23,13 +24,5 @@ void multiply_portable_grouped(const char* function, const RowScaled& a, const R
 // 32 and not K.
 void multiply_portable_columns(const char* function, const RowScaled& a, const RowScaled& b,
                                const DeviceGroups& groups, const CoreFinish& finish, Stream stream);
-
-// Rows and columns of the tile that a thread block computes of such a product, on a GPU with so
-// many multiprocessors: small where there would be too few large ones.
-constexpr int portable_tile(std::int64_t batch, std::int64_t rows, std::int64_t columns,
-                            int processors) {
-  const std::int64_t large = batch * ceil_div(rows, 128) * ceil_div(columns, 128);
-  return large >= processors ? 128 : 64;
-}
 
 }  // namespace mxkern::cuda

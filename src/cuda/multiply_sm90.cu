@@ -32,12 +32,12 @@ void check_late_rows(const char* function, const RowScaled& a, const RowScaled& 
   for (const RowScaled* x : {&a, &b}) {
     const bool is_expanded = x->element == CoreElement::bfloat16;
     const bool is_folded = a.element == CoreElement::e4m3 && b.element == CoreElement::e4m3 &&
-                           x->rows * x->columns <= LateSource::most_folded_codes &&
+                           x->rows * x->columns <= most_late_codes &&
                            (a.late.codes == nullptr || b.late.codes == nullptr);
     check(x->late.codes == nullptr || (x->batch == 1 && (is_expanded || is_folded)), function,
           ": late rows are of ", x->batch, " matrices of [", x->rows, ", ", x->columns,
-          "]; expected one of bfloat16, or one of two of E4M3 with at most ",
-          LateSource::most_folded_codes, " codes");
+          "]; expected one of bfloat16, or one of two of E4M3 with at most ", most_late_codes,
+          " codes");
   }
 }
 
@@ -60,9 +60,10 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   check(!decodes || (left.element == CoreElement::e4m3 && left.parts == 1 && left.columns > 0),
         function, ": ", left_name,
         " has scales; expected E4M3 codes in one part, and at least one column");
-  check(!decodes || are_scales_to_decode(left.scales, left.scale_index, left.batch), function, ": ",
-        left_name,
-        " has scales to decode; expected less than 2^32 bytes, four of a row starting on 4 bytes");
+  check(
+      !decodes || are_scales_to_decode(alignment_of(left.scales, 4), left.scale_index, left.batch),
+      function, ": ", left_name,
+      " has scales to decode; expected less than 2^32 bytes, four of a row starting on 4 bytes");
   check(a.columns == b.columns, function, ": a has ", a.columns, " columns and b ", b.columns,
         "; expected as many in both");
   check(right.parts == 1, function, ": ", right_name, " has ", right.parts,

@@ -6,28 +6,9 @@
 
 #include "cuda/device_groups.h"
 #include "cuda/multiply_sm90.h"
+#include "plan/grouped_tiles_sm90.h"
 
 namespace mxkern::cuda {
-
-// The tile of such a product of [m, k] and [n, k], as though groups were equal. A step of bfloat16
-// has half as many columns, and takes as long. Groups end anywhere, and tiles with fewer columns
-// have more ends: they take up to a tenth longer than clocks say.
-constexpr TileSm90 columns_tile_sm90(CoreElement right, std::int64_t groups, std::int64_t m,
-                                     std::int64_t n, std::int64_t k, int processors) {
-  TileSm90 best = {};
-  std::int64_t least = 0;
-  for (const int columns : {256, 192, 128}) {
-    const TileSm90 tile = tile_of_columns_sm90(columns, right, m, n);
-    const TileClocksSm90 one = tile_clocks_sm90(tile);
-    const std::int64_t steps = ceil_div(k, groups * tile.k);
-    const std::int64_t time = tile.turns(groups, m, n, processors) * (steps * one.step + one.end) *
-                              (1000 + one.longer) * (tile.cluster == 1 ? 108 : 100);
-    if (columns < 256 && time * 10 >= least * 9) continue;
-    best = tile;
-    least = time;
-  }
-  return best;
-}
 
 // a [1, M, K], b [1, N, K], K > 0, of one part each, both FP8 or both bfloat16; finish.out
 // [groups.count, M, N]. All of it becomes NaN where ends decrease, lie beyond K, or

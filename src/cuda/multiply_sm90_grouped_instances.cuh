@@ -5,7 +5,7 @@
 #include "cuda/multiply_sm90_grouped.h"
 #include "cuda/multiply_sm90_groups.cuh"
 #include "mxkern/kernels/gemm_sm90_grouped.cuh"
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 
 namespace mxkern::cuda {
 

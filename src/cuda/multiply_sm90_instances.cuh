@@ -1,7 +1,7 @@
 // cuda/multiply_sm90_instances.cuh: what an instance file of the Hopper product instantiates.
 #pragma once
 
-#include "cuda/divide_sm90.h"
+#include "plan/divide_sm90.h"
 #include "cuda/launch.h"
 #include "cuda/multiply_sm90_launch.h"
 #include "cuda/spread_gate.h"

@@ -5,7 +5,7 @@
 #include "mxkern/core/device.h"
 #include "mxkern/numerics/scale_rule.h"
 #include "mxkern/tensor/prepared_operand.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 
 namespace mxkern::cuda {
 

@@ -7,6 +7,7 @@
 #include "cuda/row_grids.h"
 #include "cuda/tensor_amax.h"
 #include "mxkern/core/error.h"
+#include "tuning/h200.h"
 
 namespace mxkern::cuda {
 namespace {
@@ -113,8 +114,7 @@ void quantize_rows(const char* function, const Buffer& x, const BlockScaled& out
   const std::int64_t blocks = out.scale_layout == ScaleLayout::swizzled
                                   ? round_up(p.scale_index.blocks, ScaleIndex::tile_blocks)
                                   : p.scale_index.blocks;
-  // Series that measured fastest on an H200.
-  const int log2_depth = facts.bits == 8 ? 1 : 2;
+  const int log2_depth = tuning::h200::quantize::log2_series[facts.bits != 8];
   p.grid = row_grid(batch, rows, blocks * facts.block / 8, log2_depth);
   p.x = x.data;
   p.columns = x.shape.columns;

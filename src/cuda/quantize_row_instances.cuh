@@ -11,6 +11,7 @@
 #include "mxkern/kernels/quantize_chosen.cuh"
 #include "mxkern/kernels/quantize_dense.cuh"
 #include "mxkern/kernels/quantize_small.cuh"
+#include "tuning/h200.h"
 
 namespace mxkern::cuda {
 
@@ -41,20 +42,21 @@ bool is_dense(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
          p.grid.rows * p.columns % kernels::stretch_elements == 0;
 }
 
-// Whether every octet gets a thread: below 1 MB of 16-bit elements, 1.25 MB of NVFP4, whose other
-// kernels begin with a table, or 4 MB where there are ragged tiles. What measured faster on an
-// H200.
+// Whether every octet gets a thread.
 template <class S>
 bool is_small(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
   const bool whole = is_whole(rounding, p) || is_dense<S>(rounding, p);
-  const std::int64_t too_many = !whole ? 1 << 18 : S::has_tensor_scale ? 5 << 14 : 1 << 16;
+  namespace tuned = tuning::h200::quantize;
+  const std::int64_t too_many = !whole                ? tuned::small_threads_ragged
+                                : S::has_tensor_scale ? tuned::small_threads_of_nvfp4
+                                                      : tuned::small_threads;
   return is_usual(rounding, p) && p.columns % S::block == 0 &&
          kernels::SmallGrid::of(p.grid, p.scale_index).threads() < too_many;
 }
 
 // As many thread blocks as the device holds, each of which walks through its share of the groups of
 // rows; one for each group where there are many, as thread blocks that stay drift apart. NVFP4's
-// stay, where they begin with a table. What measured fastest on an H200.
+// stay, where they begin with a table.
 template <class S>
 void launch_whole_rows(const char* function, DType dtype, kernels::QuantizeRowsParameters p,
                        Stream stream) {
@@ -68,7 +70,7 @@ void launch_whole_rows(const char* function, DType dtype, kernels::QuantizeRowsP
     if constexpr (kernels::once_pays<S, T>) {
       const dim3 grid = grid_of(p.grid);
       const bool wraps = grid.y < p.grid.groups() || grid.z < p.grid.batch;
-      if (p.grid.groups() * others > 6 * resident && !wraps) {
+      if (p.grid.groups() * others > tuning::h200::quantize::once_rounds * resident && !wraps) {
         return launch<Start::early>(
             function, kernels::quantize_rows_kernel<S, T, Rounding::nearest, RowsWork::once>, grid,
             kernels::row_threads, 0, stream, p);

@@ -11,6 +11,7 @@
 #include "cuda/quantize_launch.h"
 #include "cuda/visit_input.h"
 #include "mxkern/kernels/quantize_whole.cuh"
+#include "tuning/h200.h"
 
 namespace mxkern::cuda {
 
@@ -213,23 +214,26 @@ void launch_whole(const char* function, DType dtype, const kernels::QuantizeWhol
   dtype == DType::bfloat16 ? launch_of(bfloat16{}) : launch_of(float16{});
 }
 
-// Whether quantize_whole is what makes whole tiles, and not patches or the kernel for all. What
-// measured faster on an H200, with 4096 columns.
+// Whether quantize_whole is what makes whole tiles, and not patches or the kernel for all.
 template <class S>
 bool whole_pays(const char* function, bool with_rows, std::int64_t tiles) {
   if (!with_rows || S::Format::is_integer) return true;
-  if (S::Format::bits == 8) return tiles <= 3 * processor_count(function);
-  return tiles >= 768;
+  namespace tuned = tuning::h200::quantize;
+  if (S::Format::bits == 8) {
+    return tiles <= tuned::most_whole_per_processor * processor_count(function);
+  }
+  return tiles >= tuned::least_whole;
 }
 
-// Whether `whole` tiles are quantized apart from those that are cut off. What measured faster on an
-// H200.
+// Whether `whole` tiles are quantized apart from those that are cut off.
 template <class S>
 bool are_apart(bool plain, bool with_rows, bool swizzled, std::int64_t whole) {
   constexpr bool is_nvfp4 = S::has_tensor_scale;
-  if (!plain) return whole >= 256;
-  if (!with_rows) return is_nvfp4 && whole >= 640;
-  return S::Format::bits < 8 && swizzled && whole >= (is_nvfp4 ? 4096 : 640);
+  namespace tuned = tuning::h200::quantize;
+  if (!plain) return whole >= tuned::least_apart;
+  if (!with_rows) return is_nvfp4 && whole >= tuned::least_apart_of_nvfp4;
+  return S::Format::bits < 8 && swizzled &&
+         whole >= (is_nvfp4 ? tuned::least_apart_both_of_nvfp4 : tuned::least_apart_both);
 }
 
 // Whole tiles have kernels of their own where these pay. Where tiles at the edges are cut off,

@@ -2,47 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/dtype.h"
-#include "mxkern/numerics/visit.h"
 #include "mxkern/tensor/scale_layout.h"
+#include "plan/core_rows.h"
 
 namespace mxkern::cuda {
-
-enum class CoreElement : std::uint8_t { e4m3, e5m2, bfloat16 };
-
-// Rows, and columns, of what kernels count in 31 bits, with room for the tile that begins last: the
-// copy engine's coordinates are such.
-inline constexpr std::int64_t most_extent = (std::int64_t{1} << 31) - 1024;
-
-// Whether every fourth scale of a row starts on four bytes, so that they can be loaded at once.
-inline bool scales_in_words(const std::uint8_t* scales, const ScaleIndex& index) {
-  return (index.layout == ScaleLayout::swizzled || index.blocks % 4 == 0) && starts_on(scales, 4);
-}
 
 // Bytes from four scales of a row to the next four.
 inline int word_step(const ScaleIndex& index) {
   return index.layout == ScaleLayout::swizzled ? ScaleIndex::tile_bytes : ScaleIndex::tile_blocks;
-}
-
-// Whether a product can decode codes under such scales: it counts them in 32 bits.
-inline bool are_scales_to_decode(const std::uint8_t* scales, const ScaleIndex& index,
-                                 std::int64_t batch) {
-  return scales_in_words(scales, index) && batch * index.size() < std::int64_t{1} << 32;
-}
-
-constexpr int bytes_of(CoreElement element) { return element == CoreElement::bfloat16 ? 2 : 1; }
-
-// Whether a product can make rows of codes ready itself while it is under way: it has code for
-// E4M3 under powers of two.
-constexpr bool is_made_under_way(Scheme scheme) {
-  return visit(scheme, [](auto type) {
-    using S = decltype(type);
-    return std::is_same_v<typename S::Format, E4M3> &&
-           std::is_same_v<typename S::ScaleFormat, E8M0>;
-  });
 }
 
 // Words of working memory that a kernel ahead of a product sets to zeros.
@@ -51,37 +21,8 @@ struct ZeroedWords {
   int count = 0;
 };
 
-// The first rows of an operand in MXFP8 E4M3. The product makes the others ready itself, while it
-// is under way, and counts them in `progress`, which who makes the first ones sets to zeros.
-struct FirstRows {
-  static constexpr std::int64_t group = 64;  // the fewest rows that have a counter: a tile's
-  // So many of their columns are made by the product at a time, where not all are made ahead.
-  static constexpr std::int64_t stretch = 2048;
-
-  std::int64_t rows = 0;  // of whole tiles; 0: all rows are made ahead
-  std::uint32_t* progress = nullptr;
-  bool are_gated = false;    // who makes the first ones finds the spreads of the others, too
-  std::int64_t columns = 0;  // of the first rows, a multiple of `stretch`; 0: all
-
-  // How many stretches there are in a row behind its first columns.
-  static constexpr std::int64_t stretches(std::int64_t columns, std::int64_t all_columns) {
-    return columns == 0 ? 0 : ceil_div(all_columns - columns, stretch);
-  }
-  // Of an operand of so many rows and columns.
-  static constexpr std::int64_t counters(std::int64_t rows, std::int64_t columns,
-                                         const Shape& shape) {
-    return 1 + ceil_div(shape.rows, group) +
-           ceil_div(rows, group) * stretches(columns, shape.columns);
-  }
-  constexpr std::int64_t counters(const Shape& shape) const {
-    return counters(rows, columns, shape);
-  }
-};
-
 // What the other rows are made from.
 struct LateSource {
-  static constexpr std::int64_t most_folded_codes = std::int64_t{1} << 31;
-
   const std::uint8_t* codes = nullptr;  // null: all rows are ready
   const std::uint8_t* scales = nullptr;
   ScaleIndex scale_index = {};
@@ -107,17 +48,6 @@ struct RowScaled {
   ScaleIndex scale_index = {};
   LateSource late = {};  // of one matrix whose rows follow one another
 };
-
-// Whether rows of an output start and end on 16 bytes, the pieces that kernels for Hopper store.
-inline bool has_rows_of_pieces(const Buffer& out) {
-  constexpr int piece = 16;
-  const auto size = static_cast<std::int64_t>(size_of(out.dtype));
-  const Shape& shape = out.shape;
-  return rows_start_on(out.data, shape.columns * size, piece) &&
-         (shape.rows == 1 || out.row_stride * size % piece == 0) &&
-         (shape.batch == 1 || out.batch_stride * size % piece == 0) &&
-         (shape.rows == 1 || out.row_stride >= shape.columns);
-}
 
 // Lets a kernel return at once, decided on the device: it runs where "every spread is within its
 // limit" equals `wants_narrow`.

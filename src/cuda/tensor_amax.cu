@@ -4,6 +4,7 @@
 #include "cuda/backend.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/tensor_amax.cuh"
+#include "tuning/h200.h"
 
 namespace mxkern::cuda {
 namespace {
@@ -15,9 +16,8 @@ __global__ void store_tensor_scale_kernel(float* to, kernels::OctetOptions optio
 // Enough thread blocks to fill the device several times over; each merges one value.
 constexpr int blocks_per_processor = 16;
 
-// Up to this many chunks thread blocks start before x is complete, and ask for it: faster on an
-// H200 up to 8 MB.
-constexpr std::int64_t few_chunks = 512;
+// Up to this many chunks thread blocks start before x is complete, and ask for it.
+constexpr std::int64_t few_chunks = tuning::h200::quantize::few_amax_chunks;
 
 void clear(const char* function, float* amax, bool early, Stream stream) {
   launch<Start::early>(function, kernels::clear_amax_kernel, dim3(1), 1, 0, stream, amax, early);

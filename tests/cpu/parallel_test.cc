@@ -18,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "mxkern/threads.h"
+
 namespace mxkern::cpu {
 namespace {
 
@@ -58,13 +60,13 @@ bool threads_meet() {
 }
 
 TEST(Parallel, EveryCallHasSeveralThreads) {
-  if (thread_count() < 2) GTEST_SKIP() << "one thread";
+  if (num_threads() < 2) GTEST_SKIP() << "one thread";
   for (int call = 0; call < 2; ++call) EXPECT_TRUE(threads_meet()) << "call " << call;
 }
 
 // A program that waits for its signals in a thread of its own blocks them in all others it knows.
 TEST(Parallel, WorkersTakeNoSignals) {
-  if (thread_count() < 2) GTEST_SKIP() << "one thread";
+  if (num_threads() < 2) GTEST_SKIP() << "one thread";
   const pid_t child = fork();
   if (child == 0) {
     visits(100000, 1);  // starts workers

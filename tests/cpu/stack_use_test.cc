@@ -151,8 +151,8 @@ TEST_F(StackUse, OfProducts) {
       plain.fill(normal_values(3));
       for (const GemmUnit unit : available_units()) {
         for (const GemmOperand& left : {a.operand(), plain.operand()}) {
-          const GemmPlan plan =
-              plan_gemm_with(unit, gemm_problem(left, b.quantized(), out.buffer()), 2);
+          const CpuGemmPlan plan =
+              plan_gemm_cpu_with(unit, cpu_problem(left, b.quantized(), out.buffer()), 2);
           const AlignedMemory memory(plan.workspace_bytes);
           const std::string name =
               std::string(name_of(unit)) + ", " + operand_name(left) + " * " + name_of(scheme);

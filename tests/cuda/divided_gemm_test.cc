@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 #include "tests/support/device_prepared.h"
 #include "tests/support/hopper_test.h"
 #include "tests/support/random_bits.h"
@@ -55,8 +55,8 @@ TEST_F(DividedGemm, BytesDoNotDependOnWhatWasPrepared) {
       const GemmOptions options{.precision =
                                     is_folded ? GemmPrecision::folded : GemmPrecision::exact};
       const PreparedForm form = is_folded ? PreparedForm::folded : PreparedForm::expanded;
-      const CudaGemmProblem problem{a.view(), b.view(), DevicePlainTensor(out).view(),
-                                    options.precision};
+      const GemmProblem problem{a.view(), b.view(), DevicePlainTensor(out).view(),
+                                options.precision};
       ASSERT_GT(plan_gemm_cuda(problem, capabilities_).part_bytes, 0) << "no tile is divided";
       DevicePrepared left(form, a.view()), right(form, b.view());
       std::vector<std::uint8_t>& wanted = results[is_folded ? 1 : 0];

@@ -6,7 +6,7 @@
 
 #include "cuda/gemm.h"
 #include "mxkern/prepare_operand.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 #include "tests/support/device_operand.h"
 #include "tests/support/device_prepared.h"
 #include "tests/support/gemm_reference.h"

@@ -10,7 +10,7 @@
 #include "cuda/multiply_grouped.h"
 #include "mxkern/core/error.h"
 #include "mxkern/kernels/few_shape.h"
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 #include "tests/support/device_grouped_product.h"
 #include "tests/support/ends_of_a_node.h"
 #include "tests/support/hopper_test.h"

@@ -30,7 +30,7 @@ def test_fields_and_sizes(scheme: str) -> None:
     record = mxkern.schemes[scheme]
     x = random_values((4, 128), "float32")
     q = mxkern.quantize(x, scheme)
-    codes, scales = q[:2]
+    codes, scales = q.parts[:2]
     assert codes is q.codes and scales is q.scales
     assert (q.scheme, q.shape, q.scale_layout) == (scheme, (4, 128), "row_major")
     scalar = 4 if record.has_tensor_scale else 0
@@ -65,14 +65,14 @@ def test_prints_what_is_special() -> None:
     assert "1 poisoned" in repr(mxkern.quantize(x, "mxfp8"))
     assert "values" not in repr(mxkern.quantize(np.empty((0, 4), np.float32), "mxfp8"))
     assert "swizzled" in repr(mxkern.quantize(x, "mxint8", scale_layout="swizzled"))
-    broken = mxkern.quantize(x, "mxfp8")._replace(shape=(3, 64))
+    broken = mxkern.quantize(x, "mxfp8").replace(shape=(3, 64))
     assert "not valid" in repr(broken)
 
 
 def test_prints_every_tensor_scale_that_operations_take() -> None:
     q = mxkern.quantize(random_values((4, 64), "float32"), "nvfp4")
     for scalar in (np.full((1,), 0.5, np.float32), np.full((1, 1), 0.5, np.float32), 0.5):
-        other = q._replace(tensor_scale=scalar)
+        other = q.replace(tensor_scale=scalar)
         assert mxkern.dequantize(other).shape == (4, 64)
         assert "tensor_scale  0.5" in repr(other)
         assert other.nbytes == q.nbytes
@@ -87,12 +87,12 @@ def test_shapes_of_other_integers() -> None:
 
         shapes.append(torch.Size(q.shape))
     for shape in shapes:
-        other = q._replace(shape=shape)
+        other = q.replace(shape=shape)
         np.testing.assert_array_equal(mxkern.dequantize(other), want)
         np.testing.assert_array_equal(mxkern.gemm(other, other), mxkern.gemm(q, q))
     for shape in ((4.0, 64), (True, 64), (-4, 64), (np.bool_(1), 64)):
         with pytest.raises(ValueError, match="expected ints from 0 to"):
-            mxkern.dequantize(q._replace(shape=shape))
+            mxkern.dequantize(q.replace(shape=shape))
 
 
 def json_list(shape: tuple[int, ...]) -> Any:
@@ -105,7 +105,7 @@ def test_shapes_that_are_lists(framework: str, scheme: str) -> None:
     """As JSON makes them of tuples."""
     x = array_of(framework, random_values((4, 64), "float32"))
     q = mxkern.quantize(x, scheme)
-    other = q._replace(shape=json_list(q.shape))
+    other = q.replace(shape=json_list(q.shape))
     assert type(other.shape) is list
     assert_same(raw(mxkern.dequantize(other)), raw(mxkern.dequantize(q)), scheme)
     assert_same(raw(mxkern.gemm(other, other)), raw(mxkern.gemm(q, q)), scheme)
@@ -114,14 +114,14 @@ def test_shapes_that_are_lists(framework: str, scheme: str) -> None:
     assert_same(raw(mxkern.gemm(x, ready)), raw(mxkern.gemm(x, q)), scheme)
     assert "shape [4, 64]" in repr(other) and other.nbytes == q.nbytes
     parts = {"scheme": scheme, "tensor_scale": q.tensor_scale}
-    made = mxkern.BlockScaled.from_parts(*q[:2], shape=other.shape, **parts)
+    made = mxkern.BlockScaled.from_parts(*q.parts[:2], shape=other.shape, **parts)
     assert made.shape == (4, 64) and type(made.shape) is tuple
     empty: Any = []
     with pytest.raises(TypeError, match=r"q\.shape is a list; expected a tuple of one int or more"):
-        mxkern.dequantize(q._replace(shape=empty))
+        mxkern.dequantize(q.replace(shape=empty))
     wrong: Any = [-4, 64]
     with pytest.raises(ValueError, match="expected ints from 0 to"):
-        mxkern.dequantize(q._replace(shape=wrong))
+        mxkern.dequantize(q.replace(shape=wrong))
 
 
 def test_what_a_loader_of_pytorch_gives() -> None:
@@ -142,7 +142,7 @@ def test_from_parts_makes_a_tensor_scale_a_scalar(framework: str, shape: tuple[i
     x = array_of(framework, random_values((4, 64), "float32"))
     q = mxkern.quantize(x, "nvfp4")
     scale = q.tensor_scale.reshape(shape)
-    made = mxkern.BlockScaled.from_parts(*q[:2], scheme="nvfp4", tensor_scale=scale)
+    made = mxkern.BlockScaled.from_parts(*q.parts[:2], scheme="nvfp4", tensor_scale=scale)
     assert tuple(made.tensor_scale.shape) == ()
     assert made.tensor_scale is scale or shape
     assert_same_parts(made, q, framework)
@@ -151,7 +151,7 @@ def test_from_parts_makes_a_tensor_scale_a_scalar(framework: str, shape: tuple[i
         assert float(scale.reshape(())) == float(made.tensor_scale)  # the same memory
     two = array_of(framework, np.ones(2, np.float32))
     with pytest.raises(ValueError, match=r"tensor_scale has shape \(2,\); expected one element"):
-        mxkern.BlockScaled.from_parts(*q[:2], scheme="nvfp4", tensor_scale=two)
+        mxkern.BlockScaled.from_parts(*q.parts[:2], scheme="nvfp4", tensor_scale=two)
 
 
 def test_from_parts_makes_a_tuple_of_ints_of_a_shape() -> None:
@@ -183,7 +183,7 @@ def test_from_parts(scheme: str) -> None:
             q = mxkern.quantize(random_values(shape, "float32"), scheme, scale_layout=layout)
             options = {"scheme": scheme, "tensor_scale": q.tensor_scale, "scale_layout": layout}
             same = mxkern.BlockScaled.from_parts(q.codes, q.scales, shape=shape, **options)
-            assert same.codes is q.codes and same[3:] == q[3:]
+            assert same.codes is q.codes and same.facts == q.facts
             plain = mxkern.BlockScaled.from_parts(
                 raw(q.codes), raw(q.scales), shape=shape, **options
             )
@@ -223,10 +223,10 @@ def test_torch_saves_and_pickles_bytes(scheme: str) -> None:
     torch.save(q, file)
     file.seek(0)
     saved = torch.load(file, weights_only=True)
-    stored = q._replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
+    stored = q.replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
     for same in (saved, pickle.loads(pickle.dumps(stored))):
         assert mxkern.dequantize(same).equal(mxkern.dequantize(q))
-    assert saved.codes.dtype == q.codes.dtype and saved[3:] == q[3:]
+    assert saved.codes.dtype == q.codes.dtype and saved.facts == q.facts
 
 
 def test_schemes_hold_their_records() -> None:
@@ -278,7 +278,7 @@ def test_packed_e2m1_of_pytorch(scheme: str) -> None:
     assert torch.equal(mxkern.gemm(same, same), mxkern.gemm(q, q))
     apart = q.codes.t().contiguous().t().view(torch.float4_e2m1fn_x2)
     assert not apart.is_contiguous()
-    assert torch.equal(mxkern.dequantize(q._replace(codes=apart)), mxkern.dequantize(q))
+    assert torch.equal(mxkern.dequantize(q.replace(codes=apart)), mxkern.dequantize(q))
     assert "packed" in repr(same)
     codes = torch.zeros(6, 48, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
     with pytest.raises(TypeError, match="codes has dtype float4_e2m1fn_x2; expected uint8"):
@@ -310,7 +310,7 @@ def test_subclasses() -> None:
         pass
 
     q = mxkern.quantize(np.ones((4, 64), np.float32), "mxfp8")
-    named = Named(*q)
+    named = Named(*q.parts, *q.facts)
     assert (mxkern.dequantize(named) == 1).all() and (mxkern.gemm(named, named) == 64).all()
 
 
@@ -326,6 +326,6 @@ def test_parts_of_other_libraries_print() -> None:
 
 def test_sizes_of_shapes_of_little_integers() -> None:
     q = mxkern.quantize(np.ones((3, 96), np.float32), "mxfp4")
-    other = q._replace(shape=(np.uint8(3), np.uint8(96)))
+    other = q.replace(shape=(np.uint8(3), np.uint8(96)))
     assert other.nbytes == q.nbytes == 3 * 51
     assert other.bits_per_element == q.bits_per_element == 4.25

@@ -18,6 +18,7 @@ from checkpoint_folder import CODES, read_checkpoint, stored, write_checkpoint
 from mxkern.cli import main
 from mxkern.convert import convert_checkpoint
 from mxkern.safetensors import read_safetensors
+from support import mostly_slow
 
 HIDDEN, INNER, HEADS, VOCABULARY = 64, 96, 4, 50
 CONFIG = {
@@ -297,7 +298,7 @@ def test_what_is_not_finite_is_counted(scheme: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scheme", "most"), [("nvfp4", 0.2), ("mxfp4", 0.25), ("mxfp6", 0.1), ("mxfp8", 0.06)]
 )
-@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("files", mostly_slow([1, 3], "3"))
 def test_loaded_by_transformers(scheme: str, most: float, files: int, tmp_path: Path) -> None:
     """Its logits are those of the weights that are stored, and near those of the model."""
     torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -19,6 +19,7 @@ from mxkern.cli import main
 from mxkern.convert import convert_checkpoint
 from mxkern.regular_file import FileMemoryError, RegularFile
 from mxkern.safetensors_index import read_safetensors_index
+from support import mostly_slow
 
 MEGABYTE = 1 << 20
 CONFIG = {"model_type": "llama"}
@@ -70,19 +71,21 @@ def peak_of(*arguments: str) -> int:
     return peaks[0] - peaks[1]
 
 
-@pytest.mark.parametrize("scheme", ["nvfp4", "mxfp8"])
+@pytest.mark.parametrize("scheme", mostly_slow(["nvfp4", "mxfp8"], "nvfp4"))
 def test_memory_does_not_grow_with_the_model(scheme: str, tmp_path: Path) -> None:
     source = sparse_model(tmp_path / "old", LAYERS, CONFIG)
     peak = peak_of("convert", source, str(tmp_path / "new"), "--scheme", scheme)
     assert peak < 100, f"{peak} MB for a model of {sum(map(np.prod, LAYERS.values())) / 5e5} MB"
 
 
+@pytest.mark.slow
 def test_memory_of_experts(tmp_path: Path) -> None:
     source = sparse_model(tmp_path / "old", EXPERTS, {"model_type": "gpt_oss"})
     peak = peak_of("convert", source, str(tmp_path / "new"), "--scheme", "mxfp4")
     assert peak < 100, f"{peak} MB"
 
 
+@pytest.mark.slow
 def test_memory_of_a_comparison(tmp_path: Path) -> None:
     shapes = {"a.weight": (4096, 25600)}
     source = sparse_model(tmp_path / "old", shapes, CONFIG)
@@ -90,6 +93,7 @@ def test_memory_of_a_comparison(tmp_path: Path) -> None:
     assert peak < 100, f"{peak} MB"
 
 
+@pytest.mark.slow
 def test_more_files_than_descriptors(tmp_path: Path) -> None:
     """A model in 300 files, where a process may open 64."""
     tensors = {f"layers.{i}.up_proj.weight": np.ones((8, 64), np.float32) for i in range(300)}

@@ -207,6 +207,6 @@ def test_mixed_devices(torch: Any) -> None:
     with pytest.raises(ValueError, match=r"out\.codes is on cuda:1; expected cuda:0"):
         mxkern.quantize(here, "nvfp4", out=q_there)
     with pytest.raises(ValueError, match=r"q\.scales is on cuda:1; expected cuda:0"):
-        mxkern.dequantize(q_here._replace(scales=q_there.scales))
+        mxkern.dequantize(q_here.replace(scales=q_there.scales))
     with pytest.raises(ValueError, match="out is on cuda:1; expected cuda:0"):
         mxkern.dequantize(q_here, out=torch.empty(64, 128, device="cuda:1"))

@@ -71,8 +71,8 @@ def test_prepared_from_a_plain_array(scheme: str, dtype: str) -> None:
         options = {} if scheme == "nvfp4" else {"scale_rule": rule}
         q = mxkern.quantize(x, scheme, **options)
         two_steps = mxkern.prepare_operand(q)
-        assert ready.form == two_steps.form and ready.source[3:] == q[3:]
-        for got, want in zip(ready.source[:2], q[:2], strict=True):
+        assert ready.form == two_steps.form and ready.source.facts == q.facts
+        for got, want in zip(ready.source.parts[:2], q.parts[:2], strict=True):
             assert torch.equal(got.view(torch.uint8), want.view(torch.uint8)), rule
         got = mxkern.gemm(ready, b, dtype="bfloat16")
         assert torch.equal(got, mxkern.gemm(q, b, dtype="bfloat16")), rule
@@ -265,11 +265,11 @@ def test_bad_input() -> None:
     ready = mxkern.prepare_operand(q)
     if ready.data is not None:
         with pytest.raises(ValueError, match="data has shape"):
-            call(q, ready._replace(data=ready.data[:-1]))
+            call(q, ready.replace(data=ready.data[:-1]))
         with pytest.raises(ValueError, match=r"b\.data is on cpu; expected cuda:0"):
-            call(q, ready._replace(data=ready.data.cpu()))
+            call(q, ready.replace(data=ready.data.cpu()))
         with pytest.raises(ValueError, match="source"):
-            call(q, ready._replace(source=nvfp4))
+            call(q, ready.replace(source=nvfp4))
     with pytest.raises(TypeError, match="one framework"):
         call(np.zeros((3, 64), np.float32), q)
     want = product(q, q)

@@ -101,10 +101,10 @@ def test_folded_rows_of_each_group_are_a_product() -> None:
     rows = x.source
     begin = 0
     for g, end in enumerate(ends.tolist()):
-        own = rows._replace(
+        own = rows.replace(
             codes=rows.codes[begin:end], scales=rows.scales[begin:end], shape=(end - begin, k)
         )
-        matrix = w._replace(codes=w.codes[g], scales=w.scales[g], shape=(n, k))
+        matrix = w.replace(codes=w.codes[g], scales=w.scales[g], shape=(n, k))
         alone = mxkern.gemm(own, matrix, alpha=factors[g].item(), precision="folded")
         if begin < end:
             assert relative(got[begin:end], alone.double()) <= 1e-6, g

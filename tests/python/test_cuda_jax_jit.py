@@ -41,8 +41,8 @@ def test_every_scheme(scheme: str, dtype: str) -> None:
     x = array(3, 5, 50, dtype=dtype)
     rows, columns = jax.jit(lambda x: mxkern.quantize_both(x, scheme))(x)
     host = mxkern.quantize_both(np.asarray(x), scheme)
-    assert_same(tuple(rows[:3]), tuple(host[0][:3]), f"{scheme} rows")
-    assert_same(tuple(columns[:3]), tuple(host[1][:3]), f"{scheme} columns")
+    assert_same(rows.parts, host[0].parts, f"{scheme} rows")
+    assert_same(columns.parts, host[1].parts, f"{scheme} columns")
     decoded = jax.jit(lambda q: mxkern.dequantize(q, dtype=dtype))(rows)
     assert_same(decoded, mxkern.dequantize(rows, dtype=dtype), scheme)
     a, b = mxkern.quantize(x, scheme), mxkern.quantize(x[:, :4], scheme)
@@ -134,7 +134,7 @@ def test_vmap_gives_each_tensor_its_scale() -> None:
     assert q.tensor_scale.shape == (2,)
     for i in range(2):
         one = mxkern.quantize(both[i], "nvfp4")
-        assert_same((q.codes[i], q.scales[i], q.tensor_scale[i]), tuple(one[:3]), f"element {i}")
+        assert_same((q.codes[i], q.scales[i], q.tensor_scale[i]), one.parts, f"element {i}")
 
 
 def test_what_is_ahead_and_behind_in_the_program() -> None:

@@ -92,7 +92,7 @@ def test_uint8_stands_for_every_byte() -> None:
     x = corner_values(5, 70, "float32")
     for scheme in SCHEMES:
         q = mxkern.quantize(x, scheme)
-        plain = q._replace(codes=raw(q.codes), scales=raw(q.scales))
+        plain = q.replace(codes=raw(q.codes), scales=raw(q.scales))
         assert_same(mxkern.dequantize(plain), mxkern.dequantize(q), scheme)
 
 
@@ -102,7 +102,7 @@ def test_parts_that_are_not_contiguous() -> None:
         q = mxkern.quantize(x, scheme)
         wide = np.repeat(raw(q.codes), 2, axis=1)[:, ::2]
         tall = np.repeat(raw(q.scales), 2, axis=0)[::2]
-        strided = q._replace(codes=wide, scales=tall)
+        strided = q.replace(codes=wide, scales=tall)
         assert_same(mxkern.dequantize(strided), mxkern.dequantize(q), scheme)
 
 

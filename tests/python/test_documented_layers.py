@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import mxkern
-from support import SCHEMES, available, classes
+from support import SCHEMES, available, classes, mostly_slow
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -30,7 +30,7 @@ def distance(x: Any, wanted: Any) -> float:
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", mostly_slow(SCHEMES, "nvfp4"))
 def test_linear_compiles_in_one_graph_and_is_loaded_again(scheme: str, bias: bool) -> None:
     x, layer = torch.randn(32, 256), Linear(torch.nn.Linear(256, 128, bias=bias), scheme)
     out = layer(x)
@@ -84,6 +84,7 @@ def test_linear_goes_through_files(scheme: str, tmp_path: Path) -> None:
         assert again(x).equal(layer(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["mxfp8_e4m3", "nvfp4"])
 def test_linear_by_the_code_generator_and_exported(scheme: str) -> None:
     x, layer = torch.randn(32, 256), Linear(torch.nn.Linear(256, 128), scheme)
@@ -97,7 +98,7 @@ def test_linear_of_another_dtype_keeps_its_codes(scheme: str, dtype: str) -> Non
     layer, x = Linear(torch.nn.Linear(256, 128), scheme), torch.randn(32, 256)
     half = copy.deepcopy(layer).to(getattr(torch, dtype))
     x = x.to(half.bias.dtype)
-    for ours, theirs in zip(half.weight()[:3], layer.weight()[:3], strict=True):
+    for ours, theirs in zip(half.weight().parts, layer.weight().parts, strict=True):
         assert (ours is None and theirs is None) or ours.equal(theirs)
     assert half(x).dtype == x.dtype
     assert distance(half(x).float(), layer(x.float())) < 0.05

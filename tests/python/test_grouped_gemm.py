@@ -114,8 +114,8 @@ def test_frameworks(framework: str) -> None:
 
 def test_one_group_is_gemm() -> None:
     a, b = mxkern.quantize(random_values((M, K), "float32", 1), "mxfp8"), weights("mxfp6")
-    one = b._replace(codes=b.codes[1:2], scales=b.scales[1:2], shape=(1, N, K))
-    matrix = b._replace(codes=b.codes[1], scales=b.scales[1], shape=(N, K))
+    one = b.replace(codes=b.codes[1:2], scales=b.scales[1:2], shape=(1, N, K))
+    matrix = b.replace(codes=b.codes[1], scales=b.scales[1], shape=(N, K))
     got = mxkern.grouped_gemm(a, one, np.array([M], np.int32))
     assert_same(got, mxkern.gemm(a, matrix), "one group")
 

@@ -32,6 +32,7 @@ def test_importing_looks_at_no_machine() -> None:
     assert run(code) == "1"
 
 
+@pytest.mark.slow
 def test_pytorch_loads_what_it_saved(tmp_path: Path) -> None:
     """Without being told to; where PyTorch comes last, once mxkern has met a tensor."""
     torch = pytest.importorskip("torch", reason="torch is not installed")

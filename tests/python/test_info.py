@@ -15,6 +15,7 @@ def test_info() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", info.version) and info.version == mxkern.__version__
     assert info.instruction_set in ("baseline", "avx2", "avx512")
     assert 1 <= info.threads <= (os.cpu_count() or 1)
+    assert f"{info.threads}, from {info.threads_from}" in str(info)
     assert isinstance(info.built_with_cuda, bool)
     assert info.cuda, "says which CUDA, or why there is none"
     assert info.blackwell, "says which kernels of Blackwell, or why there are none"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import DTYPES, SCHEMES, array_of, available, random_values, refused
+from support import DTYPES, SCHEMES, array_of, available, mostly_slow, random_values, refused
 
 if not available("jax"):
     pytest.skip("jax is not installed", allow_module_level=True)
@@ -29,7 +29,7 @@ def squared(x: Any, scheme: str = "mxfp4", **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", mostly_slow(SCHEMES, "nvfp4"))
 def test_of_the_identity(scheme: str, dtype: str) -> None:
     x = array_of("jax", random_values((4, 64), dtype))
     value = mxkern.fake_quantize(x, scheme)
@@ -43,6 +43,7 @@ def test_of_the_identity(scheme: str, dtype: str) -> None:
         assert (out == value).all() and (tangent == 2 * x).all()
 
 
+@pytest.mark.slow
 def test_other_transformations() -> None:
     many = jnp.stack([X, 3 * X])
     want = jnp.stack([2 * mxkern.fake_quantize(x, "nvfp4") for x in many])

@@ -113,6 +113,7 @@ def test_seeds_make_no_programs() -> None:
     assert programs_used(calls) == (1, 3)
 
 
+@pytest.mark.slow
 def test_results_are_where_the_arguments_are() -> None:
     """As programs and otherwise, and of what is on two devices."""
     code = """if True:

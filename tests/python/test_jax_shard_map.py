@@ -21,6 +21,7 @@ if jax.default_backend() != "cpu":
 CASES = Path(__file__).with_name("jax_shard_map_cases.py")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(jax, "shard_map"), reason="this JAX has no jax.shard_map")
 def test_on_four_devices() -> None:
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}

@@ -46,19 +46,19 @@ def test_it_prints_what_it_is() -> None:
     ready = mxkern.prepare_operand(W, "nvfp4")
     assert "PreparedOperand nvfp4, shape (40, 96)" in repr(ready)
     assert "codes and scales alone" in repr(ready)
-    both = ready._replace(form="expanded", data=np.zeros(9, "u1"))
+    both = ready.replace(form="expanded", data=np.zeros(9, "u1"))
     lines = repr(both).splitlines()
     assert lines[-1].endswith("codes and scales") and "elements, 9 bytes" in lines[-2]
-    folded = ready._replace(form="folded", data=np.zeros(9, "u1"), source=None)
+    folded = ready.replace(form="folded", data=np.zeros(9, "u1"), source=None)
     assert "FP8 elements" in repr(folded) and folded.nbytes == 9
     for form, products in {
         "folded": "folded",
         "expanded": "exact",
         "few_tokens": "few rows",
     }.items():
-        assert products in repr(folded._replace(form=form)).splitlines()[-1]
+        assert products in repr(folded.replace(form=form)).splitlines()[-1]
     assert ready.source is not None
-    assert repr(ready._replace(source=tuple(ready.source))).endswith("source is no BlockScaled")  # type: ignore[arg-type]
+    assert repr(ready.replace(source=ready.source.parts)).endswith("source is no BlockScaled")  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
         ready.form = "folded"
 
@@ -102,7 +102,7 @@ def test_prepared_operands_that_do_not_fit() -> None:
     ready = mxkern.prepare_operand(q)
 
     def call(**changes: Any) -> Any:
-        return lambda: mxkern.gemm(q, ready._replace(**changes))
+        return lambda: mxkern.gemm(q, ready.replace(**changes))
 
     refused(ValueError, call(source=None), "has no source")
     refused(ValueError, call(shape=(4, 96)), "expected what prepare_operand returned")
@@ -115,7 +115,7 @@ def test_prepared_operands_that_do_not_fit() -> None:
     refused(TypeError, call(form="folded"), "b.data is None")
     refused(ValueError, call(form="folded", data=np.zeros(8, "u1")), "b.data has shape (8,)")
     refused(TypeError, call(form="folded", data=np.zeros(8, "f4")), "b.data has dtype float32")
-    refused(TypeError, lambda: mxkern.gemm(q, tuple(ready)), "gemm: b is")
+    refused(TypeError, lambda: mxkern.gemm(q, (ready.form, ready.data)), "gemm: b is")
 
 
 def test_folded_is_not_for_the_cpu() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import ROOT, blocks
+from support import ROOT, blocks, mostly_slow
 
 PAGES = ["README.md"] + [
     f"docs/{name}.md"
@@ -69,7 +69,7 @@ def commands():
     return [line for line in lines if line.startswith("mxkern ")]
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", mostly_slow(commands(), commands()[0]))
 def test_commands_run(command, files):
     if "--plot" in command:
         pytest.importorskip("matplotlib")
@@ -118,6 +118,7 @@ def test_the_cpp_block_compiles_and_runs(block, tmp_path):
     assert built(block, tmp_path) == "code 0x7c, scale 2^-8\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "block", [pytest.param(b, marks=needs_cpp) for b in blocks("docs/cpp.md", "cpp")]
 )

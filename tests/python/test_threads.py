@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import mxkern
@@ -124,17 +125,122 @@ def test_fork_after_the_workers_have_started() -> None:
     assert done.stdout.split() == ["True", "True", "0"], done.stderr
 
 
-@pytest.mark.parametrize(
-    ("said", "threads"),
-    [("1", 1), ("0", None), ("none", None), ("1e9", None), ("99999999999", None)],
-)
-def test_fewer_threads(said: str, threads: int | None) -> None:
-    """MXKERN_NUM_THREADS, and what is no number of threads."""
-    command = [sys.executable, "-c", "import mxkern; print(mxkern.info().threads)"]
+def run_with(said: str | None, code: str) -> str:
+    """What a process prints that has this in MXKERN_NUM_THREADS."""
     environment = {k: v for k, v in os.environ.items() if k != "MXKERN_NUM_THREADS"}
-    every = int(subprocess.check_output(command, env=environment))
-    environment["MXKERN_NUM_THREADS"] = said
-    assert int(subprocess.check_output(command, env=environment)) == (threads or every)
+    if said is not None:
+        environment["MXKERN_NUM_THREADS"] = said
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+def test_threads_that_the_environment_says() -> None:
+    code = "import mxkern; i = mxkern.info(); print(i.threads, i.threads_from)"
+    every = run_with(None, code)
+    assert int(every.split()[0]) <= len(os.sched_getaffinity(0))
+    assert run_with("", code) == every
+    for n in (1, 3, 4096):
+        assert run_with(str(n), code) == f"{n} MXKERN_NUM_THREADS"
+
+
+@pytest.mark.parametrize("said", ["abc", "0", "-3", "1e3", "1e9", "99999999999", "2 ", "none"])
+def test_what_is_no_number_of_threads(said: str) -> None:
+    """An error of each call that needs the number, until the program gives one. Before, nothing is
+    written."""
+    code = """if True:
+        import numpy as np, mxkern
+        x = np.ones((300, 640), np.float32)
+        out = mxkern.BlockScaled.from_parts(
+            np.full((300, 640), 7, np.uint8), np.full((300, 20), 7, np.uint8), scheme="mxfp8_e4m3")
+        matrices = mxkern.BlockScaled.from_parts(out.codes[None], out.scales[None], scheme="mxfp8")
+        calls = [
+            lambda: mxkern.quantize(x, "mxfp8", out=out),
+            lambda: mxkern.quantize(x[:1, :32], "nvfp4"),
+            lambda: mxkern.dequantize(out),
+            lambda: mxkern.gemm(x, out),
+            lambda: mxkern.grouped_gemm(x, matrices, np.array([300], np.int32)),
+            mxkern.get_num_threads,
+            mxkern.info,
+        ]
+        said = set()
+        for call in [*calls, calls[0]]:
+            try:
+                call()
+            except ValueError as error:
+                said.add(str(error))
+        print((out.codes.view(np.uint8) == 7).all(), len(said), *said)
+        mxkern.set_num_threads(2)
+        [call() for call in calls]
+    """
+    assert run_with(said, code) == (
+        f"True 1 MXKERN_NUM_THREADS is '{said}'; expected a whole number from 1 to 4096; correct "
+        "the environment variable, unset it, or call set_num_threads"
+    )
+
+
+def test_set_num_threads() -> None:
+    before = mxkern.get_num_threads()
+    x = random_values(LARGE, "float32")
+    want = mxkern.quantize(x, "mxfp8")
+    product = mxkern.gemm(want, want)
+    try:
+        for n in (1, 5, 2, np.int64(3), 4096, 1):
+            mxkern.set_num_threads(n)
+            assert mxkern.get_num_threads() == mxkern.info().threads == n
+            if n < 10:
+                assert_same(raw(mxkern.quantize(x, "mxfp8").codes), raw(want.codes), f"{n} threads")
+                assert_same(mxkern.gemm(want, want), product, f"{n} threads")
+        for bad in (0, -1, 4097, 2**70):
+            with pytest.raises(ValueError, match=r"^set_num_threads: n is "):
+                mxkern.set_num_threads(bad)
+        for bad in (2.0, "2", None, True):
+            with pytest.raises(TypeError, match=r"^set_num_threads: n is .*; expected an int"):
+                mxkern.set_num_threads(bad)  # type: ignore[arg-type]
+        assert mxkern.get_num_threads() == 1
+    finally:
+        mxkern.set_num_threads(before)
+
+
+def test_set_num_threads_during_calls() -> None:
+    """In a process of its own, whose first product has 6 threads to plan for."""
+    code = """if True:
+        import itertools, threading, numpy as np, mxkern
+        from concurrent.futures import ThreadPoolExecutor
+        mxkern.set_num_threads(6)
+        x = np.random.default_rng(0).standard_normal((300, 4096), np.float32)
+        want = mxkern.quantize(x, "nvfp4")
+        product = mxkern.gemm(want, want)
+        done = threading.Event()
+        def change():
+            for n in itertools.cycle((1, 7, 3, 6, 2)):
+                if done.is_set():
+                    return
+                mxkern.set_num_threads(n)
+        def work(_):
+            same = True
+            for _ in range(10):
+                q = mxkern.quantize(x, "nvfp4")
+                same &= np.array_equal(q.codes, want.codes)
+                same &= np.array_equal(mxkern.gemm(q, q), product)
+            return same
+        changer = threading.Thread(target=change)
+        changer.start()
+        with ThreadPoolExecutor(4) as pool:
+            print(all(pool.map(work, range(4))))
+        done.set()
+        changer.join()
+    """
+    assert run_with(None, code) == "True"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_keeps_the_number() -> None:
+    code = "import os, mxkern; mxkern.set_num_threads(3);" + FORK.replace(
+        "if child == 0:", "if child == 0 and mxkern.get_num_threads() == 3:"
+    )
+    assert run_with(None, code).split() == ["True", "True", "0"]
 
 
 def test_threads_with_little_stack() -> None:
@@ -166,7 +272,7 @@ def test_threads_with_little_stack() -> None:
                 if mxkern.schemes[scheme].bits < 8:
                     mxkern.pack_codes(mxkern.unpack_codes(rows.codes, scheme), scheme)
                 try:
-                    mxkern.dequantize(rows._replace(codes=x))
+                    mxkern.dequantize(rows.replace(codes=x))
                 except TypeError:
                     done.append(scheme)
             for way in (mxkern.quantize, mxkern.quantize_columns):
@@ -186,6 +292,7 @@ def test_threads_with_little_stack() -> None:
     assert (done.returncode, done.stdout) == (0, f"{len(names)}\n"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available("jax"), reason="jax is not installed")
 def test_first_calls_with_jax_at_once() -> None:
     """Of threads that meet JAX together one tells it of mxkern's classes."""
@@ -208,6 +315,7 @@ def test_first_calls_with_jax_at_once() -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_daemon_threads_at_the_end_of_the_process() -> None:
     """They may be in the middle of a call, or come back from one when there is no interpreter."""
     code = """if True:

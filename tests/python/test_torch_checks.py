@@ -233,7 +233,7 @@ def test_operators_themselves() -> None:
 
 
 def test_the_record_of_a_scheme() -> None:
-    q = Q._replace(scheme=mxkern.schemes[Q.scheme])
+    q = Q.replace(scheme=mxkern.schemes[Q.scheme])
     assert ops.gemm(X, q).equal(mxkern.gemm(X, Q))
     assert ops.dequantize(q).equal(mxkern.dequantize(Q))
 
@@ -309,7 +309,7 @@ LOSING: dict[str, Any] = {
         X, "nvfp4", tensor_scale=x[0, 0].abs()
     ).codes.float(),
     "fake_quantize of amax": lambda m, x: m.fake_quantize(X, "nvfp4", amax=x[0, 0].abs()),
-    "dequantize of tensor_scale": lambda m, x: m.dequantize(N._replace(tensor_scale=x[0, 0].abs())),
+    "dequantize of tensor_scale": lambda m, x: m.dequantize(N.replace(tensor_scale=x[0, 0].abs())),
     "gemm of out": lambda m, x: m.gemm(X, Q, out=x[:, :4].contiguous(), beta=1.0),
 }
 

@@ -29,10 +29,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "gemm, bias": lambda: ops.gemm(X, W, bias=torch.zeros(8, device="meta")),
     "gemm, a": lambda: ops.gemm(on_meta(X), W),
     "gemm, b": lambda: ops.gemm(X, W.map(on_meta)),
-    "gemm, scales": lambda: ops.gemm(X, W._replace(scales=on_meta(W.scales))),
-    "dequantize, scales": lambda: ops.dequantize(N._replace(scales=on_meta(N.scales))),
+    "gemm, scales": lambda: ops.gemm(X, W.replace(scales=on_meta(W.scales))),
+    "dequantize, scales": lambda: ops.dequantize(N.replace(scales=on_meta(N.scales))),
     "dequantize, tensor_scale": lambda: ops.dequantize(
-        N._replace(tensor_scale=on_meta(N.tensor_scale))
+        N.replace(tensor_scale=on_meta(N.tensor_scale))
     ),
     "quantize, amax": lambda: ops.quantize(X, "nvfp4", amax=torch.ones((), device="meta")),
     "quantize, offset": lambda: ops.quantize(

@@ -30,22 +30,22 @@ def test_arrays_of_another_framework() -> None:
 def test_a_tensor_scale_that_is_a_number() -> None:
     q = mxkern.quantize(X, "nvfp4")
     way_out = "convert with torch.tensor(q.tensor_scale)"
-    scaled = q._replace(tensor_scale=2.0)
+    scaled = q.replace(tensor_scale=2.0)
     refused(TypeError, lambda: ops.dequantize(scaled), "q.tensor_scale is 2.0", way_out)
-    got = ops.dequantize(q._replace(tensor_scale=torch.tensor(2.0)))
+    got = ops.dequantize(q.replace(tensor_scale=torch.tensor(2.0)))
     assert got.equal(mxkern.dequantize(scaled))
 
 
 def test_shapes_and_layouts() -> None:
     for shape in (None, (4.0, 96)):
-        wrong = lambda s=shape: ops.dequantize(Q._replace(shape=s))  # noqa: E731
+        wrong = lambda s=shape: ops.dequantize(Q.replace(shape=s))  # noqa: E731
         refused(TypeError, wrong, "dequantize: q.shape is ", "expected a tuple of ints")
-    layout = Q._replace(scale_layout=None)  # type: ignore[arg-type]
+    layout = Q.replace(scale_layout=None)  # type: ignore[arg-type]
     refused(TypeError, lambda: ops.gemm(X, layout), "b.scale_layout is None", "swizzled")
 
 
 def test_a_source_that_is_a_plain_tuple() -> None:
-    ready = mxkern.PreparedOperand("source", None, tuple(Q), "mxfp6_e2m3", Q.shape)  # type: ignore[arg-type]
+    ready = mxkern.PreparedOperand("source", None, Q.parts, "mxfp6_e2m3", Q.shape)  # type: ignore[arg-type]
     refused(TypeError, lambda: ops.gemm(X, ready), "gemm: b.source is a tuple")
 
 

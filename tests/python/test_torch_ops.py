@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import mxkern
-from support import SCHEMES, array_of, random_values, refused
+from support import SCHEMES, array_of, mostly_slow, random_values, refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -115,7 +115,7 @@ def nothing_is_compiled_yet() -> None:
 
 
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", mostly_slow(FUNCTIONS, "both", "prepared", "grouped", "codes"))
 def test_compiled(name: str, dynamic: bool | None) -> None:
     function, x = FUNCTIONS[name], tensor(64, 96)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=dynamic)
@@ -126,8 +126,8 @@ def test_every_function_is_covered() -> None:
     sources = "".join(inspect.getsource(f) for f in FUNCTIONS.values())
     for name in torch_ops.__all__:
         assert f"mxkern.{name}(" in sources, name
-    host = {"cmake_dir", "compare", "info", "prepare_operand"}
-    host |= {"explain_gemm", "explain_grouped_gemm"}
+    host = {"cmake_dir", "compare", "info", "prepare_operand", "get_num_threads", "set_num_threads"}
+    host |= {"explain_gemm", "explain_grouped_gemm", "plan_gemm"}
     functions = {n for n in mxkern.__all__ if inspect.isfunction(getattr(mxkern, n))}
     assert functions - host == set(torch_ops.__all__)
 
@@ -197,7 +197,7 @@ class Linear(torch.nn.Module):
         self.register_buffer("tensor_scale", N.tensor_scale)
 
     def forward(self, x: Any) -> Any:
-        w = N._replace(codes=self.codes, scales=self.scales, tensor_scale=self.tensor_scale)
+        w = N.replace(codes=self.codes, scales=self.scales, tensor_scale=self.tensor_scale)
         return self.functions.gemm(self.functions.quantize(x, "mxfp8"), w)
 
 
@@ -220,7 +220,7 @@ def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     x = tensor(64, 96)
     # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
     a, b, experts = (
-        q._replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
+        q.replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
         for q in (mxkern.quantize(x, "mxfp8"), N, EXPERTS)
     )
     amax = torch.tensor(9.0)
@@ -263,7 +263,7 @@ def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("name", operators())
+@pytest.mark.parametrize("name", mostly_slow(operators(), "quantize amax", "gemm", "grouped_gemm"))
 def test_opcheck(name: str) -> None:
     op, arguments, options = operators()[name]
     torch.library.opcheck(op, arguments, options)
@@ -310,7 +310,7 @@ def test_fake_quantize_in_transforms_of_torch_func() -> None:
     assert seen.grad.equal(2 * w)
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "fake_quantize"])
+@pytest.mark.parametrize("name", mostly_slow(sorted({*FUNCTIONS} - {"fake_quantize"}), "both"))
 def test_no_other_gradient(name: str) -> None:
     """Where a plain call refuses, so does compiled code; without grad both run."""
     function, x = FUNCTIONS[name], tensor(64, 96).requires_grad_()
@@ -358,6 +358,7 @@ torch.compile(layer, backend="aot_eager", fullgraph=True)(x)
 """
 
 
+@pytest.mark.slow
 def test_without_the_import_the_way_out_is_named() -> None:
     """Calls break the graph and are right; where they may not, the import is named."""
     command = [sys.executable, "-c", WITHOUT_OPERATORS]

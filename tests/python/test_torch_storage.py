@@ -70,7 +70,7 @@ def test_outputs_and_operands() -> None:
     refused(ValueError, lambda: mxkern.gemm(q, q, out=square), "gemm: out has shape")
     for field in ("codes", "scales"):
         part = getattr(q, field)
-        bad = q._replace(**{field: shrunk(part.clone(), part.nbytes - 1)})
+        bad = q.replace(**{field: shrunk(part.clone(), part.nbytes - 1)})
         where = f"{field} has shape {tuple(part.shape)} and ends at byte {part.nbytes}"
         refused(ValueError, lambda bad=bad: mxkern.dequantize(bad), f"dequantize: q.{where}")
         refused(ValueError, lambda bad=bad: mxkern.gemm(q, bad), f"gemm: b.{where}")

@@ -20,6 +20,7 @@ SCRIPT = Path(__file__).parents[2] / "tools" / "transformers_names.py"
 TABLE = Path(mxkern.__file__).parent / "transformers_names.json"
 
 
+@pytest.mark.slow
 def test_the_table_is_that_of_the_installed_version() -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     pytest.importorskip("torch", reason="torch is not installed")

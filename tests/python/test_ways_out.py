@@ -82,9 +82,10 @@ def test_fields_of_structures() -> None:
 
 def test_plain_tuples() -> None:
     parts = "is a tuple; expected a BlockScaled; make one with mxkern.BlockScaled(*"
-    refused(TypeError, lambda: mxkern.dequantize(tuple(Q)), f"dequantize: q {parts}q)")
-    refused(TypeError, lambda: mxkern.gemm(Q, tuple(Q)), f"gemm: b {parts}b)")
-    assert mxkern.dequantize(mxkern.BlockScaled(*tuple(Q))).shape == (4, 64)
+    fields = (*Q.parts, *Q.facts)
+    refused(TypeError, lambda: mxkern.dequantize(fields), f"dequantize: q {parts}q)")
+    refused(TypeError, lambda: mxkern.gemm(Q, fields), f"gemm: b {parts}b)")
+    assert mxkern.dequantize(mxkern.BlockScaled(*fields)).shape == (4, 64)
     pair = (X, X)
     message = "block is (a numpy.ndarray, a numpy.ndarray)"
     refused(TypeError, lambda: mxkern.quantize(X, "mxfp8", block=pair), message)
@@ -96,7 +97,7 @@ def test_numbers_where_arrays_are_wanted() -> None:
     refused(TypeError, lambda: call(4), "convert with numpy.asarray(ends, numpy.int32).reshape(1)")
     assert call(np.asarray(4, np.int32).reshape(1)).shape == (4, 4)
     out = mxkern.quantize(X, "nvfp4")
-    scaled = lambda scale: mxkern.quantize(X, "nvfp4", out=out._replace(tensor_scale=scale))  # noqa: E731
+    scaled = lambda scale: mxkern.quantize(X, "nvfp4", out=out.replace(tensor_scale=scale))  # noqa: E731
     way_out = "convert with numpy.asarray(out.tensor_scale, numpy.float32)"
     with pytest.raises(TypeError, match=re.escape(way_out) + "$"):
         scaled(1.0)
@@ -104,7 +105,7 @@ def test_numbers_where_arrays_are_wanted() -> None:
 
 
 def test_the_record_of_a_scheme_in_out() -> None:
-    out = mxkern.quantize(X, "mxfp8")._replace(scheme=mxkern.schemes["mxfp8"])  # type: ignore[arg-type]
+    out = mxkern.quantize(X, "mxfp8").replace(scheme=mxkern.schemes["mxfp8"])  # type: ignore[arg-type]
     assert mxkern.quantize(X, "mxfp8", out=out) is out
 
 
@@ -140,19 +141,19 @@ def test_misaligned_tensors() -> None:
 def test_read_only_parts_of_an_output() -> None:
     codes = Q.codes.copy()
     codes.flags.writeable = False
-    out = Q._replace(codes=codes)
-    way_out = "pass out._replace(codes=out.codes.copy())"
+    out = Q.replace(codes=codes)
+    way_out = "pass out.replace(codes=out.codes.copy())"
     refused(ValueError, lambda: mxkern.quantize(X, "mxfp8", out=out), "read-only", way_out)
-    writable = out._replace(codes=out.codes.copy())
+    writable = out.replace(codes=out.codes.copy())
     assert mxkern.quantize(X, "mxfp8", out=writable) is writable
 
 
 def test_aliases_of_an_output() -> None:
-    out = mxkern.quantize(X, "mxfp8")._replace(scheme="mxfp8")
+    out = mxkern.quantize(X, "mxfp8").replace(scheme="mxfp8")
     assert mxkern.quantize(2 * X, "mxfp8", out=out) is out
     assert (mxkern.dequantize(out) == mxkern.dequantize(mxkern.quantize(2 * X, "mxfp8"))).all()
     refused(ValueError, lambda: mxkern.quantize(X, "mxfp4", out=out), "out.scheme is 'mxfp8'")
-    unhashable = out._replace(scheme=[])
+    unhashable = out.replace(scheme=[])
     refused(ValueError, lambda: mxkern.quantize(X, "mxfp8", out=unhashable), "out.scheme is a list")
 
 
@@ -206,7 +207,7 @@ def test_frameworks_mixed() -> None:
 
 
 def test_forms_without_data() -> None:
-    ready = mxkern.prepare_operand(Q)._replace(form="folded")
+    ready = mxkern.prepare_operand(Q).replace(form="folded")
     way_out = "call mxkern.prepare_operand(b.source, form='folded')"
     refused(TypeError, lambda: mxkern.gemm(X, ready), "b.data is None", way_out)
 
@@ -321,15 +322,15 @@ def test_outputs_that_are_left_out(framework: str) -> None:
     q = mxkern.quantize(x, "mxfp8")
     both = mxkern.quantize_both(x, "mxfp8")
     wide = array_of(framework, np.zeros((4, 128), np.uint8))
-    gaps = q._replace(codes=wide[:, :64])
+    gaps = q.replace(codes=wide[:, :64])
     end = "; leave out out and copy the result"
     wrong = "codes is not contiguous; expected a row-major array without gaps" + end
     refused(ValueError, lambda: mxkern.quantize(x, "mxfp8", out=gaps), f"out.{wrong}")
-    pair = (both[0]._replace(codes=wide[:, :64]), both[1])
+    pair = (both[0].replace(codes=wide[:, :64]), both[1])
     refused(ValueError, lambda: mxkern.quantize_both(x, "mxfp8", out=pair), f"out[0].{wrong}")
     other = "torch" if framework == "numpy" and available("torch") else "numpy"
     if other != framework:
-        foreign = q._replace(codes=array_of(other, np.zeros((4, 64), np.uint8)))
+        foreign = q.replace(codes=array_of(other, np.zeros((4, 64), np.uint8)))
         with pytest.raises(TypeError, match=r"out\.codes is a"):
             mxkern.quantize(x, "mxfp8", out=foreign)
     wide[:, :64] = array_of(framework, raw(mxkern.quantize(x, "mxfp8").codes))
@@ -342,7 +343,7 @@ def test_outputs_that_read_as_their_negative() -> None:
 
     q = mxkern.quantize(torch.from_numpy(X), "nvfp4")
     negative = torch.zeros((), dtype=torch.complex64).conj().imag
-    out = q._replace(tensor_scale=negative)
+    out = q.replace(tensor_scale=negative)
     text = ("out.tensor_scale reads as the negative", "leave out out and copy the result")
     refused(ValueError, lambda: mxkern.quantize(torch.from_numpy(X), "nvfp4", out=out), *text)
 

@@ -115,8 +115,8 @@ def test_packed_e2m1_of_pytorch_as_an_output() -> None:
         pytest.skip("this PyTorch has no float4_e2m1fn_x2")
     x = array_of("torch", X)
     q = mxkern.quantize(x, "mxfp4")
-    out = q._replace(codes=q.codes.view(torch.float4_e2m1fn_x2))
-    way_out = "pass out._replace(codes=out.codes.view(torch.uint8))"
+    out = q.replace(codes=q.codes.view(torch.float4_e2m1fn_x2))
+    way_out = "pass out.replace(codes=out.codes.view(torch.uint8))"
     refused(TypeError, lambda: mxkern.quantize(2 * x, "mxfp4", out=out), "float4_e2m1fn", way_out)
-    mxkern.quantize(2 * x, "mxfp4", out=out._replace(codes=out.codes.view(torch.uint8)))
+    mxkern.quantize(2 * x, "mxfp4", out=out.replace(codes=out.codes.view(torch.uint8)))
     assert mxkern.dequantize(out).equal(2 * mxkern.fake_quantize(x, "mxfp4"))

@@ -16,15 +16,19 @@ LAYERS = {
     "src": 5,
     "python/bindings": 6,
 }
+# Inside of src: what works without a device, and so includes no backend, directly or not.
+NO_BACKEND = ("src/plan/", "src/tuning/", "src/check")
+BACKENDS = ("src/cpu/", "src/cuda/")
 LAYER_NAMES = ["core", "numerics", "tensor", "kernels", "public headers", "src", "bindings"]
 
 PACKAGE = ROOT / "python" / "mxkern"
 
 # Lowest first: modules and folders of the Python package. "." is the package itself.
 PYTHON_LAYERS = {
-    "values": "_core about block_scaled errors options prepared_operand scheme table",
+    "values": "_core about block_scaled errors keywords options prepared_operand scheme table"
+    " threads value",
     "arrays": "arrays",
-    "operands": "gemm_operands offset_array operands outputs summary",
+    "operands": "array_faults calls faults from_parts offset_array operand_faults shapes summary",
     "operations": "ops",
     "callers": "comparison error_sums jax_calls torch_checks",
     "package": ".",

@@ -80,6 +80,7 @@ def multiplies_block_scaled(text: str) -> bool:
     return bool(found) and all(scales for _, scales in found) and "UTCCP" in text
 
 
+@pytest.mark.slow
 @needs_tools
 def test_conversion_instruction(tmp_path: Path) -> None:
     source = tmp_path / "encode.cu"

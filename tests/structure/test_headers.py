@@ -1,5 +1,7 @@
 """tests/structure/test_headers.py: every public header compiles alone, for host and for device."""
 
+import functools
+import itertools
 import os
 import re
 import shutil
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cuda_tools import cutlass_include
+from header_chains import chains, included
 from sources import INCLUDE, public_headers
 
 # Those for one architecture of Blackwell bring CUTLASS in, which takes a quarter of a minute.
@@ -37,25 +40,30 @@ def architectures(header: Path) -> list[str]:
 
 
 def cases(headers: list[Path], compilers: list[str]) -> list[object]:
-    """Each header with each compiler; for a compiler that is not there, one case to skip."""
+    """Each chain of headers with each compiler; for a compiler that is not there, one case to skip.
+    Without MXKERN_TEST_ALL the first compiler takes those with an operation's header."""
     listed: list[object] = []
     for compiler in compilers:
-        if shutil.which(compiler):
-            listed += [
-                pytest.param(compiler, header, id=f"{compiler}-{header}") for header in headers
-            ]
-        else:
+        if shutil.which(compiler) is None:
             skip = pytest.mark.skip(reason=f"{compiler} is not on the PATH")
             listed.append(pytest.param(compiler, None, id=compiler, marks=skip))
+            continue
+        for chain in chains(headers):
+            quick = compiler == compilers[0] != "nvcc" and Path("mxkern") in {
+                header.parent for header in chain
+            }
+            marks = [] if quick else [pytest.mark.slow]
+            listed.append(pytest.param(compiler, chain, id=f"{compiler}-{chain[-1]}", marks=marks))
     return listed
 
 
-def compile_alone(header: Path, folder: Path, command: list[str], suffix: str) -> None:
-    """Compiles a source that includes the header, twice, and nothing else."""
+def compile_alone(chain: list[Path], folder: Path, command: list[str], suffix: str) -> None:
+    """Compiles a source that includes each header of a chain, twice, and nothing else."""
     source = folder / f"alone{suffix}"
-    source.write_text(f'#include "{header}"\n#include "{header}"\n')
+    source.write_text("".join(f'#include "{header}"\n' * 2 for header in chain))
     result = subprocess.run([*command, f"-I{INCLUDE}", source], capture_output=True, text=True)
-    assert result.returncode == 0, f"{header}:\n{result.stderr or result.stdout}"
+    names = ", ".join(map(str, chain))
+    assert result.returncode == 0, f"{names}:\n{result.stderr or result.stdout}"
 
 
 def test_headers_are_found() -> None:
@@ -63,29 +71,46 @@ def test_headers_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compiler", "header"), cases(HOST_HEADERS, [os.environ.get("CXX", "c++"), "clang++"])
+    ("compiler", "chain"), cases(HOST_HEADERS, [os.environ.get("CXX", "c++"), "clang++"])
 )
-def test_host_compiler(compiler: str, header: Path, tmp_path: Path) -> None:
+def test_host_compiler(compiler: str, chain: list[Path], tmp_path: Path) -> None:
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wold-style-cast", "-Werror"]
     warnings += ["-Wconversion", "-Wsign-conversion", "-Wdouble-promotion"]
-    compile_alone(header, tmp_path, [compiler, "-std=c++20", *warnings, "-fsyntax-only"], ".cc")
+    compile_alone(chain, tmp_path, [compiler, "-std=c++20", *warnings, "-fsyntax-only"], ".cc")
 
 
-@pytest.mark.parametrize(("compiler", "header"), cases(DEVICE_HEADERS, ["nvcc"]))
-def test_device_compiler(compiler: str, header: Path, tmp_path: Path) -> None:
+@functools.cache
+def front_end_only(nvcc: str) -> list[str]:
+    """The option, of a newer nvcc, that ends compiling device code once all of it has been read."""
+    option = "-fdevice-syntax-only"
+    shown = subprocess.run([nvcc, "--help"], capture_output=True, text=True).stdout
+    return [option] if option in shown else []
+
+
+@pytest.mark.parametrize(("compiler", "chain"), cases(DEVICE_HEADERS, ["nvcc"]))
+def test_device_compiler(compiler: str, chain: list[Path], tmp_path: Path) -> None:
     command = [compiler, "-std=c++20", "--fmad=false", "-Werror=all-warnings"]
-    assert header.suffix == ".cuh" or not DEPENDS.search((INCLUDE / header).read_text())
-    for i, architecture in enumerate(architectures(header)):
-        # Once for the host too: for the device alone some names in templates may stay unknown.
-        output = ["-ptx" if i else "-cuda", "-o", str(tmp_path / "alone.out")]
-        compile_alone(header, tmp_path, [*command, f"-arch=sm_{architecture}", *output], ".cu")
+    command += front_end_only(compiler)
+    for header in chain:
+        assert header.suffix == ".cuh" or not DEPENDS.search((INCLUDE / header).read_text())
+    first, *others = max(map(architectures, chain), key=len)
+    # Of an architecture's name nvcc makes two, one without its features: where nothing depends on
+    # them, it is told the one.
+    single = f"-gencode=arch=compute_{first},code=compute_{first}"
+    # Once for the host too: for the device alone some names in templates may stay unknown.
+    passes = [("-cuda", f"-arch=sm_{first}" if others else single)]
+    for output, architecture in passes + [("-ptx", f"-arch=sm_{other}") for other in others]:
+        options = [output, architecture, "-o", str(tmp_path / "alone.out")]
+        compile_alone(chain, tmp_path, [*command, *options], ".cu")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
 def test_all_device_headers_in_two_sources(tmp_path: Path) -> None:
     """No two headers mean different things by one name, whichever comes first, and nothing in them
     is defined twice where several sources of a program include them."""
     command = ["nvcc", "-std=c++20", "--fmad=false", "-Werror=all-warnings", "-c", "-arch=sm_90a"]
+    command += front_end_only("nvcc")
     objects = []
     for name, headers in {"forwards": sorted(HEADERS), "backwards": sorted(HEADERS)[::-1]}.items():
         source = tmp_path / f"{name}.cu"
@@ -99,6 +124,7 @@ def test_all_device_headers_in_two_sources(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(cutlass_include() is None, reason="CUTLASS is not installed")
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
 @pytest.mark.parametrize("header", OF_CUTLASS)
@@ -106,7 +132,16 @@ def test_headers_of_cutlass(header: Path, tmp_path: Path) -> None:
     command = ["nvcc", "-std=c++20", "--fmad=false", "--expt-relaxed-constexpr", "-ptx"]
     options = [f"-arch=sm_{OF_CUTLASS[header]}a", "-isystem", str(cutlass_include())]
     output = ["-o", str(tmp_path / "alone.ptx")]
-    compile_alone(header, tmp_path, [*command, *options, *output], ".cu")
+    compile_alone([header], tmp_path, [*command, *options, *output], ".cu")
+
+
+def test_chains_have_every_header_and_each_includes_the_one_before() -> None:
+    for headers in (HOST_HEADERS, DEVICE_HEADERS):
+        listed = chains(headers)
+        assert sorted(header for chain in listed for header in chain) == sorted(headers)
+        for chain in listed:
+            for lower, upper in itertools.pairwise(chain):
+                assert lower in included(upper), f"{upper} does not include {lower}"
 
 
 def test_headers_that_depend_on_the_architecture() -> None:

@@ -6,20 +6,23 @@ import pytest
 
 from sources import ROOT, cpp_sources
 
+NO_OPERATIONS = {"mxkern", "owned_block_scaled"}
 OPERATIONS = sorted(
-    path.stem for path in (ROOT / "include/mxkern").glob("*.h") if path.stem != "mxkern"
+    path.stem for path in (ROOT / "include/mxkern").glob("*.h") if path.stem not in NO_OPERATIONS
 )
 
-# What starts threads, once a process, and what describes the machine.
+# What starts threads, once a process, what describes the machine, and memory for callers who want
+# none of their own.
 MAY_ALLOCATE = {
     "include/mxkern/info.h",
+    "include/mxkern/owned_block_scaled.h",
     "src/cpu/parallel.cc",
     "src/cuda/backend.h",
     "src/cuda/devices.cu",
 }
 ALLOCATES = re.compile(
     r"\b(?:m|c|re|aligned_)alloc\(|\bcudaMalloc\w*\(|\bnew\s+(?!\()[A-Za-z:]|\bstd::vector\b"
-    r"|\bstd::(?:deque|map|unordered_map|make_unique|make_shared)\b"
+    r"|\bmemory_resource\b|\bstd::(?:deque|map|unordered_map|make_unique|make_shared)\b"
 )
 
 

@@ -12,7 +12,7 @@
 #include "cuda/grouped_gemm.h"
 #include "cuda/device_groups.h"
 #include "cuda/row_scaled.h"
-#include "plan_grouped.h"
+#include "plan/plan_grouped.h"
 #include "tests/support/device_operand.h"
 #include "tests/support/device_prepared.h"
 #include "tests/support/grouped_product.h"

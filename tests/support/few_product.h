@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cuda/multiply_few.h"
-#include "plan_few.h"
+#include "plan/plan_few.h"
 #include "tests/support/cuda_memory.h"
 #include "tests/support/gemm_reference.h"
 

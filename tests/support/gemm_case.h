@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/prepare_operand.h"
-#include "plan_gemm_cuda.h"
+#include "plan/plan_gemm_cuda.h"
 
 namespace mxkern::test {
 
@@ -47,7 +47,7 @@ struct GemmCase {
 
   Shape right_shape() const { return {shape.batch, n, shape.columns}; }
   Buffer result() const { return plain(out, {shape.batch, shape.rows, n}); }
-  CudaGemmProblem problem() const {
+  GemmProblem problem() const {
     return {quantized(left, shape), quantized(right, right_shape()), result(), precision};
   }
 };

@@ -52,7 +52,7 @@ class AlignedMemory {
 // The product by one unit, as if on a machine of so many threads.
 inline void run_unit(GemmUnit unit, const GemmOperand& a, const BlockScaled& b, const Buffer& out,
                      const GemmOptions& options = {}, int threads = 2) {
-  const GemmPlan plan = plan_gemm_with(unit, gemm_problem(a, b, out), threads);
+  const CpuGemmPlan plan = plan_gemm_cpu_with(unit, cpu_problem(a, b, out), threads);
   const AlignedMemory memory(plan.workspace_bytes);
   gemm_with(plan, a, b, out, options, memory.workspace());
 }

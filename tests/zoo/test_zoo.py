@@ -17,6 +17,8 @@ def cases() -> list[Any]:
     for model_type in TYPES:
         for scheme in SCHEMES:
             marks = [] if EVERY_DAY.get(model_type) == scheme else [pytest.mark.zoo]
+            if not marks and model_type not in FLOAT32:
+                marks = [pytest.mark.slow]
             found.append(pytest.param(model_type, scheme, marks=marks, id=f"{model_type}-{scheme}"))
     return found
 

@@ -20,7 +20,7 @@ def measure(x: torch.Tensor, scheme: str, element: Any, function: Any) -> list[f
     """The times of both, whose codes and scales are the same."""
     scales, codes = function(x, element, 32, ScaleCalculationMode.FLOOR)
     q = mxkern.quantize(x, scheme, scale_rule="floor")
-    ours = q._replace(codes=q.codes.view(torch.uint8).numpy())
+    ours = q.replace(codes=q.codes.view(torch.uint8).numpy())
     check_equal("scales", scales.view(torch.uint8).numpy(), q.scales.view(torch.uint8).numpy())
     theirs = codes.view(torch.uint8).numpy()
     # torchao keeps 6-bit codes one a byte.

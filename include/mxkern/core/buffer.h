@@ -65,14 +65,17 @@ struct Buffer {
   }
 };
 
+// Each takes a Buffer, or what has the same shape and strides.
 // No gaps between rows or matrices.
-constexpr bool is_dense(const Buffer& x) {
+template <class View>
+constexpr bool is_dense(const View& x) {
   return (x.shape.rows <= 1 || x.row_stride == x.shape.columns) &&
          (x.shape.batch <= 1 || x.batch_stride == x.shape.rows * x.shape.columns);
 }
 
 // Rows of neighbouring matrices follow one another as rows of one matrix do.
-constexpr bool is_one_matrix(const Buffer& x) {
+template <class View>
+constexpr bool is_one_matrix(const View& x) {
   return x.shape.batch == 1 || x.batch_stride == x.shape.rows * x.row_stride;
 }
 
@@ -85,12 +88,16 @@ inline bool rows_start_on(const void* address, std::int64_t row_bytes, int bytes
   return starts_on(address, static_cast<std::uintptr_t>(bytes)) && row_bytes % bytes == 0;
 }
 
-// Rows start on multiples of 16 bytes.
-inline bool starts_on_16(const Buffer& x) {
+// Rows start as many bytes off a multiple of 16 as the first one.
+template <class View>
+constexpr bool strides_are_on_16(const View& x) {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype));
   const bool rows = x.shape.rows == 1 || x.row_stride * size % 16 == 0;
   const bool batches = x.shape.batch == 1 || x.batch_stride * size % 16 == 0;
-  return starts_on(x.data, 16) && rows && batches;
+  return rows && batches;
 }
+
+// Rows start on multiples of 16 bytes.
+inline bool starts_on_16(const Buffer& x) { return starts_on(x.data, 16) && strides_are_on_16(x); }
 
 }  // namespace mxkern

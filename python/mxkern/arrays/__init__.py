@@ -10,16 +10,22 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from mxkern import errors
-from mxkern.arrays.adapter import Adapter, JaxCalls, Plain, View, built_with_cuda, collapsed
-from mxkern.block_scaled import BlockScaled
+from mxkern.arrays.adapter import (
+    CPU,
+    Adapter,
+    TracedCalls,
+    built_with_cuda,
+    collapsed,
+)
+from mxkern.arrays.later_frameworks import ImportWatch
+from mxkern.block_scaled import BlockScaled, above
+from mxkern.value import Value
 
 __all__ = [
     "Adapter",
-    "Plain",
-    "View",
     "adapter_of",
     "collapsed",
-    "meet_loaded_frameworks",
+    "meet_frameworks",
     "take_jax_calls_from",
     "way_to_array",
 ]
@@ -29,7 +35,7 @@ _known: dict[type, Adapter] = {}  # frameworks' own classes
 # Classes that others make: subclasses, and what speaks DLPack. They end with their last instance.
 _others: WeakKeyDictionary[type, Adapter] = WeakKeyDictionary()
 _FRAMEWORKS = ("cupy", "jax", "jaxlib", "numpy", "torch")
-_make_jax_calls: Callable[[], JaxCalls]
+_make_jax_calls: Callable[[], TracedCalls]
 _lock = threading.RLock()  # an adapter is made once: JAX is told of the classes here but once
 
 
@@ -39,19 +45,39 @@ def adapter_of(function: str, argument: str, array: Any) -> Adapter:
     return _find(function, argument, array) if adapter is None else adapter
 
 
-def take_jax_calls_from(make: Callable[[], JaxCalls]) -> None:
+def _device_of(codes: Any) -> str:
+    """As text, where a framework's arrays do not say it themselves."""
+    adapter = adapter_of("BlockScaled.device", "codes", codes)
+    index = adapter.device(adapter.enter("BlockScaled.device", "codes", codes))
+    return "cpu" if index == CPU else f"cuda:{index}"
+
+
+def _place(part: Any, device: Any) -> Any:
+    return adapter_of("BlockScaled.to", "q", part).placed(part, device)
+
+
+above.device_of, above.place = _device_of, _place
+
+
+def take_jax_calls_from(make: Callable[[], TracedCalls]) -> None:
     """What makes them, once an array of JAX arrives: they call operations, which stand above."""
     global _make_jax_calls
     _make_jax_calls = make
 
 
 def meet_loaded_frameworks() -> None:
-    """JAX sees into a BlockScaled from now on, and PyTorch loads one from a file, not only once an
-    array of theirs has arrived."""
+    """JAX and PyTorch see into a BlockScaled from now on, and PyTorch loads one from a file, not
+    only once an array of theirs has arrived."""
     if _loaded("jax", "Array") != ():
         _adapter("jax")
     if _loaded("torch", "Tensor") != ():
         _adapter("torch")
+
+
+def meet_frameworks() -> None:
+    """Those that are loaded now, and those that will be once they are."""
+    meet_loaded_frameworks()
+    ImportWatch(("jax", "torch"), meet_loaded_frameworks)
 
 
 def _adapter(framework: str) -> Adapter:
@@ -142,7 +168,7 @@ def way_to_array(argument: str, value: Any) -> str:
     if not isinstance(value, bool) and isinstance(value, numbers.Real):
         shape = "" if argument.endswith("tensor_scale") else ".reshape(1)"
         return f"; convert with {call}{shape}"
-    if isinstance(value, type) or hasattr(value, "_fields"):  # a class, or a PreparedOperand
+    if isinstance(value, (type, Value)):  # a class, or a PreparedOperand
         return ""
     if isinstance(value, (list, tuple)) or (
         hasattr(value, "__array__") and getattr(value, "shape", None) != ()

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from mxkern import _core, errors
 
@@ -25,15 +26,6 @@ _new = tuple.__new__  # half the time of a NamedTuple's own constructor
 built_with_cuda = _core.built_with_cuda()
 
 
-class Plain(NamedTuple):
-    """A plain tensor as the library sees it."""
-
-    array: Any  # as it came
-    memory: Any  # what the buffer points into: the array, or a dense copy
-    buffer: Buffer
-    shape: Shape
-
-
 def collapsed(shape: Shape) -> tuple[int, int, int]:
     """Leading dimensions become a batch; a vector has one row."""
     if len(shape) == 2:
@@ -47,32 +39,6 @@ def dense_buffer(address: object, dtype: int, device: int, extents: tuple[int, i
     """Memory without gaps as the library sees it."""
     batch, rows, columns = extents
     return (address, dtype, device, batch, rows, columns, columns, rows * columns)
-
-
-def row_strides(shape: Shape, strides: Shape) -> tuple[int, int] | None:
-    """Row and batch stride, in elements, of a tensor whose rows are dense and do not overlap.
-    None if it is anything else."""
-    steps = [(n, step) for n, step in zip(shape, strides, strict=True) if n != 1]
-    if shape[-1] != 1 and (not steps or steps.pop()[1] != 1):
-        return None
-    rows = shape[-2] if len(shape) > 1 else 1
-    least = shape[-1]
-    row_stride = least
-    if rows != 1:
-        row_stride = steps.pop()[1]
-        if row_stride < least:
-            return None
-        least = row_stride * rows
-    if not steps:
-        return row_stride, least
-    batch_stride = expected = steps[-1][1]
-    if batch_stride < least:
-        return None
-    for n, step in reversed(steps):
-        if step != expected:
-            return None
-        expected = step * n
-    return row_stride, batch_stride
 
 
 def check_device(function: str, argument: str, device: str) -> None:
@@ -102,57 +68,6 @@ def check_same_device(
         )
 
 
-class ShortWay(Protocol):
-    """Whole operations for ordinary arguments; None for all others."""
-
-    def quantize(
-        self,
-        x: Any,
-        scheme: int,
-        layout: int,
-        options: _core.QuantizeOptions,
-        columns: bool,
-        amax: Any,
-        tensor_scale: Any,
-        out: Any,
-    ) -> Any: ...
-
-    def quantize_both(
-        self,
-        x: Any,
-        scheme: int,
-        layout: int,
-        row_options: _core.QuantizeOptions,
-        column_options: _core.QuantizeOptions,
-        amax: Any,
-        tensor_scale: Any,
-    ) -> Any: ...
-
-    def fake_quantize(
-        self,
-        x: Any,
-        scheme: int,
-        options: _core.QuantizeOptions,
-        amax: Any,
-        tensor_scale: Any,
-        out: Any,
-    ) -> Any: ...
-
-    def dequantize(self, q: Any, dtype: int, out: Any) -> Any: ...
-
-    def gemm(
-        self,
-        a: Any,
-        b: Any,
-        dtype: int,
-        alpha: float,
-        beta: float,
-        bias: Any,
-        precision: int,
-        out: Any,
-    ) -> Any: ...
-
-
 class TracedCalls(Protocol):
     """The other operations, as parts of programs; None for arrays that are none of one."""
 
@@ -165,22 +80,13 @@ class TracedCalls(Protocol):
         keep_source: bool,
     ) -> Any: ...
 
-    def grouped_gemm(
-        self,
-        a: Any,
-        b: Any,
-        ends: Any,
-        factors: Any,
-        bias: Any,
-        dtype: int,
-        alpha: float,
-        beta: float,
-        precision: int,
-        out: Any,
-    ) -> Any: ...
-
     def straight_through(
-        self, function: str, decoded: Any, x: Any, scalars: dict[str, Any]
+        self,
+        signature: _core.Signature,
+        x: Any,
+        scheme: Any,
+        keywords: dict[str, Any],
+        out: Any,
     ) -> Any: ...
 
     def tensor_amax(self, x: Any, out: Any) -> Any: ...
@@ -194,10 +100,6 @@ class TracedCalls(Protocol):
     def unswizzle_scales(self, scales: Any, rows: Any, blocks: Any, out: Any) -> Any: ...
 
 
-class JaxCalls(ShortWay, TracedCalls, Protocol):
-    """All operations, on arrays of JAX's."""
-
-
 class Adapter(ABC):
     """Arrays of one framework: how to look into them, and how to make them."""
 
@@ -205,18 +107,18 @@ class Adapter(ABC):
     takes_out = True  # whether its arrays can be written to
     takes_stream = True  # whether work on its arrays may go to any stream
     converts = False  # whether results are made elsewhere and come home through leave()
-    short_way: ShortWay | None = None  # for ordinary arguments
+    marks_written = False  # whether the framework wants to hear of values that change
     traced_calls: TracedCalls | None = None  # where operations are parts of programs
     taking_over = "numpy.asarray"  # the function that takes arrays of other frameworks
+    placed: Callable[[Any, Any], Any]  # what BlockScaled.to makes of an array and a device
     namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to
     dtypes: dict[str, Any]  # name -> dtype object
     plain_dtypes: dict[Any, int]  # dtype object -> position in the library's list
-    byte_dtypes: dict[str, tuple[Any, Any]]  # name -> what holds such codes or scales
 
     def __init__(self, dtypes: dict[str, Any]) -> None:
         self.dtypes = dtypes
         self.plain_dtypes = {dtypes[name]: i for i, name in enumerate(PLAIN_DTYPES)}
-        self.byte_dtypes = {name: (dtypes[name], dtypes["uint8"]) for name in BYTE_DTYPES}
+        self.elements = {dtype: i for i, dtype in enumerate(dtypes.values())}
 
     @abstractmethod
     def enter(self, function: str, argument: str, array: Any) -> Any:
@@ -254,11 +156,24 @@ class Adapter(ABC):
         """Of the first element, as the bindings take it."""
 
     @abstractmethod
-    def extent(self, array: Any) -> tuple[int, int]:
-        """The addresses of the first byte and of the one after the last."""
-
-    @abstractmethod
     def is_writable(self, array: Any) -> bool: ...
+
+    def look(self, array: Any) -> tuple[Any, int, int, Shape, Shape | None, bool, bool]:
+        """What the extension module sees of an array: address, position among DTYPES (-1: none),
+        device, shape, strides in elements or None, whether it is dense, and writable."""
+        return (
+            self.address(array),
+            self.elements.get(array.dtype, -1),
+            self.device(array),
+            tuple(array.shape),
+            self.strides(array),
+            self.is_dense(array),
+            self.is_writable(array),
+        )
+
+    def read_by(self, calls: Any) -> None:  # noqa: B027
+        """Gives the extension module what it reads and makes arrays of the framework with, where
+        it has a reader of its own for them."""
 
     def goes_with(self, other: Adapter) -> bool:
         """Whether its arrays, once entered, may stand beside those of the other."""
@@ -318,12 +233,6 @@ class Adapter(ABC):
         """A scope in which the framework's own operations on the array may be called."""
         return nullcontext()
 
-    def grouped_gemm(self, *arguments: Any) -> Any:
-        """The whole product for ordinary arguments, or a part of a program; None for all others.
-        The arguments are those of TracedCalls."""
-        calls = self.traced_calls
-        return None if calls is None else calls.grouped_gemm(*arguments)
-
     def refuse_dtype(
         self, function: str, argument: str, array: Any, expected: tuple[str, ...]
     ) -> NoReturn:
@@ -342,56 +251,6 @@ class Adapter(ABC):
         if kind in ("S", "U", "M", "m") or str(array.dtype).startswith("|V"):
             return ""
         return f"; convert with {self.conversion(argument, dtype)}"
-
-    def turned(self, array: Any) -> Any:
-        """The transpose of a tensor, where it is the transpose that has its rows in memory; None
-        elsewhere."""
-        if array.ndim < 2 or self.is_dense(array):
-            return None
-        strides = self.strides(array)
-        if strides is None or strides[-1] == 1:
-            return None
-        *outer, rows, columns = array.shape
-        *outer_strides, row_stride, column_stride = strides
-        shape, turned = (*outer, columns, rows), (*outer_strides, column_stride, row_stride)
-        return None if row_strides(shape, turned) is None else array.swapaxes(-1, -2)
-
-    def plain(self, function: str, argument: str, array: Any) -> Plain:
-        """A float32, float16 or bfloat16 tensor of one dimension or more, for reading. Rows may lie
-        apart; anything else is copied once."""
-        memory = array
-        dtype = self.plain_dtypes.get(array.dtype)
-        if dtype is None:
-            memory = self.native(array)
-            dtype = self.plain_dtypes.get(memory.dtype)
-            if dtype is None:
-                self.refuse_dtype(function, argument, array, PLAIN_DTYPES)
-        shape = tuple(array.shape)
-        if not shape:
-            raise ValueError(
-                f"{function}: {argument} is 0-d; expected one dimension or more; reshape with "
-                f"{argument}.reshape(1)"
-            )
-        batch, rows, columns = collapsed(shape)
-        row_stride, batch_stride = columns, rows * columns
-        if not self.is_dense(memory):
-            strides = self.strides(memory)
-            apart = None if strides is None else row_strides(shape, strides)
-            if apart is None:
-                memory = self.dense(memory)
-            else:
-                row_stride, batch_stride = apart
-        buffer = (
-            self.address(memory),
-            dtype,
-            self.device(array),
-            batch,
-            rows,
-            columns,
-            row_stride,
-            batch_stride,
-        )
-        return _new(Plain, (array, memory, buffer, shape))
 
     def native(self, array: Any) -> Any:
         """The array in the machine's byte order."""

@@ -78,20 +78,24 @@ class CupyAdapter(Adapter):
     def address(self, array: Any) -> Any:
         return array.data.ptr
 
-    def extent(self, array: Any) -> tuple[int, int]:
-        first = last = array.data.ptr
-        if array.size == 0:
-            return first, first
-        for n, stride in zip(array.shape, array.strides, strict=True):
-            first += min(0, (n - 1) * stride)
-            last += max(0, (n - 1) * stride)
-        return first, last + array.itemsize
-
     def is_writable(self, array: Any) -> bool:
         return True
 
     def device(self, array: Any) -> int:
         return int(array.data.device_id)
+
+    def placed(self, array: Any, device: Any) -> Any:
+        index = getattr(device, "id", device)
+        if isinstance(device, str):
+            kind, _, number = device.partition(":")
+            if kind != "cuda" or not (number.isdigit() or device == "cuda"):
+                raise ValueError(
+                    f"BlockScaled.to: device is {device!r}; expected 'cuda', 'cuda:1' or an index, "
+                    "as arrays of CuPy are nowhere else; q.map(cupy.asnumpy) is on the CPU"
+                )
+            index = int(number) if number else None
+        with cupy.cuda.Device(index):
+            return cupy.asarray(array)
 
     def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:
         with like.device:

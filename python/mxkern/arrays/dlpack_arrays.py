@@ -19,10 +19,6 @@ class DlpackAdapter(NumpyAdapter):
     name = "DLPack"
     takes_out = False
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.short_way = None
-
     def goes_with(self, other: Adapter) -> bool:
         return other is self or type(other) is NumpyAdapter
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from mxkern.arrays import jax_trees
-from mxkern.arrays.adapter import JaxCalls, check_device
+from mxkern.arrays.adapter import TracedCalls, check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 
 
@@ -18,6 +18,20 @@ def e2m1_codes(array: Any) -> Any:
     return jax.lax.bitcast_convert_type(array, jax.numpy.uint4).astype(jax.numpy.uint8)
 
 
+def placed(array: Any, device: Any) -> Any:
+    """The array on a device, or sharded; a name is that of a platform and an index."""
+    if isinstance(device, str):
+        platform, _, index = device.partition(":")
+        try:
+            device = jax.devices(platform)[int(index or 0)]
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise ValueError(
+                f"BlockScaled.to: device is {device!r}, and JAX has none of that name ({error}); "
+                "expected one of jax.devices(), as 'cpu' or 'cuda:0'"
+            ) from None
+    return jax.device_put(array, device)
+
+
 class JaxAdapter(NumpyAdapter):
     name = "JAX"
     namespace = jax.numpy
@@ -25,9 +39,9 @@ class JaxAdapter(NumpyAdapter):
     takes_out = False
     converts = True
 
-    def __init__(self, calls: JaxCalls) -> None:
+    def __init__(self, calls: TracedCalls) -> None:
         super().__init__()
-        self.short_way = self.traced_calls = calls
+        self.traced_calls = calls
         jax_trees.register()
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
@@ -52,6 +66,9 @@ class JaxAdapter(NumpyAdapter):
     def leave(self, array: Any, like: Any) -> Any:
         devices = like.devices()
         return jax.device_put(array, next(iter(devices)) if len(devices) == 1 else None)
+
+    def placed(self, array: Any, device: Any) -> Any:
+        return placed(array, device)
 
     def as_bytes(self, argument: str) -> str:
         return f"{argument}.view(jax.numpy.uint8)"

@@ -12,11 +12,11 @@ from mxkern.arrays.adapter import (
     CPU,
     DTYPES,
     Adapter,
-    JaxCalls,
     Shape,
+    TracedCalls,
     check_device,
 )
-from mxkern.arrays.jax_arrays import e2m1_codes
+from mxkern.arrays.jax_arrays import e2m1_codes, placed
 from mxkern.arrays.numpy_arrays import numpy_dtype
 
 
@@ -36,9 +36,9 @@ class JaxCudaAdapter(Adapter):
     takes_stream = False
     converts = True
 
-    def __init__(self, calls: JaxCalls) -> None:
+    def __init__(self, calls: TracedCalls) -> None:
         super().__init__({name: numpy_dtype(name) for name in DTYPES})
-        self.short_way = self.traced_calls = calls
+        self.traced_calls = calls
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         if len(array.devices()) != 1:
@@ -73,15 +73,15 @@ class JaxCudaAdapter(Adapter):
     def address(self, array: Any) -> Any:
         return array.unsafe_buffer_pointer()
 
-    def extent(self, array: Any) -> tuple[int, int]:
-        return (0, 0)
-
     def is_writable(self, array: Any) -> bool:
         return False
 
     def device(self, array: Any) -> int:
         (device,) = array.devices()
         return device_index(device)
+
+    def placed(self, array: Any, device: Any) -> Any:
+        return placed(array, device)
 
     def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> NoReturn:
         raise RuntimeError(

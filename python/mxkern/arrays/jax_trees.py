@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 
+from mxkern.arrays.tree_shapes import is_array, shape_of_codes, within_a_block
 from mxkern.block_scaled import BlockScaled
 from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import Scheme, schemes
 
 _INT = frozenset({int})
 
@@ -27,7 +27,7 @@ class Static(tuple[Any, ...]):
     follows: bool
 
     def __new__(cls, names: tuple[str, ...], shape: Any, follows: bool) -> Static:
-        compared = _within_a_block(names[0], shape) if follows else shape
+        compared = within_a_block(names[0], shape) if follows else shape
         self = super().__new__(cls, (names, follows, compared))
         self.names, self.shape, self.follows = names, shape, follows
         return self
@@ -38,8 +38,8 @@ class Static(tuple[Any, ...]):
 
 def register() -> None:
     """Tells JAX of both, once."""
-    _register(BlockScaled, BlockScaled._fields[:3], _flat_quantized, _quantized)
-    _register(PreparedOperand, PreparedOperand._fields[1:3], _flat_prepared, _prepared)
+    _register(BlockScaled, BlockScaled.__slots__[:3], _flat_quantized, _quantized)
+    _register(PreparedOperand, PreparedOperand.__slots__[1:3], _flat_prepared, _prepared)
 
 
 def _register(
@@ -67,16 +67,17 @@ def _register(
 
 # JAX asks at every call of a program, for every operand: what follows from shapes is kept.
 def _flat_quantized(q: BlockScaled) -> tuple[tuple[Any, ...], Static]:
-    codes, scales, tensor_scale, scheme, shape, scale_layout = q
+    parts = codes, _, _ = q.codes, q.scales, q.tensor_scale
+    scheme, shape, scale_layout = q.scheme, q.shape, q.scale_layout
     follows = type(shape) is tuple and _INT.issuperset(map(type, shape))  # 4.0 equals 4
     if follows:
         are_array = hasattr(type(codes), "dtype")
         try:
             static = _static_of_arrays(are_array, codes.shape, scheme, shape, scale_layout)
-            return (codes, scales, tensor_scale), static
+            return parts, static
         except (AttributeError, TypeError):  # codes are no array; or something has no hash
-            follows = not _is_array(codes) or shape == _shape_held(codes, scheme, shape)
-    return (codes, scales, tensor_scale), _static((scheme, scale_layout), shape, follows)
+            follows = not is_array(codes) or shape == _shape_held(codes, scheme, shape)
+    return parts, _static((scheme, scale_layout), shape, follows)
 
 
 @lru_cache(maxsize=4096)
@@ -93,15 +94,15 @@ def _quantized(static: Static, parts: Iterable[Any]) -> BlockScaled:
     codes, scales, tensor_scale = parts
     scheme, scale_layout = static.names
     shape = static.shape
-    if static.follows and _is_array(codes):  # and none of the marks that JAX puts there
+    if static.follows and is_array(codes):  # and none of the marks that JAX puts there
         shape = _shape_held(codes, scheme, shape)
     return BlockScaled(codes, scales, tensor_scale, scheme, shape, scale_layout)
 
 
 def _flat_prepared(w: PreparedOperand) -> tuple[tuple[Any, ...], Static]:
-    form, data, source, scheme, shape = w
-    follows = isinstance(source, BlockScaled) and source[4] == shape
-    return (data, source), _static((scheme, form), shape, follows)
+    source, shape = w.source, w.shape
+    follows = isinstance(source, BlockScaled) and source.shape == shape
+    return (w.data, source), _static((w.scheme, w.form), shape, follows)
 
 
 def _prepared(static: Static, parts: Iterable[Any]) -> PreparedOperand:
@@ -121,12 +122,6 @@ def _static(names: tuple[str, ...], shape: Any, follows: bool) -> Static:
 _kept_static = lru_cache(maxsize=4096)(Static)
 
 
-def _is_array(codes: Any) -> bool:
-    """Or a description of one."""
-    shape = getattr(codes, "shape", None)
-    return isinstance(shape, tuple) and len(shape) > 0 and hasattr(codes, "dtype")
-
-
 def _shape_held(codes: Any, scheme: Any, shape: Any) -> Any:
     """The shape of the tensor that has these codes."""
     try:
@@ -135,37 +130,7 @@ def _shape_held(codes: Any, scheme: Any, shape: Any) -> Any:
         return shape
 
 
-@lru_cache(maxsize=4096)
-def _kept_shape(codes_shape: tuple[Any, ...], scheme: Any, shape: Any) -> Any:
-    """The last extent stays where the codes hold it and no whole block more, as packed codes do not
-    say how much of their last block is filled."""
-    record = _record_of(scheme, shape)
-    if record is None:
-        return shape
-    *outer, size = codes_shape
-    columns = shape[-1]
-    if record.bits == 8:
-        columns = size
-    elif isinstance(size, int) and isinstance(columns, int):
-        blocks, rest = divmod(size, record.block_bytes)
-        if rest == 0 and blocks != -(-columns // record.block):
-            columns = blocks * record.block
-    return (*outer, columns)
-
-
-def _within_a_block(scheme: Any, shape: Any) -> Any:
-    """The last extent, where codes do not tell it."""
-    record = _record_of(scheme, shape)
-    if record is None:
-        return shape
-    whole = record.bits == 8 or (isinstance(shape[-1], int) and shape[-1] % record.block == 0)
-    return None if whole else shape[-1]
-
-
-def _record_of(scheme: Any, shape: Any) -> Scheme | None:
-    """None of what is no scheme or no shape, which the operations refuse."""
-    known = isinstance(scheme, str) and scheme in schemes
-    return schemes[scheme] if known and isinstance(shape, tuple) and shape else None
+_kept_shape = lru_cache(maxsize=4096)(shape_of_codes)
 
 
 def _written(static: Static) -> bytes:

@@ -6,11 +6,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mxkern import _core
-from mxkern.arrays.adapter import CPU, DTYPES, PLAIN_DTYPES, Adapter, Shape
-from mxkern.block_scaled import BlockScaled
-from mxkern.options import SCALE_LAYOUTS
-from mxkern.scheme import schemes
+from mxkern import _core, errors
+from mxkern.arrays.adapter import CPU, DTYPES, Adapter, Shape
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -22,18 +19,11 @@ class NumpyAdapter(Adapter):
     namespace = np
 
     def __init__(self) -> None:
-        dtypes = {name: numpy_dtype(name) for name in DTYPES}
-        super().__init__(dtypes)
-        self.short_way = _core.NumpyCalls(
-            np.ndarray,
-            np.empty,
-            BlockScaled,
-            [dtypes[name] for name in PLAIN_DTYPES],
-            [dtypes[scheme.codes_dtype] for scheme in schemes],
-            [dtypes[scheme.scales_dtype] for scheme in schemes],
-            [scheme.name for scheme in schemes],
-            list(SCALE_LAYOUTS),
-        )
+        super().__init__({name: numpy_dtype(name) for name in DTYPES})
+
+    def read_by(self, calls: Any) -> None:
+        if type(self) is NumpyAdapter:
+            _core.read_numpy(calls, self, np.ndarray, np.empty, list(self.dtypes.values()))
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         return array
@@ -64,14 +54,20 @@ class NumpyAdapter(Adapter):
     def address(self, array: Any) -> Any:
         return array.__array_struct__
 
-    def extent(self, array: Any) -> tuple[int, int]:
-        return _core.extent(array.__array_struct__)
-
     def is_writable(self, array: Any) -> bool:
         return bool(array.flags.writeable)
 
     def device(self, array: Any) -> int:
         return CPU
+
+    def placed(self, array: Any, device: Any) -> Any:
+        if str(device) != "cpu":
+            raise ValueError(
+                f"BlockScaled.to: device is {errors.described(device)}; expected 'cpu', as arrays "
+                f"of {self.name} are nowhere else; for a device quantize an array of PyTorch, JAX "
+                "or CuPy there, or make their arrays of codes and scales with q.map"
+            )
+        return array
 
     def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> Any:
         return np.empty(shape, self.dtypes[dtype])

@@ -8,20 +8,21 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from mxkern import errors
+from mxkern import _core, errors
+from mxkern.arrays import torch_trees
 from mxkern.arrays.adapter import (
     CPU,
     DTYPES,
     LEGACY_STREAM,
     Adapter,
     Shape,
-    built_with_cuda,
     check_device,
 )
-from mxkern.arrays.torch_cuda_calls import (
+from mxkern.arrays.torch_functions import (
+    current_device,
     current_stream,
     dispatch_modes,
-    torch_cuda_calls,
+    empty_on,
     tracing_state,
     transforms_active,
 )
@@ -42,7 +43,7 @@ if hasattr(torch.serialization, "add_safe_globals"):  # from PyTorch 2.4 on
     torch.serialization.add_safe_globals([BlockScaled])
 
 # What they return has no derivative to lose.
-_GIVE_RECORDS = ("compare", "explain_gemm", "explain_grouped_gemm")
+_GIVE_RECORDS = ("compare", "explain_gemm", "explain_grouped_gemm", "plan_gemm")
 
 # How autograd hears that a tensor which it keeps was written to.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)
@@ -119,16 +120,29 @@ def check_storage(function: str, argument: str, array: Any) -> None:
 
 class TorchAdapter(Adapter):
     name = "PyTorch"
+    marks_written = True
     namespace = torch
     taking_over = "torch.from_dlpack"
 
     def __init__(self) -> None:
         # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.
         super().__init__({name: getattr(torch, name, torch.uint8) for name in DTYPES})
-        # Found with the first tensor on a CUDA device: to ask for devices before would start CUDA,
-        # and processes that are forked later could not use it.
-        self._has_looked = not built_with_cuda
-        self._cuda_calls: Any = None
+        torch_trees.register()
+
+    def read_by(self, calls: Any) -> None:
+        _core.read_torch(
+            calls,
+            self,
+            torch.Tensor,
+            torch.nn.Parameter,
+            empty_on("cpu"),
+            empty_on("cuda") if current_device is not None else None,
+            current_device,
+            current_stream,
+            forward_ad,
+            [tracing_state, dispatch_modes, transforms_active],
+            [torch.empty(1, dtype=dtype, device="cpu") for dtype in self.dtypes.values()],
+        )
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
         # Tensors that stand for others (fake, wrapped by a transform, a subclass) have no memory of
@@ -165,9 +179,6 @@ class TorchAdapter(Adapter):
                     f"tensor with memory; make one with torch.empty_like({argument}, device='cpu')"
                 )
             check_device(function, argument, array.device.type)
-            if not self._has_looked:
-                self._has_looked = True
-                self.short_way = self._cuda_calls = torch_cuda_calls()
         if array.requires_grad and torch.is_grad_enabled() and function not in _GIVE_RECORDS:
             other = "or call under torch.no_grad()"
             if function == "fake_quantize":
@@ -225,13 +236,6 @@ class TorchAdapter(Adapter):
     def address(self, array: Any) -> Any:
         return array.data_ptr()
 
-    def extent(self, array: Any) -> tuple[int, int]:
-        first = array.data_ptr()
-        if array.numel() == 0:
-            return first, first
-        span = sum((n - 1) * step for n, step in zip(array.shape, array.stride(), strict=True))
-        return first, first + (span + 1) * array.element_size()
-
     def is_writable(self, array: Any) -> bool:
         return True
 
@@ -242,10 +246,6 @@ class TorchAdapter(Adapter):
                 f"conjugate's imaginary part?); expected a plain tensor; "
                 f"{errors.without(argument)} and copy the result"
             )
-
-    def grouped_gemm(self, *arguments: Any) -> Any:
-        calls = self._cuda_calls
-        return None if calls is None else calls.grouped_gemm(*arguments)
 
     def mark_written(self, array: Any) -> None:
         if _increment_version is not None and not array.is_inference():

@@ -2,10 +2,10 @@
 # operations, whose checks it shares; mxkern/arrays, which stands below them, is told of it.
 from __future__ import annotations
 
-from mxkern.arrays.adapter import JaxCalls
+from mxkern.arrays.adapter import TracedCalls
 
 
-def make_jax_calls() -> JaxCalls:
+def make_jax_calls() -> TracedCalls:
     from mxkern.jax_calls.programs import JaxPrograms  # imports JAX
 
     return JaxPrograms()

@@ -9,42 +9,26 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern import _core, errors
+from mxkern import _core, errors, faults
 from mxkern.arrays import adapter_of, collapsed
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import (
-    FORM_NAMES,
-    FORMS,
-    left_operand,
-    product_extents,
-    product_shape,
-    right_operand,
-    usable_form,
-)
+from mxkern.calls import calls
 from mxkern.jax_calls.ffi import call
 from mxkern.jax_calls.promised import filled, promised_of, results_of
 from mxkern.jax_calls.workspaces import gemm_workspace, grouped_gemm_workspace
-from mxkern.operands import operand_of
-from mxkern.ops.gemm import bias_of
-from mxkern.ops.grouped_gemm import (
-    biases_of,
-    check_shapes,
-    grouped_shape,
-    matrices_of,
-    of_groups,
-)
 from mxkern.ops.hadamard import random_hadamard as hadamard_of_array
-from mxkern.ops.run_quantize import check_groups, each_way, scalars_of, transposed
 from mxkern.ops.scales import swizzle_scales as swizzled
 from mxkern.ops.scales import unswizzle_scales as unswizzled
-from mxkern.options import SCALE_LAYOUTS
+from mxkern.options import FORMS, SCALE_LAYOUTS
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
+from mxkern.shapes import each_way, grouped_shape, product_shape, transposed
 
 _SCHEMES = tuple(schemes)
 _LAYOUTS = tuple(SCALE_LAYOUTS)
+_FORM_NAMES = tuple(FORMS)
 _ROW_MAJOR = _LAYOUTS.index("row_major")
 _PLAIN, _QUANTIZED, _PREPARED = range(3)  # kinds of operands
 _AMAX, _TENSOR_SCALE = 1, 2  # what is given
@@ -52,6 +36,7 @@ _AMAX, _TENSOR_SCALE = 1, 2  # what is given
 
 def quantize(
     device: int,
+    function: str,
     scheme: int,
     layout: int,
     options: _core.QuantizeOptions,
@@ -61,7 +46,6 @@ def quantize(
     tensor_scale: Any,
     offset: Any,
 ) -> BlockScaled:
-    function = "quantize_columns" if columns else "quantize"
     record = _SCHEMES[scheme]
     _, shape = _shapes(function, x, columns, options)
     given, which = _given(function, record, x, amax, tensor_scale)
@@ -119,12 +103,12 @@ def fake_quantize(
 ) -> Any:
     function = "fake_quantize"
     record = _SCHEMES[scheme]
-    dtype = _shapes(function, x, False, options)[0].buffer[1]
+    dtype = _shapes(function, x, False, options)[0][1]
     given, which = _given(function, record, x, amax, tensor_scale)
     if options.chooses_for_squares and device >= 0:  # the kernel for one pass lacks it
         arrays = (x, amax, tensor_scale, offset)
         return dequantize(
-            device, dtype, quantize(device, scheme, _ROW_MAJOR, options, False, *arrays)
+            device, dtype, quantize(device, function, scheme, _ROW_MAJOR, options, False, *arrays)
         )
     words = _words_of(offset)
     numbers = (scheme, *options.numbers, which, len(words))
@@ -141,7 +125,7 @@ def tensor_amax(device: int, x: Any) -> Any:
 
 
 def dequantize(device: int, dtype: int, q: Any) -> Any:
-    view = operand_of("dequantize", "q", _stand_in(q)).view
+    view = _core.quantized_view(calls, "dequantize", "q", _stand_in(q))[0]
     result = jax.ShapeDtypeStruct(q.shape, numpy_dtype(PLAIN_DTYPES[dtype]))
     batches = q.tensor_scale is None  # which belongs to one tensor
     arrays, numbers = _arrays_of(q), _numbers_of(view)
@@ -178,17 +162,17 @@ def prepare_operand(
     function = "prepare_operand"
     folded = FORMS["folded"]
     if scheme is not None:
-        if usable_form(function, form, scheme, device) == folded:
+        if _usable_form(function, form, scheme, device) == folded:
             return _quantize_prepared(scheme, folded, options, keep_source, x)
-        x = quantize(device, scheme, _ROW_MAJOR, options, False, x, None, None, None)
-    operand = operand_of(function, "x", _stand_in(x))
-    record = operand.scheme
-    form = usable_form(function, form, record.id, device)
-    name = FORM_NAMES[form]
+        x = quantize(device, function, scheme, _ROW_MAJOR, options, False, x, None, None, None)
+    view = _core.quantized_view(calls, function, "x", _stand_in(x))[0]
+    record = _SCHEMES[view[0]]
+    form = _usable_form(function, form, record.id, device)
+    name = _FORM_NAMES[form]
     if name == "source":
         return PreparedOperand(name, None, x, record.name, x.shape)
     result = _bytes(_core.prepared_bytes(form, record.id, *collapsed(x.shape)))
-    numbers = (form, *_numbers_of(operand.view))
+    numbers = (form, *_numbers_of(view))
     data = call(function, [result], _arrays_of(x), numbers)[0]
     source = x if keep_source or record.has_tensor_scale else None
     return PreparedOperand(name, data, source, record.name, x.shape)
@@ -199,17 +183,17 @@ def gemm(device: int, dtype: int, alpha: float, precision: int, a: Any, b: Any, 
     for argument, array in (("a", a), ("bias", bias)):
         _check_plain(function, argument, array)
     stand_ins = _stand_in((a, b, bias))
-    right = right_operand(function, stand_ins[1])
-    left = left_operand(function, stand_ins[0], right.adapter)
-    shape = product_shape(function, left.shape, right.shape)
+    left, right, a_shape, b_shape = _core.operand_views(calls, function, *stand_ins[:2])
+    shape = product_shape(function, a_shape, b_shape)
     if bias is not None:
-        bias_of(function, stand_ins[2], right.adapter, shape)
-    extents = product_extents(left.shape, shape)
-    size = gemm_workspace(device, left.view, right.view, dtype, extents, precision)
+        got = _beside(function, "bias", stand_ins[2], stand_ins[1])
+        if got != shape[-1:]:
+            faults.bias(function, got, shape[-1:])
+    size = gemm_workspace(device, left, right, dtype, collapsed(shape), precision)
     arrays = [*_arrays_of(a), *_arrays_of(b), *([] if bias is None else [bias])]
     numbers = (
-        *_operand_numbers(a, left.view),
-        *_operand_numbers(b, right.view),
+        *_operand_numbers(a, left),
+        *_operand_numbers(b, right),
         bias is not None,
         precision,
         _core.float32_bits(alpha),
@@ -236,23 +220,20 @@ def grouped_gemm(
     for argument, array in (("a", a), ("bias", bias)):
         _check_plain(function, argument, array)
     stand_ins = _stand_in((a, b, ends, factors, bias))
-    right = right_operand(function, stand_ins[1])
-    adapter, like = right.adapter, right.like
-    left = left_operand(function, stand_ins[0], adapter)
-    check_shapes(function, left.shape, right.shape)
-    own = matrices_of(right.shape)
-    groups = of_groups(function, "ends", stand_ins[2], adapter, "int32", own, like).memory.shape
-    shape = grouped_shape(left.shape, right.shape, groups[0])
-    of_groups(function, "factors", stand_ins[3], adapter, "float32", groups, like)
+    views = _core.grouped_views(calls, function, *stand_ins[:4])
+    left, right, a_shape, b_shape, _, groups = views
+    shape = grouped_shape(function, a_shape, b_shape, groups)
     if bias is not None:
-        biases_of(function, stand_ins[4], adapter, (groups[0], right.shape[-2]))
-    size = grouped_gemm_workspace(device, left.view, right.view, dtype, shape, precision, *groups)
+        got = _beside(function, "bias", stand_ins[4], stand_ins[1])
+        if got != (groups, b_shape[-2]):
+            faults.group_bias(function, got, (groups, b_shape[-2]))
+    size = grouped_gemm_workspace(device, left, right, dtype, shape, precision, groups)
     given = [part for part in (factors, bias) if part is not None]
     numbers = (
-        own is None,
-        *_operand_numbers(a, left.view),
-        *_operand_numbers(b, right.view),
-        *groups,
+        len(b_shape) == 2,
+        *_operand_numbers(a, left),
+        *_operand_numbers(b, right),
+        groups,
         factors is not None,
         bias is not None,
         precision,
@@ -271,9 +252,9 @@ def _quantize_prepared(
     plain, shape = _shapes("prepare_operand", x, False, options)
     record = _SCHEMES[scheme]
     promised = promised_of(record, shape, "row_major")
-    results = [_bytes(_core.prepared_bytes(folded, scheme, *plain.buffer[3:6]))]
+    results = [_bytes(_core.prepared_bytes(folded, scheme, *plain[3:6]))]
     if keep_source:
-        results += promised[:2]
+        results += promised.codes, promised.scales
     numbers = (scheme, *options.numbers, keep_source)
     data, *parts = call("quantize_prepared", results, [x], numbers)
     source = filled(promised, parts) if keep_source else None
@@ -290,12 +271,29 @@ def _shapes(
 ) -> tuple[Any, tuple[int, ...]]:
     """x as the library sees it, and the shape of what is quantized."""
     _check_plain(function, "x", x)
-    stand_in = _stand_in(x)
-    plain = adapter_of(function, "x", stand_in).plain(function, "x", stand_in)
-    shape = transposed(function, plain.shape) if columns else plain.shape
-    if options is not None:
-        check_groups(function, options, shape[-1])
-    return plain, shape
+    view, shape = _core.plain_view(calls, function, "x", _stand_in(x))
+    if columns:
+        shape = transposed(function, shape)
+    if options is not None and options.hadamard_size and shape[-1] % options.hadamard_size:
+        faults.groups(function, shape[-1], options.hadamard_size)
+    return view, shape
+
+
+def _beside(function: str, argument: str, array: Any, b: Any) -> tuple[int, ...]:
+    """The shape of a plain array that goes with b."""
+    parts = (b.data, b.source) if isinstance(b, PreparedOperand) else (None, b)
+    like = parts[0] if parts[1] is None else parts[1].codes
+    faults.enter(function, argument, array, adapter_of(function, "b", like))
+    shape: tuple[int, ...] = _core.plain_view(calls, function, argument, array)[1]
+    return shape
+
+
+def _usable_form(function: str, wanted: int, scheme: int, device: int) -> int:
+    """The form, or `source` where the device's products do not read it. wanted: -1 for the best."""
+    try:
+        return _core.prepared_form(wanted, scheme, device)
+    except ValueError as error:
+        raise errors.renamed(error, "usable_prepared_form", function) from None
 
 
 def _takes_batches(scheme: Scheme, x: Any, *options: _core.QuantizeOptions) -> bool:
@@ -318,16 +316,19 @@ def _given(
 ) -> tuple[list[Any], int]:
     """What is given of amax and tensor_scale, as an array, and which it is."""
     stand_in = _stand_in(x)
+    if amax is None and tensor_scale is None:
+        return [], 0
+    if not scheme.has_tensor_scale or (amax is not None and tensor_scale is not None):
+        faults.scalars(function, scheme.id, amax, tensor_scale)
+    which, name, scalar = (
+        (_AMAX, "amax", amax)
+        if tensor_scale is None
+        else (_TENSOR_SCALE, "tensor_scale", tensor_scale)
+    )
     adapter = adapter_of(function, "x", stand_in)
-    plain = adapter.plain(function, "x", stand_in)
-    checked = scalars_of(function, scheme, adapter, plain, *_stand_in((amax, tensor_scale)))
-    for which, scalar, array in (
-        (_AMAX, amax, checked[0]),
-        (_TENSOR_SCALE, tensor_scale, checked[1]),
-    ):
-        if scalar is not None:
-            return [scalar if isinstance(scalar, (jax.Array, np.ndarray)) else array], which
-    return [], 0
+    array = faults.float32_scalar(function, name, _stand_in(scalar), adapter, stand_in)
+    faults.factor(function, name, float(array.reshape(())))
+    return [scalar if isinstance(scalar, (jax.Array, np.ndarray)) else array], which
 
 
 def _words_of(offset: Any) -> list[Any]:

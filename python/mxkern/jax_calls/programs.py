@@ -11,15 +11,17 @@ import jax
 import numpy as np
 
 from mxkern import _core, errors
+from mxkern.array_faults import factor as check_factor
 from mxkern.arrays.jax_cuda_arrays import device_index
+from mxkern.calls import calls
 from mxkern.jax_calls import operations
 from mxkern.jax_calls.ffi import missing
 from mxkern.jax_calls.mesh_axes import over_the_axes_of
 from mxkern.offset_array import check_offset
-from mxkern.operands import check_factor
 from mxkern.prepared_operand import PreparedOperand
 
 _SCALARS = ("amax", "tensor_scale")
+_DIFFERENTIATED = (*_SCALARS, "offset")  # where they are arrays
 
 
 class JaxPrograms:
@@ -31,6 +33,7 @@ class JaxPrograms:
 
     def quantize(
         self,
+        function: str,
         x: Any,
         scheme: int,
         layout: int,
@@ -40,9 +43,8 @@ class JaxPrograms:
         tensor_scale: Any,
         out: Any,
     ) -> Any:
-        function = "quantize_columns" if columns else "quantize"
         options, offset = _split(function, options)
-        static = (scheme, layout, options, columns)
+        static = (function, scheme, layout, options, columns)
         arrays = (x, amax, tensor_scale, offset)
         on_cpu = _suits_the_cpu(options, amax, tensor_scale)
         return _run(function, operations.quantize, static, arrays, out, _SCALARS, on_cpu)
@@ -56,6 +58,7 @@ class JaxPrograms:
         column_options: _core.QuantizeOptions,
         amax: Any,
         tensor_scale: Any,
+        out: Any,
     ) -> Any:
         function = "quantize_both"
         row_options, offset = _split(function, row_options)
@@ -63,7 +66,7 @@ class JaxPrograms:
         static = (scheme, layout, row_options, column_options)
         arrays = (x, amax, tensor_scale, offset)
         on_cpu = _suits_the_cpu(row_options, amax, tensor_scale)
-        return _run(function, operations.quantize_both, static, arrays, None, _SCALARS, on_cpu)
+        return _run(function, operations.quantize_both, static, arrays, out, _SCALARS, on_cpu)
 
     def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
         return _run("dequantize", operations.dequantize, (dtype,), (q,), out)
@@ -128,13 +131,22 @@ class JaxPrograms:
         return _run(function, operations.fake_quantize, static, arrays, out, _SCALARS, on_cpu)
 
     def straight_through(
-        self, function: str, decoded: Callable[..., Any], x: Any, scalars: dict[str, Any]
+        self, signature: _core.Signature, x: Any, scheme: Any, keywords: dict[str, Any], out: Any
     ) -> Any:
-        """decoded(x, **scalars), whose derivative is that of x where JAX traces it."""
+        """fake_quantize, whose derivative is that of x where JAX traces it."""
+        function = signature.function
+        _refuse_out(function, out)
+
+        def decoded(x: Any, **arrays: Any) -> Any:
+            return _core.fake_quantize(
+                calls, signature, x, scheme, {**keywords, **arrays}, through=False
+            )
+
         if not isinstance(x, jax.core.Tracer):
-            return decoded(x, **scalars)
-        arrays = {name: value for name, value in scalars.items() if isinstance(value, jax.Array)}
-        return _straight_through(function, decoded, x, arrays, scalars)
+            return decoded(x)
+        given = {name: keywords[name] for name in _DIFFERENTIATED if name in keywords}
+        arrays = {name: value for name, value in given.items() if isinstance(value, jax.Array)}
+        return _straight_through(function, decoded, x, arrays)
 
     def tensor_amax(self, x: Any, out: Any) -> Any:
         return _run("tensor_amax", operations.tensor_amax, (), (x,), out)
@@ -206,14 +218,13 @@ def _straight_through(
     decoded: Callable[..., Any],
     x: Any,
     arrays: dict[str, Any],
-    scalars: dict[str, Any],
 ) -> Any:
     """What is differentiated are arrays, which must be arguments; numbers stay what they are."""
 
     def fake_quantize(x: Any, arrays: dict[str, Any]) -> Any:  # its name is in programs that print
         # Arrays of NumPy come as ones of a class of JAX's own.
         x, arrays = jax.tree_util.tree_map(jax.numpy.asarray, (x, arrays))
-        return decoded(x, **{**scalars, **arrays})
+        return decoded(x, **arrays)
 
     run = jax.custom_jvp(fake_quantize)
 

@@ -27,11 +27,11 @@ def promised_of(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> Bl
 
 def results_of(promised: BlockScaled, given: int) -> list[Any]:
     """What an operation returns: the parts, and an amax that it finds. given: 0 for no scalar."""
-    parts = [part for part in promised[:3] if part is not None]
+    parts = [part for part in promised.parts if part is not None]
     finds = promised.tensor_scale is not None and given == 0
     return [*parts, jax.ShapeDtypeStruct((), np.dtype(np.float32))] if finds else parts
 
 
 def filled(promised: BlockScaled, made: Sequence[Any]) -> BlockScaled:
     codes, scales, *rest = made
-    return promised._replace(codes=codes, scales=scales, tensor_scale=rest[0] if rest else None)
+    return promised.replace(codes=codes, scales=scales, tensor_scale=rest[0] if rest else None)

@@ -4,18 +4,15 @@ from __future__ import annotations
 from typing import Any
 
 from mxkern import _core
-from mxkern.arrays.adapter import CPU, dense_buffer
-from mxkern.ops.grouped_gemm import batch_of
-
-_SOMEWHERE = 256  # an address that nobody looks at, aligned as those of XLA's buffers are
+from mxkern.arrays.adapter import CPU, collapsed
 
 
 def gemm_workspace(
     device: int, left: Any, right: Any, dtype: int, out: tuple[int, int, int], precision: int
 ) -> int:
     """Bytes of working memory that the program gives. Raises what a product on the device would."""
-    buffer = dense_buffer(_SOMEWHERE, dtype, device, out)
-    plan = _core.explain_gemm(_on(device, left), _on(device, right), buffer, 0.0, precision, "")
+    problem = _planned(left), _planned(right), (dtype, *out)
+    plan = _core.plan_gemm_problem(*problem, precision, device)
     return 0 if device == CPU else plan.workspace_bytes
 
 
@@ -28,31 +25,19 @@ def grouped_gemm_workspace(
     precision: int,
     groups: int,
 ) -> int:
-    """The same of a grouped product. Arguments that are checked to lie apart do."""
+    """The same of a grouped product."""
     if device == CPU:
         return 0  # of ends that nobody knows yet
-    addresses = iter(range(2**50, 2**60, 2**50))
-
-    def apart(view: Any) -> Any:
-        if len(view) == 4:  # prepared
-            form, source, _, size = view
-            return (form, apart(source), next(addresses), size)
-        if len(view) == 8:  # plain
-            return (next(addresses), *view[1:])
-        return (*view[:6], *(None if part is None else next(addresses) for part in view[6:]))
-
-    buffer = apart(dense_buffer(0, dtype, device, batch_of(shape)))
-    a, b = (apart(_on(device, view)) for view in (left, right))
-    where = next(addresses), groups, len(shape) == 3
-    return _core.grouped_gemm_workspace_bytes(a, b, *where, buffer, precision)
+    problem = _planned(left), _planned(right), (dtype, *collapsed((1, *shape)))
+    return _core.grouped_gemm_problem_bytes(*problem, groups, len(shape) == 3, precision, device)
 
 
-def _on(device: int, view: Any) -> Any:
-    """A view of a stand-in as one of arrays on the device."""
+def _planned(view: Any) -> tuple[int, ...]:
+    """What a plan depends on in the view of a stand-in, of which the addresses are no part: XLA's
+    buffers are dense and start on 256 bytes."""
     if len(view) == 4:  # prepared
-        form, source, _, size = view
-        return (form, _on(device, source), _SOMEWHERE, size)
-    return tuple(
-        device if i == 2 else item if isinstance(item, (int, type(None))) else _SOMEWHERE
-        for i, item in enumerate(view)
-    )
+        form, source, _, _ = view
+        return (form, source[6] is not None, *_planned(source))
+    if len(view) == 8:  # plain
+        return (view[1], *view[3:6])
+    return (*view[:2], *view[3:6])

@@ -1,24 +1,16 @@
-# mxkern/ops/explain_gemm.py: how gemm would compute a product, here or on another device.
+# mxkern/ops/explain_gemm.py: how gemm would compute a product, here or on another device: the
+# plan, and what it says.
 from __future__ import annotations
 
 import re
 from typing import Any, NamedTuple
 
 from mxkern import _core, errors
-from mxkern.arrays.adapter import CPU, dense_buffer
+from mxkern.arrays.adapter import CPU, collapsed, dense_buffer
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import (
-    PRECISIONS,
-    PREPARED_FORMS,
-    GemmOperand,
-    as_though_prepared,
-    left_operand,
-    product_extents,
-    product_shape,
-    right_operand,
-)
-from mxkern.ops.gemm import number_of
-from mxkern.options import dtype_position, position
+from mxkern.calls import calls
+from mxkern.faults import number as number_of
+from mxkern.options import PRECISIONS, PREPARED_FORMS, dtype_position, position
 from mxkern.prepared_operand import PreparedOperand
 
 
@@ -83,19 +75,99 @@ def explain_gemm(
     >>> print(mxkern.explain_gemm(x, q, device="sm_90", form="few_tokens").path)
     few tokens
     """
-    function = "explain_gemm"
+    asked = a, b, beta, dtype, precision, device, form
+    return _planned("explain_gemm", *asked).explain()
+
+
+class GemmPlan:
+    """How gemm computes a product, as plan_gemm works it out; prints as explain_gemm's text."""
+
+    __slots__ = ("_explanation",)
+
+    def __init__(self, plan: _core.GemmPlan) -> None:
+        self._explanation = GemmExplanation(*fields_of(plan.explain()))
+
+    def explain(self) -> GemmExplanation:
+        """The plan in words, by their names."""
+        return self._explanation
+
+    @property
+    def device(self) -> str:
+        """ "cpu", "sm_90" """
+        return self._explanation.device
+
+    @property
+    def path(self) -> str:
+        """Which kernels multiply: "exact", "folded or exact", "few tokens", "portable", ..."""
+        return self._explanation.path
+
+    @property
+    def reason(self) -> str:
+        """Why they do."""
+        return self._explanation.reason
+
+    @property
+    def error(self) -> str:
+        """The error to expect."""
+        return self._explanation.error
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The working memory that the product takes."""
+        return self._explanation.workspace_bytes
+
+    def __str__(self) -> str:
+        return str(self._explanation)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def plan_gemm(
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    *,
+    beta: float = 0.0,
+    dtype: Any = "float32",
+    precision: str = "auto",
+    device: str | None = None,
+    form: str | None = None,
+) -> GemmPlan:
+    """The plan of gemm for a product: arguments and errors as of explain_gemm, which says in words
+    what this returns. Shapes, dtypes, schemes and forms decide it, and the alignment of memory; the
+    values do not.
+
+    >>> import mxkern, numpy as np
+    >>> q = mxkern.quantize(np.ones((4096, 4096), np.float32), "mxfp8")
+    >>> plan = mxkern.plan_gemm(q, q, dtype="bfloat16", device="sm_90")
+    >>> plan.path, plan.workspace_bytes > 0
+    ('folded or exact', True)
+    """
+    return _planned("plan_gemm", a, b, beta, dtype, precision, device, form)
+
+
+def _planned(
+    function: str,
+    a: Any,
+    b: BlockScaled | PreparedOperand,
+    beta: float,
+    dtype: Any,
+    precision: str,
+    device: str | None,
+    form: str | None,
+) -> GemmPlan:
     result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, PRECISIONS)
     added = number_of(function, "beta", beta)
-    right, on, kind = planned_right(function, b, device, form)
-    left = left_operand(function, a, right.adapter)
-    shape = product_shape(function, left.shape, right.shape)
-    buffer = dense_buffer(None, result_dtype, on, product_extents(left.shape, shape))
+    left, right, a_shape, b_shape = _core.operand_views(calls, function, a, b)
+    right, on, kind = planned_right(function, b, right, device, form)
+    extents = collapsed((*a_shape[:-1], b_shape[-2]))
+    buffer = dense_buffer(None, result_dtype, on, extents)
     try:
-        found = _core.explain_gemm(left.view, right.view, buffer, added, wanted, kind)
+        return GemmPlan(_core.plan_gemm(left, right, buffer, added, wanted, kind))
     except (ValueError, RuntimeError) as error:
-        raise errors.renamed(error, "gemm", function) from None
-    return GemmExplanation(*fields_of(found))
+        worded = errors.renamed(errors.renamed(error, "gemm", function), "plan_gemm", function)
+        raise worded from None
 
 
 def fields_of(found: Any) -> list[Any]:
@@ -104,27 +176,30 @@ def fields_of(found: Any) -> list[Any]:
 
 
 def planned_right(
-    function: str, b: BlockScaled | PreparedOperand, device: Any, form: Any
-) -> tuple[GemmOperand, int, str]:
-    """b, as it is or as though it was prepared; the device it is on; and the one that is asked
-    about, empty for that one."""
-    right = right_operand(function, b)
-    on = right.adapter.device(right.like)
+    function: str, b: BlockScaled | PreparedOperand, view: Any, device: Any, form: Any
+) -> tuple[Any, int, str]:
+    """The view of b, as it is or as though it was prepared; the device it is on; and the one that
+    is asked about, empty for that one."""
+    on = view[1][2] if len(view) == 4 else view[2]
     kind = _kind_of_device(function, device, on)
-    if form is not None:
-        number = position(function, "form", form, PREPARED_FORMS)
-        if isinstance(b, PreparedOperand) and b.form != "source":
-            raise ValueError(
-                f"{function}: form is given, but b is prepared already; leave form out"
-            )
-        if kind == "cpu" or (not kind and on == CPU):
-            raise ValueError(
-                f"{function}: form is {errors.described(form)} and the device is the CPU, whose "
-                "products read codes and scales as they lie; expected a GPU; pass its kind, as "
-                "device='sm_90', or leave form out"
-            )
-        right = as_though_prepared(function, right, number)
-    return right, on, kind
+    if form is None:
+        return view, on, kind
+    number = position(function, "form", form, PREPARED_FORMS)
+    if isinstance(b, PreparedOperand) and b.form != "source":
+        raise ValueError(f"{function}: form is given, but b is prepared already; leave form out")
+    if kind == "cpu" or (not kind and on == CPU):
+        raise ValueError(
+            f"{function}: form is {errors.described(form)} and the device is the CPU, whose "
+            "products read codes and scales as they lie; expected a GPU; pass its kind, as "
+            "device='sm_90', or leave form out"
+        )
+    scheme, _, _, *extents = view[:6]
+    try:
+        _core.prepared_form(number, scheme, on)  # for its error, where the scheme has no such form
+    except ValueError as error:
+        raise errors.renamed(error, "usable_prepared_form", function) from None
+    # Without what prepare_operand would write: plans read nothing.
+    return (number, view, 0, _core.prepared_bytes(number, scheme, *extents)), on, kind
 
 
 def _kind_of_device(function: str, device: Any, on: int) -> str:

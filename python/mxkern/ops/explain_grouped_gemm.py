@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from mxkern import _core, errors
-from mxkern.arrays.adapter import dense_buffer
+from mxkern.arrays.adapter import collapsed, dense_buffer
 from mxkern.block_scaled import BlockScaled
-from mxkern.gemm_operands import left_operand
+from mxkern.calls import calls
+from mxkern.operand_faults import GROUPED_PRECISIONS, grouped_precision
 from mxkern.ops.explain_gemm import GemmExplanation, fields_of, planned_right
-from mxkern.ops.grouped_gemm import (
-    GROUPED_PRECISIONS,
-    batch_of,
-    check_shapes,
-    grouped_shape,
-    matrices_of,
-    of_groups,
-)
-from mxkern.options import dtype_position, position
+from mxkern.options import PRECISIONS, dtype_position
 from mxkern.prepared_operand import PreparedOperand
+from mxkern.shapes import grouped_shape
 
 
 class GroupedGemmExplanation(GemmExplanation):
@@ -59,19 +53,17 @@ def explain_grouped_gemm(
     """
     function = "explain_grouped_gemm"
     result_dtype = dtype_position(function, dtype)
-    wanted = position(function, "precision", precision, GROUPED_PRECISIONS)
-    right, on, kind = planned_right(function, b, device, form)
-    left = left_operand(function, a, right.adapter)
-    check_shapes(function, left.shape, right.shape)
-    end = of_groups(
-        function, "ends", ends, right.adapter, "int32", matrices_of(right.shape), right.like
-    )
-    groups = end.memory.shape[0]
-    shape = batch_of(grouped_shape(left.shape, right.shape, groups))
-    where = end.address, groups, len(right.shape) == 2
-    buffer = dense_buffer(None, result_dtype, on, shape)
+    if precision not in GROUPED_PRECISIONS:
+        grouped_precision(function, precision)
+    views = _core.grouped_views(calls, function, a, b, ends, None)
+    left, right, a_shape, b_shape, ends, groups = views
+    right, on, kind = planned_right(function, b, right, device, form)
+    shape = grouped_shape(function, a_shape, b_shape, groups)
+    where = ends, groups, len(b_shape) == 2
+    buffer = dense_buffer(None, result_dtype, on, collapsed((1, *shape)))
+    wanted = PRECISIONS[precision]
     try:
-        found = _core.explain_grouped_gemm(left.view, right.view, *where, buffer, wanted, kind)
+        found = _core.explain_grouped_gemm(left, right, *where, buffer, wanted, kind)
     except (ValueError, RuntimeError) as error:
         raise errors.renamed(error, "grouped_gemm", function) from None
     return GroupedGemmExplanation(*fields_of(found))

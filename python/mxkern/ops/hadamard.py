@@ -4,9 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 from mxkern import _core, errors
-from mxkern.arrays import adapter_of
-from mxkern.options import ANY_SIZE, check_hadamard_groups, hadamard_of
-from mxkern.outputs import checked_out, extents_of, on_stream, out_buffer
+from mxkern.calls import calls
+from mxkern.options import ANY_SIZE, hadamard_of
 
 
 def random_hadamard(
@@ -43,29 +42,4 @@ def random_hadamard(
     if type(size) is not int:
         size = errors.integer(function, "size", size, -ANY_SIZE, ANY_SIZE)
     size, low, high = hadamard_of(function, "size", size, sign_mask)
-    adapter = adapter_of(function, "x", x)
-    if adapter.traced_calls is not None and stream is None:
-        y = adapter.traced_calls.random_hadamard(x, size, low, high, inverse, out)
-        if y is not None:
-            return y
-    with on_stream(function, stream, adapter, x):
-        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
-        columns = plain.shape[-1]
-        check_hadamard_groups(function, "x has a last axis of", columns, "it", "size", size)
-        dtype = adapter.dtype_name(plain.memory)
-        if out is None:
-            array = adapter.empty(function, plain.shape, dtype, plain.array)
-        else:
-            # In place is fine; a shifted overlap is not.
-            in_place = out is x and plain.memory is plain.array
-            taken = [] if in_place else extents_of(adapter, plain.array)
-            shape, like = plain.shape, plain.array
-            array = checked_out(
-                function, "out", out, adapter, shape, (dtype,), like, taken, rows_apart=True
-            )
-        number, device = plain.buffer[1:3]
-        buffer = out_buffer(adapter, array, number, device)
-        _core.random_hadamard(
-            plain.buffer, buffer, size, low, high, inverse, adapter.stream(plain.array)
-        )
-        return adapter.leave(array, x) if out is None else out
+    return _core.random_hadamard(calls, x, size, low, high, inverse, out, stream)

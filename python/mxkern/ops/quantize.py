@@ -1,36 +1,19 @@
 # mxkern/ops/quantize.py: quantize along the rows, the columns, or both, and the tensor amax.
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
-from mxkern import _core, errors
-from mxkern.arrays import adapter_of
+from mxkern import _core
 from mxkern.block_scaled import BlockScaled
-from mxkern.ops.run_quantize import quantized, quantized_both
-from mxkern.options import options_of
-from mxkern.outputs import checked_out, extents_of, on_stream
-from mxkern.scheme import Scheme, scheme_of
+from mxkern.calls import calls
+from mxkern.keywords import BothKeywords, QuantizeKeywords, Takes
+from mxkern.scheme import Scheme
+
+_QUANTIZE = Takes("quantize", QuantizeKeywords)
 
 
-def quantize(
-    x: Any,
-    scheme: str | Scheme,
-    *,
-    scale_rule: str = "rceil",
-    rounding: str = "nearest",
-    seed: int | None = None,
-    offset: Any = 0,
-    scale_layout: str = "row_major",
-    block: str | tuple[int, int] | None = None,
-    hadamard: int | None = None,
-    sign_mask: int | None = None,
-    four_over_six: bool | str = False,
-    amax: Any = None,
-    tensor_scale: Any = None,
-    out: BlockScaled | None = None,
-    stream: int | None = None,
-) -> BlockScaled:
+@_QUANTIZE
+def quantize(x: Any, scheme: str | Scheme, **keywords: Unpack[QuantizeKeywords]) -> BlockScaled:
     """Quantizes x, with blocks along its last axis.
 
     x             [..., K], float32, float16 or bfloat16: NumPy, PyTorch or JAX; on CUDA devices
@@ -69,50 +52,15 @@ def quantize(
     >>> q.codes.astype(np.float32), q.scales.astype(np.float32)
     (array([[  1.,   2.,   3., 448.]], dtype=float32), array([[1.]], dtype=float32))
     """
-    record = scheme_of("quantize", scheme)
-    options = options_of(
-        "quantize",
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        hadamard=hadamard,
-        sign_mask=sign_mask,
-        four_over_six=four_over_six,
-    )
-    return quantized(
-        "quantize",
-        _core.quantize,
-        record,
-        options,
-        x,
-        scale_layout,
-        amax,
-        tensor_scale,
-        out,
-        stream,
-    )
+    return _core.quantize(calls, _QUANTIZE.core, False, x, scheme, keywords)
 
 
+_QUANTIZE_COLUMNS = Takes("quantize_columns", QuantizeKeywords)
+
+
+@_QUANTIZE_COLUMNS
 def quantize_columns(
-    x: Any,
-    scheme: str | Scheme,
-    *,
-    scale_rule: str = "rceil",
-    rounding: str = "nearest",
-    seed: int | None = None,
-    offset: Any = 0,
-    scale_layout: str = "row_major",
-    block: str | tuple[int, int] | None = None,
-    hadamard: int | None = None,
-    sign_mask: int | None = None,
-    four_over_six: bool | str = False,
-    amax: Any = None,
-    tensor_scale: Any = None,
-    out: BlockScaled | None = None,
-    stream: int | None = None,
+    x: Any, scheme: str | Scheme, **keywords: Unpack[QuantizeKeywords]
 ) -> BlockScaled:
     """Quantizes the transpose of x [..., M, K]: the result has the shape [..., K, M], with blocks
     along M. Arguments, dtypes and errors as for quantize; random bits are those of x's elements.
@@ -124,52 +72,15 @@ def quantize_columns(
     >>> q.shape, bool((q.codes == mxkern.quantize(x.T, "mxint8").codes).all())
     ((32, 64), True)
     """
-    function = "quantize_columns"
-    record = scheme_of(function, scheme)
-    options = options_of(
-        function,
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        hadamard=hadamard,
-        sign_mask=sign_mask,
-        four_over_six=four_over_six,
-    )
-    return quantized(
-        function,
-        _core.quantize_columns,
-        record,
-        options,
-        x,
-        scale_layout,
-        amax,
-        tensor_scale,
-        out,
-        stream,
-    )
+    return _core.quantize(calls, _QUANTIZE_COLUMNS.core, True, x, scheme, keywords)
 
 
+_QUANTIZE_BOTH = Takes("quantize_both", BothKeywords)
+
+
+@_QUANTIZE_BOTH
 def quantize_both(
-    x: Any,
-    scheme: str | Scheme,
-    *,
-    scale_rule: str = "rceil",
-    rounding: str = "nearest",
-    seed: int | None = None,
-    offset: Any = 0,
-    scale_layout: str = "row_major",
-    block: str | tuple[int, int] | None = None,
-    hadamard: int | None = None,
-    sign_mask: int | None = None,
-    hadamard_rows: bool = False,
-    four_over_six: bool | str = False,
-    amax: Any = None,
-    tensor_scale: Any = None,
-    out: tuple[BlockScaled, BlockScaled] | None = None,
-    stream: int | None = None,
+    x: Any, scheme: str | Scheme, **keywords: Unpack[BothKeywords]
 ) -> tuple[BlockScaled, BlockScaled]:
     """quantize(x) and quantize_columns(x) of x [..., M, K] in one call.
 
@@ -184,40 +95,7 @@ def quantize_both(
     >>> rows.shape, columns.shape
     ((32, 64), (64, 32))
     """
-    function = "quantize_both"
-    record = scheme_of(function, scheme)
-    without_transform = partial(
-        options_of,
-        function,
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        four_over_six=four_over_six,
-    )
-    column_options = without_transform(hadamard=hadamard, sign_mask=sign_mask)
-    row_options = column_options
-    if not errors.flag(function, "hadamard_rows", hadamard_rows):
-        row_options = without_transform()
-    elif hadamard is None:
-        raise ValueError(
-            f"{function}: hadamard_rows is True and hadamard is None; pass hadamard=16, or leave "
-            "hadamard_rows out"
-        )
-    return quantized_both(
-        function,
-        record,
-        row_options,
-        column_options,
-        x,
-        scale_layout,
-        amax,
-        tensor_scale,
-        out,
-        stream,
-    )
+    return _core.quantize_both(calls, _QUANTIZE_BOTH.core, x, scheme, keywords)
 
 
 def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
@@ -233,18 +111,4 @@ def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
     >>> float(mxkern.tensor_amax(np.float32([[1, -3, np.inf]])))
     3.0
     """
-    function = "tensor_amax"
-    adapter = adapter_of(function, "x", x)
-    if adapter.traced_calls is not None and stream is None:
-        found = adapter.traced_calls.tensor_amax(x, out)
-        if found is not None:
-            return found
-    with on_stream(function, stream, adapter, x):
-        plain = adapter.plain(function, "x", adapter.enter(function, "x", x))
-        if out is None:
-            amax = adapter.empty(function, (), "float32", plain.array)
-        else:
-            taken = extents_of(adapter, plain.array)
-            amax = checked_out(function, "out", out, adapter, (), ("float32",), plain.array, taken)
-        _core.tensor_amax(plain.buffer, adapter.address(amax), adapter.stream(plain.array))
-    return adapter.leave(amax, x) if out is None else out
+    return _core.tensor_amax(calls, x, out, stream)

@@ -1,12 +1,12 @@
 # mxkern/ops/quantize_schemes.py: quantize under the name of each family of schemes.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Unpack
 
 from mxkern import _core, errors
 from mxkern.block_scaled import BlockScaled
-from mxkern.ops.run_quantize import quantized
-from mxkern.options import options_of
+from mxkern.calls import calls
+from mxkern.keywords import MxKeywords, NvfpKeywords, Takes
 from mxkern.scheme import Scheme, schemes
 
 MXFP8 = {"e4m3": schemes["mxfp8_e4m3"], "e5m2": schemes["mxfp8_e5m2"]}
@@ -16,20 +16,12 @@ _MXINT8 = schemes["mxint8"]
 _NVFP4 = schemes["nvfp4"]
 
 
+_QUANTIZE_MXFP8 = Takes("quantize_mxfp8", MxKeywords)
+
+
+@_QUANTIZE_MXFP8
 def quantize_mxfp8(
-    x: Any,
-    *,
-    format: str = "e4m3",
-    scale_rule: str = "rceil",
-    rounding: str = "nearest",
-    seed: int | None = None,
-    offset: Any = 0,
-    scale_layout: str = "row_major",
-    block: str | tuple[int, int] | None = None,
-    hadamard: int | None = None,
-    sign_mask: int | None = None,
-    out: BlockScaled | None = None,
-    stream: int | None = None,
+    x: Any, *, format: Literal["e4m3", "e5m2"] = "e4m3", **keywords: Unpack[MxKeywords]
 ) -> BlockScaled:
     """8-bit floats, one power of two for 32 elements along the last axis: 8.25 bits an element.
 
@@ -41,38 +33,17 @@ def quantize_mxfp8(
     >>> mxkern.quantize_mxfp8(np.float32([1, -2, 700])).codes.astype(np.float32)
     array([  0.5,  -1. , 352. ], dtype=float32)
     """
-    function = "quantize_mxfp8"
-    record = record_of(function, format, MXFP8)
-    options = options_of(
-        function,
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        hadamard=hadamard,
-        sign_mask=sign_mask,
-    )
-    return quantized(
-        function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
+    return _core.quantize(
+        calls, _QUANTIZE_MXFP8.core, False, x, record_of("quantize_mxfp8", format, MXFP8), keywords
     )
 
 
+_QUANTIZE_MXFP6 = Takes("quantize_mxfp6", MxKeywords)
+
+
+@_QUANTIZE_MXFP6
 def quantize_mxfp6(
-    x: Any,
-    *,
-    format: str = "e2m3",
-    scale_rule: str = "rceil",
-    rounding: str = "nearest",
-    seed: int | None = None,
-    offset: Any = 0,
-    scale_layout: str = "row_major",
-    block: str | tuple[int, int] | None = None,
-    hadamard: int | None = None,
-    sign_mask: int | None = None,
-    out: BlockScaled | None = None,
-    stream: int | None = None,
+    x: Any, *, format: Literal["e2m3", "e3m2"] = "e2m3", **keywords: Unpack[MxKeywords]
 ) -> BlockScaled:
     """6-bit floats, one power of two for 32 elements along the last axis: 6.25 bits an element.
     Four codes are packed in three bytes, low bits first.
@@ -85,38 +56,16 @@ def quantize_mxfp6(
     >>> mxkern.quantize_mxfp6(np.ones(64, np.float32)).codes.shape
     (48,)
     """
-    function = "quantize_mxfp6"
-    record = record_of(function, format, MXFP6)
-    options = options_of(
-        function,
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        hadamard=hadamard,
-        sign_mask=sign_mask,
-    )
-    return quantized(
-        function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
+    return _core.quantize(
+        calls, _QUANTIZE_MXFP6.core, False, x, record_of("quantize_mxfp6", format, MXFP6), keywords
     )
 
 
-def quantize_mxfp4(
-    x: Any,
-    *,
-    scale_rule: str = "rceil",
-    rounding: str = "nearest",
-    seed: int | None = None,
-    offset: Any = 0,
-    scale_layout: str = "row_major",
-    block: str | tuple[int, int] | None = None,
-    hadamard: int | None = None,
-    sign_mask: int | None = None,
-    out: BlockScaled | None = None,
-    stream: int | None = None,
-) -> BlockScaled:
+_QUANTIZE_MXFP4 = Takes("quantize_mxfp4", MxKeywords)
+
+
+@_QUANTIZE_MXFP4
+def quantize_mxfp4(x: Any, **keywords: Unpack[MxKeywords]) -> BlockScaled:
     """4-bit floats (e2m1, largest 6), one power of two for 32 elements along the last axis:
     4.25 bits an element. Element 2i is in the low half of byte i.
 
@@ -127,38 +76,14 @@ def quantize_mxfp4(
     >>> hex(mxkern.quantize_mxfp4(np.float32([1, 6])).codes[0])
     '0x72'
     """
-    function = "quantize_mxfp4"
-    record = _MXFP4
-    options = options_of(
-        function,
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        hadamard=hadamard,
-        sign_mask=sign_mask,
-    )
-    return quantized(
-        function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
-    )
+    return _core.quantize(calls, _QUANTIZE_MXFP4.core, False, x, _MXFP4, keywords)
 
 
-def quantize_mxint8(
-    x: Any,
-    *,
-    scale_rule: str = "rceil",
-    rounding: str = "nearest",
-    seed: int | None = None,
-    offset: Any = 0,
-    scale_layout: str = "row_major",
-    block: str | tuple[int, int] | None = None,
-    hadamard: int | None = None,
-    sign_mask: int | None = None,
-    out: BlockScaled | None = None,
-    stream: int | None = None,
-) -> BlockScaled:
+_QUANTIZE_MXINT8 = Takes("quantize_mxint8", MxKeywords)
+
+
+@_QUANTIZE_MXINT8
+def quantize_mxint8(x: Any, **keywords: Unpack[MxKeywords]) -> BlockScaled:
     """8-bit integers in 64ths (largest 127/64), one power of two for 32 elements along the last
     axis: 8.25 bits an element.
 
@@ -169,40 +94,14 @@ def quantize_mxint8(
     >>> mxkern.quantize_mxint8(np.float32([1, -0.5])).codes
     array([ 64, -32], dtype=int8)
     """
-    function = "quantize_mxint8"
-    record = _MXINT8
-    options = options_of(
-        function,
-        record,
-        scale_rule=scale_rule,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        hadamard=hadamard,
-        sign_mask=sign_mask,
-    )
-    return quantized(
-        function, _core.quantize, record, options, x, scale_layout, None, None, out, stream
-    )
+    return _core.quantize(calls, _QUANTIZE_MXINT8.core, False, x, _MXINT8, keywords)
 
 
-def quantize_nvfp4(
-    x: Any,
-    *,
-    rounding: str = "nearest",
-    seed: int | None = None,
-    offset: Any = 0,
-    scale_layout: str = "row_major",
-    block: str | tuple[int, int] | None = None,
-    hadamard: int | None = None,
-    sign_mask: int | None = None,
-    four_over_six: bool | str = False,
-    amax: Any = None,
-    tensor_scale: Any = None,
-    out: BlockScaled | None = None,
-    stream: int | None = None,
-) -> BlockScaled:
+_QUANTIZE_NVFP4 = Takes("quantize_nvfp4", NvfpKeywords)
+
+
+@_QUANTIZE_NVFP4
+def quantize_nvfp4(x: Any, **keywords: Unpack[NvfpKeywords]) -> BlockScaled:
     """4-bit floats (e2m1, largest 6), an e4m3 scale for 16 elements along the last axis and a
     float32 for the tensor: 4.5 bits an element.
 
@@ -218,22 +117,7 @@ def quantize_nvfp4(
     >>> round(float(q.tensor_scale) * 2688, 5)
     6.0
     """
-    function = "quantize_nvfp4"
-    record = _NVFP4
-    options = options_of(
-        function,
-        record,
-        rounding=rounding,
-        seed=seed,
-        offset=offset,
-        block=block,
-        hadamard=hadamard,
-        sign_mask=sign_mask,
-        four_over_six=four_over_six,
-    )
-    return quantized(
-        function, _core.quantize, record, options, x, scale_layout, amax, tensor_scale, out, stream
-    )
+    return _core.quantize(calls, _QUANTIZE_NVFP4.core, False, x, _NVFP4, keywords)
 
 
 def record_of(function: str, format: Any, formats: dict[str, Scheme]) -> Scheme:

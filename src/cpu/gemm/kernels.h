@@ -6,7 +6,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/tensor/scale_layout.h"
-#include "plan_gemm.h"
+#include "plan/plan_gemm_cpu.h"
 
 namespace mxkern::cpu {
 
@@ -73,7 +73,11 @@ struct GemmKernels {
 
 const GemmKernels& gemm_kernels(GemmUnit unit);
 
-// Compiled in, and supported by the processor and the operating system.
-GemmCapabilities gemm_capabilities();
+// Compiled in, and supported by the processor and the operating system; of one thread.
+CpuGemmCapabilities gemm_capabilities_of_machine();
+
+// The same with the number of threads at the first call, for good: a product has to find the
+// working memory that it needs in what was asked for earlier, whatever the number is by then.
+CpuGemmCapabilities gemm_capabilities();
 
 }  // namespace mxkern::cpu

@@ -1,0 +1,1 @@
+# bench/tuning: programs that fit the figures of src/tuning to what a machine measures.

@@ -1,0 +1,123 @@
+// bindings/prepare_calls.cc: operands of products, made ready ahead, from arrays of any framework.
+#include <optional>
+
+#include "calls.h"
+
+namespace nb = nanobind;
+
+namespace mxkern::bindings {
+namespace {
+
+// wanted: a form, or -1 for the best one.
+PreparedForm form_of(const Call& call, int wanted, Scheme scheme, Device device) {
+  PreparedForm form = PreparedForm::source;
+  call.run(0, [&] {
+    form = wanted < 0 ? best_prepared_form(scheme, device)
+                      : usable_prepared_form(static_cast<PreparedForm>(wanted), scheme, device);
+  });
+  return form;
+}
+
+nb::object made_of(const Call& call, PreparedForm form, nb::handle data, nb::handle source,
+                   Scheme scheme, const Extents& extents) {
+  return call.package().prepared_operand.make(
+      call.package().form_names[static_cast<std::size_t>(form)], data, source,
+      call.package().scheme_names[static_cast<std::size_t>(scheme)], extents.tuple());
+}
+
+// Memory for what prepare_operand writes.
+nb::object make_data(Call& call, PreparedOperand& prepared) {
+  Extents size;
+  size.dimensions = 1;
+  prepared.bytes = prepared_bytes(prepared.form, prepared.source.scheme, prepared.source.shape);
+  size.last() = static_cast<std::int64_t>(prepared.bytes);
+  return call.make(size, Element::uint8, prepared.source.device, prepared.data);
+}
+
+nb::object prepare_quantized(Call& call, nb::handle q, int wanted, bool keep_source) {
+  const Quantized read = call.quantized("x", q);
+  const Scheme scheme = read.view.scheme;
+  PreparedOperand prepared;
+  prepared.form = form_of(call, wanted, scheme, read.view.device);
+  prepared.source = read.view;
+  if (prepared.form == PreparedForm::source) {
+    return made_of(call, prepared.form, nb::none(), q, scheme, read.extents);
+  }
+  const nb::object data = make_data(call, prepared);
+  const Stream queue = call.stream(read.view.device);
+  call.run(0, [&] { mxkern::prepare_operand(read.view, prepared, queue); });
+  const bool keeps = keep_source || facts_of(scheme).has_tensor_scale;
+  return made_of(call, prepared.form, call.leave(data, nb::getattr(q, "codes")),
+                 keeps ? nb::borrow(q) : nb::none(), scheme, read.extents);
+}
+
+// Quantized and folded in one pass, to MX schemes; else quantized first.
+nb::object prepare_plain(Call& call, nb::handle x, int scheme, const QuantizeOptions& options,
+                         int wanted, bool keep_source) {
+  const Plain plain = call.plain("x", x);
+  const Device device = plain.view.device;
+  const Extents& extents = plain.array.extents;
+  PreparedOperand prepared;
+  prepared.form = form_of(call, wanted, all_schemes[scheme], device);
+  const Stream queue = call.stream(device);
+  const bool folds = prepared.form == PreparedForm::folded;
+  std::optional<Quantized> source;
+  if (keep_source || !folds) source = call.made(scheme, 0, extents, device);
+  if (!folds) {
+    QuantizeOptions finding = options;
+    call.make_found_amax(scheme, device, finding);
+    call.run(plain.view.shape.size(),
+             [&] { mxkern::quantize(plain.view, source->view, finding, queue); });
+    return prepare_quantized(call, call.result(*source, x), wanted, keep_source);
+  }
+  if (source) {
+    prepared.source = source->view;
+  } else {
+    prepared.source.scheme = all_schemes[scheme];
+    prepared.source.device = device;
+    prepared.source.shape = extents.shape();
+  }
+  const nb::object data = make_data(call, prepared);
+  call.run(plain.view.shape.size(),
+           [&] { mxkern::prepare_operand(plain.view, prepared, options, queue); });
+  return made_of(call, prepared.form, call.leave(data, x),
+                 source ? call.result(*source, x) : nb::none(), all_schemes[scheme], extents);
+}
+
+// scheme: None where x is quantized already.
+nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
+                           const QuantizeOptions& options, int form, bool keep_source,
+                           nb::handle stream) {
+  Call call(calls, "prepare_operand");
+  const bool is_quantized = scheme_name.is_none();
+  const int scheme = is_quantized ? -1 : call.scheme(scheme_name);
+  nb::object array = nb::borrow(x);
+  if (is_quantized) {
+    const auto fields = call.package().block_scaled.fields_of(x);
+    if (!fields) call.fault("no_fields", "x", x);
+    array = (*fields)[0];
+  }
+  call.enter(is_quantized ? "x.codes" : "x", array);
+  if (call.has_programs(stream)) {
+    const nb::object number = is_quantized ? nb::none() : nb::object(nb::int_(scheme));
+    const nb::object prepared =
+        call.reader().programs.attr("prepare_operand")(x, number, form, options, keep_source);
+    if (!prepared.is_none()) return prepared;
+  }
+  const StreamScope scope(call, stream, array);
+  return is_quantized ? prepare_quantized(call, x, form, keep_source)
+                      : prepare_plain(call, x, scheme, options, form, keep_source);
+}
+
+}  // namespace
+
+void bind_prepare_calls(nb::module_& module) {
+  using namespace nb::literals;
+  module.def("prepare_operand", &prepare_operand, "calls"_a, "x"_a.none(), "scheme"_a.none(),
+             "options"_a, "form"_a, "keep_source"_a, "stream"_a.none(),
+             nb::sig("def prepare_operand(calls: Calls, x: object, scheme: object, options: "
+                     "QuantizeOptions, form: int, keep_source: bool, stream: object) -> "
+                     "mxkern.prepared_operand.PreparedOperand"));
+}
+
+}  // namespace mxkern::bindings

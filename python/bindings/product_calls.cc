@@ -1,0 +1,299 @@
+// bindings/product_calls.cc: matrix products over arrays of any framework.
+#include <variant>
+
+#include "calls.h"
+#include "gemm_workspace.h"
+#include "mxkern/plan.h"
+#include "views.h"
+
+namespace nb = nanobind;
+
+namespace mxkern::bindings {
+namespace {
+
+Device device_of(const GemmRightOperand& operand) {
+  return std::visit(
+      [](const auto& right) {
+        if constexpr (requires { right.source; })
+          return right.source.device;
+        else
+          return right.device;
+      },
+      operand);
+}
+
+// beta adds to what is in out.
+float beta_of(const Call& call, nb::handle beta, nb::handle out) {
+  const float factor = call.number("beta", beta);
+  if (factor != 0.0f && out.is_none()) call.fault("beta_needs_out", factor);
+  return factor;
+}
+
+// The array that stands for b where the result goes home.
+nb::object array_of(const Call& call, nb::handle b) {
+  nb::object owner = nb::borrow(b);
+  if (call.package().prepared_operand.made(b)) {
+    owner = nb::getattr(b, "source");
+    if (!call.package().block_scaled.made(owner)) return nb::getattr(b, "data");
+  }
+  return nb::getattr(owner, "codes");
+}
+
+void take(Call& call, const Spans& spans) {
+  for (const Span& span : spans) call.take(span);
+}
+
+// Memory to work in on a CUDA device.
+Workspace workspace_of(Call& call, std::size_t bytes, Device device, nb::object& memory) {
+  Workspace workspace;
+  if (bytes == 0) return workspace;
+  Extents size;
+  size.dimensions = 1;
+  size.last() = static_cast<std::int64_t>(bytes);
+  memory = call.make(size, Element::uint8, device, workspace.data);
+  workspace.bytes = bytes;
+  return workspace;
+}
+
+nb::object finished(const Call& call, const Output& product, nb::handle out, nb::handle b) {
+  if (!product.is_given) {
+    return call.reader().converts ? call.leave(product.array, array_of(call, b)) : product.array;
+  }
+  call.mark_written(out);
+  return product.array;
+}
+
+// [..., M, K] and [..., N, K].
+void check_product(const Call& call, const Extents& a, const Extents& b) {
+  const bool fit = b.dimensions > 1 && a.items[a.dimensions - 1] == b.items[b.dimensions - 1] &&
+                   (b.dimensions == 2 || same_batch(a, b));
+  if (!fit) call.fault("product_shape", a.tuple(), b.tuple());
+}
+
+// Nobody looks at what rows allow, as gemm does for "auto".
+GemmPrecision grouped_precision(const Call& call, nb::handle name) {
+  const int position = position_of_name(name, call.package().precision_names);
+  if (position <= 0) call.fault("grouped_precision", name);
+  return all_gemm_precisions[position];
+}
+
+nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name, nb::handle out,
+                nb::handle alpha, nb::handle beta, nb::handle bias, nb::handle precision,
+                nb::handle stream) {
+  Call call(calls, "gemm");
+  const int dtype = call.dtype(dtype_name);
+  GemmOptions options;
+  options.alpha = call.number("alpha", alpha);
+  options.beta = beta_of(call, beta, out);
+  options.precision = static_cast<GemmPrecision>(
+      call.one_of("precision", precision, call.package().precision_names));
+  call.enter_operand(b);
+  if (call.has_programs(stream)) {
+    const nb::object product = call.reader().programs.attr("gemm")(
+        a, b, dtype, options.alpha, options.beta, bias, static_cast<int>(options.precision), out);
+    if (!product.is_none()) return product;
+  }
+  const StreamScope scope(call, stream, stream.is_none() ? nb::none() : array_of(call, b));
+  const auto right = call.right(b);
+  const auto left = call.left(a);
+  check_product(call, left.extents, right.extents);
+  Extents extents = left.extents;
+  extents.last() = right.extents.items[right.extents.dimensions - 2];
+  const Device device = device_of(right.view);
+  take(call, left.spans);
+  take(call, right.spans);
+  std::optional<Plain> offset;
+  if (!bias.is_none()) {
+    offset = call.plain("bias", bias);
+    if (offset->array.extents.dimensions != 1 || offset->array.extents.last() != extents.last()) {
+      call.fault("bias", offset->array.extents.tuple(), nb::make_tuple(extents.last()));
+    }
+    call.take(offset->array.span());
+    options.bias = &offset->view;
+  }
+  const Output product = call.output(out, extents, device, dtype);
+  if (device.type == DeviceType::cpu) {
+    call.run(0, [&] { gemm_with_workspace(left.view, right.view, product.view, options); });
+  } else {
+    nb::object memory;
+    call.run(0, [&] {
+      const GemmPlan plan = calls.plans.plan(left.view, right.view, product.view, options);
+      const Workspace workspace = workspace_of(call, plan.workspace_bytes(), device, memory);
+      mxkern::gemm(plan, left.view, right.view, product.view, options, workspace,
+                   call.stream(device));
+    });
+  }
+  return finished(call, product, out, b);
+}
+
+// A number for each group: of `count` groups, of as many as there are where it is negative.
+template <class T>
+const T* of_groups(Call& call, Name argument, nb::handle given, Element element,
+                   std::int64_t& count, Device device, std::vector<nb::object>& kept) {
+  Array array = call.numbers(argument, given, element);
+  const bool fits = array.extents.dimensions == 1 && (count < 0 || array.extents.last() == count);
+  if (!fits) call.fault("group_shape", argument, array.extents.tuple(), count);
+  if (array.device != device) call.other_device(argument, array);
+  call.take(array.span());
+  if (!array.is_dense) call.make_dense(array);
+  count = array.extents.last();
+  kept.push_back(array.object);
+  return static_cast<const T*>(array.data);
+}
+
+// The operands of a grouped product, and its groups.
+struct Grouped {
+  Operand<GemmOperand> left;
+  Operand<GemmRightOperand> right;
+  Device device;
+  bool has_columns = false;  // which belong to groups, where b is one matrix
+  std::int64_t count = -1;
+  const std::int32_t* ends = nullptr;
+  const float* factors = nullptr;
+  std::vector<nb::object> kept;
+
+  Grouped(Call& call, nb::handle a, nb::handle b, nb::handle given_ends, nb::handle given_factors)
+      : right(call.right(b)) {
+    left = call.left(a);
+    Extents& rows = left.extents;
+    Extents& weights = right.extents;
+    if (rows.dimensions != 2 || (weights.dimensions != 2 && weights.dimensions != 3) ||
+        rows.last() != weights.last()) {
+      call.fault("grouped_shapes", rows.tuple(), weights.tuple());
+    }
+    device = device_of(right.view);
+    has_columns = weights.dimensions == 2;
+    if (!has_columns) count = weights.items[0];
+    take(call, left.spans);
+    take(call, right.spans);
+    ends = of_groups<std::int32_t>(call, "ends", given_ends, Element::int32, count, device, kept);
+    if (given_factors.is_none()) return;
+    factors =
+        of_groups<float>(call, "factors", given_factors, Element::float32, count, device, kept);
+  }
+
+  Extents extents() const {
+    Extents extents;
+    const std::int64_t rows = left.extents.items[0];
+    if (has_columns) {
+      extents.dimensions = 3;
+      extents.items[0] = count;
+      extents.items[1] = rows;
+      extents.items[2] = right.extents.items[0];
+    } else {
+      extents.dimensions = 2;
+      extents.items[0] = rows;
+      extents.items[1] = right.extents.items[1];
+    }
+    return extents;
+  }
+
+  template <class Visitor>
+  void visit(Visitor&& visitor) const {
+    has_columns ? visitor(ColumnGroups{ends, count}) : visitor(RowGroups{ends, count});
+  }
+};
+
+nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends,
+                        nb::handle dtype_name, nb::handle out, nb::handle alpha, nb::handle beta,
+                        nb::handle factors, nb::handle bias, nb::handle precision,
+                        nb::handle stream) {
+  Call call(calls, "grouped_gemm");
+  const int dtype = call.dtype(dtype_name);
+  GroupedGemmOptions options;
+  options.precision = grouped_precision(call, precision);
+  options.alpha = call.number("alpha", alpha);
+  options.beta = beta_of(call, beta, out);
+  call.enter_operand(b);
+  if (call.has_programs(stream)) {
+    const nb::object product = call.reader().programs.attr("grouped_gemm")(
+        a, b, ends, factors, bias, dtype, options.alpha, options.beta,
+        static_cast<int>(options.precision), out);
+    if (!product.is_none()) return product;
+  }
+  const StreamScope scope(call, stream, stream.is_none() ? nb::none() : array_of(call, b));
+  const Grouped grouped(call, a, b, ends, factors);
+  options.factors = grouped.factors;
+  const Extents extents = grouped.extents();
+  std::optional<Plain> offset;
+  Buffer biases;
+  if (!bias.is_none()) {
+    offset = call.plain("bias", bias);
+    const Extents& got = offset->array.extents;
+    const std::int64_t columns = extents.items[extents.dimensions - 1];
+    if (got.dimensions != 2 || got.items[0] != grouped.count || got.items[1] != columns) {
+      call.fault("group_bias", got.tuple(), nb::make_tuple(grouped.count, columns));
+    }
+    call.take(offset->array.span());
+    biases = offset->view;  // [1, G, N] as [G, 1, N]
+    biases.shape = {grouped.count, 1, columns};
+    biases.batch_stride = offset->view.row_stride;
+    biases.row_stride = columns;
+    options.bias = &biases;
+  }
+  const Output product = call.output(out, extents, grouped.device, dtype);
+  const auto& left = grouped.left.view;
+  const auto& right = grouped.right.view;
+  nb::object memory;
+  const bool on_cpu = grouped.device.type == DeviceType::cpu;
+  call.run(on_cpu ? product.view.shape.size() * columns_of(right) : 0, [&] {
+    grouped.visit([&](const auto& groups) {
+      if (on_cpu) return grouped_gemm_with_workspace(left, right, groups, product.view, options);
+      const std::size_t bytes =
+          mxkern::grouped_gemm_workspace_bytes(left, right, groups, product.view, options);
+      const Workspace workspace = workspace_of(call, bytes, grouped.device, memory);
+      mxkern::grouped_gemm(left, right, groups, product.view, options, workspace,
+                           call.stream(grouped.device));
+    });
+  });
+  return finished(call, product, out, b);
+}
+
+// What plans and programs are made of: operands as the library sees them, checked, and shapes.
+nb::tuple operand_views(Calls& calls, const char* function, nb::handle a, nb::handle b) {
+  Call call(calls, function);
+  call.enter_operand(b);
+  const auto right = call.right(b);
+  const auto left = call.left(a);
+  check_product(call, left.extents, right.extents);
+  return nb::make_tuple(tuple_of(left.view), tuple_of(right.view), left.extents.tuple(),
+                        right.extents.tuple());
+}
+
+// The same of a grouped product, with the address of its ends and how many there are.
+nb::tuple grouped_views(Calls& calls, const char* function, nb::handle a, nb::handle b,
+                        nb::handle ends, nb::handle factors) {
+  Call call(calls, function);
+  call.enter_operand(b);
+  const Grouped grouped(call, a, b, ends, factors);
+  return nb::make_tuple(tuple_of(grouped.left.view), tuple_of(grouped.right.view),
+                        grouped.left.extents.tuple(), grouped.right.extents.tuple(),
+                        reinterpret_cast<std::uintptr_t>(grouped.ends), grouped.count);
+}
+
+}  // namespace
+
+void bind_product_calls(nb::module_& module) {
+  using namespace nb::literals;
+  module.def(
+      "gemm", &gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "dtype"_a.none(), "out"_a.none(),
+      "alpha"_a.none(), "beta"_a.none(), "bias"_a.none(), "precision"_a.none(), "stream"_a.none(),
+      nb::sig(
+          "def gemm(calls: Calls, a: object, b: object, dtype: object, out: object, alpha: object, "
+          "beta: object, bias: object, precision: object, stream: object) -> typing.Any"));
+  module.def("grouped_gemm", &grouped_gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "ends"_a.none(),
+             "dtype"_a.none(), "out"_a.none(), "alpha"_a.none(), "beta"_a.none(),
+             "factors"_a.none(), "bias"_a.none(), "precision"_a.none(), "stream"_a.none(),
+             nb::sig("def grouped_gemm(calls: Calls, a: object, b: object, ends: object, dtype: "
+                     "object, out: object, alpha: object, beta: object, factors: object, bias: "
+                     "object, precision: object, stream: object) -> typing.Any"));
+  module.def("operand_views", &operand_views, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
+             nb::sig("def operand_views(calls: Calls, function: str, a: object, b: object) -> "
+                     "tuple[typing.Any, ...]"));
+  module.def("grouped_views", &grouped_views, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
+             "ends"_a.none(), "factors"_a.none(),
+             nb::sig("def grouped_views(calls: Calls, function: str, a: object, b: object, ends: "
+                     "object, factors: object) -> tuple[typing.Any, ...]"));
+}
+
+}  // namespace mxkern::bindings

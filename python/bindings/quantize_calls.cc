@@ -1,0 +1,317 @@
+// bindings/quantize_calls.cc: quantize along rows, columns and both, and back, over arrays of any
+// framework.
+#include <optional>
+#include <utility>
+
+#include "calls.h"
+#include "offset_options.h"
+#include "signature.h"
+
+namespace nb = nanobind;
+
+namespace mxkern::bindings {
+namespace {
+
+// Options of a call, as the library's and as Python's. An offset in an array is not placed yet.
+struct Options {
+  QuantizeOptions value;
+  nb::object object;
+  bool has_array = false;
+
+  Options() = default;
+  explicit Options(nb::object made)
+      : value(nb::cast<const QuantizeOptions&>(made)),
+        object(std::move(made)),
+        has_array(nb::isinstance<OffsetOptions>(object)) {}
+
+  nb::object as_python() const { return object.is_valid() ? object : nb::cast(value); }
+
+  // Where the library reads it: for x, the first array of the call.
+  void place(const Call& call, nb::handle x) {
+    if (!has_array) return;
+    *this = Options(call.fault("placed", object, call.reader().adapter, x));
+    has_array = false;
+  }
+};
+
+// without: keywords that are left out.
+Options options_of(const Call& call, const Signature& signature, int scheme, const Given& given,
+                   bool with_transform = true) {
+  if (!given.has_options) return {};
+  nb::dict keywords;
+  for (int i = 0; i < option_count; ++i) {
+    const bool is_of_transform =
+        i == static_cast<int>(Keyword::hadamard) || i == static_cast<int>(Keyword::sign_mask);
+    if (with_transform || !is_of_transform) {
+      keywords[signature.names[static_cast<std::size_t>(i)]] = given.values[i];
+    }
+  }
+  return Options(call.fault("options", scheme, keywords));
+}
+
+bool is_symmetric(const QuantizeOptions& options) {
+  const bool walks = options.four_over_six && options.block_shape == BlockShape::square;
+  return options.rounding == Rounding::nearest && !walks;
+}
+
+void check_columns(const Call& call, const Array& x) {
+  if (x.extents.dimensions < 2) call.fault("no_columns", x.extents.tuple());
+}
+
+// A transform works on whole groups along the block axis.
+void check_groups(const Call& call, const QuantizeOptions& options, Extents extents) {
+  const int size = options.hadamard.size;
+  if (size != 0 && extents.last() % size != 0) call.fault("groups", extents.last(), size);
+}
+
+void mark_parts_written(const Call& call, nb::handle out) {
+  if (!call.reader().marks_written) return;
+  const auto fields = call.package().block_scaled.fields_of(out);
+  for (int i = 0; fields && i < 3; ++i) call.mark_written((*fields)[i]);
+}
+
+nb::object quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
+                    nb::handle scheme_name, const nb::dict& keywords) {
+  Call call(calls, signature.function.c_str());
+  const Given given = signature.read(keywords);
+  const int scheme = call.scheme(scheme_name);
+  Options options = options_of(call, signature, scheme, given);
+  const int layout =
+      call.one_of("scale_layout", given[Keyword::scale_layout], call.package().layout_names);
+  const nb::handle out = given[Keyword::out], stream = given[Keyword::stream];
+  const nb::handle amax = given[Keyword::amax], tensor_scale = given[Keyword::tensor_scale];
+  call.enter("x", x);
+  if (call.has_programs(stream)) {
+    const nb::object q = call.reader().programs.attr("quantize")(
+        call.function, x, scheme, layout, options.as_python(), columns, amax, tensor_scale, out);
+    if (!q.is_none()) return q;
+  }
+  const StreamScope scope(call, stream, x);
+  options.place(call, x);
+  Array array = call.look_plain("x", x);
+  if (columns) check_columns(call, array);
+  call.take(array.span());
+  // A direction of x is the other one of its transpose, except for random words and for the order
+  // in which 4over6 walks a square.
+  if (is_symmetric(options.value) && array.turn()) columns = !columns;
+  const Plain plain = call.plain(array);
+  const Extents extents = columns ? transposed(plain.array.extents) : plain.array.extents;
+  check_groups(call, options.value, extents);
+  const Device device = plain.view.device;
+  QuantizeOptions wanted = options.value;
+  call.read_scalars(amax, tensor_scale, scheme, device, wanted);
+  const Quantized made = out.is_none() ? call.made(scheme, layout, extents, device)
+                                       : call.given("out", out, scheme, layout, extents, device);
+  call.make_found_amax(scheme, device, wanted);
+  const Stream queue = call.stream(device);
+  call.run(plain.view.shape.size(), [&] {
+    columns ? mxkern::quantize_columns(plain.view, made.view, wanted, queue)
+            : mxkern::quantize(plain.view, made.view, wanted, queue);
+  });
+  if (out.is_none()) return call.result(made, x);
+  mark_parts_written(call, out);
+  return nb::borrow(out);
+}
+
+// (rows, columns) of a value for both directions, or of a pair of them.
+std::pair<nb::object, nb::object> both_of(const Call& call, Name argument, nb::handle value,
+                                          bool is_pair) {
+  if (!is_pair && !PyTuple_Check(value.ptr())) return {nb::borrow(value), nb::borrow(value)};
+  const nb::object pair = call.fault("pair", argument, value);
+  return {pair[0], pair[1]};
+}
+
+nb::object quantize_both(Calls& calls, const Signature& signature, nb::handle x,
+                         nb::handle scheme_name, const nb::dict& keywords) {
+  Call call(calls, signature.function.c_str());
+  const Given given = signature.read(keywords);
+  const int scheme = call.scheme(scheme_name);
+  Options of_columns = options_of(call, signature, scheme, given), of_rows = of_columns;
+  const nb::handle on_rows_too = given[Keyword::hadamard_rows];
+  const bool on_rows =
+      on_rows_too.ptr() != Py_False &&
+      nb::cast<bool>(call.fault("hadamard_rows", on_rows_too, given[Keyword::hadamard]));
+  if (!on_rows && given.has_options) of_rows = options_of(call, signature, scheme, given, false);
+  const int layout =
+      call.one_of("scale_layout", given[Keyword::scale_layout], call.package().layout_names);
+  const nb::handle out = given[Keyword::out], stream = given[Keyword::stream];
+  const nb::handle amax = given[Keyword::amax], tensor_scale = given[Keyword::tensor_scale];
+  call.enter("x", x);
+  if (call.has_programs(stream)) {
+    const nb::object pair = call.reader().programs.attr("quantize_both")(
+        x, scheme, layout, of_rows.as_python(), of_columns.as_python(), amax, tensor_scale, out);
+    if (!pair.is_none()) return pair;
+  }
+  const StreamScope scope(call, stream, x);
+  if (of_rows.has_array) {
+    const nb::object placed =
+        call.fault("placed_both", of_rows.object, of_columns.object, call.reader().adapter, x);
+    of_rows = Options(placed[0]);
+    of_columns = Options(placed[1]);
+  }
+  const Array array = call.look_plain("x", x);
+  check_columns(call, array);
+  const Plain plain = call.plain(array);
+  call.take(array.span());
+  const Extents extents[2] = {array.extents, transposed(array.extents)};
+  const Device device = plain.view.device;
+  QuantizeOptions wanted[2] = {of_rows.value, of_columns.value};
+  const auto outs =
+      out.is_none() ? std::pair<nb::object, nb::object>() : both_of(call, "out", out, true);
+  const auto amaxes = both_of(call, "amax", amax, false);
+  const auto scales = both_of(call, "tensor_scale", tensor_scale, false);
+  for (int i = 0; i < 2; ++i) check_groups(call, wanted[i], extents[i]);
+  for (int i = 0; i < 2; ++i) {
+    call.read_scalars(i == 0 ? amaxes.first : amaxes.second, i == 0 ? scales.first : scales.second,
+                      scheme, device, wanted[i]);
+  }
+  std::optional<Quantized> made[2];
+  for (int i = 0; i < 2; ++i) {
+    made[i] = out.is_none()
+                  ? call.made(scheme, layout, extents[i], device)
+                  : call.given(i == 0 ? "out[0]" : "out[1]", i == 0 ? outs.first : outs.second,
+                               scheme, layout, extents[i], device);
+    call.make_found_amax(scheme, device, wanted[i]);
+  }
+  const Stream queue = call.stream(device);
+  call.run(plain.view.shape.size(), [&] {
+    mxkern::quantize_both(plain.view, made[0]->view, made[1]->view, wanted[0], wanted[1], queue);
+  });
+  if (out.is_none()) return nb::make_tuple(call.result(*made[0], x), call.result(*made[1], x));
+  mark_parts_written(call, outs.first);
+  mark_parts_written(call, outs.second);
+  return nb::borrow(out);
+}
+
+// through: whether JAX is told of the derivative.
+nb::object fake_quantize(Calls& calls, const Signature& signature, nb::handle x,
+                         nb::handle scheme_name, const nb::dict& keywords, bool through) {
+  Call call(calls, signature.function.c_str());
+  const Given given = signature.read(keywords);
+  const int scheme = call.scheme(scheme_name);
+  const nb::handle out = given[Keyword::out], stream = given[Keyword::stream];
+  const nb::handle amax = given[Keyword::amax], tensor_scale = given[Keyword::tensor_scale];
+  call.enter("x", x);
+  if (call.has_programs(stream) && through) {
+    return call.reader().programs.attr("straight_through")(&signature, x, scheme_name, keywords,
+                                                           out);
+  }
+  Options options = options_of(call, signature, scheme, given);
+  if (call.has_programs(stream)) {
+    const nb::object y = call.reader().programs.attr("fake_quantize")(
+        x, scheme, options.as_python(), amax, tensor_scale, out);
+    if (!y.is_none()) return y;
+  }
+  const StreamScope scope(call, stream, x);
+  options.place(call, x);
+  Array array = call.look_plain("x", x);
+  const Extents extents = array.extents;
+  const Span span = array.span();
+  // The transpose of an array is quantized as it lies, and would be copied to be read in rows.
+  const bool is_turned = is_symmetric(options.value) && !call.reader().converts && array.turn();
+  const Plain plain = call.plain(array);
+  const Device device = plain.view.device;
+  QuantizeOptions wanted = options.value;
+  call.read_scalars(amax, tensor_scale, scheme, device, wanted);
+  // In place is fine; a shifted overlap is not.
+  if (!out.is(x) || !plain.memory.is(plain.array.object)) call.take(span);
+  const Output rounded = call.output(out, extents, static_cast<int>(plain.view.dtype), device);
+  const bool chooses_for_squares = wanted.four_over_six && wanted.block_shape == BlockShape::square;
+  const bool in_two_steps = is_turned || (chooses_for_squares && device.type == DeviceType::cuda);
+  std::optional<Quantized> between;
+  if (in_two_steps) between = call.made(scheme, 0, extents, device);
+  call.make_found_amax(scheme, device, wanted);
+  const Stream queue = call.stream(device);
+  call.run(plain.view.shape.size(), [&] {
+    if (!in_two_steps) {
+      return mxkern::fake_quantize(plain.view, all_schemes[scheme], rounded.view, wanted, queue);
+    }
+    is_turned ? mxkern::quantize_columns(plain.view, between->view, wanted, queue)
+              : mxkern::quantize(plain.view, between->view, wanted, queue);
+    mxkern::dequantize(between->view, rounded.view, queue);
+  });
+  if (!rounded.is_given) return call.leave(rounded.array, x);
+  call.mark_written(out);
+  return nb::borrow(out);
+}
+
+nb::object tensor_amax(Calls& calls, nb::handle x, nb::handle out, nb::handle stream) {
+  Call call(calls, "tensor_amax");
+  call.enter("x", x);
+  if (call.has_programs(stream)) {
+    const nb::object amax = call.reader().programs.attr("tensor_amax")(x, out);
+    if (!amax.is_none()) return amax;
+  }
+  const StreamScope scope(call, stream, x);
+  const Plain plain = call.plain("x", x);
+  const Device device = plain.view.device;
+  call.take(plain.array.span());
+  void* data = nullptr;
+  nb::object made = nb::borrow(out);
+  if (out.is_none()) {
+    made = call.make(Extents{}, Element::float32, device, data);
+  } else {
+    data = call.written("out", out, Extents{}, {Element::float32}, device, false).data;
+  }
+  const Stream queue = call.stream(device);
+  call.run(plain.view.shape.size(),
+           [&] { mxkern::tensor_amax(plain.view, static_cast<float*>(data), queue); });
+  if (out.is_none()) return call.leave(made, x);
+  call.mark_written(out);
+  return made;
+}
+
+nb::object dequantize(Calls& calls, nb::handle q, nb::handle dtype_name, nb::handle out,
+                      nb::handle stream) {
+  Call call(calls, "dequantize");
+  const int dtype = call.dtype(dtype_name);
+  const auto fields = call.package().block_scaled.fields_of(q);
+  if (!fields) call.fault("no_fields", "q", q);
+  const nb::object& codes = (*fields)[0];
+  call.enter("q.codes", codes);
+  if (call.has_programs(stream)) {
+    const nb::object x = call.reader().programs.attr("dequantize")(q, dtype, out);
+    if (!x.is_none()) return x;
+  }
+  const StreamScope scope(call, stream, codes);
+  const Quantized read = call.quantized("q", q);
+  for (const Span& span : read.spans) call.take(span);
+  const Device device = read.view.device;
+  const Output made = call.output(out, read.extents, device, dtype);
+  const Stream queue = call.stream(device);
+  call.run(read.view.shape.size(), [&] { mxkern::dequantize(read.view, made.view, queue); });
+  if (!made.is_given) return call.leave(made.array, codes);
+  call.mark_written(out);
+  return nb::borrow(out);
+}
+
+}  // namespace
+
+void bind_quantize_calls(nb::module_& module) {
+  using namespace nb::literals;
+  module
+      .def("quantize", &quantize, "calls"_a, "signature"_a, "columns"_a, "x"_a.none(),
+           "scheme"_a.none(), "keywords"_a,
+           nb::sig("def quantize(calls: Calls, signature: Signature, columns: bool, x: object, "
+                   "scheme: object, keywords: collections.abc.Mapping[str, object]) -> "
+                   "mxkern.block_scaled.BlockScaled"))
+      .def("quantize_both", &quantize_both, "calls"_a, "signature"_a, "x"_a.none(),
+           "scheme"_a.none(), "keywords"_a,
+           nb::sig("def quantize_both(calls: Calls, signature: Signature, x: object, scheme: "
+                   "object, keywords: collections.abc.Mapping[str, object]) -> "
+                   "tuple[mxkern.block_scaled.BlockScaled, mxkern.block_scaled.BlockScaled]"))
+      .def("fake_quantize", &fake_quantize, "calls"_a, "signature"_a, "x"_a.none(),
+           "scheme"_a.none(), "keywords"_a, "through"_a = true,
+           nb::sig("def fake_quantize(calls: Calls, signature: Signature, x: object, scheme: "
+                   "object, keywords: collections.abc.Mapping[str, object], through: bool = True) "
+                   "-> typing.Any"))
+      .def("tensor_amax", &tensor_amax, "calls"_a, "x"_a.none(), "out"_a.none(), "stream"_a.none(),
+           nb::sig("def tensor_amax(calls: Calls, x: object, out: object, stream: object) -> "
+                   "typing.Any"))
+      .def("dequantize", &dequantize, "calls"_a, "q"_a.none(), "dtype"_a.none(), "out"_a.none(),
+           "stream"_a.none(),
+           nb::sig("def dequantize(calls: Calls, q: object, dtype: object, out: object, stream: "
+                   "object) -> typing.Any"));
+}
+
+}  // namespace mxkern::bindings

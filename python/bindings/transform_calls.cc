@@ -1,0 +1,149 @@
+// bindings/transform_calls.cc: the random Hadamard transform, scales from one layout to the other,
+// and views of arguments for what is planned or recorded.
+#include "calls.h"
+#include "views.h"
+
+namespace nb = nanobind;
+
+namespace mxkern::bindings {
+namespace {
+
+nb::object random_hadamard(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_low,
+                           std::uint64_t sign_mask_high, bool inverse, nb::handle out,
+                           nb::handle stream) {
+  Call call(calls, "random_hadamard");
+  call.enter("x", x);
+  if (call.has_programs(stream)) {
+    const nb::object y = call.reader().programs.attr("random_hadamard")(
+        x, size, sign_mask_low, sign_mask_high, inverse, out);
+    if (!y.is_none()) return y;
+  }
+  const StreamScope scope(call, stream, x);
+  const Plain plain = call.plain("x", x);
+  Extents extents = plain.array.extents;
+  if (extents.last() % size != 0) call.fault("transform_groups", extents.last(), size);
+  const Device device = plain.view.device;
+  // In place is fine; a shifted overlap is not.
+  if (!out.is(x) || !plain.memory.is(plain.array.object)) call.take(plain.array.span());
+  const Output made = call.output(out, extents, static_cast<int>(plain.view.dtype), device);
+  const Hadamard hadamard{size, {sign_mask_low, sign_mask_high}};
+  const Stream queue = call.stream(device);
+  call.run(plain.view.shape.size(),
+           [&] { mxkern::random_hadamard(plain.view, made.view, hadamard, inverse, queue); });
+  if (!made.is_given) return call.leave(made.array, x);
+  call.mark_written(out);
+  return made.array;
+}
+
+// rows and blocks: of one matrix without padding; -1: scales are what has it, and are swizzled.
+nb::object move_scales(Calls& calls, const char* function, nb::handle scales, std::int64_t rows,
+                       std::int64_t blocks, nb::handle out, nb::handle stream) {
+  Call call(calls, function);
+  const bool swizzles = rows < 0;
+  if (call.package().block_scaled.made(scales)) call.fault("whole_tensor");
+  call.enter("scales", scales);
+  if (call.has_programs(stream)) {
+    const nb::object programs = call.reader().programs;
+    const nb::object moved = swizzles
+                                 ? programs.attr("swizzle_scales")(scales, out)
+                                 : programs.attr("unswizzle_scales")(scales, rows, blocks, out);
+    if (!moved.is_none()) return moved;
+  }
+  const StreamScope scope(call, stream, scales);
+  Array array = call.look("scales", scales);
+  const auto known = [&] {
+    if (array.element == Element::uint8) return true;
+    for (const int element : call.package().scale_elements) {
+      if (array.element == static_cast<Element>(element)) return true;
+    }
+    return false;
+  };
+  if (!known()) call.fault("scales_dtype", array.object, call.reader().adapter);
+  if (array.extents.dimensions == 0) call.fault("scales_without_axes");
+  Extents extents = array.extents;
+  ScaleIndex index;
+  index.layout = ScaleLayout::swizzled;
+  if (swizzles) {
+    rows = extents.dimensions > 1 ? extents.items[extents.dimensions - 2] : 1;
+    blocks = extents.last();
+    if (extents.dimensions > 1) --extents.dimensions;
+  }
+  index.rows = rows;
+  index.blocks = blocks;
+  if (swizzles) {
+    extents.last() = index.size();
+  } else {
+    if (extents.last() != index.size()) {
+      call.fault("swizzled_shape", extents.tuple(), index.size(), rows, blocks);
+    }
+    check(extents.dimensions < Extents::most, function, ": scales has too many dimensions");
+    extents.last() = rows;
+    ++extents.dimensions;
+    extents.last() = blocks;
+  }
+  std::int64_t batch = 1;
+  for (int i = 0; i < array.extents.dimensions - (swizzles ? 2 : 1); ++i) {
+    batch *= array.extents.items[i];
+  }
+  const Device device = array.device;
+  call.take(array.span());
+  void* data = nullptr;
+  nb::object made = nb::borrow(out);
+  if (out.is_none()) {
+    made = call.make(extents, array.element, device, data);
+  } else {
+    data = call.written("out", out, extents, {array.element}, device, false).data;
+  }
+  if (!array.is_dense) call.make_dense(array);
+  const Stream queue = call.stream(device);
+  call.run(batch * rows * blocks, [&] {
+    const auto* from = static_cast<const std::uint8_t*>(array.data);
+    auto* const to = static_cast<std::uint8_t*>(data);
+    swizzles ? mxkern::swizzle_scales(from, to, batch, rows, blocks, device, queue)
+             : mxkern::unswizzle_scales(from, to, batch, rows, blocks, device, queue);
+  });
+  if (out.is_none()) return call.leave(made, scales);
+  call.mark_written(out);
+  return made;
+}
+
+nb::tuple plain_view(Calls& calls, const char* function, const char* argument, nb::handle x) {
+  Call call(calls, function);
+  call.enter(argument, x);
+  const Plain read = call.plain(argument, x);
+  return nb::make_tuple(tuple_of(read.view), read.array.extents.tuple());
+}
+
+nb::tuple quantized_view(Calls& calls, const char* function, const char* argument, nb::handle q) {
+  Call call(calls, function);
+  const auto fields = call.package().block_scaled.fields_of(q);
+  if (!fields) call.fault("no_fields", argument, q);
+  call.enter(*argument == '\0' ? "codes" : (std::string(argument) + ".codes").c_str(),
+             (*fields)[0]);
+  const Quantized read = call.quantized(argument, q);
+  return nb::make_tuple(tuple_of(read.view), read.extents.tuple(), read.memory[0], read.memory[1]);
+}
+
+}  // namespace
+
+void bind_transform_calls(nb::module_& module) {
+  using namespace nb::literals;
+  module
+      .def(
+          "random_hadamard", &random_hadamard, "calls"_a, "x"_a.none(), "size"_a, "sign_mask_low"_a,
+          "sign_mask_high"_a, "inverse"_a, "out"_a.none(), "stream"_a.none(),
+          nb::sig("def random_hadamard(calls: Calls, x: object, size: int, sign_mask_low: int, "
+                  "sign_mask_high: int, inverse: bool, out: object, stream: object) -> typing.Any"))
+      .def("move_scales", &move_scales, "calls"_a, "function"_a, "scales"_a.none(), "rows"_a,
+           "blocks"_a, "out"_a.none(), "stream"_a.none(),
+           nb::sig("def move_scales(calls: Calls, function: str, scales: object, rows: int, "
+                   "blocks: int, out: object, stream: object) -> typing.Any"))
+      .def("plain_view", &plain_view, "calls"_a, "function"_a, "argument"_a, "x"_a.none(),
+           nb::sig("def plain_view(calls: Calls, function: str, argument: str, x: object) -> "
+                   "tuple[typing.Any, ...]"))
+      .def("quantized_view", &quantized_view, "calls"_a, "function"_a, "argument"_a, "q"_a.none(),
+           nb::sig("def quantized_view(calls: Calls, function: str, argument: str, q: object) -> "
+                   "tuple[typing.Any, ...]"));
+}
+
+}  // namespace mxkern::bindings

@@ -1,0 +1,40 @@
+# mxkern/calls.py: the operations of the extension module over arrays of any framework.
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from mxkern import _core, faults
+from mxkern.arrays import adapter_of
+from mxkern.arrays.adapter import DTYPES
+from mxkern.block_scaled import BlockScaled
+from mxkern.options import SCALE_LAYOUTS
+from mxkern.prepared_operand import PreparedOperand
+from mxkern.scheme import RECORDS, schemes
+
+
+def _interned(names: Iterable[str]) -> list[str]:
+    """As names in source code are, which are then found by their addresses."""
+    return [sys.intern(name) for name in names]
+
+
+def new_calls() -> _core.Calls:
+    """One that has met no arrays yet."""
+    return _core.Calls(
+        faults,
+        adapter_of,
+        BlockScaled,
+        PreparedOperand,
+        {key: record.id for key, record in RECORDS.items()},
+        _interned(scheme.name for scheme in schemes),
+        _interned(SCALE_LAYOUTS),
+        _interned(_core.prepared_form_names()),
+        _interned(_core.dtype_names()),
+        _interned(_core.gemm_precision_names()),
+        _interned(DTYPES),
+        [DTYPES.index(scheme.codes_dtype) for scheme in schemes],
+        [DTYPES.index(scheme.scales_dtype) for scheme in schemes],
+    )
+
+
+calls = new_calls()
