@@ -56,6 +56,7 @@ def run() -> Iterator[dict[str, Any]]:
         ("gemm(q, w, out=y)", lambda: mxkern.gemm(q, w, out=y), nothing),
         ("gemm(x, w, bias=b, out=y)", lambda: mxkern.gemm(x, w, bias=b, out=y), nothing),
     ]
+    cases += _torch_cases(x, nothing)
     times = _microseconds([call for _, *pair in cases for call in pair])
     for (name, _, _), whole, empty in zip(cases, times[::2], times[1::2], strict=True):
         yield {
@@ -65,6 +66,25 @@ def run() -> Iterator[dict[str, Any]]:
             "beyond_allocation_microseconds": whole - empty,
             "goal_microseconds": SMALL_CALL_MICROSECONDS if "quantize" in name else None,
         }
+
+
+def _torch_cases(x: Any, nothing: Callable[[], None]) -> list[Any]:
+    """The same of PyTorch's tensors on the CPU, where PyTorch is."""
+    try:
+        import torch
+    except ImportError:
+        return []
+    t = torch.from_numpy(x)
+    p, y = mxkern.quantize_mxfp8(t), torch.empty_like(t)
+    w = mxkern.quantize_nvfp4(t)
+    return [
+        ("quantize_mxfp8(t), PyTorch", lambda: mxkern.quantize_mxfp8(t), nothing),
+        ("quantize_mxfp8(t, out=q), PyTorch", lambda: mxkern.quantize_mxfp8(t, out=p), nothing),
+        ("quantize_nvfp4(t), PyTorch", lambda: mxkern.quantize_nvfp4(t), nothing),
+        ("dequantize(q), PyTorch", lambda: mxkern.dequantize(p), nothing),
+        ("gemm(q, q), PyTorch", lambda: mxkern.gemm(p, p), nothing),
+        ("gemm(q, w, out=y), PyTorch", lambda: mxkern.gemm(p, w, out=y), nothing),
+    ]
 
 
 def import_time() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-# bench/cuda/host.py: how long a call keeps the host: the whole Python call, and the binding alone.
+# bench/cuda/host.py: how long a call of Python keeps the host.
 from __future__ import annotations
 
 import os
@@ -9,8 +9,6 @@ from typing import Any
 import torch
 
 import mxkern
-from mxkern import _core
-from mxkern.options import options_of
 
 # Short rounds, the shortest counts: others use the processors of such machines too.
 CALLS = 25
@@ -21,21 +19,11 @@ def run() -> Iterator[dict[str, Any]]:
     """One record a call. The tensor is small, so that the device keeps up."""
     x = torch.randn(256, 512, device="cuda", dtype=torch.bfloat16)
     q = mxkern.quantize(x, "mxfp8")
-    scheme = mxkern.schemes["mxfp8"]
-    options = options_of("quantize", scheme)
-    buffer = (x.data_ptr(), 2, 0, 1, 256, 512, 512, 256 * 512)
-    view = (0, 0, 0, 1, 256, 512, q.codes.data_ptr(), q.scales.data_ptr(), None)
-    stream = torch.cuda.current_stream().cuda_stream
     amax = mxkern.tensor_amax(x)
     ready = mxkern.prepare_operand(q)
     few = mxkern.prepare_operand(q, form="few_tokens")
     tokens, y = x[:16], torch.empty(16, 256, device="cuda", dtype=torch.bfloat16)
     calls: list[tuple[str, Callable[[], object], float | None]] = [
-        (
-            "C++ quantize, through the binding",
-            lambda: _core.quantize(buffer, view, options, None, None, None, stream),
-            3e-6,
-        ),
         ("mxkern.quantize, mxfp8", lambda: mxkern.quantize(x, "mxfp8"), 8e-6),
         ("mxkern.dequantize, mxfp8", lambda: mxkern.dequantize(q), 8e-6),
         (
