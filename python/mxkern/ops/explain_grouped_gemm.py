@@ -6,12 +6,12 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays.adapter import collapsed, dense_buffer
-from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
+from mxkern.names import AskedForm, Dtype, GroupedPrecision
 from mxkern.operand_faults import GROUPED_PRECISIONS, grouped_precision
 from mxkern.ops.explain_gemm import GemmExplanation, fields_of, planned_right
 from mxkern.options import PRECISIONS, dtype_position
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.prepared_operand import Operand
 from mxkern.shapes import grouped_shape
 
 
@@ -26,13 +26,13 @@ class GroupedGemmExplanation(GemmExplanation):
 
 def explain_grouped_gemm(
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     ends: Any,
     *,
-    dtype: Any = "float32",
-    precision: str = "exact",
+    dtype: Dtype = "float32",
+    precision: GroupedPrecision = "exact",
     device: str | None = None,
-    form: str | None = None,
+    form: AskedForm | None = None,
 ) -> GroupedGemmExplanation:
     """How grouped_gemm computes a product: the path, why, the kernel, the error to expect, the
     memory.
