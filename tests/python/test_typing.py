@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 BEGIN = """
-from typing import Any, Literal
+from typing import Any
 
 import ml_dtypes
 import mxkern
@@ -22,7 +22,7 @@ t = torch.ones(4, 64)
 q = mxkern.quantize(x, "mxfp8")
 tq = mxkern.quantize(t, "mxfp8")
 ready, t_ready = mxkern.prepare_operand(q), mxkern.prepare_operand(t, "mxfp4", form="folded")
-ends = np.array([4], np.int32)
+stack, ends = mxkern.quantize(x[None], "mxfp8"), np.array([4], np.int32)
 untyped: Any = x
 bare: mxkern.BlockScaled = q
 word: str = "mxfp8"
@@ -65,7 +65,7 @@ mxkern.dequantize(q, dtype=np.dtype("float16"))
 mxkern.dequantize(q, dtype=ml_dtypes.bfloat16)
 mxkern.dequantize(tq, dtype=torch.float16)
 mxkern.gemm(x, ready, dtype=x.dtype, precision="exact")
-mxkern.grouped_gemm(x, q, ends, precision="folded", factors=None)
+mxkern.grouped_gemm(x, stack, ends, precision="exact", factors=None)
 mxkern.explain_gemm(x, q, device="sm_90", form="few_tokens")
 mxkern.compare(x, ["mxfp4", mxkern.schemes["nvfp4"]], rules=["rceil", "even"])
 mxkern.BlockScaled.from_parts(q.codes, q.scales, scheme=q.scheme)
@@ -75,6 +75,7 @@ codes: npt.NDArray[np.uint8] = mxkern.quantize(x, "mxfp4").codes
 flat, = mxkern.swizzle_scales(q.scales).shape
 same: mxkern.BlockScaled[npt.NDArray[Any]] = q
 def scheme_for(bits: int) -> SchemeName: return "mxfp8" if bits == 8 else "mxfp4"
+def stored(x: np.ndarray) -> mxkern.BlockScaled[np.ndarray]: return mxkern.quantize(x, "mxfp4")
 """.strip().splitlines()
 BAD = """
 mxkern.quantize(x, "mxfp9")
@@ -159,6 +160,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def test_what_is_right(said: dict[str, list[str]]) -> None:
     lines = [*BEGIN.splitlines(), *GOOD]
     assert {line: said[line] for line in lines if said[line]} == {}
+
+
+def test_what_is_right_runs() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    exec("\n".join([BEGIN, *GOOD]), {})
 
 
 def test_what_is_wrong(said: dict[str, list[str]]) -> None:
