@@ -1,9 +1,11 @@
-// check.h: the argument checks that the operations share. Each throws, naming function and
-// argument.
+// check.h: the argument checks that the operations share: kinds, shapes, devices, alignment, and
+// that outputs have memory of their own.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <ostream>
+#include <span>
 
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/error.h"
@@ -11,6 +13,60 @@
 #include "mxkern/tensor/planned_operand.h"
 
 namespace mxkern {
+
+// `length` bytes from `begin` on, `inner.count` times `inner.stride` apart, and all of that
+// `outer.count` times. Addresses are numbers: comparing pointers into different objects is not
+// defined.
+struct Region {
+  struct Repeat {
+    std::int64_t count = 1, stride = 0;
+  };
+
+  std::uintptr_t begin = 0;
+  std::int64_t length = 0;
+  Repeat inner, outer;  // the inner ones lie between two of the outer, where there are two
+
+  Region() = default;
+  Region(const void* data, std::size_t bytes)
+      : begin(reinterpret_cast<std::uintptr_t>(data)), length(static_cast<std::int64_t>(bytes)) {}
+  // A checked buffer. Rows of a matrix that lie among those of another, but not in steps of whole
+  // rows, count with what is between them.
+  explicit Region(const Buffer& x);
+
+  std::int64_t inner_extent() const { return (inner.count - 1) * inner.stride + length; }
+  std::int64_t extent() const { return (outer.count - 1) * outer.stride + inner_extent(); }
+};
+
+bool overlap(const Region& a, const Region& b);
+
+// The bytes that an argument, or a part of one, occupies.
+struct Occupied {
+  const char* argument = "";
+  const char* part = "";  // ".codes", or empty
+  Region region;
+
+  Occupied() = default;
+  Occupied(const char* name, const char* part_name, const void* data, std::size_t bytes)
+      : argument(name), part(part_name), region(data, bytes) {}
+  // A checked buffer.
+  Occupied(const char* name, const Buffer& x) : argument(name), region(x) {}
+};
+
+// Codes, scales and tensor scale.
+struct OccupiedParts {
+  Occupied part[3];
+
+  OccupiedParts(const char* argument, const BlockScaled& q);
+};
+
+// Throws InvalidArgument where an output shares bytes with the other.
+void check_apart(const char* function, const Occupied& out, const Occupied& other);
+
+// The same for all of `outs`, with an input and one another.
+void check_apart(const char* function, std::span<const Occupied> outs, const Occupied& input);
+
+// Throws InvalidArgument where out, of x's shape, shares bytes with x and is not x itself.
+void check_apart_or_same(const char* function, const Buffer& out, const Buffer& x);
 
 // How messages show them. A check takes the values: their text is made only where it fails.
 std::ostream& operator<<(std::ostream& stream, const Shape& shape);

@@ -2,7 +2,7 @@
 #include "check_grouped_gemm.h"
 
 #include "check.h"
-#include "check_operands.h"
+#include "check_gemm.h"
 #include "gemm_operand.h"
 
 namespace mxkern {

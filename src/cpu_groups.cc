@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "gemm_operand.h"
-#include "check_operands.h"
+#include "check_gemm.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
 

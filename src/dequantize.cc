@@ -6,7 +6,6 @@
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
 #endif
-#include "overlap.h"
 
 namespace mxkern {
 

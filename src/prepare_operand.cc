@@ -12,7 +12,6 @@
 #include "cuda/gemm.h"
 #include "cuda/prepare_operand.h"
 #endif
-#include "overlap.h"
 #include "plan/core_rows.h"
 #include "plan/few_limits.h"
 

@@ -10,7 +10,6 @@
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
 #endif
-#include "overlap.h"
 
 namespace mxkern {
 namespace {

@@ -1,5 +1,5 @@
 // tests/overlap_test.cc: outputs that lie in the memory of an input or of another output.
-#include "overlap.h"
+#include "check.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // tests/region_test.cc: the bytes of strided views, against a map of all of them.
-#include "region.h"
+#include "check.h"
 
 #include <gtest/gtest.h>
 

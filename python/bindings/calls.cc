@@ -54,9 +54,9 @@ void Call::read_description(const nb::object& entered, Array& array) const {
   array.is_dense = items.item().ptr() == Py_True;
   array.is_writable = items.item().ptr() == Py_True;
   if (!items.good()) nb::raise_python_error();
-  const auto read = [](nb::handle tuple, Extents& extents) {
+  const auto read = [this](nb::handle tuple, Extents& extents) {
     extents.dimensions = static_cast<int>(PyTuple_Size(tuple.ptr()));
-    check(extents.dimensions <= Extents::most, "mxkern: an array has ", extents.dimensions,
+    check(extents.dimensions <= Extents::most, function, ": an array has ", extents.dimensions,
           " dimensions; expected 64 at most");
     for (int i = 0; i < extents.dimensions; ++i) {
       extents.items[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple.ptr(), i));

@@ -231,6 +231,8 @@ Quantized Call::given(Name argument, nb::handle out, int scheme, int layout, con
       {static_cast<Element>(package().scale_elements[index]), Element::uint8}, device, false);
   view.codes = static_cast<std::uint8_t*>(codes.data);
   view.scales = static_cast<std::uint8_t*>(scales.data);
+  made.memory[0] = codes.object;
+  made.memory[1] = scales.object;
   if (facts_of(view.scheme).has_tensor_scale) {
     view.tensor_scale =
         static_cast<float*>(written(argument.of("tensor_scale"), (*fields)[tensor_scale_field],

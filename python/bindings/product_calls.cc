@@ -25,7 +25,7 @@ Device device_of(const GemmRightOperand& operand) {
 // beta adds to what is in out.
 float beta_of(const Call& call, nb::handle beta, nb::handle out) {
   const float factor = call.number("beta", beta);
-  if (factor != 0.0f && out.is_none()) call.fault("beta_needs_out", factor);
+  if (factor != 0.0f && out.is_none()) call.fault("beta_needs_out", beta);
   return factor;
 }
 

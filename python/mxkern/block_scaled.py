@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 from mxkern import errors
+from mxkern.names import Dtype, ScaleLayout, SchemeName
 from mxkern.scheme import Scheme, schemes
-from mxkern.value import Value
+from mxkern.value import Array, Array_co, NumPyArray, Part, ValueOf
+
+_Other = TypeVar("_Other")
 
 
 class Above:
@@ -24,7 +27,7 @@ class Above:
 above = Above()
 
 
-class BlockScaled(Value):
+class BlockScaled(ValueOf[Array_co]):
     """A quantized tensor: codes, their scales, and what they mean. Immutable; the arrays are not.
 
     codes         one element each, or 4- and 6-bit codes packed in uint8, blocks along the last
@@ -47,21 +50,21 @@ class BlockScaled(Value):
     __match_args__ = ("codes", "scales", "tensor_scale", "scheme", "shape", "scale_layout")
     __slots__ = __match_args__
 
-    codes: Any
-    scales: Any
+    codes: Part[Array_co]
+    scales: Part[Array_co]
     tensor_scale: Any
-    scheme: str
+    scheme: SchemeName
     shape: tuple[int, ...]
-    scale_layout: str
+    scale_layout: ScaleLayout
 
     def __init__(
         self,
-        codes: Any,
-        scales: Any,
+        codes: Array_co,
+        scales: Array_co,
         tensor_scale: Any,
-        scheme: str,
+        scheme: SchemeName,
         shape: tuple[int, ...],
-        scale_layout: str,
+        scale_layout: ScaleLayout,
     ) -> None:
         # torch.compile sees through this, and not through the descriptors of the slots.
         put = object.__setattr__
@@ -75,14 +78,14 @@ class BlockScaled(Value):
     @classmethod
     def from_parts(
         cls,
-        codes: Any,
-        scales: Any,
+        codes: Array,
+        scales: Array,
         *,
-        scheme: str | Scheme,
+        scheme: SchemeName | Scheme,
         tensor_scale: Any = None,
         shape: tuple[int, ...] | None = None,
-        scale_layout: str = "row_major",
-    ) -> BlockScaled:
+        scale_layout: ScaleLayout = "row_major",
+    ) -> BlockScaled[Array]:
         """A BlockScaled of codes and scales from elsewhere, checked. No copy is made.
 
         codes, scales  arrays of one framework, of the dtypes that quantize gives or uint8; 4-bit
@@ -100,7 +103,7 @@ class BlockScaled(Value):
         >>> float(mxkern.dequantize(q)[0, 0])
         2.0
         """
-        made: BlockScaled = above.made_from_parts(
+        made: BlockScaled[Array] = above.made_from_parts(
             codes, scales, scheme, tensor_scale, shape, scale_layout
         )
         return made
@@ -111,11 +114,15 @@ class BlockScaled(Value):
         return self.codes, self.scales, self.tensor_scale
 
     @property
-    def facts(self) -> tuple[str, tuple[int, ...], str]:
+    def facts(self) -> tuple[SchemeName, tuple[int, ...], ScaleLayout]:
         """What it knows beside its arrays: BlockScaled(*q.parts, *q.facts) is q again."""
         return self.scheme, self.shape, self.scale_layout
 
-    def map(self, function: Callable[[Any], Any]) -> Self:
+    @overload
+    def map(self, function: Callable[[Array_co], Array_co]) -> Self: ...
+    @overload
+    def map(self, function: Callable[[Array_co], _Other]) -> BlockScaled[_Other]: ...
+    def map(self, function: Callable[[Any], Any]) -> Any:
         """The same tensor with function(part) for each of its arrays: codes, scales, and the tensor
         scale where there is one.
 
@@ -127,7 +134,8 @@ class BlockScaled(Value):
         >>> copy.codes is q.codes, copy.shape
         (False, (2, 64))
         """
-        codes, scales, scale = [None if part is None else function(part) for part in self.parts]
+        parts: list[Any] = [None if part is None else function(part) for part in self.parts]
+        codes, scales, scale = parts
         return type(self)(codes, scales, scale, *self.facts)
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Self:
@@ -151,14 +159,22 @@ class BlockScaled(Value):
                 "and scales keep their dtypes, and q.dequantize(dtype) has values of another"
             )
         if hasattr(self.codes, "to"):  # PyTorch's, also where torch.compile traces this
-            return self.map(lambda part: part.to(device, non_blocking=non_blocking))
-        return self.map(lambda part: above.place(part, device))
+            return self._moved(lambda part: part.to(device, non_blocking=non_blocking))
+        return self._moved(lambda part: above.place(part, device))
 
     def pin_memory(self) -> Self:
         """The same tensor in pinned memory: PyTorch's arrays, for its DataLoader."""
-        return self.map(lambda part: part.pin_memory())
+        return self._moved(lambda part: part.pin_memory())
 
-    def dequantize(self, dtype: Any = "float32") -> Any:
+    def _moved(self, function: Callable[[Any], Any]) -> Self:
+        moved: Self = self.map(function)
+        return moved
+
+    @overload
+    def dequantize(self: BlockScaled[NumPyArray], dtype: Dtype = ...) -> NumPyArray: ...
+    @overload
+    def dequantize(self, dtype: Dtype = ...) -> Array_co: ...
+    def dequantize(self, dtype: Dtype = "float32") -> Any:
         """mxkern.dequantize(self, dtype=dtype)
 
         >>> import mxkern, numpy as np

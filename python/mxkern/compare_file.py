@@ -9,6 +9,7 @@ from dataclasses import fields
 from mxkern import errors
 from mxkern.comparison import CompareRecord, Comparison, comparison_of, measure, select_cases
 from mxkern.error_sums import ErrorSums
+from mxkern.names import ScaleRule, SchemeName
 from mxkern.plot import check_plot_path, save_plot
 from mxkern.progress import progress_bar
 from mxkern.regular_file import named_errors
@@ -18,8 +19,8 @@ from mxkern.tensor_files import select_tensors
 def compare_file(
     path: str,
     pattern: str | None = None,
-    schemes: Sequence[str] | None = None,
-    rules: Sequence[str] | None = None,
+    schemes: Sequence[SchemeName] | None = None,
+    rules: Sequence[ScaleRule] | None = None,
     per_tensor: bool = False,
     plot: str | None = None,
     csv_file: str | None = None,

@@ -16,6 +16,7 @@ from mxkern.arrays import adapter_of, way_to_array
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
 from mxkern.error_sums import ErrorSums, Values
+from mxkern.names import ScaleRule, SchemeName
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.quantize import quantize, tensor_amax
 from mxkern.options import SCALE_RULES
@@ -41,7 +42,7 @@ class Case(NamedTuple):
     """A way to quantize. NVFP4 has one scale rule of its own: scale_rule is None."""
 
     scheme: Scheme
-    scale_rule: str | None
+    scale_rule: ScaleRule | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class CompareRecord:
     """The error of one scheme and scale rule; `compare` defines each figure."""
 
     scheme: str
-    scale_rule: str | None
+    scale_rule: ScaleRule | None
     bits_per_element: float
     sqnr_db: float
     relative_rmse: float
@@ -94,8 +95,8 @@ class Comparison(tuple[CompareRecord, ...]):
 
 def compare(
     x: Any,
-    schemes: str | Scheme | Iterable[str | Scheme] | None = None,
-    rules: str | Iterable[str] | None = None,
+    schemes: SchemeName | Scheme | Iterable[SchemeName | Scheme] | None = None,
+    rules: ScaleRule | Iterable[ScaleRule] | None = None,
 ) -> Comparison:
     """Quantizes x in every scheme and scale rule and measures what that does to its values.
 
@@ -146,8 +147,8 @@ def comparison_of(cases: Sequence[Case], sums: Sequence[ErrorSums]) -> Compariso
 
 def select_cases(
     function: str,
-    schemes: str | Scheme | Iterable[str | Scheme] | None,
-    rules: str | Iterable[str] | None,
+    schemes: SchemeName | Scheme | Iterable[SchemeName | Scheme] | None,
+    rules: ScaleRule | Iterable[ScaleRule] | None,
 ) -> list[Case]:
     """Every chosen scheme with every chosen rule, each once, in the order given."""
     chosen = [scheme_of(function, scheme) for scheme in _several(schemes, all_schemes)]
@@ -218,10 +219,10 @@ def _add_chunk(
 ) -> None:
     scheme, rule = case
     if rule is None:
-        q = quantize(chunk, scheme.name, amax=amax)
+        q = quantize(chunk, scheme, amax=amax)
         scale = np.float32(q.tensor_scale)
     else:
-        q = quantize(chunk, scheme.name, scale_rule=rule)  # type: ignore[arg-type]
+        q = quantize(chunk, scheme, scale_rule=rule)
         scale = np.float32(1)
     decoded = dequantize(q)
     # A limit beyond float32 is no limit.

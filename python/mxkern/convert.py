@@ -14,6 +14,7 @@ from mxkern.convert_linear import LinearLayers
 from mxkern.convert_outputs import outputs_of, planned
 from mxkern.convert_source import read_source
 from mxkern.convert_target import TargetFolder
+from mxkern.names import ScaleRule, SchemeName
 from mxkern.options import options_of
 from mxkern.progress import progress_bar
 from mxkern.scheme import Scheme
@@ -22,11 +23,11 @@ from mxkern.scheme import Scheme
 def convert_checkpoint(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    scheme: str | Scheme,
+    scheme: SchemeName | Scheme,
     *,
-    scale_rule: str = "rceil",
+    scale_rule: ScaleRule = "rceil",
     ignore: Sequence[str] = (),
-    activations: str | Scheme | None = None,
+    activations: SchemeName | Scheme | None = None,
     experts: bool = False,
     resume: bool = False,
     force: bool = False,

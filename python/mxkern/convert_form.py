@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxkern.block_scaled import BlockScaled
+from mxkern.names import ScaleRule
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
@@ -19,7 +20,7 @@ FLOATS = ("F32", "F16", "BF16")  # what is quantized, as safetensors names it
 class Form(ABC):
     """What convert_checkpoint makes of the tensors of a checkpoint."""
 
-    def __init__(self, scheme: Scheme, scale_rule: str) -> None:
+    def __init__(self, scheme: Scheme, scale_rule: ScaleRule) -> None:
         self.scheme, self.scale_rule = scheme, scale_rule
         self.files: dict[str, SafetensorsFile] = {}  # that weights to quantize are in
         self.left: dict[str, str] = {}  # other weights: why

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import mxkern
 from mxkern.convert_form import FLOATS, Form
 from mxkern.json_object import shown
+from mxkern.names import ScaleRule
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
@@ -35,7 +36,7 @@ class GptOssExperts(Form):
         self,
         files: Mapping[str, SafetensorsFile],
         scheme: Scheme,
-        scale_rule: str,
+        scale_rule: ScaleRule,
         ignore: Sequence[re.Pattern[str]],
         config: Mapping[str, Any],
     ) -> None:
@@ -92,7 +93,7 @@ class GptOssExperts(Form):
 
     def parts(self, name: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         for experts in self.files[name].on_file(name).slices():
-            q = mxkern.quantize_columns(experts, self.scheme, scale_rule=self.scale_rule)  # type: ignore[arg-type]
+            q = mxkern.quantize_columns(experts, self.scheme, scale_rule=self.scale_rule)
             self.count_poisoned(name, q)
             yield f"{name}_blocks", q.codes
             yield f"{name}_scales", q.scales.view(np.uint8)

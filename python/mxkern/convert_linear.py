@@ -21,6 +21,7 @@ from mxkern.convert_rules import (
 )
 from mxkern.convert_split import SplitStack, split_stack
 from mxkern.errors import printable
+from mxkern.names import ScaleRule
 from mxkern.safetensors import SafetensorsFile
 from mxkern.safetensors_writer import TensorPlan
 from mxkern.scheme import Scheme
@@ -45,7 +46,7 @@ class LinearLayers(Form):
         self,
         files: Mapping[str, SafetensorsFile],
         scheme: Scheme,
-        scale_rule: str,
+        scale_rule: ScaleRule,
         ignore: Sequence[re.Pattern[str]],
         activations: Scheme | None,
         experts: bool,

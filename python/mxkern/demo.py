@@ -14,6 +14,7 @@ import mxkern
 from mxkern.compare_file import compare_file
 from mxkern.copy_speed import ParallelCopy, best_times
 from mxkern.demo_checkpoint import find_checkpoint
+from mxkern.names import SchemeName
 from mxkern.table import format_table
 from mxkern.tensor_files import TensorsRead, in_memory, select_tensors
 
@@ -142,7 +143,7 @@ def _show_speed() -> None:
         first_pass = 0 if q.tensor_scale is None else x.nbytes
         counts = (copy.bytes_moved, first_pass + moved, moved)
 
-        def quantize(scheme: str = scheme, q: mxkern.BlockScaled = q) -> None:
+        def quantize(scheme: SchemeName = scheme, q: mxkern.BlockScaled = q) -> None:
             mxkern.quantize(x, scheme, out=q)
 
         def dequantize(q: mxkern.BlockScaled = q, y: Matrix = y) -> None:

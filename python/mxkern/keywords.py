@@ -3,15 +3,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from mxkern import _core
-
-ScaleRule = Literal["rceil", "floor", "ceil", "even"]
-Rounding = Literal["nearest", "stochastic"]
-ScaleLayout = Literal["row_major", "swizzled"]
-BlockError = Literal["mse", "mae"]
-Block = str | tuple[int, int] | None
+from mxkern.names import (
+    Block,
+    BlockError,
+    Dtype,
+    GemmPrecision,
+    GroupedPrecision,
+    Rounding,
+    ScaleLayout,
+    ScaleRule,
+)
 
 # Name, default, type. Their order is that of Keyword in bindings/signature.h.
 _TABLE: tuple[tuple[str, Any, str], ...] = (
@@ -35,36 +39,39 @@ DEFAULTS = {name: default for name, default, _ in _TABLE}
 _TYPES = {name: kind for name, _, kind in _TABLE}
 
 
-class MxKeywords(TypedDict, total=False):
-    """Of the MX schemes."""
-
-    scale_rule: ScaleRule
+class _Keywords(TypedDict, total=False):
     rounding: Rounding
     seed: int | None
     offset: Any
-    scale_layout: ScaleLayout
     block: Block
-    hadamard: int | None
-    sign_mask: int | None
     out: Any
     stream: int | None
 
 
-class NvfpKeywords(TypedDict, total=False):
-    """Of NVFP4, whose scales have a rule of their own."""
+class _ScaledKeywords(_Keywords, total=False):
+    """Of what gives codes and scales."""
 
-    rounding: Rounding
-    seed: int | None
-    offset: Any
-    scale_layout: ScaleLayout
-    block: Block
     hadamard: int | None
     sign_mask: int | None
+    scale_layout: ScaleLayout
+
+
+class _MxKeywords(TypedDict, total=False):
+    scale_rule: ScaleRule
+
+
+class _NvfpKeywords(TypedDict, total=False):
     four_over_six: bool | BlockError
     amax: Any
     tensor_scale: Any
-    out: Any
-    stream: int | None
+
+
+class MxKeywords(_ScaledKeywords, _MxKeywords, total=False):
+    """Of the MX schemes."""
+
+
+class NvfpKeywords(_ScaledKeywords, _NvfpKeywords, total=False):
+    """Of NVFP4, whose scales have a rule of their own."""
 
 
 class QuantizeKeywords(MxKeywords, NvfpKeywords, total=False):
@@ -77,19 +84,30 @@ class BothKeywords(QuantizeKeywords, total=False):
     hadamard_rows: bool
 
 
-class FakeKeywords(TypedDict, total=False):
+class FakeKeywords(_Keywords, _MxKeywords, _NvfpKeywords, total=False):
     """Of what gives no codes and scales."""
 
-    scale_rule: ScaleRule
-    rounding: Rounding
-    seed: int | None
-    offset: Any
-    block: Block
-    four_over_six: bool | BlockError
-    amax: Any
-    tensor_scale: Any
+
+class _ProductKeywords(TypedDict, total=False):
+    dtype: Dtype
     out: Any
+    alpha: float
+    beta: float
+    bias: Any
     stream: int | None
+
+
+class GemmKeywords(_ProductKeywords, total=False):
+    """Of gemm."""
+
+    precision: GemmPrecision
+
+
+class GroupedKeywords(_ProductKeywords, total=False):
+    """Of grouped_gemm."""
+
+    factors: Any
+    precision: GroupedPrecision
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -89,7 +89,8 @@ def no_tensor_scale(function: str, argument: str, scheme: int) -> NoReturn:
 
 def beta_needs_out(function: str, beta: float) -> NoReturn:
     raise ValueError(
-        f"{function}: beta is {beta}, but there is no out to add; pass out=, or leave beta out"
+        f"{function}: beta is {float(beta)}, but there is no out to add; pass out=, or leave beta "
+        "out"
     )
 
 

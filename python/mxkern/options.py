@@ -2,20 +2,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
 from mxkern import _core, errors
+from mxkern.names import (
+    BlockError,
+    DtypeName,
+    GemmPrecision,
+    PreparedForm,
+    Rounding,
+    ScaleLayout,
+    ScaleRule,
+)
 from mxkern.scheme import Scheme
 
-SCALE_RULES = {name: i for i, name in enumerate(_core.scale_rule_names())}
-ROUNDINGS = {name: i for i, name in enumerate(_core.rounding_names())}
-BLOCK_ERRORS = {name: i for i, name in enumerate(_core.block_error_names())}
-SCALE_LAYOUTS = {name: i for i, name in enumerate(_core.scale_layout_names())}
-PRECISIONS = {name: i for i, name in enumerate(_core.gemm_precision_names())}
-FORMS = {name: i for i, name in enumerate(_core.prepared_form_names())}
-PREPARED_FORMS = {name: form for name, form in FORMS.items() if name != "source"}
-DTYPES = {name: i for i, name in enumerate(_core.dtype_names())}
+
+def _positions(names: Iterable[str]) -> dict[Any, int]:
+    """A list of the library's. The types of its names are in names.py, where a test compares."""
+    return {name: i for i, name in enumerate(names)}
+
+
+SCALE_RULES: dict[ScaleRule, int] = _positions(_core.scale_rule_names())
+ROUNDINGS: dict[Rounding, int] = _positions(_core.rounding_names())
+BLOCK_ERRORS: dict[BlockError, int] = _positions(_core.block_error_names())
+SCALE_LAYOUTS: dict[ScaleLayout, int] = _positions(_core.scale_layout_names())
+PRECISIONS: dict[GemmPrecision, int] = _positions(_core.gemm_precision_names())
+FORMS: dict[PreparedForm, int] = _positions(_core.prepared_form_names())
+PREPARED_FORMS: dict[Any, int] = {name: form for name, form in FORMS.items() if name != "source"}
+DTYPES: dict[DtypeName, int] = _positions(_core.dtype_names())
 
 _DEFAULT_RULE = "rceil"
 _LARGEST_SEED = 2**64 - 1
@@ -27,7 +43,7 @@ _SHORT_DTYPES |= {"f4": "float32", "f": "float32", "single": "float32"}
 OFFSET_DTYPES = ("int64", "uint64", "int32", "uint32")
 
 
-def position(function: str, argument: str, name: Any, names: dict[str, int]) -> int:
+def position(function: str, argument: str, name: Any, names: Mapping[Any, int]) -> int:
     """Where a name stands in one of the library's lists."""
     try:
         return names[name]

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 from mxkern.block_scaled import BlockScaled
+from mxkern.names import PreparedForm, SchemeName
 from mxkern.scheme import schemes
-from mxkern.value import Value, fields_text
+from mxkern.value import Array, Array_co, ValueOf, fields_text
 
 _FORMS = {
     "source": "codes and scales alone",
@@ -20,7 +21,7 @@ _WITHOUT_SOURCE = {
 }
 
 
-class PreparedOperand(Value):
+class PreparedOperand(ValueOf[Array_co]):
     """An operand that prepare_operand made ready for gemm. Immutable; the arrays are not.
 
     form    "folded", "expanded" or "few_tokens": what data holds; "source": nothing, as the CPU
@@ -42,18 +43,18 @@ class PreparedOperand(Value):
     __match_args__ = ("form", "data", "source", "scheme", "shape")
     __slots__ = __match_args__
 
-    form: str
+    form: PreparedForm
     data: Any
-    source: BlockScaled | None
-    scheme: str
+    source: BlockScaled[Array_co] | None
+    scheme: SchemeName
     shape: tuple[int, ...]
 
     def __init__(
         self,
-        form: str,
+        form: PreparedForm,
         data: Any,
-        source: BlockScaled | None,
-        scheme: str,
+        source: BlockScaled[Array_co] | None,
+        scheme: SchemeName,
         shape: tuple[int, ...],
     ) -> None:
         put = object.__setattr__
@@ -92,3 +93,6 @@ class PreparedOperand(Value):
         else:
             lines.append(f"  {'source':12}not kept: {_WITHOUT_SOURCE.get(self.form, '')}")
         return "\n".join(lines)
+
+
+Operand = BlockScaled[Array] | PreparedOperand[Array]  # of a product, on its right

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mxkern import _core, errors
+from mxkern.names import SchemeName
 from mxkern.table import format_table
 
 # What frameworks call the formats whose codes or scales are one byte each. Packed codes of 4 and 6
@@ -17,7 +18,7 @@ _DTYPES = {
     "ue4m3": "float8_e4m3fn",
 }
 
-_ALIASES = {
+_ALIASES: dict[SchemeName, SchemeName] = {
     "mxfp8": "mxfp8_e4m3",
     "mxfp6": "mxfp6_e2m3",
     "mxfp4_e2m1": "mxfp4",
@@ -61,7 +62,7 @@ class Scheme:
         "scales_dtype",
     )
 
-    name: str
+    name: SchemeName
     format: str
     bits: int
     block: int
@@ -164,7 +165,7 @@ class SchemeTable:
             raise KeyError(str(error)) from None
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[SchemeName, ...]:
         """The names, without aliases."""
         return tuple(self._records)
 

@@ -10,6 +10,7 @@ import torch
 import mxkern
 from mxkern import errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
+from mxkern.names import DtypeName, ScaleLayout, SchemeName
 from mxkern.options import dtype_position
 from mxkern.scheme import Shape, scheme_of, swizzled_size
 from mxkern.shapes import grouped_shape, product_shape, transposed
@@ -149,7 +150,7 @@ def _traced_both(
 @_define("quantize", _QUANTIZE, _traced_rows)
 def quantize(
     x: Any,
-    scheme: str,
+    scheme: SchemeName,
     amax: Any = None,
     tensor_scale: Any = None,
     offset_at: Any = None,
@@ -162,7 +163,7 @@ def quantize(
 @_define("quantize_columns", _QUANTIZE, _traced_columns)
 def quantize_columns(
     x: Any,
-    scheme: str,
+    scheme: SchemeName,
     amax: Any = None,
     tensor_scale: Any = None,
     offset_at: Any = None,
@@ -177,7 +178,7 @@ def quantize_columns(
 @_define("quantize_both", _QUANTIZE_BOTH, _traced_both)
 def quantize_both(
     x: Any,
-    scheme: str,
+    scheme: SchemeName,
     row_amax: Any = None,
     column_amax: Any = None,
     row_tensor_scale: Any = None,
@@ -202,7 +203,7 @@ def quantize_both(
 )
 def fake_quantize(
     x: Any,
-    scheme: str,
+    scheme: SchemeName,
     amax: Any = None,
     tensor_scale: Any = None,
     offset_at: Any = None,
@@ -237,11 +238,11 @@ def _traced_dequantize(
 @_define("dequantize", f"{_DEQUANTIZE} -> Tensor", _traced_dequantize)
 def dequantize(
     parts: list[Any],
-    scheme: str,
+    scheme: SchemeName,
     shape: list[int],
     *,
-    scale_layout: str = "row_major",
-    dtype: str = "float32",
+    scale_layout: ScaleLayout = "row_major",
+    dtype: DtypeName = "float32",
 ) -> Any:
     check_parts("dequantize", "parts", parts, (2, 3))
     return mxkern.dequantize(block_scaled(parts, scheme, shape, scale_layout), dtype=dtype)
@@ -257,7 +258,7 @@ def _traced_gemm(
     bias: Any = None,
     addend: Any = None,
     *,
-    dtype: str = "float32",
+    dtype: DtypeName = "float32",
     **options: Any,
 ) -> Any:
     shape = product_shape("gemm", tuple(a_shape), tuple(b_shape))
@@ -278,7 +279,7 @@ def gemm(
     bias: Any = None,
     addend: Any = None,
     *,
-    dtype: str = "float32",
+    dtype: DtypeName = "float32",
     **options: Any,
 ) -> Any:
     left = operand_of_kind("gemm", "a", a, a_kind, a_shape)
@@ -299,7 +300,7 @@ def _traced_grouped_gemm(
     bias: Any = None,
     addend: Any = None,
     *,
-    dtype: str = "float32",
+    dtype: DtypeName = "float32",
     **options: Any,
 ) -> Any:
     operand_of_kind("grouped_gemm", "a", a, a_kind, a_shape)  # for its checks
@@ -323,7 +324,7 @@ def grouped_gemm(
     bias: Any = None,
     addend: Any = None,
     *,
-    dtype: str = "float32",
+    dtype: DtypeName = "float32",
     **options: Any,
 ) -> Any:
     left = operand_of_kind("grouped_gemm", "a", a, a_kind, a_shape)

@@ -16,7 +16,7 @@ def present(q: BlockScaled) -> list[Any]:
     return [part for part in q.parts if part is not None]
 
 
-def block_scaled(parts: list[Any], scheme: str, shape: Any, scale_layout: str) -> BlockScaled:
+def block_scaled(parts: list[Any], scheme: Any, shape: Any, scale_layout: Any) -> BlockScaled:
     """The BlockScaled of its tensors."""
     tensor_scale = parts[2] if len(parts) > 2 else None
     return BlockScaled(parts[0], parts[1], tensor_scale, scheme, tuple(shape), scale_layout)
@@ -47,7 +47,7 @@ def operand_of_kind(
     function: str, argument: str, parts: list[Any], kind: str, shape: list[int]
 ) -> Any:
     """The inverse of kind_of."""
-    words = kind.split(" ")
+    words: list[Any] = kind.split(" ")
     if len(words) != 3:
         raise ValueError(
             f"{function}: {argument}_kind is {errors.described(kind)}; expected three words, as "

@@ -28,6 +28,7 @@ from mxkern import errors
 from mxkern.arrays.torch_arrays import has_tangent
 from mxkern.arrays.torch_functions import transforms_active
 from mxkern.block_scaled import BlockScaled
+from mxkern.names import Dtype, SchemeName
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.options import BLOCK_ERRORS, ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES, four_over_six_of
 from mxkern.scheme import Scheme
@@ -126,7 +127,7 @@ def _quantized(function: str, op: Any, x: Any, scheme: Any, options: dict[str, A
     return op(x, scheme_name(function, scheme), *scalars, **_options(function, options))
 
 
-def quantize(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
+def quantize(x: Any, scheme: SchemeName | Scheme, **options: Any) -> BlockScaled:
     """mxkern.quantize as an operator."""
     return _quantized_rows("quantize", x, scheme, options)
 
@@ -137,7 +138,7 @@ def _quantized_rows(function: str, x: Any, scheme: Any, options: dict[str, Any])
     return block_scaled(parts, scheme_name(function, scheme), tuple(x.shape), layout)
 
 
-def quantize_columns(x: Any, scheme: str | Scheme, **options: Any) -> BlockScaled:
+def quantize_columns(x: Any, scheme: SchemeName | Scheme, **options: Any) -> BlockScaled:
     """mxkern.quantize_columns as an operator."""
     function = "quantize_columns"
     layout = options.get("scale_layout", "row_major")
@@ -146,7 +147,9 @@ def quantize_columns(x: Any, scheme: str | Scheme, **options: Any) -> BlockScale
     return block_scaled(parts, scheme_name(function, scheme), shape, layout)
 
 
-def quantize_both(x: Any, scheme: str | Scheme, **options: Any) -> tuple[BlockScaled, BlockScaled]:
+def quantize_both(
+    x: Any, scheme: SchemeName | Scheme, **options: Any
+) -> tuple[BlockScaled, BlockScaled]:
     """mxkern.quantize_both as an operator."""
     function = "quantize_both"
     check_plain(function, "x", x)
@@ -166,7 +169,7 @@ def quantize_both(x: Any, scheme: str | Scheme, **options: Any) -> tuple[BlockSc
 
 
 def _quantized_family(
-    function: str, x: Any, format: Any, formats: dict[str, str], options: dict[str, Any]
+    function: str, x: Any, format: Any, formats: dict[str, SchemeName], options: dict[str, Any]
 ) -> BlockScaled:
     if not isinstance(format, str) or format not in formats:
         raise errors.unknown_name(function, "format", format, formats)
@@ -237,12 +240,12 @@ def _fake_quantized(
     return _ops.fake_quantize(x, scheme, amax, tensor_scale, offset_at, **options)
 
 
-def fake_quantize(x: Any, scheme: str | Scheme, **options: Any) -> Any:
+def fake_quantize(x: Any, scheme: SchemeName | Scheme, **options: Any) -> Any:
     """mxkern.fake_quantize as an operator, with the derivative of the identity."""
     return _quantized("fake_quantize", _fake_quantized, x, scheme, options)
 
 
-def dequantize(q: BlockScaled, *, dtype: Any = "float32", **options: Any) -> Any:
+def dequantize(q: BlockScaled, *, dtype: Dtype = "float32", **options: Any) -> Any:
     """mxkern.dequantize as an operator."""
     refuse_others("dequantize", options)
     check_quantized("dequantize", "q", q)

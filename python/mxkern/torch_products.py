@@ -9,10 +9,10 @@ import torch
 from mxkern import errors
 from mxkern.arrays.torch_arrays import check_storage
 from mxkern.arrays.torch_functions import transforms_active
-from mxkern.block_scaled import BlockScaled
+from mxkern.names import Dtype, GemmPrecision, GroupedPrecision
 from mxkern.operand_faults import GROUPED_PRECISIONS, beta_needs_out
 from mxkern.options import PRECISIONS
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.prepared_operand import Operand
 from mxkern.torch_checks import (
     check_number,
     check_operand,
@@ -29,14 +29,14 @@ _ops = torch.ops.mxkern
 
 def gemm(
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     *,
-    dtype: Any = "float32",
+    dtype: Dtype = "float32",
     out: Any = None,
     alpha: float = 1.0,
     beta: float = 0.0,
     bias: Any = None,
-    precision: str = "auto",
+    precision: GemmPrecision = "auto",
     **options: Any,
 ) -> Any:
     """mxkern.gemm as an operator."""
@@ -54,16 +54,16 @@ def gemm(
 
 def grouped_gemm(
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     ends: Any,
     *,
-    dtype: Any = "float32",
+    dtype: Dtype = "float32",
     out: Any = None,
     alpha: float = 1.0,
     beta: float = 0.0,
     factors: Any = None,
     bias: Any = None,
-    precision: str = "exact",
+    precision: GroupedPrecision = "exact",
     **options: Any,
 ) -> Any:
     """mxkern.grouped_gemm as an operator."""

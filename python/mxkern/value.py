@@ -1,7 +1,23 @@
 # mxkern/value.py: what BlockScaled and PreparedOperand share: fields that stay as they are.
 from __future__ import annotations
 
-from typing import Any, NoReturn, Self
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, overload
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from typing_extensions import TypeVar
+
+    # What comes of NumPy's arrays has dtypes and shapes of its own.
+    NumPyArray = npt.NDArray[Any]
+    Array = TypeVar("Array", bound=Any, default=Any)
+    Array_co = TypeVar("Array_co", bound=Any, default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    NumPyArray = Any
+    Array = TypeVar("Array")  # an array or a tensor of any framework
+    Array_co = TypeVar("Array_co", covariant=True)
 
 
 class Value:
@@ -28,6 +44,8 @@ class Value:
         return own(*[fields[name] if name in fields else getattr(self, name) for name in known])
 
     __replace__ = replace  # copy.replace, from Python 3.13 on
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)  # BlockScaled[torch.Tensor] in annotations
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(_immutable(self, name))
@@ -43,6 +61,25 @@ class Value:
 
     def __getitem__(self, item: Any) -> NoReturn:
         raise TypeError(_no_tuple(self))
+
+
+if TYPE_CHECKING:
+
+    class ValueOf(Value, Generic[Array_co]):
+        """A Value of arrays of one framework."""
+
+else:
+    ValueOf = Value
+
+
+class Part(Generic[Array_co]):
+    """The type of a field that is an array."""
+
+    @overload
+    def __get__(self, value: ValueOf[NumPyArray], owner: Any) -> NumPyArray: ...
+    @overload
+    def __get__(self, value: ValueOf[Array], owner: Any) -> Array: ...
+    def __get__(self, value: Any, owner: Any) -> Any: ...
 
 
 def _immutable(value: Value, name: str) -> str:

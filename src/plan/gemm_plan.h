@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "check.h"
+#include "check_gemm.h"
 #include "mxkern/plan.h"
 #include "plan/plan_gemm_cpu.h"
 #include "plan/plan_gemm_cuda.h"
@@ -18,16 +20,40 @@ struct GemmPlanOnCuda {
 };
 
 // Makes all strides of a checked problem mean something, as with_strides does those of a tensor.
-void know_strides(GemmProblem& problem);
+inline void know_strides(GemmProblem& problem) {
+  problem.left.plain = with_strides(problem.left.plain);
+  problem.out = with_strides(problem.out);
+}
 
 // On the CPU nothing depends on where memory starts.
-void forget_alignment(GemmProblem& problem);
+inline void forget_alignment(GemmProblem& problem) {
+  for (PlannedOperand* operand : {&problem.left, &problem.right}) {
+    operand->alignment = PlannedOperand::most_aligned;
+    operand->scale_alignment = PlannedOperand::most_scales_aligned;
+    operand->plain.alignment = PlannedTensor::most_aligned;
+  }
+  problem.out.alignment = PlannedTensor::most_aligned;
+}
 
 // Pure; problems are checked, and their strides mean something. On the CPU an output without
 // elements has a plan of which nothing is read.
 struct GemmPlanParts {
-  static GemmPlan make(const GemmProblem& problem, const CpuGemmCapabilities& capabilities);
-  static GemmPlan make(const GemmProblem& problem, const CudaGemmCapabilities& capabilities);
+  static GemmPlan make(const GemmProblem& problem, const CpuGemmCapabilities& capabilities) {
+    check_precision_of_cpu("gemm", problem.precision);
+    check_sources_for_cpu("gemm", problem.left, problem.right);
+    CpuGemmPlan plan{};
+    if (problem.out.shape.size() > 0) {
+      plan = plan_gemm_cpu(cpu_problem(problem.left, problem.right, problem.out), capabilities);
+    }
+    GemmPlan made = with(problem, DeviceType::cpu, plan.workspace_bytes, plan);
+    forget_alignment(made.problem_);
+    return made;
+  }
+  static GemmPlan make(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+    const CudaGemmPlan plan = plan_gemm_cuda(problem, capabilities);
+    return with(problem, DeviceType::cuda, plan.workspace_bytes,
+                GemmPlanOnCuda{capabilities, plan});
+  }
 
   // Made for this device of this machine, not for one of which a name is all that is known.
   static void put_device(GemmPlan& plan, Device device) {

@@ -171,6 +171,15 @@ def test_bad_arguments(case: tuple[dict[str, Any], type[Exception], list[str]]) 
     refused(kind, lambda: mxkern.grouped_gemm(**given), "grouped_gemm: ", *parts)
 
 
+@pytest.mark.parametrize("precision", [np.zeros(2), np.array("exact"), None, 1, ["exact"], ()])
+def test_a_precision_that_is_no_name(precision: Any) -> None:
+    for name in ("grouped_gemm", "explain_grouped_gemm", "gemm", "explain_gemm", "plan_gemm"):
+        ends = {"ends": ENDS} if "grouped" in name else {}
+        b = B if ends else mxkern.quantize(np.ones((N, K), np.float32), "mxfp8")
+        call = lambda n=name, b=b, e=ends: getattr(mxkern, n)(A, b, **e, precision=precision)  # noqa: E731
+        refused(TypeError, call, f"{name}: precision is", "expected a name")
+
+
 def test_out_apart_from_inputs() -> None:
     out = np.zeros((M, N), np.float32)
     factors = out.reshape(-1)[: len(ENDS)]

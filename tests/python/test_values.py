@@ -7,7 +7,7 @@ import multiprocessing
 import pickle
 import re
 import weakref
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 import pytest
@@ -136,6 +136,20 @@ def test_subclasses() -> None:
     out = Named(*Q.map(np.zeros_like).parts, *Q.facts)
     assert mxkern.quantize(X, "nvfp4", out=out) is out
     assert_same_parts(out, Q, "out")
+
+
+@kinds
+def test_brackets_are_for_type_checkers(value: Any) -> None:
+    kind = type(value)
+    assert get_origin(kind[np.ndarray]) is kind
+    assert [base.__name__ for base in kind.__mro__] == [kind.__name__, "Value", "object"]
+    fields = [getattr(value, name) for name in value.__slots__]
+    assert type(kind[np.ndarray](*fields)) is kind
+
+    class Named(kind[np.ndarray]):  # type: ignore[misc]
+        pass
+
+    assert type(Named(*fields).replace()) is Named
 
 
 @pytest.mark.parametrize("framework", framework_params())

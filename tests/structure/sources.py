@@ -25,7 +25,7 @@ PACKAGE = ROOT / "python" / "mxkern"
 
 # Lowest first: modules and folders of the Python package. "." is the package itself.
 PYTHON_LAYERS = {
-    "values": "_core about block_scaled errors keywords options prepared_operand scheme table"
+    "values": "_core about block_scaled errors keywords names options prepared_operand scheme table"
     " threads value",
     "arrays": "arrays",
     "operands": "array_faults calls faults from_parts offset_array operand_faults shapes summary",

@@ -22,7 +22,7 @@ class Static(tuple[Any, ...]):
     block: one matrix, a stack of matrices and a part of one are trees of the same kind. A tuple of
     what is compared, as JAX compares and hashes one at each call."""
 
-    names: tuple[str, ...]
+    names: tuple[Any, ...]
     shape: Any
     follows: bool
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
+from mxkern.names import ScaleLayout
 from mxkern.scheme import Scheme
 
 
-def promised_of(scheme: Scheme, shape: tuple[int, ...], scale_layout: str) -> BlockScaled:
+def promised_of(scheme: Scheme, shape: tuple[int, ...], scale_layout: ScaleLayout) -> BlockScaled:
     """The shapes and dtypes of what is quantized."""
     scales_shape = scheme.scales_shape(shape, scale_layout)
     return BlockScaled(

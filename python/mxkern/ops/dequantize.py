@@ -1,17 +1,27 @@
 # mxkern/ops/dequantize.py: codes and scales back to a plain tensor.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from mxkern import _core
 from mxkern.block_scaled import BlockScaled, above
 from mxkern.calls import calls
+from mxkern.names import Dtype
+from mxkern.value import Array, NumPyArray
 
 
+@overload
+def dequantize(
+    q: BlockScaled[NumPyArray], *, dtype: Dtype = ..., out: Any = ..., stream: int | None = ...
+) -> NumPyArray: ...
+@overload
+def dequantize(
+    q: BlockScaled[Array], *, dtype: Dtype = ..., out: Any = ..., stream: int | None = ...
+) -> Array: ...
 def dequantize(
     q: BlockScaled,
     *,
-    dtype: Any = "float32",
+    dtype: Dtype = "float32",
     out: Any = None,
     stream: int | None = None,
 ) -> Any:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from mxkern import _core, errors
 from mxkern.arrays.adapter import CPU, collapsed, dense_buffer
-from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
 from mxkern.faults import number as number_of
+from mxkern.names import AskedForm, Dtype, GemmPrecision
 from mxkern.options import PRECISIONS, PREPARED_FORMS, dtype_position, position
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.prepared_operand import Operand, PreparedOperand
 
 
 class GemmExplanation(NamedTuple):
@@ -47,13 +47,13 @@ class GemmExplanation(NamedTuple):
 
 def explain_gemm(
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     *,
     beta: float = 0.0,
-    dtype: Any = "float32",
-    precision: str = "auto",
+    dtype: Dtype = "float32",
+    precision: GemmPrecision = "auto",
     device: str | None = None,
-    form: str | None = None,
+    form: AskedForm | None = None,
 ) -> GemmExplanation:
     """How gemm computes a product: the path, why, the kernel, the error to expect, the memory.
 
@@ -125,13 +125,13 @@ class GemmPlan:
 
 def plan_gemm(
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     *,
     beta: float = 0.0,
-    dtype: Any = "float32",
-    precision: str = "auto",
+    dtype: Dtype = "float32",
+    precision: GemmPrecision = "auto",
     device: str | None = None,
-    form: str | None = None,
+    form: AskedForm | None = None,
 ) -> GemmPlan:
     """The plan of gemm for a product: arguments and errors as of explain_gemm, which says in words
     what this returns. Shapes, dtypes, schemes and forms decide it, and the alignment of memory; the
@@ -149,12 +149,12 @@ def plan_gemm(
 def _planned(
     function: str,
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     beta: float,
-    dtype: Any,
-    precision: str,
+    dtype: Dtype,
+    precision: GemmPrecision,
     device: str | None,
-    form: str | None,
+    form: AskedForm | None,
 ) -> GemmPlan:
     result_dtype = dtype_position(function, dtype)
     wanted = position(function, "precision", precision, PRECISIONS)
@@ -176,7 +176,7 @@ def fields_of(found: Any) -> list[Any]:
 
 
 def planned_right(
-    function: str, b: BlockScaled | PreparedOperand, view: Any, device: Any, form: Any
+    function: str, b: Operand[Any], view: Any, device: Any, form: Any
 ) -> tuple[Any, int, str]:
     """The view of b, as it is or as though it was prepared; the device it is on; and the one that
     is asked about, empty for that one."""

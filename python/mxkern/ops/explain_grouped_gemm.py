@@ -6,13 +6,15 @@ from typing import Any
 
 from mxkern import _core, errors
 from mxkern.arrays.adapter import collapsed, dense_buffer
-from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
-from mxkern.operand_faults import GROUPED_PRECISIONS, grouped_precision
+from mxkern.names import AskedForm, Dtype, GroupedPrecision
+from mxkern.operand_faults import GROUPED_PRECISIONS
 from mxkern.ops.explain_gemm import GemmExplanation, fields_of, planned_right
-from mxkern.options import PRECISIONS, dtype_position
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.options import PRECISIONS, dtype_position, position
+from mxkern.prepared_operand import Operand
 from mxkern.shapes import grouped_shape
+
+_PRECISIONS = {name: PRECISIONS[name] for name in GROUPED_PRECISIONS}
 
 
 class GroupedGemmExplanation(GemmExplanation):
@@ -26,13 +28,13 @@ class GroupedGemmExplanation(GemmExplanation):
 
 def explain_grouped_gemm(
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     ends: Any,
     *,
-    dtype: Any = "float32",
-    precision: str = "exact",
+    dtype: Dtype = "float32",
+    precision: GroupedPrecision = "exact",
     device: str | None = None,
-    form: str | None = None,
+    form: AskedForm | None = None,
 ) -> GroupedGemmExplanation:
     """How grouped_gemm computes a product: the path, why, the kernel, the error to expect, the
     memory.
@@ -53,15 +55,13 @@ def explain_grouped_gemm(
     """
     function = "explain_grouped_gemm"
     result_dtype = dtype_position(function, dtype)
-    if precision not in GROUPED_PRECISIONS:
-        grouped_precision(function, precision)
+    wanted = position(function, "precision", precision, _PRECISIONS)
     views = _core.grouped_views(calls, function, a, b, ends, None)
     left, right, a_shape, b_shape, ends, groups = views
     right, on, kind = planned_right(function, b, right, device, form)
     shape = grouped_shape(function, a_shape, b_shape, groups)
     where = ends, groups, len(b_shape) == 2
     buffer = dense_buffer(None, result_dtype, on, collapsed((1, *shape)))
-    wanted = PRECISIONS[precision]
     try:
         found = _core.explain_grouped_gemm(left, right, *where, buffer, wanted, kind)
     except (ValueError, RuntimeError) as error:

@@ -1,18 +1,20 @@
 # mxkern/ops/fake_quantize.py: quantize and dequantize in one call.
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from mxkern import _core
 from mxkern.calls import calls
 from mxkern.keywords import FakeKeywords, Takes
+from mxkern.names import SchemeName
 from mxkern.scheme import Scheme
+from mxkern.value import Array
 
 _FAKE_QUANTIZE = Takes("fake_quantize", FakeKeywords)
 
 
 @_FAKE_QUANTIZE
-def fake_quantize(x: Any, scheme: str | Scheme, **keywords: Unpack[FakeKeywords]) -> Any:
+def fake_quantize(x: Array, scheme: SchemeName | Scheme, **keywords: Unpack[FakeKeywords]) -> Array:
     """dequantize(quantize(x, scheme, ...), dtype=x.dtype): x as a scheme would give it back, in one
     pass, without codes and scales in memory.
 
@@ -31,4 +33,5 @@ def fake_quantize(x: Any, scheme: str | Scheme, **keywords: Unpack[FakeKeywords]
     >>> mxkern.fake_quantize(np.float32([1, 2.1, 3, 4.4, 6]), "mxfp4")
     array([1., 2., 3., 4., 6.], dtype=float32)
     """
-    return _core.fake_quantize(calls, _FAKE_QUANTIZE.core, x, scheme, keywords)
+    result: Array = _core.fake_quantize(calls, _FAKE_QUANTIZE.core, x, scheme, keywords)
+    return result

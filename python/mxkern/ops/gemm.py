@@ -1,24 +1,30 @@
 # mxkern/ops/gemm.py: the block-scaled matrix product.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack, overload
 
 from mxkern import _core
-from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.keywords import GemmKeywords
+from mxkern.names import Dtype, GemmPrecision
+from mxkern.prepared_operand import Operand
+from mxkern.value import Array, NumPyArray
 
 
+@overload
+def gemm(a: Any, b: Operand[NumPyArray], **keywords: Unpack[GemmKeywords]) -> NumPyArray: ...
+@overload
+def gemm(a: Any, b: Operand[Array], **keywords: Unpack[GemmKeywords]) -> Array: ...
 def gemm(
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     *,
-    dtype: Any = "float32",
+    dtype: Dtype = "float32",
     out: Any = None,
     alpha: float = 1.0,
     beta: float = 0.0,
     bias: Any = None,
-    precision: str = "auto",
+    precision: GemmPrecision = "auto",
     stream: int | None = None,
 ) -> Any:
     """alpha * a . b^T + beta * out + bias, summed in float32, rounded once to dtype.

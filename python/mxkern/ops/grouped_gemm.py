@@ -1,26 +1,36 @@
 # mxkern/ops/grouped_gemm.py: the matrix products whose rows or columns belong to groups.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack, overload
 
 from mxkern import _core
-from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.keywords import GroupedKeywords
+from mxkern.names import Dtype, GroupedPrecision
+from mxkern.prepared_operand import Operand
+from mxkern.value import Array, NumPyArray
 
 
+@overload
+def grouped_gemm(
+    a: Any, b: Operand[NumPyArray], ends: Any, **keywords: Unpack[GroupedKeywords]
+) -> NumPyArray: ...
+@overload
+def grouped_gemm(
+    a: Any, b: Operand[Array], ends: Any, **keywords: Unpack[GroupedKeywords]
+) -> Array: ...
 def grouped_gemm(
     a: Any,
-    b: BlockScaled | PreparedOperand,
+    b: Operand[Any],
     ends: Any,
     *,
-    dtype: Any = "float32",
+    dtype: Dtype = "float32",
     out: Any = None,
     alpha: float = 1.0,
     beta: float = 0.0,
     factors: Any = None,
     bias: Any = None,
-    precision: str = "exact",
+    precision: GroupedPrecision = "exact",
     stream: int | None = None,
 ) -> Any:
     """alpha * factors[g] * a[m] . b[g]^T + beta * out[m] + bias[g] for the rows m of each group g,

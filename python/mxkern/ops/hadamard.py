@@ -6,17 +6,18 @@ from typing import Any
 from mxkern import _core, errors
 from mxkern.calls import calls
 from mxkern.options import ANY_SIZE, hadamard_of
+from mxkern.value import Array
 
 
 def random_hadamard(
-    x: Any,
+    x: Array,
     size: int = 16,
     *,
     sign_mask: int | None = None,
     inverse: bool = False,
     out: Any = None,
     stream: int | None = None,
-) -> Any:
+) -> Array:
     """(x * sign) H / sqrt(size) for each group of size elements along the last axis, in float32,
     rounded once to x's dtype. H[r][c] = (-1)^popcount(r & c).
 
@@ -42,4 +43,5 @@ def random_hadamard(
     if type(size) is not int:
         size = errors.integer(function, "size", size, -ANY_SIZE, ANY_SIZE)
     size, low, high = hadamard_of(function, "size", size, sign_mask)
-    return _core.random_hadamard(calls, x, size, low, high, inverse, out, stream)
+    result: Array = _core.random_hadamard(calls, x, size, low, high, inverse, out, stream)
+    return result

@@ -1,18 +1,20 @@
 # mxkern/ops/pack_codes.py: codes of 4 and 6 bits, one a byte and packed.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from mxkern import errors
 from mxkern.arrays import Adapter, adapter_of
 from mxkern.block_scaled import BlockScaled
+from mxkern.names import SchemeName
 from mxkern.scheme import Scheme, Shape, scheme_of
+from mxkern.value import Array
 
 # Codes and bytes of a group that ends on a byte, by the bits of a code.
 _GROUPS = {4: (2, 1), 6: (4, 3)}
 
 
-def pack_codes(codes: Any, scheme: str | Scheme) -> Any:
+def pack_codes(codes: Array, scheme: SchemeName | Scheme) -> Array:
     """Codes of 4 or 6 bits that lie one a byte, packed as quantize packs them: low bits first.
 
     codes   [..., K] uint8, each code in the low bits of its byte; the bits above are left out.
@@ -31,10 +33,11 @@ def pack_codes(codes: Any, scheme: str | Scheme) -> Any:
     function = "pack_codes"
     record, adapter, array = _entered(function, codes, scheme)
     with adapter.on_device(array):
-        return packed(adapter.namespace, array, record.bits, record.block)
+        result: Array = packed(adapter.namespace, array, record.bits, record.block)
+    return result
 
 
-def unpack_codes(codes: Any, scheme: str | Scheme, columns: int | None = None) -> Any:
+def unpack_codes(codes: Array, scheme: SchemeName | Scheme, columns: int | None = None) -> Array:
     """The inverse of pack_codes: each code in the low bits of a byte of its own.
 
     codes    [..., bytes] uint8, as quantize returns them; 4-bit codes of PyTorch also
@@ -56,11 +59,11 @@ def unpack_codes(codes: Any, scheme: str | Scheme, columns: int | None = None) -
     if columns is not None:
         columns = errors.integer(function, "columns", columns, 0, held)
     with adapter.on_device(array):
-        result = unpacked(adapter.namespace, array, record.bits)
+        result: Array = unpacked(adapter.namespace, array, record.bits)
         if columns is None or columns == held:
             return result
         result = result[..., :columns]
-        return result if adapter.converts else adapter.dense(result)
+        return result if adapter.converts else cast(Array, adapter.dense(result))
 
 
 def codes_held(function: str, scheme: str, shape: Shape, bits: int) -> int:

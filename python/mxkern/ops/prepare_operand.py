@@ -1,25 +1,47 @@
 # mxkern/ops/prepare_operand.py: an operand of gemm, made ready once for many products.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 from mxkern import _core, errors
 from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
+from mxkern.names import AskedForm, ScaleRule, SchemeName
 from mxkern.options import PREPARED_FORMS, options_of, position
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, scheme_of
+from mxkern.value import Array
 
-_AUTO = "auto"
-_CHOICES = {_AUTO: -1} | PREPARED_FORMS
+_CHOICES = {"auto": -1} | PREPARED_FORMS
 
 
+_Form = Literal["auto", AskedForm]
+
+
+@overload
+def prepare_operand(
+    x: BlockScaled[Array],
+    *,
+    form: _Form = ...,
+    keep_source: bool = ...,
+    stream: int | None = ...,
+) -> PreparedOperand[Array]: ...
+@overload
+def prepare_operand(
+    x: Array,
+    scheme: SchemeName | Scheme,
+    *,
+    form: _Form = ...,
+    scale_rule: ScaleRule = ...,
+    keep_source: bool = ...,
+    stream: int | None = ...,
+) -> PreparedOperand[Array]: ...
 def prepare_operand(
     x: Any,
-    scheme: str | Scheme | None = None,
+    scheme: SchemeName | Scheme | None = None,
     *,
-    form: str = _AUTO,
-    scale_rule: str = "rceil",
+    form: _Form = "auto",
+    scale_rule: ScaleRule = "rceil",
     keep_source: bool = True,
     stream: int | None = None,
 ) -> PreparedOperand:

@@ -1,19 +1,23 @@
 # mxkern/ops/quantize.py: quantize along the rows, the columns, or both, and the tensor amax.
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 from mxkern import _core
 from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
 from mxkern.keywords import BothKeywords, QuantizeKeywords, Takes
+from mxkern.names import SchemeName
 from mxkern.scheme import Scheme
+from mxkern.value import Array, NumPyArray
 
 _QUANTIZE = Takes("quantize", QuantizeKeywords)
 
 
 @_QUANTIZE
-def quantize(x: Any, scheme: str | Scheme, **keywords: Unpack[QuantizeKeywords]) -> BlockScaled:
+def quantize(
+    x: Array, scheme: SchemeName | Scheme, **keywords: Unpack[QuantizeKeywords]
+) -> BlockScaled[Array]:
     """Quantizes x, with blocks along its last axis.
 
     x             [..., K], float32, float16 or bfloat16: NumPy, PyTorch or JAX; on CUDA devices
@@ -60,8 +64,8 @@ _QUANTIZE_COLUMNS = Takes("quantize_columns", QuantizeKeywords)
 
 @_QUANTIZE_COLUMNS
 def quantize_columns(
-    x: Any, scheme: str | Scheme, **keywords: Unpack[QuantizeKeywords]
-) -> BlockScaled:
+    x: Array, scheme: SchemeName | Scheme, **keywords: Unpack[QuantizeKeywords]
+) -> BlockScaled[Array]:
     """Quantizes the transpose of x [..., M, K]: the result has the shape [..., K, M], with blocks
     along M. Arguments, dtypes and errors as for quantize; random bits are those of x's elements.
     M has to be a multiple of hadamard.
@@ -80,8 +84,8 @@ _QUANTIZE_BOTH = Takes("quantize_both", BothKeywords)
 
 @_QUANTIZE_BOTH
 def quantize_both(
-    x: Any, scheme: str | Scheme, **keywords: Unpack[BothKeywords]
-) -> tuple[BlockScaled, BlockScaled]:
+    x: Array, scheme: SchemeName | Scheme, **keywords: Unpack[BothKeywords]
+) -> tuple[BlockScaled[Array], BlockScaled[Array]]:
     """quantize(x) and quantize_columns(x) of x [..., M, K] in one call.
 
     hadamard            transforms the columns' side only, as training recipes do, unless
@@ -98,6 +102,10 @@ def quantize_both(
     return _core.quantize_both(calls, _QUANTIZE_BOTH.core, x, scheme, keywords)
 
 
+@overload
+def tensor_amax(x: NumPyArray, *, out: Any = ..., stream: int | None = ...) -> NumPyArray: ...
+@overload
+def tensor_amax(x: Array, *, out: Any = ..., stream: int | None = ...) -> Array: ...
 def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
     """The largest magnitude among the finite elements of x, 0 if there is none.
 

@@ -8,6 +8,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
 from mxkern.keywords import MxKeywords, NvfpKeywords, Takes
 from mxkern.scheme import Scheme, schemes
+from mxkern.value import Array
 
 MXFP8 = {"e4m3": schemes["mxfp8_e4m3"], "e5m2": schemes["mxfp8_e5m2"]}
 MXFP6 = {"e2m3": schemes["mxfp6_e2m3"], "e3m2": schemes["mxfp6_e3m2"]}
@@ -21,8 +22,8 @@ _QUANTIZE_MXFP8 = Takes("quantize_mxfp8", MxKeywords)
 
 @_QUANTIZE_MXFP8
 def quantize_mxfp8(
-    x: Any, *, format: Literal["e4m3", "e5m2"] = "e4m3", **keywords: Unpack[MxKeywords]
-) -> BlockScaled:
+    x: Array, *, format: Literal["e4m3", "e5m2"] = "e4m3", **keywords: Unpack[MxKeywords]
+) -> BlockScaled[Array]:
     """8-bit floats, one power of two for 32 elements along the last axis: 8.25 bits an element.
 
     x       [..., K], float32, float16 or bfloat16
@@ -43,8 +44,8 @@ _QUANTIZE_MXFP6 = Takes("quantize_mxfp6", MxKeywords)
 
 @_QUANTIZE_MXFP6
 def quantize_mxfp6(
-    x: Any, *, format: Literal["e2m3", "e3m2"] = "e2m3", **keywords: Unpack[MxKeywords]
-) -> BlockScaled:
+    x: Array, *, format: Literal["e2m3", "e3m2"] = "e2m3", **keywords: Unpack[MxKeywords]
+) -> BlockScaled[Array]:
     """6-bit floats, one power of two for 32 elements along the last axis: 6.25 bits an element.
     Four codes are packed in three bytes, low bits first.
 
@@ -65,7 +66,7 @@ _QUANTIZE_MXFP4 = Takes("quantize_mxfp4", MxKeywords)
 
 
 @_QUANTIZE_MXFP4
-def quantize_mxfp4(x: Any, **keywords: Unpack[MxKeywords]) -> BlockScaled:
+def quantize_mxfp4(x: Array, **keywords: Unpack[MxKeywords]) -> BlockScaled[Array]:
     """4-bit floats (e2m1, largest 6), one power of two for 32 elements along the last axis:
     4.25 bits an element. Element 2i is in the low half of byte i.
 
@@ -83,7 +84,7 @@ _QUANTIZE_MXINT8 = Takes("quantize_mxint8", MxKeywords)
 
 
 @_QUANTIZE_MXINT8
-def quantize_mxint8(x: Any, **keywords: Unpack[MxKeywords]) -> BlockScaled:
+def quantize_mxint8(x: Array, **keywords: Unpack[MxKeywords]) -> BlockScaled[Array]:
     """8-bit integers in 64ths (largest 127/64), one power of two for 32 elements along the last
     axis: 8.25 bits an element.
 
@@ -101,7 +102,7 @@ _QUANTIZE_NVFP4 = Takes("quantize_nvfp4", NvfpKeywords)
 
 
 @_QUANTIZE_NVFP4
-def quantize_nvfp4(x: Any, **keywords: Unpack[NvfpKeywords]) -> BlockScaled:
+def quantize_nvfp4(x: Array, **keywords: Unpack[NvfpKeywords]) -> BlockScaled[Array]:
     """4-bit floats (e2m1, largest 6), an e4m3 scale for 16 elements along the last axis and a
     float32 for the tensor: 4.5 bits an element.
 

@@ -1,12 +1,19 @@
 # mxkern/ops/scales.py: block scales from one layout to the other.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from mxkern import _core, errors
 from mxkern.calls import calls
+from mxkern.value import Array, NumPyArray
 
 
+@overload
+def swizzle_scales(
+    scales: NumPyArray, *, out: Any = ..., stream: int | None = ...
+) -> NumPyArray: ...
+@overload
+def swizzle_scales(scales: Array, *, out: Any = ..., stream: int | None = ...) -> Array: ...
 def swizzle_scales(scales: Any, *, out: Any = None, stream: int | None = None) -> Any:
     """Row-major block scales in the 128x4 tiles that cuBLAS, CUTLASS and torch's SWIZZLE_32_4_4
     read. Rows are padded to 128 and blocks to 4 with zero bytes, each matrix on its own.
@@ -24,6 +31,14 @@ def swizzle_scales(scales: Any, *, out: Any = None, stream: int | None = None) -
     return _core.move_scales(calls, "swizzle_scales", scales, -1, -1, out, stream)
 
 
+@overload
+def unswizzle_scales(
+    scales: NumPyArray, rows: int, blocks: int, *, out: Any = ..., stream: int | None = ...
+) -> NumPyArray: ...
+@overload
+def unswizzle_scales(
+    scales: Array, rows: int, blocks: int, *, out: Any = ..., stream: int | None = ...
+) -> Array: ...
 def unswizzle_scales(
     scales: Any, rows: int, blocks: int, *, out: Any = None, stream: int | None = None
 ) -> Any:
