@@ -58,20 +58,20 @@ void bind_calls(nb::module_& module) {
           "read_torch",
           [](Calls& calls, nb::object adapter, nb::object tensor_type, nb::object parameter_type,
              nb::object empty_cpu, nb::object empty_cuda, nb::object current_device,
-             nb::object current_stream, nb::object forward_ad, Objects recorders,
-             const Objects& samples) {
+             nb::object current_stream, nb::object increment_version, nb::object forward_ad,
+             Objects recorders, const Objects& samples) {
             auto reader = std::make_unique<TorchReader>(
                 std::move(adapter),
                 TorchFunctions{tensor_type, parameter_type, std::move(empty_cpu),
                                std::move(empty_cuda), std::move(current_device),
-                               std::move(current_stream), std::move(forward_ad),
-                               std::move(recorders)},
+                               std::move(current_stream), std::move(increment_version),
+                               std::move(forward_ad), std::move(recorders)},
                 samples);
             calls.add({tensor_type, parameter_type}, std::move(reader));
           },
           "calls"_a, "adapter"_a, "tensor_type"_a, "parameter_type"_a, "empty_cpu"_a.none(),
           "empty_cuda"_a.none(), "current_device"_a.none(), "current_stream"_a.none(),
-          "forward_ad"_a, "recorders"_a, "samples"_a);
+          "increment_version"_a.none(), "forward_ad"_a, "recorders"_a, "samples"_a);
   bind_quantize_calls(module);
   bind_product_calls(module);
   bind_prepare_calls(module);

@@ -267,7 +267,8 @@ nb::object Call::leave(const nb::object& array, nb::handle like) const {
 }
 
 void Call::mark_written(nb::handle array) const {
-  if (reader_->marks_written && !array.is_none()) reader_->adapter.attr("mark_written")(array);
+  if (!reader_->marks_written || array.is_none() || reader_->mark_written(array)) return;
+  reader_->adapter.attr("mark_written")(array);
 }
 
 StreamScope::StreamScope(const Call& call, nb::handle stream, nb::handle array) {

@@ -17,9 +17,10 @@ enum { form_field, data_field, source_field, prepared_scheme_field, prepared_sha
 
 Array Call::part(Name argument, nb::handle x, Element element, const Extents& extents,
                  const char* name, const Quantized& q, int scheme) {
-  const bool is_e2m1 = std::string_view(name) == "codes" &&
-                       std::string_view(facts_of(q.view.scheme).format) == "e2m1";
-  const Array array = look(argument, x, is_e2m1);
+  // Packed codes have no dtype of their own.
+  const bool may_be_e2m1 = *name == 'c' && element == Element::uint8;
+  const bool is_e2m1 = may_be_e2m1 && std::string_view(facts_of(q.view.scheme).format) == "e2m1";
+  Array array = look(argument, x, is_e2m1);
   if (array.element != element && array.element != Element::uint8) {
     fault("part_dtype", argument, name, array.object, reader_->adapter, scheme);
   }

@@ -28,6 +28,9 @@ class Reader {
   // The stream that work on a device goes to; false where the adapter knows it.
   virtual bool read_stream(Device device, Stream&) const { return device.type == DeviceType::cpu; }
 
+  // Tells the framework that the values of an array change; false where the adapter has to.
+  virtual bool mark_written(nanobind::handle) const { return false; }
+
   nanobind::object adapter;
   nanobind::object programs;  // what makes a program of an operation; None for most frameworks
   bool converts;              // results are made elsewhere, and come home through adapter.leave

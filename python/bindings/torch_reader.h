@@ -17,7 +17,8 @@ struct TorchFunctions {
   nanobind::object empty_cpu, empty_cuda;  // (shape, strides, dtype); on the current device
   nanobind::object current_device;         // None where there is one device
   nanobind::object current_stream;
-  nanobind::object forward_ad;  // the module whose _current_level is 0 or more inside of jvp
+  nanobind::object increment_version;  // (tensor): autograd hears that it was written to
+  nanobind::object forward_ad;         // the module whose _current_level is 0 or more inside of jvp
   Objects recorders;  // their results are true while something records PyTorch's operations
 };
 
@@ -95,6 +96,13 @@ class TorchReader : public Reader {
     }
     if (torch_.current_stream.is_none()) return false;
     stream.handle = PyLong_AsVoidPtr(torch_.current_stream(device.index).ptr());
+    return true;
+  }
+
+  bool mark_written(nanobind::handle x) const override {
+    if (torch_.increment_version.is_none()) return false;
+    if (called(x, is_inference_).ptr() == Py_True) return true;  // which has no version
+    torch_.increment_version(x);
     return true;
   }
 
@@ -208,7 +216,8 @@ class TorchReader : public Reader {
   nanobind::str is_cuda_{"is_cuda"}, is_cpu_{"is_cpu"}, requires_grad_{"requires_grad"},
       is_neg_{"is_neg"}, dtype_{"dtype"}, shape_{"shape"}, get_device_{"get_device"},
       is_contiguous_{"is_contiguous"}, data_ptr_{"data_ptr"}, untyped_storage_{"untyped_storage"},
-      nbytes_{"nbytes"}, storage_offset_{"storage_offset"}, level_{"_current_level"};
+      nbytes_{"nbytes"}, is_inference_{"is_inference"}, storage_offset_{"storage_offset"},
+      level_{"_current_level"};
 };
 
 }  // namespace mxkern::bindings

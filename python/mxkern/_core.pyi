@@ -220,6 +220,7 @@ def read_torch(
     empty_cuda: object | None,
     current_device: object | None,
     current_stream: object | None,
+    increment_version: object | None,
     forward_ad: object,
     recorders: Sequence[object],
     samples: Sequence[object],

@@ -139,6 +139,7 @@ class TorchAdapter(Adapter):
             empty_on("cuda") if current_device is not None else None,
             current_device,
             current_stream,
+            _increment_version,
             forward_ad,
             [tracing_state, dispatch_modes, transforms_active],
             [torch.empty(1, dtype=dtype, device="cpu") for dtype in self.dtypes.values()],
