@@ -80,7 +80,12 @@ TEST(OwnedBlockScaled, HoldsWhatQuantizeWrites) {
       std::vector<std::uint8_t> codes(static_cast<std::size_t>(sizes.codes));
       std::vector<std::uint8_t> scales(static_cast<std::size_t>(sizes.scales));
       float tensor_scale = 0;
-      BlockScaled want{scheme, shape, layout, codes.data(), scales.data()};
+      BlockScaled want;
+      want.scheme = scheme;
+      want.shape = shape;
+      want.scale_layout = layout;
+      want.codes = codes.data();
+      want.scales = scales.data();
       if (sizes.tensor_scale > 0) want.tensor_scale = &tensor_scale;
       quantize(view(x), want);
       const BlockScaled got = q;

@@ -118,7 +118,7 @@ class Call {
   }
   const Reader& reader() const { return *reader_; }
 
-  // The function of mxkern.faults, which raises unless it finds the arguments right.
+  // A function of mxkern.faults. It raises, or returns what the call is to go on with.
   template <class... Args>
   nanobind::object fault(const char* name, const Args&... arguments) const {
     return package().faults.attr(name)(function, plain_argument(arguments)...);
@@ -151,9 +151,11 @@ class Call {
   void enter_operand(nanobind::handle b);
 
   nanobind::object make(const Extents& extents, Element element, Device device, void*& data);
-  // A new tensor, or out, which has to fit. dtypes: all plain ones if `dtype` is negative.
+  // A new plain tensor of the dtype, or out, which has to be one.
   Output output(nanobind::handle out, const Extents& extents, int dtype, Device device);
+  // A new one of the default dtype, or out, of any; a default other than float32 has to be out's.
   Output output(nanobind::handle out, const Extents& extents, Device device, int default_dtype);
+  // A new quantized tensor, or out, which has to fit.
   Quantized made(int scheme, int layout, const Extents& extents, Device device);
   Quantized given(Name argument, nanobind::handle out, int scheme, int layout,
                   const Extents& extents, Device device);

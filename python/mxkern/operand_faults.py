@@ -8,12 +8,13 @@ from typing import Any, NoReturn
 from mxkern import errors
 from mxkern.arrays import Adapter
 from mxkern.block_scaled import BlockScaled
+from mxkern.names import GroupedPrecision
 from mxkern.options import FORMS, SCALE_LAYOUTS, position
 from mxkern.scheme import Scheme, Shape, schemes
 
 LARGEST_EXTENT = 2**48
 # Nobody looks at what rows allow, as gemm does for "auto".
-GROUPED_PRECISIONS = ("exact", "folded")
+GROUPED_PRECISIONS: tuple[GroupedPrecision, ...] = ("exact", "folded")
 _SCHEMES = tuple(schemes)
 
 
