@@ -8,6 +8,7 @@
 #include "mxkern/kernels/few_parameters.h"
 #include "mxkern/kernels/few_ptx.cuh"
 #include "mxkern/kernels/ptx/shared.cuh"
+#include "mxkern/numerics/scale_format.h"
 #include "mxkern/tensor/lifted_scales.h"
 
 namespace mxkern::kernels::few {
@@ -141,6 +142,8 @@ __device__ __forceinline__ std::uint32_t lifted_multipliers(std::uint32_t both) 
 // The same for the four scales of a word: of rows 0 and 16, and of rows 8 and 24.
 template <class K>
 __device__ __forceinline__ void multipliers_of(std::uint32_t (&made)[2], std::uint32_t word) {
+  static_assert(std::is_same_v<typename K::Scheme::ScaleFormat, UE4M3>,
+                "where 32 columns have two scales, these are lifted as UE4M3");
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     made[i] = lifted_multipliers<K>(decode_layout::shifted(word, -8 * i) & 0x00FF00FFu);
