@@ -192,7 +192,7 @@ class Product {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-// What the plan's time is thought to be, and what it turns out to be.
+// A plan's modeled time and its measured time.
 void print(const FewWork& work, Scheme scheme, const FewPlan& plan, double thought,
            double measured) {
   std::printf(

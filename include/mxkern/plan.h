@@ -12,8 +12,8 @@
 
 namespace mxkern {
 
-// What is multiplied: all of a call of gemm that a plan depends on, and no addresses. Views of
-// operands and of the output convert to what stands for them here.
+// A product without memory: all of a call of gemm that a plan depends on, and no addresses. Views
+// of operands and of the output convert to what stands for them here.
 struct GemmProblem {
   PlannedOperand left;
   PlannedOperand right;  // never plain
@@ -63,8 +63,8 @@ MXKERN_API GemmPlan plan_gemm(const GemmOperand& a, const GemmRightOperand& b, c
 // The plan of a problem, for a device of this machine.
 MXKERN_API GemmPlan plan_gemm(const GemmProblem& problem, Device device);
 
-// The same for "cpu", or "sm_90" and the like: a GPU that need not be here, and a build with the
-// kernels for it.
+// The plan of a problem for "cpu", or "sm_90" and the like: a GPU that need not be here, and a
+// build with the kernels for it.
 MXKERN_API GemmPlan plan_gemm(const GemmProblem& problem, const std::string& device);
 
 // The plan in words: what explain_gemm says of the same product.
@@ -78,7 +78,7 @@ MXKERN_API void gemm(const GemmPlan& plan, const GemmOperand& a, const GemmRight
                      const Buffer& out, const GemmOptions& options, Workspace workspace,
                      Stream stream = {});
 
-// What is multiplied by grouped_gemm, in the same way: `groups` of rows, or of columns.
+// A grouped product without memory: `groups` of rows, or of columns.
 struct GroupedGemmProblem {
   PlannedOperand left;
   PlannedOperand right;

@@ -31,10 +31,10 @@ class SlottedClass {
     allocate_ = reinterpret_cast<allocfunc>(PyType_GetSlot(type(), Py_tp_alloc));
   }
 
-  // Whether it is one, of no subclass.
+  // True for an instance of the class itself, false for one of a subclass.
   bool made(nanobind::handle instance) const { return instance.type().ptr() == type_.ptr(); }
 
-  // Of this class, or of a subclass.
+  // True for an instance of the class or of a subclass.
   bool is_instance(nanobind::handle value) const {
     if (made(value)) return true;
     const int found = PyObject_IsInstance(value.ptr(), type_.ptr());
@@ -42,8 +42,8 @@ class SlottedClass {
     return found == 1;
   }
 
-  // Of instances, of subclasses too. None for anything else, and where a field is missing, as in
-  // what __new__ alone has made.
+  // The fields of an instance, of a subclass too. Nothing for any other object, and for an instance
+  // without all of them, as __new__ alone makes.
   std::optional<Fields> fields_of(nanobind::handle instance) const {
     if (!is_instance(instance)) return std::nullopt;
     Fields fields;

@@ -21,8 +21,8 @@
 
 namespace mxkern::bindings {
 
-// What calls need of the Python package: `faults` is the module mxkern.faults, where errors are
-// worded; names are in the order of the library's lists.
+// The parts of the Python package that calls use. `faults` is the module mxkern.faults, where
+// errors are worded; names are in the order of the library's lists.
 struct Package {
   nanobind::object faults;
   nanobind::object adapter_of;
@@ -123,7 +123,7 @@ class Call {
   nanobind::object fault(const char* name, const Args&... arguments) const {
     return package().faults.attr(name)(function, plain_argument(arguments)...);
   }
-  // Whether the operation is to become a program, or a part of one.
+  // True where the operation becomes a JAX program, or a part of one.
   bool has_programs(nanobind::handle stream) const {
     return stream.is_none() && !reader_->programs.is_none();
   }
@@ -147,7 +147,7 @@ class Call {
   void other_device(Name argument, const Array& array) const;
   Operand<GemmOperand> left(nanobind::handle a);
   Operand<GemmRightOperand> right(nanobind::handle b);
-  // What the call's framework is read from.
+  // Takes the framework of the call from the arrays of b.
   void enter_operand(nanobind::handle b);
 
   nanobind::object make(const Extents& extents, Element element, Device device, void*& data);
@@ -169,7 +169,7 @@ class Call {
   // Memory for the amax that NVFP4 finds, where kernels pass it on.
   void make_found_amax(int scheme, Device device, QuantizeOptions& options);
 
-  // What outputs must not overlap, and outputs of several parts not one another.
+  // Remembers memory that outputs may not overlap; check_apart adds each output to it.
   void take(const Span& span) { taken_.push_back(span); }
   void check_apart(Name argument, const Span& span);
 

@@ -88,7 +88,7 @@ inline Extents transposed(Extents extents) {
   return extents;
 }
 
-// Whether all but the last two are the same.
+// True where all extents but the last two are the same.
 inline bool same_batch(const Extents& a, const Extents& b) {
   return a.dimensions == b.dimensions &&
          std::equal(a.items.begin(), a.items.begin() + a.dimensions - 2, b.items.begin());

@@ -13,6 +13,15 @@ namespace {
 enum { codes_field, scales_field, tensor_scale_field, scheme_field, shape_field, layout_field };
 enum { form_field, data_field, source_field, prepared_scheme_field, prepared_shape_field };
 
+// A prepared operand, or its source where that is all it holds.
+template <class View>
+Operand<View> as_operand(const Operand<PreparedOperand>& read) {
+  if (read.view.form == PreparedForm::source) {
+    return {read.view.source, read.extents, read.memory, read.spans};
+  }
+  return {read.view, read.extents, read.memory, read.spans};
+}
+
 }  // namespace
 
 Array Call::part(Name argument, nb::handle x, Element element, const Extents& extents,
@@ -151,11 +160,7 @@ void Call::enter_operand(nb::handle b) {
 
 Operand<GemmRightOperand> Call::right(nb::handle b) {
   if (package().prepared_operand.made(b)) {
-    Operand<PreparedOperand> read = prepared("b", b);
-    if (read.view.form == PreparedForm::source) {
-      return {read.view.source, read.extents, read.memory, read.spans};
-    }
-    return {read.view, read.extents, read.memory, read.spans};
+    return as_operand<GemmRightOperand>(prepared("b", b));
   }
   const Quantized read = quantized("b", b);
   return {read.view, read.extents, {read.memory[0], read.memory[1]}, read.spans};
@@ -163,11 +168,7 @@ Operand<GemmRightOperand> Call::right(nb::handle b) {
 
 Operand<GemmOperand> Call::left(nb::handle a) {
   if (package().prepared_operand.made(a)) {
-    Operand<PreparedOperand> read = prepared("a", a);
-    if (read.view.form == PreparedForm::source) {
-      return {read.view.source, read.extents, read.memory, read.spans};
-    }
-    return {read.view, read.extents, read.memory, read.spans};
+    return as_operand<GemmOperand>(prepared("a", a));
   }
   if (package().block_scaled.is_instance(a)) {
     const auto fields = package().block_scaled.fields_of(a);

@@ -249,7 +249,8 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
   return finished(call, product, out, b);
 }
 
-// What plans and programs are made of: operands as the library sees them, checked, and shapes.
+// Checked operands as the library sees them, and their shapes: plans and JAX programs are made of
+// them.
 nb::tuple operand_views(Calls& calls, const char* function, nb::handle a, nb::handle b) {
   Call call(calls, function);
   call.enter_operand(b);
@@ -260,7 +261,7 @@ nb::tuple operand_views(Calls& calls, const char* function, nb::handle a, nb::ha
                         right.extents.tuple());
 }
 
-// The same of a grouped product, with the address of its ends and how many there are.
+// Checked operands and shapes of a grouped product, the address of its ends and their number.
 nb::tuple grouped_views(Calls& calls, const char* function, nb::handle a, nb::handle b,
                         nb::handle ends, nb::handle factors) {
   Call call(calls, function);

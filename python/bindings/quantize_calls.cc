@@ -26,7 +26,7 @@ struct Options {
 
   nb::object as_python() const { return object.is_valid() ? object : nb::cast(value); }
 
-  // Where the library reads it: for x, the first array of the call.
+  // Puts an offset that is an array where the library reads it. x is the first array of the call.
   void place(const Call& call, nb::handle x) {
     if (!has_array) return;
     *this = Options(call.fault("placed", object, call.reader().adapter, x));

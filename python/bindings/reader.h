@@ -19,7 +19,8 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // Whether it reads and makes arrays now: not while the framework records what happens to them.
+  // False while the framework records what happens to arrays: the adapter reads and makes them
+  // then.
   virtual bool is_ready() const { return false; }
   // False where the adapter has to look.
   virtual bool read(nanobind::handle, Array&) const { return false; }

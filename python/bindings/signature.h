@@ -31,7 +31,7 @@ inline constexpr int keyword_count = static_cast<int>(Keyword::count);
 // Those that become QuantizeOptions.
 inline constexpr int option_count = static_cast<int>(Keyword::hadamard_rows);
 
-// What a caller gave; what was not given has its default.
+// The values of all keywords: those that a caller gave, and defaults.
 struct Given {
   std::array<nanobind::handle, keyword_count> values;
   bool has_options = false;  // one of QuantizeOptions is not its default
@@ -60,8 +60,10 @@ class Signature {
     for (Py_ssize_t at = 0; PyDict_Next(keywords.ptr(), &at, &key, &value);) {
       const int position = position_of_name(key, names);
       if (position < 0 || !takes_[static_cast<std::size_t>(position)]) {
-        nanobind::raise_type_error("%s() got an unexpected keyword argument '%s'", function.c_str(),
-                                   nanobind::cast<std::string>(nanobind::handle(key)).c_str());
+        // Python formats the name, which need not be valid UTF-8.
+        PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
+                     function.c_str(), key);
+        nanobind::raise_python_error();
       }
       given.values[static_cast<std::size_t>(position)] = value;
       const bool is_default = nanobind::handle(value).is(defaults_[position]);

@@ -168,7 +168,7 @@ class TorchReader : public Reader {
     return address % static_cast<std::uintptr_t>(size_of(array.element)) == 0;
   }
 
-  // Of dense tensors.
+  // Reads dense tensors alone.
   bool read_attributes(nanobind::handle x, Array& array) const {
     const bool on_cuda = nanobind::getattr(x, is_cuda_).ptr() == Py_True;
     if (!on_cuda && nanobind::getattr(x, is_cpu_).ptr() != Py_True) return false;

@@ -201,3 +201,9 @@ def test_scheme_names_are_those_of_the_table_and_its_aliases() -> None:
     listed = get_args(names.SchemeName)
     assert listed[: len(mxkern.schemes)] == mxkern.schemes.names
     assert all(name in mxkern.schemes for name in listed)
+
+
+def test_a_keyword_that_utf8_cannot_hold() -> None:
+    x = random_values((1, 32), "float32")
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        mxkern.quantize(x, "mxfp8", **{"\ud800": 1})
