@@ -90,10 +90,10 @@ __all__ = [
 
 def _keep_out_of_graphs(function: Any) -> Any:
     """What torch.compile looks for in a function before it looks inside. It then says this, and
-    not where inside it got stuck. The operators of mxkern.torch_ops come first."""
+    not where inside it got stuck. The operators of mxkern.torch come first."""
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = (
-        "with `import mxkern.torch_ops` torch.compile takes mxkern's functions as operators; "
+        "with `import mxkern.torch` torch.compile takes mxkern's functions as operators; "
         "prepare_operand, compare, plan_gemm, explain_gemm, explain_grouped_gemm, info, "
         "get_num_threads, set_num_threads and BlockScaled.from_parts are to be called before"
     )

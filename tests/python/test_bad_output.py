@@ -212,9 +212,9 @@ class TestPlainOut:
             ("dequantize", lambda **o: mxkern.dequantize(q, stream=1, **o), (4, 64)),
         ]
         if framework == "torch":
-            from mxkern import torch_ops
+            from mxkern.torch import operators
 
-            calls.append(("gemm", lambda **o: torch_ops.gemm(q, q, **o), (4, 4)))
+            calls.append(("gemm", lambda **o: operators.gemm(q, q, **o), (4, 4)))
         for name, call, shape in calls:
             out = array_of(framework, np.full(shape, 7, np.float32))
             for dtype in ("bfloat16", "float16", out.dtype, "float32"):

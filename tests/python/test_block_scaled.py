@@ -126,14 +126,14 @@ def test_shapes_that_are_lists(framework: str, scheme: str) -> None:
 
 def test_what_a_loader_of_pytorch_gives() -> None:
     torch = pytest.importorskip("torch")
-    import mxkern.torch_ops
+    import mxkern.torch
 
     x = torch.from_numpy(random_values((4, 64), "float32"))
     q = mxkern.quantize(x, "nvfp4")
     (given,) = torch.utils.data.DataLoader([q], batch_size=None)
     assert mxkern.dequantize(given).equal(mxkern.dequantize(q))
-    assert mxkern.torch_ops.dequantize(given).equal(mxkern.dequantize(q))
-    assert mxkern.torch_ops.gemm(x, given).equal(mxkern.gemm(x, q))
+    assert mxkern.torch.dequantize(given).equal(mxkern.dequantize(q))
+    assert mxkern.torch.gemm(x, given).equal(mxkern.gemm(x, q))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])

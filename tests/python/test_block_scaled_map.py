@@ -64,7 +64,7 @@ def test_devices_of_pytorch(scheme: str) -> None:
 def test_in_compiled_code() -> None:
     import torch
 
-    import mxkern.torch_ops
+    import mxkern.torch
 
     q = mxkern.quantize(torch.from_numpy(X), "nvfp4")
 

@@ -49,11 +49,11 @@ def test_in_place_and_in_a_graph(options: dict[str, Any]) -> None:
 
 def test_the_operator_with_its_gradient() -> None:
     pytest.importorskip("torch")
-    from mxkern import torch_ops
+    from mxkern.torch import operators
 
     values = random_values((8, 64), "float32")
     x = on_device("torch", values).requires_grad_()
-    y = torch_ops.fake_quantize(x, "mxfp4")
+    y = operators.fake_quantize(x, "mxfp4")
     want = raw(mxkern.fake_quantize(values, "mxfp4"))
     assert_same(on_host(y.detach()), want, "operator")
     (y * 3).sum().backward()

@@ -221,7 +221,7 @@ def test_in_a_graph_with_a_router() -> None:
 
 
 def test_compiled() -> None:
-    import mxkern.torch_ops
+    import mxkern.torch
 
     b = mxkern.prepare_operand(mxkern.quantize(normal(3, N, K), "mxfp4"), form="few_tokens")
     ends, x = ends_of(3, 0, 9), normal(12, K, dtype=torch.bfloat16)

@@ -83,15 +83,15 @@ def test_seeds_on_a_device() -> None:
 
 def test_functions_and_operators_agree() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    from mxkern import torch_ops
+    from mxkern.torch import operators
 
     x = torch.from_numpy(X)
-    for module in (mxkern, torch_ops):
+    for module in (mxkern, operators):
         for dtype in (torch.int16, torch.uint8, torch.float32):
             call = lambda m=module, d=dtype: m.quantize(  # noqa: E731
                 x, "mxfp4", offset=torch.tensor(3, dtype=d), **OPTIONS
             )
-            refused(TypeError, call, "quantize: offset", "torch." if module is torch_ops else "")
+            refused(TypeError, call, "quantize: offset", "torch." if module is operators else "")
         minus = module.quantize(x, "mxfp4", offset=torch.tensor(-1), **OPTIONS)
         assert parts(minus) == parts(mxkern.quantize(x, "mxfp4", offset=2**64 - 1, **OPTIONS))
         for seed in (torch.tensor(11), np.int16(11)):

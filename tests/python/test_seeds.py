@@ -61,11 +61,11 @@ def test_seeds_that_are_generators(name: str) -> None:
     if available("torch"):
         import torch
 
-        from mxkern import torch_ops
+        from mxkern.torch import operators
 
         x = torch.from_numpy(X)
         with pytest.raises(TypeError, match=r"seed is a .*draw one"):
-            torch_ops.quantize(x, "mxfp8", rounding="stochastic", seed=seed)
+            operators.quantize(x, "mxfp8", rounding="stochastic", seed=seed)
 
 
 @needs_jax

@@ -1,4 +1,4 @@
-# tests/python/test_torch_checks.py: wrong arguments of mxkern.torch_ops give errors that name the
+# tests/python/test_torch_checks.py: wrong arguments of mxkern.torch give errors that name the
 # function, the argument and the way out, with and without a compiler.
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support import array_of, random_values, refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-import mxkern.torch_ops as ops  # noqa: E402
+import mxkern.torch as ops  # noqa: E402
 
 X = array_of("torch", random_values((4, 96), "float32"))
 Q = mxkern.quantize(X, "mxfp6")
@@ -188,13 +188,13 @@ def test_results_that_would_have_no_memory() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     q = mxkern.quantize(X, "mxfp8")
-    no_memory = ("its result would stand for another tensor", "mxkern.torch_ops")
+    no_memory = ("its result would stand for another tensor", "mxkern.torch")
     inside = (torch.func.grad, torch.func.functionalize)
     for transform in inside:
         call = lambda t=transform: t(lambda w: (mxkern.dequantize(q) * w).sum())(X)  # noqa: E731
         refused(TypeError, call, "dequantize: ", *no_memory)
     call = lambda: torch.func.grad(lambda w: (mxkern.gemm(X * 2, q) + w).sum())(X)  # noqa: E731
-    refused(TypeError, call, "gemm: a stands for another tensor", "mxkern.torch_ops")
+    refused(TypeError, call, "gemm: a stands for another tensor", "mxkern.torch")
     with FakeTensorMode():
         refused(TypeError, lambda: mxkern.quantize(X, "mxfp8"), "quantize: ", *no_memory)
     gradient = torch.func.grad(lambda w: (ops.dequantize(q) * w).sum())(X)
@@ -381,7 +381,9 @@ def test_traces_that_would_not_hold_the_call() -> None:
     }
     for name, call in calls.items():
         for trace in (lambda f: torch.jit.trace(f, X), lambda f: make_fx(f)(X)):
-            refused(TypeError, lambda t=trace, c=call: t(c), f"{name}: ", "is traced", "torch_ops")
+            refused(
+                TypeError, lambda t=trace, c=call: t(c), f"{name}: ", "is traced", "mxkern.torch"
+            )
         call(X)
     traced = make_fx(lambda x: ops.gemm(x, weights))(X)
     other = X * 3

@@ -1,4 +1,4 @@
-# tests/python/test_torch_layouts.py: scales and codes that mxkern.torch_ops moves, as tensors.
+# tests/python/test_torch_layouts.py: scales and codes that mxkern.torch moves, as tensors.
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +10,7 @@ from support import array_of, random_values
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-import mxkern.torch_ops as ops  # noqa: E402
+import mxkern.torch as ops  # noqa: E402
 
 
 def test_scales_of_one_row_under_a_compiler() -> None:

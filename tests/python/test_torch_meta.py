@@ -11,7 +11,7 @@ import mxkern
 from support import refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-ops = pytest.importorskip("mxkern.torch_ops")
+ops = pytest.importorskip("mxkern.torch")
 
 X = torch.ones(4, 64)
 W = mxkern.quantize(torch.ones(8, 64), "mxfp4")

@@ -11,7 +11,7 @@ from support import array_of, mostly_slow, random_values
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-import mxkern.torch_ops  # noqa: E402
+import mxkern.torch  # noqa: E402
 
 X = array_of("torch", random_values((4, 64), "float32"))
 Q = mxkern.quantize(X, "mxfp8")

@@ -13,7 +13,7 @@ from support import array_of, random_values, refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-import mxkern.torch_ops as ops  # noqa: E402
+import mxkern.torch as ops  # noqa: E402
 
 X = array_of("torch", random_values((4, 96), "float32"))
 Q = mxkern.quantize(X, "mxfp6")

@@ -12,8 +12,8 @@ from support import array_of, mostly_slow, random_values, refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-import mxkern.torch_ops as torch_ops  # noqa: E402
-from mxkern.torch_operands import kind_of  # noqa: E402
+from mxkern.torch import operators  # noqa: E402
+from mxkern.torch.operands import kind_of  # noqa: E402
 
 M, N, K = 12, 8, 96
 
@@ -85,7 +85,7 @@ def test_columns_of_a_larger_tensor(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_refused(name: str) -> None:
-    own = torch_ops.gemm if name == "gemm" else torch_ops.grouped_gemm
+    own = operators.gemm if name == "gemm" else operators.grouped_gemm
     given = {"gemm": (W,), "rows": (EXPERTS, ENDS), "columns": (W, COLUMN_ENDS)}[name]
     x, shape = tensor(M, K), PRODUCTS[name][1]
     out = torch.zeros(shape)
@@ -114,11 +114,11 @@ def test_counted_flops() -> None:
 
     batch = mxkern.quantize(tensor(2, M, K), "mxfp8")
     calls: list[tuple[Callable[[], Any], int]] = [
-        (lambda: torch_ops.gemm(tensor(M, K), W), 2 * M * N * K),
-        (lambda: torch_ops.gemm(batch, W, dtype="bfloat16"), 2 * 2 * M * N * K),
-        (lambda: torch_ops.gemm(tensor(K), W), 2 * N * K),
-        (lambda: torch_ops.grouped_gemm(tensor(M, K), EXPERTS, ENDS), 2 * M * N * K),
-        (lambda: torch_ops.grouped_gemm(tensor(M, K), W, COLUMN_ENDS), 2 * M * N * K),
+        (lambda: operators.gemm(tensor(M, K), W), 2 * M * N * K),
+        (lambda: operators.gemm(batch, W, dtype="bfloat16"), 2 * 2 * M * N * K),
+        (lambda: operators.gemm(tensor(K), W), 2 * N * K),
+        (lambda: operators.grouped_gemm(tensor(M, K), EXPERTS, ENDS), 2 * M * N * K),
+        (lambda: operators.grouped_gemm(tensor(M, K), W, COLUMN_ENDS), 2 * M * N * K),
     ]
     for call, flops in calls:
         with FlopCounterMode(display=False) as counter:

@@ -94,7 +94,7 @@ def test_what_fits_is_taken() -> None:
 
 
 def test_operators_refuse_an_output_whose_storage_was_freed() -> None:
-    ops = pytest.importorskip("mxkern.torch_ops")
+    ops = pytest.importorskip("mxkern.torch")
     w = mxkern.quantize(torch.ones(8, 64), "mxfp4")
     for size in (0, 64):
         out = shrunk(torch.empty(100, 8), size)

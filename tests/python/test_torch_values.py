@@ -16,7 +16,7 @@ from torch.utils import _pytree  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import mxkern  # noqa: E402
-import mxkern.torch_ops as ops  # noqa: E402
+import mxkern.torch as ops  # noqa: E402
 from support import SCHEMES, assert_same_parts, random_values  # noqa: E402
 
 X = torch.from_numpy(random_values((4, 96), "float32"))

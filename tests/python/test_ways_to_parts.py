@@ -71,7 +71,7 @@ def test_dtypes_as_schemes(dtype: str, near: str) -> None:
 def test_dtypes_of_pytorch_as_schemes() -> None:
     import torch
 
-    import mxkern.torch_ops as ops
+    import mxkern.torch as ops
 
     x = array_of("torch", X)
     for name, near in (*DTYPES, ("float4_e2m1fn_x2", "'mxfp4' or 'nvfp4'")):

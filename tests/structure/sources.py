@@ -26,14 +26,13 @@ PACKAGE = ROOT / "python" / "mxkern"
 # Lowest first: modules and folders of the Python package. "." is the package itself.
 PYTHON_LAYERS = {
     "values": "_core about block_scaled errors keywords names options prepared_operand scheme table"
-    " threads value",
+    " threads value values",
     "arrays": "arrays",
     "operands": "array_faults calls faults from_parts offset_array operand_faults shapes summary",
     "operations": "ops",
-    "callers": "comparison error_sums jax_calls torch_checks",
+    "callers": "comparison error_sums jax_calls",
     "package": ".",
-    "torch_ops": "torch_codes torch_flops torch_keywords torch_library torch_operands torch_ops"
-    " torch_products",
+    "layers": "torch",
     "tools": "__main__ cli compare_file compressed_tensors conversion convert convert_dtype"
     " convert_folders convert_form convert_gpt_oss convert_journal convert_linear convert_outputs"
     " convert_refusals convert_rules convert_source convert_split convert_target copy_speed demo"

@@ -155,13 +155,13 @@ class TorchAdapter(Adapter):
             raise TypeError(
                 f"{function}: {argument} is a {kind.__module__}.{kind.__qualname__}, a subclass of "
                 f"torch.Tensor; expected a plain tensor; call outside of tracing, trace the "
-                f"function of mxkern.torch_ops, or take the tensor it wraps"
+                f"function of mxkern.torch, or take the tensor it wraps"
             )
         if tracing_state() is not None or (dispatch_modes() and _is_recorded()):
             raise TypeError(
                 f"{function}: {argument} is traced (torch.jit.trace or make_fx), and the trace "
                 f"would not hold this function; expected an operator; call that of "
-                f"mxkern.torch_ops"
+                f"mxkern.torch"
             )
         if array.layout is not _strided:
             raise TypeError(
@@ -183,7 +183,7 @@ class TorchAdapter(Adapter):
         if array.requires_grad and torch.is_grad_enabled() and function not in _GIVE_RECORDS:
             other = "or call under torch.no_grad()"
             if function == "fake_quantize":
-                other = "or call mxkern.torch_ops.fake_quantize, which passes the gradient on"
+                other = "or call mxkern.torch.fake_quantize, which passes the gradient on"
             raise ValueError(
                 f"{function}: {argument} requires grad, and the result would have none; expected "
                 f"a tensor without; pass {argument}.detach(), {other}"
@@ -196,7 +196,7 @@ class TorchAdapter(Adapter):
             raise TypeError(
                 f"{function}: {argument} stands for another tensor and has no memory (inside "
                 f"torch.func or torch.compile?); expected a plain tensor; call the function of "
-                f"mxkern.torch_ops, or this one outside of the transform: leading dimensions are a "
+                f"mxkern.torch, or this one outside of the transform: leading dimensions are a "
                 f"batch already"
             ) from error
         if address == 0 and array.numel() > 0:
@@ -261,7 +261,7 @@ class TorchAdapter(Adapter):
             raise TypeError(
                 f"{function}: its result would stand for another tensor here and have no memory "
                 f"(inside torch.func, or a mode of fake tensors); expected a plain call; call the "
-                f"function of mxkern.torch_ops, or this one outside"
+                f"function of mxkern.torch, or this one outside"
             )
         return new
 

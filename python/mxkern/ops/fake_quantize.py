@@ -27,7 +27,7 @@ def fake_quantize(x: Array, scheme: SchemeName | Scheme, **keywords: Unpack[Fake
     nearest value is 65536.
     Returns an array of x's shape, dtype and framework. In transformations of JAX its derivative is
     that of the identity ("straight through"). For PyTorch it has none here; the function of this
-    name in mxkern.torch_ops has that one.
+    name in mxkern.torch has that one.
 
     >>> import mxkern, numpy as np
     >>> mxkern.fake_quantize(np.float32([1, 2.1, 3, 4.4, 6]), "mxfp4")

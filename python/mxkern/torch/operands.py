@@ -1,4 +1,4 @@
-# mxkern/torch_operands.py: quantized and prepared operands as the lists of tensors, and words, that
+# mxkern/torch/operands.py: quantized and prepared operands as the lists of tensors, and words, that
 # PyTorch's operators take.
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mxkern import errors
 from mxkern.block_scaled import BlockScaled
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Shape
-from mxkern.torch_checks import scheme_name
+from mxkern.torch.checks import scheme_name
 
 
 def present(q: BlockScaled) -> list[Any]:
@@ -51,7 +51,7 @@ def operand_of_kind(
     if len(words) != 3:
         raise ValueError(
             f"{function}: {argument}_kind is {errors.described(kind)}; expected three words, as "
-            f"'plain - -' or 'quantized mxfp4 row_major'; mxkern.torch_ops.{function} finds them"
+            f"'plain - -' or 'quantized mxfp4 row_major'; mxkern.torch.{function} finds them"
         )
     form, scheme, layout = words
     held = (1,) if form == "plain" else (2, 3)

@@ -1,4 +1,4 @@
-# mxkern/torch_codes.py: codes of 4 and 6 bits, packed and one a byte, as PyTorch's own operations,
+# mxkern/torch/codes.py: codes of 4 and 6 bits, packed and one a byte, as PyTorch's own operations,
 # which compiled code can fuse.
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxkern import errors
 from mxkern.arrays.torch_arrays import PACKED_E2M1
 from mxkern.ops.pack_codes import codes_held, packed, unpacked
 from mxkern.scheme import Scheme, schemes
-from mxkern.torch_checks import check_tensor, checked_integer, scheme_name
+from mxkern.torch.checks import check_tensor, checked_integer, scheme_name
 
 _PACKED = {scheme.name: (scheme.bits, scheme.block) for scheme in schemes if scheme.bits < 8}
 

@@ -1,4 +1,4 @@
-# mxkern/torch_keywords.py: keyword arguments that functions under torch.compile do not take.
+# mxkern/torch/keywords.py: keyword arguments that functions under torch.compile do not take.
 from __future__ import annotations
 
 from inspect import isfunction, signature

@@ -1,4 +1,4 @@
-# mxkern/torch_flops.py: what PyTorch's FlopCounterMode counts of the products of mxkern.torch_ops.
+# mxkern/torch/flops.py: what PyTorch's FlopCounterMode counts of the products of mxkern.torch.
 from __future__ import annotations
 
 import math

@@ -1,5 +1,5 @@
-# tests/python/test_cuda_torch_ops.py: on CUDA devices: torch.compile, graphs and streams over the
-# operators, and what is made of a framework's own functions.
+# tests/python/test_cuda_torch_operators.py: on CUDA devices: torch.compile, graphs and streams over
+# the operators, and what is made of a framework's own functions.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def device_tensor(torch: Any, *shape: int, seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("function", [product, out_of_place, round_trip])
 def test_compiled(function: Callable[..., Any], torch: Any) -> None:
-    import mxkern.torch_ops
+    import mxkern.torch
 
     torch._dynamo.reset()
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
@@ -65,7 +65,7 @@ def test_compiled(function: Callable[..., Any], torch: Any) -> None:
 
 
 def test_generated_code(torch: Any) -> None:
-    import mxkern.torch_ops
+    import mxkern.torch
 
     pytest.importorskip("triton", reason="Inductor needs triton")
     torch._dynamo.reset()
@@ -76,13 +76,13 @@ def test_generated_code(torch: Any) -> None:
 
 
 def test_operators_are_captured_and_follow_the_stream(torch: Any) -> None:
-    import mxkern.torch_ops as torch_ops
+    from mxkern.torch import operators
 
     x, w = device_tensor(torch, 40, 96), mxkern.quantize(device_tensor(torch, 64, 96), "mxfp8")
 
     def work() -> Any:
-        q = torch_ops.quantize(x, "mxfp4")
-        return [q.codes, q.scales, torch_ops.gemm(q, w, dtype="bfloat16")]
+        q = operators.quantize(x, "mxfp4")
+        return [q.codes, q.scales, operators.gemm(q, w, dtype="bfloat16")]
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -98,7 +98,7 @@ def test_operators_are_captured_and_follow_the_stream(torch: Any) -> None:
 
 
 def test_opcheck(torch: Any) -> None:
-    import mxkern.torch_ops  # noqa: F401
+    import mxkern.torch  # noqa: F401
 
     ops, x = torch.ops.mxkern, device_tensor(torch, 40, 96).float()
     torch.library.opcheck(ops.quantize, (x, "nvfp4"))

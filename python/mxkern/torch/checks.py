@@ -1,4 +1,4 @@
-# mxkern/torch_checks.py: what the functions of mxkern.torch_ops check ahead of an operator, whose
+# mxkern/torch/checks.py: what the functions of mxkern.torch check ahead of an operator, whose
 # own refusal names the argument but no way out.
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-# mxkern/torch_library.py: the operations as PyTorch's operators, torch.ops.mxkern, with what
-# tracing has to know of their results. mxkern/torch_ops.py is for users.
+# mxkern/torch/library.py: the operations as PyTorch's operators, torch.ops.mxkern, with what
+# tracing has to know of their results. mxkern/torch/operators.py is for users.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from mxkern.names import DtypeName, ScaleLayout, SchemeName
 from mxkern.options import dtype_position
 from mxkern.scheme import Shape, scheme_of, swizzled_size
 from mxkern.shapes import grouped_shape, product_shape, transposed
-from mxkern.torch_checks import plain_dtype_name, refuse_gradient, refuse_some_on_meta
-from mxkern.torch_operands import block_scaled, check_parts, operand_of_kind, present
+from mxkern.torch.checks import plain_dtype_name, refuse_gradient, refuse_some_on_meta
+from mxkern.torch.operands import block_scaled, check_parts, operand_of_kind, present
 
 # Integers of an operator have 64 bits and a sign: seeds are meant modulo 2**64, and the 128 bits of
 # a sign mask are written as a decimal string.

@@ -1,4 +1,4 @@
-# mxkern/torch_products.py: the products of mxkern.torch_ops, which may be written to a tensor.
+# mxkern/torch/products.py: the products of mxkern.torch, which may be written to a tensor.
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from mxkern.names import Dtype, GemmPrecision, GroupedPrecision
 from mxkern.operand_faults import GROUPED_PRECISIONS, beta_needs_out
 from mxkern.options import PRECISIONS
 from mxkern.prepared_operand import Operand
-from mxkern.torch_checks import (
+from mxkern.torch.checks import (
     check_number,
     check_operand,
     check_plain,
@@ -21,8 +21,8 @@ from mxkern.torch_checks import (
     dtype_name,
     dtype_name_of_out,
 )
-from mxkern.torch_keywords import refuse_others
-from mxkern.torch_operands import kind_of
+from mxkern.torch.keywords import refuse_others
+from mxkern.torch.operands import kind_of
 
 _ops = torch.ops.mxkern
 

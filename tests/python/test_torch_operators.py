@@ -1,4 +1,4 @@
-# tests/python/test_torch_ops.py: mxkern's functions under torch.compile, and their operators.
+# tests/python/test_torch_operators.py: mxkern's functions under torch.compile, and their operators.
 from __future__ import annotations
 
 import inspect
@@ -17,8 +17,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch.utils._pytree as pytree  # noqa: E402
 from torch._dynamo.testing import CompileCounter  # noqa: E402
 
-import mxkern.torch_ops as torch_ops  # noqa: E402
-from mxkern.torch_operands import kind_of, present  # noqa: E402
+from mxkern.torch import operators  # noqa: E402
+from mxkern.torch.operands import kind_of, present  # noqa: E402
 
 OPS = torch.ops.mxkern
 
@@ -124,23 +124,23 @@ def test_compiled(name: str, dynamic: bool | None) -> None:
 
 def test_every_function_is_covered() -> None:
     sources = "".join(inspect.getsource(f) for f in FUNCTIONS.values())
-    for name in torch_ops.__all__:
+    for name in operators.__all__:
         assert f"mxkern.{name}(" in sources, name
     host = {"cmake_dir", "compare", "info", "prepare_operand", "get_num_threads", "set_num_threads"}
     host |= {"explain_gemm", "explain_grouped_gemm", "plan_gemm"}
     functions = {n for n in mxkern.__all__ if inspect.isfunction(getattr(mxkern, n))}
-    assert functions - host == set(torch_ops.__all__)
+    assert functions - host == set(operators.__all__)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_called_without_a_compiler(scheme: str) -> None:
     x = tensor(2, 40, 64, dtype="bfloat16")
-    assert_same(torch_ops.quantize(x, scheme), mxkern.quantize(x, scheme), scheme)
-    both = torch_ops.quantize_both(x, scheme, scale_layout="swizzled")
+    assert_same(operators.quantize(x, scheme), mxkern.quantize(x, scheme), scheme)
+    both = operators.quantize_both(x, scheme, scale_layout="swizzled")
     assert_same(both, mxkern.quantize_both(x, scheme, scale_layout="swizzled"), scheme)
     q = mxkern.quantize(x, scheme)
-    assert_same(torch_ops.dequantize(q), mxkern.dequantize(q), scheme)
-    assert_same(torch_ops.gemm(q, q), mxkern.gemm(q, q), scheme)
+    assert_same(operators.dequantize(q), mxkern.dequantize(q), scheme)
+    assert_same(operators.gemm(q, q), mxkern.gemm(q, q), scheme)
 
 
 def test_new_shapes_and_seeds_compile_once_more() -> None:
@@ -172,7 +172,7 @@ def test_steps_that_are_tensors_compile_once() -> None:
         step += 1
     assert frames.frame_count == 1
     x.requires_grad_()
-    y = mxkern.torch_ops.fake_quantize(x, "mxfp6", rounding="stochastic", seed=5, offset=step)
+    y = mxkern.torch.fake_quantize(x, "mxfp6", rounding="stochastic", seed=5, offset=step)
     y.sum().backward()
     assert bool((x.grad == 1).all())
 
@@ -201,7 +201,7 @@ class Linear(torch.nn.Module):
         return self.functions.gemm(self.functions.quantize(x, "mxfp8"), w)
 
 
-@pytest.mark.parametrize(("functions", "strict"), [(torch_ops, False), (mxkern, True)])
+@pytest.mark.parametrize(("functions", "strict"), [(operators, False), (mxkern, True)])
 def test_export(functions: Any, strict: bool) -> None:
     module, rows = Linear(functions), torch.export.Dim("rows", min=2)
     exported = torch.export.export(
@@ -212,11 +212,11 @@ def test_export(functions: Any, strict: bool) -> None:
 
 
 def test_a_fake_tensor_is_sent_to_the_operators() -> None:
-    with pytest.raises(TypeError, match=r"quantize: x is .*FakeTensor.*mxkern\.torch_ops"):
+    with pytest.raises(TypeError, match=r"quantize: x is .*FakeTensor.*mxkern\.torch"):
         torch.export.export(Linear(mxkern), (tensor(8, 96),), strict=False)
 
 
-def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+def examples() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     x = tensor(64, 96)
     # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
     a, b, experts = (
@@ -263,16 +263,16 @@ def operators() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("name", mostly_slow(operators(), "quantize amax", "gemm", "grouped_gemm"))
+@pytest.mark.parametrize("name", mostly_slow(examples(), "quantize amax", "gemm", "grouped_gemm"))
 def test_opcheck(name: str) -> None:
-    op, arguments, options = operators()[name]
+    op, arguments, options = examples()[name]
     torch.library.opcheck(op, arguments, options)
 
 
 def test_straight_through_gradient() -> None:
     layer = lambda x, *given, **options: mxkern.fake_quantize(x, *given, **options)  # noqa: E731
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    for function in (torch_ops.fake_quantize, compiled):
+    for function in (operators.fake_quantize, compiled):
         x = tensor(8, 64, dtype="bfloat16").requires_grad_()
         y = function(x, "mxfp4", scale_rule="floor")
         assert y.requires_grad and (y != x).any()
@@ -288,7 +288,7 @@ def test_fake_quantize_in_transforms_of_torch_func() -> None:
     amax = torch.tensor(3.0)
 
     def layer(x: Any, **options: Any) -> Any:
-        return torch_ops.fake_quantize(x, "nvfp4", amax=amax, **options)
+        return operators.fake_quantize(x, "nvfp4", amax=amax, **options)
 
     want = mxkern.fake_quantize(x, "nvfp4", amax=amax)
     loss = lambda x: (layer(x) ** 2 * w).sum()  # noqa: E731
@@ -363,7 +363,7 @@ def test_without_the_import_the_way_out_is_named() -> None:
     """Calls break the graph and are right; where they may not, the import is named."""
     command = [sys.executable, "-c", WITHOUT_OPERATORS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode != 0 and "with `import mxkern.torch_ops`" in done.stderr, done.stderr
+    assert done.returncode != 0 and "with `import mxkern.torch`" in done.stderr, done.stderr
     assert "AssertionError" not in done.stderr
     for function in (
         lambda x: mxkern.prepare_operand(x, "mxfp8"),
@@ -395,6 +395,6 @@ def test_errors_while_tracing() -> None:
 
 def test_codes_of_another_dtype() -> None:
     codes = torch.zeros(4, 32, dtype=torch.int16)
-    for function in (torch_ops.pack_codes, torch_ops.unpack_codes):
+    for function in (operators.pack_codes, operators.unpack_codes):
         parts = (f"{function.__name__}: codes of mxfp4", "dtype torch.int16", "expected uint8")
         refused(TypeError, lambda f=function: f(codes, "mxfp4"), *parts)

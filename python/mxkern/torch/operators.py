@@ -1,7 +1,7 @@
-# mxkern/torch_ops.py: mxkern inside of torch.compile, and fake_quantize with a gradient.
+# mxkern/torch/operators.py: mxkern inside of torch.compile, and fake_quantize with a gradient.
 """The functions of mxkern as operators of PyTorch.
 
-    import mxkern.torch_ops      # from here on torch.compile knows mxkern's functions
+    import mxkern.torch      # from here on torch.compile knows mxkern's functions
 
     @torch.compile(fullgraph=True)
     def layer(x, w):
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 import mxkern
-import mxkern.torch_library  # defines the operators
+import mxkern.torch.library  # defines the operators
 from mxkern import errors
 from mxkern.arrays.torch_arrays import has_tangent
 from mxkern.arrays.torch_functions import transforms_active
@@ -33,7 +33,7 @@ from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.options import BLOCK_ERRORS, ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES, four_over_six_of
 from mxkern.scheme import Scheme
 from mxkern.shapes import each_way, transposed
-from mxkern.torch_checks import (
+from mxkern.torch.checks import (
     check_plain,
     check_quantized,
     check_tensor,
@@ -43,11 +43,11 @@ from mxkern.torch_checks import (
     offset_tensor,
     scheme_name,
 )
-from mxkern.torch_codes import pack_codes, unpack_codes
-from mxkern.torch_flops import teach_the_counter
-from mxkern.torch_keywords import refuse_others
-from mxkern.torch_operands import block_scaled, present
-from mxkern.torch_products import gemm, grouped_gemm
+from mxkern.torch.codes import pack_codes, unpack_codes
+from mxkern.torch.flops import teach_the_counter
+from mxkern.torch.keywords import refuse_others
+from mxkern.torch.operands import block_scaled, present
+from mxkern.torch.products import gemm, grouped_gemm
 
 _ops = torch.ops.mxkern
 

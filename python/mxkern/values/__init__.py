@@ -1,0 +1,1 @@
+# mxkern/values/__init__.py: values that know no arrays and no framework.

@@ -1,0 +1,258 @@
+# mxkern/values/recipe.py: how a linear layer is trained: which operands are quantized, and how.
+"""Recipes: frozen values that PyTorch's and JAX's layers share.
+
+    Y = X W^T        X [M, K], W [N, K]; rows of X times rows of W
+    dX = G W         G [M, N]; rows of G times columns of W
+    dW = G^T X       columns of G times columns of X
+
+"Rows" have blocks along the last axis, "columns" along the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, TypeVar
+
+from mxkern import errors
+from mxkern.names import Block, BlockError, Rounding, ScaleRule, SchemeName
+from mxkern.options import options_of
+from mxkern.scheme import scheme_of
+
+Product = Literal["quantized", "plain"]
+Backward = Literal["quantized", "dequantized", "plain"]
+SaveWeight = Literal["columns", "requantize"]
+Precision = Literal["fast", "auto", "exact", "folded"]
+
+_CHOICES = {
+    "forward": ("quantized", "plain"),
+    "dgrad": ("quantized", "plain"),
+    "wgrad": ("quantized", "plain"),
+    "backward": ("quantized", "dequantized", "plain"),
+    "save": ("quantized", "plain"),
+    "save_weight": ("columns", "requantize"),
+    "precision": ("fast", "auto", "exact", "folded"),
+}
+_Frozen = TypeVar("_Frozen")
+
+
+def _changed(value: _Frozen, changes: dict[str, Any]) -> _Frozen:
+    known = [field.name for field in fields(value)]  # type: ignore[arg-type]
+    for name in changes:
+        if name not in known:
+            raise errors.unknown_name(f"{type(value).__name__}.with_", "field", name, known)
+    return replace(value, **changes)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How one operand is quantized, in both directions.
+
+    scheme         "mxfp8_e4m3", ... or an alias of one
+    scale_rule     of MX schemes; NVFP4 has one rule of its own
+    block          None: blocks along one axis; "32x32" or "16x16": square blocks, so that both
+                   directions see the same values
+    hadamard       size of the random Hadamard transform of the columns; rows have none
+    sign_mask      its signs, bit i for element i; by default those of mxkern.random_hadamard
+    rounding       "nearest" or "stochastic"
+    four_over_six  NVFP4's choice of a block's largest code; True, "mse", "mae" or "abs_max"
+
+    Raises what mxkern.quantize raises for options that do not fit the scheme.
+    """
+
+    scheme: SchemeName
+    scale_rule: ScaleRule = "rceil"
+    block: Block = None
+    hadamard: int | None = None
+    sign_mask: int | None = None
+    rounding: Rounding = "nearest"
+    four_over_six: bool | BlockError = False
+
+    def __post_init__(self) -> None:
+        scheme = scheme_of("Operand", self.scheme)
+        object.__setattr__(self, "scheme", scheme.name)
+        block = self.block
+        if isinstance(block, tuple) and all(isinstance(extent, int) for extent in block):
+            object.__setattr__(self, "block", "x".join(map(str, block)))
+        options = {name: getattr(self, name) for name in _QUANTIZE_OPTIONS}
+        if self.rounding == "stochastic":
+            options["seed"] = 0
+        options_of("Operand", scheme, **options)
+
+    def with_(self, **changes: Any) -> Self:
+        """The same operand with other fields."""
+        return _changed(self, changes)
+
+
+_QUANTIZE_OPTIONS = [field.name for field in fields(Operand) if field.name != "scheme"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a linear layer is trained. Hashable; `with_` gives a changed one.
+
+    input, weight, gradient  how X, W and G are quantized
+    forward, dgrad, wgrad    each product: "quantized", or "plain", of 16-bit operands
+    backward     "dequantized": gradients of the quantized layer, from decoded X and W and a plain G
+                 (quantization-aware training); "plain": dgrad and wgrad are plain
+    save         for wgrad: columns of X, "quantized", or X as it is, "plain", quantized in backward
+    save_weight  for dgrad: the weight's "columns" until backward, or "requantize" it there
+    precision    of the products. "fast": FP8 tensor cores on Hopper where the schemes allow it
+                 (precision="folded"), exact elsewhere; the others are those of mxkern.gemm
+
+    Raises ValueError for unknown names, and for a Hadamard transform on one side of wgrad alone.
+    """
+
+    input: Operand
+    weight: Operand
+    gradient: Operand
+    forward: Product = "quantized"
+    dgrad: Product = "quantized"
+    wgrad: Product = "quantized"
+    backward: Backward = "quantized"
+    save: Product = "quantized"
+    save_weight: SaveWeight = "columns"
+    precision: Precision = "fast"
+
+    def __post_init__(self) -> None:
+        for name in ("input", "weight", "gradient"):
+            operand = getattr(self, name)
+            if not isinstance(operand, Operand):
+                raise TypeError(
+                    f"Recipe: {name} is {errors.described(operand)}; expected an Operand; pass "
+                    f"Operand({operand!r})"
+                    if isinstance(operand, str)
+                    else f"Recipe: {name} is {errors.described(operand)}; expected an Operand"
+                )
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in choices:
+                raise errors.unknown_name("Recipe", name, value, choices)
+        self._check_transforms()
+
+    def _check_transforms(self) -> None:
+        if self.weight.hadamard is not None:
+            raise ValueError(
+                f"Recipe: weight.hadamard is {self.weight.hadamard}; expected None, as a transform "
+                "belongs to both sides of a product: wgrad's, of input and gradient"
+            )
+        left, right = self.gradient, self.input
+        if self.quantizes_wgrad and (left.hadamard, left.sign_mask) != (
+            right.hadamard,
+            right.sign_mask,
+        ):
+            raise ValueError(
+                f"Recipe: gradient.hadamard is {left.hadamard} with sign_mask {left.sign_mask}, "
+                f"and input.hadamard {right.hadamard} with {right.sign_mask}; expected the same on "
+                "both sides of wgrad, where transforms cancel; change both, or pass wgrad='plain'"
+            )
+
+    @property
+    def quantizes_dgrad(self) -> bool:
+        """Whether dX comes of quantized G and W."""
+        return self.backward == "quantized" and self.dgrad == "quantized"
+
+    @property
+    def quantizes_wgrad(self) -> bool:
+        """Whether dW comes of quantized G and X."""
+        return self.backward == "quantized" and self.wgrad == "quantized"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no product is quantized."""
+        quantizes = self.quantizes_dgrad or self.quantizes_wgrad or self.backward == "dequantized"
+        return self.forward == "plain" and not quantizes
+
+    def with_(self, **changes: Any) -> Self:
+        """The same recipe with other fields: recipe.with_(forward="plain")."""
+        return _changed(self, changes)
+
+
+def _same(scheme: SchemeName, **options: Any) -> Recipe:
+    operand = Operand(scheme, **options)
+    return Recipe(operand, operand, operand)
+
+
+_MXFP8_FORMATS: dict[str, tuple[SchemeName, SchemeName]] = {
+    "e4m3": ("mxfp8_e4m3", "mxfp8_e4m3"),
+    "e5m2": ("mxfp8_e5m2", "mxfp8_e5m2"),
+    "hybrid": ("mxfp8_e4m3", "mxfp8_e5m2"),
+}
+
+
+def mx(scheme: SchemeName, *, scale_rule: ScaleRule = "rceil", **switches: Any) -> Recipe:
+    """A recipe with one MX scheme for all operands: "mxfp6_e2m3", "mxint8", ...
+
+    switches  fields of Recipe, as forward="plain"
+    """
+    if scheme_of("mx", scheme).has_tensor_scale:
+        raise ValueError(f"mx: scheme is {scheme!r}; expected an MX scheme; call nvfp4()")
+    return _same(scheme, scale_rule=scale_rule).with_(**switches)
+
+
+def mxfp8(
+    format: str = "e4m3",
+    *,
+    weight_block: Block = None,
+    scale_rule: ScaleRule = "rceil",
+    **switches: Any,
+) -> Recipe:
+    """MXFP8 training: the bytes of Transformer Engine's MXFP8BlockScaling and of torchao's recipe.
+
+    format        "e4m3", "e5m2", or "hybrid": gradients in e5m2
+    weight_block  "32x32": both directions of a weight see the same values
+    switches      fields of Recipe, as wgrad="plain"
+
+    >>> mxfp8("hybrid").gradient.scheme
+    'mxfp8_e5m2'
+    """
+    if not isinstance(format, str) or format not in _MXFP8_FORMATS:
+        raise errors.unknown_name("mxfp8", "format", format, _MXFP8_FORMATS)
+    scheme, gradient = _MXFP8_FORMATS[format]
+    operand = Operand(scheme, scale_rule)
+    recipe = Recipe(operand, operand.with_(block=weight_block), operand.with_(scheme=gradient))
+    return recipe.with_(**switches)
+
+
+def nvfp4(
+    *,
+    hadamard: int | None = 16,
+    sign_mask: int | None = None,
+    weight_block: Block = "16x16",
+    rounding: Rounding = "stochastic",
+    four_over_six: bool | BlockError = False,
+    **switches: Any,
+) -> Recipe:
+    """NVFP4 training: Transformer Engine's NVFP4BlockScaling.
+
+    hadamard       size of the transform of the columns of x and of the gradient; None: none
+    weight_block   "16x16", or None for blocks of 1x16
+    rounding       of the gradient
+    four_over_six  of x and the weight
+    switches       fields of Recipe
+
+    Models keep their last layers and the LM head in 16 bits: mxkern.torch.all_but_last.
+    """
+    plain = Operand("nvfp4", four_over_six=four_over_six)
+    transformed = {"hadamard": hadamard, "sign_mask": sign_mask}
+    gradient = Operand("nvfp4", rounding=rounding, **transformed)  # type: ignore[arg-type]
+    recipe = Recipe(plain.with_(**transformed), plain.with_(block=weight_block), gradient)
+    return recipe.with_(**switches)
+
+
+def mxfp4(
+    *,
+    scale_rule: ScaleRule = "rceil",
+    hadamard: int | None = 32,
+    sign_mask: int | None = None,
+    weight_block: Block = None,
+    rounding: Rounding = "stochastic",
+    **switches: Any,
+) -> Recipe:
+    """MXFP4 training: gradients rounded stochastically, a Hadamard transform of wgrad's operands.
+
+    Arguments are those of nvfp4 and mxfp8.
+    """
+    plain = Operand("mxfp4", scale_rule)
+    transformed = plain.with_(hadamard=hadamard, sign_mask=sign_mask)
+    gradient = transformed.with_(rounding=rounding)
+    return Recipe(transformed, plain.with_(block=weight_block), gradient).with_(**switches)
