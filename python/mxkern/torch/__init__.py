@@ -1,15 +1,45 @@
-# mxkern/torch/__init__.py: mxkern inside PyTorch.
-"""mxkern's functions as operators of PyTorch.
+# mxkern/torch/__init__.py: mxkern inside PyTorch: operators, and layers that train and run models.
+"""Linear layers whose products are block-scaled, for training and inference, and mxkern's functions
+as operators of PyTorch.
 
-    import mxkern.torch          # from here on torch.compile knows mxkern's functions
+    import mxkern.torch as mxt
 
-    @torch.compile(fullgraph=True)
-    def layer(x, w):
-        return mxkern.gemm(mxkern.quantize(x, "mxfp8"), w, dtype=x.dtype) + 1
+    recipe = mxt.mxfp8()
+    y = mxt.linear(x, weight, bias, recipe)          # forward, and both gradients
 
-The functions of mxkern.torch.operators have the names and arguments of mxkern's, and torch.compile
-takes them in their place.
+From the import on torch.compile knows mxkern's functions: those of mxkern.torch.operators take
+their place.
 """
 
+from mxkern.torch.autocast import autocast, checkpoint_contexts, current_recipe
+from mxkern.torch.available import (
+    is_available,
+    is_mxfp4_available,
+    is_mxfp8_available,
+    is_nvfp4_available,
+)
+from mxkern.torch.linear import Linear, linear
 from mxkern.torch.operators import *  # noqa: F403
-from mxkern.torch.operators import __all__ as __all__
+from mxkern.torch.operators import __all__ as _operators
+from mxkern.torch.random_bits import Step
+from mxkern.values.recipe import Operand, Recipe, mx, mxfp4, mxfp8, nvfp4
+
+__all__ = [
+    "Linear",
+    "Operand",
+    "Recipe",
+    "Step",
+    "autocast",
+    "checkpoint_contexts",
+    "current_recipe",
+    "is_available",
+    "is_mxfp4_available",
+    "is_mxfp8_available",
+    "is_nvfp4_available",
+    "linear",
+    "mx",
+    "mxfp4",
+    "mxfp8",
+    "nvfp4",
+]
+__all__ += _operators

@@ -54,7 +54,7 @@ class Operand:
     hadamard       size of the random Hadamard transform of the columns; rows have none
     sign_mask      its signs, bit i for element i; by default those of mxkern.random_hadamard
     rounding       "nearest" or "stochastic"
-    four_over_six  NVFP4's choice of a block's largest code; True, "mse", "mae" or "abs_max"
+    four_over_six  NVFP4's choice of a block's largest code; True, "mse" or "mae"
 
     Raises what mxkern.quantize raises for options that do not fit the scheme.
     """

@@ -1,0 +1,178 @@
+# mxkern/torch/linear.py: linear layers of a recipe: the function and the module.
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+
+from mxkern import errors
+from mxkern.options import DTYPES, name_of_dtype
+from mxkern.torch.autocast import chosen, no_recipe
+from mxkern.torch.linear_function import Facts, LinearFunction
+from mxkern.torch.operand_calls import is_stochastic
+from mxkern.torch.random_bits import Step, rank_seed
+from mxkern.values.recipe import Recipe
+
+
+def linear(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    recipe: Recipe | None = None,
+    *,
+    seed: int = 0,
+    step: Any = None,
+    cached: Any = None,
+) -> Any:
+    """x . weight^T + bias with the products of a recipe, and its gradients.
+
+    x       [..., K], float32, float16 or bfloat16
+    weight  [N, K], of any of these dtypes, whatever that of x; it is quantized as it is
+    bias    [N] or None
+    recipe  mxfp8(), nvfp4(), ...; None: plain, as torch.nn.functional.linear. An autocast that is
+            active comes first
+    seed    of the layer's random bits, 0 to 2**64 - 1: that of quantize(gradient, seed=seed,
+            offset=step)
+    step    an int, or an int64 tensor of one element on x's device: other bits for each
+            micro-batch
+    cached  the quantized weight, from WeightCache
+
+    Returns [..., N] in x's dtype, or in that of torch.autocast. Gradients have the dtypes of what
+    they belong to. Raises TypeError and ValueError for other dtypes and shapes.
+    """
+    recipe, amax_group = chosen(recipe)
+    if recipe is not None and not isinstance(recipe, Recipe):
+        raise no_recipe("linear", recipe)
+    if hasattr(weight, "to_local") or hasattr(x, "to_local"):
+        from mxkern.torch.tensor_parallel import distributed_linear
+
+        return distributed_linear(x, weight, bias, recipe, seed=seed, step=step)
+    _check(x, weight, bias)
+    dtype = x.dtype
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+    if recipe is None or recipe.is_plain:
+        plain = None if bias is None else bias.to(dtype)
+        return torch.nn.functional.linear(x.to(dtype), weight.to(dtype), plain)
+    number, tensor = _step(recipe, step)
+    main_grad = None if torch.compiler.is_compiling() else getattr(weight, "main_grad", None)
+    parts: tuple[Any, ...] = ()
+    given = (False, False)
+    if cached is not None:
+        given, parts = cached.given(recipe)
+    facts = Facts(recipe, seed, number, dtype, amax_group, given, main_grad)
+    rows = x.reshape(-1, x.shape[-1]) if x.dim() != 2 else x
+    y = LinearFunction.apply(rows, weight, bias, tensor, facts, *parts)
+    return y if x.dim() == 2 else y.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def _step(recipe: Recipe, step: Any) -> tuple[int, Any]:
+    """The step as a number or as a tensor; nothing where no random bits are wanted."""
+    if step is None or not is_stochastic(recipe):
+        return 0, None
+    return (0, step) if isinstance(step, torch.Tensor) else (step, None)
+
+
+def _check(x: Any, weight: Any, bias: Any) -> None:
+    for argument, value in (("x", x), ("weight", weight), ("bias", bias)):
+        if value is None and argument == "bias":
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"linear: {argument} is {errors.described(value)}; expected a tensor")
+        if name_of_dtype(value.dtype) not in DTYPES:
+            raise TypeError(
+                f"linear: {argument} has dtype {name_of_dtype(value.dtype)}; expected "
+                f"{errors.listed(DTYPES)}; convert with {argument}.to(torch.bfloat16)"
+            )
+        if value.device != x.device:
+            raise ValueError(
+                f"linear: {argument} is on {value.device} and x on {x.device}; expected one "
+                f"device; move it with {argument}.to({str(x.device)!r})"
+            )
+    if weight.dim() != 2:
+        raise ValueError(f"linear: weight has shape {tuple(weight.shape)}; expected [N, K]")
+    outputs, features = weight.shape
+    if x.dim() == 0 or x.shape[-1] != features:
+        raise ValueError(
+            f"linear: x has shape {tuple(x.shape)}; expected [..., {features}], as weight has "
+            f"shape {tuple(weight.shape)}"
+        )
+    if bias is not None and tuple(bias.shape) != (outputs,):
+        raise ValueError(f"linear: bias has shape {tuple(bias.shape)}; expected ({outputs},)")
+
+
+class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
+    """torch.nn.Linear whose products are those of a recipe. Its weight stays the parameter it is:
+    optimizers, state dicts and clipping see nothing new.
+
+    recipe  None: plain, until an autocast is active
+    seed    of its random bits; rank: None is the process's own, so that ranks with other data draw
+            others. Give replicas that see the same data one rank.
+    """
+
+    recipe: Recipe | None
+    seed: int
+    rank: int | None
+    step: Step
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        recipe: Recipe | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self._trained_by(recipe, seed, rank, Step())
+
+    def _trained_by(self, recipe: Recipe | None, seed: int, rank: int | None, step: Step) -> None:
+        if recipe is not None and not isinstance(recipe, Recipe):
+            raise no_recipe("Linear", recipe)
+        self.recipe, self.seed, self.rank, self.step = recipe, seed, rank, step
+        self.cache: Any = None
+
+    @classmethod
+    def from_linear(
+        cls,
+        linear: torch.nn.Linear,
+        recipe: Recipe | None,
+        *,
+        seed: int = 0,
+        rank: int | None = None,
+        step: Step | None = None,
+    ) -> Self:
+        """A Linear with the parameters of another one, the same objects, and its hooks."""
+        if not isinstance(linear, torch.nn.Linear):
+            raise TypeError(
+                f"Linear.from_linear: linear is {errors.described(linear)}; expected a "
+                "torch.nn.Linear"
+            )
+        module = cls.__new__(cls)
+        module.__dict__.update(linear.__dict__)
+        module._trained_by(recipe, seed, rank, Step() if step is None else step)
+        return module
+
+    def to_linear(self) -> torch.nn.Linear:
+        """A torch.nn.Linear with the same parameters and hooks."""
+        module = torch.nn.Linear.__new__(torch.nn.Linear)
+        own = ("recipe", "seed", "rank", "step", "cache")
+        module.__dict__.update({k: v for k, v in self.__dict__.items() if k not in own})
+        return module
+
+    def forward(self, x: Any) -> Any:
+        recipe, _ = chosen(self.recipe)
+        step = None
+        if recipe is not None and is_stochastic(recipe):
+            step = self.step.on(x.device)
+        cached = None if self.cache is None else self.cache.of(self.weight, recipe)
+        seed = rank_seed(self.seed, self.rank)
+        return linear(x, self.weight, self.bias, self.recipe, seed=seed, step=step, cached=cached)
+
+    def extra_repr(self) -> str:
+        recipe = "None" if self.recipe is None else self.recipe.input.scheme
+        return f"{super().extra_repr()}, recipe={recipe}"

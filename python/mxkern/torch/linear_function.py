@@ -1,0 +1,190 @@
+# mxkern/torch/linear_function.py: a linear layer of a recipe, forward and backward.
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from mxkern.block_scaled import BlockScaled
+from mxkern.torch.operand_calls import functions, product, quantized
+from mxkern.values.recipe import Operand, Recipe
+
+
+class Facts(NamedTuple):
+    """What a layer's call knows beside its tensors."""
+
+    recipe: Recipe
+    seed: int
+    step: int  # where it is no tensor
+    dtype: Any  # of y
+    amax_group: Any = None
+    cached: tuple[bool, bool] = (False, False)  # rows and columns of the weight that are given
+    main_grad: Any = None  # what dW is added to
+
+
+def _parts(q: BlockScaled) -> list[Any]:
+    return [part for part in q.parts if part is not None]
+
+
+def _whole(parts: list[Any], operand: Operand, shape: tuple[Any, ...]) -> BlockScaled:
+    """A BlockScaled of its parts, which are taken off the front of the list."""
+    count = 3 if operand.scheme == "nvfp4" else 2
+    codes, scales, *rest = parts[:count]
+    del parts[:count]
+    return BlockScaled(codes, scales, rest[0] if rest else None, operand.scheme, shape, "row_major")
+
+
+def _plain(a: Any, b: Any, dtype: Any) -> Any:
+    """a . b of plain operands, in a's dtype and given in another."""
+    return torch.mm(a, b.to(a.dtype)).to(dtype)
+
+
+class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types there
+    """y [M, N] = x [M, K] . weight [N, K]^T + bias, with the products of a recipe.
+
+    apply(x, weight, bias, step, facts, *cached): step is an int64 tensor or None; cached holds the
+    parts of the quantized weight that facts.cached says are there.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Any, weight: Any, bias: Any, step: Any, facts: Facts, *cached: Any
+    ) -> Any:
+        recipe = facts.recipe
+        needs_x, needs_w = ctx.needs_input_grad[:2]
+        dgrad, wgrad = _ways(recipe, needs_x, needs_w)
+        forward = recipe.forward == "quantized"
+        options = {
+            "seed": facts.seed,
+            "step": facts.step if step is None else step,
+            "amax_group": facts.amax_group,
+        }
+        x_rows, x_columns = quantized(
+            x,
+            recipe.input,
+            "input",
+            rows=forward or wgrad == "dequantized",
+            columns=wgrad == "quantized" and recipe.save == "quantized",
+            **options,
+        )
+        given = list(cached)
+        w_rows = w_columns = None
+        if facts.cached[0]:
+            w_rows = _whole(given, recipe.weight, tuple(weight.shape))
+        if facts.cached[1]:
+            w_columns = _whole(given, recipe.weight, tuple(weight.shape[::-1]))
+        keeps_columns = dgrad == "quantized" and recipe.save_weight == "columns"
+        made = quantized(
+            weight,
+            recipe.weight,
+            "weight",
+            rows=w_rows is None and (forward or dgrad == "dequantized"),
+            columns=w_columns is None and keeps_columns,
+            **options,
+        )
+        w_rows = made[0] if w_rows is None else w_rows
+        w_columns = made[1] if w_columns is None else w_columns
+        # For dgrad first, then for wgrad; what both lack is not kept.
+        saved: list[Any] = []
+        if dgrad == "dequantized":
+            saved += _parts(w_rows)
+        elif keeps_columns:
+            saved += _parts(w_columns)
+        elif dgrad is not None:
+            saved.append(weight)
+        if wgrad == "dequantized":
+            saved += _parts(x_rows)
+        elif wgrad == "quantized" and recipe.save == "quantized":
+            saved += _parts(x_columns)
+        elif wgrad is not None:
+            saved.append(x)
+        ctx.has_step = step is not None
+        if ctx.has_step:
+            saved.append(step)
+        ctx.save_for_backward(*saved)
+        ctx.facts = facts
+        ctx.given = len(cached)
+        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
+        ctx.features = weight.shape[1]
+        if forward:
+            return product(x_rows, w_rows, facts.dtype, recipe.precision, bias=bias)
+        plain = x.to(facts.dtype)
+        return torch.nn.functional.linear(
+            plain, weight.to(facts.dtype), None if bias is None else bias.to(facts.dtype)
+        )
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, gradient: Any) -> Any:
+        facts, recipe = ctx.facts, ctx.facts.recipe
+        needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
+        dgrad, wgrad = _ways(recipe, needs_x, needs_w)
+        x_dtype, w_dtype, b_dtype = ctx.dtypes
+        gradient = gradient.contiguous()  # expanded, as that of a sum: read once
+        saved = list(ctx.saved_tensors)
+        step = saved.pop() if ctx.has_step else facts.step
+        tokens, outputs = gradient.shape
+        features = ctx.features
+        options = {"seed": facts.seed, "step": step, "amax_group": facts.amax_group}
+
+        g_rows, g_columns = quantized(
+            gradient,
+            recipe.gradient,
+            "gradient",
+            rows=dgrad == "quantized",
+            columns=wgrad == "quantized",
+            **options,
+        )
+        dx = dw = db = None
+        if dgrad == "quantized":
+            if recipe.save_weight == "columns":
+                w_columns = _whole(saved, recipe.weight, (features, outputs))
+            else:
+                weight = saved.pop(0)
+                _, w_columns = quantized(
+                    weight, recipe.weight, "weight", rows=False, columns=True, **options
+                )
+            dx = product(g_rows, w_columns, x_dtype, recipe.precision)
+            del g_rows, w_columns
+        elif dgrad == "dequantized":
+            w_rows = _whole(saved, recipe.weight, (outputs, features))
+            decoded = functions().dequantize(w_rows, dtype=gradient.dtype)
+            dx = _plain(gradient, decoded, x_dtype)
+            del w_rows, decoded
+        elif dgrad == "plain":
+            dx = _plain(gradient, saved.pop(0), x_dtype)
+        if needs_b:
+            db = gradient.sum(0, dtype=torch.float32).to(b_dtype)
+        if wgrad == "quantized":
+            padded = tokens
+            if recipe.input.hadamard is not None:
+                padded = tokens + -tokens % recipe.input.hadamard
+            if recipe.save == "quantized":
+                x_columns = _whole(saved, recipe.input, (features, padded))
+            else:
+                _, x_columns = quantized(
+                    saved.pop(0), recipe.input, "input", rows=False, columns=True, **options
+                )
+            if facts.main_grad is not None:
+                into = {"out": facts.main_grad, "beta": 1.0}
+                product(g_columns, x_columns, facts.main_grad.dtype, recipe.precision, **into)
+            else:
+                dw = product(g_columns, x_columns, w_dtype, recipe.precision)
+        elif wgrad is not None:
+            kept = saved.pop(0) if wgrad == "plain" else None
+            if kept is None:
+                x_rows = _whole(saved, recipe.input, (tokens, features))
+                kept = functions().dequantize(x_rows, dtype=gradient.dtype)
+            dw = _plain(gradient.t(), kept, w_dtype)
+            if facts.main_grad is not None:
+                facts.main_grad.add_(dw)
+                dw = None
+        return dx, dw, db, None, None, *[None] * ctx.given
+
+
+def _ways(recipe: Recipe, needs_x: bool, needs_w: bool) -> tuple[str | None, str | None]:
+    """How dX and dW are made: "quantized", "dequantized", "plain", or None where nobody asks."""
+    dgrad = "plain" if recipe.dgrad == "plain" else recipe.backward
+    wgrad = "plain" if recipe.wgrad == "plain" else recipe.backward
+    return dgrad if needs_x else None, wgrad if needs_w else None
