@@ -22,6 +22,7 @@ from mxkern.torch.linear import Linear, linear
 from mxkern.torch.operators import *  # noqa: F403
 from mxkern.torch.operators import __all__ as _operators
 from mxkern.torch.random_bits import Step
+from mxkern.torch.weight_cache import WeightCache, refresh_weights
 from mxkern.values.recipe import Operand, Recipe, mx, mxfp4, mxfp8, nvfp4
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Operand",
     "Recipe",
     "Step",
+    "WeightCache",
     "autocast",
     "checkpoint_contexts",
     "current_recipe",
@@ -41,5 +43,6 @@ __all__ = [
     "mxfp4",
     "mxfp8",
     "nvfp4",
+    "refresh_weights",
 ]
 __all__ += _operators

@@ -60,7 +60,8 @@ def linear(
     given = (False, False)
     if cached is not None:
         given, parts = cached.given(recipe)
-    facts = Facts(recipe, seed, number, dtype, amax_group, given, main_grad)
+    differentiable = torch.is_grad_enabled()
+    facts = Facts(recipe, seed, number, dtype, amax_group, given, main_grad, differentiable)
     rows = x.reshape(-1, x.shape[-1]) if x.dim() != 2 else x
     y = LinearFunction.apply(rows, weight, bias, tensor, facts, *parts)
     return y if x.dim() == 2 else y.reshape(*x.shape[:-1], weight.shape[0])
@@ -99,6 +100,22 @@ def _check(x: Any, weight: Any, bias: Any) -> None:
         )
     if bias is not None and tuple(bias.shape) != (outputs,):
         raise ValueError(f"linear: bias has shape {tuple(bias.shape)}; expected ({outputs},)")
+
+
+_OWN = ("recipe", "seed", "rank", "step", "cache")
+
+
+def adopted(kind: Any, linear: torch.nn.Linear) -> Any:
+    """A layer of another kind with the parameters, buffers and hooks of one, the same objects."""
+    if not isinstance(linear, torch.nn.Linear):
+        raise TypeError(
+            f"from_linear: linear is {errors.described(linear)}; expected a torch.nn.Linear"
+        )
+    module = kind.__new__(kind)
+    module.__dict__.update({k: v for k, v in linear.__dict__.items() if k not in _OWN})
+    for name in ("_parameters", "_buffers", "_modules"):
+        module.__dict__[name] = dict(getattr(linear, name))
+    return module
 
 
 class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
@@ -146,23 +163,19 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
         rank: int | None = None,
         step: Step | None = None,
     ) -> Self:
-        """A Linear with the parameters of another one, the same objects, and its hooks."""
-        if not isinstance(linear, torch.nn.Linear):
-            raise TypeError(
-                f"Linear.from_linear: linear is {errors.described(linear)}; expected a "
-                "torch.nn.Linear"
-            )
-        module = cls.__new__(cls)
-        module.__dict__.update(linear.__dict__)
+        """A Linear with the parameters of another layer, the same objects, and its hooks."""
+        module: Self = adopted(cls, linear)
         module._trained_by(recipe, seed, rank, Step() if step is None else step)
         return module
 
     def to_linear(self) -> torch.nn.Linear:
         """A torch.nn.Linear with the same parameters and hooks."""
-        module = torch.nn.Linear.__new__(torch.nn.Linear)
-        own = ("recipe", "seed", "rank", "step", "cache")
-        module.__dict__.update({k: v for k, v in self.__dict__.items() if k not in own})
-        return module
+        return adopted(torch.nn.Linear, self)
+
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        super()._apply(*arguments, **options)
+        self.step.to(self.weight.device)
+        return self
 
     def forward(self, x: Any) -> Any:
         recipe, _ = chosen(self.recipe)
@@ -173,6 +186,9 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
         seed = rank_seed(self.seed, self.rank)
         return linear(x, self.weight, self.bias, self.recipe, seed=seed, step=step, cached=cached)
 
+    def explained(self) -> str:
+        """What multiplies, in a line."""
+        return "plain until an autocast" if self.recipe is None else str(self.recipe)
+
     def extra_repr(self) -> str:
-        recipe = "None" if self.recipe is None else self.recipe.input.scheme
-        return f"{super().extra_repr()}, recipe={recipe}"
+        return f"{super().extra_repr()}, recipe={self.recipe}"

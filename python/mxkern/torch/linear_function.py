@@ -21,6 +21,7 @@ class Facts(NamedTuple):
     amax_group: Any = None
     cached: tuple[bool, bool] = (False, False)  # rows and columns of the weight that are given
     main_grad: Any = None  # what dW is added to
+    differentiable: bool = True  # ctx.needs_input_grad does not know of torch.no_grad
 
 
 def _parts(q: BlockScaled) -> list[Any]:
@@ -52,7 +53,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         ctx: Any, x: Any, weight: Any, bias: Any, step: Any, facts: Facts, *cached: Any
     ) -> Any:
         recipe = facts.recipe
-        needs_x, needs_w = ctx.needs_input_grad[:2]
+        needs_x, needs_w = ctx.needs_input_grad[:2] if facts.differentiable else (False, False)
         dgrad, wgrad = _ways(recipe, needs_x, needs_w)
         forward = recipe.forward == "quantized"
         options = {

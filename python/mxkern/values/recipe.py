@@ -78,6 +78,13 @@ class Operand:
             options["seed"] = 0
         options_of("Operand", scheme, **options)
 
+    def __str__(self) -> str:
+        named = (f"{name}={getattr(self, name)}" for name in ("block", "hadamard", "four_over_six"))
+        said = [text for text in named if not text.endswith(("=None", "=False"))]
+        said += [self.scale_rule] if self.scale_rule != "rceil" else []
+        said += [self.rounding] if self.rounding != "nearest" else []
+        return " ".join([self.scheme, *said])
+
     def with_(self, **changes: Any) -> Self:
         """The same operand with other fields."""
         return _changed(self, changes)
@@ -161,6 +168,15 @@ class Recipe:
         """Whether no product is quantized."""
         quantizes = self.quantizes_dgrad or self.quantizes_wgrad or self.backward == "dequantized"
         return self.forward == "plain" and not quantizes
+
+    def __str__(self) -> str:
+        """Its operands, and what differs from the usual."""
+        operands = f"x: {self.input}, w: {self.weight}, g: {self.gradient}"
+        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _CHOICES}
+        said = [
+            f"{n}={v}" for n, v in others.items() if v != Recipe.__dataclass_fields__[n].default
+        ]
+        return ", ".join([operands, *said])
 
     def with_(self, **changes: Any) -> Self:
         """The same recipe with other fields: recipe.with_(forward="plain")."""

@@ -1,0 +1,139 @@
+# bench/cuda/linear_layer.py: a training step of one linear layer, by mxkern.torch, by the functions
+# alone and by cuBLAS in bfloat16; python -m bench.cuda.linear_layer [FILE] writes the records.
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+import mxkern
+import mxkern.torch as mxt
+from bench import machine
+from bench.cuda.timing import SETTLE_SECONDS, median_seconds
+
+TOKENS = 8192
+SHAPES = ((4096, 4096), (14336, 4096), (8192, 8192))  # N, K
+TURNS = 3
+HOST_CALLS = 200
+RECIPES = {
+    "mxfp8": mxt.mxfp8(),
+    "mxfp8 32x32": mxt.mxfp8(weight_block="32x32"),
+    "hybrid": mxt.mxfp8("hybrid"),
+    "nvfp4": mxt.nvfp4(),
+    "mxfp4": mxt.mxfp4(),
+}
+
+
+def run() -> Iterator[dict[str, Any]]:
+    """One record a shape and way; ways take turns, and the medians of the turns count."""
+    for n, k in SHAPES:
+        torch.cuda.empty_cache()
+        yield from _steps(n, k)
+    yield from _host()
+
+
+def _steps(n: int, k: int) -> Iterator[dict[str, Any]]:
+    torch.manual_seed(0)
+    options: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+    x = torch.randn(TOKENS, k, **options).requires_grad_()
+    w = torch.nn.Parameter(torch.randn(n, k, **options) / k**0.5)
+    g = torch.randn(TOKENS, n, **options)
+    ways: dict[str, Callable[[], Any]] = {"bfloat16": partial(_plain, x, w, g)}
+    ways["functions, mxfp8"] = partial(_functions, x.detach(), w.detach(), g)
+    for name, recipe in RECIPES.items():
+        ways[f"layer, {name}"] = partial(_layer, x, w, g, recipe, None)
+    cached = mxt.Linear.from_linear(_linear(w), mxt.mxfp8())
+    cached.cache = mxt.WeightCache()
+    ways["layer, mxfp8, cached weight"] = partial(_module, cached, x, w, g)
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(TURNS):
+        for way, call in ways.items():
+            times[way].append(median_seconds([call], SETTLE_SECONDS))
+    for way, seconds in times.items():
+        yield {
+            "part": "step",
+            "tokens": TOKENS,
+            "shape": [n, k],
+            "way": way,
+            "seconds": statistics.median(seconds),
+            "turns": seconds,
+        }
+
+
+def _linear(w: Any) -> torch.nn.Linear:
+    linear = torch.nn.Linear(1, 1, bias=False, device="meta")
+    linear.weight = w
+    return linear
+
+
+def _plain(x: Any, w: Any, g: Any) -> Any:
+    return torch.autograd.grad(torch.nn.functional.linear(x, w), (x, w), g)
+
+
+def _layer(x: Any, w: Any, g: Any, recipe: Any, cached: Any) -> Any:
+    return torch.autograd.grad(mxt.linear(x, w, None, recipe, cached=cached), (x, w), g)
+
+
+def _module(module: Any, x: Any, w: Any, g: Any) -> Any:
+    return torch.autograd.grad(module(x), (x, w), g)
+
+
+def _functions(x: Any, w: Any, g: Any) -> Any:
+    """What the layer calls, without PyTorch's autograd."""
+    product = partial(mxkern.gemm, dtype=torch.bfloat16, precision="folded")
+    x_rows, x_columns = mxkern.quantize_both(x, "mxfp8")
+    w_rows, w_columns = mxkern.quantize_both(w, "mxfp8")
+    y = product(x_rows, w_rows)
+    g_rows, g_columns = mxkern.quantize_both(g, "mxfp8")
+    return y, product(g_rows, w_columns), product(g_columns, x_columns)
+
+
+def _host() -> Iterator[dict[str, Any]]:
+    """How long an eager forward keeps the host, on tensors small enough that the GPU keeps up."""
+    options: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+    x = torch.randn(256, 512, **options).requires_grad_()
+    module = mxt.Linear(512, 256, bias=False, recipe=mxt.mxfp8(), **options)
+    cached = mxt.Linear.from_linear(module, mxt.mxfp8())
+    cached.cache = mxt.WeightCache()
+    frozen = mxt.Linear.from_linear(_linear(module.weight.detach()), mxt.mxfp8())
+    frozen.weight = torch.nn.Parameter(module.weight.detach(), requires_grad=False)
+    plain = torch.nn.Linear(512, 256, bias=False, **options)
+    calls = {"layer": module, "cached weight": cached, "frozen weight": frozen, "bfloat16": plain}
+    for name, call in calls.items():
+        times = []
+        for _ in range(HOST_CALLS):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(10):
+                call(x)
+            times.append((time.perf_counter() - begin) / 10)
+        yield {"part": "host", "way": name, "seconds": min(times), "median": sorted(times)[100]}
+
+
+def main() -> None:
+    """Prints the ratios, and writes the records where a file is named."""
+    records = list(run())
+    steps = [r for r in records if r["part"] == "step"]
+    plain = {tuple(r["shape"]): r["seconds"] for r in steps if r["way"] == "bfloat16"}
+    for r in records:
+        if r["part"] == "step":
+            ratio = plain[tuple(r["shape"])] / r["seconds"]
+            print(f"{r['shape']!s:16} {r['way']:32} {r['seconds'] * 1e3:8.3f} ms  {ratio:.3f}")
+        else:
+            print(
+                f"host {r['way']:20} {r['seconds'] * 1e6:8.1f} us, median {r['median'] * 1e6:.1f}"
+            )
+    if len(sys.argv) > 1:
+        described = machine.describe() | {"gpu": torch.cuda.get_device_name()}
+        with open(sys.argv[1], "w") as file:
+            json.dump({"machine": described, "records": records}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
