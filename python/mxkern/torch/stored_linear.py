@@ -1,0 +1,61 @@
+# mxkern/torch/stored_linear.py: the linear layer of a weight that is stored quantized.
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+
+from mxkern.torch.linear import adopted
+from mxkern.torch.quantized_linear import frozen_linear
+from mxkern.torch.quantized_tensor import QuantizedTensor
+from mxkern.torch.state_dict import install
+from mxkern.values.recipe import Operand
+
+
+class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]  # no types there
+    """A linear layer whose weight is a QuantizedTensor, for inference and for adapters on top.
+
+    input       how inputs are quantized; None: not at all
+    input_amax  NVFP4: their amax, a buffer; None: found in each call
+    """
+
+    input: Operand | None
+    input_amax: Any
+
+    @classmethod
+    def from_linear(
+        cls,
+        linear: torch.nn.Linear,
+        *,
+        weight: Operand,
+        input: Operand | None = None,
+        input_amax: Any = None,
+    ) -> Self:
+        """The layer with its weight quantized, and its bias, buffers and hooks."""
+        module: Self = adopted(cls, linear)
+        module.input = input
+        module._buffers.pop("input_amax", None)
+        module.register_buffer("input_amax", input_amax)
+        with torch.no_grad():
+            stored = QuantizedTensor.from_float(
+                linear.weight.detach(),
+                weight.scheme,
+                scale_rule=weight.scale_rule,
+                block=weight.block,
+                four_over_six=weight.four_over_six,
+            )
+        module.weight = torch.nn.Parameter(stored, requires_grad=False)
+        install(module)
+        return module
+
+    def forward(self, x: Any) -> Any:
+        return frozen_linear(x, self.weight, self.bias, input=self.input, amax=self.input_amax)
+
+    def explained(self) -> str:
+        """What multiplies, in a line."""
+        inputs = "as they are" if self.input is None else str(self.input)
+        amax = "" if self.input_amax is None else ", calibrated"
+        return f"weight: {self.weight.quantized.scheme}, inputs: {inputs}{amax}"
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, {self.explained()}"
