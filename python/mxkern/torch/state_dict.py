@@ -1,5 +1,5 @@
 # mxkern/torch/state_dict.py: QuantizedTensors in state dicts, where they are plain tensors.
-"""What a file has of a parameter `weight` that is a QuantizedTensor, by the hooks of write_plain:
+"""What a file has of a parameter `weight` that is a QuantizedTensor, by the hooks of install:
 
     weight.codes, weight.scales    uint8
     weight.tensor_scale            float32, where the scheme has one
@@ -29,7 +29,7 @@ _Module = TypeVar("_Module", bound="torch.nn.Module")
 _COMPRESSED = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4", "nvfp4")  # schemes in compressed-tensors' files
 
 
-def write_plain(module: _Module) -> _Module:
+def install(module: _Module) -> _Module:
     """Lets state dicts of a module have plain tensors for those of its own parameters that are
     QuantizedTensors, and load them. Once or more often. Copies of the module do the same."""
     if not any(hook is _write for hook in module._state_dict_hooks.values()):
@@ -41,7 +41,7 @@ def write_plain(module: _Module) -> _Module:
 def plain_state_dict(
     state: dict[str, torch.Tensor], dtype: Dtype = "bfloat16"
 ) -> dict[str, torch.Tensor]:
-    """The state dict of a model that is not quantized: what write_plain wrote, decoded to dtype."""
+    """The state dict of a model that is not quantized: what install wrote, decoded to dtype."""
     result = dict(state)
     for name in [key.removesuffix(".scheme") for key in state if key.endswith(".scheme")]:
         rows, _ = _own(result, name)
