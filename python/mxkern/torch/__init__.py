@@ -21,19 +21,24 @@ from mxkern.torch.available import (
 from mxkern.torch.linear import Linear, linear
 from mxkern.torch.operators import *  # noqa: F403
 from mxkern.torch.operators import __all__ as _operators
+from mxkern.torch.quantized_linear import frozen_linear
+from mxkern.torch.quantized_tensor import QuantizedTensor
 from mxkern.torch.random_bits import Step
+from mxkern.torch.state_dict import plain_state_dict
 from mxkern.torch.weight_cache import WeightCache, refresh_weights
 from mxkern.values.recipe import Operand, Recipe, mx, mxfp4, mxfp8, nvfp4
 
 __all__ = [
     "Linear",
     "Operand",
+    "QuantizedTensor",
     "Recipe",
     "Step",
     "WeightCache",
     "autocast",
     "checkpoint_contexts",
     "current_recipe",
+    "frozen_linear",
     "is_available",
     "is_mxfp4_available",
     "is_mxfp8_available",
@@ -43,6 +48,7 @@ __all__ = [
     "mxfp4",
     "mxfp8",
     "nvfp4",
+    "plain_state_dict",
     "refresh_weights",
 ]
 __all__ += _operators

@@ -1,0 +1,337 @@
+# mxkern/torch/quantized_tensor.py: QuantizedTensor, a weight that is stored quantized.
+"""A tensor of PyTorch whose memory is codes and scales, for frozen weights.
+
+    weight = QuantizedTensor.from_float(linear.weight, "mxfp4")
+    linear.weight = torch.nn.Parameter(weight, requires_grad=False)
+
+Operations that keep whole rows work on codes and scales, and products are those of mxkern.gemm. All
+others are refused: no operation gives decoded values, except dequantize().
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import astuple
+from typing import Any, NamedTuple, Self
+
+import torch
+
+import mxkern
+from mxkern import errors
+from mxkern.arrays.torch_functions import dispatch_modes, transforms_active
+from mxkern.block_scaled import BlockScaled
+from mxkern.names import AskedForm, Dtype, ScaleLayout, SchemeName
+from mxkern.options import dtype_position
+from mxkern.scheme import Scheme
+from mxkern.torch import operators
+from mxkern.values.recipe import Operand
+
+_ROWS = ("codes", "scales", "tensor_scale")
+PARTS = (*_ROWS, *[f"column_{name}" for name in _ROWS])
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_MOST_FEW = 2048  # rows of a product that reads the form "few_tokens"
+
+
+class Facts(NamedTuple):
+    """What a QuantizedTensor knows beside its parts and its shape.
+
+    operand     how copy_ quantizes
+    transposed  whether it stands for the transpose of what is stored
+    partial     whether it is a view of some rows, which share their tensor scale with the others
+    """
+
+    operand: Operand
+    scale_layout: ScaleLayout
+    dtype: torch.dtype
+    transposed: bool = False
+    partial: bool = False
+
+
+def functions(*tensors: Any) -> Any:
+    """mxkern's functions, or its operators, where PyTorch looks on or a tensor has no memory."""
+    if torch.compiler.is_compiling() or dispatch_modes() or transforms_active():
+        return operators
+    plain = all(type(t) in (torch.Tensor, torch.nn.Parameter) and not t.is_meta for t in tensors)
+    return mxkern if plain else operators
+
+
+def transposed_shape(shape: Any) -> tuple[int, ...]:
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
+    """A weight [N, K], or weights of experts [E, N, K], as codes and scales. Made by from_float and
+    from_quantized, and held by torch.nn.Parameter(weight, requires_grad=False).
+
+    shape, dtype, device  of the tensor that it stands for; `.to(dtype)` changes no codes
+    codes, scales         uint8; tensor_scale: float32, or None
+    column_codes, ...     blocks along N, as mxkern.quantize_both gives them; None if not kept
+    scheme, scale_layout  as a BlockScaled has them
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __new__(cls, parts: Any, shape: Any, facts: Facts) -> Self:
+        *batch, n, k = shape
+        strides = (*[n * k] * len(batch), *((1, k) if facts.transposed else (k, 1)))
+        outward = transposed_shape(shape) if facts.transposed else tuple(shape)
+        made: Self = torch.Tensor._make_wrapper_subclass(
+            cls, outward, strides=strides, dtype=facts.dtype, device=parts[0].device
+        )
+        return made
+
+    def __init__(self, parts: Any, shape: Any, facts: Facts) -> None:
+        for name, part in zip(PARTS, parts, strict=True):
+            setattr(self, name, part)
+        self.facts = facts
+        self.scheme, self.scale_layout = facts.operand.scheme, facts.scale_layout
+        self._ready: Any = None
+
+    @classmethod
+    def from_float(
+        cls,
+        w: torch.Tensor,
+        scheme: SchemeName | Scheme | Operand,
+        *,
+        columns: bool = False,
+        scale_layout: ScaleLayout = "row_major",
+        amax: Any = None,
+        tensor_scale: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Quantizes w, and stands for a tensor of its dtype.
+
+        w        [N, K] or [E, N, K], float32, float16 or bfloat16; also on the meta device
+        scheme   a name in mxkern.schemes, or an Operand
+        columns  whether to keep blocks along N too, which the gradient of an input is made with
+        amax, tensor_scale, scale_layout  as in mxkern.quantize
+        options  fields of Operand: scale_rule, block, four_over_six
+
+        Raises TypeError and ValueError as mxkern.quantize does.
+        """
+        function = "QuantizedTensor.from_float"
+        if not isinstance(w, torch.Tensor) or w.dim() not in (2, 3):
+            got = tuple(w.shape) if isinstance(w, torch.Tensor) else errors.described(w)
+            raise TypeError(
+                f"{function}: w is {got}; expected a torch.Tensor [N, K] or [E, N, K]; reshape it"
+            )
+        if not isinstance(scheme, Operand):
+            scheme = Operand(scheme.name if isinstance(scheme, Scheme) else scheme)
+        operand = scheme.with_(**options)
+        if operand.rounding != "nearest" or operand.hadamard is not None:
+            raise ValueError(
+                f"{function}: rounding is {operand.rounding!r} and hadamard {operand.hadamard}; "
+                "expected 'nearest' and None; quantize it with mxkern.quantize and call "
+                "from_quantized, if this is meant"
+            )
+        call, w = functions(w), w.detach()
+        keywords: dict[str, Any] = {
+            "scale_rule": operand.scale_rule,
+            "block": operand.block,
+            "four_over_six": operand.four_over_six,
+            "scale_layout": scale_layout,
+            "amax": amax,
+            "tensor_scale": tensor_scale,
+        }
+        if errors.flag(function, "columns", columns):
+            sides = call.quantize_both(w, operand.scheme, **keywords)
+        else:
+            sides = (call.quantize(w, operand.scheme, **keywords), None)
+        return cls.from_quantized(sides[0], w.dtype, columns=sides[1], operand=operand)
+
+    @classmethod
+    def from_quantized(
+        cls,
+        q: BlockScaled,
+        dtype: Dtype = "bfloat16",
+        *,
+        columns: BlockScaled | None = None,
+        operand: Operand | None = None,
+    ) -> Self:
+        """Wraps what mxkern.quantize or BlockScaled.from_parts returns, without a copy.
+
+        q        [N, K] or [E, N, K], of PyTorch's tensors
+        dtype    that it stands for
+        columns  what mxkern.quantize_both returns beside q
+        operand  how copy_ quantizes; by default with q's scheme and the rule "rceil"
+
+        Raises TypeError and ValueError where they do not fit each other.
+        """
+        function = "QuantizedTensor.from_quantized"
+        if not isinstance(q, BlockScaled) or not isinstance(q.codes, torch.Tensor):
+            raise TypeError(
+                f"{function}: q is {errors.described(q)}; expected a BlockScaled of PyTorch's "
+                "tensors; call from_float, or mxkern.quantize first"
+            )
+        if len(q.shape) not in (2, 3):
+            raise ValueError(f"{function}: q has shape {q.shape}; expected [N, K] or [E, N, K]")
+        if columns is not None:
+            wanted = (q.scheme, transposed_shape(q.shape), q.scale_layout)
+            if columns.facts != wanted:
+                raise ValueError(
+                    f"{function}: columns have {columns.facts}; expected {wanted}; make both with "
+                    "mxkern.quantize_both"
+                )
+        operand = Operand(q.scheme) if operand is None else operand
+        if operand.scheme != q.scheme:
+            raise ValueError(
+                f"{function}: operand.scheme is {operand.scheme!r}; expected {q.scheme!r}, as q's"
+            )
+        if not isinstance(dtype, torch.dtype):
+            dtype = _DTYPES[dtype_position(function, dtype)]
+        # Bytes: not all of PyTorch knows how to move 8-bit floats.
+        parts = [
+            part if part is None or part.itemsize != 1 else part.view(torch.uint8)
+            for part in (*q.parts, *((None,) * 3 if columns is None else columns.parts))
+        ]
+        return cls(parts, q.shape, Facts(operand, q.scale_layout, checked_dtype(dtype)))
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Its tensors, in the order of PARTS, None for what there is not."""
+        return tuple([getattr(self, name) for name in PARTS])
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape of what is stored, whose transpose this may stand for."""
+        return _stored_shape(self)
+
+    @property
+    def quantized(self) -> BlockScaled:
+        """Codes and scales, without a copy."""
+        return rows_of(self)
+
+    @property
+    def columns(self) -> BlockScaled | None:
+        """Those with blocks along N, of the shape [..., K, N]; None if they were not kept."""
+        return columns_of(self)
+
+    def dequantize(self, dtype: Dtype | None = None) -> torch.Tensor:
+        """Its values as a plain tensor, in its own dtype unless another one is named."""
+        wanted = self.facts.dtype if dtype is None else dtype
+        values = functions(self.codes).dequantize(self.quantized, dtype=wanted)
+        return values.mT if self.facts.transposed else values
+
+    def prepare(self, form: AskedForm) -> Self:
+        """Keeps mxkern.prepare_operand of it, which eager products read from then on instead of
+        codes and scales. Products of few rows on a CUDA device make theirs themselves. It is
+        dropped where codes are written or moved, and is in no file and no copy."""
+        self._ready = (mxkern.prepare_operand(self.quantized, form=form), self._versions())
+        return self
+
+    def _versions(self) -> list[int]:
+        """What PyTorch counts up where somebody writes to codes and scales."""
+        return [0 if p is None or p.is_inference() else p._version for p in self.parts[:3]]
+
+    def operand_for(self, rows: int) -> Any:
+        """The right operand of a product with so many rows: codes and scales, or prepared."""
+        if self._ready is not None and self._ready[1] != self._versions():
+            self._ready = None
+        if self._ready is None:
+            is_plain = type(self.codes) is torch.Tensor and not dispatch_modes()
+            if not (is_plain and self.codes.is_cuda and rows <= _MOST_FEW):
+                return self.quantized
+            self.prepare("few_tokens")
+        ready = self._ready[0]
+        return self.quantized if ready.form == "few_tokens" and rows > _MOST_FEW else ready
+
+    def mapped(self, function: Callable[[Any], Any], **changes: Any) -> Self:
+        """The same tensor with function(part) for each of its parts."""
+        parts = [None if part is None else function(part) for part in self.parts]
+        return type(self)(parts, self.stored_shape, self.facts._replace(**changes))
+
+    def __repr__(self, **options: Any) -> str:
+        words = [str(self.facts.dtype).removeprefix("torch."), str(self.device)]
+        words += ["transposed"] * self.facts.transposed
+        words += ["with columns"] * (self.column_codes is not None)
+        size = sum(part.nbytes for part in self.parts if part is not None)
+        shape = tuple(self.shape)
+        return f"QuantizedTensor({self.scheme}, {shape}, {', '.join(words)}, {size} bytes)"
+
+    def __tensor_flatten__(self) -> tuple[list[str], Facts]:
+        return [name for name in PARTS if getattr(self, name) is not None], self.facts
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner: Any, facts: Facts, shape: Any, strides: Any) -> Self:
+        shape = transposed_shape(shape) if facts.transposed else tuple(shape)
+        return cls([inner.get(name) for name in PARTS], shape, facts)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made = self.mapped(lambda part: copy.deepcopy(part, memo))
+        memo[id(self)] = made = _kept(made, *_kind(self))
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        facts = (astuple(self.facts.operand), *self.facts[1:])
+        return unpickled, (self.parts, self.stored_shape, facts, _kind(self))
+
+    @classmethod
+    def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (handler := HANDLERS.get(op)) is not None:
+            return handler(op, *args, **kwargs or {})
+        # Under inference_mode, for example, PyTorch has not taken F.linear apart.
+        result = op.decompose(*args, **kwargs or {})
+        return refuse(op) if result is NotImplemented else result
+
+
+# What compiled code calls is no method, as torch.compile does not look into those of a tensor.
+def _stored_shape(weight: Any) -> tuple[int, ...]:
+    return transposed_shape(weight.shape) if weight.facts.transposed else tuple(weight.shape)
+
+
+def rows_of(weight: Any) -> BlockScaled:
+    """weight.quantized"""
+    facts = (weight.scheme, _stored_shape(weight), weight.scale_layout)
+    return BlockScaled(weight.codes, weight.scales, weight.tensor_scale, *facts)
+
+
+def columns_of(weight: Any) -> BlockScaled | None:
+    """weight.columns"""
+    if weight.column_codes is None:
+        return None
+    facts = (weight.scheme, transposed_shape(_stored_shape(weight)), weight.scale_layout)
+    parts = (weight.column_codes, weight.column_scales, weight.column_tensor_scale)
+    return BlockScaled(*parts, *facts)
+
+
+def operand_of(weight: Any, rows: int) -> Any:
+    """The right operand of a product with so many rows: codes and scales, or prepared."""
+    return rows_of(weight) if torch.compiler.is_compiling() else weight.operand_for(rows)
+
+
+HANDLERS: dict[Any, Callable[..., Any]] = {}  # by operation: quantized_operations.py
+
+
+def refuse(op: Any, why: str = "it has no form of codes and scales") -> Any:
+    # No TypeError, as Tensor.__add__ and the like would make another one of it.
+    raise NotImplementedError(
+        f"QuantizedTensor: {op} was called, and {why}; call it with weight.dequantize()"
+    )
+
+
+def checked_dtype(dtype: Any) -> Any:
+    """A dtype that a QuantizedTensor may stand for."""
+    if dtype in _DTYPES:
+        return dtype
+    raise TypeError(
+        f"QuantizedTensor: dtype is {dtype}; expected float32, float16 or bfloat16, which codes "
+        "and scales stand for; convert weight.dequantize()"
+    )
+
+
+def _kind(tensor: Any) -> tuple[bool, bool]:
+    return tensor.requires_grad, getattr(tensor, "_is_param", False)
+
+
+def _kept(made: Any, requires_grad: bool, is_parameter: bool) -> Any:
+    return torch.nn.Parameter(made, requires_grad) if is_parameter else made
+
+
+def unpickled(parts: Any, shape: Any, facts: Any, kind: Any) -> Any:
+    """A QuantizedTensor of what __reduce_ex__ gives."""
+    operand, *others = facts
+    return _kept(QuantizedTensor(parts, shape, Facts(Operand(*operand), *others)), *kind)
+
+
+torch.serialization.add_safe_globals([unpickled])

@@ -1,0 +1,178 @@
+# mxkern/torch/state_dict.py: QuantizedTensors in state dicts, where they are plain tensors.
+"""What a file has of a parameter `weight` that is a QuantizedTensor, by the hooks of install:
+
+    weight.codes, weight.scales    uint8
+    weight.tensor_scale            float32, where the scheme has one
+    weight.column_codes, ...       the same of the other direction, where it is kept
+    weight.scheme                  uint8: {"scheme": ..., "shape": ..., "scale_layout": ...} as JSON
+
+Loading takes these, a plain weight, which it quantizes, and the names of torchao and of
+compressed-tensors. What does not fit the parameter is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, TypeVar
+
+import torch
+
+import mxkern
+from mxkern import errors
+from mxkern.block_scaled import BlockScaled
+from mxkern.names import Dtype
+from mxkern.scheme import schemes
+from mxkern.torch.quantized_tensor import PARTS, QuantizedTensor
+
+_Module = TypeVar("_Module", bound="torch.nn.Module")
+_COMPRESSED = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4", "nvfp4")  # schemes in compressed-tensors' files
+
+
+def install(module: _Module) -> _Module:
+    """Lets state dicts of a module have plain tensors for those of its own parameters that are
+    QuantizedTensors, and load them. Once or more often. Copies of the module do the same."""
+    if not any(hook is _write for hook in module._state_dict_hooks.values()):
+        module.register_state_dict_post_hook(_write)
+        module.register_load_state_dict_pre_hook(_read)
+    return module
+
+
+def plain_state_dict(
+    state: dict[str, torch.Tensor], dtype: Dtype = "bfloat16"
+) -> dict[str, torch.Tensor]:
+    """The state dict of a model that is not quantized: what install wrote, decoded to dtype."""
+    result = dict(state)
+    for name in [key.removesuffix(".scheme") for key in state if key.endswith(".scheme")]:
+        rows, _ = _own(result, name)
+        result[name] = mxkern.dequantize(rows, dtype=dtype)
+    return result
+
+
+def _plain(key: str, weight: QuantizedTensor) -> dict[str, torch.Tensor]:
+    """The tensors of a state dict; the large ones share the weight's memory."""
+    parts = zip(PARTS, weight.parts, strict=True)
+    found = {f"{key}.{name}": part.detach() for name, part in parts if part is not None}
+    facts = {
+        "scheme": weight.scheme,
+        "shape": [int(n) for n in weight.shape],
+        "scale_layout": weight.scale_layout,
+    }
+    text = list(json.dumps(facts).encode())
+    return found | {f"{key}.scheme": torch.tensor(text, dtype=torch.uint8, device="cpu")}
+
+
+def _write(module: Any, state: Any, prefix: str, metadata: Any) -> None:
+    for name, parameter in module._parameters.items():
+        if isinstance(parameter, QuantizedTensor) and prefix + name in state:
+            del state[prefix + name]
+            state.update(_plain(prefix + name, parameter))
+
+
+def _read(
+    module: Any, state: Any, prefix: str, metadata: Any, strict: Any, missing: Any, *others: Any
+) -> None:
+    assign = metadata.get("assign_to_params_buffers", False)
+    for name, parameter in module._parameters.items():
+        if not isinstance(parameter, QuantizedTensor):
+            continue
+        try:
+            found = _found(state, prefix, name, parameter, assign)
+        except (TypeError, ValueError) as error:
+            others[-1].append(str(error))
+            found = parameter.detach()  # so that it is not called missing, too
+        if found is not None:
+            state[prefix + name] = found
+
+
+def _found(state: Any, prefix: str, name: str, parameter: QuantizedTensor, assign: bool) -> Any:
+    """A QuantizedTensor of what a state dict has for a parameter; None to leave that to PyTorch."""
+    key, operand, dtype = prefix + name, parameter.facts.operand, parameter.facts.dtype
+    if f"{key}.scheme" in state:
+        rows, columns = _own(state, key)
+        found, wanted = (rows.scheme, rows.shape), (parameter.scheme, tuple(parameter.shape))
+        if found != wanted:
+            raise ValueError(
+                f"load_state_dict: {key} is {found}; expected {wanted}, as the module's parameter "
+                "is; quantize the module to this scheme, or load plain_state_dict(state)"
+            )
+        return QuantizedTensor.from_quantized(rows, dtype, columns=columns, operand=operand)
+    if f"{key}.codes" in state:
+        raise ValueError(
+            f"load_state_dict: {key}.codes has no {key}.scheme beside it; expected both"
+        )
+    q = _foreign(state, prefix, name, parameter)
+    if q is not None:
+        return QuantizedTensor.from_quantized(q, dtype, operand=operand)
+    plain = state.get(key)
+    if assign and type(plain) in (torch.Tensor, torch.nn.Parameter):
+        keep, layout = parameter.column_codes is not None, parameter.scale_layout
+        keywords: Any = {"columns": keep, "scale_layout": layout}
+        return QuantizedTensor.from_float(plain.to(dtype), operand, **keywords)
+    return None
+
+
+def _own(state: Any, key: str) -> tuple[BlockScaled, BlockScaled | None]:
+    """Rows and columns of what _plain wrote, which is taken out."""
+    facts = json.loads(bytes(state.pop(f"{key}.scheme").tolist()))
+    missing = [name for name in PARTS[:2] if f"{key}.{name}" not in state]
+    if missing:
+        raise ValueError(f"load_state_dict: {key}.{missing[0]} is missing beside {key}.scheme")
+    parts = [state.pop(f"{key}.{name}", None) for name in PARTS]
+    shape, sides = tuple(facts.pop("shape")), []
+    for (codes, scales, scale), side in (
+        (parts[:3], shape),
+        (parts[3:], (*shape[:-2], shape[-1], shape[-2])),
+    ):
+        made = None
+        if codes is not None:
+            made = BlockScaled.from_parts(codes, scales, tensor_scale=scale, shape=side, **facts)
+        sides.append(made)
+    return sides[0], sides[1]  # type: ignore[return-value]
+
+
+def _foreign(state: Any, prefix: str, name: str, parameter: QuantizedTensor) -> Any:
+    """Codes and scales under the names of other tools, which are taken out; None if there are
+    none."""
+    key, scheme, shape = prefix + name, parameter.scheme, tuple(parameter.shape)
+    if hasattr(held := state.get(key), "qdata"):  # a tensor of torchao itself
+        scale = getattr(held, "per_tensor_scale", None)
+        return _of_torchao(scheme, shape, held.qdata, held.scale, scale)
+    for start in (f"{prefix}_{name}_", f"{key}."):
+        if f"{start}qdata" in state and f"{start}scale" in state:
+            codes, scales = state.pop(f"{start}qdata"), state.pop(f"{start}scale")
+            return _of_torchao(
+                scheme, shape, codes, scales, state.pop(f"{start}per_tensor_scale", None)
+            )
+    codes_key = f"{key}_packed" if f"{key}_packed" in state else key
+    if codes_key not in state or f"{key}_scale" not in state:
+        return None
+    if scheme not in _COMPRESSED:
+        raise ValueError(
+            f"load_state_dict: {key}_scale is of compressed-tensors or ModelOpt, which have "
+            f"{errors.listed(_COMPRESSED)}, and the module's parameter is {scheme}; expected one "
+            "scheme; quantize the module to that of the file"
+        )
+    codes, scales = state.pop(codes_key), state.pop(f"{key}_scale")
+    scale = state.pop(f"{key}_scale_2", None)
+    if (divisor := state.pop(f"{key}_global_scale", None)) is not None:
+        scale = 1 / divisor.to(torch.float32)  # compressed-tensors stores what divides
+    return BlockScaled.from_parts(codes, scales, scheme=scheme, tensor_scale=scale, shape=shape)
+
+
+def _of_torchao(scheme: Any, shape: Any, codes: Any, scales: Any, scale: Any) -> BlockScaled:
+    """6-bit codes lie one a byte there. Swizzled scales have another shape, never that of others,
+    and are those of all matrices as though they were one."""
+    record = schemes[scheme]
+    if record.bits == 6 and tuple(codes.shape) == shape:
+        codes = mxkern.pack_codes(codes.view(torch.uint8), scheme)
+    wanted = record.scales_shape(shape, "row_major")
+    rows = math.prod(shape[:-1])
+    if record.scales_shape((rows, shape[-1]), "swizzled") == (scales.numel(),) and (
+        tuple(scales.shape) != wanted
+    ):
+        flat = scales.contiguous().view(torch.uint8).flatten()
+        scales = mxkern.unswizzle_scales(flat, rows, wanted[-1]).reshape(wanted)
+    if record.has_tensor_scale and scale is None:
+        scale = 1.0
+    return BlockScaled.from_parts(codes, scales, scheme=scheme, tensor_scale=scale, shape=shape)
