@@ -101,7 +101,8 @@ def test_opcheck(torch: Any) -> None:
     import mxkern.torch  # noqa: F401
 
     ops, x = torch.ops.mxkern, device_tensor(torch, 40, 96).float()
-    torch.library.opcheck(ops.quantize, (x, "nvfp4"))
+    torch.library.opcheck(ops.quantize, (x, "mxfp4"))
+    torch.library.opcheck(ops.quantize_two_level, (x, "nvfp4"))
     torch.library.opcheck(ops.fake_quantize, (x.requires_grad_(), "mxfp4"))
 
 

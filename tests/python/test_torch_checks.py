@@ -201,37 +201,6 @@ def test_results_that_would_have_no_memory() -> None:
     assert gradient.equal(mxkern.dequantize(q))
 
 
-def test_what_beta_adds_has_the_dtype_of_the_product() -> None:
-    """The operator's name for it is no argument of gemm; another dtype has other extents."""
-    half = torch.zeros(4, 4, dtype=torch.float16)
-    for module in (mxkern, ops):
-        refused(TypeError, lambda m=module: m.gemm(X, Q, addend=half, beta=1.0), "'addend'")
-
-    def product(x: Any, addend: Any) -> Any:
-        operands = ([x], "plain - -", [4, 96], [Q.codes, Q.scales], KIND, [4, 96])
-        return torch.ops.mxkern.gemm(*operands, None, addend, beta=1.0, dtype="float32")
-
-    refused(TypeError, lambda: product(X, half), "addend has dtype torch.float16", "float32")
-    torch._dynamo.reset()
-    with pytest.raises(Exception, match=r"addend has dtype torch\.float16"):
-        torch.compile(product, backend="aot_eager")(X, half)
-    assert product(X, half.float()).equal(mxkern.gemm(X, Q))
-
-
-KIND = "quantized mxfp6_e2m3 row_major"
-
-
-def test_operators_themselves() -> None:
-    gemm, right = torch.ops.mxkern.gemm, ([Q.codes, Q.scales], KIND, [4, 96])
-    refused(ValueError, lambda: gemm([], "plain - -", [4, 96], *right), "a has 0 tensors")
-    refused(ValueError, lambda: gemm([X], "plain", [4, 96], *right), "a_kind is 'plain'", "three")
-    refused(ValueError, lambda: gemm([X], "folded a b", [4, 96], *right), "a has 1 tensors")
-    dequantize = torch.ops.mxkern.dequantize
-    refused(ValueError, lambda: dequantize([Q.codes], Q.scheme, [4, 96]), "parts has 1 tensors")
-    hadamard = torch.ops.mxkern.random_hadamard
-    refused(ValueError, lambda: hadamard(X, 16, sign_mask="zz"), "sign_mask is 'zz'", "digits")
-
-
 def test_the_record_of_a_scheme() -> None:
     q = Q.replace(scheme=mxkern.schemes[Q.scheme])
     assert ops.gemm(X, q).equal(mxkern.gemm(X, Q))
@@ -394,6 +363,6 @@ def test_programs_on_disk() -> None:
     """Operators take what code that was compiled for earlier versions gives them."""
     given = {"scale_rule": "rceil", "rounding": "nearest", "seed": None, "offset": 0, "block": None}
     given |= {"four_over_six": True, "scale_layout": "row_major", "hadamard": None}
-    codes = torch.ops.mxkern.quantize(X, "nvfp4", None, None, None, **given, sign_mask=None)[0]
+    codes = torch.ops.mxkern.quantize_two_level(X, "nvfp4", **given, sign_mask=None)[0]
     want = mxkern.quantize(X, "nvfp4", four_over_six=True).codes
     assert codes.view(torch.uint8).equal(want.view(torch.uint8))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import mxkern
-from support import SCHEMES, array_of, mostly_slow, random_values, refused
+from support import SCHEMES, array_of, mostly_slow, random_values
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -18,7 +18,7 @@ import torch.utils._pytree as pytree  # noqa: E402
 from torch._dynamo.testing import CompileCounter  # noqa: E402
 
 from mxkern.torch import operators  # noqa: E402
-from mxkern.torch.operands import kind_of, present  # noqa: E402
+from mxkern.torch.operands import kind_of  # noqa: E402
 
 OPS = torch.ops.mxkern
 
@@ -227,15 +227,19 @@ def examples() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     stochastic = {"rounding": "stochastic", "seed": -5, "offset": 7}
     scales = torch.ones(2, 512, dtype=torch.uint8)
     cases: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
-        f"quantize {scheme}": (OPS.quantize, (x, scheme), {"scale_layout": "swizzled"})
+        f"quantize {scheme}": (
+            OPS.quantize_two_level if scheme == "nvfp4" else OPS.quantize,
+            (x, scheme),
+            {"scale_layout": "swizzled"},
+        )
         for scheme in SCHEMES
     }
     return cases | {
-        "quantize amax": (OPS.quantize, (x, "nvfp4", amax), stochastic),
+        "quantize amax": (OPS.quantize_two_level, (x, "nvfp4", amax), stochastic),
         "quantize_columns": (OPS.quantize_columns, (x, "mxfp8_e5m2"), {"block": "32x32"}),
-        "quantize_both": (OPS.quantize_both, (x, "nvfp4", amax), {"hadamard": 16}),
+        "quantize_both": (OPS.quantize_both_two_level, (x, "nvfp4", amax), {"hadamard": 16}),
         "fake_quantize": (OPS.fake_quantize, (x.clone().requires_grad_(), "nvfp4", amax), {}),
-        "dequantize": (OPS.dequantize, (present(b), "nvfp4", (32, 96)), {"dtype": "float16"}),
+        "dequantize": (OPS.dequantize, (*b.parts, "nvfp4", (32, 96)), {"dtype": "float16"}),
         "gemm": (
             OPS.gemm,
             (*kind_of("gemm", a), *kind_of("gemm", b), x[0, :32].clone()),
@@ -391,10 +395,3 @@ def test_errors_while_tracing() -> None:
     ]:
         with pytest.raises(Exception, match=words):
             compiled(function)
-
-
-def test_codes_of_another_dtype() -> None:
-    codes = torch.zeros(4, 32, dtype=torch.int16)
-    for function in (operators.pack_codes, operators.unpack_codes):
-        parts = (f"{function.__name__}: codes of mxfp4", "dtype torch.int16", "expected uint8")
-        refused(TypeError, lambda f=function: f(codes, "mxfp4"), *parts)

@@ -7,21 +7,13 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from mxkern.scheme import Shape
+from mxkern.torch.product_library import split_arguments
 
 
-def _of_product(
-    a: Any,
-    a_kind: str,
-    a_shape: Shape,
-    b: Any,
-    b_kind: str,
-    b_shape: Shape,
-    *rest: Any,
-    **options: Any,
-) -> int:
+def _of_product(*arguments: Any, **options: Any) -> int:
     """Of groups as though each row, or column, belonged to one: nobody reads the ends for it."""
-    return 2 * math.prod(a_shape) * b_shape[-2]
+    a, b, *_ = split_arguments("gemm", arguments, 0)
+    return int(2 * math.prod(a.shape) * b.shape[-2])
 
 
 def teach_the_counter() -> None:

@@ -31,7 +31,7 @@ from mxkern.block_scaled import BlockScaled
 from mxkern.names import Dtype, SchemeName
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.options import BLOCK_ERRORS, ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES, four_over_six_of
-from mxkern.scheme import Scheme
+from mxkern.scheme import Scheme, schemes
 from mxkern.shapes import each_way, transposed
 from mxkern.torch.checks import (
     check_plain,
@@ -44,15 +44,17 @@ from mxkern.torch.checks import (
     scheme_name,
 )
 from mxkern.torch.codes import pack_codes, unpack_codes
+from mxkern.torch.definition import TWO_LEVEL
 from mxkern.torch.flops import teach_the_counter
 from mxkern.torch.keywords import refuse_others
-from mxkern.torch.operands import block_scaled, present
+from mxkern.torch.operands import block_scaled
 from mxkern.torch.products import gemm, grouped_gemm
 
 _ops = torch.ops.mxkern
 
 _MXFP8 = {format: scheme.name for format, scheme in MXFP8.items()}
 _MXFP6 = {format: scheme.name for format, scheme in MXFP6.items()}
+_TWO_LEVEL = frozenset(scheme.name for scheme in schemes if scheme.has_tensor_scale)
 _CHOICES = {
     "scale_rule": tuple(SCALE_RULES),
     "rounding": tuple(ROUNDINGS),
@@ -118,6 +120,11 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+def _operator(function: str, scheme: str) -> Any:
+    """The one that returns as many tensors as the scheme has."""
+    return getattr(_ops, function + TWO_LEVEL if scheme in _TWO_LEVEL else function)
+
+
 def _quantized(function: str, op: Any, x: Any, scheme: Any, options: dict[str, Any]) -> Any:
     """Runs an operator that quantizes one way: its results."""
     check_plain(function, "x", x, derivative=function == "fake_quantize")
@@ -134,17 +141,18 @@ def quantize(x: Any, scheme: SchemeName | Scheme, **options: Any) -> BlockScaled
 
 def _quantized_rows(function: str, x: Any, scheme: Any, options: dict[str, Any]) -> BlockScaled:
     layout = options.get("scale_layout", "row_major")
-    parts = _quantized(function, _ops.quantize, x, scheme, options)
-    return block_scaled(parts, scheme_name(function, scheme), tuple(x.shape), layout)
+    name = scheme_name(function, scheme)
+    parts = _quantized(function, _operator("quantize", name), x, scheme, options)
+    return block_scaled(parts, name, tuple(x.shape), layout)
 
 
 def quantize_columns(x: Any, scheme: SchemeName | Scheme, **options: Any) -> BlockScaled:
     """mxkern.quantize_columns as an operator."""
     function = "quantize_columns"
     layout = options.get("scale_layout", "row_major")
-    parts = _quantized(function, _ops.quantize_columns, x, scheme, options)
-    shape = transposed(function, tuple(x.shape))
-    return block_scaled(parts, scheme_name(function, scheme), shape, layout)
+    name = scheme_name(function, scheme)
+    parts = _quantized(function, _operator(function, name), x, scheme, options)
+    return block_scaled(parts, name, transposed(function, tuple(x.shape)), layout)
 
 
 def quantize_both(
@@ -160,7 +168,7 @@ def quantize_both(
         pair = each_way(function, argument, options.pop(argument, None))
         scalars += [float32_tensor(function, argument, side, x) for side in pair]
     scalars.append(offset_tensor(function, options))
-    parts = _ops.quantize_both(x, name, *scalars, **_options(function, options))
+    parts = _operator(function, name)(x, name, *scalars, **_options(function, options))
     shape, half = tuple(x.shape), len(parts) // 2
     return (
         block_scaled(parts[:half], name, shape, layout),
@@ -250,7 +258,7 @@ def dequantize(q: BlockScaled, *, dtype: Dtype = "float32", **options: Any) -> A
     refuse_others("dequantize", options)
     check_quantized("dequantize", "q", q)
     return _ops.dequantize(
-        present(q),
+        *q.parts,
         scheme_name("dequantize", q.scheme),
         q.shape,
         scale_layout=q.scale_layout,
