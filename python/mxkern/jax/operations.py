@@ -1,4 +1,4 @@
-# mxkern/jax_calls/operations.py: the operations on tracers of JAX's: what can be checked without
+# mxkern/jax/operations.py: the operations on tracers of JAX's: what can be checked without
 # values, and the call of the library. The order of the numbers is that of
 # python/bindings/xla_operations.h. device: that of the program, as an Adapter counts them.
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
-from mxkern.jax_calls.ffi import call
-from mxkern.jax_calls.promised import filled, promised_of, results_of
-from mxkern.jax_calls.workspaces import gemm_workspace, grouped_gemm_workspace
+from mxkern.jax.ffi import call
+from mxkern.jax.promised import filled, promised_of, results_of
+from mxkern.jax.workspaces import gemm_workspace, grouped_gemm_workspace
 from mxkern.ops.hadamard import random_hadamard as hadamard_of_array
 from mxkern.ops.scales import swizzle_scales as swizzled
 from mxkern.ops.scales import unswizzle_scales as unswizzled
