@@ -1,5 +1,5 @@
 // bindings/xla_operations.h: the operations as programs of XLA call them. Each reads its numbers in
-// the order of python/mxkern/jax_calls/operations.py.
+// the order of python/mxkern/jax/operations.py.
 #pragma once
 
 #include "gemm_workspace.h"

@@ -19,7 +19,7 @@ from mxkern.about import Info, cmake_dir, info
 from mxkern.arrays import meet_frameworks, take_jax_calls_from
 from mxkern.block_scaled import BlockScaled
 from mxkern.from_parts import made_from_parts as _made_from_parts  # noqa: F401  # BlockScaled.from_parts
-from mxkern.jax_calls import make_jax_calls
+from mxkern.jax import make_jax_calls
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.explain_gemm import GemmExplanation, GemmPlan, explain_gemm, plan_gemm
 from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation, explain_grouped_gemm

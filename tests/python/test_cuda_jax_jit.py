@@ -27,7 +27,7 @@ if jax.default_backend() != "gpu":
 import itertools
 
 from jax_functions import FUNCTIONS, N, W, X, array, assert_same
-from mxkern.jax_calls import programs
+from mxkern.jax import programs
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

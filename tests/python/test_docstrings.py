@@ -19,9 +19,9 @@ def modules() -> list[str]:
         "cupy_arrays",
         "jax_arrays",
         "jax_cuda_arrays",
-        "jax_calls.ffi",
-        "jax_calls.operations",
-        "jax_calls.programs",
+        "jax.ffi",
+        "jax.operations",
+        "jax.programs",
     )
     left_out = ("__main__", "_core", *frameworks, "plot")
     names = (m.name for m in found if not m.name.startswith("mxkern.torch"))

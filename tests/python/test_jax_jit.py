@@ -24,7 +24,7 @@ if jax.default_backend() != "cpu":
 
 from jax_functions import FUNCTIONS, W, X, array, assert_same
 from mxkern import _core
-from mxkern.jax_calls import ffi
+from mxkern.jax import ffi
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -236,7 +236,7 @@ def test_calls_with_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append((operation, list(results), list(arrays), list(numbers)))
         return call(operation, results, arrays, numbers, **options)
 
-    monkeypatch.setattr("mxkern.jax_calls.operations.call", record)
+    monkeypatch.setattr("mxkern.jax.operations.call", record)
     stochastic = {"rounding": "stochastic", "seed": 1}
     jax.make_jaxpr(lambda x: mxkern.quantize(x, "nvfp4", offset=jnp.int32(1), **stochastic))(X)
     jax.make_jaxpr(lambda x: mxkern.fake_quantize(x, "nvfp4", amax=jnp.float32(2)))(X)

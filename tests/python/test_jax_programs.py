@@ -24,7 +24,7 @@ if jax.default_backend() != "cpu":
     pytest.skip("JAX runs on a GPU here", allow_module_level=True)
 
 from jax_functions import ENDS, EXPERTS, FUNCTIONS, W, X, assert_same
-from mxkern.jax_calls import ffi, programs
+from mxkern.jax import ffi, programs
 
 # An amax that is checked, a seed, an alpha and what was prepared are for no program on the CPU.
 WITHOUT_PROGRAM = {

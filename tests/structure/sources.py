@@ -30,7 +30,7 @@ PYTHON_LAYERS = {
     "arrays": "arrays",
     "operands": "array_faults calls faults from_parts offset_array operand_faults shapes summary",
     "operations": "ops",
-    "callers": "comparison error_sums jax_calls",
+    "callers": "comparison error_sums jax",
     "package": ".",
     "layers": "torch",
     "tools": "__main__ cli compare_file compressed_tensors conversion convert convert_dtype"

@@ -1,4 +1,4 @@
-# mxkern/jax_calls/promised.py: what a quantization in a program of JAX returns.
+# mxkern/jax/promised.py: what a quantization in a program of JAX returns.
 from __future__ import annotations
 
 from collections.abc import Sequence

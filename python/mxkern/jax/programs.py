@@ -1,4 +1,4 @@
-# mxkern/jax_calls/programs.py: operations on JAX's arrays as programs, or as parts of one where
+# mxkern/jax/programs.py: operations on JAX's arrays as programs, or as parts of one where
 # there are tracers, inside of jax.jit. XLA makes the results, where they belong.
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mxkern import _core, errors
 from mxkern.array_faults import factor as check_factor
 from mxkern.arrays.jax_cuda_arrays import device_index
 from mxkern.calls import calls
-from mxkern.jax_calls import operations
-from mxkern.jax_calls.ffi import missing
-from mxkern.jax_calls.mesh_axes import over_the_axes_of
+from mxkern.jax import operations
+from mxkern.jax.ffi import missing
+from mxkern.jax.mesh_axes import over_the_axes_of
 from mxkern.offset_array import check_offset
 from mxkern.prepared_operand import PreparedOperand
 

@@ -1,4 +1,4 @@
-# mxkern/jax_calls/mesh_axes.py: over which axes of a mesh arrays differ from device to device,
+# mxkern/jax/mesh_axes.py: over which axes of a mesh arrays differ from device to device,
 # which jax.shard_map notes in their types. What is made of them differs over all of these.
 from __future__ import annotations
 

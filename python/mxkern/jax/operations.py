@@ -1,4 +1,4 @@
-# mxkern/jax_calls/operations.py: the operations on tracers of JAX's: what can be checked without
+# mxkern/jax/operations.py: the operations on tracers of JAX's: what can be checked without
 # values, and the call of the library. The order of the numbers is that of
 # python/bindings/xla_operations.h. device: that of the program, as an Adapter counts them.
 from __future__ import annotations
@@ -15,9 +15,10 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.arrays.numpy_arrays import numpy_dtype
 from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
-from mxkern.jax_calls.ffi import call
-from mxkern.jax_calls.promised import filled, promised_of, results_of
-from mxkern.jax_calls.workspaces import gemm_workspace, grouped_gemm_workspace
+from mxkern.jax.ffi import call
+from mxkern.jax.offset_words import words_of
+from mxkern.jax.promised import filled, promised_of, results_of
+from mxkern.jax.workspaces import gemm_workspace, grouped_gemm_workspace
 from mxkern.ops.hadamard import random_hadamard as hadamard_of_array
 from mxkern.ops.scales import swizzle_scales as swizzled
 from mxkern.ops.scales import unswizzle_scales as unswizzled
@@ -49,7 +50,7 @@ def quantize(
     record = _SCHEMES[scheme]
     _, shape = _shapes(function, x, columns, options)
     given, which = _given(function, record, x, amax, tensor_scale)
-    words = _words_of(offset)
+    words = words_of(offset)
     numbers = (columns, scheme, layout, *options.numbers, which, len(words))
     promised = promised_of(record, shape, _LAYOUTS[layout])
     results, arrays = results_of(promised, which), [x, *given, *words]
@@ -83,7 +84,7 @@ def quantize_both(
         numbers += [*options.numbers, which]
         promised.append(promised_of(record, shape, _LAYOUTS[layout]))
         results.append(results_of(promised[i], which))
-    words = _words_of(offset)
+    words = words_of(offset)
     numbers.append(len(words))
     count = len(results[0])
     batches = _takes_batches(record, x, row_options, column_options)
@@ -110,7 +111,7 @@ def fake_quantize(
         return dequantize(
             device, dtype, quantize(device, function, scheme, _ROW_MAJOR, options, False, *arrays)
         )
-    words = _words_of(offset)
+    words = words_of(offset)
     numbers = (scheme, *options.numbers, which, len(words))
     results = [jax.ShapeDtypeStruct(x.shape, x.dtype)]
     if record.has_tensor_scale and which == 0:
@@ -329,21 +330,6 @@ def _given(
     array = faults.float32_scalar(function, name, _stand_in(scalar), adapter, stand_in)
     faults.factor(function, name, float(array.reshape(())))
     return [scalar if isinstance(scalar, (jax.Array, np.ndarray)) else array], which
-
-
-def _words_of(offset: Any) -> list[Any]:
-    """An offset as the halves of 64 bits, the lower one first, which take no wider integers of
-    JAX's; none if there is none."""
-    if offset is None:
-        return []
-    if isinstance(offset, (np.ndarray, np.generic)):  # whose 64 bits JAX would cut
-        number = int(offset.item()) % 2**64
-        return [np.array([number % 2**32, number // 2**32], np.uint32)]
-    scalar = jax.numpy.reshape(offset, ())
-    if scalar.dtype.itemsize == 8:
-        return [jax.lax.bitcast_convert_type(scalar, np.uint32)]
-    high = jax.numpy.where(scalar < 0, np.uint32(2**32 - 1), np.uint32(0))
-    return [jax.numpy.stack([jax.lax.bitcast_convert_type(scalar, np.uint32), high])]
 
 
 def _arrays_of(operand: Any) -> list[Any]:

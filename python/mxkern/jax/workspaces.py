@@ -1,4 +1,4 @@
-# mxkern/jax_calls/workspaces.py: how much working memory a program gives products.
+# mxkern/jax/workspaces.py: how much working memory a program gives products.
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-# mxkern/jax_calls/ffi.py: the library's operations as parts of programs that JAX compiles: XLA
+# mxkern/jax/ffi.py: the library's operations as parts of programs that JAX compiles: XLA
 # calls them by its foreign function interface, on the CPU and on a CUDA device's stream.
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from mxkern import _core
 from mxkern.arrays.adapter import built_with_cuda
-from mxkern.jax_calls.mesh_axes import over_their_axes
+from mxkern.jax.mesh_axes import over_their_axes
 
 
 def missing(backend: str) -> str | None:
