@@ -14,7 +14,6 @@ void bind_schemes(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
 void bind_quantize(nanobind::module_& module);
 void bind_gemm(nanobind::module_& module);
-void bind_grouped_gemm(nanobind::module_& module);
 void bind_calls(nanobind::module_& module);
 void bind_xla_calls(nanobind::module_& module);
 

@@ -1,15 +1,11 @@
 // bindings/casters.h: tuples of plain numbers from Python to the library's views of memory.
 //
-// The Python package decides what an array is and checks it; what arrives here is
-//   Buffer       (address, dtype, device, batch, rows, columns, row stride, batch stride)
-//   BlockScaled  (scheme, scale layout, device, batch, rows, columns, codes, scales, tensor scale)
-//   PreparedOperand  (form, BlockScaled, address, bytes)
+// What is planned without memory arrives as
 //   PlannedTensor    (dtype, batch, rows, columns)
 //   PlannedOperand   the same, or (scheme, scale layout, batch, rows, columns), ahead of which what
 //                    is prepared has its form and whether its source was kept
-// where dtype, scheme, layout and form are positions in the library's lists, device is -1 for the
-// CPU or a CUDA index, and an address is an integer, None, or the capsule of NumPy's
-// __array_struct__.
+// where dtype, scheme, layout and form are positions in the library's lists. An address is an
+// integer, None, or the capsule of NumPy's __array_struct__.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -111,64 +107,6 @@ struct type_caster<mxkern::bindings::Address> {
     if (mxkern::bindings::read_address(source.ptr(), &value.value)) return true;
     PyErr_Clear();
     return false;
-  }
-};
-
-template <>
-struct type_caster<mxkern::Buffer> {
-  NB_TYPE_CASTER(mxkern::Buffer, const_name("tuple[object, int, int, int, int, int, int, int]"))
-
-  bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
-    mxkern::bindings::TupleReader items(source, 8);
-    value.data = items.address();
-    value.dtype = static_cast<mxkern::DType>(items.integer());
-    value.device = items.device();
-    value.shape = items.shape();
-    value.row_stride = items.integer();
-    value.batch_stride = items.integer();
-    if (!items.good()) PyErr_Clear();
-    return items.good();
-  }
-};
-
-template <>
-struct type_caster<mxkern::BlockScaled> {
-  NB_TYPE_CASTER(mxkern::BlockScaled,
-                 const_name("tuple[int, int, int, int, int, int, object, object, object]"))
-
-  bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
-    mxkern::bindings::TupleReader items(source, 9);
-    value.scheme = static_cast<mxkern::Scheme>(items.integer());
-    value.scale_layout = static_cast<mxkern::ScaleLayout>(items.integer());
-    value.device = items.device();
-    value.shape = items.shape();
-    value.codes = static_cast<std::uint8_t*>(items.address());
-    value.scales = static_cast<std::uint8_t*>(items.address());
-    value.tensor_scale = static_cast<float*>(items.address());
-    if (!items.good()) PyErr_Clear();
-    return items.good();
-  }
-};
-
-template <>
-struct type_caster<mxkern::PreparedOperand> {
-  NB_TYPE_CASTER(mxkern::PreparedOperand,
-                 const_name("tuple[int, tuple[int, int, int, int, int, int, object, object, "
-                            "object], object, int]"))
-
-  bool from_python(handle source, std::uint32_t flags, cleanup_list* cleanup) noexcept {
-    mxkern::bindings::TupleReader items(source, 4);
-    value.form = static_cast<mxkern::PreparedForm>(items.integer());
-    make_caster<mxkern::BlockScaled> quantized;
-    if (!items.good() || !quantized.from_python(items.item(), flags, cleanup)) {
-      PyErr_Clear();
-      return false;
-    }
-    value.source = quantized.value;
-    value.data = items.address();
-    value.bytes = static_cast<std::size_t>(items.integer());
-    if (!items.good()) PyErr_Clear();
-    return items.good();
   }
 };
 

@@ -1,26 +1,14 @@
-// bindings/gemm.cc: plans of matrix products, and forms of operands that are prepared for them.
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/variant.h>
-
-#include <string>
-
+// bindings/gemm.cc: plans of matrix products without memory, as of JAX programs, and forms of
+// operands that are prepared for them.
 #include "bindings.h"
 #include "mxkern/plan.h"
-#include "numbers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace mxkern::bindings {
-namespace {
 
-GemmOptions options_of(double beta, int precision) {
-  GemmOptions options = gemm_options(1.0, beta);
-  options.precision = static_cast<GemmPrecision>(precision);
-  return options;
-}
-
-void bind_prepare_operand(nb::module_& module) {
+void bind_gemm(nb::module_& module) {
   module.def(
       "prepared_form",
       [](int wanted, int scheme_number, int device_index) {
@@ -39,31 +27,8 @@ void bind_prepare_operand(nb::module_& module) {
                               {batch, rows, columns});
       },
       "form"_a, "scheme"_a, "batch"_a, "rows"_a, "columns"_a);
-}
-
-}  // namespace
-
-void bind_gemm(nb::module_& module) {
-  nb::class_<GemmExplanation>(module, "GemmExplanation")
-      .def_ro("device", &GemmExplanation::device)
-      .def_ro("path", &GemmExplanation::path)
-      .def_ro("reason", &GemmExplanation::reason)
-      .def_ro("left", &GemmExplanation::left)
-      .def_ro("right", &GemmExplanation::right)
-      .def_ro("kernel", &GemmExplanation::kernel)
-      .def_ro("error", &GemmExplanation::error)
-      .def_ro("workspace_bytes", &GemmExplanation::workspace_bytes);
   nb::class_<GemmPlan>(module, "GemmPlan")
-      .def_prop_ro("workspace_bytes", &GemmPlan::workspace_bytes)
-      .def("explain", [](const GemmPlan& plan) { return explain(plan); });
-  module.def(
-      "plan_gemm",
-      [](const GemmOperand& a, const GemmRightOperand& b, const Buffer& out, double beta,
-         int precision, const std::string& device) {
-        const GemmProblem problem(a, b, out, options_of(beta, precision));
-        return device.empty() ? plan_gemm(problem, out.device) : plan_gemm(problem, device);
-      },
-      "a"_a, "b"_a, "out"_a, "beta"_a, "precision"_a, "device"_a);
+      .def_prop_ro("workspace_bytes", &GemmPlan::workspace_bytes);
   module.def(
       "plan_gemm_problem",
       [](const PlannedOperand& left, const PlannedOperand& right, const PlannedTensor& out,
@@ -72,7 +37,15 @@ void bind_gemm(nb::module_& module) {
                          numbered_device(device));
       },
       "left"_a, "right"_a, "out"_a, "precision"_a, "device"_a);
-  bind_prepare_operand(module);
+  module.def(
+      "grouped_gemm_problem_bytes",
+      [](const PlannedOperand& left, const PlannedOperand& right, const PlannedTensor& out,
+         std::int64_t groups, bool of_columns, int precision, int device) {
+        const auto wanted = static_cast<GemmPrecision>(precision);
+        return grouped_gemm_workspace_bytes({left, right, out, groups, of_columns, wanted},
+                                            numbered_device(device));
+      },
+      "left"_a, "right"_a, "out"_a, "groups"_a, "of_columns"_a, "precision"_a, "device"_a);
 }
 
 }  // namespace mxkern::bindings

@@ -34,7 +34,6 @@ NB_MODULE(_core, module) {
   bindings::bind_info(module);
   bindings::bind_quantize(module);
   bindings::bind_gemm(module);
-  bindings::bind_grouped_gemm(module);
   bindings::bind_calls(module);
   bindings::bind_xla_calls(module);
   nb::module_::import_("atexit").attr("register")(

@@ -63,11 +63,13 @@ nb::object finished(const Call& call, const Output& product, nb::handle out, nb:
   return product.array;
 }
 
-// [..., M, K] and [..., N, K].
-void check_product(const Call& call, const Extents& a, const Extents& b) {
-  const bool fit = b.dimensions > 1 && a.items[a.dimensions - 1] == b.items[b.dimensions - 1] &&
+// [..., M, N] of [..., M, K] and [..., N, K].
+Extents product_extents(const Call& call, Extents a, const Extents& b) {
+  const bool fit = b.dimensions > 1 && a.last() == b.items[b.dimensions - 1] &&
                    (b.dimensions == 2 || same_batch(a, b));
   if (!fit) call.fault("product_shape", a.tuple(), b.tuple());
+  a.last() = b.items[b.dimensions - 2];
+  return a;
 }
 
 // Nobody looks at what rows allow, as gemm does for "auto".
@@ -96,9 +98,7 @@ nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
   const StreamScope scope(call, stream, stream.is_none() ? nb::none() : array_of(call, b));
   const auto right = call.right(b);
   const auto left = call.left(a);
-  check_product(call, left.extents, right.extents);
-  Extents extents = left.extents;
-  extents.last() = right.extents.items[right.extents.dimensions - 2];
+  Extents extents = product_extents(call, left.extents, right.extents);
   const Device device = device_of(right.view);
   take(call, left.spans);
   take(call, right.spans);
@@ -249,14 +249,77 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
   return finished(call, product, out, b);
 }
 
-// Checked operands as the library sees them, and their shapes: plans and JAX programs are made of
-// them.
+// What is planned: the device, in the library's words, empty for that of `right`; which becomes
+// what prepare_operand would make of it in the form, if there is one. Plans read nothing.
+std::string planned_device(const Call& call, nb::handle device, nb::handle form,
+                           GemmRightOperand& right) {
+  const Device here = device_of(right);
+  const bool is_prepared = std::holds_alternative<PreparedOperand>(right);
+  const nb::object asked = call.fault("planned", device, form, number_of(here), is_prepared);
+  if (!form.is_none()) {
+    PreparedOperand prepared;
+    prepared.form = all_prepared_forms[nb::cast<int>(asked[1])];
+    const BlockScaled& source = prepared.source = std::get<BlockScaled>(right);
+    call.run(0, [&] { usable_prepared_form(prepared.form, source.scheme, here); });  // may throw
+    prepared.bytes = prepared_bytes(prepared.form, source.scheme, source.shape);
+    right = prepared;
+  }
+  return nb::cast<std::string>(asked[0]);
+}
+
+nb::tuple words_of(const GemmExplanation& text) {
+  return nb::make_tuple(text.device, text.path, text.reason, text.left, text.right, text.kernel,
+                        text.error, text.workspace_bytes);
+}
+
+nb::tuple explain_gemm(Calls& calls, const char* function, nb::handle a, nb::handle b,
+                       nb::handle dtype_name, nb::handle precision, nb::handle beta,
+                       nb::handle device, nb::handle form) {
+  Call call(calls, function);
+  const DType dtype = all_dtypes[call.dtype(dtype_name)];
+  GemmOptions options;
+  options.precision = static_cast<GemmPrecision>(
+      call.one_of("precision", precision, call.package().precision_names));
+  options.beta = call.number("beta", beta);
+  call.enter_operand(b);
+  auto right = call.right(b);
+  const auto left = call.left(a);
+  const Extents extents = product_extents(call, left.extents, right.extents);
+  const std::string kind = planned_device(call, device, form, right.view);
+  const auto out = Buffer::dense(nullptr, dtype, extents.shape(), device_of(right.view));
+  GemmExplanation text;
+  call.run(0, [&] { text = mxkern::explain_gemm(left.view, right.view, out, options, kind); });
+  return words_of(text);
+}
+
+nb::tuple explain_grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends,
+                               nb::handle dtype_name, nb::handle precision, nb::handle device,
+                               nb::handle form) {
+  Call call(calls, "explain_grouped_gemm");
+  const DType dtype = all_dtypes[call.dtype(dtype_name)];
+  GroupedGemmOptions options;
+  options.precision = grouped_precision(call, precision);
+  call.enter_operand(b);
+  Grouped grouped(call, a, b, ends, nb::none());
+  const std::string kind = planned_device(call, device, form, grouped.right.view);
+  const auto out = Buffer::dense(nullptr, dtype, grouped.extents().shape(), grouped.device);
+  GemmExplanation text;
+  call.run(0, [&] {
+    grouped.visit([&](const auto& groups) {
+      text = mxkern::explain_grouped_gemm(grouped.left.view, grouped.right.view, groups, out,
+                                          options, kind);
+    });
+  });
+  return words_of(text);
+}
+
+// Checked operands as the library sees them, and their shapes: JAX programs are made of them.
 nb::tuple operand_views(Calls& calls, const char* function, nb::handle a, nb::handle b) {
   Call call(calls, function);
   call.enter_operand(b);
   const auto right = call.right(b);
   const auto left = call.left(a);
-  check_product(call, left.extents, right.extents);
+  product_extents(call, left.extents, right.extents);
   return nb::make_tuple(tuple_of(left.view), tuple_of(right.view), left.extents.tuple(),
                         right.extents.tuple());
 }
@@ -288,6 +351,18 @@ void bind_product_calls(nb::module_& module) {
              nb::sig("def grouped_gemm(calls: Calls, a: object, b: object, ends: object, dtype: "
                      "object, out: object, alpha: object, beta: object, factors: object, bias: "
                      "object, precision: object, stream: object) -> typing.Any"));
+  module.def(
+      "explain_gemm", &explain_gemm, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
+      "dtype"_a.none(), "precision"_a.none(), "beta"_a.none(), "device"_a.none(), "form"_a.none(),
+      nb::sig("def explain_gemm(calls: Calls, function: str, a: object, b: object, dtype: object, "
+              "precision: object, beta: object, device: object, form: object) -> "
+              "tuple[typing.Any, ...]"));
+  module.def("explain_grouped_gemm", &explain_grouped_gemm, "calls"_a, "a"_a.none(), "b"_a.none(),
+             "ends"_a.none(), "dtype"_a.none(), "precision"_a.none(), "device"_a.none(),
+             "form"_a.none(),
+             nb::sig("def explain_grouped_gemm(calls: Calls, a: object, b: object, ends: object, "
+                     "dtype: object, precision: object, device: object, form: object) -> "
+                     "tuple[typing.Any, ...]"));
   module.def("operand_views", &operand_views, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
              nb::sig("def operand_views(calls: Calls, function: str, a: object, b: object) -> "
                      "tuple[typing.Any, ...]"));

@@ -1,4 +1,10 @@
-// bindings/views.h: the library's views of memory as the tuples that casters.h reads.
+// bindings/views.h: the library's views of memory as tuples of numbers:
+//   Buffer           (address, dtype, device, batch, rows, columns, row stride, batch stride)
+//   BlockScaled      (scheme, scale layout, device, batch, rows, columns, codes, scales, tensor
+//                    scale)
+//   PreparedOperand  (form, BlockScaled, address, bytes)
+// where dtype, scheme, layout and form are positions in the library's lists, and device is -1 for
+// the CPU or a CUDA index.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -112,41 +112,13 @@ class OffsetOptions(QuantizeOptions):
     def without_array(self) -> QuantizeOptions: ...
 
 def float32_bits(value: float) -> int: ...
-
-class GemmExplanation:
-    @property
-    def device(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def left(self) -> str: ...
-    @property
-    def right(self) -> str: ...
-    @property
-    def kernel(self) -> str: ...
-    @property
-    def error(self) -> str: ...
-    @property
-    def workspace_bytes(self) -> int: ...
+def prepared_form(wanted: int, scheme: int, device: int) -> int: ...
+def prepared_bytes(form: int, scheme: int, batch: int, rows: int, columns: int) -> int: ...
 
 class GemmPlan:
     @property
     def workspace_bytes(self) -> int: ...
-    def explain(self) -> GemmExplanation: ...
 
-def plan_gemm(
-    a: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[object, int, int, int, int, int, int, int]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    b: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    out: tuple[object, int, int, int, int, int, int, int],
-    beta: float,
-    precision: int,
-    device: str,
-) -> GemmPlan: ...
 def plan_gemm_problem(
     left: tuple[int, ...],
     right: tuple[int, ...],
@@ -154,8 +126,6 @@ def plan_gemm_problem(
     precision: int,
     device: int,
 ) -> GemmPlan: ...
-def prepared_form(wanted: int, scheme: int, device: int) -> int: ...
-def prepared_bytes(form: int, scheme: int, batch: int, rows: int, columns: int) -> int: ...
 def grouped_gemm_problem_bytes(
     left: tuple[int, ...],
     right: tuple[int, ...],
@@ -165,19 +135,6 @@ def grouped_gemm_problem_bytes(
     precision: int,
     device: int,
 ) -> int: ...
-def explain_grouped_gemm(
-    a: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[object, int, int, int, int, int, int, int]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    b: tuple[int, int, int, int, int, int, object, object, object]
-    | tuple[int, tuple[int, int, int, int, int, int, object, object, object], object, int],
-    ends: object | None,
-    count: int,
-    of_columns: bool,
-    out: tuple[object, int, int, int, int, int, int, int],
-    precision: int,
-    device: str,
-) -> GemmExplanation: ...
 
 class Signature:
     def __init__(
@@ -272,6 +229,27 @@ def grouped_gemm(
     precision: object,
     stream: object,
 ) -> Any: ...
+def explain_gemm(
+    calls: Calls,
+    function: str,
+    a: object,
+    b: object,
+    dtype: object,
+    precision: object,
+    beta: object,
+    device: object,
+    form: object,
+) -> tuple[Any, ...]: ...
+def explain_grouped_gemm(
+    calls: Calls,
+    a: object,
+    b: object,
+    ends: object,
+    dtype: object,
+    precision: object,
+    device: object,
+    form: object,
+) -> tuple[Any, ...]: ...
 def operand_views(calls: Calls, function: str, a: object, b: object) -> tuple[Any, ...]: ...
 def grouped_views(
     calls: Calls, function: str, a: object, b: object, ends: object, factors: object

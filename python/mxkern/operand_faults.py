@@ -3,13 +3,15 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from typing import Any, NoReturn
 
 from mxkern import errors
 from mxkern.arrays import Adapter
+from mxkern.arrays.adapter import CPU
 from mxkern.block_scaled import BlockScaled
 from mxkern.names import GroupedPrecision
-from mxkern.options import FORMS, SCALE_LAYOUTS, position
+from mxkern.options import FORMS, PREPARED_FORMS, SCALE_LAYOUTS, position
 from mxkern.scheme import Scheme, Shape, schemes
 
 LARGEST_EXTENT = 2**48
@@ -316,3 +318,44 @@ def no_array(function: str, argument: str, b: Any) -> NoReturn:
     if b.form == "source":
         no_source(function, argument)
     no_data(function, argument, b.form)
+
+
+def planned(
+    function: str, device: Any, form: Any, on: int, is_prepared: bool
+) -> tuple[str, int | None]:
+    """What a plan is for: the device in the library's words, and the position of the form that b
+    is planned in, None for b as it is. on: the device that b is on."""
+    kind = _kind_of_device(function, device, on)
+    if form is None:
+        return kind, None
+    number = position(function, "form", form, PREPARED_FORMS)
+    if is_prepared:
+        raise ValueError(f"{function}: form is given, but b is prepared already; leave form out")
+    if kind == "cpu" or (not kind and on == CPU):
+        raise ValueError(
+            f"{function}: form is {errors.described(form)} and the device is the CPU, whose "
+            "products read codes and scales as they lie; expected a GPU; pass its kind, as "
+            "device='sm_90', or leave form out"
+        )
+    return kind, number
+
+
+def _kind_of_device(function: str, device: Any, on: int) -> str:
+    """A device as the library takes it; empty for the one that the operands are on."""
+    if device is None:
+        return ""
+    if not isinstance(device, str) or not device:
+        raise TypeError(
+            f"{function}: device is {errors.described(device)}; expected 'cpu', 'cuda:0' or "
+            "another one that a and b are on, or a kind of GPU, as 'sm_90'"
+        )
+    if re.fullmatch(r"cuda(:\d+)?", device):
+        if on != CPU and device in ("cuda", f"cuda:{on}"):
+            return ""
+        where = "the CPU" if on == CPU else f"cuda:{on}"
+        raise ValueError(
+            f"{function}: device is {device!r}, and b is on {where}; expected a device that a and "
+            "b are on, or a kind of GPU; pass its kind, as device='sm_90'"
+        )
+    # As nvcc writes them: what is for one architecture, or for its family, is no GPU of its own.
+    return re.sub(r"(?<=^sm_)(\d+)[af]$", r"\1", device)

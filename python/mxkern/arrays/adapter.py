@@ -11,18 +11,12 @@ from mxkern import _core, errors
 
 Shape = tuple[int, ...]
 
-# What the library sees of a tensor: address, dtype, device, batch, rows, columns, row stride, batch
-# stride; and of a BlockScaled: scheme, layout, device, batch, rows, columns and three addresses.
-Buffer = tuple[object, int, int, int, int, int, int, int]
-View = tuple[int, int, int, int, int, int, object, object, object]
-
 PLAIN_DTYPES = _core.dtype_names()
 BYTE_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
 DTYPES = (*PLAIN_DTYPES, *BYTE_DTYPES, "int32")
 CPU = -1
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2  # handles that CUDA and DLPack reserve
 
-_new = tuple.__new__  # half the time of a NamedTuple's own constructor
 built_with_cuda = _core.built_with_cuda()
 
 
@@ -33,12 +27,6 @@ def collapsed(shape: Shape) -> tuple[int, int, int]:
     if len(shape) == 1:
         return (1, 1, *shape)
     return (math.prod(shape[:-2]), shape[-2], shape[-1])
-
-
-def dense_buffer(address: object, dtype: int, device: int, extents: tuple[int, int, int]) -> Buffer:
-    """Memory without gaps as the library sees it."""
-    batch, rows, columns = extents
-    return (address, dtype, device, batch, rows, columns, columns, rows * columns)
 
 
 def check_device(function: str, argument: str, device: str) -> None:

@@ -2,16 +2,12 @@
 # plan, and what it says.
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
-from mxkern import _core, errors
-from mxkern.arrays.adapter import CPU, collapsed, dense_buffer
+from mxkern import _core
 from mxkern.calls import calls
-from mxkern.faults import number as number_of
 from mxkern.names import AskedForm, Dtype, GemmPrecision
-from mxkern.options import PRECISIONS, PREPARED_FORMS, dtype_position, position
-from mxkern.prepared_operand import Operand, PreparedOperand
+from mxkern.prepared_operand import Operand
 
 
 class GemmExplanation(NamedTuple):
@@ -75,8 +71,8 @@ def explain_gemm(
     >>> print(mxkern.explain_gemm(x, q, device="sm_90", form="few_tokens").path)
     few tokens
     """
-    asked = a, b, beta, dtype, precision, device, form
-    return _planned("explain_gemm", *asked).explain()
+    asked = a, b, dtype, precision, beta, device, form
+    return GemmExplanation(*_core.explain_gemm(calls, "explain_gemm", *asked))
 
 
 class GemmPlan:
@@ -84,8 +80,8 @@ class GemmPlan:
 
     __slots__ = ("_explanation",)
 
-    def __init__(self, plan: _core.GemmPlan) -> None:
-        self._explanation = GemmExplanation(*fields_of(plan.explain()))
+    def __init__(self, explanation: GemmExplanation) -> None:
+        self._explanation = explanation
 
     def explain(self) -> GemmExplanation:
         """The plan in words, by their names."""
@@ -143,81 +139,5 @@ def plan_gemm(
     >>> plan.path, plan.workspace_bytes > 0
     ('folded or exact', True)
     """
-    return _planned("plan_gemm", a, b, beta, dtype, precision, device, form)
-
-
-def _planned(
-    function: str,
-    a: Any,
-    b: Operand[Any],
-    beta: float,
-    dtype: Dtype,
-    precision: GemmPrecision,
-    device: str | None,
-    form: AskedForm | None,
-) -> GemmPlan:
-    result_dtype = dtype_position(function, dtype)
-    wanted = position(function, "precision", precision, PRECISIONS)
-    added = number_of(function, "beta", beta)
-    left, right, a_shape, b_shape = _core.operand_views(calls, function, a, b)
-    right, on, kind = planned_right(function, b, right, device, form)
-    extents = collapsed((*a_shape[:-1], b_shape[-2]))
-    buffer = dense_buffer(None, result_dtype, on, extents)
-    try:
-        return GemmPlan(_core.plan_gemm(left, right, buffer, added, wanted, kind))
-    except (ValueError, RuntimeError) as error:
-        worded = errors.renamed(errors.renamed(error, "gemm", function), "plan_gemm", function)
-        raise worded from None
-
-
-def fields_of(found: Any) -> list[Any]:
-    """What the library says, in the order of GemmExplanation."""
-    return [getattr(found, name) for name in GemmExplanation._fields]
-
-
-def planned_right(
-    function: str, b: Operand[Any], view: Any, device: Any, form: Any
-) -> tuple[Any, int, str]:
-    """The view of b, as it is or as though it was prepared; the device it is on; and the one that
-    is asked about, empty for that one."""
-    on = view[1][2] if len(view) == 4 else view[2]
-    kind = _kind_of_device(function, device, on)
-    if form is None:
-        return view, on, kind
-    number = position(function, "form", form, PREPARED_FORMS)
-    if isinstance(b, PreparedOperand) and b.form != "source":
-        raise ValueError(f"{function}: form is given, but b is prepared already; leave form out")
-    if kind == "cpu" or (not kind and on == CPU):
-        raise ValueError(
-            f"{function}: form is {errors.described(form)} and the device is the CPU, whose "
-            "products read codes and scales as they lie; expected a GPU; pass its kind, as "
-            "device='sm_90', or leave form out"
-        )
-    scheme, _, _, *extents = view[:6]
-    try:
-        _core.prepared_form(number, scheme, on)  # for its error, where the scheme has no such form
-    except ValueError as error:
-        raise errors.renamed(error, "usable_prepared_form", function) from None
-    # Without what prepare_operand would write: plans read nothing.
-    return (number, view, 0, _core.prepared_bytes(number, scheme, *extents)), on, kind
-
-
-def _kind_of_device(function: str, device: Any, on: int) -> str:
-    """A device as the library takes it; empty for the one that the operands are on."""
-    if device is None:
-        return ""
-    if not isinstance(device, str) or not device:
-        raise TypeError(
-            f"{function}: device is {errors.described(device)}; expected 'cpu', 'cuda:0' or "
-            "another one that a and b are on, or a kind of GPU, as 'sm_90'"
-        )
-    if re.fullmatch(r"cuda(:\d+)?", device):
-        if on != CPU and device in ("cuda", f"cuda:{on}"):
-            return ""
-        where = "the CPU" if on == CPU else f"cuda:{on}"
-        raise ValueError(
-            f"{function}: device is {device!r}, and b is on {where}; expected a device that a and "
-            "b are on, or a kind of GPU; pass its kind, as device='sm_90'"
-        )
-    # As nvcc writes them: what is for one architecture, or for its family, is no GPU of its own.
-    return re.sub(r"(?<=^sm_)(\d+)[af]$", r"\1", device)
+    asked = a, b, dtype, precision, beta, device, form
+    return GemmPlan(GemmExplanation(*_core.explain_gemm(calls, "plan_gemm", *asked)))

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxkern import _core, errors
-from mxkern.arrays.adapter import collapsed, dense_buffer
+from mxkern import _core
 from mxkern.calls import calls
 from mxkern.names import AskedForm, Dtype, GroupedPrecision
-from mxkern.operand_faults import GROUPED_PRECISIONS
-from mxkern.ops.explain_gemm import GemmExplanation, fields_of, planned_right
-from mxkern.options import PRECISIONS, dtype_position, position
+from mxkern.ops.explain_gemm import GemmExplanation
 from mxkern.prepared_operand import Operand
-from mxkern.shapes import grouped_shape
-
-_PRECISIONS = {name: PRECISIONS[name] for name in GROUPED_PRECISIONS}
 
 
 class GroupedGemmExplanation(GemmExplanation):
@@ -53,17 +47,5 @@ def explain_grouped_gemm(
     >>> plan.path, plan.right
     ('few tokens', 'mxfp4, prepared as few_tokens')
     """
-    function = "explain_grouped_gemm"
-    result_dtype = dtype_position(function, dtype)
-    wanted = position(function, "precision", precision, _PRECISIONS)
-    views = _core.grouped_views(calls, function, a, b, ends, None)
-    left, right, a_shape, b_shape, ends, groups = views
-    right, on, kind = planned_right(function, b, right, device, form)
-    shape = grouped_shape(function, a_shape, b_shape, groups)
-    where = ends, groups, len(b_shape) == 2
-    buffer = dense_buffer(None, result_dtype, on, collapsed((1, *shape)))
-    try:
-        found = _core.explain_grouped_gemm(left, right, *where, buffer, wanted, kind)
-    except (ValueError, RuntimeError) as error:
-        raise errors.renamed(error, "grouped_gemm", function) from None
-    return GroupedGemmExplanation(*fields_of(found))
+    found = _core.explain_grouped_gemm(calls, a, b, ends, dtype, precision, device, form)
+    return GroupedGemmExplanation(*found)
