@@ -129,5 +129,3 @@ def check(got: dict[str, Any], want: dict[str, tuple[np.ndarray, bool]], what: s
             error = np.linalg.norm(_wide(found) - _wide(wanted))
             bound = spacing[wanted.dtype.name] * np.linalg.norm(_wide(wanted))
             assert error <= bound, f"{what}: {name} is off by {error}, more than {bound}"
-
-

@@ -4,8 +4,9 @@ as operators of PyTorch.
 
     import mxkern.torch as mxt
 
-    recipe = mxt.mxfp8()
-    y = mxt.linear(x, weight, bias, recipe)          # forward, and both gradients
+    model = mxt.quantize_(model, mxt.Training(mxt.mxfp8()))       # train
+    model = mxt.quantize_(model, mxt.WeightOnly("mxfp4"))         # or run
+    y = mxt.linear(x, weight, bias, mxt.nvfp4())                  # or one product, and its gradients
 
 From the import on torch.compile knows mxkern's functions: those of mxkern.torch.operators take
 their place.
@@ -18,26 +19,46 @@ from mxkern.torch.available import (
     is_mxfp8_available,
     is_nvfp4_available,
 )
+from mxkern.torch.configs import (
+    QAT,
+    Dynamic,
+    Static,
+    Training,
+    WeightOnly,
+    all_but_last,
+    by_name,
+)
 from mxkern.torch.linear import Linear, linear
 from mxkern.torch.operators import *  # noqa: F403
 from mxkern.torch.operators import __all__ as _operators
+from mxkern.torch.quantize_model import explain, quantize_
 from mxkern.torch.quantized_linear import frozen_linear
 from mxkern.torch.quantized_tensor import QuantizedTensor
 from mxkern.torch.random_bits import Step
 from mxkern.torch.state_dict import plain_state_dict
+from mxkern.torch.stored_linear import QuantizedLinear
 from mxkern.torch.weight_cache import WeightCache, refresh_weights
 from mxkern.values.recipe import Operand, Recipe, mx, mxfp4, mxfp8, nvfp4
 
 __all__ = [
+    "QAT",
+    "Dynamic",
     "Linear",
     "Operand",
+    "QuantizedLinear",
     "QuantizedTensor",
     "Recipe",
+    "Static",
     "Step",
+    "Training",
     "WeightCache",
+    "WeightOnly",
+    "all_but_last",
     "autocast",
+    "by_name",
     "checkpoint_contexts",
     "current_recipe",
+    "explain",
     "frozen_linear",
     "is_available",
     "is_mxfp4_available",
@@ -49,6 +70,7 @@ __all__ = [
     "mxfp8",
     "nvfp4",
     "plain_state_dict",
+    "quantize_",
     "refresh_weights",
 ]
 __all__ += _operators

@@ -10,6 +10,8 @@ from mxkern.options import DTYPES, name_of_dtype
 from mxkern.torch.autocast import chosen, no_recipe
 from mxkern.torch.linear_function import Facts, LinearFunction
 from mxkern.torch.operand_calls import is_stochastic
+from mxkern.torch.quantized_linear import frozen_linear
+from mxkern.torch.quantized_tensor import QuantizedTensor
 from mxkern.torch.random_bits import Step, rank_seed
 from mxkern.values.recipe import Recipe
 
@@ -27,7 +29,8 @@ def linear(
     """x . weight^T + bias with the products of a recipe, and its gradients.
 
     x       [..., K], float32, float16 or bfloat16
-    weight  [N, K], of any of these dtypes, whatever that of x; it is quantized as it is
+    weight  [N, K], of any of these dtypes, whatever that of x; it is quantized as it is. A frozen
+            QuantizedTensor too: x is then quantized as a recipe's input, or not without a recipe
     bias    [N] or None
     recipe  mxfp8(), nvfp4(), ...; None: plain, as torch.nn.functional.linear. An autocast that is
             active comes first
@@ -43,6 +46,8 @@ def linear(
     recipe, amax_group = chosen(recipe)
     if recipe is not None and not isinstance(recipe, Recipe):
         raise no_recipe("linear", recipe)
+    if isinstance(weight, QuantizedTensor):
+        return frozen_linear(x, weight, bias, input=None if recipe is None else recipe.input)
     if hasattr(weight, "to_local") or hasattr(x, "to_local"):
         from mxkern.torch.tensor_parallel import distributed_linear
 

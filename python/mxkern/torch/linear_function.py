@@ -116,7 +116,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         )
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc]
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> Any:
         facts, recipe = ctx.facts, ctx.facts.recipe
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]

@@ -79,7 +79,8 @@ def quantized(
     if rows and columns and whole is x:
         if row_amax is not None:
             options["amax"] = (row_amax, column_amax)
-        return call.quantize_both(x, operand.scheme, **transform, **options)
+        both: tuple[Any, Any] = call.quantize_both(x, operand.scheme, **transform, **options)
+        return both
     own = {} if row_amax is None else {"amax": row_amax}
     other = {} if column_amax is None else {"amax": column_amax}
     return (
@@ -90,7 +91,7 @@ def quantized(
     )
 
 
-@torch.compiler.assume_constant_result  # type: ignore[misc]
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _device_folds(index: int) -> bool:
     """Whether a CUDA device has the folded path: Hopper's FP8 tensor cores."""
     if index not in _FOLDS:

@@ -23,7 +23,7 @@ _OWN = (Linear, ObservedLinear, QuantizedLinear)
 
 def quantize_(
     model: Any,
-    config: Config | ByName,
+    config: Any,
     filter_fn: Callable[[Any, str], bool] | None = None,
 ) -> Any:
     """Converts the torch.nn.Linear layers of a model, in place, and returns it; a model that is a
@@ -155,7 +155,7 @@ def _converted(module: Any, name: str, config: Config, model: Any) -> Any:
 
 def _step_of(model: Any, module: Any) -> Step:
     """The one step of a model, which its forward advances."""
-    step = model.__dict__.get("_mxkern_step")
+    step: Step | None = model.__dict__.get("_mxkern_step")
     if step is None:
         step = Step()
         step.to(module.weight.device)

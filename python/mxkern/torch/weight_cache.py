@@ -60,20 +60,20 @@ class WeightCache:
             self._made, self._operand = {}, recipe.weight
         if self._seen != seen or not wanted <= self._made.keys():
             self.weight = weakref.ref(weight)
-            self._make(weight, wanted | self._made.keys())
+            self._make(weight, recipe.weight, wanted | self._made.keys())
         return self
 
     def refresh(self) -> None:
         """Quantizes the weight again, in place."""
         weight = self.weight()
-        if weight is not None and self._made:
-            self._make(weight, set(self._made))
+        if weight is not None and self._operand is not None:
+            self._make(weight, self._operand, set(self._made))
 
-    def _make(self, weight: Any, sides: set[str]) -> None:
+    def _make(self, weight: Any, operand: Operand, sides: set[str]) -> None:
         with torch.no_grad():
             made = quantized(
                 weight.detach(),
-                self._operand,
+                operand,
                 "weight",
                 rows="rows" in sides,
                 columns="columns" in sides,
