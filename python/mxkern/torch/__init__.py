@@ -4,9 +4,9 @@ as operators of PyTorch.
 
     import mxkern.torch as mxt
 
-    model = mxt.quantize_(model, mxt.Training(mxt.mxfp8()))       # train
-    model = mxt.quantize_(model, mxt.WeightOnly("mxfp4"))         # or run
-    y = mxt.linear(x, weight, bias, mxt.nvfp4())                  # or one product, and its gradients
+    model = mxt.quantize_(model, mxt.Training(mxt.mxfp8()))     # train
+    model = mxt.quantize_(model, mxt.WeightOnly("mxfp4"))       # or run
+    y = mxt.linear(x, weight, bias, mxt.nvfp4())                # or one layer, and its gradients
 
 From the import on torch.compile knows mxkern's functions: those of mxkern.torch.operators take
 their place.

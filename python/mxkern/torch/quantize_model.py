@@ -87,10 +87,10 @@ def unconverted_reason(module: Any, name: str, model: Any) -> str:
     """Why a module that has a weight of a product is left alone; "" for all others that are."""
     if not isinstance(module, torch.nn.Linear):
         return "no linear layer"
-    if type(module) not in (torch.nn.Linear, *_OWN):
-        return f"a subclass: {type(module).__name__}"
     if any(isinstance(parent, torch.nn.MultiheadAttention) for parent in _parents(model, name)):
         return "its forward is not called in torch.nn.MultiheadAttention"
+    if type(module) not in (torch.nn.Linear, *_OWN):
+        return f"a subclass: {type(module).__name__}"
     if name_of_dtype(module.weight.dtype) not in DTYPES:
         return f"its weight has dtype {name_of_dtype(module.weight.dtype)}"
     return ""

@@ -99,7 +99,7 @@ def test_all_but_last(fraction: float, kept: int) -> None:
     fits = mxt.all_but_last(model, fraction)
     names = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and fits(m, n)]
     assert names == [f"layers.{i}.{part}" for i in range(kept) for part in ("up", "down")]
-    with pytest.raises(ValueError, match="no torch.nn.ModuleList"):
+    with pytest.raises(ValueError, match=r"no torch.nn.ModuleList"):
         mxt.all_but_last(nn.Linear(2, 2))
 
 
@@ -165,7 +165,7 @@ def test_refusals() -> None:
     ):
         with pytest.raises(TypeError, match=text):
             mxt.quantize_(Model(), wrong)
-    with pytest.raises(TypeError, match="expected a torch.nn.Module"):
+    with pytest.raises(TypeError, match=r"expected a torch.nn.Module"):
         mxt.quantize_([Model()], mxt.Training())
     with pytest.raises(ValueError, match=r"no layer is converted, of 9 linear layers"):
         mxt.quantize_(Model(), mxt.Training(), lambda module, name: False)
