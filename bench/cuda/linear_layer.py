@@ -101,8 +101,8 @@ def _host() -> Iterator[dict[str, Any]]:
     module = mxt.Linear(512, 256, bias=False, recipe=mxt.mxfp8(), **options)
     cached = mxt.Linear.from_linear(module, mxt.mxfp8())
     cached.cache = mxt.WeightCache()
-    frozen = mxt.Linear.from_linear(_linear(module.weight.detach()), mxt.mxfp8())
-    frozen.weight = torch.nn.Parameter(module.weight.detach(), requires_grad=False)
+    weight = torch.nn.Parameter(module.weight.detach(), requires_grad=False)
+    frozen = mxt.Linear.from_linear(_linear(weight), mxt.mxfp8())
     plain = torch.nn.Linear(512, 256, bias=False, **options)
     calls = {"layer": module, "cached weight": cached, "frozen weight": frozen, "bfloat16": plain}
     for name, call in calls.items():

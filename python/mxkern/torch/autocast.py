@@ -5,9 +5,16 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
+import torch
+
 from mxkern import errors
 from mxkern.torch.available import unavailable_reason
-from mxkern.values.recipe import Recipe, mxfp8
+from mxkern.values.recipe import Operand, Recipe, check_options, mxfp8
+
+
+@torch.compiler.substitute_in_graph(check_options)  # type: ignore[untyped-decorator]
+def _checked_when_it_runs(operand: Operand) -> None:
+    """Recipes may be made in compiled code; operators check what they are given."""
 
 
 class _Active(threading.local):

@@ -112,4 +112,7 @@ def precision_of(recipe_precision: str, left: BlockScaled, right: BlockScaled) -
 def product(left: BlockScaled, right: BlockScaled, dtype: Any, precision: str, **more: Any) -> Any:
     """left [M, K] . right [N, K]^T in dtype, with the precision of a recipe."""
     precision = precision_of(precision, left, right)
+    if torch.compiler.is_compiling():
+        # Defaults become symbols under dynamic=True, and PyTorch 2.11 fails on them; literals not.
+        more = {"alpha": 1.0, "beta": 0.0, **more}
     return functions().gemm(left, right, dtype=dtype, precision=precision, **more)

@@ -21,7 +21,7 @@ class Step:
     """
 
     def __init__(self, value: int = 0) -> None:
-        self._counter = torch.tensor(value, dtype=torch.int64)
+        self._counter = torch.tensor(value, dtype=torch.int64, device="cpu")
         self.value = self._counter.clone()
 
     def set(self, value: int) -> None:
@@ -35,8 +35,8 @@ class Step:
         self.value = self._counter.clone()
 
     def to(self, device: Any) -> None:
-        """Moves to a device, where it is not there yet."""
-        if self._counter.device != device:
+        """Moves to a device, where it is not there yet; not to meta, which forgets values."""
+        if self._counter.device != device and device.type != "meta":
             self._counter = self._counter.to(device)
             self.value = self._counter.clone()
 

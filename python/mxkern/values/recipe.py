@@ -73,10 +73,7 @@ class Operand:
         block = self.block
         if isinstance(block, tuple) and all(isinstance(extent, int) for extent in block):
             object.__setattr__(self, "block", "x".join(map(str, block)))
-        options = {name: getattr(self, name) for name in _QUANTIZE_OPTIONS}
-        if self.rounding == "stochastic":
-            options["seed"] = 0
-        options_of("Operand", scheme, **options)
+        check_options(self)
 
     def __str__(self) -> str:
         named = (f"{name}={getattr(self, name)}" for name in ("block", "hadamard", "four_over_six"))
@@ -91,6 +88,15 @@ class Operand:
 
 
 _QUANTIZE_OPTIONS = [field.name for field in fields(Operand) if field.name != "scheme"]
+
+
+def check_options(operand: Operand) -> None:
+    """Raises what mxkern.quantize raises. A function of its own, as compilers cannot look inside of
+    what reads options: the layers for them put something else in its place."""
+    options = {name: getattr(operand, name) for name in _QUANTIZE_OPTIONS}
+    if operand.rounding == "stochastic":
+        options["seed"] = 0
+    options_of("Operand", scheme_of("Operand", operand.scheme), **options)
 
 
 @dataclass(frozen=True)
