@@ -58,7 +58,7 @@ def dot(
         )
     seed = errors.integer(_FUNCTION, "seed", seed, 0, 2**64 - 1)
     words = words_of_step(_FUNCTION, step)
-    if not _is_stochastic(recipe):
+    if not _recipe.is_stochastic:
         words = None
     given = [each for each in (x, w, bias, words) if each is not None]
     spread = iter(over_their_axes([], given)[1])  # so that derivatives differ as their arrays do

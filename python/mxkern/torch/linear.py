@@ -9,7 +9,6 @@ from mxkern import errors
 from mxkern.options import DTYPES, name_of_dtype
 from mxkern.torch.autocast import chosen, no_recipe
 from mxkern.torch.linear_function import Facts, LinearFunction
-from mxkern.torch.operand_calls import is_stochastic
 from mxkern.torch.quantized_linear import frozen_linear
 from mxkern.torch.quantized_tensor import QuantizedTensor
 from mxkern.torch.random_bits import Step, rank_seed
@@ -74,9 +73,12 @@ def linear(
 
 def _step(recipe: Recipe, step: Any) -> tuple[int, Any]:
     """The step as a number or as a tensor; nothing where no random bits are wanted."""
-    if step is None or not is_stochastic(recipe):
+    if step is None or not recipe.is_stochastic:
         return 0, None
     return (0, step) if isinstance(step, torch.Tensor) else (step, None)
+
+
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def _check(x: Any, weight: Any, bias: Any) -> None:
@@ -85,7 +87,7 @@ def _check(x: Any, weight: Any, bias: Any) -> None:
             continue
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"linear: {argument} is {errors.described(value)}; expected a tensor")
-        if name_of_dtype(value.dtype) not in DTYPES:
+        if value.dtype not in _DTYPES:
             raise TypeError(
                 f"linear: {argument} has dtype {name_of_dtype(value.dtype)}; expected "
                 f"{errors.listed(DTYPES)}; convert with {argument}.to(torch.bfloat16)"
@@ -185,7 +187,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
     def forward(self, x: Any) -> Any:
         recipe, _ = chosen(self.recipe)
         step = None
-        if recipe is not None and is_stochastic(recipe):
+        if recipe is not None and recipe.is_stochastic:
             step = self.step.on(x.device)
         cached = None if self.cache is None else self.cache.of(self.weight, recipe)
         seed = rank_seed(self.seed, self.rank)

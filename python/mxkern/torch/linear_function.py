@@ -53,21 +53,22 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         ctx: Any, x: Any, weight: Any, bias: Any, step: Any, facts: Facts, *cached: Any
     ) -> Any:
         recipe = facts.recipe
+        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
         needs_x, needs_w = ctx.needs_input_grad[:2] if facts.differentiable else (False, False)
         dgrad, wgrad = _ways(recipe, needs_x, needs_w)
         forward = recipe.forward == "quantized"
-        options = {
-            "seed": facts.seed,
-            "step": facts.step if step is None else step,
-            "amax_group": facts.amax_group,
-        }
+        if not torch.compiler.is_compiling():
+            # What asks for a gradient is not read by its address alone, but slowly.
+            x, weight = x.detach(), weight.detach()
+            bias = None if bias is None else bias.detach()
+        bits = facts.seed, facts.step if step is None else step, facts.amax_group
         x_rows, x_columns = quantized(
             x,
             recipe.input,
             "input",
-            rows=forward or wgrad == "dequantized",
-            columns=wgrad == "quantized" and recipe.save == "quantized",
-            **options,
+            forward or wgrad == "dequantized",
+            wgrad == "quantized" and recipe.save == "quantized",
+            *bits,
         )
         given = list(cached)
         w_rows = w_columns = None
@@ -80,9 +81,9 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             weight,
             recipe.weight,
             "weight",
-            rows=w_rows is None and (forward or dgrad == "dequantized"),
-            columns=w_columns is None and keeps_columns,
-            **options,
+            w_rows is None and (forward or dgrad == "dequantized"),
+            w_columns is None and keeps_columns,
+            *bits,
         )
         w_rows = made[0] if w_rows is None else w_rows
         w_columns = made[1] if w_columns is None else w_columns
@@ -106,7 +107,6 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         ctx.save_for_backward(*saved)
         ctx.facts = facts
         ctx.given = len(cached)
-        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
         ctx.features = weight.shape[1]
         if forward:
             return product(x_rows, w_rows, facts.dtype, recipe.precision, bias=bias)
@@ -127,15 +127,15 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         step = saved.pop() if ctx.has_step else facts.step
         tokens, outputs = gradient.shape
         features = ctx.features
-        options = {"seed": facts.seed, "step": step, "amax_group": facts.amax_group}
+        bits = facts.seed, step, facts.amax_group
 
         g_rows, g_columns = quantized(
             gradient,
             recipe.gradient,
             "gradient",
-            rows=dgrad == "quantized",
-            columns=wgrad == "quantized",
-            **options,
+            dgrad == "quantized",
+            wgrad == "quantized",
+            *bits,
         )
         dx = dw = db = None
         if dgrad == "quantized":
@@ -143,9 +143,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
                 w_columns = _whole(saved, recipe.weight, (features, outputs))
             else:
                 weight = saved.pop(0)
-                _, w_columns = quantized(
-                    weight, recipe.weight, "weight", rows=False, columns=True, **options
-                )
+                _, w_columns = quantized(weight, recipe.weight, "weight", False, True, *bits)
             dx = product(g_rows, w_columns, x_dtype, recipe.precision)
             del g_rows, w_columns
         elif dgrad == "dequantized":
@@ -164,9 +162,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             if recipe.save == "quantized":
                 x_columns = _whole(saved, recipe.input, (features, padded))
             else:
-                _, x_columns = quantized(
-                    saved.pop(0), recipe.input, "input", rows=False, columns=True, **options
-                )
+                _, x_columns = quantized(saved.pop(0), recipe.input, "input", False, True, *bits)
             if facts.main_grad is not None:
                 into = {"out": facts.main_grad, "beta": 1.0}
                 product(g_columns, x_columns, facts.main_grad.dtype, recipe.precision, **into)

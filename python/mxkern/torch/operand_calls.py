@@ -8,13 +8,17 @@ import torch
 import mxkern
 from mxkern.arrays.torch_functions import dispatch_modes
 from mxkern.block_scaled import BlockScaled
+from mxkern.options import DTYPES
 from mxkern.scheme import schemes
 from mxkern.torch import operators
 from mxkern.torch.available import folds
-from mxkern.values.recipe import Operand, Recipe
+from mxkern.torch.shared_amax import shared_amax
+from mxkern.values.recipe import Operand
 from mxkern.values.seeds import operand_seed
 
 _FOLDS: dict[int, bool] = {}  # by CUDA device
+# Names are read faster than PyTorch's objects.
+_NAMES = {getattr(torch, name): name for name in DTYPES}
 
 
 def functions() -> Any:
@@ -23,30 +27,10 @@ def functions() -> Any:
     return operators if torch.compiler.is_compiling() or dispatch_modes() else mxkern
 
 
-def is_stochastic(recipe: Recipe) -> bool:
-    """Whether results depend on seed and step."""
-    operands = (recipe.input, recipe.weight, recipe.gradient)
-    return any(operand.rounding == "stochastic" for operand in operands)
-
-
-def _options(operand: Operand, name: str, seed: int, step: Any) -> dict[str, Any]:
-    options: dict[str, Any] = {"block": operand.block}
-    if schemes[operand.scheme].has_tensor_scale:
-        options["four_over_six"] = operand.four_over_six
-    else:
-        options["scale_rule"] = operand.scale_rule
-    if operand.rounding == "stochastic":
-        options["rounding"] = "stochastic"
-        options["seed"] = operand_seed(seed, name)
-        options["offset"] = 0 if step is None else step
-    return options
-
-
 def quantized(
     x: Any,
     operand: Operand,
     name: str,
-    *,
     rows: bool,
     columns: bool,
     seed: int = 0,
@@ -60,35 +44,34 @@ def quantized(
     if not rows and not columns:
         return None, None
     call = functions()
-    options = _options(operand, name, seed, step)
+    options = operand.options
+    if operand.rounding == "stochastic":
+        offset = 0 if step is None else step
+        seed = operand_seed(seed, name)
+        options = {**options, "rounding": "stochastic", "seed": seed, "offset": offset}
     transform = {}
+    whole = x
     if columns and operand.hadamard is not None:
         transform = {"hadamard": operand.hadamard, "sign_mask": operand.sign_mask}
-    whole = x
-    if transform and x.shape[0] % operand.hadamard != 0:
-        missing = -x.shape[0] % operand.hadamard
-        whole = torch.nn.functional.pad(x, (0, 0, 0, missing))
+        if missing := -x.shape[0] % operand.hadamard:
+            whole = torch.nn.functional.pad(x, (0, 0, 0, missing))
+    amaxes = None, None
     if amax_group is not None and schemes[operand.scheme].has_tensor_scale:
-        from mxkern.torch.shared_amax import shared_amax
-
-        row_amax, column_amax = shared_amax(
-            call, x, whole if columns else None, transform, amax_group
-        )
-    else:
-        row_amax = column_amax = None
+        seen = whole if columns else None
+        amaxes = shared_amax(call, x, seen, transform, amax_group)
     if rows and columns and whole is x:
-        if row_amax is not None:
-            options["amax"] = (row_amax, column_amax)
+        if amaxes[0] is not None:
+            options = {**options, "amax": amaxes}
         both: tuple[Any, Any] = call.quantize_both(x, operand.scheme, **transform, **options)
         return both
-    own = {} if row_amax is None else {"amax": row_amax}
-    other = {} if column_amax is None else {"amax": column_amax}
-    return (
-        call.quantize(x, operand.scheme, **own, **options) if rows else None,
-        call.quantize_columns(whole, operand.scheme, **transform, **other, **options)
-        if columns
-        else None,
-    )
+    made = [None, None]
+    if rows:
+        own = options if amaxes[0] is None else {**options, "amax": amaxes[0]}
+        made[0] = call.quantize(x, operand.scheme, **own)
+    if columns:
+        own = options if amaxes[1] is None else {**options, "amax": amaxes[1]}
+        made[1] = call.quantize_columns(whole, operand.scheme, **transform, **own)
+    return made[0], made[1]
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -112,6 +95,7 @@ def precision_of(recipe_precision: str, left: BlockScaled, right: BlockScaled) -
 def product(left: BlockScaled, right: BlockScaled, dtype: Any, precision: str, **more: Any) -> Any:
     """left [M, K] . right [N, K]^T in dtype, with the precision of a recipe."""
     precision = precision_of(precision, left, right)
+    dtype = _NAMES[dtype]
     if torch.compiler.is_compiling():
         # Defaults become symbols under dynamic=True, and PyTorch 2.11 fails on them; literals not.
         more = {"alpha": 1.0, "beta": 0.0, **more}

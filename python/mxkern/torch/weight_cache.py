@@ -75,8 +75,8 @@ class WeightCache:
                 weight.detach(),
                 operand,
                 "weight",
-                rows="rows" in sides,
-                columns="columns" in sides,
+                "rows" in sides,
+                "columns" in sides,
             )
             for side, new in zip(("rows", "columns"), made, strict=True):
                 if new is None:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, TypeVar
 
 from mxkern import errors
@@ -36,7 +36,7 @@ _Frozen = TypeVar("_Frozen")
 
 
 def _changed(value: _Frozen, changes: dict[str, Any]) -> _Frozen:
-    known = [field.name for field in fields(value)]  # type: ignore[arg-type]
+    known = [f.name for f in fields(value) if f.init]  # type: ignore[arg-type]
     for name in changes:
         if name not in known:
             raise errors.unknown_name(f"{type(value).__name__}.with_", "field", name, known)
@@ -66,6 +66,8 @@ class Operand:
     sign_mask: int | None = None
     rounding: Rounding = "nearest"
     four_over_six: bool | BlockError = False
+    # Keyword arguments of mxkern.quantize but those of random bits and of the transform.
+    options: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         scheme = scheme_of("Operand", self.scheme)
@@ -74,6 +76,12 @@ class Operand:
         if isinstance(block, tuple) and all(isinstance(extent, int) for extent in block):
             object.__setattr__(self, "block", "x".join(map(str, block)))
         check_options(self)
+        options: dict[str, Any] = {"block": self.block}
+        if scheme.has_tensor_scale:
+            options["four_over_six"] = self.four_over_six
+        else:
+            options["scale_rule"] = self.scale_rule
+        object.__setattr__(self, "options", options)
 
     def __str__(self) -> str:
         named = (f"{name}={getattr(self, name)}" for name in ("block", "hadamard", "four_over_six"))
@@ -87,7 +95,7 @@ class Operand:
         return _changed(self, changes)
 
 
-_QUANTIZE_OPTIONS = [field.name for field in fields(Operand) if field.name != "scheme"]
+_QUANTIZE_OPTIONS = [f.name for f in fields(Operand) if f.init and f.name != "scheme"]
 
 
 def check_options(operand: Operand) -> None:
@@ -125,6 +133,9 @@ class Recipe:
     save: Product = "quantized"
     save_weight: SaveWeight = "columns"
     precision: Precision = "fast"
+    # What follows from these, found once.
+    is_plain: bool = field(init=False, repr=False, compare=False)  # no product is quantized
+    is_stochastic: bool = field(init=False, repr=False, compare=False)  # seed and step matter
 
     def __post_init__(self) -> None:
         for name in ("input", "weight", "gradient"):
@@ -141,6 +152,10 @@ class Recipe:
             if not isinstance(value, str) or value not in choices:
                 raise errors.unknown_name("Recipe", name, value, choices)
         self._check_transforms()
+        quantizes = self.quantizes_dgrad or self.quantizes_wgrad or self.backward == "dequantized"
+        object.__setattr__(self, "is_plain", self.forward == "plain" and not quantizes)
+        operands = (self.input, self.weight, self.gradient)
+        object.__setattr__(self, "is_stochastic", any(o.rounding != "nearest" for o in operands))
 
     def _check_transforms(self) -> None:
         if self.weight.hadamard is not None:
@@ -168,12 +183,6 @@ class Recipe:
     def quantizes_wgrad(self) -> bool:
         """Whether dW comes of quantized G and X."""
         return self.backward == "quantized" and self.wgrad == "quantized"
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether no product is quantized."""
-        quantizes = self.quantizes_dgrad or self.quantizes_wgrad or self.backward == "dequantized"
-        return self.forward == "plain" and not quantizes
 
     def __str__(self) -> str:
         """Its operands, and what differs from the usual."""
