@@ -104,7 +104,19 @@ def _host() -> Iterator[dict[str, Any]]:
     weight = torch.nn.Parameter(module.weight.detach(), requires_grad=False)
     frozen = mxt.Linear.from_linear(_linear(weight), mxt.mxfp8())
     plain = torch.nn.Linear(512, 256, bias=False, **options)
-    calls = {"layer": module, "cached weight": cached, "frozen weight": frozen, "bfloat16": plain}
+    calls: dict[str, Any] = {
+        "layer": module,
+        "cached weight": cached,
+        "frozen weight": frozen,
+        "bfloat16": plain,
+    }
+    own, other = x.detach(), module.weight.detach()
+
+    def functions(x: Any) -> Any:
+        sides = [mxkern.quantize_both(operand, "mxfp8") for operand in (own, other)]
+        return mxkern.gemm(sides[0][0], sides[1][0], dtype="bfloat16", precision="folded")
+
+    calls["functions"] = functions
     for name, call in calls.items():
         times = []
         for _ in range(HOST_CALLS):

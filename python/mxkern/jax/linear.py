@@ -58,7 +58,7 @@ def dot(
         )
     seed = errors.integer(_FUNCTION, "seed", seed, 0, 2**64 - 1)
     words = words_of_step(_FUNCTION, step)
-    if not _recipe.is_stochastic:
+    if not recipe.is_stochastic:
         words = None
     given = [each for each in (x, w, bias, words) if each is not None]
     spread = iter(over_their_axes([], given)[1])  # so that derivatives differ as their arrays do
@@ -93,8 +93,3 @@ def _check_shapes(x: Any, w: Any, bias: Any) -> None:
             f"{_FUNCTION}: bias has shape {bias.shape}; expected {w.shape[:1]}, a number for each "
             "row of w"
         )
-
-
-def _is_stochastic(recipe: Recipe) -> bool:
-    operands = (recipe.input, recipe.weight, recipe.gradient)
-    return any(operand.rounding == "stochastic" for operand in operands)

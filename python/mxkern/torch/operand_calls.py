@@ -49,13 +49,13 @@ def quantized(
         offset = 0 if step is None else step
         seed = operand_seed(seed, name)
         options = {**options, "rounding": "stochastic", "seed": seed, "offset": offset}
-    transform = {}
+    transform: dict[str, Any] = {}
     whole = x
     if columns and operand.hadamard is not None:
         transform = {"hadamard": operand.hadamard, "sign_mask": operand.sign_mask}
         if missing := -x.shape[0] % operand.hadamard:
             whole = torch.nn.functional.pad(x, (0, 0, 0, missing))
-    amaxes = None, None
+    amaxes: tuple[Any, Any] = (None, None)
     if amax_group is not None and schemes[operand.scheme].has_tensor_scale:
         seen = whole if columns else None
         amaxes = shared_amax(call, x, seen, transform, amax_group)
