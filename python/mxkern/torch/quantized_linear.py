@@ -7,9 +7,12 @@ import torch
 
 from mxkern import errors
 from mxkern.names import GemmPrecision, SchemeName
+from mxkern.torch.checks import plain_dtype_name
 from mxkern.torch.quantized_operations import input_gradient, multiply
-from mxkern.torch.quantized_tensor import QuantizedTensor, functions
+from mxkern.torch.quantized_tensor import DTYPES, QuantizedTensor, functions
 from mxkern.values.recipe import Operand
+
+_OPTIONS = ("scale_rule", "block", "four_over_six")
 
 
 def frozen_linear(
@@ -45,6 +48,8 @@ def frozen_linear(
     if not isinstance(x, torch.Tensor) or x.dim() == 0 or x.shape[-1] != weight.shape[1]:
         got = errors.shape_of(x) or errors.described(x)
         raise ValueError(f"{function}: x is {got}; expected a tensor [..., {weight.shape[1]}]")
+    if x.dtype not in DTYPES:
+        plain_dtype_name(function, "x", x)
     if weight.requires_grad:
         raise ValueError(
             f"{function}: weight requires grad, and would get none; expected one without; hold it "
@@ -52,6 +57,11 @@ def frozen_linear(
         )
     if amax is not None and input is None:
         raise ValueError(f"{function}: amax is given, and input is None; pass input='nvfp4'")
+    if isinstance(input, Operand) and input.rounding != "nearest":
+        raise ValueError(
+            f"{function}: input.rounding is {input.rounding!r}; expected 'nearest', as the result "
+            "has no seed; pass input.with_(rounding='nearest')"
+        )
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
     rows = x.flatten(0, -2) if x.dim() > 2 else x
@@ -61,22 +71,17 @@ def frozen_linear(
         out = _FrozenLinear.apply(*arguments)
     else:
         out = _forward(*arguments)
-    return out.unflatten(0, x.shape[:-1]) if x.dim() > 2 else out
+    return out.view(*x.shape[:-1], weight.shape[0]) if x.dim() > 2 else out
 
 
 def _forward(x: Any, bias: Any, weight: Any, amax: Any, input: Any, precision: Any) -> Any:
     dtype = x.dtype
     if input is not None:
-        options: dict[str, Any] = {}
+        scheme, options = input, {}
         if not isinstance(input, str):
-            input, options = input.scheme, _options(input)
-        x = functions(x).quantize(x, input, amax=amax, **options)
+            scheme, options = input.scheme, {name: getattr(input, name) for name in _OPTIONS}
+        x = functions(x).quantize(x, scheme, amax=amax, **options)
     return multiply(x, weight, bias, dtype=dtype, precision=precision)
-
-
-def _options(input: Operand) -> dict[str, Any]:
-    names = ("scale_rule", "block", "four_over_six")
-    return {name: getattr(input, name) for name in names}
 
 
 class _FrozenLinear(torch.autograd.Function):  # type: ignore[misc]  # no types there

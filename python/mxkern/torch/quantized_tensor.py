@@ -29,7 +29,7 @@ from mxkern.values.recipe import Operand
 
 _ROWS = ("codes", "scales", "tensor_scale")
 PARTS = (*_ROWS, *[f"column_{name}" for name in _ROWS])
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _MOST_FEW = 2048  # rows of a product that reads the form "few_tokens"
 
 
@@ -76,9 +76,11 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         *batch, n, k = shape
         strides = (*[n * k] * len(batch), *((1, k) if facts.transposed else (k, 1)))
         outward = transposed_shape(shape) if facts.transposed else tuple(shape)
-        made: Self = torch.Tensor._make_wrapper_subclass(
-            cls, outward, strides=strides, dtype=facts.dtype, device=parts[0].device
-        )
+        # A view that is made under inference_mode, of a tensor from outside, is as that one is.
+        with torch.inference_mode(parts[0].is_inference()):
+            made: Self = torch.Tensor._make_wrapper_subclass(
+                cls, outward, strides=strides, dtype=facts.dtype, device=parts[0].device
+            )
         return made
 
     def __init__(self, parts: Any, shape: Any, facts: Facts) -> None:
@@ -179,7 +181,7 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
                 f"{function}: operand.scheme is {operand.scheme!r}; expected {q.scheme!r}, as q's"
             )
         if not isinstance(dtype, torch.dtype):
-            dtype = _DTYPES[dtype_position(function, dtype)]
+            dtype = DTYPES[dtype_position(function, dtype)]
         # Bytes: not all of PyTorch knows how to move 8-bit floats.
         parts = [
             part if part is None or part.itemsize != 1 else part.view(torch.uint8)
@@ -312,7 +314,7 @@ def refuse(op: Any, why: str = "it has no form of codes and scales") -> Any:
 
 def checked_dtype(dtype: Any) -> Any:
     """A dtype that a QuantizedTensor may stand for."""
-    if dtype in _DTYPES:
+    if dtype in DTYPES:
         return dtype
     raise TypeError(
         f"QuantizedTensor: dtype is {dtype}; expected float32, float16 or bfloat16, which codes "
