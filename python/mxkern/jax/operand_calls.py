@@ -27,6 +27,8 @@ def quantized(
     name   "input", "weight" or "gradient"
     words  the step as the halves of 64 bits, the lower one first; None for 0
     """
+    if not rows and not columns:
+        return None, None
     options = options_of_operand(operand, name, seed, 0 if words is None else number_of(words, x))
     missing = 0 if operand.hadamard is None else -x.shape[0] % operand.hadamard
     transform = transform_of(operand)
