@@ -144,8 +144,14 @@ def _wide(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def check(got: dict[str, Any], want: dict[str, tuple[np.ndarray, bool]], what: str) -> None:
-    """Equal to the bit where that is promised, else up to the rounding of sums and results."""
+def check(
+    got: dict[str, Any],
+    want: dict[str, tuple[np.ndarray, bool]],
+    what: str,
+    rounded_to: str = "",
+) -> None:
+    """Equal to the bit where that is promised, else up to the rounding of sums and results, to
+    their own dtype unless another one is named."""
     for name, (wanted, exactly) in want.items():
         found = np.asarray(got[name])
         assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype), f"{what}: {name}"
@@ -154,5 +160,5 @@ def check(got: dict[str, Any], want: dict[str, tuple[np.ndarray, bool]], what: s
         else:
             spacing = {"float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
             error = np.linalg.norm(_wide(found) - _wide(wanted))
-            bound = spacing[wanted.dtype.name] * np.linalg.norm(_wide(wanted))
+            bound = spacing[rounded_to or wanted.dtype.name] * np.linalg.norm(_wide(wanted))
             assert error <= bound, f"{what}: {name} is off by {error}, more than {bound}"

@@ -173,7 +173,7 @@ def test_a_traced_step_is_compiled_once() -> None:
 @pytest.mark.skipif(not available("torch"), reason="torch is not installed")
 @pytest.mark.parametrize("name", mostly_slow(RECIPES, "nvfp4"))
 def test_equals_the_layer_of_pytorch(name: str) -> None:
-    """To the bit where products are quantized."""
+    """To the bit where products are quantized. Plain ones are rounded to x's dtype there first."""
     import torch
 
     from mxkern.torch import linear
@@ -187,7 +187,7 @@ def test_equals_the_layer_of_pytorch(name: str) -> None:
     of_jax = differentiated(recipe, *case.arrays)
     want = {name: exactly for name, (_, exactly) in composed(case, recipe).items()}
     as_numpy = {name: (numpy_of(each), want[name]) for name, each in {"y": y, **of_torch}.items()}
-    check(of_jax, as_numpy, name)
+    check(of_jax, as_numpy, name, rounded_to="bfloat16")
 
 
 def numpy_of(tensor: Any) -> np.ndarray:
