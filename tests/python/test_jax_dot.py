@@ -60,6 +60,8 @@ def test_without_a_program_and_without_a_bias() -> None:
         bare = dot(case.x, case.w, recipe, seed=SEED, step=STEP)  # of NumPy's arrays
         want = dot(jnp.asarray(case.x), case.w, recipe, bias=jnp.zeros(24))
         assert isinstance(bare, jax.Array) and (bare == want).all(), name
+        static = jax.jit(dot, static_argnames=("recipe", "seed"))
+        assert (static(case.x, case.w, recipe=recipe, seed=2) == want).all(), name
 
 
 # y, dx and dw in dB, of normal bfloat16 elements.

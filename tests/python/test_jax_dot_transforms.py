@@ -49,6 +49,7 @@ def test_vmap_is_a_loop(name: str) -> None:
         assert_same({key: array[i] for key, array in got.items()}, want, f"{name}: {i}")
 
 
+@pytest.mark.slow
 def test_vmap_of_x_alone() -> None:
     """w is quantized once, and its gradient is the sum."""
     cases = [Case(16, seed=10 * i) for i in range(2)]
@@ -74,7 +75,7 @@ def layer(x: Any, weights: Any, step: Any, name: str) -> Any:
 
 
 @recipes
-@pytest.mark.parametrize("recomputed", [False, True], ids=["kept", "recomputed"])
+@pytest.mark.parametrize("recomputed", mostly_slow([False, True], "True"))
 def test_scan_is_a_loop(name: str, recomputed: bool) -> None:
     cases = [Case(24, outputs=40, dtype="bfloat16", seed=10 * i, octaves=1) for i in range(3)]
     (x, *_), (_, w, bias, g) = cases[0].arrays, stacked(*cases)
@@ -98,6 +99,7 @@ def test_scan_is_a_loop(name: str, recomputed: bool) -> None:
     assert_same(got, want, name)
 
 
+@pytest.mark.slow
 @recipes
 def test_recomputation_gives_the_same_bytes(name: str) -> None:
     recipe, case = RECIPES[name], Case(17, dtype="bfloat16")

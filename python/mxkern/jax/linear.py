@@ -12,6 +12,7 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.jax.linear_function import Facts, linear
 from mxkern.jax.mesh_axes import over_their_axes
 from mxkern.jax.offset_words import words_of_step
+from mxkern.values.operand_options import is_stochastic
 from mxkern.values.recipe import Recipe
 
 _FUNCTION = "dot"
@@ -58,7 +59,7 @@ def dot(
         )
     seed = errors.integer(_FUNCTION, "seed", seed, 0, 2**64 - 1)
     words = words_of_step(_FUNCTION, step)
-    if not _is_stochastic(recipe):
+    if not is_stochastic(recipe):
         words = None
     given = [each for each in (x, w, bias, words) if each is not None]
     spread = iter(over_their_axes([], given)[1])  # so that derivatives differ as their arrays do
@@ -93,8 +94,3 @@ def _check_shapes(x: Any, w: Any, bias: Any) -> None:
             f"{_FUNCTION}: bias has shape {bias.shape}; expected {w.shape[:1]}, a number for each "
             "row of w"
         )
-
-
-def _is_stochastic(recipe: Recipe) -> bool:
-    operands = (recipe.input, recipe.weight, recipe.gradient)
-    return any(operand.rounding == "stochastic" for operand in operands)
