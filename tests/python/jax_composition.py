@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import mxkern
-from mxkern.jax import Operand, Recipe, mx, mxfp4, mxfp8, nvfp4
+from mxkern.jax import Operand, Recipe, dot, mx, mxfp4, mxfp8, nvfp4
 from mxkern.values.seeds import operand_seed
-from support import random_values
+from support import NUMPY_DTYPES
 
 SEED, STEP = 2**64 - 3, 2**40 + 5
 _RANDOM = Operand("mxfp4", rounding="stochastic")
@@ -52,12 +54,37 @@ class Case:
         dtype: str = "float32",
         weight_dtype: str = "",
         seed: int = 0,
+        octaves: int = 4,
     ) -> None:
         weight_dtype = weight_dtype or dtype
-        self.x = random_values((*leading, features), dtype, seed)
-        self.w = random_values((outputs, features), weight_dtype, seed + 1)
-        self.bias = random_values((outputs,), weight_dtype, seed + 2)
-        self.g = random_values((*leading, outputs), dtype, seed + 3)
+        self.x = _values((*leading, features), dtype, seed, octaves)
+        self.w = _values((outputs, features), weight_dtype, seed + 1, octaves)
+        self.bias = _values((outputs,), weight_dtype, seed + 2, octaves)
+        self.g = _values((*leading, outputs), dtype, seed + 3, octaves)
+
+    @property
+    def arrays(self) -> list[Any]:
+        """x, w, bias and g as JAX has them."""
+        return [jnp.asarray(each) for each in (self.x, self.w, self.bias, self.g)]
+
+
+def _values(shape: tuple[int, ...], dtype: str, seed: int, octaves: int) -> np.ndarray:
+    """Normal values under row scales of some octaves, so that products fit float16."""
+    generator = np.random.default_rng([seed, *shape])
+    scales = 2.0 ** generator.integers(-octaves, octaves + 1, (*shape[:-1], 1))
+    return (generator.standard_normal(shape) * scales).astype(NUMPY_DTYPES[dtype])
+
+
+def differentiated(
+    recipe: Recipe, x: Any, w: Any, bias: Any, g: Any, step: Any = STEP
+) -> dict[str, Any]:
+    """y, dx, dw and db of dot."""
+
+    def function(x: Any, w: Any, bias: Any) -> Any:
+        return dot(x, w, recipe, bias=bias, seed=SEED, step=step)
+
+    y, back = jax.vjp(function, x, w, bias)
+    return dict(zip(("y", "dx", "dw", "db"), (y, *back(g)), strict=True))
 
 
 def composed(case: Case, recipe: Recipe, step: int = STEP) -> dict[str, tuple[np.ndarray, bool]]:
@@ -117,8 +144,14 @@ def _wide(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def check(got: dict[str, Any], want: dict[str, tuple[np.ndarray, bool]], what: str) -> None:
-    """Equal to the bit where that is promised, else up to the rounding of sums and results."""
+def check(
+    got: dict[str, Any],
+    want: dict[str, tuple[np.ndarray, bool]],
+    what: str,
+    rounded_to: str = "",
+) -> None:
+    """Equal to the bit where that is promised, else up to the rounding of sums and results, to
+    their own dtype unless another one is named."""
     for name, (wanted, exactly) in want.items():
         found = np.asarray(got[name])
         assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype), f"{what}: {name}"
@@ -127,5 +160,5 @@ def check(got: dict[str, Any], want: dict[str, tuple[np.ndarray, bool]], what: s
         else:
             spacing = {"float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
             error = np.linalg.norm(_wide(found) - _wide(wanted))
-            bound = spacing[wanted.dtype.name] * np.linalg.norm(_wide(wanted))
+            bound = spacing[rounded_to or wanted.dtype.name] * np.linalg.norm(_wide(wanted))
             assert error <= bound, f"{what}: {name} is off by {error}, more than {bound}"

@@ -1,4 +1,4 @@
-# tests/python/test_jax_shard_map.py: jax_shard_map_cases.py in a process with four devices.
+# tests/python/test_jax_shard_map.py: the cases of shard_map, in processes with four devices.
 from __future__ import annotations
 
 import os
@@ -18,13 +18,15 @@ import jax
 if jax.default_backend() != "cpu":
     pytest.skip("JAX runs on a GPU here", allow_module_level=True)
 
-CASES = Path(__file__).with_name("jax_shard_map_cases.py")
+CASES = ("jax_shard_map_cases.py", "jax_dot_shard_map_cases.py")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(jax, "shard_map"), reason="this JAX has no jax.shard_map")
-def test_on_four_devices() -> None:
+@pytest.mark.parametrize("cases", CASES)
+def test_on_four_devices(cases: str) -> None:
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES)]
+    path = str(Path(__file__).with_name(cases))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import ROOT, blocks, mostly_slow
+from support import ROOT, available, blocks, mostly_slow
 
 PAGES = ["README.md"] + [
     f"docs/{name}.md"
     for name in ("python", "migrating", "numerics", "gemm", "cpp", "checkpoints", "troubleshooting")
 ]
+PAGES += ["docs/jax.md"] if available("jax") else []
 
 
 def test_there_is_something_to_test():

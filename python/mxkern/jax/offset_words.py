@@ -56,4 +56,5 @@ def number_of(words: Any, like: Any) -> Any:
         devices = like.devices()
         words = jax.device_put(words, *(devices if len(devices) == 1 else ()))
     with jax.enable_x64(True):
-        return jax.lax.bitcast_convert_type(words, np.dtype(np.uint64))
+        low, high = words[0].astype(np.uint64), words[1].astype(np.uint64)
+        return low | high << np.uint64(32)

@@ -25,9 +25,13 @@ def quantized(
     """x [M, K] as an operand of a recipe: (rows, columns), None for what is not wanted.
 
     name   "input", "weight" or "gradient"
-    words  the step as the halves of 64 bits, the lower one first; None for 0
+    words  the step as the halves of 64 bits, the lower one first; None where nothing is rounded
+           stochastically
     """
-    options = options_of_operand(operand, name, seed, 0 if words is None else number_of(words, x))
+    if not rows and not columns:
+        return None, None
+    offset = number_of(words, x) if operand.rounding == "stochastic" else 0
+    options = options_of_operand(operand, name, seed, offset)
     missing = 0 if operand.hadamard is None else -x.shape[0] % operand.hadamard
     transform = transform_of(operand)
     if rows and columns and missing == 0:

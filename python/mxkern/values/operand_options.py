@@ -4,8 +4,14 @@ from __future__ import annotations
 from typing import Any
 
 from mxkern.scheme import schemes
-from mxkern.values.recipe import Operand
+from mxkern.values.recipe import Operand, Recipe
 from mxkern.values.seeds import operand_seed
+
+
+def is_stochastic(recipe: Recipe) -> bool:
+    """Whether results depend on seed and step."""
+    operands = (recipe.input, recipe.weight, recipe.gradient)
+    return any(operand.rounding == "stochastic" for operand in operands)
 
 
 def options_of_operand(operand: Operand, name: str, seed: int, offset: Any) -> dict[str, Any]:
