@@ -28,6 +28,7 @@ from mxkern.torch.configs import (
     all_but_last,
     by_name,
 )
+from mxkern.torch.grouped import GroupedLinear, grouped_linear
 from mxkern.torch.linear import Linear, linear
 from mxkern.torch.operators import *  # noqa: F403
 from mxkern.torch.operators import __all__ as _operators
@@ -43,6 +44,7 @@ from mxkern.values.recipe import Operand, Recipe, mx, mxfp4, mxfp8, nvfp4
 __all__ = [
     "QAT",
     "Dynamic",
+    "GroupedLinear",
     "Linear",
     "Operand",
     "QuantizedLinear",
@@ -60,6 +62,7 @@ __all__ = [
     "current_recipe",
     "explain",
     "frozen_linear",
+    "grouped_linear",
     "is_available",
     "is_mxfp4_available",
     "is_mxfp8_available",

@@ -29,6 +29,26 @@ def is_stochastic(recipe: Recipe) -> bool:
     return any(operand.rounding == "stochastic" for operand in operands)
 
 
+def ways(recipe: Recipe, needs_x: bool, needs_w: bool) -> tuple[str | None, str | None]:
+    """How dX and dW are made: "quantized", "dequantized", "plain", or None where nobody asks."""
+    dgrad = "plain" if recipe.dgrad == "plain" else recipe.backward
+    wgrad = "plain" if recipe.wgrad == "plain" else recipe.backward
+    return dgrad if needs_x else None, wgrad if needs_w else None
+
+
+def parts_of(q: BlockScaled) -> list[Any]:
+    """The tensors of an operand, as they are saved for backward."""
+    return [part for part in q.parts if part is not None]
+
+
+def whole_of(parts: list[Any], operand: Operand, shape: tuple[Any, ...]) -> BlockScaled:
+    """A BlockScaled of its parts, which are taken off the front of the list."""
+    count = 3 if schemes[operand.scheme].has_tensor_scale else 2
+    codes, scales, *rest = parts[:count]
+    del parts[:count]
+    return BlockScaled(codes, scales, rest[0] if rest else None, operand.scheme, shape, "row_major")
+
+
 def _options(operand: Operand, name: str, seed: int, step: Any) -> dict[str, Any]:
     options: dict[str, Any] = {"block": operand.block}
     if schemes[operand.scheme].has_tensor_scale:
