@@ -110,7 +110,8 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]  # no type
         elif dgrad == "plain":
             dx = plain_rows(gradient, saved.pop(0).mT, ends, x_dtype)
         if needs_bias:
-            counts = torch.diff(ends, prepend=ends.new_zeros(1)).long()
+            inside = ends.clamp(0, gradient.shape[0]).cummax(0).values  # whatever a caller gives
+            counts = torch.diff(inside, prepend=inside.new_zeros(1)).long()
             sums = torch.segment_reduce(
                 gradient.float(), "sum", lengths=counts, axis=0, unsafe=True, initial=0
             )

@@ -44,7 +44,7 @@ def filled(ends: Any, tokens: Any, recipe: Recipe) -> Filled:
     group = torch.searchsorted(filled_ends, place, right=True).clamp(max=groups - 1)
     token = place + (starts - filled_ends + extents)[group]
     held = token < ends[group]
-    return Filled(token.clamp(max=max(tokens - 1, 0)), held[:, None], filled_ends)
+    return Filled(token.clamp(0, max(tokens - 1, 0)), held[:, None], filled_ends)
 
 
 def token_rows(x: Any, ends: Any, operand: Operand, name: str, **options: Any) -> Any:

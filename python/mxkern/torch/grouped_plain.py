@@ -17,10 +17,15 @@ _library = torch.library.Library("mxkern", "FRAGMENT")
 _MULTIPLE = 8  # elements: 16 bytes of the smallest dtype
 
 
-def _spans(ends: Any) -> list[slice]:
+def _spans(ends: Any, tokens: int) -> list[slice]:
     """The groups, where ends lie on the host."""
-    numbers = ends.tolist()
-    return [slice(begin, end) for begin, end in zip([0, *numbers], numbers, strict=False)]
+    spans, begin = [], 0
+    for g, end in enumerate(ends.tolist()):
+        if not begin <= end <= tokens:
+            raise ValueError(f"grouped_linear: ends[{g}] is {end}; expected {begin} to {tokens}")
+        spans.append(slice(begin, end))
+        begin = end
+    return spans
 
 
 def _to_multiple(x: Any, *axes: int) -> Any:
@@ -33,7 +38,7 @@ def _rows(a: Any, b: Any, ends: Any, bias: Any = None) -> Any:
     tokens, outputs = a.shape[0], b.shape[1]
     if not a.is_cuda:
         y = a.new_zeros((tokens, outputs))
-        for g, span in enumerate(_spans(ends)):
+        for g, span in enumerate(_spans(ends, a.shape[0])):
             one = None if bias is None else bias[g]
             y[span] = torch.nn.functional.linear(a[span], b[g], one)
         return y
@@ -52,7 +57,7 @@ def _columns(a: Any, b: Any, ends: Any) -> Any:
     groups, rows, outputs = ends.shape[0], a.shape[1], b.shape[1]
     if not a.is_cuda:
         y = a.new_zeros((groups, rows, outputs))
-        for g, span in enumerate(_spans(ends)):
+        for g, span in enumerate(_spans(ends, a.shape[0])):
             y[g] = a[span].t() @ b[span]
         return y
     if a.numel() == 0 or b.numel() == 0:
