@@ -28,6 +28,7 @@ from mxkern.torch.configs import (
     all_but_last,
     by_name,
 )
+from mxkern.torch.experts import convert_experts, restore_experts, unconverted_experts
 from mxkern.torch.grouped import GroupedLinear, grouped_linear
 from mxkern.torch.linear import Linear, linear
 from mxkern.torch.operators import *  # noqa: F403
@@ -59,6 +60,7 @@ __all__ = [
     "autocast",
     "by_name",
     "checkpoint_contexts",
+    "convert_experts",
     "current_recipe",
     "explain",
     "frozen_linear",
@@ -75,5 +77,7 @@ __all__ = [
     "plain_state_dict",
     "quantize_",
     "refresh_weights",
+    "restore_experts",
+    "unconverted_experts",
 ]
 __all__ += _operators
