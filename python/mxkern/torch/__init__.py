@@ -28,6 +28,8 @@ from mxkern.torch.configs import (
     all_but_last,
     by_name,
 )
+from mxkern.torch.experts import convert_experts, restore_experts, unconverted_experts
+from mxkern.torch.grouped import GroupedLinear, grouped_linear
 from mxkern.torch.linear import Linear, linear
 from mxkern.torch.operators import *  # noqa: F403
 from mxkern.torch.operators import __all__ as _operators
@@ -43,6 +45,7 @@ from mxkern.values.recipe import Operand, Recipe, mx, mxfp4, mxfp8, nvfp4
 __all__ = [
     "QAT",
     "Dynamic",
+    "GroupedLinear",
     "Linear",
     "Operand",
     "QuantizedLinear",
@@ -57,9 +60,11 @@ __all__ = [
     "autocast",
     "by_name",
     "checkpoint_contexts",
+    "convert_experts",
     "current_recipe",
     "explain",
     "frozen_linear",
+    "grouped_linear",
     "is_available",
     "is_mxfp4_available",
     "is_mxfp8_available",
@@ -72,5 +77,7 @@ __all__ = [
     "plain_state_dict",
     "quantize_",
     "refresh_weights",
+    "restore_experts",
+    "unconverted_experts",
 ]
 __all__ += _operators

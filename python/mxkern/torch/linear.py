@@ -6,8 +6,8 @@ from typing import Any, Self
 import torch
 
 from mxkern import errors
-from mxkern.options import DTYPES, name_of_dtype
 from mxkern.torch.autocast import chosen, no_recipe
+from mxkern.torch.layer_checks import check_tensors, number_and_tensor, output_dtype
 from mxkern.torch.linear_function import Facts, LinearFunction
 from mxkern.torch.quantized_linear import frozen_linear
 from mxkern.torch.quantized_tensor import QuantizedTensor
@@ -52,13 +52,11 @@ def linear(
 
         return distributed_linear(x, weight, bias, recipe, seed=seed, step=step)
     _check(x, weight, bias)
-    dtype = x.dtype
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
+    dtype = output_dtype(x)
     if recipe is None or recipe.is_plain:
         plain = None if bias is None else bias.to(dtype)
         return torch.nn.functional.linear(x.to(dtype), weight.to(dtype), plain)
-    number, tensor = _step(recipe, step)
+    number, tensor = number_and_tensor(recipe, step)
     main_grad = None if torch.compiler.is_compiling() else getattr(weight, "main_grad", None)
     parts: tuple[Any, ...] = ()
     given = (False, False)
@@ -71,32 +69,8 @@ def linear(
     return y if x.dim() == 2 else y.reshape(*x.shape[:-1], weight.shape[0])
 
 
-def _step(recipe: Recipe, step: Any) -> tuple[int, Any]:
-    """The step as a number or as a tensor; nothing where no random bits are wanted."""
-    if step is None or not recipe.is_stochastic:
-        return 0, None
-    return (0, step) if isinstance(step, torch.Tensor) else (step, None)
-
-
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
-
 def _check(x: Any, weight: Any, bias: Any) -> None:
-    for argument, value in (("x", x), ("weight", weight), ("bias", bias)):
-        if value is None and argument == "bias":
-            continue
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"linear: {argument} is {errors.described(value)}; expected a tensor")
-        if value.dtype not in _DTYPES:
-            raise TypeError(
-                f"linear: {argument} has dtype {name_of_dtype(value.dtype)}; expected "
-                f"{errors.listed(DTYPES)}; convert with {argument}.to(torch.bfloat16)"
-            )
-        if value.device != x.device:
-            raise ValueError(
-                f"linear: {argument} is on {value.device} and x on {x.device}; expected one "
-                f"device; move it with {argument}.to({str(x.device)!r})"
-            )
+    check_tensors("linear", x, weight=weight, **({} if bias is None else {"bias": bias}))
     if weight.dim() != 2:
         raise ValueError(f"linear: weight has shape {tuple(weight.shape)}; expected [N, K]")
     outputs, features = weight.shape

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from mxkern.block_scaled import BlockScaled
-from mxkern.torch.operand_calls import functions, product, quantized
-from mxkern.values.recipe import Operand, Recipe
+from mxkern.torch.operand_calls import functions, parts_of, product, quantized, ways, whole_of
+from mxkern.values.recipe import Recipe
 
 
 class Facts(NamedTuple):
@@ -22,18 +21,6 @@ class Facts(NamedTuple):
     cached: tuple[bool, bool] = (False, False)  # rows and columns of the weight that are given
     main_grad: Any = None  # what dW is added to
     differentiable: bool = True  # ctx.needs_input_grad does not know of torch.no_grad
-
-
-def _parts(q: BlockScaled) -> list[Any]:
-    return [part for part in q.parts if part is not None]
-
-
-def _whole(parts: list[Any], operand: Operand, shape: tuple[Any, ...]) -> BlockScaled:
-    """A BlockScaled of its parts, which are taken off the front of the list."""
-    count = 3 if operand.scheme == "nvfp4" else 2
-    codes, scales, *rest = parts[:count]
-    del parts[:count]
-    return BlockScaled(codes, scales, rest[0] if rest else None, operand.scheme, shape, "row_major")
 
 
 def _plain(a: Any, b: Any, dtype: Any) -> Any:
@@ -55,7 +42,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         recipe = facts.recipe
         ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
         needs_x, needs_w = ctx.needs_input_grad[:2] if facts.differentiable else (False, False)
-        dgrad, wgrad = _ways(recipe, needs_x, needs_w)
+        dgrad, wgrad = ways(recipe, needs_x, needs_w)
         forward = recipe.forward == "quantized"
         if not torch.compiler.is_compiling():
             # What asks for a gradient is not read by its address alone, but slowly.
@@ -73,9 +60,9 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         given = list(cached)
         w_rows = w_columns = None
         if facts.cached[0]:
-            w_rows = _whole(given, recipe.weight, tuple(weight.shape))
+            w_rows = whole_of(given, recipe.weight, tuple(weight.shape))
         if facts.cached[1]:
-            w_columns = _whole(given, recipe.weight, tuple(weight.shape[::-1]))
+            w_columns = whole_of(given, recipe.weight, tuple(weight.shape[::-1]))
         keeps_columns = dgrad == "quantized" and recipe.save_weight == "columns"
         made = quantized(
             weight,
@@ -90,15 +77,15 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         # For dgrad first, then for wgrad; what both lack is not kept.
         saved: list[Any] = []
         if dgrad == "dequantized":
-            saved += _parts(w_rows)
+            saved += parts_of(w_rows)
         elif keeps_columns:
-            saved += _parts(w_columns)
+            saved += parts_of(w_columns)
         elif dgrad is not None:
             saved.append(weight)
         if wgrad == "dequantized":
-            saved += _parts(x_rows)
+            saved += parts_of(x_rows)
         elif wgrad == "quantized" and recipe.save == "quantized":
-            saved += _parts(x_columns)
+            saved += parts_of(x_columns)
         elif wgrad is not None:
             saved.append(x)
         ctx.has_step = step is not None
@@ -120,7 +107,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
     def backward(ctx: Any, gradient: Any) -> Any:
         facts, recipe = ctx.facts, ctx.facts.recipe
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
-        dgrad, wgrad = _ways(recipe, needs_x, needs_w)
+        dgrad, wgrad = ways(recipe, needs_x, needs_w)
         x_dtype, w_dtype, b_dtype = ctx.dtypes
         gradient = gradient.contiguous()  # expanded, as that of a sum: read once
         saved = list(ctx.saved_tensors)
@@ -140,14 +127,14 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         dx = dw = db = None
         if dgrad == "quantized":
             if recipe.save_weight == "columns":
-                w_columns = _whole(saved, recipe.weight, (features, outputs))
+                w_columns = whole_of(saved, recipe.weight, (features, outputs))
             else:
                 weight = saved.pop(0)
                 _, w_columns = quantized(weight, recipe.weight, "weight", False, True, *bits)
             dx = product(g_rows, w_columns, x_dtype, recipe.precision)
             del g_rows, w_columns
         elif dgrad == "dequantized":
-            w_rows = _whole(saved, recipe.weight, (outputs, features))
+            w_rows = whole_of(saved, recipe.weight, (outputs, features))
             decoded = functions().dequantize(w_rows, dtype=gradient.dtype)
             dx = _plain(gradient, decoded, x_dtype)
             del w_rows, decoded
@@ -160,7 +147,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             if recipe.input.hadamard is not None:
                 padded = tokens + -tokens % recipe.input.hadamard
             if recipe.save == "quantized":
-                x_columns = _whole(saved, recipe.input, (features, padded))
+                x_columns = whole_of(saved, recipe.input, (features, padded))
             else:
                 _, x_columns = quantized(saved.pop(0), recipe.input, "input", False, True, *bits)
             if facts.main_grad is not None:
@@ -171,17 +158,10 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         elif wgrad is not None:
             kept = saved.pop(0) if wgrad == "plain" else None
             if kept is None:
-                x_rows = _whole(saved, recipe.input, (tokens, features))
+                x_rows = whole_of(saved, recipe.input, (tokens, features))
                 kept = functions().dequantize(x_rows, dtype=gradient.dtype)
             dw = _plain(gradient.t(), kept, w_dtype)
             if facts.main_grad is not None:
                 facts.main_grad.add_(dw)
                 dw = None
         return dx, dw, db, None, None, *[None] * ctx.given
-
-
-def _ways(recipe: Recipe, needs_x: bool, needs_w: bool) -> tuple[str | None, str | None]:
-    """How dX and dW are made: "quantized", "dequantized", "plain", or None where nobody asks."""
-    dgrad = "plain" if recipe.dgrad == "plain" else recipe.backward
-    wgrad = "plain" if recipe.wgrad == "plain" else recipe.backward
-    return dgrad if needs_x else None, wgrad if needs_w else None

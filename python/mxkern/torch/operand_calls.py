@@ -13,8 +13,8 @@ from mxkern.scheme import schemes
 from mxkern.torch import operators
 from mxkern.torch.available import folds
 from mxkern.torch.shared_amax import shared_amax
-from mxkern.values.recipe import Operand
-from mxkern.values.seeds import operand_seed
+from mxkern.values.operand_options import options_of_operand, transform_of
+from mxkern.values.recipe import Operand, Recipe
 
 _FOLDS: dict[int, bool] = {}  # by CUDA device
 # Names are read faster than PyTorch's objects.
@@ -25,6 +25,26 @@ def functions() -> Any:
     """mxkern's functions; as operators where something has to see them: a compiler, and modes as
     selective checkpointing and FlopCounterMode."""
     return operators if torch.compiler.is_compiling() or dispatch_modes() else mxkern
+
+
+def ways(recipe: Recipe, needs_x: bool, needs_w: bool) -> tuple[str | None, str | None]:
+    """How dX and dW are made: "quantized", "dequantized", "plain", or None where nobody asks."""
+    dgrad = "plain" if recipe.dgrad == "plain" else recipe.backward
+    wgrad = "plain" if recipe.wgrad == "plain" else recipe.backward
+    return dgrad if needs_x else None, wgrad if needs_w else None
+
+
+def parts_of(q: BlockScaled) -> list[Any]:
+    """The tensors of an operand, as they are saved for backward."""
+    return [part for part in q.parts if part is not None]
+
+
+def whole_of(parts: list[Any], operand: Operand, shape: tuple[Any, ...]) -> BlockScaled:
+    """A BlockScaled of its parts, which are taken off the front of the list."""
+    count = 3 if schemes[operand.scheme].has_tensor_scale else 2
+    codes, scales, *rest = parts[:count]
+    del parts[:count]
+    return BlockScaled(codes, scales, rest[0] if rest else None, operand.scheme, shape, "row_major")
 
 
 def quantized(
@@ -44,17 +64,11 @@ def quantized(
     if not rows and not columns:
         return None, None
     call = functions()
-    options = operand.options
-    if operand.rounding == "stochastic":
-        offset = 0 if step is None else step
-        seed = operand_seed(seed, name)
-        options = {**options, "rounding": "stochastic", "seed": seed, "offset": offset}
-    transform: dict[str, Any] = {}
+    options = options_of_operand(operand, name, seed, 0 if step is None else step)
+    transform = transform_of(operand) if columns else {}
     whole = x
-    if columns and operand.hadamard is not None:
-        transform = {"hadamard": operand.hadamard, "sign_mask": operand.sign_mask}
-        if missing := -x.shape[0] % operand.hadamard:
-            whole = torch.nn.functional.pad(x, (0, 0, 0, missing))
+    if transform and (missing := -x.shape[0] % operand.hadamard):
+        whole = torch.nn.functional.pad(x, (0, 0, 0, missing))
     amaxes: tuple[Any, Any] = (None, None)
     if amax_group is not None and schemes[operand.scheme].has_tensor_scale:
         seen = whole if columns else None
