@@ -38,6 +38,7 @@ from mxkern.ops.quantize_schemes import (
     quantize_nvfp4,
 )
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
+from mxkern.ops.transpose_square_blocks import transpose_square_blocks
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 from mxkern.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
@@ -83,6 +84,7 @@ __all__ = [
     "set_num_threads",
     "swizzle_scales",
     "tensor_amax",
+    "transpose_square_blocks",
     "unpack_codes",
     "unswizzle_scales",
 ]

@@ -34,6 +34,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "traced amax": lambda x: mxkern.quantize_nvfp4(x, amax=jnp.abs(x).max(), four_over_six="mae"),
     "stochastic": lambda x: mxkern.quantize_mxfp4(x, rounding="stochastic", seed=2**64 - 1),
     "columns": lambda x: mxkern.quantize_columns(x, "mxint8", block="32x32"),
+    "square, transposed": lambda x: mxkern.transpose_square_blocks(
+        mxkern.quantize(x, "nvfp4", block="16x16", scale_layout="swizzled")
+    ),
     "both": lambda x: mxkern.quantize_both(x, "nvfp4", hadamard=16, amax=(3.0, None)),
     "dequantize": lambda x: mxkern.dequantize(mxkern.quantize(x, "nvfp4"), dtype="bfloat16"),
     "fake_quantize": lambda x: mxkern.fake_quantize(x.astype("bfloat16"), "mxfp6") + 1,

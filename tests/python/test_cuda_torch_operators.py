@@ -117,6 +117,24 @@ def test_fake_quantize(scheme: str, framework: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_square_blocks_transposed(scheme: str, framework: str) -> None:
+    """The bytes of the CPU; NaN for a square whose rows have different scales."""
+    block = mxkern.schemes[scheme].block
+    x = random_values((70, 3 * block), "float16")
+    q = mxkern.quantize(on_device(framework, x), scheme, block=(block, block))
+    want = mxkern.quantize_columns(x, scheme, block=(block, block))
+    turned = mxkern.transpose_square_blocks(q)
+    assert type(turned.codes) is type(q.codes) and turned.codes.dtype == q.codes.dtype
+    for got, part in ((turned.codes, want.codes), (turned.scales, want.scales)):
+        assert np.array_equal(on_host(got), raw(part))
+    x[0] *= 16
+    rows = mxkern.quantize(on_device(framework, x), scheme)
+    values = on_host(mxkern.dequantize(mxkern.transpose_square_blocks(rows)))
+    assert np.isnan(values.view(np.float32)[:, :block]).all()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("scheme", ["mxfp4", "nvfp4", "mxfp6_e2m3"])
 def test_packing(scheme: str, framework: str) -> None:
     for shape in [(5, 33), (3, 0), (2, 3, 96)]:

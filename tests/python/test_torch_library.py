@@ -7,15 +7,23 @@ from typing import Any
 import pytest
 
 import mxkern
-from support import array_of, random_values, refused
+from support import SCHEMES, array_of, mostly_slow, random_values, refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch.utils._pytree as pytree  # noqa: E402
 
 import mxkern.torch as ops  # noqa: E402
+from mxkern.torch.operands import kind_of  # noqa: E402
 
-X = array_of("torch", random_values((4, 96), "float32"))
+OPS = torch.ops.mxkern
+
+
+def tensor(*shape: int, seed: int = 0) -> Any:
+    return array_of("torch", random_values(shape, "float32", seed))
+
+
+X = tensor(4, 96)
 Q = mxkern.quantize(X, "mxfp6")
 N = mxkern.quantize(X, "nvfp4")
 KIND = "quantized mxfp6_e2m3 row_major"
@@ -27,7 +35,7 @@ def plain(x: Any) -> tuple[Any, ...]:
 
 
 def test_operators_themselves() -> None:
-    gemm, right = torch.ops.mxkern.gemm, (*Q.parts, None, KIND, [4, 96])
+    gemm, right = OPS.gemm, (*Q.parts, None, KIND, [4, 96])
     refused(
         ValueError, lambda: gemm(*plain(X), "plain", None, *right), "a_kind is 'plain'", "three"
     )
@@ -37,14 +45,14 @@ def test_operators_themselves() -> None:
     refused(ValueError, lambda: gemm(*folded, *right), "a_scales is None; expected a tensor")
     folded = (X, Q.scales, None, Q.codes, "folded mxfp6_e2m3 row_major", None)
     refused(ValueError, lambda: gemm(*folded, *right), "a_shape is None", "prepared operand")
-    hadamard = torch.ops.mxkern.random_hadamard
+    hadamard = OPS.random_hadamard
     refused(ValueError, lambda: hadamard(X, 16, sign_mask="zz"), "sign_mask is 'zz'", "digits")
 
 
 @pytest.mark.parametrize("function", ["quantize", "quantize_columns", "quantize_both"])
 def test_operators_of_one_level_and_of_two(function: str) -> None:
     """Their results are tuples of a fixed length; the other one is named."""
-    one, two = (getattr(torch.ops.mxkern, f"{function}{end}") for end in ("", "_two_level"))
+    one, two = (getattr(OPS, f"{function}{end}") for end in ("", "_two_level"))
     for call in (lambda o, s: o(X, s), lambda o, s: o(X.to("meta"), s)):
         sides = 2 if function == "quantize_both" else 1
         assert [len(call(one, "mxfp8_e4m3")), len(call(two, "nvfp4"))] == [2 * sides, 3 * sides]
@@ -60,17 +68,17 @@ def test_operators_without_shapes() -> None:
     x = torch.cat([X, X], dim=1)
     for scheme in ("mxfp4", "mxfp6_e2m3", "mxfp8_e4m3", "nvfp4"):
         q = mxkern.quantize(x[:, :160].contiguous(), scheme)
-        got = torch.ops.mxkern.dequantize(*q.parts, scheme)
+        got = OPS.dequantize(*q.parts, scheme)
         assert got.equal(mxkern.dequantize(q))
-        assert torch.ops.mxkern.dequantize(*q.map(lambda p: p.to("meta")).parts, scheme).shape == (
+        assert OPS.dequantize(*q.map(lambda p: p.to("meta")).parts, scheme).shape == (
             4,
             160,
         )
         b = (*q.parts, None, f"quantized {scheme} row_major", None)
         a = (*plain(x[:, :160]), "plain - -", None)
-        assert torch.ops.mxkern.gemm(*a, *b).equal(mxkern.gemm(x[:, :160], q))
+        assert OPS.gemm(*a, *b).equal(mxkern.gemm(x[:, :160], q))
     ragged = mxkern.quantize(X[:, :70].contiguous(), "mxfp4")
-    assert torch.ops.mxkern.dequantize(*ragged.parts, "mxfp4").shape == (4, 96)
+    assert OPS.dequantize(*ragged.parts, "mxfp4").shape == (4, 96)
 
 
 def test_what_beta_adds_has_the_dtype_of_the_product() -> None:
@@ -81,13 +89,82 @@ def test_what_beta_adds_has_the_dtype_of_the_product() -> None:
 
     def product(x: Any, addend: Any) -> Any:
         operands = (*plain(x), "plain - -", [4, 96], *Q.parts, None, KIND, [4, 96])
-        return torch.ops.mxkern.gemm(*operands, None, addend, beta=1.0, dtype="float32")
+        return OPS.gemm(*operands, None, addend, beta=1.0, dtype="float32")
 
     refused(TypeError, lambda: product(X, half), "addend has dtype torch.float16", "float32")
     torch._dynamo.reset()
     with pytest.raises(Exception, match=r"addend has dtype torch\.float16"):
         torch.compile(product, backend="aot_eager")(X, half)
     assert product(X, half.float()).equal(mxkern.gemm(X, Q))
+
+
+def examples() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    x = tensor(64, 96)
+    # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
+    a, b, experts = (
+        q.replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
+        for q in (
+            mxkern.quantize(x, "mxfp8"),
+            mxkern.quantize(tensor(32, 96, seed=2), "nvfp4"),
+            mxkern.quantize(tensor(3, 8, 96, seed=5), "mxfp4"),
+        )
+    )
+    ends = torch.tensor([7, 7, 60], dtype=torch.int32)
+    column_ends = torch.tensor([0, 32, 96, 96], dtype=torch.int32)
+    amax = torch.tensor(9.0)
+    stochastic = {"rounding": "stochastic", "seed": -5, "offset": 7}
+    square = mxkern.quantize(x, "mxfp4", block="32x32")
+    scales = torch.ones(2, 512, dtype=torch.uint8)
+    cases: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
+        f"quantize {scheme}": (
+            OPS.quantize_two_level if scheme == "nvfp4" else OPS.quantize,
+            (x, scheme),
+            {"scale_layout": "swizzled"},
+        )
+        for scheme in SCHEMES
+    }
+    return cases | {
+        "quantize amax": (OPS.quantize_two_level, (x, "nvfp4", amax), stochastic),
+        "quantize_columns": (OPS.quantize_columns, (x, "mxfp8_e5m2"), {"block": "32x32"}),
+        "quantize_both": (OPS.quantize_both_two_level, (x, "nvfp4", amax), {"hadamard": 16}),
+        "fake_quantize": (OPS.fake_quantize, (x.clone().requires_grad_(), "nvfp4", amax), {}),
+        "dequantize": (OPS.dequantize, (*b.parts, "nvfp4", (32, 96)), {"dtype": "float16"}),
+        "gemm": (
+            OPS.gemm,
+            (*kind_of("gemm", a), *kind_of("gemm", b), x[0, :32].clone()),
+            {"alpha": 2.0},
+        ),
+        "gemm beta": (
+            OPS.gemm,
+            (*kind_of("gemm", x), *kind_of("gemm", b), None, x[:, :32]),
+            {"beta": 2.0},
+        ),
+        "grouped_gemm": (
+            OPS.grouped_gemm,
+            (*kind_of("grouped_gemm", x), *kind_of("grouped_gemm", experts), ends, None, x[:3, :8]),
+            {"dtype": "float16", "precision": "exact"},
+        ),
+        "grouped_gemm of columns": (
+            OPS.grouped_gemm,
+            (*kind_of("grouped_gemm", a), *kind_of("grouped_gemm", a), column_ends, None, None),
+            {"dtype": "float32", "precision": "exact"},
+        ),
+        "transpose_square_blocks": (
+            OPS.transpose_square_blocks,
+            (square.codes, square.scales.view(torch.uint8), "mxfp4", [64, 96]),
+            {},
+        ),
+        "tensor_amax": (OPS.tensor_amax, (x,), {}),
+        "random_hadamard": (OPS.random_hadamard, (x, 32), {"sign_mask": "5"}),
+        "swizzle_scales": (OPS.swizzle_scales, (scales,), {}),
+        "unswizzle_scales": (OPS.unswizzle_scales, (scales, 100, 3), {}),
+    }
+
+
+@pytest.mark.parametrize("name", mostly_slow(examples(), "quantize amax", "gemm", "grouped_gemm"))
+def test_opcheck(name: str) -> None:
+    op, arguments, options = examples()[name]
+    torch.library.opcheck(op, arguments, options)
 
 
 MAPPED: dict[str, Callable[[Any], Any]] = {
@@ -102,7 +179,7 @@ MAPPED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", MAPPED)
 def test_vmap(name: str) -> None:
     """One matrix at a time."""
-    x, function = array_of("torch", random_values((3, 32, 96), "float32")), MAPPED[name]
+    x, function = tensor(3, 32, 96), MAPPED[name]
     each = [pytree.tree_leaves(function(matrix)) for matrix in x]
     got = pytree.tree_leaves(torch.func.vmap(function)(x))
     for leaf, wanted in zip(got, zip(*each, strict=True), strict=True):

@@ -18,9 +18,6 @@ import torch.utils._pytree as pytree  # noqa: E402
 from torch._dynamo.testing import CompileCounter  # noqa: E402
 
 from mxkern.torch import operators  # noqa: E402
-from mxkern.torch.operands import kind_of  # noqa: E402
-
-OPS = torch.ops.mxkern
 
 
 def tensor(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
@@ -39,6 +36,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "amax of a tensor": lambda x: mxkern.quantize(x, "nvfp4", amax=mxkern.tensor_amax(x)),
     "tensor_scale": lambda x: mxkern.quantize(x, "nvfp4", tensor_scale=0.5, four_over_six="mae"),
     "square": lambda x: mxkern.quantize(x, "nvfp4", block=(16, 16)),
+    "square, transposed": lambda x: mxkern.transpose_square_blocks(
+        mxkern.quantize(x, "nvfp4", block="16x16", scale_layout="swizzled")
+    ),
     "stochastic": lambda x: mxkern.quantize(
         x, "mxfp6", rounding="stochastic", seed=2**64 - 5, offset=2**63
     ),
@@ -214,63 +214,6 @@ def test_export(functions: Any, strict: bool) -> None:
 def test_a_fake_tensor_is_sent_to_the_operators() -> None:
     with pytest.raises(TypeError, match=r"quantize: x is .*FakeTensor.*mxkern\.torch"):
         torch.export.export(Linear(mxkern), (tensor(8, 96),), strict=False)
-
-
-def examples() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-    x = tensor(64, 96)
-    # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
-    a, b, experts = (
-        q.replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
-        for q in (mxkern.quantize(x, "mxfp8"), N, EXPERTS)
-    )
-    amax = torch.tensor(9.0)
-    stochastic = {"rounding": "stochastic", "seed": -5, "offset": 7}
-    scales = torch.ones(2, 512, dtype=torch.uint8)
-    cases: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
-        f"quantize {scheme}": (
-            OPS.quantize_two_level if scheme == "nvfp4" else OPS.quantize,
-            (x, scheme),
-            {"scale_layout": "swizzled"},
-        )
-        for scheme in SCHEMES
-    }
-    return cases | {
-        "quantize amax": (OPS.quantize_two_level, (x, "nvfp4", amax), stochastic),
-        "quantize_columns": (OPS.quantize_columns, (x, "mxfp8_e5m2"), {"block": "32x32"}),
-        "quantize_both": (OPS.quantize_both_two_level, (x, "nvfp4", amax), {"hadamard": 16}),
-        "fake_quantize": (OPS.fake_quantize, (x.clone().requires_grad_(), "nvfp4", amax), {}),
-        "dequantize": (OPS.dequantize, (*b.parts, "nvfp4", (32, 96)), {"dtype": "float16"}),
-        "gemm": (
-            OPS.gemm,
-            (*kind_of("gemm", a), *kind_of("gemm", b), x[0, :32].clone()),
-            {"alpha": 2.0},
-        ),
-        "gemm beta": (
-            OPS.gemm,
-            (*kind_of("gemm", x), *kind_of("gemm", b), None, x[:, :32]),
-            {"beta": 2.0},
-        ),
-        "grouped_gemm": (
-            OPS.grouped_gemm,
-            (*kind_of("grouped_gemm", x), *kind_of("grouped_gemm", experts), ENDS, None, x[:3, :8]),
-            {"dtype": "float16", "precision": "exact"},
-        ),
-        "grouped_gemm of columns": (
-            OPS.grouped_gemm,
-            (*kind_of("grouped_gemm", a), *kind_of("grouped_gemm", a), COLUMN_ENDS, None, None),
-            {"dtype": "float32", "precision": "exact"},
-        ),
-        "tensor_amax": (OPS.tensor_amax, (x,), {}),
-        "random_hadamard": (OPS.random_hadamard, (x, 32), {"sign_mask": "5"}),
-        "swizzle_scales": (OPS.swizzle_scales, (scales,), {}),
-        "unswizzle_scales": (OPS.unswizzle_scales, (scales, 100, 3), {}),
-    }
-
-
-@pytest.mark.parametrize("name", mostly_slow(examples(), "quantize amax", "gemm", "grouped_gemm"))
-def test_opcheck(name: str) -> None:
-    op, arguments, options = examples()[name]
-    torch.library.opcheck(op, arguments, options)
 
 
 def test_straight_through_gradient() -> None:

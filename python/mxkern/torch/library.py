@@ -218,6 +218,32 @@ def dequantize(
     return mxkern.dequantize(q, dtype=dtype)
 
 
+def _traced_transpose(
+    codes: Any, scales: Any, scheme: str, shape: list[int], *, scale_layout: str = "row_major"
+) -> tuple[Any, Any]:
+    function = "transpose_square_blocks"
+    record, turned = scheme_of(function, scheme), transposed(function, tuple(shape))
+    extents = record.scales_shape(turned, scale_layout)
+    return codes.new_empty(record.codes_shape(turned)), scales.new_empty(extents)
+
+
+@define(
+    "transpose_square_blocks",
+    f"(Tensor codes, Tensor scales, str scheme, SymInt[] shape, *, {_LAYOUT}) -> (Tensor, Tensor)",
+    _traced_transpose,
+)
+def transpose_square_blocks(
+    codes: Any,
+    scales: Any,
+    scheme: SchemeName,
+    shape: list[int],
+    *,
+    scale_layout: ScaleLayout = "row_major",
+) -> tuple[Any, ...]:
+    q = block_scaled((codes, scales), scheme, shape, scale_layout)
+    return mxkern.transpose_square_blocks(q).parts[:2]
+
+
 def _traced_amax(x: Any) -> Any:
     plain_shape("tensor_amax", x)
     return x.new_empty((), dtype=torch.float32)

@@ -78,6 +78,7 @@ __all__ = [
     "random_hadamard",
     "swizzle_scales",
     "tensor_amax",
+    "transpose_square_blocks",
     "unpack_codes",
     "unswizzle_scales",
 ]
@@ -265,6 +266,18 @@ def dequantize(q: BlockScaled, *, dtype: Dtype = "float32", **options: Any) -> A
         dtype=dtype_name("dequantize", dtype),
         **options,
     )
+
+
+def transpose_square_blocks(q: BlockScaled, **options: Any) -> BlockScaled:
+    """mxkern.transpose_square_blocks as an operator."""
+    function = "transpose_square_blocks"
+    refuse_others(function, options)
+    check_quantized(function, "q", q)
+    name, shape = scheme_name(function, q.scheme), transposed(function, tuple(q.shape))
+    parts = _ops.transpose_square_blocks(
+        q.codes, q.scales, name, q.shape, scale_layout=q.scale_layout
+    )
+    return block_scaled((*parts, q.tensor_scale), name, shape, q.scale_layout)
 
 
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
