@@ -5,7 +5,6 @@
 #include "check.h"
 #include "cuda/device_scope.h"
 #include "mxkern/core/dtype.h"
-#include "mxkern/numerics/format.h"
 
 namespace mxkern::cuda {
 
@@ -33,14 +32,8 @@ void multiply_sm90_columns_by(const TileSm90& tile, const char* function, const 
   const ColumnsProductSm90 product{function, a, b, groups, finish, tile, processor_count(function),
                                    stream};
   if (a.element == CoreElement::bfloat16) return launch_sm90_columns<bfloat16, bfloat16>(product);
-  const bool right_e4m3 = b.element == CoreElement::e4m3;
-  if (a.element == CoreElement::e4m3) {
-    right_e4m3 ? launch_sm90_columns<E4M3, E4M3>(product)
-               : launch_sm90_columns<E4M3, E5M2>(product);
-  } else {
-    right_e4m3 ? launch_sm90_columns<E5M2, E4M3>(product)
-               : launch_sm90_columns<E5M2, E5M2>(product);
-  }
+  visit_fp8_pair(a.element, b.element,
+                 [&]<class Left, class Right>() { launch_sm90_columns<Left, Right>(product); });
 }
 
 }  // namespace mxkern::cuda

@@ -31,7 +31,7 @@ void launch_columns_config(const ColumnsProductSm90& product) {
 }
 
 template <class Left, class Right>
-void launch_columns_tiles(const ColumnsProductSm90& product) {
+void launch_sm90_columns(const ColumnsProductSm90& product) {
   launch_tile<kernels::ColumnsSm90Config<Left, Right, 256>,
               kernels::ColumnsSm90Config<Left, Right, 192>,
               kernels::ColumnsSm90Config<Left, Right, 128>>(

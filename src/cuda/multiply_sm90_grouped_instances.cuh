@@ -33,7 +33,7 @@ void launch_grouped_config(const GroupedProductSm90& product) {
 }
 
 template <class Left, class Right>
-void launch_grouped_tiles(const GroupedProductSm90& product) {
+void launch_sm90_grouped(const GroupedProductSm90& product) {
   launch_tile<kernels::GroupedSm90Config<Left, Right, 256>,
               kernels::GroupedSm90Config<Left, Right, 192>,
               kernels::GroupedSm90Config<Left, Right, 128>>(
