@@ -20,7 +20,7 @@ std::int32_t read_end(const Groups& groups, std::int64_t group) {
 }
 
 void check_range(const CpuGroups& p, std::int64_t group, GroupRange range) {
-  const bool are_columns = p.groups.are_columns();
+  const bool are_columns = p.groups.of_columns;
   const std::int64_t most = are_columns ? p.b.shape.columns : p.out.shape.rows;
   check(range.end >= range.begin && range.end <= most, "grouped_gemm: ends[", group, "] is ",
         range.end, "; expected ", range.begin, " to ", most, ", as ends do not decrease and a has ",
@@ -68,8 +68,8 @@ std::size_t workspace_bytes(const CpuGroups& p) {
     range = {range.end, read_end(p.groups, i)};
     check_range(p, i, range);
     if (is_empty) continue;
-    most = std::max(most, p.groups.are_columns() ? workspace_bytes_of_columns(p, i, range)
-                                                 : workspace_bytes_of_rows(p, range));
+    most = std::max(most, p.groups.of_columns ? workspace_bytes_of_columns(p, i, range)
+                                              : workspace_bytes_of_rows(p, range));
   }
   return is_empty ? 0 : ends_bytes(p.groups) + most;
 }

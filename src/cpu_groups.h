@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "groups.h"
+#include "mxkern/grouped_gemm.h"
 #include "mxkern/tensor/block_scaled.h"
 
 namespace mxkern {

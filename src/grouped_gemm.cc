@@ -13,11 +13,10 @@
 #endif
 
 namespace mxkern {
-namespace {
 
-void multiply(const GemmOperand& given_a, const GemmRightOperand& b, const Groups& groups,
-              const Buffer& given_out, const GroupedGemmOptions& options, Workspace workspace,
-              Stream stream) {
+void grouped_gemm(const GemmOperand& given_a, const GemmRightOperand& b, const Groups& groups,
+                  const Buffer& given_out, const GroupedGemmOptions& options, Workspace workspace,
+                  Stream stream) {
   check_grouped_gemm(given_a, b, groups, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
@@ -38,16 +37,16 @@ void multiply(const GemmOperand& given_a, const GemmRightOperand& b, const Group
   const CpuGroups product{a, source_of(b), own, out, options};
   check_grouped_workspace(workspace, workspace_bytes(product), a, b, groups, out, options);
   void* const memory = static_cast<std::byte*>(workspace.data) + first;
-  if (groups.are_columns()) {
+  if (groups.of_columns) {
     multiply_groups_of_columns(product, memory);
   } else {
     multiply_groups_of_rows(product, memory);
   }
 }
 
-std::size_t workspace_bytes(const GemmOperand& given_a, const GemmRightOperand& b,
-                            const Groups& groups, const Buffer& given_out,
-                            const GroupedGemmOptions& options) {
+std::size_t grouped_gemm_workspace_bytes(const GemmOperand& given_a, const GemmRightOperand& b,
+                                         const Groups& groups, const Buffer& given_out,
+                                         const GroupedGemmOptions& options) {
   check_grouped_gemm(given_a, b, groups, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
@@ -59,32 +58,6 @@ std::size_t workspace_bytes(const GemmOperand& given_a, const GemmRightOperand& 
 #endif
   check_groups_of_cpu(a, b, options.precision);
   return workspace_bytes(CpuGroups{a, source_of(b), groups, out, options});
-}
-
-}  // namespace
-
-void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
-                  const Buffer& out, const GroupedGemmOptions& options, Workspace workspace,
-                  Stream stream) {
-  multiply(a, b, groups, out, options, workspace, stream);
-}
-
-void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const ColumnGroups& groups,
-                  const Buffer& out, const GroupedGemmOptions& options, Workspace workspace,
-                  Stream stream) {
-  multiply(a, b, groups, out, options, workspace, stream);
-}
-
-std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const RowGroups& groups, const Buffer& out,
-                                         const GroupedGemmOptions& options) {
-  return workspace_bytes(a, b, groups, out, options);
-}
-
-std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const ColumnGroups& groups, const Buffer& out,
-                                         const GroupedGemmOptions& options) {
-  return workspace_bytes(a, b, groups, out, options);
 }
 
 std::size_t grouped_gemm_workspace_bytes(const GroupedGemmProblem& problem, Device device) {

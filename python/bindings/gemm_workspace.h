@@ -31,9 +31,9 @@ inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b,
 
 // Runs a grouped product with a workspace of its own. The ends are copied first: another thread may
 // write to the caller's, and the workspace has to fit the ends that the product uses.
-template <class Groups>
-void grouped_gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, Groups groups,
-                                 const Buffer& out, const GroupedGemmOptions& options) {
+inline void grouped_gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b,
+                                        Groups groups, const Buffer& out,
+                                        const GroupedGemmOptions& options) {
   std::vector<std::int32_t> ends;
   if (groups.ends != nullptr) {
     ends.assign(groups.ends, groups.ends + groups.count);

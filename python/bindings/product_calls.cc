@@ -188,9 +188,9 @@ struct Grouped {
     return extents;
   }
 
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    has_columns ? visitor(ColumnGroups{ends, count}) : visitor(RowGroups{ends, count});
+  Groups groups() const {
+    if (has_columns) return ColumnGroups{ends, count};
+    return RowGroups{ends, count};
   }
 };
 
@@ -234,17 +234,16 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
   const Output product = call.output(out, extents, grouped.device, dtype);
   const auto& left = grouped.left.view;
   const auto& right = grouped.right.view;
+  const Groups groups = grouped.groups();
   nb::object memory;
   const bool on_cpu = grouped.device.type == DeviceType::cpu;
   call.run(on_cpu ? product.view.shape.size() * columns_of(right) : 0, [&] {
-    grouped.visit([&](const auto& groups) {
-      if (on_cpu) return grouped_gemm_with_workspace(left, right, groups, product.view, options);
-      const std::size_t bytes =
-          mxkern::grouped_gemm_workspace_bytes(left, right, groups, product.view, options);
-      const Workspace workspace = workspace_of(call, bytes, grouped.device, memory);
-      mxkern::grouped_gemm(left, right, groups, product.view, options, workspace,
-                           call.stream(grouped.device));
-    });
+    if (on_cpu) return grouped_gemm_with_workspace(left, right, groups, product.view, options);
+    const std::size_t bytes =
+        mxkern::grouped_gemm_workspace_bytes(left, right, groups, product.view, options);
+    const Workspace workspace = workspace_of(call, bytes, grouped.device, memory);
+    mxkern::grouped_gemm(left, right, groups, product.view, options, workspace,
+                         call.stream(grouped.device));
   });
   return finished(call, product, out, b);
 }
@@ -305,10 +304,8 @@ nb::tuple explain_grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::han
   const auto out = Buffer::dense(nullptr, dtype, grouped.extents().shape(), grouped.device);
   GemmExplanation text;
   call.run(0, [&] {
-    grouped.visit([&](const auto& groups) {
-      text = mxkern::explain_grouped_gemm(grouped.left.view, grouped.right.view, groups, out,
-                                          options, kind);
-    });
+    text = mxkern::explain_grouped_gemm(grouped.left.view, grouped.right.view, grouped.groups(),
+                                        out, options, kind);
   });
   return words_of(text);
 }

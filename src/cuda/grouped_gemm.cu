@@ -24,10 +24,10 @@ constexpr const char* function = "grouped_gemm";
 class GroupedProduct {
  public:
   GroupedProduct(const CudaGroupedPlan& plan, const GemmOperand& a, const GemmRightOperand& b,
-                 GroupAxis axis, const DeviceGroups& groups, const CoreFinish& finish,
+                 bool of_columns, const DeviceGroups& groups, const CoreFinish& finish,
                  Workspace workspace, Stream stream)
       : plan_(plan),
-        of_columns_(axis == GroupAxis::columns),
+        of_columns_(of_columns),
         a_(a),
         left_(as_source(a)),
         weights_(source_of(b)),
@@ -144,7 +144,7 @@ void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand
   finish.beta = options.beta;
   DeviceGroups on_device{groups.ends, groups.count, options.factors};
   if (options.bias != nullptr) on_device.bias_step = options.bias->batch_stride;
-  GroupedProduct(plan, a, b, groups.axis, on_device, finish, workspace, stream).run();
+  GroupedProduct(plan, a, b, groups.of_columns, on_device, finish, workspace, stream).run();
 }
 
 void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,

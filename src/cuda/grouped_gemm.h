@@ -1,7 +1,6 @@
 // cuda/grouped_gemm.h: grouped products on a CUDA device; arguments are checked already.
 #pragma once
 
-#include "groups.h"
 #include "mxkern/grouped_gemm.h"
 #include "plan/plan_gemm_cuda.h"
 
