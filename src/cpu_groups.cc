@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "gemm_operand.h"
+#include "gemm_task.h"
 #include "check_gemm.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
@@ -33,13 +34,18 @@ void check_range(const CpuGroups& p, std::int64_t group, GroupRange range) {
 
 }  // namespace
 
-const Buffer* CpuGroups::bias_of(std::int64_t group, Buffer& view) const {
-  if (options.bias == nullptr) return nullptr;
-  view = *options.bias;
-  view.data = static_cast<std::uint8_t*>(view.data) +
-              group * view.batch_stride * static_cast<std::int64_t>(size_of(view.dtype));
-  view.shape.batch = 1;
-  return &view;
+cpu::GemmTask CpuGroups::task(std::int64_t group, const BlockScaled& right) const {
+  GemmOptions own;
+  own.alpha = options.alpha;
+  own.beta = options.beta;
+  Buffer bias;
+  if (options.bias != nullptr) {
+    bias = *options.bias;
+    bias.data = static_cast<std::uint8_t*>(bias.data) +
+                group * bias.batch_stride * static_cast<std::int64_t>(size_of(bias.dtype));
+    own.bias = &bias;
+  }
+  return make_task(a, right, out, own, options.factors == nullptr ? 1.0 : options.factors[group]);
 }
 
 void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {

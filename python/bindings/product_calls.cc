@@ -11,17 +11,6 @@ namespace nb = nanobind;
 namespace mxkern::bindings {
 namespace {
 
-Device device_of(const GemmRightOperand& operand) {
-  return std::visit(
-      [](const auto& right) {
-        if constexpr (requires { right.source; })
-          return right.source.device;
-        else
-          return right.device;
-      },
-      operand);
-}
-
 // beta adds to what is in out.
 float beta_of(const Call& call, nb::handle beta, nb::handle out) {
   const float factor = call.number("beta", beta);
@@ -99,7 +88,7 @@ nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
   const auto right = call.right(b);
   const auto left = call.left(a);
   Extents extents = product_extents(call, left.extents, right.extents);
-  const Device device = device_of(right.view);
+  const Device device = source_of(right.view).device;
   take(call, left.spans);
   take(call, right.spans);
   std::optional<Plain> offset;
@@ -161,7 +150,7 @@ struct Grouped {
         rows.last() != weights.last()) {
       call.fault("grouped_shapes", rows.tuple(), weights.tuple());
     }
-    device = device_of(right.view);
+    device = source_of(right.view).device;
     has_columns = weights.dimensions == 2;
     if (!has_columns) count = weights.items[0];
     take(call, left.spans);
@@ -237,7 +226,7 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
   const Groups groups = grouped.groups();
   nb::object memory;
   const bool on_cpu = grouped.device.type == DeviceType::cpu;
-  call.run(on_cpu ? product.view.shape.size() * columns_of(right) : 0, [&] {
+  call.run(on_cpu ? product.view.shape.size() * source_of(right).shape.columns : 0, [&] {
     if (on_cpu) return grouped_gemm_with_workspace(left, right, groups, product.view, options);
     const std::size_t bytes =
         mxkern::grouped_gemm_workspace_bytes(left, right, groups, product.view, options);
@@ -252,7 +241,7 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
 // what prepare_operand would make of it in the form, if there is one. Plans read nothing.
 std::string planned_device(const Call& call, nb::handle device, nb::handle form,
                            GemmRightOperand& right) {
-  const Device here = device_of(right);
+  const Device here = source_of(right).device;
   const bool is_prepared = std::holds_alternative<PreparedOperand>(right);
   const nb::object asked = call.fault("planned", device, form, number_of(here), is_prepared);
   if (!form.is_none()) {
@@ -285,7 +274,7 @@ nb::tuple explain_gemm(Calls& calls, const char* function, nb::handle a, nb::han
   const auto left = call.left(a);
   const Extents extents = product_extents(call, left.extents, right.extents);
   const std::string kind = planned_device(call, device, form, right.view);
-  const auto out = Buffer::dense(nullptr, dtype, extents.shape(), device_of(right.view));
+  const auto out = Buffer::dense(nullptr, dtype, extents.shape(), source_of(right.view).device);
   GemmExplanation text;
   call.run(0, [&] { text = mxkern::explain_gemm(left.view, right.view, out, options, kind); });
   return words_of(text);
