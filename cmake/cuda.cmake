@@ -100,8 +100,9 @@ else()
   mxkern_scheme_instances(MXKERN_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/include/mxkern/numerics/scheme.h
     ${instances} quantize fake_quantize multiply_few multiply_few_sm90 multiply_few_sm90_half
     multiply_grouped multiply_grouped_half)
-  mxkern_pair_instances(MXKERN_CUDA_SOURCES ${instances} multiply_sm90_folded multiply_sm90_either
-    multiply_sm90_columns multiply_sm90_grouped)
+  set(of_bfloat16_too multiply_sm90 multiply_sm90_columns multiply_sm90_grouped)
+  mxkern_pair_instances(MXKERN_CUDA_SOURCES ${instances} ${of_bfloat16_too} multiply_sm90_either)
+  mxkern_pair_instance(MXKERN_CUDA_SOURCES ${instances} bfloat16 bfloat16 ${of_bfloat16_too})
   list(JOIN CMAKE_CUDA_ARCHITECTURES ", " architectures)
   set(MXKERN_CUDA_STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${architectures}")
 endif()

@@ -1,6 +1,7 @@
 # cmake/instruction_sets.cmake: the instruction sets that the CPU backend is compiled for, and the
 # compiler flags of each. Objects of one set live in src/cpu/instances/<set>*.cc; a file belongs to
-# the first set of all there are whose name its own begins with.
+# the first set of all there are whose name its own begins with. Sets with all kernels have the
+# files besides that *.in of that folder make.
 
 set(mxkern_all_instruction_sets baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -23,6 +24,7 @@ if(MXKERN_INSTRUCTION_SETS MATCHES "_bf16" AND NOT "avx512" IN_LIST MXKERN_INSTR
     "avx512 as well, whose code packs the operands of avx512_bf16 and amx_bf16")
 endif()
 
+set(mxkern_whole_instruction_sets baseline avx2 avx512)
 set(MXKERN_FLAGS_baseline "")
 set(MXKERN_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(MXKERN_FLAGS_avx512 ${MXKERN_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq
@@ -48,6 +50,13 @@ function(mxkern_add_instances target source_dir)
     list(APPEND placed ${objects})
     if(NOT set IN_LIST MXKERN_INSTRUCTION_SETS)
       continue()
+    endif()
+    if(set IN_LIST mxkern_whole_instruction_sets)
+      foreach(kind kernels gemm)
+        set(object ${CMAKE_CURRENT_BINARY_DIR}/cpu/instances/${set}_${kind}.cc)
+        configure_file(${source_dir}/cpu/instances/${kind}.cc.in ${object} @ONLY)
+        list(APPEND objects ${object})
+      endforeach()
     endif()
     target_sources(${target} PRIVATE ${objects})
     # GCC 12 takes the deliberately undefined registers of its own intrinsics for a mistake.

@@ -184,11 +184,11 @@ void check_strides(const char* function, const char* argument, const Buffer& buf
 
 void check_buffer(const char* function, const char* argument, const Buffer& buffer) {
   check_kind(function, argument, buffer);
-  check_buffer_memory(function, argument, buffer);
+  check_memory(function, argument, buffer);
   check_strides(function, argument, buffer);
 }
 
-void check_buffer_memory(const char* function, const char* argument, const Buffer& buffer) {
+void check_memory(const char* function, const char* argument, const Buffer& buffer) {
   if (buffer.shape.size() == 0) return;
   check(buffer.data != nullptr, function, ": ", argument, " has shape ", buffer.shape,
         " but a null pointer; expected memory that holds it");
@@ -249,10 +249,10 @@ void check_aligned(const char* function, const char* argument, const char* part,
 
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q) {
   check_kind(function, argument, q);
-  check_parts(function, argument, q);
+  check_memory(function, argument, q);
 }
 
-void check_parts(const char* function, const char* argument, const BlockScaled& q) {
+void check_memory(const char* function, const char* argument, const BlockScaled& q) {
   const BlockScaled::Sizes sizes = BlockScaled::sizes(q.scheme, q.shape, q.scale_layout);
   check(q.codes != nullptr || sizes.codes == 0, function, ": ", argument,
         ".codes is null; expected memory for ", sizes.codes, " bytes");

@@ -83,7 +83,7 @@ void check_kind(const char* function, const char* argument, const BlockScaled& q
 void check_strides(const char* function, const char* argument, const Buffer& buffer);
 
 // Memory where there are elements, of a valid shape and dtype.
-void check_buffer_memory(const char* function, const char* argument, const Buffer& buffer);
+void check_memory(const char* function, const char* argument, const Buffer& buffer);
 
 // All three: a valid shape and dtype, memory, strides.
 void check_buffer(const char* function, const char* argument, const Buffer& buffer);
@@ -103,7 +103,7 @@ void check_aligned(const char* function, const char* argument, const char* part,
                    std::size_t size = sizeof(float));
 
 // Memory for each part that has bytes, of a valid shape, scheme and layout; and all of it.
-void check_parts(const char* function, const char* argument, const BlockScaled& q);
+void check_memory(const char* function, const char* argument, const BlockScaled& q);
 void check_block_scaled(const char* function, const char* argument, const BlockScaled& q);
 
 // Of an output.

@@ -14,16 +14,6 @@
 namespace mxkern {
 namespace {
 
-void check_one(const char* function, const char* argument, const BlockScaled& q) {
-  check_parts(function, argument, q);
-}
-void check_one(const char* function, const char* argument, const Buffer& x) {
-  check_buffer_memory(function, argument, x);
-}
-void check_one(const char* function, const char* argument, const PreparedOperand& p) {
-  check_prepared_memory(function, argument, p);
-}
-
 void check_alignment(const char* function, const char* argument, int alignment, int most) {
   check(alignment > 0 && alignment <= most && most % alignment == 0, function, ": ", argument,
         " has an alignment of ", alignment, "; expected a power of two up to ", most);
@@ -64,22 +54,6 @@ void check_operand_kind(const char* function, const char* argument, const Planne
   check_alignment(function, argument, operand.scale_alignment, PlannedOperand::most_scales_aligned);
   if (operand.form == PreparedForm::source) return;
   check_form(function, (std::string(argument) + ".").c_str(), operand.form, operand.scheme);
-}
-
-void check_operand_memory(const char* function, const char* argument, const GemmOperand& a) {
-  std::visit([&](const auto& left) { check_one(function, argument, left); }, a);
-}
-void check_operand_memory(const char* function, const char* argument, const GemmRightOperand& b) {
-  std::visit([&](const auto& right) { check_one(function, argument, right); }, b);
-}
-
-void check_operand(const char* function, const char* argument, const GemmOperand& a) {
-  check_operand_kind(function, argument, a);
-  check_operand_memory(function, argument, a);
-}
-void check_operand(const char* function, const char* argument, const GemmRightOperand& b) {
-  check_operand_kind(function, argument, b);
-  check_operand_memory(function, argument, b);
 }
 
 void check_precision(const char* function, GemmPrecision precision) {
@@ -166,16 +140,16 @@ void check_form(const char* name, const char* argument, const PreparedOperand& p
 
 void check_prepared(const char* name, const char* argument, const PreparedOperand& p) {
   check_form(name, argument, p);
-  check_prepared_memory(name, argument, p);
+  check_memory(name, argument, p);
 }
 
-void check_prepared_memory(const char* name, const char* argument, const PreparedOperand& p) {
+void check_memory(const char* name, const char* argument, const PreparedOperand& p) {
   const bool holds_data = p.form != PreparedForm::source;
   const std::size_t wanted = prepared_bytes(p.form, p.source.scheme, p.source.shape);
   check((p.source.codes == nullptr) == (p.source.scales == nullptr), name, ": ", argument,
         ".source has ", p.has_source() ? "codes and no scales" : "scales and no codes",
         "; expected both, or neither for an operand without its source");
-  if (!holds_data || p.has_source()) check_parts(name, argument, p.source);
+  if (!holds_data || p.has_source()) check_memory(name, argument, p.source);
   if (!holds_data) return;
   check(facts_of(p.source.scheme).has_tensor_scale == (p.source.tensor_scale != nullptr), name,
         ": ", argument, ".source.tensor_scale does not fit ", name_of(p.source.scheme));
@@ -215,11 +189,11 @@ void check_gemm_devices(const GemmOperand& a, const GemmRightOperand& b, const B
 
 void check_gemm_memory(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                        const GemmOptions& options) {
-  check_operand_memory(function, "b", b);
-  check_buffer_memory(function, "out", out);
-  check_operand_memory(function, "a", a);
+  check_memory(function, "b", b);
+  check_memory(function, "out", out);
+  check_memory(function, "a", a);
   check_output(function, "out", out);
-  if (options.bias != nullptr) check_buffer_memory(function, "bias", *options.bias);
+  if (options.bias != nullptr) check_memory(function, "bias", *options.bias);
   check_apart({"out", out}, a, b, options);
 }
 

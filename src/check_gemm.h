@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <variant>
 
 #include "mxkern/gemm.h"
 #include "mxkern/plan.h"
@@ -10,16 +11,6 @@
 #include "check.h"
 
 namespace mxkern {
-
-// Shapes, kinds, and memory where there are elements.
-void check_operand(const char* function, const char* argument, const GemmOperand& a);
-void check_operand(const char* function, const char* argument, const GemmRightOperand& b);
-
-// Each half of it. What a plan is made of: schemes, dtypes, shapes and strides, forms; and the
-// memory of an operand of a valid kind.
-void check_operand_kind(const char* function, const char* argument, const PlannedOperand& operand);
-void check_operand_memory(const char* function, const char* argument, const GemmOperand& a);
-void check_operand_memory(const char* function, const char* argument, const GemmRightOperand& b);
 
 // One of the precisions that there are.
 void check_precision(const char* function, GemmPrecision precision);
@@ -63,8 +54,23 @@ void check_form(const char* function, const char* place, PreparedForm form, Sche
 void check_form(const char* function, const char* argument, const PreparedOperand& operand);
 
 // Memory for the source and the form of a prepared operand whose kind is valid; and all of it.
-void check_prepared_memory(const char* function, const char* argument,
-                           const PreparedOperand& operand);
+void check_memory(const char* function, const char* argument, const PreparedOperand& operand);
 void check_prepared(const char* function, const char* argument, const PreparedOperand& operand);
+
+// Of an operand of a product what a plan is made of: schemes, dtypes, shapes and strides, forms.
+void check_operand_kind(const char* function, const char* argument, const PlannedOperand& operand);
+
+// The memory of one of a valid kind; and all of it.
+template <class... Kinds>
+void check_memory(const char* function, const char* argument,
+                  const std::variant<Kinds...>& operand) {
+  std::visit([&](const auto& one) { check_memory(function, argument, one); }, operand);
+}
+template <class... Kinds>
+void check_operand(const char* function, const char* argument,
+                   const std::variant<Kinds...>& operand) {
+  check_operand_kind(function, argument, operand);
+  check_memory(function, argument, operand);
+}
 
 }  // namespace mxkern

@@ -14,13 +14,13 @@ void check_shapes(const PlannedOperand& a, const PlannedOperand& b, const Groups
                   const PlannedTensor& out) {
   const Shape &left = a.shape, &right = b.shape;
   check(left.batch == 1, function, ": a has a batch of ", left.batch,
-        "; expected one matrix, whose ", groups.are_columns() ? "columns" : "rows",
+        "; expected one matrix, whose ", groups.of_columns ? "columns" : "rows",
         " belong to the groups");
   check(left.columns == right.columns, function, ": a has K = ", left.columns,
         " and b has K = ", right.columns,
         "; expected the same K, which is the columns of both: b is ",
-        groups.are_columns() ? "[1, N, K]" : "[groups, N, K]");
-  if (groups.are_columns()) {
+        groups.of_columns ? "[1, N, K]" : "[groups, N, K]");
+  if (groups.of_columns) {
     check(right.batch == 1, function, ": b has a batch of ", right.batch,
           "; expected one matrix, whose columns belong to the groups");
     return check_same_shape(function, "out", out.shape, {groups.count, left.rows, right.rows});

@@ -1,7 +1,7 @@
 // check_grouped_gemm.h: the checks of the arguments of grouped_gemm.
 #pragma once
 
-#include "groups.h"
+#include "mxkern/grouped_gemm.h"
 #include "mxkern/tensor/planned_operand.h"
 
 namespace mxkern {

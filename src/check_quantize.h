@@ -1,6 +1,7 @@
 // check_quantize.h: what the options of a quantization ask for, and the checks of them.
 #pragma once
 
+#include "check.h"
 #include "mxkern/quantize.h"
 
 namespace mxkern {
@@ -13,6 +14,17 @@ void check_quantize_options(const char* function, Scheme scheme, Device device,
 inline bool finds_amax(Scheme scheme, const QuantizeOptions& options) {
   return facts_of(scheme).has_tensor_scale && options.amax == nullptr &&
          options.tensor_scale == nullptr;
+}
+
+// Calls visitor with each scalar that is given.
+template <class Visitor>
+void visit_scalars(const QuantizeOptions& options, Visitor&& visitor) {
+  const auto visit = [&](const char* argument, const auto* scalar) {
+    if (scalar != nullptr) visitor(Occupied(argument, "", scalar, sizeof(*scalar)));
+  };
+  visit("amax", options.amax);
+  visit("tensor_scale", options.tensor_scale);
+  visit("offset_at", options.offset_at);
 }
 
 // With the offset that lies in memory, as the CPU reads it.

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "gemm_operand.h"
+#include "gemm_task.h"
 #include "check_gemm.h"
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
@@ -20,7 +21,7 @@ std::int32_t read_end(const Groups& groups, std::int64_t group) {
 }
 
 void check_range(const CpuGroups& p, std::int64_t group, GroupRange range) {
-  const bool are_columns = p.groups.are_columns();
+  const bool are_columns = p.groups.of_columns;
   const std::int64_t most = are_columns ? p.b.shape.columns : p.out.shape.rows;
   check(range.end >= range.begin && range.end <= most, "grouped_gemm: ends[", group, "] is ",
         range.end, "; expected ", range.begin, " to ", most, ", as ends do not decrease and a has ",
@@ -33,13 +34,18 @@ void check_range(const CpuGroups& p, std::int64_t group, GroupRange range) {
 
 }  // namespace
 
-const Buffer* CpuGroups::bias_of(std::int64_t group, Buffer& view) const {
-  if (options.bias == nullptr) return nullptr;
-  view = *options.bias;
-  view.data = static_cast<std::uint8_t*>(view.data) +
-              group * view.batch_stride * static_cast<std::int64_t>(size_of(view.dtype));
-  view.shape.batch = 1;
-  return &view;
+cpu::GemmTask CpuGroups::task(std::int64_t group, const BlockScaled& right) const {
+  GemmOptions own;
+  own.alpha = options.alpha;
+  own.beta = options.beta;
+  Buffer bias;
+  if (options.bias != nullptr) {
+    bias = *options.bias;
+    bias.data = static_cast<std::uint8_t*>(bias.data) +
+                group * bias.batch_stride * static_cast<std::int64_t>(size_of(bias.dtype));
+    own.bias = &bias;
+  }
+  return make_task(a, right, out, own, options.factors == nullptr ? 1.0 : options.factors[group]);
 }
 
 void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
@@ -68,8 +74,8 @@ std::size_t workspace_bytes(const CpuGroups& p) {
     range = {range.end, read_end(p.groups, i)};
     check_range(p, i, range);
     if (is_empty) continue;
-    most = std::max(most, p.groups.are_columns() ? workspace_bytes_of_columns(p, i, range)
-                                                 : workspace_bytes_of_rows(p, range));
+    most = std::max(most, p.groups.of_columns ? workspace_bytes_of_columns(p, i, range)
+                                              : workspace_bytes_of_rows(p, range));
   }
   return is_empty ? 0 : ends_bytes(p.groups) + most;
 }

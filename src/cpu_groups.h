@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "groups.h"
+#include "cpu/gemm.h"
+#include "mxkern/grouped_gemm.h"
 #include "mxkern/tensor/block_scaled.h"
 
 namespace mxkern {
@@ -28,8 +29,8 @@ struct CpuGroups {
     return {group == 0 ? 0 : groups.ends[group - 1], groups.ends[group]};
   }
 
-  // The bias of a group, which is put into `view`; or null.
-  const Buffer* bias_of(std::int64_t group, Buffer& view) const;
+  // The arguments of a group's product, with all of a and out.
+  cpu::GemmTask task(std::int64_t group, const BlockScaled& right) const;
 };
 
 // Throws where folded products are asked for, or an operand was prepared without its source.

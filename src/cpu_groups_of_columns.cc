@@ -6,7 +6,6 @@
 #include "cpu/parallel.h"
 #include "cpu_groups.h"
 #include "gemm_task.h"
-#include "gemm_with.h"
 #include "mxkern/core/float_environment.h"
 #include "mxkern/core/math.h"
 
@@ -88,13 +87,7 @@ class ColumnGroup {
 
   void multiply(void* workspace) const {
     auto* memory = static_cast<std::uint8_t*>(workspace);
-    GemmOptions options;
-    options.alpha = p_.options.alpha;
-    options.beta = p_.options.beta;
-    Buffer bias;
-    options.bias = p_.bias_of(group_, bias);
-    const double factor = p_.options.factors == nullptr ? 1.0 : p_.options.factors[group_];
-    cpu::GemmTask task = make_task(p_.a, p_.b, p_.out, options, factor);
+    cpu::GemmTask task = p_.task(group_, p_.b);
     task.out += group_ * task.out_batch_bytes;
     left_.apply(task.left, begin_, end_, memory);
     right_.apply(task.right, begin_, end_, memory + left_.scale_bytes());

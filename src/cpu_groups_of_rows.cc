@@ -3,7 +3,6 @@
 
 #include "cpu_groups.h"
 #include "gemm_task.h"
-#include "gemm_with.h"
 #include "mxkern/core/float_environment.h"
 
 namespace mxkern {
@@ -24,13 +23,7 @@ CpuGemmPlan plan_of(const CpuGroups& p, GroupRange rows) {
 }
 
 cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group, GroupRange rows) {
-  GemmOptions options;
-  options.alpha = p.options.alpha;
-  options.beta = p.options.beta;
-  Buffer bias;
-  options.bias = p.bias_of(group, bias);
-  const double factor = p.options.factors == nullptr ? 1.0 : p.options.factors[group];
-  cpu::GemmTask task = make_task(p.a, matrix_of(p.b, group), p.out, options, factor);
+  cpu::GemmTask task = p.task(group, matrix_of(p.b, group));
   task.first_row = rows.begin;
   task.left.rows = rows.end;
   return task;

@@ -17,29 +17,27 @@
 namespace mxkern {
 namespace {
 
-// Checked arguments, with strides that all mean something.
+// Checked arguments without memory, with strides that all mean something.
 struct GroupedProblem {
-  const GemmOperand& a;
-  const GemmRightOperand& b;
+  PlannedOperand a, b;
   const Groups& groups;
-  const Buffer& out;
-  const GroupedGemmOptions& options;
+  Shape out;
 
-  std::int64_t columns() const { return source_of(b).shape.columns; }
+  std::int64_t columns() const { return b.shape.columns; }
 };
 
-GemmExplanation explain_cpu(const GroupedProblem& p) {
-  check_groups_of_cpu(p.a, p.b, p.options.precision);
+GemmExplanation explain_cpu(const CpuGroups& p, const GemmRightOperand& b) {
+  check_groups_of_cpu(p.a, b, p.options.precision);
   GemmExplanation text;
   text.device = "cpu";
   text.path = "exact";
   text.reason = "products on the CPU are of codes and scales";
   text.left = std::string(kind_of(p.a)) + ", read as it lies";
-  text.right = std::string(kind_of(either_side(p.b))) + ", read as it lies";
+  text.right = std::string(kind_of(p.b)) + ", read as it lies";
   text.kernel = "a group after the other, as gemm multiplies matrices";
   text.error = "that of a float32 sum";
   if (p.out.device.type == DeviceType::cpu && p.groups.ends != nullptr) {
-    text.workspace_bytes = workspace_bytes({p.a, source_of(p.b), p.groups, p.out, p.options});
+    text.workspace_bytes = workspace_bytes(p);
   }
   return text;
 }
@@ -65,31 +63,29 @@ const char* making_of(PreparedForm form) {
   return ", expanded to bfloat16 in the call";
 }
 
-std::string describe_side(const GemmOperand& operand, bool is_made, PreparedForm form) {
-  const PreparedForm own = form_of(operand);
-  std::string text = kind_of(operand);
+std::string describe_side(const PlannedOperand& operand, bool is_made, PreparedForm form) {
+  const std::string text = kind_of(operand);
   if (is_made) return text + making_of(form);
-  if (own == PreparedForm::source) return text + ", read as it lies";
-  return text + ", prepared as " + name_of(own);
+  if (operand.form == PreparedForm::source) return text + ", read as it lies";
+  return text + ", prepared as " + name_of(operand.form);
 }
 
 std::string reason_of(const GroupedProblem& p, const CudaGroupedPlan& plan,
                       const CudaGemmCapabilities& capabilities) {
-  const auto* plain = std::get_if<Buffer>(&p.a);
-  const bool is_wide = plain != nullptr && plain->dtype == DType::float32;
   switch (plan.path) {
     case GroupedPath::few_tokens:
       return "a has 16 bits or is quantized, and weights are decoded beside its rows";
     case GroupedPath::folded: return "precision folded";
     case GroupedPath::expanded:
-      if (p.groups.are_columns()) return "groups of columns are multiplied in bfloat16";
-      if (is_wide) return "a is float32, which kernels that decode weights do not take";
-      return form_of(either_side(p.b)) == PreparedForm::expanded
+      if (p.groups.of_columns) return "groups of columns are multiplied in bfloat16";
+      if (p.a.is_plain && p.a.plain.dtype == DType::float32)
+        return "a is float32, which kernels that decode weights do not take";
+      return p.b.form == PreparedForm::expanded
                  ? "b was prepared as expanded"
                  : "b is larger than kernels that decode weights count";
     case GroupedPath::portable: break;
   }
-  if (p.columns() == 0 || source_of(p.b).shape.batch == 0) return "there is nothing to add up";
+  if (p.columns() == 0 || p.b.shape.batch == 0) return "there is nothing to add up";
   if (capabilities.is_hopper()) {
     return concatenate("a is ", kind_of(p.a), ", the sum of several bfloat16 an element");
   }
@@ -98,10 +94,8 @@ std::string reason_of(const GroupedProblem& p, const CudaGroupedPlan& plan,
 }
 
 std::string describe_few(const GroupedProblem& p, const CudaGemmCapabilities& capabilities) {
-  const BlockScaled& weights = source_of(p.b);
-  const FewPlan plan =
-      plan_grouped({weights.scheme, capabilities.is_hopper(), capabilities.processors,
-                    p.groups.count, p.out.shape.rows, weights.shape.rows, weights.shape.columns});
+  const FewPlan plan = plan_grouped({p.b.scheme, capabilities.is_hopper(), capabilities.processors,
+                                     p.groups.count, p.out.rows, p.b.shape.rows, p.columns()});
   return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
                      ", weights decoded in registers; a thread block takes up to ", plan.tokens,
                      " rows of a group and ", plan.row_tiles * DecodeLayout::tile_rows,
@@ -111,9 +105,9 @@ std::string describe_few(const GroupedProblem& p, const CudaGemmCapabilities& ca
 
 std::string describe_sm90(const GroupedProblem& p, bool is_folded, int processors) {
   const cuda::CoreElement right =
-      is_folded ? cuda::fold_facts(source_of(p.b).scheme).element : cuda::CoreElement::bfloat16;
-  const Shape& out = p.out.shape;
-  if (p.groups.are_columns()) {
+      is_folded ? cuda::fold_facts(p.b.scheme).element : cuda::CoreElement::bfloat16;
+  const Shape& out = p.out;
+  if (p.groups.of_columns) {
     const cuda::TileSm90 tile = cuda::columns_tile_sm90(right, p.groups.count, out.rows,
                                                         out.columns, p.columns(), processors);
     return describe_tile(tile, tile.height(out.rows), is_folded) + ", of one group's output each";
@@ -125,17 +119,16 @@ std::string describe_sm90(const GroupedProblem& p, bool is_folded, int processor
 
 // As though groups were equal.
 std::string describe_portable(const GroupedProblem& p, int processors) {
-  const Shape& out = p.out.shape;
+  const Shape& out = p.out;
   const std::int64_t count = higher_of<std::int64_t>(p.groups.count, 1);
-  const std::int64_t rows = p.groups.are_columns() ? out.rows : ceil_div(out.rows, count);
+  const std::int64_t rows = p.groups.of_columns ? out.rows : ceil_div(out.rows, count);
   const int tile = cuda::portable_tile(count, rows, out.columns, processors);
   return concatenate("bfloat16 mma.sync, tiles of ", tile, "x", tile);
 }
 
-GemmExplanation explain_cuda(const GroupedProblem& p, const CudaGemmCapabilities& capabilities) {
-  const CudaGroupedPlan plan =
-      plan_grouped_cuda(p.a, p.b, p.groups, p.options.precision, capabilities);
-  const GemmOperand right = either_side(p.b);
+GemmExplanation explain_cuda(const GroupedProblem& p, GemmPrecision precision,
+                             const CudaGemmCapabilities& capabilities) {
+  const CudaGroupedPlan plan = plan_grouped_cuda(p.a, p.b, p.groups, precision, capabilities);
   const PreparedForm form = right_form_of(plan.path);
   GemmExplanation text;
   text.device = concatenate("sm_", capabilities.major, capabilities.minor);
@@ -146,10 +139,10 @@ GemmExplanation explain_cuda(const GroupedProblem& p, const CudaGemmCapabilities
         concatenate("; prepare b in the form ", name_of(form), ", or each call makes it");
   }
   text.left = describe_side(p.a, plan.makes_left, left_form_of(plan.path));
-  text.right = describe_side(right, plan.makes_right, form);
+  text.right = describe_side(p.b, plan.makes_right, form);
   text.error = error_of(plan.path == GroupedPath::folded, p.columns());
   text.workspace_bytes = plan.workspace_bytes;
-  if (p.out.shape.size() == 0) return text;
+  if (p.out.size() == 0) return text;
   switch (plan.path) {
     case GroupedPath::few_tokens: text.kernel = describe_few(p, capabilities); break;
     case GroupedPath::folded:
@@ -162,33 +155,21 @@ GemmExplanation explain_cuda(const GroupedProblem& p, const CudaGemmCapabilities
   return text;
 }
 
-GemmExplanation explain(const GemmOperand& given_a, const GemmRightOperand& b, const Groups& groups,
-                        const Buffer& given_out, const GroupedGemmOptions& options,
-                        const std::string& device) {
+}  // namespace
+
+GemmExplanation explain_grouped_gemm(const GemmOperand& given_a, const GemmRightOperand& b,
+                                     const Groups& groups, const Buffer& given_out,
+                                     const GroupedGemmOptions& options, const std::string& device) {
   check_grouped_gemm_kinds(given_a, b, groups, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
-  const GroupedProblem problem{a, b, groups, out, options};
   const GemmExplanation text =
       explains_cpu(device, out.device)
-          ? explain_cpu(problem)
-          : explain_cuda(problem, explained_gpu("explain_grouped_gemm", device, out.device));
+          ? explain_cpu({a, source_of(b), groups, out, options}, b)
+          : explain_cuda({a, b, groups, out.shape}, options.precision,
+                         explained_gpu("explain_grouped_gemm", device, out.device));
   if (out.shape.size() > 0) return text;
   return {text.device, "nothing", "the output has no elements", text.left, text.right, "", "none"};
-}
-
-}  // namespace
-
-GemmExplanation explain_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
-                                     const RowGroups& groups, const Buffer& out,
-                                     const GroupedGemmOptions& options, const std::string& device) {
-  return explain(a, b, groups, out, options, device);
-}
-
-GemmExplanation explain_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
-                                     const ColumnGroups& groups, const Buffer& out,
-                                     const GroupedGemmOptions& options, const std::string& device) {
-  return explain(a, b, groups, out, options, device);
 }
 
 }  // namespace mxkern

@@ -14,20 +14,15 @@ namespace {
 // The scalars that are given, and the one that is found, lie where nothing else is written.
 void check_scalars(const char* function, const Buffer& x, const Buffer& out,
                    const QuantizeOptions& options, bool finds) {
-  const auto check_scalar = [&](const char* argument, const auto* scalar) {
-    if (scalar == nullptr) return;
-    check_apart(function, {"out", out}, {argument, "", scalar, sizeof(*scalar)});
-    if (!finds || options.found_amax == nullptr) return;
-    check_apart(function, {"found_amax", "", options.found_amax, sizeof(float)},
-                {argument, "", scalar, sizeof(*scalar)});
-  };
-  check_scalar("amax", options.amax);
-  check_scalar("tensor_scale", options.tensor_scale);
-  check_scalar("offset_at", options.offset_at);
-  if (!finds || options.found_amax == nullptr) return;
-  for (const Occupied& other : {Occupied{"x", x}, Occupied{"out", out}}) {
-    check_apart(function, {"found_amax", "", options.found_amax, sizeof(float)}, other);
-  }
+  const Occupied found("found_amax", "", options.found_amax, sizeof(float)), written("out", out);
+  finds = finds && options.found_amax != nullptr;
+  visit_scalars(options, [&](const Occupied& scalar) {
+    check_apart(function, written, scalar);
+    if (finds) check_apart(function, found, scalar);
+  });
+  if (!finds) return;
+  check_apart(function, found, {"x", x});
+  check_apart(function, found, written);
 }
 
 }  // namespace

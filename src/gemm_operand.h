@@ -42,18 +42,6 @@ inline const BlockScaled* quantized_of(const GemmOperand& a) {
   return std::get_if<BlockScaled>(&a);
 }
 
-// The form in which it is there.
-inline PreparedForm form_of(const GemmOperand& a) {
-  const PreparedOperand* prepared = prepared_of(a);
-  return prepared == nullptr ? PreparedForm::source : prepared->form;
-}
-
-// The name of its scheme, or of the type of plain elements.
-inline const char* kind_of(const GemmOperand& a) {
-  const BlockScaled* q = quantized_of(a);
-  return q != nullptr ? name_of(q->scheme) : name_of(std::get<Buffer>(a).dtype);
-}
-
 // The operand with strides that all mean something, as with_strides of a buffer.
 inline GemmOperand with_strides(const GemmOperand& operand) {
   const auto* plain = std::get_if<Buffer>(&operand);

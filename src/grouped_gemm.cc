@@ -15,15 +15,27 @@
 namespace mxkern {
 namespace {
 
-void multiply(const GemmOperand& given_a, const GemmRightOperand& b, const Groups& groups,
-              const Buffer& given_out, const GroupedGemmOptions& options, Workspace workspace,
-              Stream stream) {
+constexpr const char* function = "grouped_gemm";
+
+// On a CUDA device.
+std::size_t planned_bytes(const PlannedOperand& a, const PlannedOperand& b, const Groups& groups,
+                          GemmPrecision precision, Device device) {
+  return plan_grouped_cuda(a, b, groups, precision, explained_gpu(function, {}, device))
+      .workspace_bytes;
+}
+
+}  // namespace
+
+void grouped_gemm(const GemmOperand& given_a, const GemmRightOperand& b, const Groups& groups,
+                  const Buffer& given_out, const GroupedGemmOptions& options, Workspace workspace,
+                  Stream stream) {
   check_grouped_gemm(given_a, b, groups, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
 #if defined(MXKERN_HAS_CUDA)
   if (out.device.type == DeviceType::cuda) {
-    return cuda::grouped_gemm(a, b, groups, out, options, workspace, stream);
+    return cuda::grouped_gemm_as(explained_gpu(function, {}, out.device), a, b, groups, out,
+                                 options, workspace, stream);
   }
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
@@ -38,57 +50,28 @@ void multiply(const GemmOperand& given_a, const GemmRightOperand& b, const Group
   const CpuGroups product{a, source_of(b), own, out, options};
   check_grouped_workspace(workspace, workspace_bytes(product), a, b, groups, out, options);
   void* const memory = static_cast<std::byte*>(workspace.data) + first;
-  if (groups.are_columns()) {
+  if (groups.of_columns) {
     multiply_groups_of_columns(product, memory);
   } else {
     multiply_groups_of_rows(product, memory);
   }
 }
 
-std::size_t workspace_bytes(const GemmOperand& given_a, const GemmRightOperand& b,
-                            const Groups& groups, const Buffer& given_out,
-                            const GroupedGemmOptions& options) {
+std::size_t grouped_gemm_workspace_bytes(const GemmOperand& given_a, const GemmRightOperand& b,
+                                         const Groups& groups, const Buffer& given_out,
+                                         const GroupedGemmOptions& options) {
   check_grouped_gemm(given_a, b, groups, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
   if (out.shape.size() == 0) return 0;
-#if defined(MXKERN_HAS_CUDA)
   if (out.device.type == DeviceType::cuda) {
-    return cuda::grouped_gemm_workspace_bytes(a, b, groups, out, options);
+    return planned_bytes(a, b, groups, options.precision, out.device);
   }
-#endif
   check_groups_of_cpu(a, b, options.precision);
   return workspace_bytes(CpuGroups{a, source_of(b), groups, out, options});
 }
 
-}  // namespace
-
-void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const RowGroups& groups,
-                  const Buffer& out, const GroupedGemmOptions& options, Workspace workspace,
-                  Stream stream) {
-  multiply(a, b, groups, out, options, workspace, stream);
-}
-
-void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const ColumnGroups& groups,
-                  const Buffer& out, const GroupedGemmOptions& options, Workspace workspace,
-                  Stream stream) {
-  multiply(a, b, groups, out, options, workspace, stream);
-}
-
-std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const RowGroups& groups, const Buffer& out,
-                                         const GroupedGemmOptions& options) {
-  return workspace_bytes(a, b, groups, out, options);
-}
-
-std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const ColumnGroups& groups, const Buffer& out,
-                                         const GroupedGemmOptions& options) {
-  return workspace_bytes(a, b, groups, out, options);
-}
-
 std::size_t grouped_gemm_workspace_bytes(const GroupedGemmProblem& problem, Device device) {
-  constexpr const char* function = "grouped_gemm";
   const Groups groups = problem.of_columns ? Groups(ColumnGroups{nullptr, problem.groups})
                                            : Groups(RowGroups{nullptr, problem.groups});
   GroupedGemmOptions options;
@@ -101,9 +84,7 @@ std::size_t grouped_gemm_workspace_bytes(const GroupedGemmProblem& problem, Devi
   if (problem.out.shape.size() == 0) return 0;
   PlannedOperand a = problem.left;
   a.plain = with_strides(a.plain);
-  return plan_grouped_cuda(a, problem.right, groups, problem.precision,
-                           explained_gpu(function, {}, device))
-      .workspace_bytes;
+  return planned_bytes(a, problem.right, groups, problem.precision, device);
 }
 
 }  // namespace mxkern

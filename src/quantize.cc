@@ -39,12 +39,7 @@ void check_direction(const char* function, const Buffer& x, const Written& side,
 // Nothing is written where a scalar that is given lies, as other thread blocks may read it later.
 void check_given(const char* function, const Occupied& out, const Written& side) {
   if (side.out == nullptr) return;
-  const auto check_scalar = [&](const char* argument, const auto* scalar) {
-    if (scalar != nullptr) check_apart(function, out, {argument, "", scalar, sizeof(*scalar)});
-  };
-  check_scalar("amax", side.options.amax);
-  check_scalar("tensor_scale", side.options.tensor_scale);
-  check_scalar("offset_at", side.options.offset_at);
+  visit_scalars(side.options, [&](const Occupied& scalar) { check_apart(function, out, scalar); });
 }
 
 // Outputs lie in memory of their own.

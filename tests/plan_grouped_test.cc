@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "cuda/multiply_sm90_grouped.h"
+#include "cuda/multiply_sm90_groups.h"
 #include "mxkern/core/error.h"
 #include "mxkern/kernels/group_tiles.h"
 #include "tests/support/error_message.h"

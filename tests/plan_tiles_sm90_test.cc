@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/divide_sm90.h"
-#include "cuda/multiply_sm90_columns.h"
+#include "cuda/multiply_sm90_groups.h"
 #include "mxkern/kernels/gemm_sm90_order.cuh"
 
 namespace mxkern {

@@ -64,7 +64,7 @@ others() {
   local start=$SECONDS
   mkdir -p "$build/others"
   printf '%s\n' src/cuda/*.cu "$build"/sm90a/instances/*_nvfp4.cu \
-    src/cuda/instances/multiply_sm90_bfloat16.cu |
+    "$build"/sm90a/instances/multiply_sm90_bfloat16_bfloat16.cu |
     xargs -P "$1" -I{} bash -c 'compile_for_others {}'
   echo "mxkern: $build/others: $((SECONDS - start)) s"
   echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"

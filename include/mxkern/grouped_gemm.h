@@ -25,6 +25,20 @@ struct ColumnGroups {
   std::int64_t count = 0;
 };
 
+// Groups of either kind, which become this.
+struct Groups {
+  const std::int32_t* ends;
+  std::int64_t count;
+  bool of_columns;
+
+  Groups(const RowGroups& rows) : ends(rows.ends), count(rows.count), of_columns(false) {}
+  Groups(const ColumnGroups& columns)
+      : ends(columns.ends), count(columns.count), of_columns(true) {}
+};
+
+// Ends of groups of columns are multiples of this, or K: what a block of MX has, and two of NVFP4.
+inline constexpr int group_columns = 32;
+
 struct GroupedGemmOptions {
   float alpha = 1.0f;
   float beta = 0.0f;  // not 0: beta * out is added to what is written to out
@@ -45,43 +59,34 @@ struct GroupedGemmOptions {
 // Summed in float32, rounded once to out's dtype; as exact as gemm with the same precision is.
 // Deterministic.
 //
+// With groups of columns out[g, :, :] = alpha * factors[g] * a[:, k] . b[:, k]^T + beta * out[g, :,
+// :] + bias[g, :] over the columns k of group g: the gradients of the weights of such layers, of
+// rows that were quantized along the tokens (quantize_columns), with beta = 1 added to those of
+// batches before. a [1, M, K], b [1, N, K], out [count, M, N]. Columns behind the last end belong
+// to no product, and a group without columns has sums of 0. Exact products are computed from the
+// form expanded of both operands, folded ones from the form folded. An operand's row has one power
+// of two for all groups there: a group whose scales lie 100 octaves below the largest one of the
+// row counts as zeros.
+//
 // The CPU copies the ends to its workspace when the call begins, and throws InvalidArgument where
-// they decrease or lie outside of the rows. A CUDA device reads them when its turn comes, the call
-// waits for nothing, and they may come from a kernel ahead in the stream; all of out becomes NaN
-// where they do.
-// Compute capability 9.0 to 11.x reads b fastest from the form few_tokens, others, and all of them
-// where a is float32, from the form expanded; folded products read both operands from the form
-// folded. Any other form with a source will do, and is made into these in the call. (Other GPUs
-// than 9.0: compiled, never executed.)
+// they decrease, lie outside of the rows or columns, or those of columns inside of a block. A CUDA
+// device reads them when its turn comes, the call waits for nothing, and they may come from a
+// kernel ahead in the stream; all of out becomes NaN where they do. With groups of rows compute
+// capability 9.0 to 11.x reads b fastest from the form few_tokens, others, and all of them where a
+// is float32, from the form expanded; folded products read both operands from the form folded. Any
+// other form with a source will do, and is made into these in the call. (Other GPUs than 9.0:
+// compiled, never executed.)
 //
 // workspace: at least grouped_gemm_workspace_bytes of the same arguments, on out's device; aligned
 // to 64 on the CPU, to 256 on CUDA. It and out lie in memory of their own. Throws InvalidArgument,
 // and Unsupported where a device is not, or has no folded products.
-MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
-                             const RowGroups& groups, const Buffer& out,
-                             const GroupedGemmOptions& options, Workspace workspace,
-                             Stream stream = {});
-
-// out[g, :, :] = alpha * factors[g] * a[:, k] . b[:, k]^T + beta * out[g, :, :] + bias[g, :] over
-// the columns k of group g: the gradients of the weights of such layers, of rows that were
-// quantized along the tokens (quantize_columns), with beta = 1 added to those of batches before. a
-// [1, M, K], b [1, N, K], out [count, M, N]. Columns behind the last end belong to no product, and
-// a group without columns has sums of 0. All else is as above: the CPU throws, and all of out
-// becomes NaN on a CUDA device, also where an end is no multiple of 32 and not K. Exact products
-// are computed from the form expanded of both operands, folded ones from the form folded. An
-// operand's row has one power of two for all groups there: a group whose scales lie 100 octaves
-// below the largest one of the row counts as zeros.
-MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
-                             const ColumnGroups& groups, const Buffer& out,
-                             const GroupedGemmOptions& options, Workspace workspace,
-                             Stream stream = {});
+MXKERN_API void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
+                             const Buffer& out, const GroupedGemmOptions& options,
+                             Workspace workspace, Stream stream = {});
 
 // The CPU reads the ends for it.
 MXKERN_API std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                                    const RowGroups& groups, const Buffer& out,
-                                                    const GroupedGemmOptions& options = {});
-MXKERN_API std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                                    const ColumnGroups& groups, const Buffer& out,
+                                                    const Groups& groups, const Buffer& out,
                                                     const GroupedGemmOptions& options = {});
 
 // How grouped_gemm computes a product, as explain_gemm says it of gemm, for a device as there:
@@ -89,11 +94,7 @@ MXKERN_API std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const 
 // CPU alone, for workspace_bytes, which is 0 where they are null there. Most errors name
 // grouped_gemm.
 MXKERN_API GemmExplanation explain_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
-                                                const RowGroups& groups, const Buffer& out,
-                                                const GroupedGemmOptions& options = {},
-                                                const std::string& device = {});
-MXKERN_API GemmExplanation explain_grouped_gemm(const GemmOperand& a, const GemmRightOperand& b,
-                                                const ColumnGroups& groups, const Buffer& out,
+                                                const Groups& groups, const Buffer& out,
                                                 const GroupedGemmOptions& options = {},
                                                 const std::string& device = {});
 

@@ -27,22 +27,19 @@ void bind_calls(nb::module_& module) {
   nb::class_<Calls>(module, "Calls")
       .def(
           "__init__",
-          [](Calls* self, nb::object faults, nb::object adapter_of, nb::object block_scaled,
-             nb::object prepared_operand, nb::typed<nb::dict, nb::object, int> schemes,
-             Objects scheme_names, Objects layout_names, Objects form_names, Objects dtype_names,
-             Objects precision_names, Objects element_names, std::vector<int> code_elements,
-             std::vector<int> scale_elements) {
-            new (self)
-                Calls({std::move(faults), std::move(adapter_of),
-                       BlockScaledClass(std::move(block_scaled)),
-                       PreparedOperandClass(std::move(prepared_operand)), std::move(schemes),
-                       std::move(scheme_names), std::move(layout_names), std::move(form_names),
-                       std::move(dtype_names), std::move(precision_names), std::move(element_names),
-                       std::move(code_elements), std::move(scale_elements)});
+          [](Calls* self, const nb::kwargs& given) {
+            const auto names = [&](const char* key) { return nb::cast<Objects>(given[key]); };
+            const auto elements = [&](const char* key) {
+              return nb::cast<std::vector<int>>(given[key]);
+            };
+            new (self) Calls(
+                {given["faults"], given["adapter_of"], BlockScaledClass(given["block_scaled"]),
+                 PreparedOperandClass(given["prepared_operand"]),
+                 nb::cast<nb::dict>(given["schemes"]), names("scheme_names"), names("layout_names"),
+                 names("form_names"), names("dtype_names"), names("precision_names"),
+                 names("element_names"), elements("code_elements"), elements("scale_elements")});
           },
-          "faults"_a, "adapter_of"_a, "block_scaled"_a, "prepared_operand"_a, "schemes"_a,
-          "scheme_names"_a, "layout_names"_a, "form_names"_a, "dtype_names"_a, "precision_names"_a,
-          "element_names"_a, "code_elements"_a, "scale_elements"_a);
+          nb::sig("def __init__(self, **given: object) -> None"));
   module
       .def(
           "read_numpy",
@@ -56,22 +53,23 @@ void bind_calls(nb::module_& module) {
           "calls"_a, "adapter"_a, "array_type"_a, "empty"_a, "dtypes"_a)
       .def(
           "read_torch",
-          [](Calls& calls, nb::object adapter, nb::object tensor_type, nb::object parameter_type,
-             nb::object empty_cpu, nb::object empty_cuda, nb::object current_device,
-             nb::object current_stream, nb::object increment_version, nb::object forward_ad,
-             Objects recorders, const Objects& samples) {
-            auto reader = std::make_unique<TorchReader>(
-                std::move(adapter),
-                TorchFunctions{tensor_type, parameter_type, std::move(empty_cpu),
-                               std::move(empty_cuda), std::move(current_device),
-                               std::move(current_stream), std::move(increment_version),
-                               std::move(forward_ad), std::move(recorders)},
-                samples);
-            calls.add({tensor_type, parameter_type}, std::move(reader));
+          [](Calls& calls, nb::object adapter, const Objects& samples, const nb::kwargs& given) {
+            const nb::object type = given["tensor_type"], parameter = given["parameter_type"];
+            TorchFunctions functions{type,
+                                     parameter,
+                                     given["empty_cpu"],
+                                     given["empty_cuda"],
+                                     given["current_device"],
+                                     given["current_stream"],
+                                     given["increment_version"],
+                                     given["forward_ad"],
+                                     nb::cast<Objects>(given["recorders"])};
+            calls.add({type, parameter}, std::make_unique<TorchReader>(
+                                             std::move(adapter), std::move(functions), samples));
           },
-          "calls"_a, "adapter"_a, "tensor_type"_a, "parameter_type"_a, "empty_cpu"_a.none(),
-          "empty_cuda"_a.none(), "current_device"_a.none(), "current_stream"_a.none(),
-          "increment_version"_a.none(), "forward_ad"_a, "recorders"_a, "samples"_a);
+          "calls"_a, "adapter"_a, "samples"_a, "given"_a,
+          nb::sig("def read_torch(calls: Calls, adapter: object, samples: "
+                  "collections.abc.Sequence[object], **given: object) -> None"));
   bind_quantize_calls(module);
   bind_product_calls(module);
   bind_prepare_calls(module);

@@ -169,19 +169,6 @@ inline bool apart(std::initializer_list<Span> spans) {
   return true;
 }
 
-// Of a dense tensor, and of the parts of a BlockScaled.
-inline Span span_of(const Buffer& x) {
-  return {x.data, x.shape.size() * static_cast<std::int64_t>(size_of(x.dtype))};
-}
-
-inline BlockScaled::Sizes sizes_of(const BlockScaled& q) {
-  return BlockScaled::sizes(q.scheme, q.shape, q.scale_layout);
-}
-
-inline Span codes_span(const BlockScaled& q) { return {q.codes, sizes_of(q).codes}; }
-inline Span scales_span(const BlockScaled& q) { return {q.scales, sizes_of(q).scales}; }
-inline Span scalar_span(const float* scalar) { return {scalar, sizeof(float)}; }
-
 // function(first, second)
 inline nanobind::object call_with(nanobind::handle function, nanobind::handle first,
                                   nanobind::handle second) {

@@ -11,29 +11,23 @@
 
 namespace mxkern::bindings {
 
-// K.
-inline std::int64_t columns_of(const GemmRightOperand& b) {
-  return std::visit(
-      [](const auto& right) {
-        if constexpr (requires { right.source; })
-          return right.source.shape.columns;
-        else
-          return right.shape.columns;
-      },
-      b);
+// The right operand as it was before anything was prepared.
+inline const BlockScaled& source_of(const GemmRightOperand& b) {
+  const auto* prepared = std::get_if<PreparedOperand>(&b);
+  return prepared != nullptr ? prepared->source : std::get<BlockScaled>(b);
 }
 
 // On the CPU.
 inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
                                 const GemmOptions& options) {
-  call(out.shape.size() * columns_of(b), [&] { gemm(a, b, out, options); });
+  call(out.shape.size() * source_of(b).shape.columns, [&] { gemm(a, b, out, options); });
 }
 
 // Runs a grouped product with a workspace of its own. The ends are copied first: another thread may
 // write to the caller's, and the workspace has to fit the ends that the product uses.
-template <class Groups>
-void grouped_gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, Groups groups,
-                                 const Buffer& out, const GroupedGemmOptions& options) {
+inline void grouped_gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b,
+                                        Groups groups, const Buffer& out,
+                                        const GroupedGemmOptions& options) {
   std::vector<std::int32_t> ends;
   if (groups.ends != nullptr) {
     ends.assign(groups.ends, groups.ends + groups.count);

@@ -12,18 +12,24 @@ namespace nb = nanobind;
 namespace mxkern::bindings {
 
 void bind_info(nb::module_& module) {
-  nb::class_<Info>(module, "Info")
-      .def_ro("version", &Info::version)
-      .def_ro("build", &Info::build)
-      .def_ro("instruction_set", &Info::instruction_set)
-      .def_ro("gemm_unit", &Info::gemm_unit)
-      .def_ro("threads", &Info::threads)
-      .def_ro("threads_from", &Info::threads_from)
-      .def_ro("built_with_cuda", &Info::built_with_cuda)
-      .def_ro("cuda", &Info::cuda)
-      .def_ro("blackwell", &Info::blackwell)
-      .def_ro("devices", &Info::devices);
-  module.def("info", &info);
+  module.def(
+      "info",
+      [] {
+        const Info found = info();
+        nb::dict dict;
+        dict["version"] = found.version;
+        dict["build"] = found.build;
+        dict["instruction_set"] = found.instruction_set;
+        dict["gemm_unit"] = found.gemm_unit;
+        dict["threads"] = found.threads;
+        dict["threads_from"] = found.threads_from;
+        dict["built_with_cuda"] = found.built_with_cuda;
+        dict["cuda"] = found.cuda;
+        dict["blackwell"] = found.blackwell;
+        dict["devices"] = nb::tuple(nb::cast(found.devices));
+        return dict;
+      },
+      nb::sig("def info() -> dict[str, typing.Any]"));
   module.attr("most_threads") = most_threads;
   module.def("num_threads", &num_threads);
   module.def("set_num_threads", &set_num_threads, nb::arg("n"));

@@ -84,9 +84,9 @@ nb::object prepare_plain(Call& call, nb::handle x, int scheme, const QuantizeOpt
                  source ? call.result(*source, x) : nb::none(), all_schemes[scheme], extents);
 }
 
-// scheme: None where x is quantized already.
+// scheme, options: None where x is quantized already.
 nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
-                           const QuantizeOptions& options, int form, bool keep_source,
+                           const QuantizeOptions* options, int form, bool keep_source,
                            nb::handle stream) {
   Call call(calls, "prepare_operand");
   const bool is_quantized = scheme_name.is_none();
@@ -106,7 +106,7 @@ nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
   }
   const StreamScope scope(call, stream, array);
   return is_quantized ? prepare_quantized(call, x, form, keep_source)
-                      : prepare_plain(call, x, scheme, options, form, keep_source);
+                      : prepare_plain(call, x, scheme, *options, form, keep_source);
 }
 
 }  // namespace
@@ -114,9 +114,9 @@ nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
 void bind_prepare_calls(nb::module_& module) {
   using namespace nb::literals;
   module.def("prepare_operand", &prepare_operand, "calls"_a, "x"_a.none(), "scheme"_a.none(),
-             "options"_a, "form"_a, "keep_source"_a, "stream"_a.none(),
+             "options"_a.none(), "form"_a, "keep_source"_a, "stream"_a.none(),
              nb::sig("def prepare_operand(calls: Calls, x: object, scheme: object, options: "
-                     "QuantizeOptions, form: int, keep_source: bool, stream: object) -> "
+                     "QuantizeOptions | None, form: int, keep_source: bool, stream: object) -> "
                      "mxkern.prepared_operand.PreparedOperand"));
 }
 

@@ -11,17 +11,6 @@ namespace nb = nanobind;
 namespace mxkern::bindings {
 namespace {
 
-Device device_of(const GemmRightOperand& operand) {
-  return std::visit(
-      [](const auto& right) {
-        if constexpr (requires { right.source; })
-          return right.source.device;
-        else
-          return right.device;
-      },
-      operand);
-}
-
 // beta adds to what is in out.
 float beta_of(const Call& call, nb::handle beta, nb::handle out) {
   const float factor = call.number("beta", beta);
@@ -99,7 +88,7 @@ nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
   const auto right = call.right(b);
   const auto left = call.left(a);
   Extents extents = product_extents(call, left.extents, right.extents);
-  const Device device = device_of(right.view);
+  const Device device = source_of(right.view).device;
   take(call, left.spans);
   take(call, right.spans);
   std::optional<Plain> offset;
@@ -161,7 +150,7 @@ struct Grouped {
         rows.last() != weights.last()) {
       call.fault("grouped_shapes", rows.tuple(), weights.tuple());
     }
-    device = device_of(right.view);
+    device = source_of(right.view).device;
     has_columns = weights.dimensions == 2;
     if (!has_columns) count = weights.items[0];
     take(call, left.spans);
@@ -188,9 +177,9 @@ struct Grouped {
     return extents;
   }
 
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    has_columns ? visitor(ColumnGroups{ends, count}) : visitor(RowGroups{ends, count});
+  Groups groups() const {
+    if (has_columns) return ColumnGroups{ends, count};
+    return RowGroups{ends, count};
   }
 };
 
@@ -234,17 +223,16 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
   const Output product = call.output(out, extents, grouped.device, dtype);
   const auto& left = grouped.left.view;
   const auto& right = grouped.right.view;
+  const Groups groups = grouped.groups();
   nb::object memory;
   const bool on_cpu = grouped.device.type == DeviceType::cpu;
-  call.run(on_cpu ? product.view.shape.size() * columns_of(right) : 0, [&] {
-    grouped.visit([&](const auto& groups) {
-      if (on_cpu) return grouped_gemm_with_workspace(left, right, groups, product.view, options);
-      const std::size_t bytes =
-          mxkern::grouped_gemm_workspace_bytes(left, right, groups, product.view, options);
-      const Workspace workspace = workspace_of(call, bytes, grouped.device, memory);
-      mxkern::grouped_gemm(left, right, groups, product.view, options, workspace,
-                           call.stream(grouped.device));
-    });
+  call.run(on_cpu ? product.view.shape.size() * source_of(right).shape.columns : 0, [&] {
+    if (on_cpu) return grouped_gemm_with_workspace(left, right, groups, product.view, options);
+    const std::size_t bytes =
+        mxkern::grouped_gemm_workspace_bytes(left, right, groups, product.view, options);
+    const Workspace workspace = workspace_of(call, bytes, grouped.device, memory);
+    mxkern::grouped_gemm(left, right, groups, product.view, options, workspace,
+                         call.stream(grouped.device));
   });
   return finished(call, product, out, b);
 }
@@ -253,7 +241,7 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
 // what prepare_operand would make of it in the form, if there is one. Plans read nothing.
 std::string planned_device(const Call& call, nb::handle device, nb::handle form,
                            GemmRightOperand& right) {
-  const Device here = device_of(right);
+  const Device here = source_of(right).device;
   const bool is_prepared = std::holds_alternative<PreparedOperand>(right);
   const nb::object asked = call.fault("planned", device, form, number_of(here), is_prepared);
   if (!form.is_none()) {
@@ -286,7 +274,7 @@ nb::tuple explain_gemm(Calls& calls, const char* function, nb::handle a, nb::han
   const auto left = call.left(a);
   const Extents extents = product_extents(call, left.extents, right.extents);
   const std::string kind = planned_device(call, device, form, right.view);
-  const auto out = Buffer::dense(nullptr, dtype, extents.shape(), device_of(right.view));
+  const auto out = Buffer::dense(nullptr, dtype, extents.shape(), source_of(right.view).device);
   GemmExplanation text;
   call.run(0, [&] { text = mxkern::explain_gemm(left.view, right.view, out, options, kind); });
   return words_of(text);
@@ -305,10 +293,8 @@ nb::tuple explain_grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::han
   const auto out = Buffer::dense(nullptr, dtype, grouped.extents().shape(), grouped.device);
   GemmExplanation text;
   call.run(0, [&] {
-    grouped.visit([&](const auto& groups) {
-      text = mxkern::explain_grouped_gemm(grouped.left.view, grouped.right.view, groups, out,
-                                          options, kind);
-    });
+    text = mxkern::explain_grouped_gemm(grouped.left.view, grouped.right.view, grouped.groups(),
+                                        out, options, kind);
   });
   return words_of(text);
 }

@@ -1,4 +1,6 @@
 // bindings/quantize_options.cc: the options of quantization.
+#include <nanobind/stl/array.h>
+
 #include <cstddef>
 #include <functional>
 #include <tuple>
@@ -12,24 +14,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace mxkern::bindings {
-namespace {
-
-QuantizeOptions make_options(int scale_rule, int rounding, std::uint64_t seed, std::uint64_t offset,
-                             bool square, int four_over_six, int hadamard_size,
-                             std::uint64_t sign_mask_low, std::uint64_t sign_mask_high) {
-  return quantize_options(
-      {static_cast<std::uint64_t>(scale_rule), static_cast<std::uint64_t>(rounding), seed, offset,
-       square, static_cast<std::uint64_t>(four_over_six), static_cast<std::uint64_t>(hadamard_size),
-       sign_mask_low, sign_mask_high});
-}
-
-}  // namespace
-
 void bind_quantize(nb::module_& module) {
   nb::class_<QuantizeOptions>(module, "QuantizeOptions")
-      .def(nb::new_([] { return QuantizeOptions(); }))
-      .def(nb::new_(&make_options), "scale_rule"_a, "rounding"_a, "seed"_a, "offset"_a, "square"_a,
-           "four_over_six"_a, "hadamard_size"_a, "sign_mask_low"_a, "sign_mask_high"_a)
+      .def(nb::new_(&quantize_options), "numbers"_a)
       .def(
           "__eq__",
           [](const QuantizeOptions& a, const QuantizeOptions& b) {
@@ -52,13 +39,6 @@ void bind_quantize(nb::module_& module) {
       .def_prop_ro(
           "is_nearest",
           [](const QuantizeOptions& options) { return options.rounding == Rounding::nearest; })
-      // Whether the transpose of a tensor is quantized as the tensor is.
-      .def_prop_ro("is_symmetric",
-                   [](const QuantizeOptions& options) {
-                     const bool walks =
-                         options.four_over_six && options.block_shape == BlockShape::square;
-                     return options.rounding == Rounding::nearest && !walks;
-                   })
       .def(
           "with_offset",
           [](QuantizeOptions options, std::uint64_t offset) {

@@ -14,50 +14,46 @@ nb::tuple names_of(const List& list) {
   return nb::tuple(names);
 }
 
+nb::dict dict_of(const SchemeFacts& facts) {
+  nb::dict dict;
+  dict["name"] = facts.name;
+  dict["format"] = facts.format;
+  dict["scale_format"] = facts.scale_format;
+  dict["bits"] = facts.bits;
+  dict["block"] = facts.block;
+  dict["block_bytes"] = facts.block_bytes;
+  dict["has_tensor_scale"] = facts.has_tensor_scale;
+  dict["max_value"] = facts.max_value;
+  dict["min_subnormal"] = facts.min_subnormal;
+  dict["nan_scale"] = facts.nan_scale;
+  return dict;
+}
+
 }  // namespace
 
 void bind_schemes(nb::module_& module) {
-  nb::class_<SchemeFacts>(module, "SchemeFacts")
-      .def_ro("name", &SchemeFacts::name)
-      .def_ro("format", &SchemeFacts::format)
-      .def_ro("scale_format", &SchemeFacts::scale_format)
-      .def_ro("bits", &SchemeFacts::bits)
-      .def_ro("block", &SchemeFacts::block)
-      .def_ro("block_bytes", &SchemeFacts::block_bytes)
-      .def_ro("has_tensor_scale", &SchemeFacts::has_tensor_scale)
-      .def_ro("max_value", &SchemeFacts::max_value)
-      .def_ro("min_subnormal", &SchemeFacts::min_subnormal)
-      .def_ro("nan_scale", &SchemeFacts::nan_scale);
-
   module.def(
       "scheme_facts",
       [] {
-        nb::list facts;
-        for (const Scheme scheme : all_schemes) facts.append(facts_of(scheme));
-        return facts;
+        nb::list all;
+        for (const Scheme scheme : all_schemes) all.append(dict_of(facts_of(scheme)));
+        return all;
       },
-      nb::sig("def scheme_facts() -> list[SchemeFacts]"));
+      nb::sig("def scheme_facts() -> list[dict[str, typing.Any]]"));
   module.def(
-      "dtype_names", [] { return names_of(all_dtypes); },
-      nb::sig("def dtype_names() -> tuple[str, ...]"));
-  module.def(
-      "scale_rule_names", [] { return names_of(all_scale_rules); },
-      nb::sig("def scale_rule_names() -> tuple[str, ...]"));
-  module.def(
-      "rounding_names", [] { return names_of(all_roundings); },
-      nb::sig("def rounding_names() -> tuple[str, ...]"));
-  module.def(
-      "block_error_names", [] { return names_of(all_block_errors); },
-      nb::sig("def block_error_names() -> tuple[str, ...]"));
-  module.def(
-      "scale_layout_names", [] { return names_of(all_scale_layouts); },
-      nb::sig("def scale_layout_names() -> tuple[str, ...]"));
-  module.def(
-      "gemm_precision_names", [] { return names_of(all_gemm_precisions); },
-      nb::sig("def gemm_precision_names() -> tuple[str, ...]"));
-  module.def(
-      "prepared_form_names", [] { return names_of(all_prepared_forms); },
-      nb::sig("def prepared_form_names() -> tuple[str, ...]"));
+      "names",
+      [] {
+        nb::dict names;
+        names["dtype"] = names_of(all_dtypes);
+        names["scale_rule"] = names_of(all_scale_rules);
+        names["rounding"] = names_of(all_roundings);
+        names["block_error"] = names_of(all_block_errors);
+        names["scale_layout"] = names_of(all_scale_layouts);
+        names["precision"] = names_of(all_gemm_precisions);
+        names["form"] = names_of(all_prepared_forms);
+        return names;
+      },
+      nb::sig("def names() -> dict[str, tuple[str, ...]]"));
   module.def(
       "hadamard_sizes",
       [] {

@@ -185,14 +185,13 @@ inline void gemm(XlaCall& call) {
   mxkern::gemm(plans.plan(a, b, out, options), a, b, out, options, workspace, call.stream());
 }
 
-// left operand, right operand, groups, whether there are factors, and biases, precision, bits of
-// alpha, whether there is memory to work in; the operands, ends, factors, biases -> a plain array,
-// the memory
-template <class Groups>
-void grouped_gemm_of(XlaCall& call) {
+// whether columns belong to groups, left operand, right operand, groups, whether there are factors,
+// and biases, precision, bits of alpha, whether there is memory to work in; the operands, ends,
+// factors, biases -> a plain array, the memory
+inline void grouped_gemm(XlaCall& call) {
+  Groups groups = call.flag() ? Groups(ColumnGroups{}) : Groups(RowGroups{});
   const GemmOperand a = call.gemm_operand();
   const GemmRightOperand b = call.gemm_right_operand();
-  Groups groups;
   groups.count = call.extent();
   groups.ends = call.ends(call.argument(), groups.count);
   GroupedGemmOptions options;
@@ -213,11 +212,6 @@ void grouped_gemm_of(XlaCall& call) {
     return mxkern::grouped_gemm(a, b, groups, out, options, workspace, call.stream());
   }
   grouped_gemm_with_workspace(a, b, groups, out, options);
-}
-
-// whether columns belong to groups; what follows is above
-inline void grouped_gemm(XlaCall& call) {
-  call.flag() ? grouped_gemm_of<ColumnGroups>(call) : grouped_gemm_of<RowGroups>(call);
 }
 
 }  // namespace mxkern::bindings::xla_operations

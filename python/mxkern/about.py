@@ -54,21 +54,7 @@ def info() -> Info:
     >>> mxkern.info().version == mxkern.__version__
     True
     """
-    found = _core.info()
-    return Info(
-        found.version,
-        found.build,
-        found.instruction_set,
-        found.gemm_unit,
-        found.threads,
-        found.threads_from,
-        found.built_with_cuda,
-        found.cuda,
-        found.blackwell,
-        _jax(),
-        tuple(found.devices),
-        _FOLDER,
-    )
+    return Info(**_core.info(), jax=_jax(), package=_FOLDER)
 
 
 def _jax() -> str:

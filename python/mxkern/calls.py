@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from mxkern import _core, faults
 from mxkern.arrays import adapter_of
-from mxkern.arrays.adapter import DTYPES
+from mxkern.arrays.adapter import DTYPES, PLAIN_DTYPES
 from mxkern.block_scaled import BlockScaled
-from mxkern.options import SCALE_LAYOUTS
+from mxkern.options import FORMS, PRECISIONS, SCALE_LAYOUTS
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import RECORDS, schemes
 
@@ -21,19 +21,19 @@ def _interned(names: Iterable[str]) -> list[str]:
 def new_calls() -> _core.Calls:
     """One that has met no arrays yet."""
     return _core.Calls(
-        faults,
-        adapter_of,
-        BlockScaled,
-        PreparedOperand,
-        {key: record.id for key, record in RECORDS.items()},
-        _interned(scheme.name for scheme in schemes),
-        _interned(SCALE_LAYOUTS),
-        _interned(_core.prepared_form_names()),
-        _interned(_core.dtype_names()),
-        _interned(_core.gemm_precision_names()),
-        _interned(DTYPES),
-        [DTYPES.index(scheme.codes_dtype) for scheme in schemes],
-        [DTYPES.index(scheme.scales_dtype) for scheme in schemes],
+        faults=faults,
+        adapter_of=adapter_of,
+        block_scaled=BlockScaled,
+        prepared_operand=PreparedOperand,
+        schemes={key: record.id for key, record in RECORDS.items()},
+        scheme_names=_interned(scheme.name for scheme in schemes),
+        layout_names=_interned(SCALE_LAYOUTS),
+        form_names=_interned(FORMS),
+        dtype_names=_interned(PLAIN_DTYPES),
+        precision_names=_interned(PRECISIONS),
+        element_names=_interned(DTYPES),
+        code_elements=[DTYPES.index(scheme.codes_dtype) for scheme in schemes],
+        scale_elements=[DTYPES.index(scheme.scales_dtype) for scheme in schemes],
     )
 
 

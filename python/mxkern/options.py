@@ -24,14 +24,15 @@ def _positions(names: Iterable[str]) -> dict[Any, int]:
     return {name: i for i, name in enumerate(names)}
 
 
-SCALE_RULES: dict[ScaleRule, int] = _positions(_core.scale_rule_names())
-ROUNDINGS: dict[Rounding, int] = _positions(_core.rounding_names())
-BLOCK_ERRORS: dict[BlockError, int] = _positions(_core.block_error_names())
-SCALE_LAYOUTS: dict[ScaleLayout, int] = _positions(_core.scale_layout_names())
-PRECISIONS: dict[GemmPrecision, int] = _positions(_core.gemm_precision_names())
-FORMS: dict[PreparedForm, int] = _positions(_core.prepared_form_names())
+_NAMES = _core.names()
+SCALE_RULES: dict[ScaleRule, int] = _positions(_NAMES["scale_rule"])
+ROUNDINGS: dict[Rounding, int] = _positions(_NAMES["rounding"])
+BLOCK_ERRORS: dict[BlockError, int] = _positions(_NAMES["block_error"])
+SCALE_LAYOUTS: dict[ScaleLayout, int] = _positions(_NAMES["scale_layout"])
+PRECISIONS: dict[GemmPrecision, int] = _positions(_NAMES["precision"])
+FORMS: dict[PreparedForm, int] = _positions(_NAMES["form"])
 PREPARED_FORMS: dict[Any, int] = {name: form for name, form in FORMS.items() if name != "source"}
-DTYPES: dict[DtypeName, int] = _positions(_core.dtype_names())
+DTYPES: dict[DtypeName, int] = _positions(_NAMES["dtype"])
 
 _DEFAULT_RULE = "rceil"
 _LARGEST_SEED = 2**64 - 1
@@ -129,17 +130,8 @@ def options_of(
             f"{function}: block is {block!r} and hadamard is {size}; expected one of them, as a "
             "transform along one axis leaves no square that both directions share; leave one out"
         )
-    options = _core.QuantizeOptions(
-        rule,
-        way,
-        seed or 0,
-        offset,
-        square,
-        choice,
-        size,
-        low,
-        high,
-    )
+    numbers = rule, way, seed or 0, offset, int(square), choice, size, low, high
+    options = _core.QuantizeOptions(numbers)
     return options if array is None else _core.OffsetOptions(options, array, None)
 
 

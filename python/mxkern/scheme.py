@@ -45,23 +45,6 @@ class Scheme:
     bits_per_element bits of an element and its share of the block's scale
     """
 
-    __slots__ = (
-        "bits",
-        "bits_per_element",
-        "block",
-        "block_bytes",
-        "codes_dtype",
-        "format",
-        "has_tensor_scale",
-        "id",
-        "max_value",
-        "min_subnormal",
-        "name",
-        "nan_scale",
-        "scale_format",
-        "scales_dtype",
-    )
-
     name: SchemeName
     format: str
     bits: int
@@ -77,15 +60,17 @@ class Scheme:
     codes_dtype: str
     scales_dtype: str
 
-    def __init__(self, position: int, facts: _core.SchemeFacts) -> None:
-        values = {
+    __slots__ = tuple(__annotations__)
+
+    def __init__(self, position: int, facts: dict[str, Any]) -> None:
+        values = facts | {
             "id": position,
-            "bits_per_element": facts.bits + 8 / facts.block,
-            "codes_dtype": _DTYPES.get(facts.format, "uint8") if facts.bits == 8 else "uint8",
-            "scales_dtype": _DTYPES[facts.scale_format],
+            "bits_per_element": facts["bits"] + 8 / facts["block"],
+            "codes_dtype": _DTYPES.get(facts["format"], "uint8") if facts["bits"] == 8 else "uint8",
+            "scales_dtype": _DTYPES[facts["scale_format"]],
         }
         for name in self.__slots__:
-            object.__setattr__(self, name, values[name] if name in values else getattr(facts, name))
+            object.__setattr__(self, name, values[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Scheme: {name} is read-only")

@@ -25,6 +25,12 @@ template <class S, bool IsHalf>
 void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
                      const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
 
+// By the kernels of both, for rows that belong to groups: on devices of compute capability 9.0 to
+// 11.x.
+template <class S, bool IsHalf>
+void launch_grouped(const char* function, const FewPlan& plan, dim3 grid,
+                    const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
+
 template <class S>
 void launch_reorder(const char* function, const kernels::ReorderParameters& p, dim3 grid,
                     Stream stream);

@@ -7,11 +7,9 @@
 #include "cuda/device_scope.h"
 #include "cuda/expand.h"
 #include "cuda/fold.h"
-#include "cuda/gemm.h"
 #include "cuda/multiply_grouped.h"
 #include "cuda/multiply_portable.h"
-#include "cuda/multiply_sm90_columns.h"
-#include "cuda/multiply_sm90_grouped.h"
+#include "cuda/multiply_sm90_groups.h"
 #include "gemm_operand.h"
 #include "plan/plan_grouped.h"
 
@@ -24,10 +22,10 @@ constexpr const char* function = "grouped_gemm";
 class GroupedProduct {
  public:
   GroupedProduct(const CudaGroupedPlan& plan, const GemmOperand& a, const GemmRightOperand& b,
-                 GroupAxis axis, const DeviceGroups& groups, const CoreFinish& finish,
+                 bool of_columns, const DeviceGroups& groups, const CoreFinish& finish,
                  Workspace workspace, Stream stream)
       : plan_(plan),
-        of_columns_(axis == GroupAxis::columns),
+        of_columns_(of_columns),
         a_(a),
         left_(as_source(a)),
         weights_(source_of(b)),
@@ -120,14 +118,6 @@ class GroupedProduct {
 
 }  // namespace
 
-std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const Groups& groups, const Buffer& out,
-                                         const GroupedGemmOptions& options) {
-  if (out.shape.size() == 0) return 0;
-  return plan_grouped_cuda(a, b, groups, options.precision, gemm_capabilities(function, out.device))
-      .workspace_bytes;
-}
-
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
                      const GemmRightOperand& b, const Groups& groups, const Buffer& out,
                      const GroupedGemmOptions& options, Workspace workspace, Stream stream) {
@@ -144,14 +134,7 @@ void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand
   finish.beta = options.beta;
   DeviceGroups on_device{groups.ends, groups.count, options.factors};
   if (options.bias != nullptr) on_device.bias_step = options.bias->batch_stride;
-  GroupedProduct(plan, a, b, groups.axis, on_device, finish, workspace, stream).run();
-}
-
-void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
-                  const Buffer& out, const GroupedGemmOptions& options, Workspace workspace,
-                  Stream stream) {
-  grouped_gemm_as(gemm_capabilities(function, out.device), a, b, groups, out, options, workspace,
-                  stream);
+  GroupedProduct(plan, a, b, groups.of_columns, on_device, finish, workspace, stream).run();
 }
 
 }  // namespace mxkern::cuda

@@ -1,23 +1,14 @@
 // cuda/grouped_gemm.h: grouped products on a CUDA device; arguments are checked already.
 #pragma once
 
-#include "groups.h"
 #include "mxkern/grouped_gemm.h"
 #include "plan/plan_gemm_cuda.h"
 
 namespace mxkern::cuda {
 
-std::size_t grouped_gemm_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
-                                         const Groups& groups, const Buffer& out,
-                                         const GroupedGemmOptions& options);
-
 // As on a device of such capabilities, which out's device has at least.
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
                      const GemmRightOperand& b, const Groups& groups, const Buffer& out,
                      const GroupedGemmOptions& options, Workspace workspace, Stream stream);
-
-void grouped_gemm(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
-                  const Buffer& out, const GroupedGemmOptions& options, Workspace workspace,
-                  Stream stream);
 
 }  // namespace mxkern::cuda

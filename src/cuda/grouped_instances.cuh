@@ -2,7 +2,7 @@
 // them for one scheme and type of tokens.
 #pragma once
 
-#include "cuda/grouped_launch.h"
+#include "cuda/few_launch.h"
 #include "cuda/launch.h"
 #include "mxkern/kernels/gemm_few.cuh"
 #include "mxkern/kernels/gemm_few_sm90.cuh"

@@ -3,7 +3,7 @@
 
 #include "check.h"
 #include "cuda/few_arguments.h"
-#include "cuda/grouped_launch.h"
+#include "cuda/few_launch.h"
 #include "plan/plan_grouped.h"
 
 namespace mxkern::cuda {

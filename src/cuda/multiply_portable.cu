@@ -3,7 +3,7 @@
 
 #include "cuda/launch.h"
 #include "cuda/spread_gate.h"
-#include "groups.h"
+#include "mxkern/grouped_gemm.h"
 #include "mxkern/kernels/gemm_portable.cuh"
 #include "plan/plan_grouped.h"
 

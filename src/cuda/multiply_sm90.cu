@@ -5,7 +5,6 @@
 
 #include "cuda/device_scope.h"
 #include "cuda/multiply_sm90_launch.h"
-#include "mxkern/numerics/format.h"
 
 namespace mxkern::cuda {
 namespace {
@@ -93,16 +92,13 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
       work_of(tile, left, right.element, shape, processors, part_memory),
       part_memory.data,
       stream};
-  const bool left_e4m3 = left.element == CoreElement::e4m3,
-             right_e4m3 = right.element == CoreElement::e4m3;
   if (decodes) {
     is_transposed ? launch_sm90<bfloat16, E4M3>(product) : launch_sm90<E4M3, bfloat16>(product);
   } else if (left.element == CoreElement::bfloat16) {
     launch_sm90<bfloat16, bfloat16>(product);
-  } else if (left_e4m3) {
-    right_e4m3 ? launch_sm90<E4M3, E4M3>(product) : launch_sm90<E4M3, E5M2>(product);
   } else {
-    right_e4m3 ? launch_sm90<E5M2, E4M3>(product) : launch_sm90<E5M2, E5M2>(product);
+    visit_fp8_pair(left.element, right.element,
+                   [&]<class Left, class Right>() { launch_sm90<Left, Right>(product); });
   }
 }
 
@@ -157,13 +153,8 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
                           part_memory.data,
                           stream};
   const EitherProductSm90 product{folded, exact, {a.task, b.task}, progress};
-  const bool left_e4m3 = left_element == CoreElement::e4m3,
-             right_e4m3 = right_element == CoreElement::e4m3;
-  if (left_e4m3) {
-    right_e4m3 ? launch_either_sm90<E4M3, E4M3>(product) : launch_either_sm90<E4M3, E5M2>(product);
-  } else {
-    right_e4m3 ? launch_either_sm90<E5M2, E4M3>(product) : launch_either_sm90<E5M2, E5M2>(product);
-  }
+  visit_fp8_pair(left_element, right_element,
+                 [&]<class Left, class Right>() { launch_either_sm90<Left, Right>(product); });
 }
 
 }  // namespace mxkern::cuda

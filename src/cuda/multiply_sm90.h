@@ -5,6 +5,7 @@
 
 #include "cuda/expand.h"
 #include "cuda/row_scaled.h"
+#include "mxkern/numerics/format.h"
 #include "plan/tiles_sm90.h"
 
 namespace mxkern::cuda {
@@ -39,5 +40,16 @@ struct EitherOperand {
 void multiply_either_sm90(const char* function, const EitherOperand& a, const EitherOperand& b,
                           std::uint32_t* progress, const CoreFinish& finish, const CoreGate& gate,
                           Stream stream, const PartMemory& part_memory = {});
+
+// Calls launch with the types of two FP8 elements.
+template <class Launch>
+void visit_fp8_pair(CoreElement left, CoreElement right, Launch&& launch) {
+  const auto with_left = [&]<class Left>() {
+    right == CoreElement::e4m3 ? launch.template operator()<Left, E4M3>()
+                               : launch.template operator()<Left, E5M2>();
+  };
+  left == CoreElement::e4m3 ? with_left.template operator()<E4M3>()
+                            : with_left.template operator()<E5M2>();
+}
 
 }  // namespace mxkern::cuda

@@ -31,7 +31,7 @@ void launch_either(const EitherProductSm90& product) {
 
 // With the tile that product.folded names.
 template <class Left, class Right>
-void launch_either_tiles(const EitherProductSm90& product) {
+void launch_either_sm90(const EitherProductSm90& product) {
   launch_tile<kernels::EitherSm90<Left, Right, 256>, kernels::EitherSm90<Left, Right, 192>,
               kernels::EitherSm90<Left, Right, 128>, kernels::EitherSm90<Left, Right, 64>>(
       product.folded.function, product.folded.tile,

@@ -38,7 +38,7 @@ void check_source(const char* argument, const PlannedOperand& operand, const cha
 // the output, of which none is smaller than this. The copy engine has coordinates of 31 bits.
 void check_countable(std::int64_t rows, const Shape& b, const Groups& groups) {
   constexpr std::int64_t extent = 64, most = cuda::most_extent, end = std::int64_t{1} << 30;
-  const bool are_columns = groups.are_columns();
+  const bool are_columns = groups.of_columns;
   const std::int64_t divided = are_columns ? b.columns : rows;
   check(divided < end && groups.count < end, "grouped_gemm: there are ", groups.count,
         " groups of ", divided, are_columns ? " columns" : " rows",
@@ -56,10 +56,10 @@ void check_countable(std::int64_t rows, const Shape& b, const Groups& groups) {
 }
 
 // With operands that have elements.
-GroupedPath path_of(const PlannedOperand& a, const PlannedOperand& b, GroupAxis axis,
+GroupedPath path_of(const PlannedOperand& a, const PlannedOperand& b, bool of_columns,
                     GemmPrecision precision, const CudaGemmCapabilities& capabilities) {
   if (precision == GemmPrecision::folded) return GroupedPath::folded;
-  if (axis == GroupAxis::columns) {
+  if (of_columns) {
     const bool has_one_part = cuda::is_expanded(a) || cuda::parts_of(a) == 1;
     return capabilities.is_hopper() && has_one_part ? GroupedPath::expanded : GroupedPath::portable;
   }
@@ -95,7 +95,7 @@ CudaGroupedPlan plan_grouped_cuda(const PlannedOperand& a, const PlannedOperand&
   const Shape& weights = b.shape;
   check_countable(a.shape.rows, weights, groups);
   const bool has_elements = weights.batch > 0 && weights.columns > 0;
-  if (has_elements) plan.path = path_of(a, b, groups.axis, precision, capabilities);
+  if (has_elements) plan.path = path_of(a, b, groups.of_columns, precision, capabilities);
   const PreparedForm form = right_form_of(plan.path);
   const PreparedForm left_form = left_form_of(plan.path);
   plan.makes_right = b.form != form;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "groups.h"
+#include "mxkern/grouped_gemm.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/core/math.h"
 #include "mxkern/numerics/scheme.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/fold.h"
-#include "cuda/multiply_sm90_columns.h"
+#include "cuda/multiply_sm90_groups.h"
 #include "mxkern/grouped_gemm.h"
 #include "tests/support/device_grouped_product.h"
 #include "tests/support/ends_of_a_node.h"

@@ -1,6 +1,6 @@
 // tests/cuda/multiply_sm90_grouped_test.cc: grouped products on Hopper of folded and of expanded
 // rows against sums in double precision: all tiles, and groups that end anywhere in them.
-#include "cuda/multiply_sm90_grouped.h"
+#include "cuda/multiply_sm90_groups.h"
 
 #include <cmath>
 #include <limits>

@@ -182,15 +182,15 @@ def test_defaults_that_are_given(function: Any) -> None:
     ("kind", "found"),
     [
         (names.SchemeName, tuple(NAMES)),
-        (names.ScaleRule, _core.scale_rule_names()),
-        (names.Rounding, _core.rounding_names()),
-        (names.ScaleLayout, _core.scale_layout_names()),
-        (names.BlockError, _core.block_error_names()),
-        (names.GemmPrecision, _core.gemm_precision_names()),
+        (names.ScaleRule, _core.names()["scale_rule"]),
+        (names.Rounding, _core.names()["rounding"]),
+        (names.ScaleLayout, _core.names()["scale_layout"]),
+        (names.BlockError, _core.names()["block_error"]),
+        (names.GemmPrecision, _core.names()["precision"]),
         (names.GroupedPrecision, GROUPED_PRECISIONS),
-        (names.PreparedForm, _core.prepared_form_names()),
-        (names.AskedForm, _core.prepared_form_names()[1:]),
-        (names.DtypeName, _core.dtype_names()),
+        (names.PreparedForm, _core.names()["form"]),
+        (names.AskedForm, _core.names()["form"][1:]),
+        (names.DtypeName, _core.names()["dtype"]),
     ],
 )
 def test_names_are_those_of_the_library(kind: Any, found: tuple[str, ...]) -> None:

@@ -7,11 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "groups.h"
 #include "mxkern/grouped_gemm.h"
 #include "tests/support/gemm_reference.h"
 
 namespace mxkern::test {
+
+enum class GroupAxis { rows, columns };
 
 // Left: a PlainTensor or a QuantizedOperand. Factors and biases may be left out.
 template <class Left>

@@ -2,6 +2,7 @@
 # an array of theirs arrives: a type that is unknown is looked for in what is already loaded.
 from __future__ import annotations
 
+import importlib
 import numbers
 import sys
 import threading
@@ -10,13 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from mxkern import errors
-from mxkern.arrays.adapter import (
-    CPU,
-    Adapter,
-    TracedCalls,
-    built_with_cuda,
-    collapsed,
-)
+from mxkern.arrays.adapter import CPU, Adapter, TracedCalls, built_with_cuda, collapsed
 from mxkern.arrays.later_frameworks import ImportWatch
 from mxkern.block_scaled import BlockScaled, above
 from mxkern.value import Value
@@ -34,6 +29,14 @@ _adapters: dict[str, Adapter] = {}
 _known: dict[type, Adapter] = {}  # frameworks' own classes
 # Classes that others make: subclasses, and what speaks DLPack. They end with their last instance.
 _others: WeakKeyDictionary[type, Adapter] = WeakKeyDictionary()
+_ADAPTERS = {  # by framework: the module here and its class
+    "numpy": ("numpy_arrays", "NumpyAdapter"),
+    "torch": ("torch_arrays", "TorchAdapter"),
+    "cupy": ("cupy_arrays", "CupyAdapter"),
+    "jax": ("jax_arrays", "JaxAdapter"),
+    "jax on CUDA": ("jax_cuda_arrays", "JaxCudaAdapter"),
+    "dlpack": ("dlpack_arrays", "DlpackAdapter"),
+}
 _FRAMEWORKS = ("cupy", "jax", "jaxlib", "numpy", "torch")
 _make_jax_calls: Callable[[], TracedCalls]
 _lock = threading.RLock()  # an adapter is made once: JAX is told of the classes here but once
@@ -87,31 +90,9 @@ def _adapter(framework: str) -> Adapter:
     with _lock:
         if framework in _adapters:
             return _adapters[framework]
-        made: Adapter
-        if framework == "numpy":
-            from mxkern.arrays.numpy_arrays import NumpyAdapter
-
-            made = NumpyAdapter()
-        elif framework == "torch":
-            from mxkern.arrays.torch_arrays import TorchAdapter
-
-            made = TorchAdapter()
-        elif framework == "cupy":
-            from mxkern.arrays.cupy_arrays import CupyAdapter
-
-            made = CupyAdapter()
-        elif framework == "jax":
-            from mxkern.arrays.jax_arrays import JaxAdapter
-
-            made = JaxAdapter(_make_jax_calls())
-        elif framework == "jax on CUDA":
-            from mxkern.arrays.jax_cuda_arrays import JaxCudaAdapter
-
-            made = JaxCudaAdapter(_make_jax_calls())
-        else:
-            from mxkern.arrays.dlpack_arrays import DlpackAdapter
-
-            made = DlpackAdapter()
+        module, name = _ADAPTERS[framework]
+        kind = getattr(importlib.import_module(f"mxkern.arrays.{module}"), name)
+        made: Adapter = kind(_make_jax_calls()) if framework.startswith("jax") else kind()
         _adapters[framework] = made
         return made
 

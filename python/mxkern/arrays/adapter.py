@@ -5,13 +5,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from mxkern import _core, errors
 
 Shape = tuple[int, ...]
+TracedCalls = Any  # what makes parts of JAX programs of operations; None where there are none
 
-PLAIN_DTYPES = _core.dtype_names()
+PLAIN_DTYPES = _core.names()["dtype"]
 BYTE_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
 DTYPES = (*PLAIN_DTYPES, *BYTE_DTYPES, "int32")
 CPU = -1
@@ -56,38 +57,6 @@ def check_same_device(
         )
 
 
-class TracedCalls(Protocol):
-    """The other operations, as parts of programs; None for arrays that are none of one."""
-
-    def prepare_operand(
-        self,
-        x: Any,
-        scheme: int | None,
-        form: int,
-        options: _core.QuantizeOptions,
-        keep_source: bool,
-    ) -> Any: ...
-
-    def straight_through(
-        self,
-        signature: _core.Signature,
-        x: Any,
-        scheme: Any,
-        keywords: dict[str, Any],
-        out: Any,
-    ) -> Any: ...
-
-    def tensor_amax(self, x: Any, out: Any) -> Any: ...
-
-    def random_hadamard(
-        self, x: Any, size: int, low: int, high: int, inverse: bool, out: Any
-    ) -> Any: ...
-
-    def swizzle_scales(self, scales: Any, out: Any) -> Any: ...
-
-    def unswizzle_scales(self, scales: Any, rows: Any, blocks: Any, out: Any) -> Any: ...
-
-
 class Adapter(ABC):
     """Arrays of one framework: how to look into them, and how to make them."""
 
@@ -96,7 +65,7 @@ class Adapter(ABC):
     takes_stream = True  # whether work on its arrays may go to any stream
     converts = False  # whether results are made elsewhere and come home through leave()
     marks_written = False  # whether the framework wants to hear of values that change
-    traced_calls: TracedCalls | None = None  # where operations are parts of programs
+    traced_calls: TracedCalls = None  # where operations are parts of programs
     taking_over = "numpy.asarray"  # the function that takes arrays of other frameworks
     placed: Callable[[Any, Any], Any]  # what BlockScaled.to makes of an array and a device
     namespace: Any  # the module with stack, concatenate, zeros_like and broadcast_to
@@ -124,8 +93,8 @@ class Adapter(ABC):
         """E2M1 codes as uint8, one a byte, where the framework has a dtype for one of them."""
         return array
 
-    @abstractmethod
-    def dtype_name(self, array: Any) -> str: ...
+    def dtype_name(self, array: Any) -> str:
+        return str(array.dtype)
 
     @abstractmethod
     def is_dense(self, array: Any) -> bool:
@@ -143,8 +112,8 @@ class Adapter(ABC):
     def address(self, array: Any) -> Any:
         """Of the first element, as the bindings take it."""
 
-    @abstractmethod
-    def is_writable(self, array: Any) -> bool: ...
+    def is_writable(self, array: Any) -> bool:
+        return True
 
     def look(self, array: Any) -> tuple[Any, int, int, Shape, Shape | None, bool, bool]:
         """What the extension module sees of an array: address, position among DTYPES (-1: none),
@@ -205,9 +174,9 @@ class Adapter(ABC):
             return ""
         return f" with {self.taking_over}({argument})"
 
-    @abstractmethod
     def conversion(self, argument: str, dtype: str) -> str:
         """The call that gives an array of the dtype, for messages."""
+        return f'{argument}.astype("{dtype}")'
 
     def stream(self, array: Any) -> int | None:
         """The handle of the stream that work on the array goes to; None on the CPU."""

@@ -59,9 +59,6 @@ class CupyAdapter(Adapter):
         check_device(function, argument, "cuda")
         return array
 
-    def dtype_name(self, array: Any) -> str:
-        return str(array.dtype)
-
     def is_dense(self, array: Any) -> bool:
         return bool(array.flags.c_contiguous)
 
@@ -77,9 +74,6 @@ class CupyAdapter(Adapter):
 
     def address(self, array: Any) -> Any:
         return array.data.ptr
-
-    def is_writable(self, array: Any) -> bool:
-        return True
 
     def device(self, array: Any) -> int:
         return int(array.data.device_id)
@@ -107,9 +101,6 @@ class CupyAdapter(Adapter):
 
     def raw_bytes(self, array: Any) -> Any:
         return cupy.asnumpy(array.view(cupy.uint8))
-
-    def conversion(self, argument: str, dtype: str) -> str:
-        return f'{argument}.astype("{dtype}")'
 
     def stream(self, array: Any) -> int | None:
         return int(cupy.cuda.get_current_stream(array.data.device_id).ptr)

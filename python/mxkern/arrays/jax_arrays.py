@@ -11,34 +11,42 @@ from mxkern.arrays.adapter import TracedCalls, check_device
 from mxkern.arrays.numpy_arrays import NumpyAdapter
 
 
-def e2m1_codes(array: Any) -> Any:
-    """JAX counts a byte for an element of 4 bits, and views two as one."""
-    if str(array.dtype) != "float4_e2m1fn":
-        return array
-    return jax.lax.bitcast_convert_type(array, jax.numpy.uint4).astype(jax.numpy.uint8)
+class OfJax:
+    """What adapters of JAX arrays have in common wherever those are."""
 
-
-def placed(array: Any, device: Any) -> Any:
-    """The array on a device, or sharded; a name is that of a platform and an index."""
-    if isinstance(device, str):
-        platform, _, index = device.partition(":")
-        try:
-            device = jax.devices(platform)[int(index or 0)]
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(
-                f"BlockScaled.to: device is {device!r}, and JAX has none of that name ({error}); "
-                "expected one of jax.devices(), as 'cpu' or 'cuda:0'"
-            ) from None
-    return jax.device_put(array, device)
-
-
-class JaxAdapter(NumpyAdapter):
     name = "JAX"
     namespace = jax.numpy
     taking_over = "jax.numpy.asarray"
     takes_out = False
     converts = True
 
+    def e2m1_codes(self, array: Any) -> Any:
+        """JAX counts a byte for an element of 4 bits, and views two as one."""
+        if str(array.dtype) != "float4_e2m1fn":
+            return array
+        return jax.lax.bitcast_convert_type(array, jax.numpy.uint4).astype(jax.numpy.uint8)
+
+    def placed(self, array: Any, device: Any) -> Any:
+        """The array on a device, or sharded; a name is that of a platform and an index."""
+        if isinstance(device, str):
+            platform, _, index = device.partition(":")
+            try:
+                device = jax.devices(platform)[int(index or 0)]
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise ValueError(
+                    f"BlockScaled.to: device is {device!r}, and JAX has none of that name "
+                    f"({error}); expected one of jax.devices(), as 'cpu' or 'cuda:0'"
+                ) from None
+        return jax.device_put(array, device)
+
+    def as_bytes(self, argument: str) -> str:
+        return f"{argument}.view(jax.numpy.uint8)"
+
+    def conversion(self, argument: str, dtype: str) -> str:
+        return f"{argument}.astype(jax.numpy.{dtype})"
+
+
+class JaxAdapter(OfJax, NumpyAdapter):
     def __init__(self, calls: TracedCalls) -> None:
         super().__init__()
         self.traced_calls = calls
@@ -60,18 +68,6 @@ class JaxAdapter(NumpyAdapter):
             )
         return np.asarray(array)
 
-    def e2m1_codes(self, array: Any) -> Any:
-        return e2m1_codes(array)
-
     def leave(self, array: Any, like: Any) -> Any:
         devices = like.devices()
         return jax.device_put(array, next(iter(devices)) if len(devices) == 1 else None)
-
-    def placed(self, array: Any, device: Any) -> Any:
-        return placed(array, device)
-
-    def as_bytes(self, argument: str) -> str:
-        return f"{argument}.view(jax.numpy.uint8)"
-
-    def conversion(self, argument: str, dtype: str) -> str:
-        return f"{argument}.astype(jax.numpy.{dtype})"

@@ -5,18 +5,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from mxkern.arrays.adapter import (
-    CPU,
-    DTYPES,
-    Adapter,
-    Shape,
-    TracedCalls,
-    check_device,
-)
-from mxkern.arrays.jax_arrays import e2m1_codes, placed
+from mxkern.arrays.adapter import CPU, DTYPES, Adapter, Shape, TracedCalls, check_device
+from mxkern.arrays.jax_arrays import OfJax
 from mxkern.arrays.numpy_arrays import numpy_dtype
 
 
@@ -28,13 +20,8 @@ def device_index(device: Any) -> int:
     return int(device.id if index is None else index)
 
 
-class JaxCudaAdapter(Adapter):
-    name = "JAX"
-    namespace = jnp
-    taking_over = "jax.numpy.asarray"
-    takes_out = False
+class JaxCudaAdapter(OfJax, Adapter):
     takes_stream = False
-    converts = True
 
     def __init__(self, calls: TracedCalls) -> None:
         super().__init__({name: numpy_dtype(name) for name in DTYPES})
@@ -55,12 +42,6 @@ class JaxCudaAdapter(Adapter):
             )
         return array
 
-    def e2m1_codes(self, array: Any) -> Any:
-        return e2m1_codes(array)
-
-    def dtype_name(self, array: Any) -> str:
-        return str(array.dtype)
-
     def is_dense(self, array: Any) -> bool:
         return True
 
@@ -80,9 +61,6 @@ class JaxCudaAdapter(Adapter):
         (device,) = array.devices()
         return device_index(device)
 
-    def placed(self, array: Any, device: Any) -> Any:
-        return placed(array, device)
-
     def empty(self, function: str, shape: Shape, dtype: str, like: Any) -> NoReturn:
         raise RuntimeError(
             "mxkern: an operation on JAX arrays on a CUDA device did not become a program; that is "
@@ -95,9 +73,3 @@ class JaxCudaAdapter(Adapter):
 
     def raw_bytes(self, array: Any) -> Any:
         return np.asarray(array).view(np.uint8)
-
-    def as_bytes(self, argument: str) -> str:
-        return f"{argument}.view(jax.numpy.uint8)"
-
-    def conversion(self, argument: str, dtype: str) -> str:
-        return f"{argument}.astype(jax.numpy.{dtype})"

@@ -31,9 +31,6 @@ class NumpyAdapter(Adapter):
     def e2m1_codes(self, array: Any) -> Any:
         return array.view(np.uint8) if array.dtype == ml_dtypes.float4_e2m1fn else array
 
-    def dtype_name(self, array: Any) -> str:
-        return str(array.dtype)
-
     def is_dense(self, array: Any) -> bool:
         flags = array.flags
         return bool(flags.c_contiguous and flags.aligned)
@@ -77,6 +74,3 @@ class NumpyAdapter(Adapter):
 
     def raw_bytes(self, array: Any) -> Any:
         return array.view(np.uint8)
-
-    def conversion(self, argument: str, dtype: str) -> str:
-        return f'{argument}.astype("{dtype}")'

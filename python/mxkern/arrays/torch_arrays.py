@@ -133,16 +133,16 @@ class TorchAdapter(Adapter):
         _core.read_torch(
             calls,
             self,
-            torch.Tensor,
-            torch.nn.Parameter,
-            empty_on("cpu"),
-            empty_on("cuda") if current_device is not None else None,
-            current_device,
-            current_stream,
-            _increment_version,
-            forward_ad,
-            [tracing_state, dispatch_modes, transforms_active],
             [torch.empty(1, dtype=dtype, device="cpu") for dtype in self.dtypes.values()],
+            tensor_type=torch.Tensor,
+            parameter_type=torch.nn.Parameter,
+            empty_cpu=empty_on("cpu"),
+            empty_cuda=empty_on("cuda") if current_device is not None else None,
+            current_device=current_device,
+            current_stream=current_stream,
+            increment_version=_increment_version,
+            forward_ad=forward_ad,
+            recorders=[tracing_state, dispatch_modes, transforms_active],
         )
 
     def enter(self, function: str, argument: str, array: Any) -> Any:
@@ -236,9 +236,6 @@ class TorchAdapter(Adapter):
 
     def address(self, array: Any) -> Any:
         return array.data_ptr()
-
-    def is_writable(self, array: Any) -> bool:
-        return True
 
     def check_out(self, function: str, argument: str, out: Any) -> None:
         if out.is_neg():

@@ -86,9 +86,7 @@ def prepare_operand(
                 f"{function}: scale_rule is {errors.described(scale_rule)}, but x is quantized "
                 "already; leave scale_rule out"
             )
-        return _core.prepare_operand(
-            calls, x, None, _core.QuantizeOptions(), wanted, keep_source, stream
-        )
+        return _core.prepare_operand(calls, x, None, None, wanted, keep_source, stream)
     if isinstance(x, PreparedOperand):
         raise TypeError(
             f"{function}: x is {errors.described(x)}; expected a BlockScaled or a plain array; "

@@ -3,9 +3,6 @@
 #include "cuda/multiply_blackwell_instances.cuh"
 
 namespace mxkern::cuda {
-MXKERN_INSTANTIATE_SM120(MxFp8E4M3, MxFp8E4M3, bfloat16)
-MXKERN_INSTANTIATE_SM120(MxFp8E4M3, MxFp6E3M2, bfloat16)
-MXKERN_INSTANTIATE_SM120(MxFp8E4M3, MxFp4, bfloat16)
-MXKERN_INSTANTIATE_SM120(MxFp4, MxFp4, bfloat16)
-MXKERN_INSTANTIATE_SM120(NvFp4, NvFp4, bfloat16)
+#define MXKERN_INSTANTIATE(Left, Right) MXKERN_INSTANTIATE_SM120(Left, Right, bfloat16)
+MXKERN_FOR_EACH_SM120_KIND(MXKERN_INSTANTIATE)
 }  // namespace mxkern::cuda

@@ -1,4 +1,5 @@
-// cuda/multiply_sm90_grouped.h: grouped products of row-scaled matrices on Hopper.
+// cuda/multiply_sm90_groups.h: products of row-scaled matrices on Hopper whose rows or columns
+// belong to groups.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,35 @@ namespace mxkern::cuda {
 void multiply_sm90_grouped(const char* function, const RowScaled& a, const RowScaled& b,
                            const DeviceGroups& groups, const CoreFinish& finish, Stream stream);
 
+// a [1, M, K], b [1, N, K], K > 0, of one part each, both FP8 or both bfloat16; each group of
+// columns has an output of its own, finish.out [groups.count, M, N]. All of it becomes NaN where
+// ends decrease, lie beyond K, or are no multiples of 32 and not K. Sums are those of multiply_sm90
+// for each group's columns. Compute capability 9.0 only.
+void multiply_sm90_columns(const char* function, const RowScaled& a, const RowScaled& b,
+                           const DeviceGroups& groups, const CoreFinish& finish, Stream stream);
+
 // The same with tiles that are not those which would be chosen, for tests and tuning.
 void multiply_sm90_grouped_by(const TileSm90& tile, int height, const char* function,
                               const RowScaled& a, const RowScaled& b, const DeviceGroups& groups,
                               const CoreFinish& finish, Stream stream);
+void multiply_sm90_columns_by(const TileSm90& tile, const char* function, const RowScaled& a,
+                              const RowScaled& b, const DeviceGroups& groups,
+                              const CoreFinish& finish, Stream stream);
 
-// What an instance file of it launches.
-struct GroupedProductSm90 {
+// What an instance file of them launches.
+struct GroupsProductSm90 {
   const char* function;
   const RowScaled &left, &right;
   const DeviceGroups& groups;
   const CoreFinish& finish;
   TileSm90 tile;
-  int height, processors;
+  int height;  // of tiles
+  int processors;
   Stream stream;
 };
 template <class Left, class Right>
-void launch_sm90_grouped(const GroupedProductSm90& product);
+void launch_sm90_grouped(const GroupsProductSm90& product);
+template <class Left, class Right>
+void launch_sm90_columns(const GroupsProductSm90& product);
 
 }  // namespace mxkern::cuda
