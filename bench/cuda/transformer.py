@@ -1,5 +1,6 @@
 # bench/cuda/transformer.py: a transformer's training steps, compiled, in bfloat16, by recipes of
-# mxkern.torch and by torchao's float8 training; python -m bench.cuda.transformer FILE [WIDTH...].
+# mxkern.torch and by torchao's float8 training: python -m bench.cuda.transformer FILE [WIDTH...]
+# [WAY...]. Blocks are compiled one by one, and the head with the loss.
 from __future__ import annotations
 
 import gc
@@ -58,7 +59,7 @@ class Model(nn.Module):  # type: ignore[misc]  # no types there
         x = self.embedding(tokens)
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x))
+        return x  # ahead of norm and head, which are compiled with the loss
 
 
 def _in_blocks(module: Any, name: str) -> bool:
@@ -83,6 +84,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "bfloat16": lambda model: model,
     "mxfp8": _trained(mxt.mxfp8()),
     "mxfp8, requantized weights": _trained(mxt.mxfp8(save_weight="requantize")),
+    "mxfp8, nothing kept quantized": _trained(mxt.mxfp8(save_weight="requantize", save="plain")),
     "float8 tensorwise": _torchao("tensorwise"),
     "float8 rowwise": _torchao("rowwise"),
     "nvfp4": _trained(mxt.nvfp4()),
@@ -101,12 +103,18 @@ def measure(width: int, way: str) -> dict[str, Any]:
         model = Model(width, layers).bfloat16()
     model = WAYS[way](model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    compiled = torch.compile(model)
+    for block in model.blocks:
+        block.compile()
+
+    @torch.compile
+    def loss_of(x: Any, wanted: Any) -> Any:
+        logits = model.head(model.norm(x))
+        return nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+
     tokens = torch.randint(VOCABULARY, (batch, SEQUENCE + 1), device="cuda")
 
     def step() -> Any:
-        logits = compiled(tokens[:, :-1])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss = loss_of(model(tokens[:, :-1]), tokens[:, 1:])
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -133,28 +141,29 @@ def measure(width: int, way: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Each width and way; ways that fail are named."""
+    """Each width, and each way or those whose names follow the widths; ways that fail are named."""
     file, *chosen = sys.argv[1:]
-    records = []
-    for width in map(int, chosen or map(str, SIZES)):
-        plain = None
-        for way in WAYS:
+    widths = [int(each) for each in chosen if each.isdigit()] or list(SIZES)
+    ways = [each for each in chosen if not each.isdigit()] or list(WAYS)
+    described = machine.describe() | {"gpu": torch.cuda.get_device_name()}
+    records: list[dict[str, Any]] = []
+    for width in widths:
+        for way in ways:
             try:
                 record = measure(width, way)
             except Exception as error:
                 print(f"{width} {way}: {type(error).__name__}: {str(error)[:300]}", flush=True)
                 continue
-            rate = record["tokens"] / record["seconds"]
-            plain = plain or rate
             records.append(record)
+            plain = next(r["seconds"] for r in records if r["width"] == width)
             print(
-                f"{width} {way:28} {rate / 1e3:8.1f} k tokens/s  {rate / plain:.3f}  "
-                f"{record['peak_bytes'] / 2**30:.1f} GiB  loss {record['losses'][-1]:.4f}",
+                f"{width} {way:30} {record['tokens'] / record['seconds'] / 1e3:8.1f} k tokens/s  "
+                f"{plain / record['seconds']:.3f}  {record['peak_bytes'] / 2**30:.1f} GiB  "
+                f"loss {record['losses'][-1]:.4f}",
                 flush=True,
             )
-    described = machine.describe() | {"gpu": torch.cuda.get_device_name()}
-    with open(file, "w") as target:
-        json.dump({"machine": described, "records": records}, target, indent=1)
+            with open(file, "w") as target:
+                json.dump({"machine": described, "records": records}, target, indent=1)
 
 
 if __name__ == "__main__":

@@ -18,16 +18,18 @@ def _checked_when_it_runs(operand: Operand) -> None:
 
 
 class _Active(threading.local):
-    """What is active in this thread."""
+    """What is active in this thread. PyTorch's compiler sees attributes of the object, and takes
+    those of its class for constants."""
 
-    inside: bool = False
-    recipe: Recipe | None = None  # None inside: layers are plain
-    amax_group: Any = None
+    inside: bool
+    recipe: Recipe | None  # None inside: layers are plain
+    amax_group: Any
+
+    def __init__(self) -> None:
+        self.inside, self.recipe, self.amax_group = False, None, None
 
 
 _active = _Active()
-# PyTorch's compiler sees attributes of the object, and none of its class.
-_active.inside, _active.recipe, _active.amax_group = False, None, None
 
 
 class autocast:  # noqa: N801  # as torch.autocast
