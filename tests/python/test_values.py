@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import mxkern
+from another_process import decode
 from support import (
     SCHEMES,
     array_of,
@@ -105,15 +106,10 @@ def test_pickles(value: Any, protocol: int) -> None:
     assert_same(mxkern.gemm(X, same), mxkern.gemm(X, value), "pickled")
 
 
-def _answer(connection: Any) -> None:
-    q = connection.recv()
-    connection.send((q, mxkern.dequantize(q)))
-
-
 def test_processes() -> None:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_answer, args=(there,))
+    process = context.Process(target=decode, args=(there,))
     process.start()
     here.send(Q)
     assert here.poll(120)
