@@ -135,12 +135,10 @@ REVEALED = {
 }
 
 
-@pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def said_by_mypy(folder: Path) -> dict[str, list[str]]:
     """What mypy says of each line, in one run."""
     api = pytest.importorskip("mypy.api", reason="mypy is not installed")
     lines = [*BEGIN.splitlines(), *GOOD, *BAD, *(f"reveal_type({what})" for what in REVEALED)]
-    folder: Path = tmp_path_factory.mktemp("typing")
     program, configuration = folder / "program.py", folder / "mypy.ini"
     program.write_text("\n".join(lines))
     configuration.write_text(CONFIGURATION)
@@ -157,22 +155,18 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return found
 
 
-def test_what_is_right(said: dict[str, list[str]]) -> None:
-    lines = [*BEGIN.splitlines(), *GOOD]
-    assert {line: said[line] for line in lines if said[line]} == {}
-
-
 def test_what_is_right_runs() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     exec("\n".join([BEGIN, *GOOD]), {})
 
 
-def test_what_is_wrong(said: dict[str, list[str]]) -> None:
+def test_what_mypy_says(tmp_path: Path) -> None:
+    """One test, as mypy takes seconds and tests of one file may run in several processes."""
+    said = said_by_mypy(tmp_path)
+    right = [*BEGIN.splitlines(), *GOOD]
+    assert {line: said[line] for line in right if said[line]} == {}
     assert [line for line in BAD if not said[line]] == []
     assert "incompatible type \"Literal['mxfp9']\"" in said[BAD[0]][0]
-
-
-def test_what_comes_out(said: dict[str, list[str]]) -> None:
     for what, kind in REVEALED.items():
         [text] = said[f"reveal_type({what})"]
         assert text.startswith(f'Revealed type is "{kind}'), f"{what}: {text}"
