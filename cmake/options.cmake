@@ -2,7 +2,8 @@
 
 option(MXKERN_PYTHON "Build the Python bindings" OFF)
 option(MXKERN_TESTS "Build the C++ tests (needs GoogleTest)" OFF)
-option(MXKERN_TEST_FEWER "Leave out the phantom schemes, a third of what C++ tests compile" OFF)
+option(MXKERN_TEST_FEWER
+  "Leave out the phantom schemes, comparisons with CUTLASS and CUDA headers, and tests of large tensors" OFF)
 option(MXKERN_FUZZ "Build the fuzz targets" OFF)
 option(MXKERN_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 
