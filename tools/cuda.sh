@@ -42,8 +42,7 @@ for source in tests/cuda/*_test.c[cu]; do
   name=$(basename "$source")
   tests+=("cuda.${name%.*}")
 done
-compile "$build/sm90a" mxkern "${tests[@]}" phantom.few phantom.others cuda.phantom_few_test \
-  cuda.phantom_others_test
+compile "$build/sm90a" mxkern "${tests[@]}" cuda.phantom_few_test cuda.phantom_others_test
 ctest --test-dir "$build/sm90a" --output-on-failure -j "$jobs" -R '^cuda\.'
 
 # Device code alone, unless what the host runs depends on the architectures too.
