@@ -295,11 +295,12 @@ def test_what_is_not_finite_is_counted(scheme: str, tmp_path: Path) -> None:
     assert fine.poisoned == {} and "NaN" not in str(fine)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "most"), [("nvfp4", 0.2), ("mxfp4", 0.25), ("mxfp6", 0.1), ("mxfp8", 0.06)]
-)
+MOST = {"nvfp4": 0.2, "mxfp4": 0.25, "mxfp6": 0.1, "mxfp8": 0.06}  # that logits may be off
+
+
+@pytest.mark.parametrize("scheme", mostly_slow(MOST, "nvfp4"))
 @pytest.mark.parametrize("files", mostly_slow([1, 3], "3"))
-def test_loaded_by_transformers(scheme: str, most: float, files: int, tmp_path: Path) -> None:
+def test_loaded_by_transformers(scheme: str, files: int, tmp_path: Path) -> None:
     """Its logits are those of the weights that are stored, and near those of the model."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
@@ -323,19 +324,18 @@ def test_loaded_by_transformers(scheme: str, most: float, files: int, tmp_path: 
         )
     assert (got - exact).norm() / exact.norm() < 0.01
     error = float((got - near).norm() / near.norm())
-    assert 0.001 < error < most, error
+    assert 0.001 < error < MOST[scheme], error
 
 
-@pytest.mark.parametrize(
-    ("scheme", "inputs"), [("mxfp8", "mxfp8"), ("mxfp6", "mxfp8"), ("mxfp4", "mxfp4")]
-)
-def test_activations_as_they_come(scheme: str, inputs: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", mostly_slow(["mxfp8", "mxfp6", "mxfp4"], "mxfp8"))
+def test_activations_as_they_come(scheme: str, tmp_path: Path) -> None:
     """Programs quantize what layers get as fake_quantize does."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     source = checkpoint(tmp_path / "old")
     convert_checkpoint(source, tmp_path / "plain", scheme)
+    inputs = "mxfp4" if scheme == "mxfp4" else "mxfp8"
     convert_checkpoint(source, tmp_path / "new", scheme, activations=inputs)
     tokens = torch.arange(24).reshape(2, 12) * 2 % VOCABULARY
     load = transformers.AutoModelForCausalLM.from_pretrained

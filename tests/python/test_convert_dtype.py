@@ -12,6 +12,7 @@ import mxkern
 from checkpoint_folder import read_checkpoint, stored, write_checkpoint
 from mxkern.convert import convert_checkpoint
 from mxkern.convert_dtype import with_dtype
+from support import mostly_slow
 from test_convert import CONFIG, LINEAR, SCHEMES, VOCABULARY, WEIGHTS
 from test_convert_gpt_oss import CONFIG as GPT_OSS_CONFIG
 from test_convert_gpt_oss import WEIGHTS as GPT_OSS_WEIGHTS
@@ -49,7 +50,7 @@ def test_what_is_not_quantized_keeps_its_bytes(dtype: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("dtype", "key"), [("float32", "dtype"), ("float32", None), ("float16", "torch_dtype")]
 )
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", mostly_slow(SCHEMES, "nvfp4"))
 def test_it_runs_as_it_is_loaded(scheme: str, dtype: str, key: str | None, tmp_path: Path) -> None:
     """from_pretrained with no more than the folder gives the logits of the weights as stored."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -77,7 +78,7 @@ def test_it_runs_as_it_is_loaded(scheme: str, dtype: str, key: str | None, tmp_p
     assert error < 0.01, error
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", mostly_slow(["float32", "float16"], "float32"))
 def test_gpt_oss_runs_as_it_is_loaded(dtype: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")

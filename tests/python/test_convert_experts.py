@@ -12,6 +12,7 @@ import mxkern
 from checkpoint_folder import read_checkpoint, stored, write_checkpoint
 from mxkern.cli import main
 from mxkern.convert import convert_checkpoint
+from support import mostly_slow
 
 HIDDEN, INNER, HEADS, VOCABULARY = 64, 96, 4, 50
 OTHERS = {
@@ -49,7 +50,16 @@ def test_experts_stay_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("scheme", "ignore"),
-    [("mxfp4", []), ("mxfp4", ["experts"]), ("mxfp6_e2m3", []), ("mxfp8_e4m3", []), ("nvfp4", [])],
+    mostly_slow(
+        [
+            pytest.param("mxfp4", []),
+            pytest.param("mxfp4", ["experts"]),
+            pytest.param("mxfp6_e2m3", []),
+            pytest.param("mxfp8_e4m3", []),
+            pytest.param("nvfp4", []),
+        ],
+        "mxfp4",
+    ),
 )
 def test_a_mixture_of_experts_is_loaded(scheme: str, ignore: list[str], tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -19,6 +19,7 @@ from support import (
     check_quantized,
     corner_values,
     framework_params,
+    mostly_slow,
     random_values,
     raw,
 )
@@ -141,7 +142,7 @@ def test_every_bfloat16_beside_every_exponent(scheme: str) -> None:
         check_quantized(q, want, x.shape, f"{scheme} {rule}")
 
 
-@pytest.mark.parametrize("size", [16, 32, 64, 128])
+@pytest.mark.parametrize("size", mostly_slow([16, 32, 64, 128], "32"))
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_hadamard(scheme: str, size: int) -> None:
     for dtype, mask in itertools.product(DTYPES, (None, (1 << size) - 3)):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import array_of, random_values, refused
+from support import array_of, mostly_slow, random_values, refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -118,7 +118,7 @@ DTYPES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", mostly_slow(DTYPES, "gemm"))
 def test_dtypes(name: str) -> None:
     """What mxkern takes as a dtype compiled code takes, and nothing else; "nn" is in torch."""
     function = DTYPES[name]
@@ -226,7 +226,7 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("name", mostly_slow(CODES, "too many columns", "no scheme"))
 def test_codes(name: str) -> None:
     """What mxkern.unpack_codes refuses, compiled code does not cut to size."""
     function, words = CODES[name]

@@ -16,6 +16,8 @@ import mxkern.torch  # noqa: E402
 X = array_of("torch", random_values((4, 64), "float32"))
 Q = mxkern.quantize(X, "mxfp8")
 SCALARS = [np.float32(3.1), np.float64(3.1), np.float16(3.1), np.int64(3)]
+NAMED = [pytest.param(value, id=type(value).__name__) for value in SCALARS]
+scalars = pytest.mark.parametrize("value", mostly_slow(NAMED, "float32"))
 
 
 def compiled(function: Any) -> Any:
@@ -23,7 +25,7 @@ def compiled(function: Any) -> Any:
     return torch.compile(function, fullgraph=True, backend="aot_eager")
 
 
-@pytest.mark.parametrize("value", SCALARS, ids=lambda value: type(value).__name__)
+@scalars
 @pytest.mark.parametrize("argument", mostly_slow(["amax", "tensor_scale"], "amax"))
 def test_what_may_be_a_tensor(argument: str, value: Any) -> None:
     def parts(x: Any) -> Any:
@@ -36,7 +38,7 @@ def test_what_may_be_a_tensor(argument: str, value: Any) -> None:
         assert got.dtype == want.dtype and got.float().equal(want.float())
 
 
-@pytest.mark.parametrize("value", SCALARS, ids=lambda value: type(value).__name__)
+@scalars
 def test_alpha(value: Any) -> None:
     """A number to the operator: the message has the way out."""
     want = mxkern.gemm(X, Q, alpha=value)

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import mxkern  # noqa: E402
 import mxkern.torch as ops  # noqa: E402
-from support import SCHEMES, assert_same_parts, random_values  # noqa: E402
+from support import SCHEMES, assert_same_parts, mostly_slow, random_values  # noqa: E402
 
 X = torch.from_numpy(random_values((4, 96), "float32"))
 N = mxkern.quantize(X, "nvfp4")
@@ -69,7 +69,7 @@ def assert_equal(got: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("case", FUNCTIONS)
+@pytest.mark.parametrize("case", mostly_slow(FUNCTIONS, "nested", "closed over", "checkpoint"))
 def test_compiled(case: str, dynamic: bool) -> None:
     torch.compiler.reset()
     function, arguments = FUNCTIONS[case]
@@ -77,6 +77,7 @@ def test_compiled(case: str, dynamic: bool) -> None:
     assert_equal(compiled(*arguments), function(*arguments))
 
 
+@pytest.mark.slow  # a C++ compiler runs
 @pytest.mark.parametrize("case", ["nested", "methods", "checkpoint"])
 def test_compiled_by_inductor(case: str) -> None:
     torch.compiler.reset()
@@ -90,7 +91,7 @@ class Layer(torch.nn.Module):
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("scheme", ["nvfp4", "mxfp8", "mxfp6"])
+@pytest.mark.parametrize("scheme", mostly_slow(["nvfp4", "mxfp8", "mxfp6"], "nvfp4"))
 def test_exported(scheme: str, strict: bool) -> None:
     """Arguments and results that are BlockScaled, in a file too, and for any number of rows."""
     layer, q = Layer(), mxkern.quantize(X, scheme)
@@ -171,7 +172,7 @@ def test_loaders() -> None:
     assert pinned.parts == ("pinned", "pinned", None) and pinned.facts == ODD.facts
 
 
-@pytest.mark.parametrize("uses_it", ["torch.load", "tree_map", "compile"])
+@pytest.mark.parametrize("uses_it", mostly_slow(["torch.load", "tree_map", "compile"], "tree_map"))
 def test_pytorch_that_is_imported_last(uses_it: str) -> None:
     """Without a call of mxkern's before. A look whether there is a PyTorch loads none."""
     code = f"""if True:

@@ -128,6 +128,7 @@ def random_records(count: int) -> list[dict[str, Any]]:
     return records
 
 
+@pytest.mark.slow
 def test_known_constants_are_found() -> None:
     known, _ = few_tokens.constants_of(few_tokens.HEADER.read_text())
     records = random_records(4000)
