@@ -114,8 +114,9 @@ def _copy(op: Any, q: Any, source: Any, non_blocking: bool = False) -> Any:
                 "QuantizedTensor.copy_: destination is a view of some rows, which share a tensor "
                 "scale with the others; expected all rows; copy to the whole tensor"
             )
-        keywords: Any = {"columns": has_columns, "scale_layout": q.scale_layout}
-        source = QuantizedTensor.from_float(source, q.facts.operand, **keywords)
+        source = QuantizedTensor.from_float(
+            source, q.facts.operand, columns=has_columns, scale_layout=q.scale_layout
+        )
     found, wanted = [(t.scheme, t.scale_layout, t.facts.transposed) for t in (source, q)]
     if found != wanted or (has_columns and source.column_codes is None):
         raise ValueError(
@@ -180,10 +181,11 @@ def _split(op: Any, q: Any, sizes: Any, dim: int = 0) -> Any:
     return parts
 
 
-@_handles(_aten.view.default, _aten._unsafe_view.default, _aten.as_strided.default)
-def _view(op: Any, q: Any, size: Any, *strides: Any) -> Any:
+@_handles(_aten.view.default, _aten._unsafe_view.default, _aten.expand.default)
+@_handles(_aten.as_strided.default)
+def _view(op: Any, q: Any, size: Any, *others: Any, **options: Any) -> Any:
     like = torch.empty_strided(q.shape, q.stride(), device="meta")
-    made = op(like, size, *strides)
+    made = op(like, size, *others, **options)
     if (made.shape, made.stride(), made.storage_offset()) != (like.shape, like.stride(), 0):
         refuse(op, f"the result has shape {tuple(made.shape)}, where {tuple(q.shape)} was expected")
     return _alias(_aten.alias.default, q)
