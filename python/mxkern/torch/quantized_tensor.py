@@ -111,7 +111,9 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
             setattr(self, name, part)
         self.facts = facts
         self.scheme, self.scale_layout = facts.operand.scheme, facts.scale_layout
-        self._ready: Any = None
+        self._ready: dict[
+            str, Any
+        ] = {}  # what is prepared; shared with views, whose copy_ drops it
 
     @classmethod
     def from_float(
@@ -149,11 +151,10 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
             )
         call, w = functions(w), w.detach()
         keywords = {name: getattr(operand, name) for name in OPTIONS} | options
-        if columns:
-            sides = call.quantize_both(w, operand.scheme, **keywords)
-        else:
-            sides = (call.quantize(w, operand.scheme, **keywords), None)
-        return wrapped(*sides, operand, w.dtype)
+        if not columns:
+            return wrapped(call.quantize(w, operand.scheme, **keywords), None, operand, w.dtype)
+        rows, across = call.quantize_both(w, operand.scheme, **keywords)
+        return wrapped(rows, across, operand, w.dtype)
 
     @classmethod
     def from_quantized(
@@ -201,7 +202,8 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         """Keeps mxkern.prepare_operand of it, which eager products read from then on instead of
         codes and scales. Products of few rows on a CUDA device make theirs themselves. It is
         dropped where codes are written or moved, and is in no file and no copy."""
-        self._ready = (mxkern.prepare_operand(self.quantized, form=form), self._versions())
+        ready = mxkern.prepare_operand(self.quantized, form=form)
+        self._ready.update(operand=ready, versions=self._versions())
         return self
 
     def _versions(self) -> list[int]:
@@ -210,20 +212,30 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
 
     def operand_for(self, rows: int) -> Any:
         """The right operand of a product with so many rows: codes and scales, or prepared."""
-        if self._ready is not None and self._ready[1] != self._versions():
-            self._ready = None
-        if self._ready is None:
+        if self.facts.partial:
+            return self.quantized
+        if self._ready.get("versions") != self._versions():
+            self._ready.clear()
             is_plain = type(self.codes) is torch.Tensor and not dispatch_modes()
             if not (is_plain and self.codes.is_cuda and rows <= _MOST_FEW):
                 return self.quantized
             self.prepare("few_tokens")
-        ready = self._ready[0]
+        ready = self._ready["operand"]
         return self.quantized if ready.form == "few_tokens" and rows > _MOST_FEW else ready
 
-    def mapped(self, function: Callable[[Any], Any], **changes: Any) -> Self:
-        """The same tensor with function(part) for each of its parts."""
+    def mapped(
+        self, function: Callable[[Any], Any], shape: Any = None, **changes: Any
+    ) -> QuantizedTensor:
+        """One of function(part) for each of its parts."""
         parts = [None if part is None else function(part) for part in self.parts]
-        return type(self)(parts, self.stored_shape, self.facts._replace(**changes))
+        shape = self.stored_shape if shape is None else shape
+        return QuantizedTensor(parts, shape, self.facts._replace(**changes))
+
+    def viewed(self, *arguments: Any, **changes: Any) -> QuantizedTensor:
+        """mapped, where the parts are views."""
+        made = self.mapped(*arguments, **changes)
+        made._ready = self._ready
+        return made
 
     def __repr__(self, **options: Any) -> str:
         words = [str(self.facts.dtype).removeprefix("torch."), str(self.device)]

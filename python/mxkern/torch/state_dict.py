@@ -112,14 +112,15 @@ def _own(state: Any, key: str) -> tuple[BlockScaled, BlockScaled | None]:
         if f"{key}.{name}" not in state:
             raise ValueError(f"{key}.{name} is missing; expected it beside the other parts")
     facts = json.loads(bytes(state.pop(f"{key}.scheme").tolist()))
-    parts = [state.pop(f"{key}.{name}", None) for name in PARTS]
+    parts: Any = [state.pop(f"{key}.{name}", None) for name in PARTS]
     shape = tuple(facts.pop("shape"))
 
-    def side(codes: Any, scales: Any, scale: Any, shape: Any) -> Any:
+    def side(held: Any, shape: Any) -> Any:
+        codes, scales, scale = held
         return BlockScaled.from_parts(codes, scales, tensor_scale=scale, shape=shape, **facts)
 
-    rows = side(*parts[:3], shape)
-    return rows, None if parts[3] is None else side(*parts[3:], transposed_shape(shape))
+    columns = None if parts[3] is None else side(parts[3:], transposed_shape(shape))
+    return side(parts[:3], shape), columns
 
 
 def _foreign(state: Any, prefix: str, name: str, parameter: QuantizedTensor) -> Any:
