@@ -58,9 +58,7 @@ def input_gradient(gradient: Any, weight: Any) -> Any:
 
 @_handles(_aten.detach.default, _aten.alias.default)
 def _alias(op: Any, q: QuantizedTensor) -> Any:
-    made = q.mapped(op)
-    made._ready = q._ready
-    return made
+    return q.viewed(op)
 
 
 @_handles(_aten.clone.default, _aten.empty_like.default, _aten.zeros_like.default)
@@ -114,8 +112,9 @@ def _copy(op: Any, q: Any, source: Any, non_blocking: bool = False) -> Any:
                 "QuantizedTensor.copy_: destination is a view of some rows, which share a tensor "
                 "scale with the others; expected all rows; copy to the whole tensor"
             )
-        keywords: Any = {"columns": has_columns, "scale_layout": q.scale_layout}
-        source = QuantizedTensor.from_float(source, q.facts.operand, **keywords)
+        source = QuantizedTensor.from_float(
+            source, q.facts.operand, columns=has_columns, scale_layout=q.scale_layout
+        )
     found, wanted = [(t.scheme, t.scale_layout, t.facts.transposed) for t in (source, q)]
     if found != wanted or (has_columns and source.column_codes is None):
         raise ValueError(
@@ -125,16 +124,15 @@ def _copy(op: Any, q: Any, source: Any, non_blocking: bool = False) -> Any:
     for part, new in zip(q.parts, source.parts, strict=True):
         if part is not None:
             part.copy_(new, non_blocking=non_blocking)
-    q._ready = None
+    q._ready.clear()
     return q
 
 
 def _rows(op: Any, q: QuantizedTensor, dim: int, start: int, stop: int, drop: bool = False) -> Any:
     """Some rows, or some experts: a view."""
-    first = q.dim() == 2
     if dim % q.dim() != 0 or q.facts.transposed:
         refuse(op, "only whole rows have codes and scales of their own")
-    if first and (q.column_codes is not None or q.scale_layout != "row_major"):
+    if q.dim() == 2 and (q.column_codes is not None or q.scale_layout != "row_major"):
         refuse(op, "blocks along columns, or swizzled scales, hold several rows")
     shape = q.stored_shape[1:] if drop else (stop - start, *q.stored_shape[1:])
 
@@ -143,8 +141,7 @@ def _rows(op: Any, q: QuantizedTensor, dim: int, start: int, stop: int, drop: bo
             return _aten.alias(part)
         return part[start] if drop else part[start:stop]
 
-    parts = [None if part is None else taken(part) for part in q.parts]
-    return QuantizedTensor(parts, shape, q.facts._replace(partial=True))
+    return q.viewed(taken, shape, partial=True)
 
 
 @_handles(_aten.slice.Tensor)
@@ -161,7 +158,7 @@ def _slice(op: Any, q: Any, dim: int = 0, start: Any = None, end: Any = None, st
 def _select(op: Any, q: Any, dim: int, index: int) -> Any:
     if q.dim() != 3:
         refuse(op, "a QuantizedTensor has two dimensions or three")
-    return _rows(op, q, dim, index % q.shape[0], 0, drop=True)
+    return _rows(op, q, dim, range(q.shape[0])[index], 0, drop=True)
 
 
 @_handles(_aten.unbind.int)
@@ -180,10 +177,11 @@ def _split(op: Any, q: Any, sizes: Any, dim: int = 0) -> Any:
     return parts
 
 
-@_handles(_aten.view.default, _aten._unsafe_view.default, _aten.as_strided.default)
-def _view(op: Any, q: Any, size: Any, *strides: Any) -> Any:
+@_handles(_aten.view.default, _aten._unsafe_view.default, _aten.expand.default)
+@_handles(_aten.as_strided.default)
+def _view(op: Any, q: Any, size: Any, *others: Any, **options: Any) -> Any:
     like = torch.empty_strided(q.shape, q.stride(), device="meta")
-    made = op(like, size, *strides)
+    made = op(like, size, *others, **options)
     if (made.shape, made.stride(), made.storage_offset()) != (like.shape, like.stride(), 0):
         refuse(op, f"the result has shape {tuple(made.shape)}, where {tuple(q.shape)} was expected")
     return _alias(_aten.alias.default, q)
@@ -195,9 +193,7 @@ def _transpose(op: Any, q: Any, *dims: Any) -> Any:
     made = op(torch.empty_strided(q.shape, q.stride(), device="meta"), *dims)
     if (made.shape, made.stride()) != (wanted.shape, wanted.stride()):
         refuse(op, "only the last two dimensions may be transposed")
-    turned = q.mapped(_aten.alias.default, transposed=not q.facts.transposed)
-    turned._ready = q._ready
-    return turned
+    return q.viewed(_aten.alias.default, transposed=not q.facts.transposed)
 
 
 @_handles(_aten.mm.default, _aten.bmm.default)

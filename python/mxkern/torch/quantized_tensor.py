@@ -23,13 +23,15 @@ from mxkern.arrays.torch_functions import dispatch_modes, transforms_active
 from mxkern.block_scaled import BlockScaled
 from mxkern.names import AskedForm, Dtype, ScaleLayout, SchemeName
 from mxkern.options import dtype_position
-from mxkern.scheme import Scheme
+from mxkern.scheme import Scheme, scheme_of
 from mxkern.torch import operators
+from mxkern.torch.checks import check_quantized
 from mxkern.values.recipe import Operand
 
 _ROWS = ("codes", "scales", "tensor_scale")
 PARTS = (*_ROWS, *[f"column_{name}" for name in _ROWS])
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+OPTIONS = ("scale_rule", "block", "four_over_six")  # of an Operand
 _MOST_FEW = 2048  # rows of a product that reads the form "few_tokens"
 
 
@@ -60,6 +62,27 @@ def transposed_shape(shape: Any) -> tuple[int, ...]:
     return (*shape[:-2], shape[-1], shape[-2])
 
 
+# Functions, as torch.compile does not look into methods of a tensor.
+def stored_shape(weight: Any) -> tuple[int, ...]:
+    """The shape of what is stored, whose transpose weight may stand for."""
+    return transposed_shape(weight.shape) if weight.facts.transposed else tuple(weight.shape)
+
+
+def rows_of(weight: Any) -> BlockScaled:
+    """Codes and scales, without a copy."""
+    facts = (weight.scheme, stored_shape(weight), weight.scale_layout)
+    return BlockScaled(weight.codes, weight.scales, weight.tensor_scale, *facts)
+
+
+def columns_of(weight: Any) -> BlockScaled | None:
+    """Codes and scales with blocks along N, of the shape [..., K, N], or None."""
+    if weight.column_codes is None:
+        return None
+    facts = (weight.scheme, transposed_shape(stored_shape(weight)), weight.scale_layout)
+    parts = (weight.column_codes, weight.column_scales, weight.column_tensor_scale)
+    return BlockScaled(*parts, *facts)
+
+
 class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
     """A weight [N, K], or weights of experts [E, N, K], as codes and scales. Made by from_float and
     from_quantized, and held by torch.nn.Parameter(weight, requires_grad=False).
@@ -88,7 +111,9 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
             setattr(self, name, part)
         self.facts = facts
         self.scheme, self.scale_layout = facts.operand.scheme, facts.scale_layout
-        self._ready: Any = None
+        self._ready: dict[
+            str, Any
+        ] = {}  # what is prepared; shared with views, whose copy_ drops it
 
     @classmethod
     def from_float(
@@ -97,117 +122,75 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         scheme: SchemeName | Scheme | Operand,
         *,
         columns: bool = False,
-        scale_layout: ScaleLayout = "row_major",
-        amax: Any = None,
-        tensor_scale: Any = None,
         **options: Any,
-    ) -> Self:
+    ) -> Any:
         """Quantizes w, and stands for a tensor of its dtype.
 
         w        [N, K] or [E, N, K], float32, float16 or bfloat16; also on the meta device
-        scheme   a name in mxkern.schemes, or an Operand
+        scheme   a name in mxkern.schemes, or an Operand: what copy_ quantizes with, too
         columns  whether to keep blocks along N too, which the gradient of an input is made with
-        amax, tensor_scale, scale_layout  as in mxkern.quantize
-        options  fields of Operand: scale_rule, block, four_over_six
+        options  of mxkern.quantize
 
         Raises TypeError and ValueError as mxkern.quantize does.
         """
         function = "QuantizedTensor.from_float"
-        if not isinstance(w, torch.Tensor) or w.dim() not in (2, 3):
-            got = tuple(w.shape) if isinstance(w, torch.Tensor) else errors.described(w)
+        if not isinstance(w, torch.Tensor):
             raise TypeError(
-                f"{function}: w is {got}; expected a torch.Tensor [N, K] or [E, N, K]; reshape it"
+                f"{function}: w is {errors.described(w)}; expected a torch.Tensor; convert it with "
+                "torch.as_tensor(w)"
             )
-        if not isinstance(scheme, Operand):
-            scheme = Operand(scheme.name if isinstance(scheme, Scheme) else scheme)
-        operand = scheme.with_(**options)
+        errors.flag(function, "columns", columns)
+        operand = (
+            scheme if isinstance(scheme, Operand) else Operand(scheme_of(function, scheme).name)
+        )
+        operand = operand.with_(**{name: options.pop(name) for name in OPTIONS if name in options})
         if operand.rounding != "nearest" or operand.hadamard is not None:
             raise ValueError(
-                f"{function}: rounding is {operand.rounding!r} and hadamard {operand.hadamard}; "
-                "expected 'nearest' and None; quantize it with mxkern.quantize and call "
-                "from_quantized, if this is meant"
+                f"{function}: scheme has rounding {operand.rounding!r} and hadamard "
+                f"{operand.hadamard}; expected 'nearest' and None; pass an Operand of these"
             )
         call, w = functions(w), w.detach()
-        keywords: dict[str, Any] = {
-            "scale_rule": operand.scale_rule,
-            "block": operand.block,
-            "four_over_six": operand.four_over_six,
-            "scale_layout": scale_layout,
-            "amax": amax,
-            "tensor_scale": tensor_scale,
-        }
-        if errors.flag(function, "columns", columns):
-            sides = call.quantize_both(w, operand.scheme, **keywords)
-        else:
-            sides = (call.quantize(w, operand.scheme, **keywords), None)
-        return cls.from_quantized(sides[0], w.dtype, columns=sides[1], operand=operand)
+        keywords = {name: getattr(operand, name) for name in OPTIONS} | options
+        if not columns:
+            return wrapped(call.quantize(w, operand.scheme, **keywords), None, operand, w.dtype)
+        rows, across = call.quantize_both(w, operand.scheme, **keywords)
+        return wrapped(rows, across, operand, w.dtype)
 
     @classmethod
     def from_quantized(
-        cls,
-        q: BlockScaled,
-        dtype: Dtype = "bfloat16",
-        *,
-        columns: BlockScaled | None = None,
-        operand: Operand | None = None,
-    ) -> Self:
+        cls, q: BlockScaled, dtype: Dtype = "bfloat16", *, columns: BlockScaled | None = None
+    ) -> Any:
         """Wraps what mxkern.quantize or BlockScaled.from_parts returns, without a copy.
 
         q        [N, K] or [E, N, K], of PyTorch's tensors
         dtype    that it stands for
         columns  what mxkern.quantize_both returns beside q
-        operand  how copy_ quantizes; by default with q's scheme and the rule "rceil"
 
-        Raises TypeError and ValueError where they do not fit each other.
+        copy_ quantizes with q's scheme and the rule "rceil". Raises TypeError and ValueError where
+        q and columns do not fit each other.
         """
         function = "QuantizedTensor.from_quantized"
-        if not isinstance(q, BlockScaled) or not isinstance(q.codes, torch.Tensor):
-            raise TypeError(
-                f"{function}: q is {errors.described(q)}; expected a BlockScaled of PyTorch's "
-                "tensors; call from_float, or mxkern.quantize first"
-            )
-        if len(q.shape) not in (2, 3):
-            raise ValueError(f"{function}: q has shape {q.shape}; expected [N, K] or [E, N, K]")
+        check_quantized(function, "q", q)
         if columns is not None:
+            check_quantized(function, "columns", columns)
             wanted = (q.scheme, transposed_shape(q.shape), q.scale_layout)
             if columns.facts != wanted:
                 raise ValueError(
                     f"{function}: columns have {columns.facts}; expected {wanted}; make both with "
                     "mxkern.quantize_both"
                 )
-        operand = Operand(q.scheme) if operand is None else operand
-        if operand.scheme != q.scheme:
-            raise ValueError(
-                f"{function}: operand.scheme is {operand.scheme!r}; expected {q.scheme!r}, as q's"
-            )
         if not isinstance(dtype, torch.dtype):
             dtype = DTYPES[dtype_position(function, dtype)]
-        # Bytes: not all of PyTorch knows how to move 8-bit floats.
-        parts = [
-            part if part is None or part.itemsize != 1 else part.view(torch.uint8)
-            for part in (*q.parts, *((None,) * 3 if columns is None else columns.parts))
-        ]
-        return cls(parts, q.shape, Facts(operand, q.scale_layout, checked_dtype(dtype)))
+        return wrapped(q, columns, Operand(q.scheme), checked_dtype(dtype))
 
     @property
     def parts(self) -> tuple[Any, ...]:
         """Its tensors, in the order of PARTS, None for what there is not."""
         return tuple([getattr(self, name) for name in PARTS])
 
-    @property
-    def stored_shape(self) -> tuple[int, ...]:
-        """The shape of what is stored, whose transpose this may stand for."""
-        return _stored_shape(self)
-
-    @property
-    def quantized(self) -> BlockScaled:
-        """Codes and scales, without a copy."""
-        return rows_of(self)
-
-    @property
-    def columns(self) -> BlockScaled | None:
-        """Those with blocks along N, of the shape [..., K, N]; None if they were not kept."""
-        return columns_of(self)
+    stored_shape = property(stored_shape)
+    quantized = property(rows_of)
+    columns = property(columns_of)
 
     def dequantize(self, dtype: Dtype | None = None) -> torch.Tensor:
         """Its values as a plain tensor, in its own dtype unless another one is named."""
@@ -219,7 +202,8 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         """Keeps mxkern.prepare_operand of it, which eager products read from then on instead of
         codes and scales. Products of few rows on a CUDA device make theirs themselves. It is
         dropped where codes are written or moved, and is in no file and no copy."""
-        self._ready = (mxkern.prepare_operand(self.quantized, form=form), self._versions())
+        ready = mxkern.prepare_operand(self.quantized, form=form)
+        self._ready.update(operand=ready, versions=self._versions())
         return self
 
     def _versions(self) -> list[int]:
@@ -228,24 +212,35 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
 
     def operand_for(self, rows: int) -> Any:
         """The right operand of a product with so many rows: codes and scales, or prepared."""
-        if self._ready is not None and self._ready[1] != self._versions():
-            self._ready = None
-        if self._ready is None:
+        if self.facts.partial:
+            return self.quantized
+        if self._ready.get("versions") != self._versions():
+            self._ready.clear()
             is_plain = type(self.codes) is torch.Tensor and not dispatch_modes()
             if not (is_plain and self.codes.is_cuda and rows <= _MOST_FEW):
                 return self.quantized
             self.prepare("few_tokens")
-        ready = self._ready[0]
+        ready = self._ready["operand"]
         return self.quantized if ready.form == "few_tokens" and rows > _MOST_FEW else ready
 
-    def mapped(self, function: Callable[[Any], Any], **changes: Any) -> Self:
-        """The same tensor with function(part) for each of its parts."""
+    def mapped(
+        self, function: Callable[[Any], Any], shape: Any = None, **changes: Any
+    ) -> QuantizedTensor:
+        """One of function(part) for each of its parts."""
         parts = [None if part is None else function(part) for part in self.parts]
-        return type(self)(parts, self.stored_shape, self.facts._replace(**changes))
+        shape = self.stored_shape if shape is None else shape
+        return QuantizedTensor(parts, shape, self.facts._replace(**changes))
+
+    def viewed(self, *arguments: Any, **changes: Any) -> QuantizedTensor:
+        """mapped, where the parts are views."""
+        made = self.mapped(*arguments, **changes)
+        made._ready = self._ready
+        return made
 
     def __repr__(self, **options: Any) -> str:
         words = [str(self.facts.dtype).removeprefix("torch."), str(self.device)]
         words += ["transposed"] * self.facts.transposed
+        words += ["swizzled"] * (self.scale_layout == "swizzled")
         words += ["with columns"] * (self.column_codes is not None)
         size = sum(part.nbytes for part in self.parts if part is not None)
         shape = tuple(self.shape)
@@ -277,29 +272,24 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         return refuse(op) if result is NotImplemented else result
 
 
-# What compiled code calls is no method, as torch.compile does not look into those of a tensor.
-def _stored_shape(weight: Any) -> tuple[int, ...]:
-    return transposed_shape(weight.shape) if weight.facts.transposed else tuple(weight.shape)
-
-
-def rows_of(weight: Any) -> BlockScaled:
-    """weight.quantized"""
-    facts = (weight.scheme, _stored_shape(weight), weight.scale_layout)
-    return BlockScaled(weight.codes, weight.scales, weight.tensor_scale, *facts)
-
-
-def columns_of(weight: Any) -> BlockScaled | None:
-    """weight.columns"""
-    if weight.column_codes is None:
-        return None
-    facts = (weight.scheme, transposed_shape(_stored_shape(weight)), weight.scale_layout)
-    parts = (weight.column_codes, weight.column_scales, weight.column_tensor_scale)
-    return BlockScaled(*parts, *facts)
-
-
 def operand_of(weight: Any, rows: int) -> Any:
-    """The right operand of a product with so many rows: codes and scales, or prepared."""
+    """weight.operand_for(rows)"""
     return rows_of(weight) if torch.compiler.is_compiling() else weight.operand_for(rows)
+
+
+def wrapped(rows: BlockScaled, columns: Any, operand: Operand, dtype: Any) -> QuantizedTensor:
+    """A QuantizedTensor of what was quantized. It holds bytes: not all of PyTorch knows how to move
+    8-bit floats."""
+    if len(rows.shape) not in (2, 3):
+        raise ValueError(
+            f"QuantizedTensor: shape is {tuple(rows.shape)}; expected [N, K] or [E, N, K]; reshape "
+            "what is quantized"
+        )
+    parts = [
+        part if part is None or part.itemsize != 1 else part.view(torch.uint8)
+        for part in (*rows.parts, *((None,) * 3 if columns is None else columns.parts))
+    ]
+    return QuantizedTensor(parts, rows.shape, Facts(operand, rows.scale_layout, dtype))
 
 
 HANDLERS: dict[Any, Callable[..., Any]] = {}  # by operation: quantized_operations.py

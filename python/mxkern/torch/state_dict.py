@@ -23,7 +23,7 @@ from mxkern import errors
 from mxkern.block_scaled import BlockScaled
 from mxkern.names import Dtype
 from mxkern.scheme import schemes
-from mxkern.torch.quantized_tensor import PARTS, QuantizedTensor
+from mxkern.torch.quantized_tensor import PARTS, QuantizedTensor, transposed_shape, wrapped
 
 _Module = TypeVar("_Module", bound="torch.nn.Module")
 _COMPRESSED = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4", "nvfp4")  # schemes in compressed-tensors' files
@@ -78,8 +78,8 @@ def _read(
             continue
         try:
             found = _found(state, prefix, name, parameter, assign)
-        except (TypeError, ValueError) as error:
-            others[-1].append(str(error))
+        except (KeyError, TypeError, ValueError) as error:
+            others[-1].append(f"{prefix}{name}: {error}")
             found = parameter.detach()  # so that it is not called missing, too
         if found is not None:
             state[prefix + name] = found
@@ -88,70 +88,58 @@ def _read(
 def _found(state: Any, prefix: str, name: str, parameter: QuantizedTensor, assign: bool) -> Any:
     """A QuantizedTensor of what a state dict has for a parameter; None to leave that to PyTorch."""
     key, operand, dtype = prefix + name, parameter.facts.operand, parameter.facts.dtype
-    if f"{key}.scheme" in state:
+    if f"{key}.codes" in state or f"{key}.scheme" in state:
         rows, columns = _own(state, key)
         found, wanted = (rows.scheme, rows.shape), (parameter.scheme, tuple(parameter.shape))
         if found != wanted:
             raise ValueError(
-                f"load_state_dict: {key} is {found}; expected {wanted}, as the module's parameter "
-                "is; quantize the module to this scheme, or load plain_state_dict(state)"
+                f"the state dict has {found}; expected {wanted}, as the module's parameter is; "
+                "quantize the module to this scheme, or load plain_state_dict(state)"
             )
-        return QuantizedTensor.from_quantized(rows, dtype, columns=columns, operand=operand)
-    if f"{key}.codes" in state:
-        raise ValueError(
-            f"load_state_dict: {key}.codes has no {key}.scheme beside it; expected both"
-        )
-    q = _foreign(state, prefix, name, parameter)
-    if q is not None:
-        return QuantizedTensor.from_quantized(q, dtype, operand=operand)
+        return wrapped(rows, columns, operand, dtype)
+    if (q := _foreign(state, prefix, name, parameter)) is not None:
+        return wrapped(q, None, operand, dtype)
     plain = state.get(key)
-    if assign and type(plain) in (torch.Tensor, torch.nn.Parameter):
-        keep, layout = parameter.column_codes is not None, parameter.scale_layout
-        keywords: Any = {"columns": keep, "scale_layout": layout}
-        return QuantizedTensor.from_float(plain.to(dtype), operand, **keywords)
-    return None
+    if not assign or type(plain) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    keep, layout = parameter.column_codes is not None, parameter.scale_layout
+    return QuantizedTensor.from_float(plain.to(dtype), operand, columns=keep, scale_layout=layout)
 
 
 def _own(state: Any, key: str) -> tuple[BlockScaled, BlockScaled | None]:
     """Rows and columns of what _plain wrote, which is taken out."""
+    for name in ("scheme", "codes", "scales"):
+        if f"{key}.{name}" not in state:
+            raise ValueError(f"{key}.{name} is missing; expected it beside the other parts")
     facts = json.loads(bytes(state.pop(f"{key}.scheme").tolist()))
-    missing = [name for name in PARTS[:2] if f"{key}.{name}" not in state]
-    if missing:
-        raise ValueError(f"load_state_dict: {key}.{missing[0]} is missing beside {key}.scheme")
-    parts = [state.pop(f"{key}.{name}", None) for name in PARTS]
-    shape, sides = tuple(facts.pop("shape")), []
-    for (codes, scales, scale), side in (
-        (parts[:3], shape),
-        (parts[3:], (*shape[:-2], shape[-1], shape[-2])),
-    ):
-        made = None
-        if codes is not None:
-            made = BlockScaled.from_parts(codes, scales, tensor_scale=scale, shape=side, **facts)
-        sides.append(made)
-    return sides[0], sides[1]  # type: ignore[return-value]
+    parts: Any = [state.pop(f"{key}.{name}", None) for name in PARTS]
+    shape = tuple(facts.pop("shape"))
+
+    def side(held: Any, shape: Any) -> Any:
+        codes, scales, scale = held
+        return BlockScaled.from_parts(codes, scales, tensor_scale=scale, shape=shape, **facts)
+
+    columns = None if parts[3] is None else side(parts[3:], transposed_shape(shape))
+    return side(parts[:3], shape), columns
 
 
 def _foreign(state: Any, prefix: str, name: str, parameter: QuantizedTensor) -> Any:
-    """Codes and scales under the names of other tools, which are taken out; None if there are
-    none."""
+    """Codes and scales under the names of other tools, which are taken out, or None."""
     key, scheme, shape = prefix + name, parameter.scheme, tuple(parameter.shape)
+    names = ("qdata", "scale", "per_tensor_scale")
     if hasattr(held := state.get(key), "qdata"):  # a tensor of torchao itself
-        scale = getattr(held, "per_tensor_scale", None)
-        return _of_torchao(scheme, shape, held.qdata, held.scale, scale)
+        return _of_torchao(scheme, shape, *[getattr(held, part, None) for part in names])
     for start in (f"{prefix}_{name}_", f"{key}."):
-        if f"{start}qdata" in state and f"{start}scale" in state:
-            codes, scales = state.pop(f"{start}qdata"), state.pop(f"{start}scale")
-            return _of_torchao(
-                scheme, shape, codes, scales, state.pop(f"{start}per_tensor_scale", None)
-            )
+        if f"{start}qdata" in state:
+            return _of_torchao(scheme, shape, *[state.pop(start + part, None) for part in names])
     codes_key = f"{key}_packed" if f"{key}_packed" in state else key
     if codes_key not in state or f"{key}_scale" not in state:
         return None
     if scheme not in _COMPRESSED:
         raise ValueError(
-            f"load_state_dict: {key}_scale is of compressed-tensors or ModelOpt, which have "
-            f"{errors.listed(_COMPRESSED)}, and the module's parameter is {scheme}; expected one "
-            "scheme; quantize the module to that of the file"
+            f"{key}_scale is of compressed-tensors or ModelOpt, and the module's parameter is "
+            f"{scheme}; expected {errors.listed(_COMPRESSED)}; quantize the module to the file's "
+            "scheme"
         )
     codes, scales = state.pop(codes_key), state.pop(f"{key}_scale")
     scale = state.pop(f"{key}_scale_2", None)
@@ -166,13 +154,12 @@ def _of_torchao(scheme: Any, shape: Any, codes: Any, scales: Any, scale: Any) ->
     record = schemes[scheme]
     if record.bits == 6 and tuple(codes.shape) == shape:
         codes = mxkern.pack_codes(codes.view(torch.uint8), scheme)
-    wanted = record.scales_shape(shape, "row_major")
-    rows = math.prod(shape[:-1])
-    if record.scales_shape((rows, shape[-1]), "swizzled") == (scales.numel(),) and (
-        tuple(scales.shape) != wanted
-    ):
+    wanted, rows = record.scales_shape(shape, "row_major"), math.prod(shape[:-1])
+    swizzled = record.scales_shape((rows, shape[-1]), "swizzled")
+    if tuple(scales.shape) != wanted and (scales.numel(),) == swizzled:
         flat = scales.contiguous().view(torch.uint8).flatten()
-        scales = mxkern.unswizzle_scales(flat, rows, wanted[-1]).reshape(wanted)
+        plain = mxkern.unswizzle_scales(flat, rows, wanted[-1]).reshape(wanted)
+        scales = plain.view(scales.dtype)  # for a check of it
     if record.has_tensor_scale and scale is None:
         scale = 1.0
     return BlockScaled.from_parts(codes, scales, scheme=scheme, tensor_scale=scale, shape=shape)

@@ -100,16 +100,15 @@ def test_options_are_those_of_quantize() -> None:
 def test_what_it_is_not_made_of() -> None:
     w, make, wrap = plain(N, K), QuantizedTensor.from_float, QuantizedTensor.from_quantized
     rows, columns = mxkern.quantize_both(w, "mxfp4")
-    refused(TypeError, lambda: make([1.0], "mxfp4"), "w is a list", "[N, K]")
-    refused(TypeError, lambda: make(w[0], "mxfp4"), "w is (96,)", "[E, N, K]")
+    refused(TypeError, lambda: make([1.0], "mxfp4"), "w is a list", "torch.Tensor")
+    refused(ValueError, lambda: make(w[0], "mxfp4"), "(96,)", "[E, N, K]")
     refused(ValueError, lambda: make(w, "mxfp5"), "did you mean")
     refused(TypeError, lambda: make(w.double(), "mxfp4"), "float64", "convert")
     stochastic = mxt.Operand("mxfp4", rounding="stochastic")
-    refused(ValueError, lambda: make(w, stochastic), "'stochastic'", "from_quantized")
-    refused(TypeError, lambda: wrap(w), "from_float")
+    refused(ValueError, lambda: make(w, stochastic), "'stochastic'", "'nearest'")
+    refused(TypeError, lambda: wrap(w), "BlockScaled")
     refused(ValueError, lambda: wrap(rows, columns=rows), "quantize_both")
     refused(TypeError, lambda: wrap(rows, torch.float8_e5m2), "float8_e5m2", "dequantize()")
-    refused(ValueError, lambda: wrap(rows, operand=mxt.Operand("mxfp8")), "mxfp8_e4m3", "'mxfp4'")
     assert wrap(rows, "float16", columns=columns).dtype == torch.float16
 
 
@@ -241,6 +240,8 @@ def test_experts_are_views() -> None:
         values = q.dequantize()
         for got, want in ((q[1], values[1]), (q[-1], values[-1]), (q[1:], values[1:])):
             assert torch.equal(got.dequantize(), want) and got.columns is not None
+        with pytest.raises(IndexError):
+            q[3]
         for got, want in zip(q, values, strict=True):
             assert torch.equal(got.dequantize(), want)
         assert torch.equal(mxkern.dequantize(q[2].columns), mxkern.dequantize(q.columns)[2])
@@ -417,24 +418,28 @@ def test_modes_see_the_operators() -> None:
 def test_what_is_prepared_is_a_cache() -> None:
     w, x = parameter("mxfp8"), plain(4, K)
     want = linear(x, w)
-    w.prepare("few_tokens")
+    assert bool(w._ready) == x.is_cuda  # by the product of a transpose of it
+    w.t().prepare("few_tokens")
     ready = w.operand_for(4)
-    assert type(ready) is mxkern.PreparedOperand
+    assert type(ready) is mxkern.PreparedOperand and ready.scheme == "mxfp8_e4m3"
     assert w.detach().operand_for(4) is ready and w.t().operand_for(4) is ready
-    assert type(w.operand_for(4096)) is mxkern.BlockScaled or ready.form == "source"
+    assert ready.form == "source" or type(w.operand_for(4096)) is mxkern.BlockScaled
     torch.testing.assert_close(linear(x, w), want, rtol=0.02, atol=0.02)
-    for other in (
-        copy.deepcopy(w),
-        pickle.loads(pickle.dumps(w)),
-        w.clone(),
-        w.to("cpu", copy=True),
-    ):
-        assert other._ready is None
+    copies = (copy.deepcopy(w), pickle.loads(pickle.dumps(w)), w.clone(), w.to("cpu", copy=True))
+    assert not any(other._ready for other in copies)
+    experts = stored("mxfp8", 3, N, K).prepare("expanded")
+    assert type(experts.operand_for(4)) is mxkern.PreparedOperand
+    assert type(experts[1].operand_for(4)) is mxkern.BlockScaled
     w.copy_(plain(N, K, seed=5))
-    assert type(w.operand_for(4096)) is mxkern.BlockScaled
-    w.prepare("few_tokens")
-    w.codes.detach().zero_()  # as a checkpoint is loaded in place
-    assert w.operand_for(4) is not ready and not linear(x, w).any()
+    assert not w._ready and torch.equal(
+        mxt.frozen_linear(x, w), mxt.frozen_linear(x, parameter("mxfp8").copy_(plain(N, K, seed=5)))
+    )
+    for write in (lambda: w.codes.detach().zero_(), lambda: w[:9].copy_(w[9:18])):
+        w.prepare("few_tokens")
+        ready = w.operand_for(4)
+        write()  # as a checkpoint is loaded in place
+        assert w.operand_for(4) is not ready
+    assert not linear(x, w).any()
 
 
 FRESH = """
