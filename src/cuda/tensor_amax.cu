@@ -3,6 +3,7 @@
 
 #include "cuda/backend.h"
 #include "cuda/launch.h"
+#include "mxkern/core/error.h"
 #include "mxkern/kernels/tensor_amax.cuh"
 #include "tuning/h200.h"
 
