@@ -21,6 +21,15 @@ void check_scalar(const char* function, const char* name, const float* value, De
 
 }  // namespace
 
+void check_transform(const char* function, const Hadamard& hadamard, std::int64_t extent) {
+  const int size = hadamard.size;
+  if (size == 0) return;
+  check(std::count(std::begin(hadamard_sizes), std::end(hadamard_sizes), size) == 1, function,
+        ": a Hadamard transform of size ", size, "; expected 16, 32, 64 or 128, or 0 for none");
+  check(extent % size == 0, function, ": a Hadamard transform of size ", size, " along an axis of ",
+        extent, "; expected a multiple of ", size);
+}
+
 void check_quantize_options(const char* function, Scheme scheme, Device device,
                             const QuantizeOptions& options, const Shape& shape) {
   const SchemeFacts facts = facts_of(scheme);
@@ -51,14 +60,9 @@ void check_quantize_options(const char* function, Scheme scheme, Device device,
   check_scalar(function, "tensor_scale", options.tensor_scale, device);
   check_aligned(function, "found_amax", "", options.found_amax);
   check_aligned(function, "offset_at", "", options.offset_at, sizeof(std::uint64_t));
-  const int size = options.hadamard.size;
-  if (size == 0) return;
-  check(std::count(std::begin(hadamard_sizes), std::end(hadamard_sizes), size) == 1, function,
-        ": a Hadamard transform of size ", size, "; expected 16, 32, 64 or 128, or 0 for none");
-  check(shape.columns % size == 0, function, ": a Hadamard transform of size ", size,
-        " along an axis of ", shape.columns, "; expected a multiple of ", size);
+  check_transform(function, options.hadamard, shape.columns);
   check(
-      options.block_shape == BlockShape::row, function,
+      options.hadamard.size == 0 || options.block_shape == BlockShape::row, function,
       ": square blocks with a Hadamard transform; expected one of them, because a transform along "
       "one axis leaves no square that both directions share; use block_shape row");
 }

@@ -1,6 +1,8 @@
 // check_quantize.h: what the options of a quantization ask for, and the checks of them.
 #pragma once
 
+#include <cstdint>
+
 #include "check.h"
 #include "mxkern/quantize.h"
 
@@ -9,6 +11,9 @@ namespace mxkern {
 // Valid options for a scheme, on this device; x has this shape as the direction sees it.
 void check_quantize_options(const char* function, Scheme scheme, Device device,
                             const QuantizeOptions& options, const Shape& shape);
+
+// A transform of whole groups along an axis of this extent, or none.
+void check_transform(const char* function, const Hadamard& hadamard, std::int64_t extent);
 
 // Whether the amax of NVFP4 is computed from x.
 inline bool finds_amax(Scheme scheme, const QuantizeOptions& options) {

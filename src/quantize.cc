@@ -118,19 +118,20 @@ void quantize_both(const Buffer& x, const BlockScaled& rows, const BlockScaled& 
   run("quantize_both", x, &rows, row_options, &columns, column_options, stream);
 }
 
-void tensor_amax(const Buffer& given, float* amax, Stream stream) {
+void tensor_amax(const Buffer& given, float* amax, const AmaxOptions& options, Stream stream) {
   constexpr const char* function = "tensor_amax";
   check_buffer(function, "x", given);
   const Buffer x = with_strides(given);
   check(amax != nullptr, function, ": amax is null; expected a float32 to write to");
   check_aligned(function, "amax", "", amax);
   check_apart(function, {"amax", "", amax, sizeof(float)}, {"x", x});
+  check_transform(function, options.hadamard, options.columns ? x.shape.rows : x.shape.columns);
   check_device(function, x.device);
 #if defined(MXKERN_HAS_CUDA)
-  if (x.device.type == DeviceType::cuda) return cuda::tensor_amax(x, amax, stream);
+  if (x.device.type == DeviceType::cuda) return cuda::tensor_amax(x, amax, options, stream);
 #endif
   static_cast<void>(stream);
-  cpu::tensor_amax(x, amax);
+  cpu::tensor_amax(x, amax, options);
 }
 
 }  // namespace mxkern

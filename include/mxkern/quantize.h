@@ -63,8 +63,16 @@ MXKERN_API void quantize_both(const Buffer& x, const BlockScaled& rows, const Bl
                               const QuantizeOptions& row_options = {},
                               const QuantizeOptions& column_options = {}, Stream stream = {});
 
-// *amax = the largest magnitude among the finite elements of x, 0 if there is none. amax is a
-// float32 on x's device. Throws InvalidArgument where amax is null or lies in x.
-MXKERN_API void tensor_amax(const Buffer& x, float* amax, Stream stream = {});
+// What a direction of quantize looks at to find the amax of NVFP4.
+struct AmaxOptions {
+  Hadamard hadamard = {};  // transform groups first, rounded to the dtype of x
+  bool columns = false;    // groups run along the rows of x, as in quantize_columns
+};
+
+// *amax = the largest magnitude among the finite elements of x, or of its transform: the one that
+// quantize, or quantize_columns, finds. 0 if there is none. amax is a float32 on x's device.
+// Throws InvalidArgument where amax is null or lies in x, or groups do not fill the axis.
+MXKERN_API void tensor_amax(const Buffer& x, float* amax, const AmaxOptions& options = {},
+                            Stream stream = {});
 
 }  // namespace mxkern

@@ -25,17 +25,29 @@ nb::object made_of(const Call& call, PreparedForm form, nb::handle data, nb::han
       call.package().scheme_names[static_cast<std::size_t>(scheme)], extents.tuple());
 }
 
-// Memory for what prepare_operand writes.
-nb::object make_data(Call& call, PreparedOperand& prepared) {
+// Memory for what prepare_operand writes: `given`, or new where that is None.
+nb::object make_data(Call& call, PreparedOperand& prepared, nb::handle given) {
   Extents size;
   size.dimensions = 1;
   prepared.bytes = prepared_bytes(prepared.form, prepared.source.scheme, prepared.source.shape);
   size.last() = static_cast<std::int64_t>(prepared.bytes);
-  return call.make(size, Element::uint8, prepared.source.device, prepared.data);
+  const Device device = prepared.source.device;
+  if (given.is_none()) return call.make(size, Element::uint8, device, prepared.data);
+  prepared.data = call.written("out.data", given, size, {Element::uint8}, device, false).data;
+  return nb::borrow(given);
 }
 
-nb::object prepare_quantized(Call& call, nb::handle q, int wanted, bool keep_source) {
+// Data that is new goes to the framework of x; it hears that data of its own was written to.
+nb::object leave_data(const Call& call, const nb::object& data, nb::handle given, nb::handle x) {
+  if (given.is_none()) return call.leave(data, x);
+  call.mark_written(given);
+  return data;
+}
+
+nb::object prepare_quantized(Call& call, nb::handle q, int wanted, bool keep_source,
+                             nb::handle given) {
   const Quantized read = call.quantized("x", q);
+  for (const Span& span : read.spans) call.take(span);
   const Scheme scheme = read.view.scheme;
   PreparedOperand prepared;
   prepared.form = form_of(call, wanted, scheme, read.view.device);
@@ -43,18 +55,19 @@ nb::object prepare_quantized(Call& call, nb::handle q, int wanted, bool keep_sou
   if (prepared.form == PreparedForm::source) {
     return made_of(call, prepared.form, nb::none(), q, scheme, read.extents);
   }
-  const nb::object data = make_data(call, prepared);
+  const nb::object data = make_data(call, prepared, given);
   const Stream queue = call.stream(read.view.device);
   call.run(0, [&] { mxkern::prepare_operand(read.view, prepared, queue); });
   const bool keeps = keep_source || facts_of(scheme).has_tensor_scale;
-  return made_of(call, prepared.form, call.leave(data, nb::getattr(q, "codes")),
+  return made_of(call, prepared.form, leave_data(call, data, given, nb::getattr(q, "codes")),
                  keeps ? nb::borrow(q) : nb::none(), scheme, read.extents);
 }
 
 // Quantized and folded in one pass, to MX schemes; else quantized first.
 nb::object prepare_plain(Call& call, nb::handle x, int scheme, const QuantizeOptions& options,
-                         int wanted, bool keep_source) {
+                         int wanted, bool keep_source, nb::handle given) {
   const Plain plain = call.plain("x", x);
+  call.take(plain.array.span());
   const Device device = plain.view.device;
   const Extents& extents = plain.array.extents;
   PreparedOperand prepared;
@@ -68,7 +81,7 @@ nb::object prepare_plain(Call& call, nb::handle x, int scheme, const QuantizeOpt
     call.make_found_amax(scheme, device, finding);
     call.run(plain.view.shape.size(),
              [&] { mxkern::quantize(plain.view, source->view, finding, queue); });
-    return prepare_quantized(call, call.result(*source, x), wanted, keep_source);
+    return prepare_quantized(call, call.result(*source, x), wanted, keep_source, given);
   }
   if (source) {
     prepared.source = source->view;
@@ -77,17 +90,17 @@ nb::object prepare_plain(Call& call, nb::handle x, int scheme, const QuantizeOpt
     prepared.source.device = device;
     prepared.source.shape = extents.shape();
   }
-  const nb::object data = make_data(call, prepared);
+  const nb::object data = make_data(call, prepared, given);
   call.run(plain.view.shape.size(),
            [&] { mxkern::prepare_operand(plain.view, prepared, options, queue); });
-  return made_of(call, prepared.form, call.leave(data, x),
+  return made_of(call, prepared.form, leave_data(call, data, given, x),
                  source ? call.result(*source, x) : nb::none(), all_schemes[scheme], extents);
 }
 
-// scheme, options: None where x is quantized already.
+// scheme, options: None where x is quantized already. data: to write to, or None.
 nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
                            const QuantizeOptions* options, int form, bool keep_source,
-                           nb::handle stream) {
+                           nb::handle data, nb::handle stream) {
   Call call(calls, "prepare_operand");
   const bool is_quantized = scheme_name.is_none();
   const int scheme = is_quantized ? -1 : call.scheme(scheme_name);
@@ -105,19 +118,21 @@ nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
     if (!prepared.is_none()) return prepared;
   }
   const StreamScope scope(call, stream, array);
-  return is_quantized ? prepare_quantized(call, x, form, keep_source)
-                      : prepare_plain(call, x, scheme, *options, form, keep_source);
+  return is_quantized ? prepare_quantized(call, x, form, keep_source, data)
+                      : prepare_plain(call, x, scheme, *options, form, keep_source, data);
 }
 
 }  // namespace
 
 void bind_prepare_calls(nb::module_& module) {
   using namespace nb::literals;
-  module.def("prepare_operand", &prepare_operand, "calls"_a, "x"_a.none(), "scheme"_a.none(),
-             "options"_a.none(), "form"_a, "keep_source"_a, "stream"_a.none(),
-             nb::sig("def prepare_operand(calls: Calls, x: object, scheme: object, options: "
-                     "QuantizeOptions | None, form: int, keep_source: bool, stream: object) -> "
-                     "mxkern.prepared_operand.PreparedOperand"));
+  module.def(
+      "prepare_operand", &prepare_operand, "calls"_a, "x"_a.none(), "scheme"_a.none(),
+      "options"_a.none(), "form"_a, "keep_source"_a, "data"_a.none(), "stream"_a.none(),
+      nb::sig("def prepare_operand(calls: Calls, x: object, scheme: object, options: "
+              "QuantizeOptions | None, form: int, keep_source: bool, data: object, stream: object) "
+              "-> "
+              "mxkern.prepared_operand.PreparedOperand"));
 }
 
 }  // namespace mxkern::bindings

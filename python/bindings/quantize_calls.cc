@@ -59,8 +59,8 @@ void check_columns(const Call& call, const Array& x) {
 }
 
 // A transform works on whole groups along the block axis.
-void check_groups(const Call& call, const QuantizeOptions& options, Extents extents) {
-  const int size = options.hadamard.size;
+void check_groups(const Call& call, const Hadamard& hadamard, Extents extents) {
+  const int size = hadamard.size;
   if (size != 0 && extents.last() % size != 0) call.fault("groups", extents.last(), size);
 }
 
@@ -96,7 +96,7 @@ nb::object quantize(Calls& calls, const Signature& signature, bool columns, nb::
   if (is_symmetric(options.value) && array.turn()) columns = !columns;
   const Plain plain = call.plain(array);
   const Extents extents = columns ? transposed(plain.array.extents) : plain.array.extents;
-  check_groups(call, options.value, extents);
+  check_groups(call, options.value.hadamard, extents);
   const Device device = plain.view.device;
   QuantizeOptions wanted = options.value;
   call.read_scalars(amax, tensor_scale, scheme, device, wanted);
@@ -160,7 +160,7 @@ nb::object quantize_both(Calls& calls, const Signature& signature, nb::handle x,
       out.is_none() ? std::pair<nb::object, nb::object>() : both_of(call, "out", out, true);
   const auto amaxes = both_of(call, "amax", amax, false);
   const auto scales = both_of(call, "tensor_scale", tensor_scale, false);
-  for (int i = 0; i < 2; ++i) check_groups(call, wanted[i], extents[i]);
+  for (int i = 0; i < 2; ++i) check_groups(call, wanted[i].hadamard, extents[i]);
   for (int i = 0; i < 2; ++i) {
     call.read_scalars(i == 0 ? amaxes.first : amaxes.second, i == 0 ? scales.first : scales.second,
                       scheme, device, wanted[i]);
@@ -235,15 +235,22 @@ nb::object fake_quantize(Calls& calls, const Signature& signature, nb::handle x,
   return nb::borrow(out);
 }
 
-nb::object tensor_amax(Calls& calls, nb::handle x, nb::handle out, nb::handle stream) {
+nb::object tensor_amax(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_low,
+                       std::uint64_t sign_mask_high, bool columns, nb::handle out,
+                       nb::handle stream) {
   Call call(calls, "tensor_amax");
   call.enter("x", x);
   if (call.has_programs(stream)) {
-    const nb::object amax = call.reader().programs.attr("tensor_amax")(x, out);
+    const nb::object amax = call.reader().programs.attr("tensor_amax")(
+        x, size, sign_mask_low, sign_mask_high, columns, out);
     if (!amax.is_none()) return amax;
   }
   const StreamScope scope(call, stream, x);
   const Plain plain = call.plain("x", x);
+  const AmaxOptions options{{size, {sign_mask_low, sign_mask_high}}, columns};
+  if (columns) check_columns(call, plain.array);
+  check_groups(call, options.hadamard,
+               columns ? transposed(plain.array.extents) : plain.array.extents);
   const Device device = plain.view.device;
   call.take(plain.array.span());
   void* data = nullptr;
@@ -255,7 +262,7 @@ nb::object tensor_amax(Calls& calls, nb::handle x, nb::handle out, nb::handle st
   }
   const Stream queue = call.stream(device);
   call.run(plain.view.shape.size(),
-           [&] { mxkern::tensor_amax(plain.view, static_cast<float*>(data), queue); });
+           [&] { mxkern::tensor_amax(plain.view, static_cast<float*>(data), options, queue); });
   if (out.is_none()) return call.leave(made, x);
   call.mark_written(out);
   return made;
@@ -305,8 +312,10 @@ void bind_quantize_calls(nb::module_& module) {
            nb::sig("def fake_quantize(calls: Calls, signature: Signature, x: object, scheme: "
                    "object, keywords: collections.abc.Mapping[str, object], through: bool = True) "
                    "-> typing.Any"))
-      .def("tensor_amax", &tensor_amax, "calls"_a, "x"_a.none(), "out"_a.none(), "stream"_a.none(),
-           nb::sig("def tensor_amax(calls: Calls, x: object, out: object, stream: object) -> "
+      .def("tensor_amax", &tensor_amax, "calls"_a, "x"_a.none(), "size"_a, "sign_mask_low"_a,
+           "sign_mask_high"_a, "columns"_a, "out"_a.none(), "stream"_a.none(),
+           nb::sig("def tensor_amax(calls: Calls, x: object, size: int, sign_mask_low: int, "
+                   "sign_mask_high: int, columns: bool, out: object, stream: object) -> "
                    "typing.Any"))
       .def("dequantize", &dequantize, "calls"_a, "q"_a.none(), "dtype"_a.none(), "out"_a.none(),
            "stream"_a.none(),

@@ -66,6 +66,14 @@ class XlaCall {
 
   Scheme scheme() { return one_of(all_schemes); }
 
+  Hadamard hadamard() {
+    Hadamard hadamard;
+    hadamard.size = number_up_to(1 << 16);
+    hadamard.signs.low = static_cast<std::uint64_t>(number());
+    hadamard.signs.high = static_cast<std::uint64_t>(number());
+    return hadamard;
+  }
+
   Shape shape() {
     Shape shape;
     shape.batch = extent();

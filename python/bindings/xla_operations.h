@@ -84,12 +84,15 @@ inline void fake_quantize(XlaCall& call) {
   mxkern::fake_quantize(x, scheme, out, options, call.stream());
 }
 
-// nothing; x -> amax
+// size, halves of the sign mask, whether along columns; x -> amax
 inline void tensor_amax(XlaCall& call) {
+  AmaxOptions options;
+  options.hadamard = call.hadamard();
+  options.columns = call.flag();
   const Buffer x = call.plain(call.argument());
   float* amax = call.scalar(call.result());
   call.end();
-  mxkern::tensor_amax(x, amax, call.stream());
+  mxkern::tensor_amax(x, amax, options, call.stream());
 }
 
 // the quantized operand -> a plain array
@@ -103,10 +106,7 @@ inline void dequantize(XlaCall& call) {
 
 // size, halves of the sign mask, inverse; x -> the same
 inline void random_hadamard(XlaCall& call) {
-  Hadamard hadamard;
-  hadamard.size = call.number_up_to(1 << 16);
-  hadamard.signs.low = static_cast<std::uint64_t>(call.number());
-  hadamard.signs.high = static_cast<std::uint64_t>(call.number());
+  const Hadamard hadamard = call.hadamard();
   const bool inverse = call.flag();
   const Buffer x = call.plain(call.argument());
   const Buffer out = call.plain(call.result());

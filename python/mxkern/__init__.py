@@ -96,7 +96,7 @@ def _keep_out_of_graphs(function: Any) -> Any:
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = (
         "with `import mxkern.torch` torch.compile takes mxkern's functions as operators; "
-        "prepare_operand, compare, plan_gemm, explain_gemm, explain_grouped_gemm, info, "
+        "compare, plan_gemm, explain_gemm, explain_grouped_gemm, info, "
         "get_num_threads, set_num_threads and BlockScaled.from_parts are to be called before"
     )
     return function

@@ -108,7 +108,16 @@ def fake_quantize(
     keywords: Mapping[str, object],
     through: bool = True,
 ) -> Any: ...
-def tensor_amax(calls: Calls, x: object, out: object, stream: object) -> Any: ...
+def tensor_amax(
+    calls: Calls,
+    x: object,
+    size: int,
+    sign_mask_low: int,
+    sign_mask_high: int,
+    columns: bool,
+    out: object,
+    stream: object,
+) -> Any: ...
 def dequantize(calls: Calls, q: object, dtype: object, out: object, stream: object) -> Any: ...
 def gemm(
     calls: Calls,
@@ -168,6 +177,7 @@ def prepare_operand(
     options: QuantizeOptions | None,
     form: int,
     keep_source: bool,
+    data: object,
     stream: object,
 ) -> mxkern.prepared_operand.PreparedOperand: ...
 def random_hadamard(

@@ -32,6 +32,7 @@ SCALE_LAYOUTS: dict[ScaleLayout, int] = _positions(_NAMES["scale_layout"])
 PRECISIONS: dict[GemmPrecision, int] = _positions(_NAMES["precision"])
 FORMS: dict[PreparedForm, int] = _positions(_NAMES["form"])
 PREPARED_FORMS: dict[Any, int] = {name: form for name, form in FORMS.items() if name != "source"}
+ASKED_FORMS: dict[Any, int] = {"auto": -1} | PREPARED_FORMS
 DTYPES: dict[DtypeName, int] = _positions(_NAMES["dtype"])
 
 _DEFAULT_RULE = "rceil"
@@ -219,3 +220,11 @@ def hadamard_of(function: str, argument: str, size: Any, sign_mask: Any) -> tupl
         return (size, *_core.default_sign_mask())
     mask = errors.integer(function, "sign_mask", sign_mask, 0, 2**size - 1)
     return (size, mask & _LARGEST_SEED, mask >> 64)
+
+
+def usable_form(function: str, wanted: int, scheme: int, device: int) -> int:
+    """The form, or `source` where the device's products do not read it. wanted: -1 for the best."""
+    try:
+        return _core.prepared_form(wanted, scheme, device)
+    except ValueError as error:
+        raise errors.renamed(error, "usable_prepared_form", function) from None

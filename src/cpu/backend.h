@@ -21,7 +21,8 @@ void quantize(const Buffer& x, const BlockScaled* rows, const QuantizeOptions& r
 void fake_quantize(const Buffer& x, Scheme scheme, const Buffer& out,
                    const QuantizeOptions& options, const KernelTable& kernels = best_kernels());
 
-void tensor_amax(const Buffer& x, float* amax, const KernelTable& kernels = best_kernels());
+void tensor_amax(const Buffer& x, float* amax, const AmaxOptions& options,
+                 const KernelTable& kernels = best_kernels());
 
 void dequantize(const BlockScaled& q, const Buffer& out,
                 const KernelTable& kernels = best_kernels());

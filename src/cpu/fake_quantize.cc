@@ -111,7 +111,7 @@ TensorScale tensor_scale_of(const Buffer& x, Scheme scheme, const QuantizeOption
   }
   if (options.amax != nullptr) return TensorScale::from_amax(*options.amax);
   float amax = 0.0f;
-  tensor_amax(x, &amax, kernels);
+  tensor_amax(x, &amax, {}, kernels);
   if (options.found_amax != nullptr) *options.found_amax = amax;
   return TensorScale::from_amax(amax);
 }

@@ -57,8 +57,14 @@ void find_amaxes(std::span<const LineSource* const> sources, float* amaxes) {
   for (std::size_t i = 0; i < sources.size(); ++i) amaxes[i] = float_of(found[i].load());
 }
 
-void tensor_amax(const Buffer& x, float* amax, const KernelTable& kernels) {
-  const LineSource source{as_one_line(x), false, {0, {}}, kernels};
+void tensor_amax(const Buffer& x, float* amax, const AmaxOptions& options,
+                 const KernelTable& kernels) {
+  const Hadamard& hadamard = options.hadamard;
+  const bool plain = hadamard.size == 0;
+  const LineSource source{plain ? as_one_line(x) : x,
+                          !plain && options.columns,
+                          {hadamard.size, hadamard.signs},
+                          kernels};
   const LineSource* sources[] = {&source};
   find_amaxes(sources, amax);
 }

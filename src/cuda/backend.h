@@ -21,7 +21,7 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
 void fake_quantize(const Buffer& x, Scheme scheme, const Buffer& out,
                    const QuantizeOptions& options, Stream stream);
 
-void tensor_amax(const Buffer& x, float* amax, Stream stream);
+void tensor_amax(const Buffer& x, float* amax, const AmaxOptions& options, Stream stream);
 
 void dequantize(const BlockScaled& q, const Buffer& out, Stream stream);
 

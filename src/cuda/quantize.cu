@@ -29,19 +29,6 @@ void check_pointers(const char* function, const PartNames& names, const BlockSca
   check_scalar_pointers(function, options, out.device);
 }
 
-// The check that a thread block has room for a tile of float32 and what a transform that spans
-// threads makes of it: GPUs of 8.6, 8.9 and 12.0 have 99 KB for one.
-void check_transform(const char* function, DType dtype, int hadamard_size) {
-  if (dtype != DType::float32 || hadamard_size <= kernels::tile_segment) return;
-  constexpr int bytes = 2 * kernels::tile_extent * kernels::tile_extent * 4;
-  const int most = attribute_of(function, cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  check<Unsupported>(bytes <= most, function, ": a Hadamard transform of ", hadamard_size,
-                     " elements along the columns of float32 takes ", bytes,
-                     " bytes of shared memory, and this device has ", most,
-                     "; pass x in 16 bits, or a transform of at most ", kernels::tile_segment,
-                     " elements");
-}
-
 // Finds the amax that the quantizer will read: of x, or of what the transform makes of it.
 void find_amax(const char* function, const Buffer& x, const QuantizeOptions& options,
                bool along_columns, Stream stream) {

@@ -3,6 +3,7 @@
 
 #include "cuda/backend.h"
 #include "cuda/launch.h"
+#include "mxkern/core/error.h"
 #include "mxkern/kernels/tensor_amax.cuh"
 #include "tuning/h200.h"
 
@@ -93,11 +94,24 @@ void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadam
   }
 }
 
-void tensor_amax(const Buffer& x, float* amax, Stream stream) {
-  const DeviceScope scope(x.device, stream, "tensor_amax");
-  check_device_pointer("tensor_amax", "x", x.data, x.device);
-  check_device_pointer("tensor_amax", "amax", amax, x.device);
-  tensor_amax("tensor_amax", x, amax, {}, false, stream);
+void tensor_amax(const Buffer& x, float* amax, const AmaxOptions& options, Stream stream) {
+  constexpr const char* function = "tensor_amax";
+  const DeviceScope scope(x.device, stream, function);
+  check_device_pointer(function, "x", x.data, x.device);
+  check_device_pointer(function, "amax", amax, x.device);
+  if (options.columns) check_transform(function, x.dtype, options.hadamard.size);
+  tensor_amax(function, x, amax, options.hadamard, options.columns, stream);
+}
+
+void check_transform(const char* function, DType dtype, int hadamard_size) {
+  if (dtype != DType::float32 || hadamard_size <= kernels::tile_segment) return;
+  constexpr int bytes = 2 * kernels::tile_extent * kernels::tile_extent * 4;
+  const int most = attribute_of(function, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  check<Unsupported>(bytes <= most, function, ": a Hadamard transform of ", hadamard_size,
+                     " elements along the columns of float32 takes ", bytes,
+                     " bytes of shared memory, and this device has ", most,
+                     "; pass x in 16 bits, or a transform of at most ", kernels::tile_segment,
+                     " elements");
 }
 
 void store_tensor_scale(const char* function, float* to, const QuantizeOptions& options,

@@ -65,7 +65,7 @@ class Chain {
       quantize_both(x, rows_.view(), columns_.view(), finding(rows_), finding(columns_), stream);
       between();
       dequantize(rows_.view(), decoded_.buffer(), stream), between();
-      tensor_amax(decoded_.buffer(), amax_.address(), stream), between();
+      tensor_amax(decoded_.buffer(), amax_.address(), {}, stream), between();
       QuantizeOptions given;
       if (facts_of(scheme_).has_tensor_scale) given.amax = amax_.address();
       quantize(decoded_.buffer(), other_rows_.view(), given, stream), between();

@@ -51,6 +51,27 @@ TEST_F(CudaTensorAmax, FindsOneElementWhereverItIs) {
   }
 }
 
+TEST_F(CudaTensorAmax, OfATransform) {
+  for (const DType dtype : all_dtypes) {
+    for (const int size : hadamard_sizes) {
+      for (const std::int64_t gap : {0, 3}) {
+        Tensor x(dtype, {2, 3 * size, 2 * size}, gap);
+        fill_mixed(x, static_cast<std::uint64_t>(size));
+        DeviceTensor device_x(x);
+        DeviceFloat amax;
+        for (const bool columns : {false, true}) {
+          const AmaxOptions options{{size, {0x123456789ABCDEFull, 0xFEDCBA987654321ull}}, columns};
+          float wanted = -1.0f;
+          tensor_amax(x.buffer(), &wanted, options);
+          tensor_amax(device_x.buffer(), amax.address(), options);
+          ASSERT_EQ(bits_of(amax.value()), bits_of(wanted))
+              << name_of(dtype) << ", " << size << (columns ? " along columns" : " along rows");
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CudaTensorAmax, NothingFiniteGivesZero) {
   Tensor x(DType::float32, {1, 9, 40});
   x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {

@@ -60,7 +60,7 @@ class Work {
     quantize_columns(x_.buffer(), columns_.view(), column_options, stream);
     dequantize(rows_.view(), y_.buffer(), stream);
     random_hadamard(x_.buffer(), turned_.buffer(), {32}, false, stream);
-    tensor_amax(x_.buffer(), amax_.address(), stream);
+    tensor_amax(x_.buffer(), amax_.address(), {}, stream);
     const BlockScaled& q = rows_.view();
     swizzle_scales(q.scales, tiles_.data(), 1, shape.rows, blocks(), device_, stream);
     unswizzle_scales(tiles_.data(), back_.data(), 1, shape.rows, blocks(), device_, stream);

@@ -116,6 +116,49 @@ def test_fake_quantize(scheme: str, framework: str) -> None:
     assert np.array_equal(on_host(got), raw(mxkern.fake_quantize(x, scheme)))
 
 
+@pytest.mark.parametrize("keep_source", [True, False])
+@pytest.mark.parametrize("form", ["auto", "expanded", "few_tokens"])
+@pytest.mark.parametrize("scheme", ["mxfp8_e4m3", "mxfp4", "nvfp4"])
+def test_prepared(scheme: str, form: Any, keep_source: bool, torch: Any) -> None:
+    """In compiled code, and in place: the bytes of a plain call."""
+    import mxkern.torch
+
+    old, new = (device_tensor(torch, 40, 96, seed=seed) for seed in (1, 2))
+    options: Any = {"form": form, "keep_source": keep_source}
+    q = mxkern.quantize(new, scheme)
+    want = mxkern.prepare_operand(q, **options)
+
+    def assert_equal(got: Any, what: str) -> None:
+        assert (got.form, got.scheme, got.shape) == (want.form, want.scheme, want.shape), what
+        assert (got.source is None) == (want.source is None), what
+        parts = [got.data, *(() if got.source is None else got.source.parts)]
+        wanted = [want.data, *(() if want.source is None else want.source.parts)]
+        for a, b in zip(parts, wanted, strict=True):
+            assert (a is None) == (b is None), what
+            assert a is None or np.array_equal(on_host(a), on_host(b)), what
+
+    prepare = torch.compile(lambda q: mxkern.prepare_operand(q, **options), backend="aot_eager")
+    assert_equal(prepare(q), "compiled")
+    for x in ((q,), (new, scheme)):
+        ready = mxkern.prepare_operand(mxkern.quantize(old, scheme), **options)
+        address = None if ready.data is None else ready.data.data_ptr()
+        assert mxkern.prepare_operand(*x, out=ready) is ready
+        assert ready.data is None or ready.data.data_ptr() == address
+        assert_equal(ready, "in place")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_amax_of_a_transform(dtype: str, torch: Any) -> None:
+    """What quantize finds along columns, and the bits of the CPU."""
+    x = device_tensor(torch, 128, 72).to(getattr(torch, dtype))
+    for size in (16, 32, 64, 128):
+        options: Any = {"hadamard": size, "columns": True}
+        amax = mxkern.tensor_amax(x, **options)
+        assert amax.is_cuda and amax.cpu() == mxkern.tensor_amax(x.cpu(), **options)
+        q = mxkern.quantize_columns(x, "nvfp4", hadamard=size)
+        assert q.tensor_scale == mxkern.quantize(x, "nvfp4", amax=amax).tensor_scale
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_square_blocks_transposed(scheme: str, framework: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mxkern
-from support import SCHEMES, array_of, framework_params, random_values, raw, refused
+from support import SCHEMES, array_of, available, framework_params, random_values, raw, refused
 
 X = random_values((24, 96), "float32", 1)
 W = random_values((40, 96), "float32", 2)
@@ -279,3 +279,73 @@ class TestExplain:
         )
         other = mxkern.quantize(np.ones((4, 64), "f"), "mxfp8")
         refused(ValueError, lambda: call(self.a, other), "same last axis")
+
+
+@pytest.mark.parametrize("framework", framework_params("numpy", "torch"))
+@pytest.mark.parametrize("scheme", ["mxfp8_e4m3", "mxfp6_e2m3", "nvfp4"])
+def test_refreshed_in_place(scheme: str, framework: str) -> None:
+    """Of a plain array and of what is quantized: the same arrays, the new values."""
+    old, new = (array_of(framework, random_values((5, 40), "float32", seed)) for seed in (1, 2))
+    for layout in ("row_major", "swizzled"):
+        options: Any = {"scale_layout": layout}
+        want = mxkern.quantize(new, scheme, **options)
+        for x in ((want,), (new, scheme)):
+            ready = mxkern.prepare_operand(mxkern.quantize(old, scheme, **options))
+            assert ready.source is not None
+            parts = ready.source.parts
+            assert mxkern.prepare_operand(*x, out=ready) is ready
+            assert all(a is b for a, b in zip(ready.source.parts, parts, strict=True))
+            for got, part in zip(parts, want.parts, strict=True):
+                assert part is None or np.array_equal(raw(got), raw(part))
+        # What it keeps is what it is prepared from, as a quantizer with out= leaves it.
+        mxkern.quantize(old, scheme, out=ready.source, **options)
+        assert mxkern.prepare_operand(ready.source, out=ready) is ready
+        assert np.array_equal(
+            raw(ready.source.codes), raw(mxkern.quantize(old, scheme, **options).codes)
+        )
+
+
+def test_the_rule_of_what_is_refreshed() -> None:
+    ready = mxkern.prepare_operand(W, "mxfp8")
+    assert mxkern.prepare_operand(W, "mxfp8", scale_rule="floor", out=ready) is ready
+    assert ready.source is not None
+    want = mxkern.quantize(W, "mxfp8", scale_rule="floor")
+    assert np.array_equal(raw(ready.source.codes), raw(want.codes))
+
+
+@pytest.mark.skipif(not available("torch"), reason="torch is not installed")
+def test_pytorch_hears_of_it() -> None:
+    import torch
+
+    ready = mxkern.prepare_operand(torch.ones(4, 32), "nvfp4")
+    assert ready.source is not None
+    versions = [part._version for part in ready.source.parts]
+    mxkern.prepare_operand(mxkern.quantize(torch.zeros(4, 32), "nvfp4"), out=ready)
+    assert all(a._version > b for a, b in zip(ready.source.parts, versions, strict=True))
+
+
+def test_what_is_not_refreshed() -> None:
+    call, q = mxkern.prepare_operand, mxkern.quantize(W, "mxfp8")
+    ready = call(q)
+    other = mxkern.quantize(W, "mxfp4")
+    refused(TypeError, lambda: call(q, out=q), "out is BlockScaled", "a PreparedOperand")
+    refused(ValueError, lambda: call(other, out=ready), "out is mxfp8_e4m3", "and x mxfp4")
+    refused(ValueError, lambda: call(W, "mxfp4", out=ready), "out is mxfp8_e4m3", "and x mxfp4")
+    refused(ValueError, lambda: call(W[:4], "mxfp8", out=ready), "expected the same scheme and sh")
+    for form in ("folded", "few_tokens"):  # which the CPU prepares as the source
+        assert call(q, form=form, out=ready) is ready
+    swizzled = mxkern.quantize(W, "mxfp8", scale_layout="swizzled")
+    refused(ValueError, lambda: call(swizzled, out=ready), "x.scale_layout is 'swizzled'")
+    frozen = q.map(np.copy)
+    frozen.codes.flags.writeable = False
+    refused(ValueError, lambda: call(q, out=call(frozen)), "out.source.codes is read-only")
+    empty = ready.replace(source=None)
+    refused(ValueError, lambda: call(q, out=empty), "out has no source")
+    bytes_elsewhere = ready.replace(form="expanded", data=np.zeros(4096, np.uint8))
+    refused(ValueError, lambda: call(q, out=bytes_elsewhere), "out.form is 'expanded'", "'source'")
+    if available("jax"):
+        jax = call(array_of("jax", W), "mxfp8")
+        refused(TypeError, lambda: call(array_of("jax", W), "mxfp8", out=jax), "cannot be written")
+    if available("torch"):
+        mixed = array_of("torch", W)
+        refused(TypeError, lambda: call(mixed, "mxfp8", out=ready), "prepare_operand: out")

@@ -155,6 +155,7 @@ def examples() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
             {},
         ),
         "tensor_amax": (OPS.tensor_amax, (x,), {}),
+        "tensor_amax of columns": (OPS.tensor_amax, (x,), {"hadamard": 16, "columns": True}),
         "random_hadamard": (OPS.random_hadamard, (x, 32), {"sign_mask": "5"}),
         "swizzle_scales": (OPS.swizzle_scales, (scales,), {}),
         "unswizzle_scales": (OPS.unswizzle_scales, (scales, 100, 3), {}),
@@ -186,6 +187,28 @@ def test_vmap(name: str) -> None:
         stacked = torch.stack(wanted)
         assert leaf.dtype == stacked.dtype and leaf.shape == stacked.shape
         assert leaf.view(torch.uint8).equal(stacked.view(torch.uint8))
+
+
+def test_what_is_prepared_has_a_size() -> None:
+    """Forms are those of GPUs, for which tracing knows the bytes; the CPU has none."""
+    q = mxkern.quantize(tensor(2, 5, 96), "mxfp8")
+    values = (*q.parts, "mxfp8_e4m3", [2, 5, 96])
+    shapes = (*q.map(lambda part: part.to("meta")).parts, *values[3:])
+    for number, form in enumerate(("folded", "expanded", "few_tokens"), 1):
+        data = OPS.prepare_operand(*shapes, form)
+        assert data.dtype == torch.uint8 and data.is_meta
+        assert data.shape == (mxkern._core.prepared_bytes(number, 0, 2, 5, 96),) and len(data) > 960
+        call = lambda f=form: OPS.prepare_operand(*values, f)  # noqa: E731
+        refused(ValueError, call, f"prepare_operand: form is '{form}'", "do not read")
+    refused(ValueError, lambda: OPS.prepare_operand(*shapes, "source"), "form is 'source'")
+    for call, kind in (
+        (lambda: ops.prepare_operand(X), TypeError),
+        (lambda: ops.prepare_operand(Q, "mxfp6"), ValueError),
+        (lambda: ops.prepare_operand(N, form="folded"), ValueError),
+        (lambda: ops.prepare_operand(Q, keep_source=1), TypeError),
+        (lambda: ops.prepare_operand(Q, out=ops.prepare_operand(Q)), TypeError),
+    ):
+        refused(kind, call, "prepare_operand: ")
 
 
 def test_codes_of_another_dtype() -> None:

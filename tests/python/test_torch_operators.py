@@ -34,6 +34,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "computed x": lambda x: mxkern.quantize((x * 2).relu(), "mxfp6_e3m2"),
     "swizzled": lambda x: mxkern.quantize(x, "nvfp4", scale_layout="swizzled", amax=7.0),
     "amax of a tensor": lambda x: mxkern.quantize(x, "nvfp4", amax=mxkern.tensor_amax(x)),
+    "amax of a transform": lambda x: mxkern.tensor_amax(
+        x, hadamard=32, sign_mask=2**31, columns=True
+    ),
     "tensor_scale": lambda x: mxkern.quantize(x, "nvfp4", tensor_scale=0.5, four_over_six="mae"),
     "square": lambda x: mxkern.quantize(x, "nvfp4", block=(16, 16)),
     "square, transposed": lambda x: mxkern.transpose_square_blocks(
@@ -67,6 +70,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "gemm": lambda x: mxkern.gemm(mxkern.quantize(x, "mxfp8"), W, dtype="float16", alpha=0.5),
     "gemm of plain x": lambda x: mxkern.gemm(x.half(), N, dtype=torch.float16).relu(),
     "prepared": lambda x: mxkern.gemm(x, PREPARED, bias=x[0, :32].contiguous()),
+    "prepared there": lambda x: mxkern.gemm(x, mxkern.prepare_operand(x[:32], "nvfp4")),
+    "prepared of what is quantized": lambda x: mxkern.gemm(
+        x, mxkern.prepare_operand(mxkern.quantize(x, "mxfp8"), form="few_tokens")
+    ),
     "out": lambda x: mxkern.gemm(x, W, out=torch.empty(len(x), 32, dtype=torch.bfloat16)),
     "beta": lambda x: mxkern.gemm(x, W, out=x[:, :32].clone(), beta=2.0),
     "grouped": lambda x: mxkern.grouped_gemm(
@@ -126,7 +133,7 @@ def test_every_function_is_covered() -> None:
     sources = "".join(inspect.getsource(f) for f in FUNCTIONS.values())
     for name in operators.__all__:
         assert f"mxkern.{name}(" in sources, name
-    host = {"cmake_dir", "compare", "info", "prepare_operand", "get_num_threads", "set_num_threads"}
+    host = {"cmake_dir", "compare", "info", "get_num_threads", "set_num_threads"}
     host |= {"explain_gemm", "explain_grouped_gemm", "plan_gemm"}
     functions = {n for n in mxkern.__all__ if inspect.isfunction(getattr(mxkern, n))}
     assert functions - host == set(operators.__all__)
@@ -313,13 +320,10 @@ def test_without_the_import_the_way_out_is_named() -> None:
     assert done.returncode != 0 and "with `import mxkern.torch`" in done.stderr, done.stderr
     assert "AssertionError" not in done.stderr
     for function in (
-        lambda x: mxkern.prepare_operand(x, "mxfp8"),
         lambda x: mxkern.compare(x),
         lambda x: mxkern.BlockScaled.from_parts(x.byte(), x[:, :1].byte(), scheme="mxfp8_e4m3"),
     ):
-        with pytest.raises(
-            Exception, match=r"prepare_operand, compare, .* are to be called before"
-        ):
+        with pytest.raises(Exception, match=r"operators; compare, .* are to be called before"):
             torch.compile(function, fullgraph=True, backend="aot_eager")(tensor(4, 32))
 
 

@@ -22,7 +22,7 @@ from mxkern.jax.workspaces import gemm_workspace, grouped_gemm_workspace
 from mxkern.ops.hadamard import random_hadamard as hadamard_of_array
 from mxkern.ops.scales import swizzle_scales as swizzled
 from mxkern.ops.scales import unswizzle_scales as unswizzled
-from mxkern.options import FORMS, SCALE_LAYOUTS
+from mxkern.options import FORMS, SCALE_LAYOUTS, usable_form
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 from mxkern.shapes import each_way, grouped_shape, product_shape, transposed
@@ -120,9 +120,13 @@ def fake_quantize(
     return call(function, results, [x, *given, *words], numbers, takes_batches=batches)[0]
 
 
-def tensor_amax(device: int, x: Any) -> Any:
-    _shapes("tensor_amax", x)
-    return call("tensor_amax", [jax.ShapeDtypeStruct((), np.float32)], [x], [])[0]
+def tensor_amax(device: int, size: int, low: int, high: int, columns: bool, x: Any) -> Any:
+    function = "tensor_amax"
+    extent = _shapes(function, x, columns)[1][-1]
+    if size and extent % size:
+        faults.groups(function, extent, size)
+    result = jax.ShapeDtypeStruct((), np.float32)
+    return call(function, [result], [x], (size, low, high, columns))[0]
 
 
 def dequantize(device: int, dtype: int, q: Any) -> Any:
@@ -163,12 +167,12 @@ def prepare_operand(
     function = "prepare_operand"
     folded = FORMS["folded"]
     if scheme is not None:
-        if _usable_form(function, form, scheme, device) == folded:
+        if usable_form(function, form, scheme, device) == folded:
             return _quantize_prepared(scheme, folded, options, keep_source, x)
         x = quantize(device, function, scheme, _ROW_MAJOR, options, False, x, None, None, None)
     view = _core.quantized_view(calls, function, "x", _stand_in(x))[0]
     record = _SCHEMES[view[0]]
-    form = _usable_form(function, form, record.id, device)
+    form = usable_form(function, form, record.id, device)
     name = _FORM_NAMES[form]
     if name == "source":
         return PreparedOperand(name, None, x, record.name, x.shape)
@@ -287,14 +291,6 @@ def _beside(function: str, argument: str, array: Any, b: Any) -> tuple[int, ...]
     faults.enter(function, argument, array, adapter_of(function, "b", like))
     shape: tuple[int, ...] = _core.plain_view(calls, function, argument, array)[1]
     return shape
-
-
-def _usable_form(function: str, wanted: int, scheme: int, device: int) -> int:
-    """The form, or `source` where the device's products do not read it. wanted: -1 for the best."""
-    try:
-        return _core.prepared_form(wanted, scheme, device)
-    except ValueError as error:
-        raise errors.renamed(error, "usable_prepared_form", function) from None
 
 
 def _takes_batches(scheme: Scheme, x: Any, *options: _core.QuantizeOptions) -> bool:

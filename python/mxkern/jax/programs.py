@@ -148,8 +148,9 @@ class JaxPrograms:
         arrays = {name: value for name, value in given.items() if isinstance(value, jax.Array)}
         return _straight_through(function, decoded, x, arrays)
 
-    def tensor_amax(self, x: Any, out: Any) -> Any:
-        return _run("tensor_amax", operations.tensor_amax, (), (x,), out)
+    def tensor_amax(self, x: Any, size: int, low: int, high: int, columns: bool, out: Any) -> Any:
+        static = (size, low, high, columns)
+        return _run("tensor_amax", operations.tensor_amax, static, (x,), out)
 
     def random_hadamard(
         self, x: Any, size: int, low: int, high: int, inverse: bool, out: Any

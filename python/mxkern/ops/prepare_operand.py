@@ -7,12 +7,13 @@ from mxkern import _core, errors
 from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
 from mxkern.names import AskedForm, ScaleRule, SchemeName
-from mxkern.options import PREPARED_FORMS, options_of, position
+from mxkern.ops.refresh_operand import refreshed
+from mxkern.options import ASKED_FORMS, options_of, position
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, scheme_of
 from mxkern.value import Array
 
-_CHOICES = {"auto": -1} | PREPARED_FORMS
+_FUNCTION = "prepare_operand"
 
 
 _Form = Literal["auto", AskedForm]
@@ -24,6 +25,7 @@ def prepare_operand(
     *,
     form: _Form = ...,
     keep_source: bool = ...,
+    out: PreparedOperand[Array] | None = ...,
     stream: int | None = ...,
 ) -> PreparedOperand[Array]: ...
 @overload
@@ -34,6 +36,7 @@ def prepare_operand(
     form: _Form = ...,
     scale_rule: ScaleRule = ...,
     keep_source: bool = ...,
+    out: PreparedOperand[Array] | None = ...,
     stream: int | None = ...,
 ) -> PreparedOperand[Array]: ...
 def prepare_operand(
@@ -43,6 +46,7 @@ def prepare_operand(
     form: _Form = "auto",
     scale_rule: ScaleRule = "rceil",
     keep_source: bool = True,
+    out: PreparedOperand | None = None,
     stream: int | None = None,
 ) -> PreparedOperand:
     """Makes an operand ready for gemm, once for many products: weights, as a rule.
@@ -58,6 +62,9 @@ def prepare_operand(
     keep_source  whether codes and scales are kept, for what the form cannot do. A folded operand
                  without them multiplies with precision="folded" only, an expanded one exactly,
                  and one of few_tokens with few tokens. nvfp4's are always kept.
+    out          a PreparedOperand of the same scheme and shape to refresh: all of its arrays are
+                 written in place, the codes and scales that it keeps too, and it is returned. Its
+                 form, and what it keeps, stay as they are
     stream       CUDA: a stream handle, instead of the framework's current stream
 
     folded is for Hopper, expanded for compute capability 8.0 and newer, few_tokens for 9.0 to
@@ -72,31 +79,39 @@ def prepare_operand(
     >>> mxkern.gemm(np.ones((1, 64), np.float32), w)
     array([[64., 64., 64., 64.]], dtype=float32)
     """
-    function = "prepare_operand"
-    wanted = position(function, "form", form, _CHOICES)
-    errors.flag(function, "keep_source", keep_source)
+    wanted = position(_FUNCTION, "form", form, ASKED_FORMS)
+    errors.flag(_FUNCTION, "keep_source", keep_source)
+    check_kind(x, scheme, scale_rule)
+    record = options = None
+    if scheme is not None:
+        record = scheme_of(_FUNCTION, scheme)
+        options = options_of(_FUNCTION, record, scale_rule=scale_rule)
+    if out is not None:
+        return refreshed(x, record, options, scale_rule, form, out, stream)
+    return _core.prepare_operand(calls, x, record, options, wanted, keep_source, None, stream)
+
+
+def check_kind(x: Any, scheme: Any, scale_rule: Any) -> None:
+    """A scheme, and a scale rule, are for what is not quantized."""
     if isinstance(x, BlockScaled):
         if scheme is not None:
             raise ValueError(
-                f"{function}: scheme is {errors.described(scheme)}, but x is quantized already; "
+                f"{_FUNCTION}: scheme is {errors.described(scheme)}, but x is quantized already; "
                 "leave scheme out"
             )
         if not (isinstance(scale_rule, str) and scale_rule == "rceil"):
             raise ValueError(
-                f"{function}: scale_rule is {errors.described(scale_rule)}, but x is quantized "
+                f"{_FUNCTION}: scale_rule is {errors.described(scale_rule)}, but x is quantized "
                 "already; leave scale_rule out"
             )
-        return _core.prepare_operand(calls, x, None, None, wanted, keep_source, stream)
+        return
     if isinstance(x, PreparedOperand):
         raise TypeError(
-            f"{function}: x is {errors.described(x)}; expected a BlockScaled or a plain array; "
+            f"{_FUNCTION}: x is {errors.described(x)}; expected a BlockScaled or a plain array; "
             "pass what it was prepared from"
         )
     if scheme is None:
         raise TypeError(
-            f"{function}: scheme is None, and x is {errors.described(x)}; expected a scheme for "
+            f"{_FUNCTION}: scheme is None, and x is {errors.described(x)}; expected a scheme for "
             "it, or a BlockScaled"
         )
-    record = scheme_of(function, scheme)
-    options = options_of(function, record, scale_rule=scale_rule)
-    return _core.prepare_operand(calls, x, record, options, wanted, keep_source, stream)

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 from typing import Any, Unpack, overload
 
-from mxkern import _core
+from mxkern import _core, errors
 from mxkern.block_scaled import BlockScaled
 from mxkern.calls import calls
 from mxkern.keywords import BothKeywords, QuantizeKeywords, Takes
 from mxkern.names import SchemeName
+from mxkern.options import hadamard_of
 from mxkern.scheme import Scheme
 from mxkern.value import Array, NumPyArray
 
@@ -103,20 +104,57 @@ def quantize_both(
 
 
 @overload
-def tensor_amax(x: NumPyArray, *, out: Any = ..., stream: int | None = ...) -> NumPyArray: ...
+def tensor_amax(
+    x: NumPyArray,
+    *,
+    hadamard: int | None = ...,
+    sign_mask: int | None = ...,
+    columns: bool = ...,
+    out: Any = ...,
+    stream: int | None = ...,
+) -> NumPyArray: ...
 @overload
-def tensor_amax(x: Array, *, out: Any = ..., stream: int | None = ...) -> Array: ...
-def tensor_amax(x: Any, *, out: Any = None, stream: int | None = None) -> Any:
-    """The largest magnitude among the finite elements of x, 0 if there is none.
+def tensor_amax(
+    x: Array,
+    *,
+    hadamard: int | None = ...,
+    sign_mask: int | None = ...,
+    columns: bool = ...,
+    out: Any = ...,
+    stream: int | None = ...,
+) -> Array: ...
+def tensor_amax(
+    x: Any,
+    *,
+    hadamard: int | None = None,
+    sign_mask: int | None = None,
+    columns: bool = False,
+    out: Any = None,
+    stream: int | None = None,
+) -> Any:
+    """The largest magnitude among the finite elements of x, 0 if there is none; with a Hadamard
+    transform, that of the transformed x, which quantize finds with the same arguments.
 
-    x       [..., K], float32, float16 or bfloat16
-    out     a 0-d float32 array to write to; it is returned
-    stream  CUDA: a stream handle, instead of the framework's current stream
+    x          [..., K], float32, float16 or bfloat16
+    hadamard   16, 32, 64 or 128: the transform, as in quantize
+    sign_mask  of the transform, as in quantize
+    columns    whether the transform is that of quantize_columns, along M of x [..., M, K]
+    out        a 0-d float32 array to write to; it is returned
+    stream     CUDA: a stream handle, instead of the framework's current stream
 
-    Returns a 0-d float32 array of x's framework. Raises TypeError, ValueError, RuntimeError.
+    Where a tensor lies on many devices, reduce their amaxes with a maximum, and pass the result to
+    quantize as amax. Returns a 0-d float32 array of x's framework. Raises TypeError, ValueError,
+    RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> float(mxkern.tensor_amax(np.float32([[1, -3, np.inf]])))
     3.0
+    >>> x = np.random.default_rng(0).standard_normal((64, 32), np.float32)
+    >>> amax = mxkern.tensor_amax(x, hadamard=16, columns=True)
+    >>> q = mxkern.quantize_columns(x, "nvfp4", hadamard=16)
+    >>> bool(q.tensor_scale == mxkern.quantize(x, "nvfp4", amax=amax).tensor_scale)
+    True
     """
-    return _core.tensor_amax(calls, x, out, stream)
+    errors.flag("tensor_amax", "columns", columns)
+    transform = hadamard_of("tensor_amax", "hadamard", hadamard, sign_mask)
+    return _core.tensor_amax(calls, x, *transform, columns, out, stream)

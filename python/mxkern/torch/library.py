@@ -244,14 +244,16 @@ def transpose_square_blocks(
     return mxkern.transpose_square_blocks(q).parts[:2]
 
 
-def _traced_amax(x: Any) -> Any:
-    plain_shape("tensor_amax", x)
+def _traced_amax(x: Any, *, columns: bool = False, **options: Any) -> Any:
+    shape = plain_shape("tensor_amax", x)
+    if columns:
+        transposed("tensor_amax", shape)  # for its check
     return x.new_empty((), dtype=torch.float32)
 
 
-@define("tensor_amax", "(Tensor x) -> Tensor", _traced_amax)
-def tensor_amax(x: Any) -> Any:
-    return mxkern.tensor_amax(x)
+@define("tensor_amax", f"(Tensor x, *, {_HADAMARD}, bool columns=False) -> Tensor", _traced_amax)
+def tensor_amax(x: Any, **options: Any) -> Any:
+    return mxkern.tensor_amax(x, **given("tensor_amax", options))
 
 
 @define(

@@ -29,8 +29,10 @@ from mxkern.arrays.torch_arrays import has_tangent
 from mxkern.arrays.torch_functions import transforms_active
 from mxkern.block_scaled import BlockScaled
 from mxkern.names import Dtype, SchemeName
+from mxkern.ops.prepare_operand import check_kind
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
 from mxkern.options import BLOCK_ERRORS, ROUNDINGS, SCALE_LAYOUTS, SCALE_RULES, four_over_six_of
+from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import Scheme, schemes
 from mxkern.shapes import each_way, transposed
 from mxkern.torch.checks import (
@@ -48,6 +50,7 @@ from mxkern.torch.definition import TWO_LEVEL
 from mxkern.torch.flops import teach_the_counter
 from mxkern.torch.keywords import refuse_others
 from mxkern.torch.operands import block_scaled
+from mxkern.torch.prepared import prepared
 from mxkern.torch.products import gemm, grouped_gemm
 
 _ops = torch.ops.mxkern
@@ -67,6 +70,7 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "pack_codes",
+    "prepare_operand",
     "quantize",
     "quantize_both",
     "quantize_columns",
@@ -105,7 +109,7 @@ def _options(function: str, options: dict[str, Any]) -> dict[str, Any]:
             raise errors.unknown_name(function, name, value, choices)
     if options.get("hadamard") is not None:
         checked_integer(function, "hadamard", options["hadamard"], 2**31 - 1)
-    for name in ("hadamard_rows", "inverse"):
+    for name in ("hadamard_rows", "inverse", "columns"):
         if name in options:
             errors.flag(function, name, options[name])
     if "four_over_six" in options:
@@ -254,6 +258,25 @@ def fake_quantize(x: Any, scheme: SchemeName | Scheme, **options: Any) -> Any:
     return _quantized("fake_quantize", _fake_quantized, x, scheme, options)
 
 
+def prepare_operand(
+    x: Any,
+    scheme: SchemeName | Scheme | None = None,
+    *,
+    form: str = "auto",
+    scale_rule: str = "rceil",
+    keep_source: bool = True,
+    **options: Any,
+) -> PreparedOperand:
+    """mxkern.prepare_operand as an operator; a plain x is quantized by another one first."""
+    function = "prepare_operand"
+    refuse_others(function, options)
+    errors.flag(function, "keep_source", keep_source)
+    check_kind(x, scheme, scale_rule)
+    if scheme is not None:
+        x = _quantized_rows(function, x, scheme, {"scale_rule": scale_rule})
+    return prepared(x, form, keep_source)
+
+
 def dequantize(q: BlockScaled, *, dtype: Dtype = "float32", **options: Any) -> Any:
     """mxkern.dequantize as an operator."""
     refuse_others("dequantize", options)
@@ -289,9 +312,8 @@ def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
 
 def tensor_amax(x: Any, **options: Any) -> Any:
     """mxkern.tensor_amax as an operator."""
-    refuse_others("tensor_amax", options)
     check_plain("tensor_amax", "x", x)
-    return _ops.tensor_amax(x, **options)
+    return _ops.tensor_amax(x, **_options("tensor_amax", options))
 
 
 def swizzle_scales(scales: Any, **options: Any) -> Any:
