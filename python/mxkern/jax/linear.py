@@ -35,7 +35,7 @@ def dot(
 
     Returns [..., N] in x's dtype. Derivatives for jax.grad and jax.vjp: that of x in x's dtype, of
     w in w's, of bias, a float32 sum over all rows, in bias's. What they need is kept quantized, as
-    the recipe says, and only for what is differentiated. Raises TypeError, ValueError and
+    the recipe says, and only for derivatives that are asked for. Raises TypeError, ValueError and
     RuntimeError.
 
     >>> import jax, mxkern.jax
