@@ -35,6 +35,10 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]  # no type
         needs_x, needs_w = ctx.needs_input_grad[:2] if facts.differentiable else (False, False)
         dgrad, wgrad = ways(recipe, needs_x, needs_w)
         forward = recipe.forward == "quantized"
+        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
+        if not torch.compiler.is_compiling():  # what asks for a gradient is read slowly
+            x, weight = x.detach(), weight.detach()
+            bias = None if bias is None else bias.detach()
         random = {"seed": facts.seed, "step": facts.step if step is None else step}
         options = {**random, "amax_group": facts.amax_group}
         x_rows: Any = None
@@ -69,7 +73,6 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]  # no type
         ctx.has_step = step is not None
         ctx.save_for_backward(*saved, ends, *([step] if ctx.has_step else []))
         ctx.facts = facts
-        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
         ctx.shape = weight.shape
         ctx.transposed = is_transposed(weight)
         if forward:

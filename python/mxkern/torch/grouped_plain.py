@@ -8,10 +8,12 @@ On CUDA devices PyTorch has kernels for bfloat16; in other dtypes it waits for t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch.nn.functional import pad
+from torch.utils.flop_counter import register_flop_formula
 
 _library = torch.library.Library("mxkern", "FRAGMENT")
 _MULTIPLE = 8  # elements: 16 bytes of the smallest dtype
@@ -50,7 +52,7 @@ def _rows(a: Any, b: Any, ends: Any, bias: Any = None) -> Any:
     if bias is not None:
         group = torch.searchsorted(ends, place, right=True).clamp(max=ends.shape[0] - 1)
         y = y + bias[group]
-    return torch.where((place < ends[-1])[:, None], y, y.new_zeros(()))
+    return torch.where((place < ends[-1])[:, None], y, y.new_zeros(())).contiguous()
 
 
 def _columns(a: Any, b: Any, ends: Any) -> Any:
@@ -84,6 +86,14 @@ for _name, _schema, _work, _traced in (
     _library.define(_name + _schema, tags=torch.Tag.pt2_compliant_tag)
     _library.impl(_name, _work, "CompositeExplicitAutograd")
     torch.library.register_fake(f"mxkern::{_name}", _traced, lib=_library)
+
+_operators = [torch.ops.mxkern.plain_group_rows, torch.ops.mxkern.plain_group_columns]
+
+
+@register_flop_formula(_operators)  # type: ignore[untyped-decorator]
+def _flops(a: Any, b: Any, *rest: Any, **options: Any) -> int:
+    """As though each row belonged to a group, as for grouped_gemm."""
+    return 2 * math.prod(a) * int(b[1])
 
 
 def plain_rows(a: Any, b: Any, ends: Any, dtype: Any, bias: Any = None) -> Any:

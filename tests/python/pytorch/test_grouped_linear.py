@@ -1,6 +1,7 @@
 # tests/python/pytorch/test_grouped_linear.py: the layers of experts against a loop of linear.
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from grouped_cases import (  # noqa: E402
 from layer_cases import assert_equal, decibels, gradients, normal  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import mxkern  # noqa: E402
 import mxkern.torch as mxt  # noqa: E402
@@ -218,6 +220,35 @@ def test_what_is_saved() -> None:
     shapes = [(4, K, N), (4, K, 1), (K, 192), (K, 6), (4,)]
     assert [tuple(t.shape) for t in saved] == shapes
     assert {t.dtype for t in saved[:-1]} == {torch.float8_e4m3fn, torch.float8_e8m0fnu}
+
+
+def test_flops() -> None:
+    x, w, b, g = grouped_data(ENDS)
+    for recipe in (mxt.mxfp8(), None):
+        with FlopCounterMode(display=False) as counter:
+            gradients(mxt.grouped_linear(x, w, ends_of(*ENDS), recipe, b), (x, w, b), g)
+        dw = 192 if recipe else 77
+        assert counter.get_total_flops() == 2 * N * K * (77 + 77 + dw)
+
+
+def test_amax_of_several_ranks(tmp_path: Path) -> None:
+    """Alone in its group a rank has the amax that it has without."""
+    x, w, b, g = grouped_data(ENDS)
+    recipe = rounded_to_nearest(mxt.nvfp4())
+
+    def run() -> tuple[Any, ...]:
+        y = mxt.grouped_linear(x, w, ends_of(*ENDS), recipe, b)
+        return (y, *gradients(y, (x, w, b), g))
+
+    wanted = run()
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1
+    )
+    try:
+        with mxt.autocast(recipe, amax_group=torch.distributed.group.WORLD):
+            assert_equal(run(), wanted)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_main_grad() -> None:
