@@ -93,7 +93,8 @@ _operators = [torch.ops.mxkern.plain_group_rows, torch.ops.mxkern.plain_group_co
 @register_flop_formula(_operators)  # type: ignore[untyped-decorator]
 def _flops(a: Any, b: Any, *rest: Any, **options: Any) -> int:
     """As though each row belonged to a group, as for grouped_gemm."""
-    return 2 * math.prod(a) * int(b[1])
+    count: int = 2 * math.prod(a) * b[1]
+    return count
 
 
 def plain_rows(a: Any, b: Any, ends: Any, dtype: Any, bias: Any = None) -> Any:

@@ -285,7 +285,7 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize("backend", mostly_slow(["aot_eager", "inductor"], "aot_eager"))
+@pytest.mark.parametrize("backend", mostly_slow(["eager", "aot_eager", "inductor"], "eager"))
 @pytest.mark.parametrize("name", mostly_slow(COMPILED, "mxfp8"))
 def test_compiled(name: str, backend: str) -> None:
     """Other ends never compile again, other numbers of tokens once."""
