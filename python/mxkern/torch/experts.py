@@ -67,23 +67,29 @@ def restore_experts(module: Any) -> Any:
 
 
 def unconverted_experts(module: Any) -> str:
-    """Why convert_experts leaves a module as it is: "no experts" where it has no 3-D parameters of
-    its own; "" where it does not."""
+    """Why convert_experts leaves a module as it is: "no experts" where it has no parameters of
+    its own that could be matrices of experts; "" where it does not."""
     if isinstance(module, ConvertedExperts):
         return ""
-    own = {name: p for name, p in module.named_parameters(recurse=False) if p.dim() == 3}
-    if not own:
+    own = weights_of_experts(module)
+    if not own or isinstance(module, torch.nn.modules.conv._ConvNd):
         return "no experts"
     if _method_of(type(module)) is None:
-        return f"{type(module).__name__} with {', '.join(own)}: a layout that is not known"
+        return f"{type(module).__name__} with {', '.join(own)}: an unknown layout"
     if "forward" in module.__dict__:
         return "its forward was replaced"
     if _names_of(module) is None:
-        return f"{type(module).__name__} with {', '.join(own)}: parameters that are not known"
+        return f"{type(module).__name__} with {', '.join(own)}: unknown parameters or options"
     for name, parameter in own.items():
         if name_of_dtype(parameter.dtype) not in DTYPES:
             return f"{name} has dtype {name_of_dtype(parameter.dtype)}"
     return ""
+
+
+def weights_of_experts(module: Any) -> dict[str, Any]:
+    """A module's own parameters [experts, N, K]."""
+    own = module.named_parameters(recurse=False)
+    return {name: p for name, p in own if p.dim() == 3 and min(p.shape[1:]) > 1}
 
 
 @dataclass
@@ -166,16 +172,18 @@ def _arguments(method: Any) -> list[str]:
 
 
 def _names_of(module: Any) -> tuple[str, ...] | None:
-    """The 3-D parameters that a forward here multiplies; None where there are others, or fewer."""
-    own = {name for name, p in module.named_parameters(recurse=False) if p.dim() == 3}
+    """The weights that a forward here multiplies; None where there are other parameters, or none
+    of these."""
+    own = {name for name, _ in module.named_parameters(recurse=False)}
     if _is_titan(type(module)):
         names = [three for three in _TITAN_NAMES if own == set(three)]
         plain = getattr(module, "swiglu_limit", None) is None
         return names[0] if names and plain else None
     if not all(hasattr(module, name) for name in _LAYOUT):
         return None
-    first = "gate_up_proj" if module.has_gate else "up_proj"
-    return (first, "down_proj") if own == {first, "down_proj"} else None
+    weights = ("gate_up_proj" if module.has_gate else "up_proj", "down_proj")
+    biases = [f"{name}_bias" for name in weights] if module.has_bias else []
+    return weights if own == {*weights, *biases} else None
 
 
 def _transformers_forward(

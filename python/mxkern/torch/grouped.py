@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -142,7 +142,8 @@ class GroupedLinear(torch.nn.Module):  # type: ignore[misc]  # no types there
         if recipe is not None and not isinstance(recipe, Recipe):
             raise no_recipe("GroupedLinear", recipe)
         self.groups, self.in_features, self.out_features = groups, in_features, out_features
-        self.recipe, self.seed, self.rank, self.step = recipe, seed, rank, Step()
+        self.recipe, self.seed, self.rank = recipe, seed, rank
+        self.step = Step()
         made = {"device": device, "dtype": dtype}
         self.weight = torch.nn.Parameter(torch.empty(groups, out_features, in_features, **made))
         self.bias = torch.nn.Parameter(torch.empty(groups, out_features, **made)) if bias else None
@@ -154,16 +155,24 @@ class GroupedLinear(torch.nn.Module):  # type: ignore[misc]  # no types there
         for parameter in self.parameters(recurse=False):
             torch.nn.init.uniform_(parameter, -bound, bound)
 
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        super()._apply(*arguments, **options)
+        self.step.to(self.weight.device)
+        return self
+
     def forward(self, x: Any, ends: Any) -> Any:
         return grouped_linear(
             x, self.weight, ends, self.recipe, self.bias, **random_of(self, x.device)
         )
 
+    def explained(self) -> str:
+        """What multiplies, in a line."""
+        return "plain until an autocast" if self.recipe is None else str(self.recipe)
+
     def extra_repr(self) -> str:
-        recipe = "None" if self.recipe is None else self.recipe.input.scheme
         return (
             f"groups={self.groups}, in_features={self.in_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}, recipe={recipe}"
+            f"out_features={self.out_features}, bias={self.bias is not None}, recipe={self.recipe}"
         )
 
 

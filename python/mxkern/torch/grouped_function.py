@@ -15,7 +15,7 @@ from mxkern.torch.grouped_operands import (
     token_columns,
     token_rows,
 )
-from mxkern.torch.grouped_plain import plain_columns, plain_rows
+from mxkern.torch.grouped_plain import group_sums, plain_columns, plain_rows
 from mxkern.torch.linear_function import Facts
 from mxkern.torch.operand_calls import functions, parts_of, ways, whole_of
 
@@ -35,6 +35,10 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]  # no type
         needs_x, needs_w = ctx.needs_input_grad[:2] if facts.differentiable else (False, False)
         dgrad, wgrad = ways(recipe, needs_x, needs_w)
         forward = recipe.forward == "quantized"
+        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
+        if not torch.compiler.is_compiling():  # what asks for a gradient is read slowly
+            x, weight = x.detach(), weight.detach()
+            bias = None if bias is None else bias.detach()
         random = {"seed": facts.seed, "step": facts.step if step is None else step}
         options = {**random, "amax_group": facts.amax_group}
         x_rows: Any = None
@@ -69,7 +73,6 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]  # no type
         ctx.has_step = step is not None
         ctx.save_for_backward(*saved, ends, *([step] if ctx.has_step else []))
         ctx.facts = facts
-        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
         ctx.shape = weight.shape
         ctx.transposed = is_transposed(weight)
         if forward:
@@ -110,12 +113,7 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]  # no type
         elif dgrad == "plain":
             dx = plain_rows(gradient, saved.pop(0).mT, ends, x_dtype)
         if needs_bias:
-            inside = ends.clamp(0, gradient.shape[0]).cummax(0).values  # whatever a caller gives
-            counts = torch.diff(inside, prepend=inside.new_zeros(1)).long()
-            sums = torch.segment_reduce(
-                gradient.float(), "sum", lengths=counts, axis=0, unsafe=True, initial=0
-            )
-            db = sums.to(b_dtype)
+            db = group_sums(gradient, ends).to(b_dtype)
         if wgrad == "quantized":
             places = filled(ends, gradient.shape[0], recipe)
             if recipe.save == "quantized":

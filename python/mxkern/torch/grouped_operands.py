@@ -125,5 +125,7 @@ def grouped_product(
     precision = "exact" if precision == "auto" else precision
     if (scales := _scales_of(right)) is not None:
         right, more = _without_scales(right), {**more, "factors": scales}
+    if torch.compiler.is_compiling():  # defaults become symbols, on which PyTorch 2.11 fails
+        more = {"alpha": 1.0, "beta": 0.0, **more}
     call = functions().grouped_gemm
     return call(left, right, ends, dtype=dtype, precision=precision, **more)

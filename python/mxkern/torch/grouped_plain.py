@@ -1,4 +1,4 @@
-# mxkern/torch/grouped_plain.py: grouped products of operands that are not quantized.
+# mxkern/torch/grouped_plain.py: grouped products of operands that are not quantized, and sums.
 """torch.nn.functional.grouped_mm as operators that take any shape and dtype, compiled too: it
 wants extents in multiples of 16 bytes, leaves rows behind the last end as they are, and is traced
 in bfloat16 alone.
@@ -8,10 +8,12 @@ On CUDA devices PyTorch has kernels for bfloat16; in other dtypes it waits for t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch.nn.functional import pad
+from torch.utils.flop_counter import register_flop_formula
 
 _library = torch.library.Library("mxkern", "FRAGMENT")
 _MULTIPLE = 8  # elements: 16 bytes of the smallest dtype
@@ -50,7 +52,7 @@ def _rows(a: Any, b: Any, ends: Any, bias: Any = None) -> Any:
     if bias is not None:
         group = torch.searchsorted(ends, place, right=True).clamp(max=ends.shape[0] - 1)
         y = y + bias[group]
-    return torch.where((place < ends[-1])[:, None], y, y.new_zeros(()))
+    return torch.where((place < ends[-1])[:, None], y, y.new_zeros(())).contiguous()
 
 
 def _columns(a: Any, b: Any, ends: Any) -> Any:
@@ -67,6 +69,15 @@ def _columns(a: Any, b: Any, ends: Any) -> Any:
     return y[:, :rows, :outputs].contiguous()
 
 
+def _sums(x: Any, ends: Any) -> Any:
+    if not x.is_cuda:
+        sums = [x[span].sum(0, dtype=torch.float32) for span in _spans(ends, x.shape[0])]
+        return torch.stack(sums)
+    inside = ends.clamp(0, x.shape[0]).cummax(0).values  # whatever a caller gives
+    counts = torch.diff(inside, prepend=inside.new_zeros(1)).long()
+    return torch.segment_reduce(x.float(), "sum", lengths=counts, axis=0, unsafe=True, initial=0)
+
+
 for _name, _schema, _work, _traced in (
     (
         "plain_group_rows",
@@ -80,10 +91,25 @@ for _name, _schema, _work, _traced in (
         _columns,
         lambda a, b, ends: a.new_empty((ends.shape[0], a.shape[1], b.shape[1])),
     ),
+    (
+        "group_sums",
+        "(Tensor x, Tensor ends) -> Tensor",
+        _sums,
+        lambda x, ends: x.new_empty((ends.shape[0], x.shape[1]), dtype=torch.float32),
+    ),
 ):
     _library.define(_name + _schema, tags=torch.Tag.pt2_compliant_tag)
     _library.impl(_name, _work, "CompositeExplicitAutograd")
     torch.library.register_fake(f"mxkern::{_name}", _traced, lib=_library)
+
+_operators = [torch.ops.mxkern.plain_group_rows, torch.ops.mxkern.plain_group_columns]
+
+
+@register_flop_formula(_operators)  # type: ignore[untyped-decorator]
+def _flops(a: Any, b: Any, *rest: Any, **options: Any) -> int:
+    """As though each row belonged to a group, as for grouped_gemm."""
+    count: int = 2 * math.prod(a) * b[1]
+    return count
 
 
 def plain_rows(a: Any, b: Any, ends: Any, dtype: Any, bias: Any = None) -> Any:
@@ -97,3 +123,8 @@ def plain_columns(a: Any, b: Any, ends: Any, dtype: Any) -> Any:
     """a^T . b over the rows of each group, of a [T, M] and b [T, N]: [G, M, N], in a's dtype and
     given in another."""
     return torch.ops.mxkern.plain_group_columns(a, b.to(a.dtype), ends).to(dtype)
+
+
+def group_sums(x: Any, ends: Any) -> Any:
+    """The sums of the rows of each group of x [T, N], in float32 and in one order: [G, N]."""
+    return torch.ops.mxkern.group_sums(x, ends)

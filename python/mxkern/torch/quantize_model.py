@@ -10,6 +10,13 @@ from mxkern import errors
 from mxkern.options import DTYPES, name_of_dtype
 from mxkern.table import format_table
 from mxkern.torch.configs import QAT, ByName, Config, Static, Stored, Training
+from mxkern.torch.experts import (
+    ConvertedExperts,
+    convert_experts,
+    unconverted_experts,
+    weights_of_experts,
+)
+from mxkern.torch.grouped import GroupedLinear
 from mxkern.torch.linear import Linear
 from mxkern.torch.observer import ObservedLinear
 from mxkern.torch.random_bits import Step, advance_step
@@ -32,6 +39,8 @@ def quantize_(
     config     Training, QAT, WeightOnly, Dynamic or Static, or by_name of some
     filter_fn  filter_fn(module, name) says which layers; by default all
 
+    Training converts modules of experts as well, in place: those of transformers and torchtitan,
+    which hold 3-D parameters (convert_experts); other configs leave them alone.
     Parameters of Training and QAT stay the same objects, so that an optimizer goes on. Subclasses
     of torch.nn.Linear, parametrized layers and layers whose forward is not called, as in
     torch.nn.MultiheadAttention, are left alone: explain(model) lists them.
@@ -71,7 +80,7 @@ def _chosen(model: Any, config: Any, filter_fn: Any) -> list[tuple[Any, str, Con
         if filter_fn is not None and not filter_fn(module, name):
             continue
         own = config.of(name) if isinstance(config, ByName) else config
-        if own is not None:
+        if isinstance(own, Training) or (own is not None and isinstance(module, torch.nn.Linear)):
             found.append((module, name, own))
     if isinstance(config, ByName):
         config.check_used()
@@ -86,7 +95,8 @@ def _chosen(model: Any, config: Any, filter_fn: Any) -> list[tuple[Any, str, Con
 def unconverted_reason(module: Any, name: str, model: Any) -> str:
     """Why a module that has a weight of a product is left alone; "" for all others that are."""
     if not isinstance(module, torch.nn.Linear):
-        return "no linear layer"
+        reason = "no experts" if isinstance(module, GroupedLinear) else unconverted_experts(module)
+        return "no linear layer" if reason == "no experts" else reason
     if any(isinstance(parent, torch.nn.MultiheadAttention) for parent in _parents(model, name)):
         return "its forward is not called in torch.nn.MultiheadAttention"
     if type(module) not in (torch.nn.Linear, *_OWN):
@@ -110,8 +120,8 @@ def _check_ties(model: Any, chosen: list[tuple[Any, str, Config]]) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         users.setdefault(id(parameter), []).append(name)
     for module, name, config in chosen:
-        names = users.get(id(module.weight), [])
-        if len(names) > 1 and _stores(config):
+        names = users.get(id(module.weight), []) if _stores(config) else []
+        if len(names) > 1:
             raise ValueError(
                 f"quantize_: the weight of {name!r} is tied: {errors.listed(map(repr, names))} are "
                 "one parameter, which would become two; expected one of its own; leave the layer "
@@ -127,6 +137,8 @@ def _converted(module: Any, name: str, config: Config, model: Any) -> Any:
     if isinstance(config, Training):
         step = _step_of(model, module)
         own = of_text(config.seed, name)
+        if convert_experts(module, config.recipe, seed=own, rank=config.rank, step=step):
+            return module
         layer = Linear.from_linear(module, config.recipe, seed=own, rank=config.rank, step=step)
         layer.cache = WeightCache() if config.cache_weights else None
         return layer
@@ -158,7 +170,8 @@ def _step_of(model: Any, module: Any) -> Step:
     step: Step | None = model.__dict__.get("_mxkern_step")
     if step is None:
         step = Step()
-        step.to(module.weight.device)
+        weight = module.weight if hasattr(module, "weight") else next(module.parameters())
+        step.to(weight.device)
         if module is not model:
             model._mxkern_step = step
             model.register_forward_pre_hook(advance_step)
@@ -170,10 +183,13 @@ def explain(model: Any) -> str:
     rows = []
     for name, module in model.named_modules():
         reason = unconverted_reason(module, name, model)
-        if reason == "no linear layer":
+        if reason == "no linear layer" and not isinstance(module, GroupedLinear):
             continue
-        shape = "x".join(map(str, module.weight.shape))
-        said = reason or (module.explained() if isinstance(module, _OWN) else "plain")
+        linear = isinstance(module, (torch.nn.Linear, GroupedLinear))
+        weights = [module.weight] if linear else weights_of_experts(module).values()
+        shape = ", ".join("x".join(map(str, weight.shape)) for weight in weights)
+        ours = isinstance(module, (*_OWN, GroupedLinear, ConvertedExperts))
+        said = module.explained() if ours else reason or "plain"
         rows.append((name or "(model)", type(module).__name__, shape, said))
     headers = ["layer", "kind", "weight", "products"]
     return format_table(headers, rows, left=headers)

@@ -164,6 +164,60 @@ def test_hooks_and_the_step() -> None:
     assert "recipe=" in repr(module) and module.explained() == str(mxt.mxfp4())
 
 
+class GroupedExperts(torch.nn.Module):  # type: ignore[misc]
+    """With the layout of torchtitan's."""
+
+    def __init__(self, names: tuple[str, str, str] = ("w1", "w2", "w3")) -> None:
+        super().__init__()
+        self.names = names
+        shapes = ((INNER, HIDDEN), (HIDDEN, INNER), (INNER, HIDDEN))
+        for name, shape in zip(names, shapes, strict=True):
+            setattr(self, name, torch.nn.Parameter(torch.empty(EXPERTS, *shape)))
+
+    def forward(self, x: Any, num_tokens_per_expert: Any) -> Any:
+        w1, w2, w3 = (getattr(self, name) for name in self.names)
+        held = x[: num_tokens_per_expert.sum()]
+        parts = []
+        for g, own in enumerate(held.split(num_tokens_per_expert.tolist())):
+            hidden = torch.nn.functional.silu(own @ w1[g].t()) * (own @ w3[g].t())
+            parts.append(hidden @ w2[g].t())
+        return torch.cat([*parts, x.new_zeros(len(x) - len(held), HIDDEN)])
+
+
+class Mixture(torch.nn.Module):  # type: ignore[misc]
+    """A router, experts, and what is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router, self.experts = torch.nn.Linear(HIDDEN, EXPERTS), GroupedExperts()
+        others = {"w13": torch.ones(2, 3, 4), "token": torch.ones(9, 1, 4)}
+        self.other = torch.nn.ParameterDict(others)
+        self.convolution = torch.nn.Conv1d(3, 4, 2)
+        self.grouped = mxt.GroupedLinear(2, 8, 4, recipe=mxt.mxfp8())
+
+
+def test_quantize_a_model() -> None:
+    model = Mixture()
+    experts, parameters = model.experts, dict(model.named_parameters())
+    table = mxt.explain(model)
+    assert mxt.quantize_(model, mxt.Training(mxt.nvfp4())) is model
+    assert model.experts is experts and model.router.step is experts._mxkern.step
+    assert all(parameters[name] is p for name, p in model.named_parameters())
+    after = mxt.explain(model)
+
+    def said(table: str) -> dict[str, str]:
+        rows = [line.split(maxsplit=1) for line in table.splitlines()[2:]]
+        return {name: rest for name, rest in rows}
+
+    assert said(table).keys() == said(after).keys() == {"router", "experts", "other", "grouped"}
+    assert said(table)["experts"].startswith("GroupedExperts") and "plain" in said(table)["experts"]
+    assert "5x40x48, 5x48x40, 5x40x48" in said(after)["experts"]
+    assert str(mxt.nvfp4()) in said(after)["experts"]
+    assert "an unknown layout" in said(after)["other"]
+    stored = mxt.quantize_(Mixture(), mxt.WeightOnly("mxfp4"))
+    assert type(stored.experts) is GroupedExperts, "experts are trained, and not stored"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt_oss", "qwen3_moe"])
 def test_a_model_trains(model: str) -> None:
@@ -186,9 +240,7 @@ def test_a_model_trains(model: str) -> None:
     }
     torch.manual_seed(0)
     original = part_of_transformers(model, kind, config, sizes)
-    converted = copy.deepcopy(original)
-    found = [m for m in converted.modules() if mxt.convert_experts(m, mxt.mxfp8())]
-    assert len(found) == 1
+    converted = mxt.quantize_(copy.deepcopy(original), mxt.Training(mxt.mxfp8()))
     text = torch.arange(64)[None].repeat(2, 1) ** 2 % 31
     losses = []
     for network in (original, converted):
@@ -200,26 +252,6 @@ def test_a_model_trains(model: str) -> None:
             optimizer.step()
         losses.append(float(loss.detach()))
     assert abs(losses[1] - losses[0]) < 0.05 * losses[0] and losses[0] < 3
-
-
-class GroupedExperts(torch.nn.Module):  # type: ignore[misc]
-    """With the layout of torchtitan's."""
-
-    def __init__(self, names: tuple[str, str, str] = ("w1", "w2", "w3")) -> None:
-        super().__init__()
-        self.names = names
-        shapes = ((INNER, HIDDEN), (HIDDEN, INNER), (INNER, HIDDEN))
-        for name, shape in zip(names, shapes, strict=True):
-            setattr(self, name, torch.nn.Parameter(torch.empty(EXPERTS, *shape)))
-
-    def forward(self, x: Any, num_tokens_per_expert: Any) -> Any:
-        w1, w2, w3 = (getattr(self, name) for name in self.names)
-        held = x[: num_tokens_per_expert.sum()]
-        parts = []
-        for g, own in enumerate(held.split(num_tokens_per_expert.tolist())):
-            hidden = torch.nn.functional.silu(own @ w1[g].t()) * (own @ w3[g].t())
-            parts.append(hidden @ w2[g].t())
-        return torch.cat([*parts, x.new_zeros(len(x) - len(held), HIDDEN)])
 
 
 class Dispatching(torch.nn.Module):  # type: ignore[misc]
@@ -272,15 +304,15 @@ def test_left_alone() -> None:
     replaced.forward = replaced.forward
     clamped, more, doubles = GroupedExperts(), GroupedExperts(), GroupedExperts().double()
     clamped.swiglu_limit = 7.0
-    more.w4 = torch.nn.Parameter(torch.ones(1, 1, 1))
+    more.b1 = torch.nn.Parameter(torch.ones(EXPERTS, INNER))
     cases = {
         "no experts": torch.nn.Linear(3, 4),
-        "Raw with w13: a layout that is not known": Raw(),
+        "Raw with w13: an unknown layout": Raw(),
         "its forward was replaced": replaced,
-        "GroupedExperts with w1, w2, w3: parameters that are not known": clamped,
-        "GroupedExperts with w1, w2, w3, w4: parameters that are not known": more,
+        "GroupedExperts with w1, w2, w3: unknown parameters or options": more,
         "w1 has dtype float64": doubles,
     }
+    assert mxt.unconverted_experts(clamped) == mxt.unconverted_experts(more)
     for reason, module in cases.items():
         kind = type(module)
         assert mxt.unconverted_experts(module) == reason
