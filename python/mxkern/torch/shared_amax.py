@@ -13,9 +13,7 @@ def shared_amax(
     of the group, in one collective. columns None: of rows alone."""
     own = [call.tensor_amax(rows)]
     if columns is not None and transform:
-        own.append(
-            call.tensor_amax(call.random_hadamard(columns.t().contiguous(), **_of(transform)))
-        )
+        own.append(call.tensor_amax(columns, columns=True, **transform))
     both = torch.stack(own)
     if torch.compiler.is_compiling():
         from torch.distributed._functional_collectives import all_reduce
@@ -24,7 +22,3 @@ def shared_amax(
     else:
         torch.distributed.all_reduce(both, torch.distributed.ReduceOp.MAX, group)
     return both[0], both[-1]
-
-
-def _of(transform: dict[str, Any]) -> dict[str, Any]:
-    return {"size": transform["hadamard"], "sign_mask": transform["sign_mask"]}
