@@ -9,7 +9,7 @@ from mxkern import errors
 from mxkern.names import GemmPrecision, SchemeName
 from mxkern.torch.checks import plain_dtype_name
 from mxkern.torch.quantized_operations import input_gradient, multiply
-from mxkern.torch.quantized_tensor import DTYPES, OPTIONS, QuantizedTensor, functions
+from mxkern.torch.quantized_tensor import DTYPES, QuantizedTensor, functions
 from mxkern.values.recipe import Operand
 
 
@@ -77,7 +77,7 @@ def _forward(x: Any, bias: Any, weight: Any, amax: Any, input: Any, precision: A
     if input is not None:
         scheme, options = input, {}
         if not isinstance(input, str):
-            scheme, options = input.scheme, {name: getattr(input, name) for name in OPTIONS}
+            scheme, options = input.scheme, input.options
         x = functions(x).quantize(x, scheme, amax=amax, **options)
     return multiply(x, weight, bias, dtype=dtype, precision=precision)
 

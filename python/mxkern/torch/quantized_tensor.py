@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import fields
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -31,7 +31,7 @@ from mxkern.values.recipe import Operand
 _ROWS = ("codes", "scales", "tensor_scale")
 PARTS = (*_ROWS, *[f"column_{name}" for name in _ROWS])
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-OPTIONS = ("scale_rule", "block", "four_over_six")  # of an Operand
+_OF_OPERANDS = ("scale_rule", "block", "four_over_six")
 _MOST_FEW = 2048  # rows of a product that reads the form "few_tokens"
 
 
@@ -143,14 +143,15 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         operand = (
             scheme if isinstance(scheme, Operand) else Operand(scheme_of(function, scheme).name)
         )
-        operand = operand.with_(**{name: options.pop(name) for name in OPTIONS if name in options})
+        own = {name: options.pop(name) for name in _OF_OPERANDS if name in options}
+        operand = operand.with_(**own)
         if operand.rounding != "nearest" or operand.hadamard is not None:
             raise ValueError(
                 f"{function}: scheme has rounding {operand.rounding!r} and hadamard "
                 f"{operand.hadamard}; expected 'nearest' and None; pass an Operand of these"
             )
         call, w = functions(w), w.detach()
-        keywords = {name: getattr(operand, name) for name in OPTIONS} | options
+        keywords = operand.options | options
         if not columns:
             return wrapped(call.quantize(w, operand.scheme, **keywords), None, operand, w.dtype)
         rows, across = call.quantize_both(w, operand.scheme, **keywords)
@@ -260,7 +261,9 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        facts = (astuple(self.facts.operand), *self.facts[1:])
+        operand = self.facts.operand
+        own = {field.name: getattr(operand, field.name) for field in fields(operand) if field.init}
+        facts = (own, *self.facts[1:])
         return unpickled, (self.parts, self.stored_shape, facts, _kind(self))
 
     @classmethod
@@ -323,7 +326,7 @@ def _kept(made: Any, requires_grad: bool, is_parameter: bool) -> Any:
 def unpickled(parts: Any, shape: Any, facts: Any, kind: Any) -> Any:
     """A QuantizedTensor of what __reduce_ex__ gives."""
     operand, *others = facts
-    return _kept(QuantizedTensor(parts, shape, Facts(Operand(*operand), *others)), *kind)
+    return _kept(QuantizedTensor(parts, shape, Facts(Operand(**operand), *others)), *kind)
 
 
 torch.serialization.add_safe_globals([unpickled])
