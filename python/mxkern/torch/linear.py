@@ -7,6 +7,7 @@ import torch
 
 from mxkern import errors
 from mxkern.torch.autocast import chosen, no_recipe
+from mxkern.torch.gathered_weight import GatheredWeight
 from mxkern.torch.layer_checks import check_tensors, number_and_tensor, output_dtype
 from mxkern.torch.linear_function import Facts, LinearFunction
 from mxkern.torch.quantized_linear import frozen_linear
@@ -47,11 +48,30 @@ def linear(
         raise no_recipe("linear", recipe)
     if isinstance(weight, QuantizedTensor):
         return frozen_linear(x, weight, bias, input=None if recipe is None else recipe.input)
-    if hasattr(weight, "to_local") or hasattr(x, "to_local"):
+    if hasattr(weight, "device_mesh") or hasattr(x, "device_mesh"):  # the compiler sees it too
         from mxkern.torch.tensor_parallel import distributed_linear
 
         return distributed_linear(x, weight, bias, recipe, seed=seed, step=step)
-    _check(x, weight, bias)
+    check_arguments(x, weight, bias)
+    return local_linear(
+        x, weight, bias, recipe, seed=seed, step=step, amax_group=amax_group, cached=cached
+    )
+
+
+def local_linear(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    recipe: Recipe | None,
+    *,
+    seed: int,
+    step: Any,
+    amax_group: Any,
+    cached: Any = None,
+    shards: Any = None,
+) -> Any:
+    """linear of tensors that were checked, with the recipe that counts. shards: x [M, K] holds this
+    rank's tokens, and y those of all."""
     dtype = output_dtype(x)
     if recipe is None or recipe.is_plain:
         plain = None if bias is None else bias.to(dtype)
@@ -60,16 +80,30 @@ def linear(
     main_grad = None if torch.compiler.is_compiling() else getattr(weight, "main_grad", None)
     parts: tuple[Any, ...] = ()
     given = (False, False)
-    if cached is not None:
+    turns = isinstance(weight, GatheredWeight)
+    if turns:
+        given, parts = weight.given(recipe)
+    elif cached is not None:
         given, parts = cached.given(recipe)
-    differentiable = torch.is_grad_enabled()
-    facts = Facts(recipe, seed, number, dtype, amax_group, given, main_grad, differentiable)
+    facts = Facts(
+        recipe,
+        seed,
+        number,
+        dtype,
+        amax_group,
+        given,
+        main_grad,
+        torch.is_grad_enabled(),
+        shards,
+        turns,
+    )
     rows = x.reshape(-1, x.shape[-1]) if x.dim() != 2 else x
     y = LinearFunction.apply(rows, weight, bias, tensor, facts, *parts)
     return y if x.dim() == 2 else y.reshape(*x.shape[:-1], weight.shape[0])
 
 
-def _check(x: Any, weight: Any, bias: Any) -> None:
+def check_arguments(x: Any, weight: Any, bias: Any) -> None:
+    """Dtypes, devices and shapes of linear's arguments."""
     check_tensors("linear", x, weight=weight, **({} if bias is None else {"bias": bias}))
     if weight.dim() != 2:
         raise ValueError(f"linear: weight has shape {tuple(weight.shape)}; expected [N, K]")
@@ -163,8 +197,12 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
         step = None
         if recipe is not None and recipe.is_stochastic:
             step = self.step.on(x.device)
-        cached = None if self.cache is None else self.cache.of(self.weight, recipe)
-        seed = rank_seed(self.seed, self.rank)
+        of_mesh = hasattr(self.weight, "device_mesh")
+        cached = None
+        if not (self.cache is None or of_mesh or isinstance(self.weight, GatheredWeight)):
+            cached = self.cache.of(self.weight, recipe)
+        rank = 0 if of_mesh and self.rank is None else self.rank  # the place in the mesh counts
+        seed = rank_seed(self.seed, rank)
         return linear(x, self.weight, self.bias, self.recipe, seed=seed, step=step, cached=cached)
 
     def explained(self) -> str:

@@ -6,6 +6,16 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
+from mxkern.scheme import schemes
+from mxkern.torch.gathered import (
+    TokenShards,
+    arrived,
+    gathered_columns,
+    gathered_rows,
+    ready,
+    sent,
+    summed_shard,
+)
 from mxkern.torch.operand_calls import functions, parts_of, product, quantized, ways, whole_of
 from mxkern.values.recipe import Recipe
 
@@ -21,6 +31,8 @@ class Facts(NamedTuple):
     cached: tuple[bool, bool] = (False, False)  # rows and columns of the weight that are given
     main_grad: Any = None  # what dW is added to
     differentiable: bool = True  # ctx.needs_input_grad does not know of torch.no_grad
+    shards: TokenShards | None = None  # x has a rank's tokens, y and the gradient those of all
+    turns: bool = False  # the weight's columns are the transpose of its rows, made in backward
 
 
 def _plain(a: Any, b: Any, dtype: Any) -> Any:
@@ -39,7 +51,8 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
     def forward(
         ctx: Any, x: Any, weight: Any, bias: Any, step: Any, facts: Facts, *cached: Any
     ) -> Any:
-        recipe = facts.recipe
+        recipe, shards = facts.recipe, facts.shards
+        x = ready(x)
         ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
         needs_x, needs_w = ctx.needs_input_grad[:2] if facts.differentiable else (False, False)
         dgrad, wgrad = ways(recipe, needs_x, needs_w)
@@ -55,8 +68,10 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             "input",
             forward or wgrad == "dequantized",
             wgrad == "quantized" and recipe.save == "quantized",
-            *bits,
+            *(bits if shards is None else (*bits[:2], _all_groups(facts.amax_group, shards))),
         )
+        if shards is not None:
+            x_rows = gathered_rows(x_rows, sent(x_rows, shards), shards)
         given = list(cached)
         w_rows = w_columns = None
         if facts.cached[0]:
@@ -64,6 +79,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         if facts.cached[1]:
             w_columns = whole_of(given, recipe.weight, tuple(weight.shape[::-1]))
         keeps_columns = dgrad == "quantized" and recipe.save_weight == "columns"
+        keeps_columns = keeps_columns and not facts.turns
         made = quantized(
             weight,
             recipe.weight,
@@ -76,7 +92,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         w_columns = made[1] if w_columns is None else w_columns
         # For dgrad first, then for wgrad; what both lack is not kept.
         saved: list[Any] = []
-        if dgrad == "dequantized":
+        if dgrad == "dequantized" or (dgrad == "quantized" and facts.turns):
             saved += parts_of(w_rows)
         elif keeps_columns:
             saved += parts_of(w_columns)
@@ -105,16 +121,20 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> Any:
-        facts, recipe = ctx.facts, ctx.facts.recipe
+        facts, recipe, shards = ctx.facts, ctx.facts.recipe, ctx.facts.shards
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
         dgrad, wgrad = ways(recipe, needs_x, needs_w)
         x_dtype, w_dtype, b_dtype = ctx.dtypes
-        gradient = gradient.contiguous()  # expanded, as that of a sum: read once
+        gradient = ready(gradient).contiguous()  # expanded, as that of a sum: read once
         saved = list(ctx.saved_tensors)
         step = saved.pop() if ctx.has_step else facts.step
         tokens, outputs = gradient.shape
         features = ctx.features
         bits = facts.seed, step, facts.amax_group
+        if shards is not None and wgrad is not None:  # while G is quantized and dX computed
+            count = 3 if schemes[recipe.input.scheme].has_tensor_scale else 2
+            own = whole_of(saved[-count:], recipe.input, (features, tokens // shards.ranks))
+            on_the_way = sent(own, shards)
 
         g_rows, g_columns = quantized(
             gradient,
@@ -126,7 +146,11 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         )
         dx = dw = db = None
         if dgrad == "quantized":
-            if recipe.save_weight == "columns":
+            if facts.turns:
+                w_rows = whole_of(saved, recipe.weight, (outputs, features))
+                w_columns = functions().transpose_square_blocks(w_rows)
+                del w_rows
+            elif recipe.save_weight == "columns":
                 w_columns = whole_of(saved, recipe.weight, (features, outputs))
             else:
                 weight = saved.pop(0)
@@ -140,6 +164,8 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             del w_rows, decoded
         elif dgrad == "plain":
             dx = _plain(gradient, saved.pop(0), x_dtype)
+        if shards is not None and dx is not None:
+            dx = summed_shard(dx, shards)  # on its way while dW is computed
         if needs_b:
             db = gradient.sum(0, dtype=torch.float32).to(b_dtype)
         if wgrad == "quantized":
@@ -148,6 +174,8 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
                 padded = tokens + -tokens % recipe.input.hadamard
             if recipe.save == "quantized":
                 x_columns = whole_of(saved, recipe.input, (features, padded))
+                if shards is not None:
+                    x_columns = gathered_columns(own, on_the_way, shards)
             else:
                 _, x_columns = quantized(saved.pop(0), recipe.input, "input", False, True, *bits)
             if facts.main_grad is not None:
@@ -164,4 +192,11 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             if facts.main_grad is not None:
                 facts.main_grad.add_(dw)
                 dw = None
+        if shards is not None and dx is not None:
+            dx = arrived(dx)
         return dx, dw, db, None, None, *[None] * ctx.given
+
+
+def _all_groups(amax_group: Any, shards: TokenShards) -> Any:
+    """Who shares the amax of tokens that are gathered."""
+    return shards.group if amax_group is None else (amax_group, shards.group)

@@ -1,24 +1,23 @@
-# mxkern/torch/shared_amax.py: NVFP4's amax over the ranks of a process group.
+# mxkern/torch/shared_amax.py: NVFP4's amax over the ranks of process groups.
 from __future__ import annotations
 
 from typing import Any
 
 import torch
 
+from mxkern.torch.gathered import reduced_max
+
 
 def shared_amax(
-    call: Any, rows: Any, columns: Any, transform: dict[str, Any], group: Any
+    call: Any, rows: Any, columns: Any, transform: dict[str, Any], groups: Any
 ) -> tuple[Any, Any]:
     """The largest magnitudes of rows, and of what columns are after their transform, over all ranks
-    of the group, in one collective. columns None: of rows alone."""
+    of the group, or of groups one after the other, in one collective each. columns None: of rows
+    alone."""
     own = [call.tensor_amax(rows)]
     if columns is not None and transform:
         own.append(call.tensor_amax(columns, columns=True, **transform))
     both = torch.stack(own)
-    if torch.compiler.is_compiling():
-        from torch.distributed._functional_collectives import all_reduce
-
-        both = all_reduce(both, "max", group)
-    else:
-        torch.distributed.all_reduce(both, torch.distributed.ReduceOp.MAX, group)
+    for group in groups if isinstance(groups, tuple) else (groups,):
+        both = reduced_max(both, group)
     return both[0], both[-1]
