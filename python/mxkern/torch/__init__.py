@@ -37,6 +37,7 @@ from mxkern.torch.quantize_model import explain, quantize_
 from mxkern.torch.quantized_linear import frozen_linear
 from mxkern.torch.quantized_tensor import QuantizedTensor
 from mxkern.torch.random_bits import Step
+from mxkern.torch.sharded_weight import shard_quantized
 from mxkern.torch.state_dict import plain_state_dict
 from mxkern.torch.stored_linear import QuantizedLinear
 from mxkern.torch.weight_cache import WeightCache, refresh_weights
@@ -78,6 +79,7 @@ __all__ = [
     "quantize_",
     "refresh_weights",
     "restore_experts",
+    "shard_quantized",
     "unconverted_experts",
 ]
 __all__ += _operators

@@ -48,20 +48,6 @@ class GatheredWeight(torch.Tensor):  # type: ignore[misc]  # no types there
         scale = inner.get("tensor_scale")
         return GatheredWeight(inner["codes"], inner["scales"], scale, operand, size, dtype)
 
-    def given(self, recipe: Recipe) -> tuple[tuple[bool, bool], tuple[Any, ...]]:
-        """As WeightCache.given: the rows, which columns are transposed from. ValueError for a
-        recipe that wants other codes, or the weight in 16 bits."""
-        dgrad = recipe.quantizes_dgrad or recipe.backward == "dequantized"
-        if recipe.weight != self.operand or recipe.forward != "quantized" or not dgrad:
-            raise ValueError(
-                f"linear: weight was gathered as {self.operand}, and the recipe wants "
-                f"{recipe.weight}, forward={recipe.forward!r}, dgrad={recipe.dgrad!r} and "
-                f"backward={recipe.backward!r}; expected the recipe of shard_quantized; leave it "
-                "out to gather 16 bits, as switches between recipes need them"
-            )
-        parts = (self.codes, self.scales, self.tensor_scale)
-        return (True, False), tuple(part for part in parts if part is not None)
-
     def __repr__(self) -> str:
         return f"GatheredWeight(shape={tuple(self.shape)}, {self.operand})"
 
@@ -83,6 +69,21 @@ class GatheredWeight(torch.Tensor):  # type: ignore[misc]  # no types there
             "expected that only mxkern.torch.linear reads it, with the recipe of shard_quantized; "
             "leave that out to gather 16 bits"
         )
+
+
+def rows_given(weight: GatheredWeight, recipe: Recipe) -> tuple[tuple[bool, bool], tuple[Any, ...]]:
+    """As WeightCache.given: the rows, which columns are transposed from. ValueError for a recipe
+    that wants other codes, or the weight in 16 bits. No method, which the compiler would record."""
+    dgrad = recipe.quantizes_dgrad or recipe.backward == "dequantized"
+    if recipe.weight != weight.operand or recipe.forward != "quantized" or not dgrad:
+        raise ValueError(
+            f"linear: weight was gathered as {weight.operand}, and the recipe wants "
+            f"{recipe.weight}, forward={recipe.forward!r}, dgrad={recipe.dgrad!r} and "
+            f"backward={recipe.backward!r}; expected the recipe of shard_quantized; leave that "
+            "out to gather 16 bits, as switches between recipes need them"
+        )
+    parts = (weight.codes, weight.scales, weight.tensor_scale)
+    return (True, False), tuple(part for part in parts if part is not None)
 
 
 def _operand_of(args: Any) -> Any:

@@ -7,7 +7,7 @@ import torch
 
 from mxkern import errors
 from mxkern.torch.autocast import chosen, no_recipe
-from mxkern.torch.gathered_weight import GatheredWeight
+from mxkern.torch.gathered_weight import GatheredWeight, rows_given
 from mxkern.torch.layer_checks import check_tensors, number_and_tensor, output_dtype
 from mxkern.torch.linear_function import Facts, LinearFunction
 from mxkern.torch.quantized_linear import frozen_linear
@@ -82,7 +82,7 @@ def local_linear(
     given = (False, False)
     turns = isinstance(weight, GatheredWeight)
     if turns:
-        given, parts = weight.given(recipe)
+        given, parts = rows_given(weight, recipe)
     elif cached is not None:
         given, parts = cached.given(recipe)
     facts = Facts(

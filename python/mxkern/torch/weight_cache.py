@@ -15,11 +15,16 @@ _hooked = False
 
 
 def _after_step(optimizer: Any, *arguments: Any) -> None:
-    stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    stepped = {id(p) for p in parameters}
+    # FSDP gathers a shard into the same tensor again, at a version that stays.
+    gathers = any(hasattr(p, "device_mesh") for p in parameters)
     for cache in list(_caches):
         weight = cache.weight()
         if weight is not None and id(weight) in stepped:
             cache.refresh()
+        elif gathers:
+            cache._seen = ()
 
 
 class WeightCache:

@@ -1,6 +1,7 @@
 # tests/python/pytorch/fsdp_cases.py: fully sharded layers, gathered in 16 bits and quantized.
 from __future__ import annotations
 
+import functools
 import gc
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import RowwiseParallel, parallelize_module
+from torch.utils.checkpoint import checkpoint as checkpointed
 
 import mxkern.torch as mxt
 from mxkern.torch.gathered_weight import GatheredWeight
@@ -184,6 +186,34 @@ def mixed_precision_and_offload(world: World) -> None:
             model = sharded(made, quantized, **options)
             results.append(trained(world, model, adam(model)))
         assert results[0] == results[1], (options, results)
+
+
+@case
+def recomputed_blocks_are_the_same(world: World) -> None:
+    for quantized in (False, True):
+        results = []
+        for recomputed in (False, True):
+            model = model_of(world, SQUARE["nvfp4"])
+            for block in model if recomputed else ():
+                block.forward = functools.partial(checkpointed, block.forward, use_reentrant=False)
+            sharded(model, quantized)
+            results.append(trained(world, model, adam(model)))
+        assert results[0] == results[1], (quantized, results)
+
+
+@case
+def cached_weights_hear_of_steps(world: World) -> None:
+    results = []
+    for cached in (False, True):
+        model = model_of(world, mxt.mxfp8())
+        caches = [mxt.WeightCache() for _ in range(4)] if cached else []
+        for layer, cache in zip((b[i] for b in model for i in (0, 2)), caches, strict=False):
+            layer.cache = cache
+        sharded(model)
+        results.append(trained(world, model, adam(model)))
+        # The gathered weight may come to lie where it lay before, and its version stays.
+        assert all(cache._seen == () and cache._made for cache in caches)
+    assert results[0] == results[1]
 
 
 @case
