@@ -146,8 +146,10 @@ def _converted(module: Any, name: str, config: Config, model: Any) -> Any:
         if config.step == "prepare":
             recipe = config.recipe.with_(backward="dequantized")
             return Linear.from_linear(module, recipe, step=_step_of(model, module))
+        inputs = config.recipe.input.with_(hadamard=None, sign_mask=None)
+        precision = config.recipe.precision
         return QuantizedLinear.from_linear(
-            module, weight=config.recipe.weight, input=config.recipe.input.with_(hadamard=None)
+            module, weight=config.recipe.weight, input=inputs, precision=precision
         )
     if isinstance(config, Stored):
         return QuantizedLinear.from_linear(module, weight=config.weight, input=config.input)

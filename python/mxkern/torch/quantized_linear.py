@@ -1,7 +1,7 @@
 # mxkern/torch/quantized_linear.py: the linear layer of a weight that is stored quantized.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,7 +20,7 @@ def frozen_linear(
     *,
     input: SchemeName | Operand | None = None,
     amax: Any = None,
-    precision: GemmPrecision = "auto",
+    precision: GemmPrecision | Literal["fast"] = "auto",
 ) -> torch.Tensor:
     """x . W^T + bias, with a gradient for x and bias and none for the weight.
 
@@ -31,7 +31,7 @@ def frozen_linear(
                in the call
     amax       nvfp4: the largest magnitude of all inputs, a float32 tensor (static); by default
                that of x
-    precision  as in mxkern.gemm
+    precision  as in mxkern.gemm, or "fast", as in a Recipe, where x is quantized
 
     dx is G . W: by the weight's columns if it has them, else by its decoded values. Raises
     TypeError and ValueError.

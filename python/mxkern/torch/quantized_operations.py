@@ -8,6 +8,7 @@ import torch
 
 from mxkern.block_scaled import BlockScaled
 from mxkern.scheme import schemes
+from mxkern.torch.operand_calls import precision_of
 from mxkern.torch.quantized_tensor import (
     HANDLERS,
     QuantizedTensor,
@@ -40,12 +41,16 @@ def product(x: Any, weight: Any, bias: Any = None, **options: Any) -> Any:
     return multiply(x.detach(), weight, bias, dtype=x.dtype, **options)
 
 
-def multiply(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    """x . W^T + bias, for x plain or quantized."""
+def multiply(x: Any, weight: Any, bias: Any, precision: str = "auto", **options: Any) -> Any:
+    """x . W^T + bias, for x plain or quantized. Only "auto" reads what is prepared: the others are
+    a recipe's, whose layer multiplies codes and scales as they are."""
     plain = x.codes if isinstance(x, BlockScaled) else x
     rows = x.shape[-2] if len(x.shape) > 1 else 1
-    operand = operand_of(weight, rows)
-    return functions(plain, weight.codes).gemm(x, operand, bias=bias, **options)
+    operand = operand_of(weight, rows) if precision == "auto" else rows_of(weight)
+    if isinstance(x, BlockScaled):
+        precision = precision_of(precision, x, rows_of(weight))
+    call = functions(plain, weight.codes)
+    return call.gemm(x, operand, bias=bias, precision=precision, **options)
 
 
 def input_gradient(gradient: Any, weight: Any) -> Any:

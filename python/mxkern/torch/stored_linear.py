@@ -17,9 +17,11 @@ class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]  # no types there
 
     input       how inputs are quantized; None: not at all
     input_amax  NVFP4: their amax, a buffer; None: found in each call
+    precision   of the products: "auto", or that of the recipe that trained the layer
     """
 
     input: Operand | None
+    precision: Any
     input_amax: Any
 
     @classmethod
@@ -30,26 +32,22 @@ class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]  # no types there
         weight: Operand,
         input: Operand | None = None,
         input_amax: Any = None,
+        precision: Any = "auto",
     ) -> Self:
         """The layer with its weight quantized, and its bias, buffers and hooks."""
         module: Self = adopted(cls, linear)
-        module.input = input
+        module.input, module.precision = input, precision
         module._buffers.pop("input_amax", None)
         module.register_buffer("input_amax", input_amax)
         with torch.no_grad():
-            stored = QuantizedTensor.from_float(
-                linear.weight.detach(),
-                weight.scheme,
-                scale_rule=weight.scale_rule,
-                block=weight.block,
-                four_over_six=weight.four_over_six,
-            )
+            stored = QuantizedTensor.from_float(linear.weight.detach(), weight)
         module.weight = torch.nn.Parameter(stored, requires_grad=False)
         install(module)
         return module
 
     def forward(self, x: Any) -> Any:
-        return frozen_linear(x, self.weight, self.bias, input=self.input, amax=self.input_amax)
+        inputs = {"input": self.input, "amax": self.input_amax, "precision": self.precision}
+        return frozen_linear(x, self.weight, self.bias, **inputs)
 
     def explained(self) -> str:
         """What multiplies, in a line."""

@@ -208,7 +208,7 @@ INFERENCE = {
 
 
 @pytest.mark.parametrize("name", INFERENCE)
-def test_inference(name: str) -> None:
+def test_inference(name: str, device: str) -> None:
     """One layer of normal data, as other libraries' bars are for."""
     config, bar = INFERENCE[name]
     x, w, b, _ = data(128, 256, 512)
@@ -220,7 +220,10 @@ def test_inference(name: str) -> None:
         y = made(x)
         assert decibels(wanted, y) >= bar
         compiled = torch.compile(made, fullgraph=True, backend="aot_eager")
-        assert torch.equal(compiled(x), y)
+        if device == "cpu":
+            assert torch.equal(compiled(x), y)
+        else:  # eager products read what is prepared, and add in another order
+            assert decibels(y, compiled(x)) > 45
     assert made.weight.requires_grad is False and "inputs" in mxt.explain(nn.Sequential(made))
 
 
