@@ -184,6 +184,8 @@ class ShardedWeight(torch.Tensor):  # type: ignore[misc]  # no types there
         tensor_scale, codes_dtype, scales_dtype, shape = facts
         if out is not None:  # has views of the same storages
             if tensor_scale is not None:
+                if tensor_scale.is_cuda:  # was made on the stream of FSDP's copies
+                    tensor_scale.record_stream(torch.cuda.current_stream(tensor_scale.device))
                 with torch.autograd._unsafe_preserve_version_counter(out.tensor_scale):
                     out.tensor_scale.copy_(tensor_scale)
             return None

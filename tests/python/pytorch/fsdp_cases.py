@@ -217,6 +217,22 @@ def cached_weights_hear_of_steps(world: World) -> None:
 
 
 @case
+def meta_models_get_memory(world: World) -> None:
+    results = []
+    for on_meta in (False, True):
+        model = model_of(world, SQUARE["mxfp8"])
+        model = sharded(model.to("meta") if on_meta else model, quantized=True)
+        if on_meta:
+            model.to_empty(device=world.device)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.fill_(0.01)
+        with Wire() as wire:
+            results.append((trained(world, model, adam(model)), wire.bytes))
+    assert results[0] == results[1], results
+
+
+@case
 def one_rank_is_no_sharding(world: World) -> None:
     mesh = world.mesh(world.size, 1, names=("data", "shard"))["shard"]
     for quantized in (False, True):
