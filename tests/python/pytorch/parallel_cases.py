@@ -152,7 +152,7 @@ def launched(ranks: int, slow: bool) -> str:
         port = str(probe.getsockname()[1])
     command = [sys.executable, __file__, "--backend", "gloo"] + (["--slow"] if slow else [])
     alone = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks)}
-    few = {"MXKERN_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    few = {"MXKERN_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     running = [
         subprocess.Popen(
             command,

@@ -126,6 +126,8 @@ def test_products_of_gpt_oss() -> None:
 
 
 def test_experts_of_other_ranks() -> None:
+    reason = "experts of older versions fail on tokens of other ranks"
+    pytest.importorskip("transformers", minversion="5.24", reason=reason)
     module, (x, index, weights) = experts_of("qwen3_moe"), routing()
     index = index.clone()
     index[::3, 1] = EXPERTS

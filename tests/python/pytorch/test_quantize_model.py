@@ -210,6 +210,7 @@ INFERENCE = {
 @pytest.mark.parametrize("name", INFERENCE)
 def test_inference(name: str, device: str) -> None:
     """One layer of normal data, as other libraries' bars are for."""
+    torch._dynamo.reset()
     config, bar = INFERENCE[name]
     x, w, b, _ = data(128, 256, 512)
     layer = nn.Linear(512, 256, dtype=torch.bfloat16)

@@ -275,7 +275,8 @@ print(w.dequantize().double().sum().item())
 
 def test_torch_load_with_weights_only_in_a_fresh_process(tmp_path: Any) -> None:
     w = stored("nvfp4", block="16x16").to("cpu")
-    torch.save({"w": w, "layer": parameter("mxfp8", columns=True).to("cpu")}, tmp_path / "w.pt")
+    layer = torch.nn.Parameter(parameter("mxfp8", columns=True).to("cpu"), requires_grad=False)
+    torch.save({"w": w, "layer": layer}, tmp_path / "w.pt")
     command = [sys.executable, "-c", FRESH, str(tmp_path / "w.pt")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

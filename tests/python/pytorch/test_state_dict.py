@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -333,6 +334,7 @@ def test_distributed_checkpoint(ranks: int, tmp_path: Path) -> None:
     workers = [
         subprocess.Popen(
             [sys.executable, str(WORKER), str(rank), str(ranks), str(tmp_path)],
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},  # gloo is for the CPU
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
