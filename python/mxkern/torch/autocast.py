@@ -60,9 +60,9 @@ class autocast:  # noqa: N801  # as torch.autocast
             raise RuntimeError(
                 "autocast: this instance is active already; expected one that is not; make another"
             )
-        if self._recipe is not None and not torch.compiler.is_compiling():
-            if reason := unavailable_reason(self._recipe):
-                raise RuntimeError(f"autocast: the recipe does not run here: {reason}")
+        recipe = None if torch.compiler.is_compiling() else self._recipe
+        if recipe is not None and (reason := unavailable_reason(recipe)):
+            raise RuntimeError(f"autocast: the recipe does not run here: {reason}")
         self._before = (_active.inside, _active.recipe, _active.amax_group)
         _active.inside, _active.recipe = True, self._recipe
         _active.amax_group = self._amax_group
