@@ -102,7 +102,7 @@ def train(
     text, generator = standard_library(), torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     model = quantized(GPT().to(device), recipe)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / 30, 1 - 0.9 * step / steps)
     )
