@@ -20,6 +20,7 @@ PAGES = ["README.md"] + [
     for name in ("python", "migrating", "numerics", "gemm", "cpp", "checkpoints", "troubleshooting")
 ]
 PAGES += ["docs/jax.md"] if available("jax") else []
+PAGES += ["docs/pytorch.md"] if available("torch") else []
 
 
 def test_there_is_something_to_test():

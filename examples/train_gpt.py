@@ -1,0 +1,180 @@
+"""examples/train_gpt.py: trains a small GPT with several recipes, and draws how its losses fall.
+
+    python examples/train_gpt.py --steps 300 --recipes plain mxfp8 nvfp4 --output losses.png
+
+The text is the source of Python's standard library, byte by byte. All recipes begin with the same
+weights and see the same batches. What is not quantized is bfloat16 on a GPU, and float32 on a CPU,
+as PyTorch's bfloat16 products are slow on many of them.
+"""
+
+import argparse
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import mxkern.torch as mxt
+
+RECIPES = {
+    "plain": None,
+    "mxfp8": mxt.mxfp8(),
+    "hybrid": mxt.mxfp8("hybrid"),
+    "nvfp4": mxt.nvfp4(),
+    "mxfp4": mxt.mxfp4(),
+}
+WIDTH, HEADS, BLOCKS, CONTEXT, BATCH = 128, 4, 2, 64, 12  # 470,000 parameters
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention_norm, self.norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (3, HEADS, -1))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [batch, heads, tokens, width of a head]
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(-2))
+        return x + self.down(functional.gelu(self.up(self.norm(x))))
+
+
+class GPT(nn.Module):
+    """Logits [batch, tokens, 256] of bytes [batch, tokens]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes, self.places = nn.Embedding(256, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(BLOCKS))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 256, bias=False)
+        self.init_weights()
+
+    def init_weights(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+            elif isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02 if module is self.head else 0.06)
+                if getattr(module, "bias", None) is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.bytes(tokens) + self.places.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def quantized(model: GPT, recipe: Any) -> GPT:
+    """The model with its blocks trained by a recipe; the head stays as it is."""
+    if recipe is None:
+        return model
+    return mxt.quantize_(model, mxt.by_name({"head": None, "*": mxt.Training(recipe)}))
+
+
+def standard_library(size: int = 4_000_000) -> torch.Tensor:
+    """The first bytes of the modules that Python ships, in the order of their names."""
+    files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+    text = b"".join(file.read_bytes() for file in files)
+    return torch.frombuffer(bytearray(text[:size]), dtype=torch.uint8)
+
+
+def loss_of(model: Any, text: torch.Tensor, batch: int, generator: torch.Generator) -> Any:
+    """The mean loss of a batch of random places in the text."""
+    device = next(model.parameters()).device
+    starts = torch.randint(len(text) - CONTEXT, (batch, 1), generator=generator)
+    chunk = text[starts + torch.arange(CONTEXT + 1)].long().to(device)
+    with torch.autocast(device.type, torch.bfloat16, enabled=device.type != "cpu"):
+        logits = model(chunk[:, :-1])
+    return functional.cross_entropy(logits.float().flatten(0, 1), chunk[:, 1:].flatten())
+
+
+def train(
+    recipe: Any, steps: int, *, batch: int = BATCH, device: str = "cpu", seed: int = 0
+) -> Iterator[float]:
+    """Yields the loss of each step, in nats a byte."""
+    text, generator = standard_library(), torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    model = quantized(GPT().to(device), recipe)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / 30, 1 - 0.9 * step / steps)
+    )
+    for _ in range(steps):
+        loss = loss_of(model, text, batch, generator)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        yield loss.item()
+
+
+def draw(losses: dict[str, list[float]], output: Path) -> Path:
+    """A picture of the losses, as means of 20 steps; a table where Matplotlib is missing."""
+    means = {
+        name: torch.tensor(values).unfold(0, min(20, len(values)), 1).mean(1).tolist()
+        for name, values in losses.items()
+    }
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        output = output.with_suffix(".csv")
+        rows = [
+            ",".join(means),
+            *(",".join(map(str, row)) for row in zip(*means.values(), strict=True)),
+        ]
+        output.write_text("\n".join(rows))
+        return output
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for name, values in means.items():
+        axes.plot(values, label=name, linewidth=1)
+    axes.set(xlabel="step", ylabel="loss, nats a byte", title="A GPT of 470,000 parameters")
+    axes.legend()
+    figure.savefig(output, dpi=150)
+    return output
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Trains a small GPT with several recipes.")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=list(RECIPES))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument(
+        "--output", type=Path, default=Path("losses.png"), help="a picture, or .csv"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    start, done, total = time.monotonic(), 0, options.steps * len(options.recipes)
+    losses: dict[str, list[float]] = {name: [] for name in options.recipes}
+    for name, values in losses.items():
+        begun = time.monotonic()
+        steps = train(RECIPES[name], options.steps, device=options.device, seed=options.seed)
+        for step, loss in enumerate(steps, 1):
+            values.append(loss)
+            done += 1
+            if step % 20 and step < options.steps:
+                continue
+            now = time.monotonic()
+            speed = step * BATCH * CONTEXT / (now - begun)
+            left = (now - start) / done * (total - done)
+            print(
+                f"{name:8} step {step:5} of {options.steps}   loss {loss:.4f}   "
+                f"{speed:7.0f} tokens/s   {left:4.0f} s left",
+                flush=True,
+            )
+    print(f"\n{'recipe':8}  mean loss of the last 50 steps")
+    for name, values in losses.items():
+        print(f"{name:8}  {sum(values[-50:]) / len(values[-50:]):.4f}")
+    print(f"losses: {draw(losses, options.output)}")
+
+
+if __name__ == "__main__":
+    main()
