@@ -1,18 +1,22 @@
 # bench/cuda/transformer.py: a transformer's training steps, compiled, in bfloat16, by recipes of
 # mxkern.torch and by torchao's float8 training: python -m bench.cuda.transformer FILE [WIDTH...]
-# [WAY...]. Blocks are compiled one by one, and the head with the loss.
+# [WAY...]. Blocks are compiled one by one, and the head with the loss; with WHOLE=1 in the
+# environment all in one, with WHOLE=reduce-overhead in CUDA graphs.
 from __future__ import annotations
 
 import gc
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import mxkern.torch as mxt
 from bench import machine
@@ -70,6 +74,27 @@ def _trained(recipe: Any) -> Callable[[Any], Any]:
     return lambda model: mxt.quantize_(model, mxt.Training(recipe), _in_blocks)
 
 
+class Checkpointed(nn.Module):  # type: ignore[misc]  # no types there
+    """A block of which products are kept, and all else is computed again."""
+
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        self.block = block
+        self.context_fn = partial(create_selective_checkpoint_contexts, mxt.keep_products)
+
+    def forward(self, x: Any) -> Any:
+        return checkpoint(self.block, x, use_reentrant=False, context_fn=self.context_fn)
+
+
+def _checkpointed(recipe: Any) -> Callable[[Any], Any]:
+    def convert(model: Any) -> Any:
+        _trained(recipe)(model)
+        model.blocks = nn.ModuleList(map(Checkpointed, model.blocks))
+        return model
+
+    return convert
+
+
 def _torchao(kind: str) -> Callable[[Any], Any]:
     def convert(model: Any) -> Any:
         from torchao.float8 import Float8LinearConfig, convert_to_float8_training
@@ -84,7 +109,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "bfloat16": lambda model: model,
     "mxfp8": _trained(mxt.mxfp8()),
     "mxfp8, requantized weights": _trained(mxt.mxfp8(save_weight="requantize")),
-    "mxfp8, nothing kept quantized": _trained(mxt.mxfp8(save_weight="requantize", save="plain")),
+    "mxfp8, products kept": _checkpointed(mxt.mxfp8(save_weight="requantize", save="plain")),
     "float8 tensorwise": _torchao("tensorwise"),
     "float8 rowwise": _torchao("rowwise"),
     "nvfp4": _trained(mxt.nvfp4()),
@@ -103,36 +128,46 @@ def measure(width: int, way: str) -> dict[str, Any]:
         model = Model(width, layers).bfloat16()
     model = WAYS[way](model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    for block in model.blocks:
+    whole = os.environ.get("WHOLE")  # one program, with CUDA graphs if it says "reduce-overhead"
+    for block in () if whole else model.blocks:
         block.compile()
 
-    @torch.compile
     def loss_of(x: Any, wanted: Any) -> Any:
         logits = model.head(model.norm(x))
         return nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
 
     tokens = torch.randint(VOCABULARY, (batch, SEQUENCE + 1), device="cuda")
 
+    head = loss_of if whole else torch.compile(loss_of)
+
+    def run(tokens: Any) -> Any:
+        return head(model(tokens[:, :-1]), tokens[:, 1:])
+
+    if whole:
+        run = torch.compile(run, mode=None if whole == "1" else whole)
+
     def step() -> Any:
-        loss = loss_of(model(tokens[:, :-1]), tokens[:, 1:])
+        torch.compiler.cudagraph_mark_step_begin()
+        loss = run(tokens)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         return loss
 
-    losses = [step().detach() for _ in range(WARM)]
+    losses = [step().detach().clone() for _ in range(WARM)]
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     times = []
     for _ in range(STEPS):
         begin = time.perf_counter()
-        losses.append(step().detach())
+        losses.append(step().detach().clone())
         torch.cuda.synchronize()
         times.append(time.perf_counter() - begin)
     return {
         "width": width,
         "way": way,
         "layers": layers,
+        "compiled": whole or "blocks",
         "tokens": batch * SEQUENCE,
         "seconds": statistics.median(times),
         "peak_bytes": torch.cuda.max_memory_allocated(),

@@ -19,6 +19,7 @@ from mxkern.torch.available import (
     is_mxfp8_available,
     is_nvfp4_available,
 )
+from mxkern.torch.checkpoint_policy import keep_products
 from mxkern.torch.configs import (
     QAT,
     Dynamic,
@@ -70,6 +71,7 @@ __all__ = [
     "is_mxfp4_available",
     "is_mxfp8_available",
     "is_nvfp4_available",
+    "keep_products",
     "linear",
     "mx",
     "mxfp4",
