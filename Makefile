@@ -21,10 +21,11 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml README.md LICENSE cmake th
   src python -type f -not -path '*/__pycache__/*' 2>/dev/null)
 CPP_FILES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc' '*.cuh' '*.cu')
 
-.PHONY: help demo test test-all cpp-tests zoo bench lint format asan fuzz clean
+.PHONY: help demo train test test-all cpp-tests zoo bench lint format asan fuzz clean
 help:
 	@echo "make demo    build, then quantize and multiply the weights of a real model"
 	@echo "             (CHECKPOINT=file.safetensors takes another one, and needs no network)"
+	@echo "make train   build, then train a small GPT with five recipes, and draw their losses"
 	@echo "make test    build, then the C++ tests, the Python tests and the examples"
 	@echo "make test-all   the same, with those Python tests that take long"
 	@echo "make zoo     convert small models of all types and load them; make test does a part of it"
@@ -36,6 +37,9 @@ help:
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m mxkern.demo $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
+
+train: $(VENV)/.installed $(VENV)/.test-tools
+	@$(BIN)/python examples/train_gpt.py --steps 600
 
 # Two goals side by side: pip installs, or compilers work.
 together = $(MAKE) --no-print-directory $(1) & first=$$!; \

@@ -117,7 +117,7 @@ def train(
 
 
 def draw(losses: dict[str, list[float]], output: Path) -> Path:
-    """A picture of the losses, as means of 20 steps; a table where Matplotlib is missing."""
+    """Writes a picture of the losses, as means of 20 steps; a table where Matplotlib is missing."""
     means = {
         name: torch.tensor(values).unfold(0, min(20, len(values)), 1).mean(1).tolist()
         for name, values in losses.items()
@@ -126,11 +126,9 @@ def draw(losses: dict[str, list[float]], output: Path) -> Path:
         from matplotlib.figure import Figure
     except ImportError:
         output = output.with_suffix(".csv")
-        rows = [
-            ",".join(means),
-            *(",".join(map(str, row)) for row in zip(*means.values(), strict=True)),
-        ]
-        output.write_text("\n".join(rows))
+    if output.suffix == ".csv":
+        rows = [means, *zip(*means.values(), strict=True)]
+        output.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
         return output
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
@@ -148,7 +146,7 @@ def main() -> None:
     parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=list(RECIPES))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument(
-        "--output", type=Path, default=Path("losses.png"), help="a picture, or .csv"
+        "--output", type=Path, default=Path("losses.png"), help="a picture or a .csv"
     )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

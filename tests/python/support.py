@@ -2,7 +2,6 @@
 # that say where and what.
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import re
@@ -70,16 +69,6 @@ def mostly_slow(cases: Iterable[Any], *quick: str) -> list[Any]:
         listed.append(pytest.param(*param.values, id=param.id, marks=[*param.marks, *slow]))
     assert found.issuperset(quick), f"{sorted(set(quick) - found)} are among no cases: {found}"
     return listed
-
-
-def classes(page: str) -> dict[str, Any]:
-    """What a page imports and the classes that it defines."""
-    namespace: dict[str, Any] = {}
-    for block in blocks(page, "python"):
-        wanted = (ast.Import, ast.ImportFrom, ast.ClassDef)
-        body = [part for part in ast.parse(block).body if isinstance(part, wanted)]
-        exec(compile(ast.Module(body, []), page, "exec"), namespace)
-    return namespace
 
 
 def framework_params(*names: str) -> list[Any]:

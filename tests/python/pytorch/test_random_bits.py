@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from layer_cases import data, decibels, gradients, normal  # noqa: E402
 
+import mxkern  # noqa: E402
 import mxkern.torch as mxt  # noqa: E402
 from mxkern.torch.random_bits import rank_seed  # noqa: E402
 from mxkern.values.seeds import mixed, of_text  # noqa: E402
@@ -100,3 +101,26 @@ def test_seeds() -> None:
     many = {rank_seed(7, rank) for rank in range(100)} | {of_text(7, f"h.{i}") for i in range(100)}
     assert len(many) == 200 and all(0 <= seed < 2**64 for seed in many)
     assert mixed(1, 2, 3) != mixed(1, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "shared", "own"), [("mxfp4", 0.120, 0.061), ("nvfp4", 0.097, 0.051)]
+)
+def test_ranks_with_seeds_of_their_own(scheme: str, shared: float, own: float) -> None:
+    """What docs/numerics.md says of the mean of 8 ranks' gradients."""
+    common = normal(256, 1024, grad=False, dtype=torch.float32)
+    ranks = [
+        common + 0.3 * normal(256, 1024, seed=rank, grad=False, dtype=torch.float32)
+        for rank in range(1, 9)
+    ]
+    mean = sum(ranks) / 8
+
+    def error(seeds: list[int]) -> float:
+        rounded = [
+            mxkern.fake_quantize(x, scheme, rounding="stochastic", seed=seed)
+            for x, seed in zip(ranks, seeds, strict=True)
+        ]
+        return float((sum(rounded) / 8 - mean).norm() / mean.norm())
+
+    assert error([5] * 8) == pytest.approx(shared, rel=0.02)
+    assert error(list(range(8))) == pytest.approx(own, rel=0.02)
