@@ -130,12 +130,16 @@ def draw(losses: dict[str, list[float]], output: Path) -> Path:
         rows = [means, *zip(*means.values(), strict=True)]
         output.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
         return output
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(8, 7), layout="constrained")
+    upper, lower = figure.subplots(2, sharex=True)
+    first, *_ = means
     for name, values in means.items():
-        axes.plot(values, label=name, linewidth=1)
-    axes.set(xlabel="step", ylabel="loss, nats a byte", title="A GPT of 470,000 parameters")
-    axes.legend()
+        upper.plot(values, label=name, linewidth=1)
+        further = [100 * (x / y - 1) for x, y in zip(values, means[first], strict=True)]
+        lower.plot(further, linewidth=1)
+    upper.set(ylabel="loss, nats a byte", title="A GPT of 470,000 parameters")
+    lower.set(xlabel="step", ylabel=f"% more than {first}")
+    upper.legend()
     figure.savefig(output, dpi=150)
     return output
 
