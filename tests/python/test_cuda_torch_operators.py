@@ -138,7 +138,10 @@ def test_prepared(scheme: str, form: Any, keep_source: bool, torch: Any) -> None
             for a, b in zip(got.source.parts, want.source.parts, strict=True):
                 assert (a is None) == (b is None), what
                 assert a is None or np.array_equal(on_host(a), on_host(b)), what
-        ours, theirs = (mxkern.gemm(tokens, w, dtype="bfloat16") for w in (got, want))
+        folded = got.form == "folded"
+        left = mxkern.quantize(tokens, scheme) if folded else tokens
+        asked: Any = {"dtype": "bfloat16", "precision": "folded" if folded else "auto"}
+        ours, theirs = (mxkern.gemm(left, w, **asked) for w in (got, want))
         assert torch.equal(ours, theirs) and ours.any(), what
 
     prepare = torch.compile(lambda q: mxkern.prepare_operand(q, **options), backend="aot_eager")

