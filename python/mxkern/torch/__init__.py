@@ -12,6 +12,7 @@ From the import on torch.compile knows mxkern's functions: those of mxkern.torch
 their place.
 """
 
+from mxkern.torch.attention import attention
 from mxkern.torch.autocast import autocast, checkpoint_contexts, current_recipe
 from mxkern.torch.available import (
     is_available,
@@ -59,6 +60,7 @@ __all__ = [
     "WeightCache",
     "WeightOnly",
     "all_but_last",
+    "attention",
     "autocast",
     "by_name",
     "checkpoint_contexts",
