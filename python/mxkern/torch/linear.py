@@ -46,9 +46,11 @@ def linear(
     recipe, amax_group = chosen(recipe)
     if recipe is not None and not isinstance(recipe, Recipe):
         raise no_recipe("linear", recipe)
-    if isinstance(weight, QuantizedTensor):
+    plain = type(x) is torch.Tensor and type(weight) in (torch.nn.Parameter, torch.Tensor)
+    if not plain and isinstance(weight, QuantizedTensor):
         return frozen_linear(x, weight, bias, input=None if recipe is None else recipe.input)
-    if hasattr(weight, "device_mesh") or hasattr(x, "device_mesh"):  # the compiler sees it too
+    # The compiler sees this of DTensors too, and not that they have to_local.
+    if not plain and (hasattr(weight, "device_mesh") or hasattr(x, "device_mesh")):
         from mxkern.torch.tensor_parallel import distributed_linear
 
         return distributed_linear(x, weight, bias, recipe, seed=seed, step=step)
@@ -193,17 +195,16 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
         return self
 
     def forward(self, x: Any) -> Any:
-        recipe, _ = chosen(self.recipe)
-        step = None
+        weight, recipe = self.weight, chosen(self.recipe)[0]
+        seed, step, cached = 0, None, None
         if recipe is not None and recipe.is_stochastic:
             step = self.step.on(x.device)
-        of_mesh = hasattr(self.weight, "device_mesh")
-        cached = None
-        if not (self.cache is None or of_mesh or isinstance(self.weight, GatheredWeight)):
-            cached = self.cache.of(self.weight, recipe)
-        rank = 0 if of_mesh and self.rank is None else self.rank  # the place in the mesh counts
-        seed = rank_seed(self.seed, rank)
-        return linear(x, self.weight, self.bias, self.recipe, seed=seed, step=step, cached=cached)
+            # With a mesh the place in it counts.
+            of_mesh = self.rank is None and hasattr(weight, "device_mesh")
+            seed = rank_seed(self.seed, 0 if of_mesh else self.rank)
+        if self.cache is not None and type(weight) is torch.nn.Parameter:
+            cached = self.cache.of(weight, recipe)
+        return linear(x, weight, self.bias, self.recipe, seed=seed, step=step, cached=cached)
 
     def explained(self) -> str:
         """What multiplies, in a line."""
