@@ -39,7 +39,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/python -m mxkern.demo $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 train: $(VENV)/.installed $(VENV)/.test-tools
-	@$(BIN)/python examples/train_gpt.py --steps 400
+	@$(BIN)/python examples/train_gpt.py --steps 400 --output build/losses.png
 
 # Two goals side by side: pip installs, or compilers work.
 together = $(MAKE) --no-print-directory $(1) & first=$$!; \

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import mxkern
 import mxkern.torch as mxt
 
 RECIPES = {
@@ -154,6 +155,8 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    torch.set_num_threads(1)  # steps are so small that more threads would wait for each other
+    mxkern.set_num_threads(1)
     start, done, total = time.monotonic(), 0, options.steps * len(options.recipes)
     losses: dict[str, list[float]] = {name: [] for name in options.recipes}
     for name, values in losses.items():
