@@ -9,10 +9,11 @@ import torch
 
 from mxkern import errors
 from mxkern.torch.available import unavailable_reason
+from mxkern.torch.compiler import taken_for
 from mxkern.values.recipe import Operand, Recipe, check_options, mxfp8
 
 
-@torch.compiler.substitute_in_graph(check_options)  # type: ignore[untyped-decorator]
+@taken_for(check_options)
 def _checked_when_it_runs(operand: Operand) -> None:
     """Recipes may be made in compiled code; operators check what they are given."""
 

@@ -12,6 +12,7 @@ from mxkern.options import DTYPES
 from mxkern.scheme import schemes
 from mxkern.torch import operators
 from mxkern.torch.available import folds
+from mxkern.torch.compiler import constant
 from mxkern.torch.shared_amax import shared_amax
 from mxkern.values.operand_options import options_of_operand, transform_of
 from mxkern.values.recipe import Operand, Recipe
@@ -88,7 +89,7 @@ def quantized(
     return made[0], made[1]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def _device_folds(index: int) -> bool:
     """Whether a CUDA device has the folded path: Hopper's FP8 tensor cores."""
     if index not in _FOLDS:

@@ -17,7 +17,6 @@ whose derivative is that of the identity ("straight through"), in torch.func's t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,6 +45,7 @@ from mxkern.torch.checks import (
     scheme_name,
 )
 from mxkern.torch.codes import pack_codes, unpack_codes
+from mxkern.torch.compiler import taken_for
 from mxkern.torch.definition import TWO_LEVEL
 from mxkern.torch.flops import teach_the_counter
 from mxkern.torch.keywords import refuse_others
@@ -337,11 +337,7 @@ def unswizzle_scales(scales: Any, rows: int, blocks: int, **options: Any) -> Any
 def _teach_the_compiler() -> None:
     """torch.compile takes the functions here in the place of mxkern's."""
     for name in __all__:
-        function: Callable[..., Any] = globals()[name]
-        substitute = torch.compiler.substitute_in_graph(
-            getattr(mxkern, name), skip_signature_check=True
-        )
-        substitute(function)
+        taken_for(getattr(mxkern, name), skip_signature_check=True)(globals()[name])
 
 
 _teach_the_compiler()

@@ -12,6 +12,7 @@ from mxkern.options import ASKED_FORMS, FORMS, PREPARED_FORMS, position, usable_
 from mxkern.prepared_operand import PreparedOperand
 from mxkern.scheme import scheme_of
 from mxkern.torch.checks import check_quantized, scheme_name
+from mxkern.torch.compiler import constant
 from mxkern.torch.definition import define
 from mxkern.torch.operands import block_scaled
 
@@ -58,7 +59,7 @@ def prepared_data(
     return data
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def _form(form: str, scheme: str, device: int) -> str:
     """The form of a PreparedOperand on a device, which is what it is for all of a program."""
     wanted = position(_FUNCTION, "form", form, ASKED_FORMS)

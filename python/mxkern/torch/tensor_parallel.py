@@ -15,6 +15,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel
 from mxkern import errors
 from mxkern.scheme import schemes
 from mxkern.torch.autocast import chosen
+from mxkern.torch.compiler import constant
 from mxkern.torch.gathered import TokenShards
 from mxkern.torch.linear import Linear, check_arguments, local_linear
 from mxkern.torch.random_bits import rank_seed
@@ -139,7 +140,7 @@ class _OnOneRank(torch.autograd.Function):  # type: ignore[misc]  # no types the
         return gradient, None
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def _first_alike(mesh: Any, differs: tuple[bool, ...]) -> int:
     """The first process with the same weight and the same tokens as this one."""
     place = mesh.get_coordinate()
