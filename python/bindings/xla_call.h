@@ -222,6 +222,9 @@ class XlaCall {
     return {reinterpret_cast<void*>(aligned), end > aligned ? end - aligned : 0};
   }
 
+  // Whether there is another number: programs on disk lack those that were added later.
+  bool has_numbers() const { return next_number_ < numbers_.size(); }
+
   // Nothing is left over.
   void end() const {
     check_fits(next_number_ == numbers_.size() && next_argument_ == arguments_.size() &&

@@ -84,11 +84,13 @@ inline void fake_quantize(XlaCall& call) {
   mxkern::fake_quantize(x, scheme, out, options, call.stream());
 }
 
-// size, halves of the sign mask, whether along columns; x -> amax
+// size, halves of the sign mask, whether along columns, or none of these; x -> amax
 inline void tensor_amax(XlaCall& call) {
   AmaxOptions options;
-  options.hadamard = call.hadamard();
-  options.columns = call.flag();
+  if (call.has_numbers()) {
+    options.hadamard = call.hadamard();
+    options.columns = call.flag();
+  }
   const Buffer x = call.plain(call.argument());
   float* amax = call.scalar(call.result());
   call.end();

@@ -14,7 +14,7 @@ from support import array_of, mostly_slow, random_values, refused
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-import mxkern.torch as ops  # noqa: E402
+from mxkern.torch import operators as ops  # noqa: E402
 
 X = array_of("torch", random_values((4, 96), "float32"))
 Q = mxkern.quantize(X, "mxfp6")
@@ -32,9 +32,11 @@ def test_no_tensor(name: str) -> None:
         "gemm": (N,),
         "grouped_gemm": (N, torch.tensor([4], dtype=torch.int32)),
         "unswizzle_scales": (4, 3),
+        "prepare_operand": ("mxfp4",),
     }
     for value in (None, 3, [1.0], random_values((4, 96), "float32")):
-        wanted = "BlockScaled" if name == "dequantize" else "torch.Tensor"
+        of_quantized = name in ("dequantize", "transpose_square_blocks")
+        wanted = "BlockScaled" if of_quantized else "torch.Tensor"
         call = lambda v=value: function(v, *rest.get(name, ()))  # noqa: E731
         refused(TypeError, call, f"{name}: ", " is ", f"expected a {wanted}")
 
