@@ -25,6 +25,7 @@ def run(*command: str | Path) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 def test_train_gpt(tmp_path: Path) -> None:
     output = tmp_path / "losses.csv"
     options = ["--steps", "3", "--recipes", "plain", "nvfp4", "--device", "cpu", "--output", output]

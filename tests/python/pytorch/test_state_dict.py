@@ -327,7 +327,7 @@ def test_how_a_plain_weight_is_quantized_is_kept() -> None:
 WORKER = Path(__file__).parent / "state_dict_worker.py"
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_distributed_checkpoint(ranks: int, tmp_path: Path) -> None:
     if not torch.distributed.is_available():
         pytest.skip("this PyTorch has no torch.distributed")
