@@ -99,7 +99,8 @@ TEST_F(StackUse, OfTheOthers) {
                       [&] { cpu::dequantize(q.out(), out.buffer(), kernels); });
       }
       float amax = 0.0f;
-      expect_little(name + ", tensor_amax", [&] { cpu::tensor_amax(x.buffer(), &amax, {}, kernels); });
+      expect_little(name + ", tensor_amax",
+                    [&] { cpu::tensor_amax(x.buffer(), &amax, {}, kernels); });
       for (const int size : hadamard_sizes) {
         for (const bool inverse : {false, true}) {
           expect_little(name + ", random_hadamard", [&] {
