@@ -57,7 +57,7 @@ void check_form(const char* function, const char* argument, const PreparedOperan
 void check_memory(const char* function, const char* argument, const PreparedOperand& operand);
 void check_prepared(const char* function, const char* argument, const PreparedOperand& operand);
 
-// Of an operand of a product what a plan is made of: schemes, dtypes, shapes and strides, forms.
+// Checks what a plan asks of an operand: its scheme or dtype, shape, strides and form.
 void check_operand_kind(const char* function, const char* argument, const PlannedOperand& operand);
 
 // The memory of one of a valid kind; and all of it.

@@ -59,14 +59,14 @@ struct GroupedGemmOptions {
 // Summed in float32, rounded once to out's dtype; as exact as gemm with the same precision is.
 // Deterministic.
 //
-// With groups of columns out[g, :, :] = alpha * factors[g] * a[:, k] . b[:, k]^T + beta * out[g, :,
-// :] + bias[g, :] over the columns k of group g: the gradients of the weights of such layers, of
-// rows that were quantized along the tokens (quantize_columns), with beta = 1 added to those of
-// batches before. a [1, M, K], b [1, N, K], out [count, M, N]. Columns behind the last end belong
-// to no product, and a group without columns has sums of 0. Exact products are computed from the
-// form expanded of both operands, folded ones from the form folded. An operand's row has one power
-// of two for all groups there: a group whose scales lie 100 octaves below the largest one of the
-// row counts as zeros.
+// Groups may be of columns: out[g, :, :] = alpha * factors[g] * a[:, k] . b[:, k]^T + beta * out[g,
+// :, :] + bias[g, :] over the columns k of group g. These are gradients of the weights of such
+// layers, of rows that were quantized along the tokens (quantize_columns); beta = 1 adds them to
+// those of earlier batches. a [1, M, K], b [1, N, K], out [count, M, N]. Columns behind the last
+// end belong to no product, and a group without columns has sums of 0. Exact products are computed
+// from the form expanded of both operands, folded ones from the form folded. An operand's row has
+// one power of two for all groups there: a group whose scales lie 100 octaves below the largest one
+// of the row counts as zeros.
 //
 // The CPU copies the ends to its workspace when the call begins, and throws InvalidArgument where
 // they decrease, lie outside of the rows or columns, or those of columns inside of a block. A CUDA

@@ -63,7 +63,8 @@ MXKERN_API void quantize_both(const Buffer& x, const BlockScaled& rows, const Bl
                               const QuantizeOptions& row_options = {},
                               const QuantizeOptions& column_options = {}, Stream stream = {});
 
-// What a direction of quantize looks at to find the amax of NVFP4.
+// Says which amax tensor_amax finds: that of x, or that of x after a Hadamard transform, which
+// NVFP4's scales follow when quantize or quantize_columns transforms.
 struct AmaxOptions {
   Hadamard hadamard = {};  // transform groups first, rounded to the dtype of x
   bool columns = false;    // groups run along the rows of x, as in quantize_columns

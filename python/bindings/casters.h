@@ -1,6 +1,6 @@
 // bindings/casters.h: tuples of plain numbers from Python to the library's views of memory.
 //
-// What is planned without memory arrives as
+// A plan needs no memory. What it is made of arrives as
 //   PlannedTensor    (dtype, batch, rows, columns)
 //   PlannedOperand   the same, or (scheme, scale layout, batch, rows, columns), ahead of which what
 //                    is prepared has its form and whether its source was kept

@@ -237,8 +237,8 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
   return finished(call, product, out, b);
 }
 
-// What is planned: the device, in the library's words, empty for that of `right`; which becomes
-// what prepare_operand would make of it in the form, if there is one. Plans read nothing.
+// Returns the device to plan for, in the library's words; empty means the device of `right`. If a
+// form is given, `right` becomes what prepare_operand would make of it. Plans read no memory.
 std::string planned_device(const Call& call, nb::handle device, nb::handle form,
                            GemmRightOperand& right) {
   const Device here = source_of(right).device;

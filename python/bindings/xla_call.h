@@ -222,7 +222,8 @@ class XlaCall {
     return {reinterpret_cast<void*>(aligned), end > aligned ? end - aligned : 0};
   }
 
-  // Whether there is another number: programs on disk lack those that were added later.
+  // Whether a number is left to read. A program on disk may be older than an operation's options,
+  // and then has no numbers for them.
   bool has_numbers() const { return next_number_ < numbers_.size(); }
 
   // Nothing is left over.

@@ -357,5 +357,5 @@ def _kind_of_device(function: str, device: Any, on: int) -> str:
             f"{function}: device is {device!r}, and b is on {where}; expected a device that a and "
             "b are on, or a kind of GPU; pass its kind, as device='sm_90'"
         )
-    # As nvcc writes them: what is for one architecture, or for its family, is no GPU of its own.
+    # nvcc's suffixes a and f are for code of one architecture or family, and name no other GPU.
     return re.sub(r"(?<=^sm_)(\d+)[af]$", r"\1", device)

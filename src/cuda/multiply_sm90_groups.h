@@ -31,7 +31,7 @@ void multiply_sm90_columns_by(const TileSm90& tile, const char* function, const 
                               const RowScaled& b, const DeviceGroups& groups,
                               const CoreFinish& finish, Stream stream);
 
-// What an instance file of them launches.
+// The arguments of a launch, which the instance files compile.
 struct GroupsProductSm90 {
   const char* function;
   const RowScaled &left, &right;

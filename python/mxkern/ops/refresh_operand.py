@@ -28,7 +28,8 @@ def refreshed(
     """out, with the values of x: of a BlockScaled, or of a plain array that scheme is for."""
     own = _check(x, scheme, form, out)
     source = out.source
-    # What it keeps is first: a product may read the tensor scale while the kernel ahead still runs.
+    # The source is written first: a product reads its tensor scale while the kernel before it may
+    # still run.
     if source is not None:
         if scheme is not None:
             keywords: dict[str, Any] = {"out": source, "stream": stream}

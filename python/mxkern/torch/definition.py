@@ -30,7 +30,7 @@ def define(
     function = name.removesuffix(TWO_LEVEL)
 
     def trace(*arguments: Any, **options: Any) -> Any:
-        # Of what has a gradient it is x that has one.
+        # An operator with a derivative has it for x, its first argument.
         without = arguments[1:] if name in _WITH_GRADIENT else arguments
         refuse_gradient(function, (without, options))
         refuse_some_on_meta(function, (arguments, options))

@@ -23,7 +23,7 @@ from mxkern.torch.random_bits import Step
 from mxkern.values.recipe import Recipe
 from mxkern.values.seeds import mixed
 
-# What transformers says of a module's layout, on the module itself.
+# Attributes by which transformers' modules of experts describe their layout.
 _LAYOUT = ("has_gate", "has_bias", "is_transposed", "num_experts")
 _TITAN_NAMES = (("w1", "w2", "w3"), ("w1_EFD", "w2_EDF", "w3_EFD"))
 

@@ -55,7 +55,7 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]  # no type
                 columns=keeps_columns,
                 **random,
             )
-        # For dgrad first, then for wgrad; what both lack is not kept.
+        # backward takes these off in order: dgrad's operand, then wgrad's.
         saved: list[Any] = []
         if dgrad == "dequantized":
             saved += parts_of(w_rows)

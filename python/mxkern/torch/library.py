@@ -95,30 +95,22 @@ def _define_quantizer(
         define(name, f"({arguments}) -> ({', '.join(returns)})", traced)(run)
 
 
-def _rows(
-    x: Any,
-    scheme: SchemeName,
-    amax: Any = None,
-    tensor_scale: Any = None,
-    offset_at: Any = None,
-    **options: Any,
-) -> tuple[Any, ...]:
-    options = given("quantize", options, offset_at)
-    return present(mxkern.quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **options))
+def _one_way(function: str) -> Callable[..., tuple[Any, ...]]:
+    """The work of quantize or quantize_columns."""
 
+    def work(
+        x: Any,
+        scheme: SchemeName,
+        amax: Any = None,
+        tensor_scale: Any = None,
+        offset_at: Any = None,
+        **options: Any,
+    ) -> tuple[Any, ...]:
+        options = given(function, options, offset_at)
+        quantizes = getattr(mxkern, function)
+        return present(quantizes(x, scheme, amax=amax, tensor_scale=tensor_scale, **options))
 
-def _columns(
-    x: Any,
-    scheme: SchemeName,
-    amax: Any = None,
-    tensor_scale: Any = None,
-    offset_at: Any = None,
-    **options: Any,
-) -> tuple[Any, ...]:
-    options = given("quantize_columns", options, offset_at)
-    return present(
-        mxkern.quantize_columns(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
-    )
+    return work
 
 
 def _both(
@@ -141,12 +133,12 @@ def _both(
     return (*present(rows), *present(columns))
 
 
-_define_quantizer("quantize", _QUANTIZE, lambda function, shape: (shape,), _rows)
+_define_quantizer("quantize", _QUANTIZE, lambda function, shape: (shape,), _one_way("quantize"))
 _define_quantizer(
     "quantize_columns",
     _QUANTIZE,
     lambda function, shape: (transposed(function, shape),),
-    _columns,
+    _one_way("quantize_columns"),
 )
 _define_quantizer(
     "quantize_both",

@@ -58,7 +58,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         dgrad, wgrad = ways(recipe, needs_x, needs_w)
         forward = recipe.forward == "quantized"
         if not torch.compiler.is_compiling():
-            # What asks for a gradient is not read by its address alone, but slowly.
+            # The bindings read tensors that require grad by a slower way.
             x, weight = x.detach(), weight.detach()
             bias = None if bias is None else bias.detach()
         bits = facts.seed, facts.step if step is None else step, facts.amax_group
@@ -90,7 +90,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
         )
         w_rows = made[0] if w_rows is None else w_rows
         w_columns = made[1] if w_columns is None else w_columns
-        # For dgrad first, then for wgrad; what both lack is not kept.
+        # backward takes these off in order: dgrad's operand, then wgrad's.
         saved: list[Any] = []
         if dgrad == "dequantized" or (dgrad == "quantized" and facts.turns):
             saved += parts_of(w_rows)

@@ -11,7 +11,7 @@ from mxkern.shapes import grouped_shape, product_shape
 from mxkern.torch.definition import define, torch_dtype
 from mxkern.torch.operands import operand_of_kind
 
-# What kind_of gives for an operand.
+# The arguments of an operand, as kind_of gives them.
 _OPERANDS = ", ".join(
     f"Tensor {name}, Tensor? {name}_scales, Tensor? {name}_tensor_scale, Tensor? {name}_source, "
     f"str {name}_kind, SymInt[]? {name}_shape"

@@ -14,7 +14,7 @@ from mxkern.torch.operand_calls import quantized
 from mxkern.values.recipe import Operand, Recipe
 
 _aten = torch.ops.aten
-# What gives a part, a copy or another place of the weight: it stays a sharded weight.
+# Operations whose results are sharded weights too: parts, copies and moves of one.
 _KEEP = (
     _aten.detach,
     _aten.alias,

@@ -133,7 +133,7 @@ class Recipe:
     save: Product = "quantized"
     save_weight: SaveWeight = "columns"
     precision: Precision = "fast"
-    # What follows from these, found once.
+    # Derived from the fields above, once.
     is_plain: bool = field(init=False, repr=False, compare=False)  # no product is quantized
     is_stochastic: bool = field(init=False, repr=False, compare=False)  # seed and step matter
 
