@@ -23,7 +23,12 @@ RECIPES = {
     "mxfp4": mxt.mxfp4(),
 }
 # In dB: y, dx and dw of normal data.
-BARS = {"mxfp8": (27, 27, 27), "hybrid": (27, 24, 24), "nvfp4": (15, 14, 14), "mxfp4": (15, 13.5, 13.5)}
+BARS = {
+    "mxfp8": (27, 27, 27),
+    "hybrid": (27, 24, 24),
+    "nvfp4": (15, 14, 14),
+    "mxfp4": (15, 13.5, 13.5),
+}
 
 NAMES = ("y", "dx", "dw", "db")
 STYLES = {
