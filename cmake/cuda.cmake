@@ -8,7 +8,7 @@ endif()
 file(GLOB MXKERN_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu
      ${PROJECT_SOURCE_DIR}/src/cuda/instances/*.cu)
 # Those that need CUTLASS are targets of their own: cmake/cutlass.cmake.
-list(FILTER MXKERN_CUDA_SOURCES EXCLUDE REGEX "/multiply_sm1[02]0_[^/]*$")
+list(FILTER MXKERN_CUDA_SOURCES EXCLUDE REGEX "/sm1[02]0_[^/]*$")
 set(MXKERN_CUDA_STATUS "")
 
 if(MXKERN_CUDA STREQUAL "OFF")
@@ -98,10 +98,10 @@ else()
   enable_language(CUDA)
   set(instances ${PROJECT_BINARY_DIR}/instances)
   mxkern_scheme_instances(MXKERN_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/include/mxkern/numerics/scheme.h
-    ${instances} quantize fake_quantize multiply_few multiply_few_sm90 multiply_few_sm90_half
-    multiply_grouped multiply_grouped_half)
-  set(of_bfloat16_too multiply_sm90 multiply_sm90_columns multiply_sm90_grouped)
-  mxkern_pair_instances(MXKERN_CUDA_SOURCES ${instances} ${of_bfloat16_too} multiply_sm90_either)
+    ${instances} quantize fake_quantize decode decode_hopper decode_hopper_half
+    decode_grouped decode_grouped_half)
+  set(of_bfloat16_too hopper hopper_columns hopper_grouped)
+  mxkern_pair_instances(MXKERN_CUDA_SOURCES ${instances} ${of_bfloat16_too} hopper_fused_dispatch)
   mxkern_pair_instance(MXKERN_CUDA_SOURCES ${instances} bfloat16 bfloat16 ${of_bfloat16_too})
   list(JOIN CMAKE_CUDA_ARCHITECTURES ", " architectures)
   set(MXKERN_CUDA_STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${architectures}")

@@ -47,7 +47,7 @@ else()
   foreach(architecture IN LISTS mxkern_blackwell_architectures)
     set(target mxkern_sm${architecture})
     file(GLOB instances CONFIGURE_DEPENDS
-         ${PROJECT_SOURCE_DIR}/src/cuda/instances/multiply_sm${architecture}_*.cu)
+         ${PROJECT_SOURCE_DIR}/src/cuda/instances/sm${architecture}_*.cu)
     # A kernel of each kind, which tests look at, and those that differ from one in a format alone.
     set(others ${instances})
     list(FILTER others INCLUDE REGEX "_others_")
