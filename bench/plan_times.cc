@@ -1,13 +1,14 @@
 // bench/plan_times.cc: how long plans of products on an H200 take the host, in nanoseconds. Pure,
 // so it needs no GPU. Built with -std=c++20 -O3 -Iinclude -Isrc, with src/plan/plan_few*.cc and
-// src/plan/few_times.cc beside it, whose functions the library does not export, and libmxkern.
+// src/plan/decode/cost_model.cc beside it, whose functions the library does not export, and
+// libmxkern.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <limits>
 
 #include "mxkern/plan.h"
-#include "plan/plan_few.h"
+#include "plan/decode/plan.h"
 
 namespace {
 

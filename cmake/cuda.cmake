@@ -5,10 +5,9 @@ if(NOT MXKERN_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "mxkern: MXKERN_CUDA is '${MXKERN_CUDA}'; expected AUTO, ON or OFF")
 endif()
 
-file(GLOB MXKERN_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu
-     ${PROJECT_SOURCE_DIR}/src/cuda/instances/*.cu)
+file(GLOB_RECURSE MXKERN_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
 # Those that need CUTLASS are targets of their own: cmake/cutlass.cmake.
-list(FILTER MXKERN_CUDA_SOURCES EXCLUDE REGEX "/sm1[02]0_[^/]*$")
+list(FILTER MXKERN_CUDA_SOURCES EXCLUDE REGEX "/instances/sm1[02]0_[^/]*$")
 set(MXKERN_CUDA_STATUS "")
 
 if(MXKERN_CUDA STREQUAL "OFF")

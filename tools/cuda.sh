@@ -38,10 +38,11 @@ compile() {
 configure "$build/sm90a" -DMXKERN_CUDA_ARCHITECTURES=90a-real -DMXKERN_TESTS=ON \
   -DMXKERN_INSTRUCTION_SETS=baseline -DMXKERN_CUDA_TOGETHER=ON "${quick[@]}"
 tests=()
-for source in tests/cuda/*_test.c[cu]; do
-  name=$(basename "$source")
-  tests+=("cuda.${name%.*}")
-done
+while read -r source; do
+  name=${source#tests/}
+  name=${name%.*}
+  tests+=("${name//\//.}")
+done < <(find tests/cuda -name '*_test.c[cu]')
 compile "$build/sm90a" mxkern "${tests[@]}" cuda.phantom_few_test cuda.phantom_others_test
 ctest --test-dir "$build/sm90a" --output-on-failure -j "$jobs" -R '^cuda\.'
 
@@ -54,7 +55,7 @@ compile_for_others() {
   if grep -q MXKERN_HAS_SM90 "$source"; then product=-c; fi
   # shellcheck disable=SC2086
   nvcc -std=c++20 --fmad=false $fast -Iinclude -Isrc -DMXKERN_HAS_CUDA "${options[@]}" $product \
-    -o "$build/others/$(basename "$source").o" "$source"
+    -o "$build/others/$(tr / - <<<"$source").o" "$source"
 }
 export -f compile_for_others
 export build fast
@@ -62,8 +63,11 @@ export build fast
 others() {
   local start=$SECONDS
   mkdir -p "$build/others"
-  printf '%s\n' src/cuda/*.cu "$build"/sm90a/instances/*_nvfp4.cu \
-    "$build"/sm90a/instances/multiply_sm90_bfloat16_bfloat16.cu |
+  {
+    find src/cuda -name '*.cu' -not -path '*/instances/*'
+    printf '%s\n' "$build"/sm90a/instances/*_nvfp4.cu
+    printf '%s\n' "$build"/sm90a/instances/hopper_bfloat16_bfloat16.cu
+  } |
     xargs -P "$1" -I{} bash -c 'compile_for_others {}'
   echo "mxkern: $build/others: $((SECONDS - start)) s"
   echo "mxkern: the CUDA half compiles for sm_90a, and one scheme of it for sm_80, sm_100a, sm_120a"

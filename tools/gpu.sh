@@ -80,19 +80,19 @@ fuzz() { "$PYTHON" fuzz/devices_fuzzer.py 60; }
 sanitize() {
   local tool test
   for tool in "$@"; do
-    for test in 'cuda.sanitizer_test *' 'cuda.gemm_test CudaGemm.EveryPair*:CudaGemm.Prepared*' \
-      'cuda.multiply_few_test *EverySchemeAndShape:*BatchesStrides*' \
-      'cuda.multiply_few_sm90_test *EveryPlan' 'cuda.multiply_half_test *EverySchemeAndShape' \
-      'cuda.multiply_sm90_test *OutputsOfEveryKind:*PartsOf*:*Gate' \
-      'cuda.multiply_decoded_test *NanStays*:*ManyTiles*:*LowTiles*' \
-      'cuda.divided_tiles_test *Nan*:*Gate' 'cuda.one_kernel_test *Small*' \
-      'cuda.multiply_portable_test *Plain*' 'cuda.quantize_rows_test *' \
-      'cuda.quantize_test *WholeTilesOfEveryType:*BesideEdges' \
-      'cuda.four_over_six_test *GivenAmax:*Tiny*:*NearTies*' 'cuda.few_quantized_test *NanStays:*Ahead' \
-      'cuda.fold_first_rows_test *FirstColumns*' 'cuda.fold_both_test *' 'cuda.random_words_test *' \
-      'cuda.grouped_gemm_test *Nan*:*ManyGroups:*Anywhere:*Wrong*:*Little' \
-      'cuda.multiply_sm90_grouped_test *' 'cuda.grouped_columns_test GroupedColumnsSm90.*' \
-      'cuda.parts_of_sums_test *OfPlainRows'; do
+    for test in 'cuda.runtime.sanitizer_test *' 'cuda.gemm.gemm_test CudaGemm.EveryPair*:CudaGemm.Prepared*' \
+      'cuda.decode.multiply_test *EverySchemeAndShape:*BatchesStrides*' \
+      'cuda.decode.hopper_test *EveryPlan' 'cuda.gemm.hopper.half_test *EverySchemeAndShape' \
+      'cuda.gemm.hopper.multiply_test *OutputsOfEveryKind:*PartsOf*:*Gate' \
+      'cuda.gemm.hopper.upcast_test *NanStays*:*ManyTiles*:*LowTiles*' \
+      'cuda.gemm.hopper.split_k_test *Nan*:*Gate' 'cuda.gemm.hopper.fused_dispatch_test *Small*' \
+      'cuda.gemm.portable_test *Plain*' 'cuda.quantize.rows_test *' \
+      'cuda.quantize.quantize_test *WholeTilesOfEveryType:*BesideEdges' \
+      'cuda.quantize.four_over_six_test *GivenAmax:*Tiny*:*NearTies*' 'cuda.decode.quantized_test *NanStays:*Ahead' \
+      'cuda.operands.fold_first_rows_test *FirstColumns*' 'cuda.operands.fold_both_test *' 'cuda.quantize.random_words_test *' \
+      'cuda.gemm.grouped_gemm_test *Nan*:*ManyGroups:*Anywhere:*Wrong*:*Little' \
+      'cuda.gemm.hopper.groups_test *' 'cuda.gemm.grouped_columns_test GroupedColumnsSm90.*' \
+      'cuda.gemm.hopper.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
     done

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 Step = tuple[str, str, str]  # file, its function, the call of it
 
 _TENSOR_CHECKS: list[Step] = [
-    ("src/check.cc", "void check_buffer(", "check_buffer("),
-    ("src/check_quantize.cc", "void check_quantize_options(", "check_quantize_options("),
+    ("src/check/arguments.cc", "void check_buffer(", "check_buffer("),
+    ("src/check/quantize.cc", "void check_quantize_options(", "check_quantize_options("),
 ]
 
 
@@ -30,7 +30,7 @@ def _quantize(reader: Step, end: list[Step]) -> list[Step]:
         ("python/bindings/calls.cc", "Array Call::look_plain(", "call.look_plain("),
         reader,
         ("python/bindings/operand_calls.cc", "Quantized Call::made(", "call.made("),
-        ("src/quantize.cc", "void run(const char* function", "mxkern::quantize(plain.view"),
+        ("src/ops/quantize.cc", "void run(const char* function", "mxkern::quantize(plain.view"),
         *_TENSOR_CHECKS,
         *end,
     ]
@@ -44,9 +44,9 @@ def _gemm(reader: Step, plans: Step, end: list[Step]) -> list[Step]:
         ("python/bindings/calls.cc", "Array Call::look(", "look("),
         reader,
         plans,
-        ("src/gemm.cc", "GemmPlan plan_gemm(const GemmOperand& a", "plan_gemm("),
-        ("src/check_gemm.cc", "void check_gemm_problem(", "check_gemm_problem("),
-        ("src/check.cc", "void check_same_device(", "check_same_device("),
+        ("src/ops/gemm.cc", "GemmPlan plan_gemm(const GemmOperand& a", "plan_gemm("),
+        ("src/check/gemm.cc", "void check_gemm_problem(", "check_gemm_problem("),
+        ("src/check/arguments.cc", "void check_same_device(", "check_same_device("),
         ("src/plan/gemm_plan.h", "GemmPlan make(", "GemmPlanParts::make("),
         *end,
     ]
@@ -67,40 +67,44 @@ WALKS: dict[str, list[Step]] = {
     "quantize of a NumPy array": _quantize(
         _NUMPY,
         [
-            ("src/cpu/quantize.cc", "void quantize(const Buffer& x", "cpu::quantize("),
-            ("src/cpu/tiles.h", "void for_each_tile(", "for_each_tile("),
-            ("src/cpu/parallel.h", "void parallel_for(", "parallel_for("),
+            ("src/cpu/quantize/quantize.cc", "void quantize(const Buffer& x", "cpu::quantize("),
+            ("src/cpu/quantize/tiles.h", "void for_each_tile(", "for_each_tile("),
+            ("src/cpu/runtime/parallel.h", "void parallel_for(", "parallel_for("),
         ],
     ),
     "quantize of a PyTorch tensor on CUDA": _quantize(
         _TORCH,
         [
-            ("src/cuda/quantize.cu", "void quantize(const char* function", "cuda::quantize("),
             (
-                "src/cuda/quantize_instances.cuh",
+                "src/cuda/quantize/quantize.cu",
+                "void quantize(const char* function",
+                "cuda::quantize(",
+            ),
+            (
+                "src/cuda/quantize/instances.cuh",
                 "void launch_quantize_rows(",
                 "launch_quantize_rows<",
             ),
-            ("src/cuda/quantize_row_instances.cuh", "void launch_own_rows(", "launch_own_rows<"),
+            ("src/cuda/quantize/row_instances.cuh", "void launch_own_rows(", "launch_own_rows<"),
         ],
     ),
     "gemm of NumPy arrays": _gemm(
         _NUMPY,
         _OWNED,
         [
-            ("src/plan/plan_gemm_cpu.cc", "plan_gemm_cpu(", "plan_gemm_cpu("),
-            ("src/gemm_task.cc", "cpu::GemmTask make_task(", "make_task("),
-            ("src/cpu/gemm.cc", "void gemm(const GemmTask& task", "cpu::gemm("),
+            ("src/plan/gemm_cpu.cc", "plan_gemm_cpu(", "plan_gemm_cpu("),
+            ("src/cpu/gemm/task.cc", "cpu::GemmTask make_task(", "make_task("),
+            ("src/cpu/gemm/gemm.cc", "void gemm(const GemmTask& task", "cpu::gemm("),
         ],
     ),
     "gemm of PyTorch tensors on CUDA": _gemm(
         _TORCH,
         _KEPT,
         [
-            ("src/plan/plan_gemm_cuda.cc", "plan_gemm_cuda(", "plan_gemm_cuda("),
-            ("src/cuda/gemm.cu", "void gemm(", "cuda::gemm("),
-            ("src/cuda/multiply_sm90.cu", "void multiply_sm90(", "multiply_sm90("),
-            ("src/cuda/multiply_sm90_instances.cuh", "launch(config)", "launch_sm90"),
+            ("src/plan/gemm_cuda.cc", "plan_gemm_cuda(", "plan_gemm_cuda("),
+            ("src/cuda/gemm/gemm.cu", "void gemm(", "cuda::gemm("),
+            ("src/cuda/gemm/hopper/multiply.cu", "void multiply_sm90(", "multiply_sm90("),
+            ("src/cuda/gemm/hopper/instances.cuh", "launch(config)", "launch_sm90"),
         ],
     ),
 }

@@ -1,5 +1,5 @@
-# bench/tuning/few_times.py: the times of plans of products of few tokens, as src/plan/few_times.cc
-# has them, with constants that may change.
+# bench/tuning/few_times.py: the times of plans of products of few tokens, as
+# src/plan/decode/cost_model.cc has them, with constants that may change.
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "cuda/multiply_few.h"
+#include "cuda/decode/multiply.h"
 #include "mxkern/mxkern.h"
-#include "plan/fastest_few.h"
-#include "plan/plan_gemm_cuda.h"
+#include "plan/decode/search.h"
+#include "plan/gemm_cuda.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <iterator>
 
-#include "cpu/cache.h"
-#include "cpu/instruction_set.h"
+#include "cpu/runtime/cache.h"
+#include "cpu/runtime/instruction_set.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/hadamard.h"
 #include "mxkern/numerics/rounding.h"

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "check.h"
-#include "check_gemm.h"
+#include "check/arguments.h"
+#include "check/gemm.h"
 #include "mxkern/plan.h"
-#include "plan/plan_gemm_cpu.h"
-#include "plan/plan_gemm_cuda.h"
+#include "plan/gemm_cpu.h"
+#include "plan/gemm_cuda.h"
 
 namespace mxkern {
 

@@ -15,13 +15,13 @@ struct OfScheme {
   double nvfp4, six_bits, eight_bits;
 };
 
-// Products of few tokens, as plan/few_times.cc adds these up: a thread block takes an end and turns
-// of 128 columns for each part of K; memory has to bring the weights. Fitted to measured times of
-// plans, and so redone by `python -m bench.tuning.few_tokens`: to 80003 plans of 2103 products, of
-// 30 shapes of weights in four schemes with 8 to 1024 tokens; those of gemm_few then to 1254 of
-// 206, those of Hopper's kernel to 16429 of 555, of pairs of thread blocks to 765 of 145 and, for
-// 32 tokens, to 165 of 80: first to the times of plans not far from the best, then such that what
-// is chosen is fast.
+// Products of few tokens, as plan/decode/cost_model.cc adds these up: a thread block takes an end
+// and turns of 128 columns for each part of K; memory has to bring the weights. Fitted to measured
+// times of plans, and so redone by `python -m bench.tuning.few_tokens`: to 80003 plans of 2103
+// products, of 30 shapes of weights in four schemes with 8 to 1024 tokens; those of gemm_few then
+// to 1254 of 206, those of Hopper's kernel to 16429 of 555, of pairs of thread blocks to 765 of 145
+// and, for 32 tokens, to 165 of 80: first to the times of plans not far from the best, then such
+// that what is chosen is fast.
 namespace few {
 
 inline constexpr double several_groups = 0.2438;  // of tokens, for the same weights, in gemm_few

@@ -2,7 +2,7 @@
 // against the CPU, byte for byte.
 #include "mxkern/dequantize.h"
 #include "mxkern/fake_quantize.h"
-#include "tests/support/expect_cpu_bytes.h"
+#include "tests/support/cuda/expect_cpu_bytes.h"
 #include "tests/support/show.h"
 
 namespace mxkern {

@@ -247,8 +247,8 @@ def test_a_forked_child_keeps_the_number() -> None:
 
 
 def test_threads_with_little_stack() -> None:
-    """64 KiB, of which Python takes some. tests/cpu/stack_use_test.cc counts what the library takes
-    by each instruction set."""
+    """64 KiB, of which Python takes some. tests/cpu/runtime/stack_use_test.cc counts what the
+    library takes by each instruction set."""
     code = """if True:
         import threading, numpy as np, mxkern
         x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)

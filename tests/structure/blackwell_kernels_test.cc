@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "cuda/blackwell_product.h"
-#include "cuda/multiply_blackwell_kernels.h"
+#include "cuda/gemm/blackwell/product.h"
+#include "cuda/gemm/blackwell/kernels.h"
 #include "mxkern/core/dtype.h"
 
 namespace mxkern::cuda {

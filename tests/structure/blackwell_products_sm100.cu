@@ -2,7 +2,7 @@
 // of float32 ones one kernel whole, and of the others what the host asks of them.
 #include "tests/structure/blackwell_products.h"
 
-#include "cuda/instances/multiply_sm100_bfloat16.cu"
+#include "cuda/instances/sm100_bfloat16.cu"
 
 namespace mxkern::cuda {
 

@@ -11,15 +11,43 @@ LAYERS = {
     "include/mxkern/core": 0,
     "include/mxkern/numerics": 1,
     "include/mxkern/tensor": 2,
-    "include/mxkern/kernels": 3,
-    "include/mxkern": 4,
-    "src": 5,
-    "python/bindings": 6,
+    "include/mxkern/kernels/ptx": 3,
+    "include/mxkern/kernels/device": 4,
+    "include/mxkern/kernels/dequantize": 5,
+    "include/mxkern/kernels/quantize": 6,
+    "include/mxkern/kernels/operands": 7,
+    "include/mxkern/kernels/gemm": 8,
+    "include/mxkern/kernels/decode": 9,
+    "include/mxkern": 10,
+    "src/tuning": 11,
+    "src/check": 12,
+    "src/plan": 12,
+    "src/cpu": 13,
+    "src/cuda": 13,
+    "src/ops": 14,
+    "python/bindings": 15,
 }
 # Inside of src: what works without a device, and so includes no backend, directly or not.
-NO_BACKEND = ("src/plan/", "src/tuning/", "src/check")
+NO_BACKEND = ("src/plan/", "src/tuning/", "src/check/")
 BACKENDS = ("src/cpu/", "src/cuda/")
-LAYER_NAMES = ["core", "numerics", "tensor", "kernels", "public headers", "src", "bindings"]
+LAYER_NAMES = [
+    "core",
+    "numerics",
+    "tensor",
+    "ptx",
+    "device",
+    "dequantize",
+    "quantize",
+    "operands",
+    "gemm",
+    "decode",
+    "public headers",
+    "tuning",
+    "checks and plans",
+    "backends",
+    "ops",
+    "bindings",
+]
 
 PACKAGE = ROOT / "python" / "mxkern"
 

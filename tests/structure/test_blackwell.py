@@ -64,7 +64,7 @@ def kernels(architecture: str) -> tuple[list[str], bool]:
     they are a release's: five to each output dtype. Else one of float32, of MXFP8, beside five."""
     objects = {path.name: path for path in Path(OBJECTS or "").rglob("*.cu.o")}
     fewer = [f"blackwell_products_{architecture}.cu.o"]
-    whole = [f"multiply_{architecture}_{out}.cu.o" for out in ("bfloat16", "float32")]
+    whole = [f"{architecture}_{out}.cu.o" for out in ("bfloat16", "float32")]
     is_whole = fewer[0] not in objects
     functions = [
         text

@@ -10,7 +10,7 @@ from sources import ROOT, tracked
 DOCUMENTS = tracked("*.md")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 FOLDERS = sorted({path.parts[0] for path in tracked() if len(path.parts) > 1})
-# A file or a folder of the project, in full: not `gemm_sm90.cuh`, and no pattern.
+# A file or a folder of the project, in full: not `gemm/hopper/gemm.cuh`, and no pattern.
 NAMED = re.compile(rf"`((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*)`")
 
 

@@ -18,9 +18,9 @@ WRITTEN_IN = {"plan": "gemm"}
 MAY_ALLOCATE = {
     "include/mxkern/info.h",
     "include/mxkern/owned_block_scaled.h",
-    "src/cpu/parallel.cc",
+    "src/cpu/runtime/parallel.cc",
     "src/cuda/backend.h",
-    "src/cuda/devices.cu",
+    "src/cuda/runtime/devices.cu",
 }
 ALLOCATES = re.compile(
     r"\b(?:m|c|re|aligned_)alloc\(|\bcudaMalloc\w*\(|\bnew\s+(?!\()[A-Za-z:]|\bstd::vector\b"

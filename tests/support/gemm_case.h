@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "mxkern/prepare_operand.h"
-#include "plan/plan_gemm_cuda.h"
+#include "plan/gemm_cuda.h"
 
 namespace mxkern::test {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu/gemm.h"
-#include "gemm_with.h"
+#include "cpu/gemm/gemm.h"
+#include "ops/gemm_with.h"
 #include "tests/support/gemm_operand.h"
 #include "tests/support/show.h"
 

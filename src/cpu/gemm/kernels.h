@@ -6,7 +6,7 @@
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/scheme.h"
 #include "mxkern/tensor/scale_layout.h"
-#include "plan/plan_gemm_cpu.h"
+#include "plan/gemm_cpu.h"
 
 namespace mxkern::cpu {
 

@@ -21,8 +21,8 @@ inline constexpr int top_exponent = 28;
 // The longest panel along K.
 inline constexpr int max_depth = 1024;
 
-// A block whose relative scale is below 2^-100 counts as zero; cpu/exact_sum.h says what becomes of
-// sums that consist of such.
+// A block whose relative scale is below 2^-100 counts as zero; cpu/gemm/exact_sum.h says what
+// becomes of sums that consist of such.
 inline constexpr int lowest_field = float32::bias - 100;
 
 // Of a row: its largest scale, or the exponent field of its largest element; and how many octaves

@@ -13,7 +13,7 @@
 #include "cpu/kernels/rounded_lanes.h"
 #include "cpu/kernels/streamed_bytes.h"
 #include "cpu/kernels/word_lanes.h"
-#include "cpu/prefetch.h"
+#include "cpu/runtime/prefetch.h"
 #include "mxkern/tensor/packing.h"
 
 namespace mxkern::cpu {

@@ -13,7 +13,7 @@
 #include "cpu/kernels/four_over_six.h"
 #include "cpu/kernels/rounded_lanes.h"
 #include "cpu/kernels/streamed_bytes.h"
-#include "cpu/prefetch.h"
+#include "cpu/runtime/prefetch.h"
 #include "mxkern/numerics/rounding.h"
 #include "mxkern/tensor/packing.h"
 

@@ -2,7 +2,7 @@
 // Only files in cpu/instances/ may include it.
 #pragma once
 
-#include "cpu/cache.h"
+#include "cpu/runtime/cache.h"
 #include "cpu/kernels/lanes_memory.h"
 
 namespace mxkern::cpu {

@@ -1,6 +1,6 @@
-// cuda/instances/multiply_sm90_decoded_left.cu: the Hopper product of E4M3 codes under block
+// cuda/instances/hopper_upcast_left.cu: the Hopper product of E4M3 codes under block
 // scales, on the left, with bfloat16.
-#include "cuda/multiply_sm90_instances.cuh"
+#include "cuda/gemm/hopper/instances.cuh"
 
 namespace mxkern::cuda {
 

@@ -1,6 +1,6 @@
-// cuda/instances/multiply_sm90_decoded_right.cu: the Hopper product of bfloat16 with E4M3 codes
+// cuda/instances/hopper_upcast_right.cu: the Hopper product of bfloat16 with E4M3 codes
 // under block scales, computed as its transpose.
-#include "cuda/multiply_sm90_instances.cuh"
+#include "cuda/gemm/hopper/instances.cuh"
 
 namespace mxkern::cuda {
 

@@ -1,5 +1,5 @@
-// cuda/instances/multiply_sm100_bfloat16.cu: the products of sm_100a, rounded to bfloat16.
-#include "cuda/multiply_blackwell_instances.cuh"
+// cuda/instances/sm100_bfloat16.cu: the products of sm_100a, rounded to bfloat16.
+#include "cuda/gemm/blackwell/instances.cuh"
 
 namespace mxkern::cuda {
 #define MXKERN_INSTANTIATE(Left, Right) MXKERN_INSTANTIATE_SM100(Left, Right, bfloat16)

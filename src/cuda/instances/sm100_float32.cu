@@ -1,5 +1,5 @@
-// cuda/instances/multiply_sm100_float32.cu: the products of sm_100a, in float32.
-#include "cuda/multiply_blackwell_instances.cuh"
+// cuda/instances/sm100_float32.cu: the products of sm_100a, in float32.
+#include "cuda/gemm/blackwell/instances.cuh"
 
 namespace mxkern::cuda {
 #define MXKERN_INSTANTIATE(Left, Right) MXKERN_INSTANTIATE_SM100(Left, Right, float)

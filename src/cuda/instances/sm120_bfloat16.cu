@@ -1,6 +1,6 @@
-// cuda/instances/multiply_sm120_bfloat16.cu: a product of each kind on sm_120a, rounded to
+// cuda/instances/sm120_bfloat16.cu: a product of each kind on sm_120a, rounded to
 // bfloat16.
-#include "cuda/multiply_blackwell_instances.cuh"
+#include "cuda/gemm/blackwell/instances.cuh"
 
 namespace mxkern::cuda {
 #define MXKERN_INSTANTIATE(Left, Right) MXKERN_INSTANTIATE_SM120(Left, Right, bfloat16)

@@ -1,0 +1,192 @@
+// mxkern/kernels/quantize/patch/tile.cuh: where the patches of a tile lie, and how its results
+// leave.
+#pragma once
+
+#include <cstdint>
+
+#include "mxkern/kernels/quantize/patch/codes.cuh"
+#include "mxkern/kernels/quantize/tile/quantize.cuh"
+
+namespace mxkern::kernels {
+
+// A warp has 64 rows of 32 columns of a tile of 128 x 128 elements, a lane a patch of 8 x 8, four
+// patches across and eight down. Blocks of 16 or 32 span lanes in both directions, so that warps
+// need nothing from each other. Codes and scales go out through shared memory: what a warp has of a
+// line of codes is less than a sector.
+inline constexpr int patch_threads = 256;
+inline constexpr int patch_warp_columns = 32;
+inline constexpr int patch_warp_rows = 64;
+
+// What a patch kernel is compiled for.
+enum class PatchWork {
+  both,
+  columns,
+  squares,   // both directions share one scale, and codes
+  transform  // a Hadamard transform within the blocks of the columns; rows are as they are
+};
+
+// Where patches measured faster on an H200 than a tile in shared memory. With 8 bits there is
+// little to compute, and columns alone are best exchanged there, but for random words.
+template <class S, Rounding R, PatchWork W>
+inline constexpr bool patches_pay =
+    W == PatchWork::both      ? R == Rounding::stochastic || S::Format::bits < 8
+    : W == PatchWork::columns ? R == Rounding::stochastic
+                              : true;
+
+// Whether a thread block stays for many tiles and copies the next one while it works: for NVFP4,
+// whose thread blocks begin with a table. Others have one tile each, and start faster.
+template <class S, Rounding R, PatchWork W>
+inline constexpr bool patch_stays = S::has_tensor_scale &&
+                                    (W == PatchWork::both || W == PatchWork::transform);
+template <class S, Rounding R, PatchWork W>
+inline constexpr int patch_blocks = patch_stays<S, R, W> ? 2 : 3;  // a multiprocessor
+
+__device__ __forceinline__ int patch_across() { return static_cast<int>(threadIdx.x % 4); }
+__device__ __forceinline__ int patch_down() { return static_cast<int>(threadIdx.x / 4 % 8); }
+// The first column and row of a lane in the tile.
+__device__ __forceinline__ int patch_column() {
+  return static_cast<int>(threadIdx.x / 32 % 4) * patch_warp_columns +
+         patch_across() * patch_extent;
+}
+__device__ __forceinline__ int patch_row() {
+  return static_cast<int>(threadIdx.x / 128) * patch_warp_rows + patch_down() * patch_extent;
+}
+
+// Lines of codes in shared memory. After every eight lines some bytes are left free, so that the
+// eight lanes of a warp that store to lines 8 apart meet other banks.
+template <int Bits, int Free>
+struct PatchLines {
+  static constexpr int line_bytes = tile_extent * Bits / 8;
+  static constexpr int bytes = tile_extent * line_bytes + tile_extent / 8 * Free;
+  static constexpr int chunk_bytes = 16;
+  static constexpr int chunks = line_bytes / chunk_bytes;
+
+  __device__ static int offset(int line, int byte) {
+    return line * line_bytes + line / 8 * Free + byte;
+  }
+};
+
+template <class S, bool Stays>
+struct PatchMemory {
+  static constexpr int bits = S::Format::bits;
+  using RowLines = PatchLines<bits, bits == 6 ? 32 : 4 * bits>;
+  using ColumnLines = PatchLines<bits, 8 * bits>;
+  static constexpr int blocks = tile_extent / S::block;
+  // The next patch of each lane.
+  alignas(128) uint4 ahead[Stays ? patch_extent : 1][Stays ? patch_threads : 1];
+  alignas(16) std::uint8_t rows[RowLines::bytes];
+  alignas(16) std::uint8_t columns[ColumnLines::bytes];
+  alignas(16) std::uint8_t row_scales[tile_extent * blocks];
+  alignas(16) std::uint8_t column_scales[tile_extent * blocks];
+  TensorScale tensors[2];  // NVFP4: of rows and columns
+};
+
+// Puts eight codes into a line; `odd`: of codes of 6 bits, those before are 6 bytes that end
+// between two words.
+template <int Bits>
+__device__ __forceinline__ void put_codes(std::uint8_t* to, const PatchCodes& codes, bool odd) {
+  if constexpr (Bits == 4) {
+    *reinterpret_cast<std::uint32_t*>(to) = codes.word[0];
+  } else if constexpr (Bits == 8) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(codes.word[0], codes.word[1]);
+  } else {
+    const std::uint32_t low = ptx::squeeze_sixes(codes.word[0]);
+    const std::uint32_t high = ptx::squeeze_sixes(codes.word[1]);
+    const std::uint32_t word = __byte_perm(low, high, odd ? 0x6542 : 0x4210);
+    const std::uint32_t rest = __byte_perm(low, high, odd ? 0x4410 : 0x4465);
+    *reinterpret_cast<std::uint32_t*>(to + (odd ? 2 : 0)) = word;
+    *reinterpret_cast<std::uint16_t*>(to + (odd ? 0 : 4)) = static_cast<std::uint16_t>(rest);
+  }
+}
+
+// The whole tiles of a tensor, and every how many of them a thread block takes one.
+struct PatchGrid {
+  int across, down, batch;
+  int step_across, step_down, step_batch;
+
+  static constexpr PatchGrid of(std::int64_t across, std::int64_t down, std::int64_t batch,
+                                std::int64_t step) {
+    const auto as_int = [](std::int64_t n) { return static_cast<int>(n); };
+    return {as_int(across),
+            as_int(down),
+            as_int(batch),
+            as_int(step % across),
+            as_int(step / across % down),
+            as_int(step / across / down)};
+  }
+};
+
+struct PatchTile {
+  int across, down, batch;
+
+  // Thread blocks that stay are numbered; others have a grid like that of the tiles, as divisions
+  // would take longer than a part of the work.
+  template <bool Stays>
+  __device__ __forceinline__ static PatchTile first(const PatchGrid& grid) {
+    if constexpr (!Stays) {
+      return {static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
+              static_cast<int>(blockIdx.z)};
+    }
+    const unsigned line = blockIdx.x / grid.across;
+    return {static_cast<int>(blockIdx.x % grid.across), static_cast<int>(line % grid.down),
+            static_cast<int>(line / grid.down)};
+  }
+
+  __device__ __forceinline__ PatchTile next(const PatchGrid& grid) const {
+    PatchTile tile = {across + grid.step_across, down + grid.step_down, batch + grid.step_batch};
+    if (tile.across >= grid.across) {
+      tile.across -= grid.across;
+      ++tile.down;
+    }
+    if (tile.down >= grid.down) {
+      tile.down -= grid.down;
+      ++tile.batch;
+    }
+    return tile;
+  }
+};
+
+// Copies the lines of codes of a tile out; `line` is the first of them in all lines of `out`.
+template <class Lines>
+__device__ __forceinline__ void store_patch_lines(const TileOutput& out, std::int64_t line,
+                                                  std::int64_t byte, const std::uint8_t* lines) {
+  constexpr int lanes = Lines::chunks == 4 ? 4 : 8;  // of which 6 store, for codes of 6 bits
+  constexpr int at_once = patch_threads / lanes;
+  const int own = static_cast<int>(threadIdx.x / lanes);
+  const int at = static_cast<int>(threadIdx.x % lanes) * Lines::chunk_bytes;
+  if (at >= Lines::line_bytes) return;
+  std::uint8_t* to = out.codes + (line + own) * out.code_row_bytes + byte + at;
+  const std::uint8_t* from = lines + Lines::offset(own, at);
+#pragma unroll
+  for (int i = 0; i < tile_extent; i += at_once) {
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from + Lines::offset(i, 0));
+    to += at_once * out.code_row_bytes;
+  }
+}
+
+// Copies the scales of a tile out, [128 lines][blocks].
+template <class S>
+__device__ __forceinline__ void store_patch_scales(const TileOutput& out, std::int64_t batch,
+                                                   int line_tile, int block_tile,
+                                                   const std::uint8_t* scales) {
+  constexpr int blocks = tile_extent / S::block;
+  constexpr int words = tile_extent * blocks / 4;
+  const ScaleIndex& index = out.scale_index;
+  if (index.layout != ScaleLayout::swizzled) {
+    return store_tile_scales<S>(out, batch, std::int64_t{line_tile} * tile_extent,
+                                std::int64_t{block_tile} * blocks, scales);
+  }
+  // One or two tiles of the layout, one behind the other.
+  if (threadIdx.x >= words) return;
+  const unsigned line = threadIdx.x % 4 * 32 + threadIdx.x % tile_extent / 4;
+  const unsigned group = threadIdx.x / tile_extent;
+  const std::uint32_t across = (static_cast<std::uint32_t>(index.blocks) + 3) >> 2;
+  const std::uint64_t tile = std::uint64_t{static_cast<std::uint32_t>(line_tile)} * across +
+                             static_cast<std::uint32_t>(block_tile) * (blocks / 4);
+  std::uint8_t* to = out.scales + tile * ScaleIndex::tile_bytes;
+  if (batch != 0) to += batch * index.size();
+  reinterpret_cast<std::uint32_t*>(to)[threadIdx.x] =
+      *reinterpret_cast<const std::uint32_t*>(scales + line * blocks + group * 4);
+}
+
+}  // namespace mxkern::kernels

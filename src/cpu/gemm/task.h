@@ -1,0 +1,13 @@
+// cpu/gemm/task.h: the arguments of a matrix product as the CPU's loops take them.
+#pragma once
+
+#include "cpu/gemm/gemm.h"
+#include "check/gemm_operand.h"
+
+namespace mxkern {
+
+// The sums are multiplied by options.alpha, the tensor scales and the factor.
+cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
+                        const GemmOptions& options, double factor = 1.0);
+
+}  // namespace mxkern

@@ -1,0 +1,66 @@
+// cuda/decode/grouped.cu: grouped products by the kernels for few tokens.
+#include "cuda/decode/grouped.h"
+
+#include "check/arguments.h"
+#include "cuda/decode/arguments.h"
+#include "cuda/decode/launch.h"
+#include "plan/grouped.h"
+
+namespace mxkern::cuda {
+
+void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeights& weights,
+                      const DeviceGroups& groups, const CoreFinish& finish, Workspace workspace,
+                      Stream stream, const std::int32_t* exponents) {
+  const DeviceScope scope(weights.device, function);
+  const FewPlan plan = plan_grouped({weights.scheme, has_few_sm90(function, weights.device),
+                                     processor_count(function), groups.count, x.shape.rows,
+                                     weights.shape.rows, weights.shape.columns});
+  multiply_grouped_by(plan, function, x, weights, groups, finish, workspace, stream, exponents);
+}
+
+void multiply_grouped_by(const FewPlan& plan, const char* function, const Buffer& given_x,
+                         const ReorderedWeights& weights, const DeviceGroups& groups,
+                         const CoreFinish& finish, Workspace workspace, Stream stream,
+                         const std::int32_t* exponents) {
+  if (finish.out.shape.size() == 0) return;
+  const std::int64_t rows = given_x.shape.rows;
+  check(workspace.bytes >= copied_tokens_bytes(given_x), function, ": the workspace has ",
+        workspace.bytes, " bytes; expected ", copied_tokens_bytes(given_x));
+  check(counts_few(weights.scheme, weights.shape), function, ": N = ", weights.shape.rows,
+        " is beyond what grouped products take; divide b");
+  check(rows < 1 << 30 && groups.count < 1 << 30, function, ": there are ", rows, " rows and ",
+        groups.count, " groups; expected fewer than 2^30; divide a");
+  const DeviceScope scope(weights.device, function);
+  const DecodeLayout layout =
+      DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
+  const Buffer x = readable_tokens(function, given_x, workspace.data, stream);
+  kernels::FewParameters p = few_parameters(layout, x, plan, finish);
+  p.weights = weights.data;
+  p.weight_batch_bytes = layout.size();
+  p.x = static_cast<const std::uint8_t*>(x.data);
+  p.x_exponents = exponents;
+  p.group_tokens = static_cast<int>(lower_of<std::int64_t>(plan.tokens, rows));
+  p.out = finish.out.data;
+  p.groups = {groups.ends, static_cast<int>(groups.count), static_cast<int>(rows)};
+  p.row_blocks = static_cast<int>(ceil_div(layout.tiles_down(), plan.row_tiles));
+  p.bias_step = groups.bias_step;
+  p.group_factors = groups.factors;
+  const std::int64_t blocks = places_of_groups(rows, groups.count, plan.tokens) * p.row_blocks;
+  check(blocks < std::int64_t{1} << 31, function, ": ", rows, " rows of ", groups.count,
+        " groups and N = ", layout.rows, " need ", blocks,
+        " thread blocks; expected fewer than 2^31; divide a");
+  Buffer matrix = x;
+  matrix.batch_stride = 0;
+  const CUtensorMap map = map_tokens(function, matrix, p.group_tokens);
+  const dim3 grid(static_cast<unsigned>(blocks));
+  visit(weights.scheme, [&](auto scheme) {
+    using S = decltype(scheme);
+    if (x.dtype == DType::float16) {
+      launch_grouped<S, true>(function, plan, grid, p, map, stream);
+    } else {
+      launch_grouped<S, false>(function, plan, grid, p, map, stream);
+    }
+  });
+}
+
+}  // namespace mxkern::cuda

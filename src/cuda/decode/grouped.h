@@ -1,0 +1,25 @@
+// cuda/decode/grouped.h: rows that belong to groups times block-scaled weights of their groups.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/gemm/device_groups.h"
+#include "cuda/decode/multiply.h"
+#include "cuda/operands/row_scaled.h"
+
+namespace mxkern::cuda {
+
+// Rows of no group become beta * out; all become NaN where ends decrease or lie beyond the rows.
+// x [1, M, K] in 16 bits, rows anywhere; weights [count, N, K]; finish.out [1, M, N]. workspace:
+// copied_tokens_bytes(x), aligned to 128. Compute capability 9.0 to 11.x.
+void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeights& weights,
+                      const DeviceGroups& groups, const CoreFinish& finish, Workspace workspace,
+                      Stream stream, const std::int32_t* exponents = nullptr);
+
+// The same by a plan that is not the one which would be chosen, for tests and tuning.
+void multiply_grouped_by(const FewPlan& plan, const char* function, const Buffer& x,
+                         const ReorderedWeights& weights, const DeviceGroups& groups,
+                         const CoreFinish& finish, Workspace workspace, Stream stream,
+                         const std::int32_t* exponents = nullptr);
+
+}  // namespace mxkern::cuda

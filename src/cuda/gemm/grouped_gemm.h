@@ -1,0 +1,14 @@
+// cuda/gemm/grouped_gemm.h: grouped products on a CUDA device; arguments are checked already.
+#pragma once
+
+#include "mxkern/grouped_gemm.h"
+#include "plan/gemm_cuda.h"
+
+namespace mxkern::cuda {
+
+// As on a device of such capabilities, which out's device has at least.
+void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
+                     const GemmRightOperand& b, const Groups& groups, const Buffer& out,
+                     const GroupedGemmOptions& options, Workspace workspace, Stream stream);
+
+}  // namespace mxkern::cuda

@@ -1,0 +1,143 @@
+// plan/grouped.cc: how a product whose rows or columns belong to groups is computed.
+#include "plan/grouped.h"
+
+#include <algorithm>
+
+#include "check/folded.h"
+#include "mxkern/core/error.h"
+#include "mxkern/kernels/decode/shared_memory.h"
+#include "plan/core_rows.h"
+#include "plan/decode/limits.h"
+#include "plan/decode/problem.h"
+#include "tuning/h200.h"
+
+namespace mxkern {
+namespace {
+
+using kernels::FewShape;
+
+// Rows of a thread block where groups have so many on average. What one has beyond them reads its
+// weights again; rows that do not exist are multiplied as well.
+int size_of_groups(std::int64_t each, int bits, bool has_sm90) {
+  namespace tuned = tuning::h200::few;
+  if (each <= tuned::rows_for_8[bits != 4]) return 8;
+  if (!has_sm90 || (bits == 4 && each <= tuned::rows_for_16)) return 16;
+  if (each <= tuned::rows_for_32) return 32;
+  return each <= tuned::rows_for_64 ? 64 : 128;
+}
+
+// Where an operand was prepared in a form that is not read, codes are needed, if it has any.
+void check_source(const char* argument, const PlannedOperand& operand, const char* read) {
+  if (operand.form == PreparedForm::source || operand.shape.size() == 0) return;
+  check<Unsupported>(operand.has_source, "grouped_gemm: ", argument, " was prepared in the form ",
+                     name_of(operand.form), " without its codes and scales; expected ", read,
+                     " here; keep the source");
+}
+
+// The check that kernels and plans can count groups and what is divided among them, and tiles of
+// the output, of which none is smaller than this. The copy engine has coordinates of 31 bits.
+void check_countable(std::int64_t rows, const Shape& b, const Groups& groups) {
+  constexpr std::int64_t extent = 64, most = cuda::most_extent, end = std::int64_t{1} << 30;
+  const bool are_columns = groups.of_columns;
+  const std::int64_t divided = are_columns ? b.columns : rows;
+  check(divided < end && groups.count < end, "grouped_gemm: there are ", groups.count,
+        " groups of ", divided, are_columns ? " columns" : " rows",
+        "; expected fewer than 2^30 of both on a CUDA device; divide a");
+  check(b.columns <= most, "grouped_gemm: a and b have ", b.columns, " columns; expected at most ",
+        most, " on a CUDA device; divide them");
+  check(rows <= most && b.rows <= most, "grouped_gemm: an output has ", rows, " rows and ", b.rows,
+        " columns; expected at most ", most, " of each on a CUDA device; divide a or b");
+  const std::int64_t down = ceil_div(rows, extent), across = ceil_div(b.rows, extent);
+  const std::int64_t tiles_down = are_columns ? down * groups.count : down + groups.count;
+  std::int64_t tiles = 0;
+  check(!__builtin_mul_overflow(tiles_down, across, &tiles) && tiles < end,
+        "grouped_gemm: the output has ", tiles_down, " x ", across, " tiles of ", extent, " x ",
+        extent, "; expected fewer than 2^30 on a CUDA device; divide a or b");
+}
+
+// With operands that have elements.
+GroupedPath path_of(const PlannedOperand& a, const PlannedOperand& b, bool of_columns,
+                    GemmPrecision precision, const CudaGemmCapabilities& capabilities) {
+  if (precision == GemmPrecision::folded) return GroupedPath::folded;
+  if (of_columns) {
+    const bool has_one_part = cuda::is_expanded(a) || cuda::parts_of(a) == 1;
+    return capabilities.is_hopper() && has_one_part ? GroupedPath::expanded : GroupedPath::portable;
+  }
+  const bool is_wide = a.is_plain && a.plain.dtype == DType::float32;
+  const bool takes_few = !is_wide && b.form != PreparedForm::expanded &&
+                         cuda::counts_few(b.scheme, b.shape) &&
+                         reads(PreparedForm::few_tokens, capabilities);
+  if (takes_few) return GroupedPath::few_tokens;
+  return capabilities.is_hopper() ? GroupedPath::expanded : GroupedPath::portable;
+}
+
+// Working memory for one side in a form.
+std::int64_t bytes_of(const PlannedOperand& source, PreparedForm form) {
+  switch (form) {
+    case PreparedForm::few_tokens:
+      return static_cast<std::int64_t>(cuda::reordered_bytes(source.scheme, source.shape));
+    case PreparedForm::folded: return cuda::folded_layout(source.shape).bytes;
+    case PreparedForm::source:
+    case PreparedForm::expanded: break;
+  }
+  return cuda::expanded_layout(source).bytes;
+}
+
+}  // namespace
+
+CudaGroupedPlan plan_grouped_cuda(const PlannedOperand& a, const PlannedOperand& b,
+                                  const Groups& groups, GemmPrecision precision,
+                                  const CudaGemmCapabilities& capabilities) {
+  if (precision == GemmPrecision::folded) {
+    check_folded("grouped_gemm", a, b, capabilities, "pass precision exact");
+  }
+  CudaGroupedPlan plan;
+  const Shape& weights = b.shape;
+  check_countable(a.shape.rows, weights, groups);
+  const bool has_elements = weights.batch > 0 && weights.columns > 0;
+  if (has_elements) plan.path = path_of(a, b, groups.of_columns, precision, capabilities);
+  const PreparedForm form = right_form_of(plan.path);
+  const PreparedForm left_form = left_form_of(plan.path);
+  plan.makes_right = b.form != form;
+  if (plan.makes_right) check_source("b", b, name_of(form));
+  const bool is_few = plan.path == GroupedPath::few_tokens;
+  const bool is_ready = a.is_plain && (is_few || cuda::is_expanded(a));
+  plan.makes_left = !is_ready && a.form != left_form;
+  if (plan.makes_left && !a.is_plain) check_source("a", a, name_of(left_form));
+  const auto take = [&](std::int64_t bytes) {
+    const std::size_t at = plan.workspace_bytes;
+    plan.workspace_bytes += static_cast<std::size_t>(round_up(bytes, 256));
+    return at;
+  };
+  if (plan.makes_left) {
+    plan.left = take(bytes_of(a, left_form));
+  } else if (is_few && a.is_plain) {
+    plan.left = take(static_cast<std::int64_t>(cuda::copied_tokens_bytes(a.plain)));
+  }
+  if (plan.makes_right) plan.right = take(bytes_of(b, form));
+  return plan;
+}
+
+FewPlan plan_grouped(const GroupedQuestion& q) {
+  const std::int64_t used =
+      std::clamp<std::int64_t>(q.rows, 1, std::max<std::int64_t>(q.groups, 1));
+  const std::int64_t each = ceil_div(q.rows, used);
+  const SchemeFacts facts = facts_of(q.scheme);
+  const int size = size_of_groups(each, facts.bits, q.has_sm90);
+  if (size > 16) return few_sm90_plan(q.scheme, size, grouped_warpgroups(size), 0, 0);
+  // Of one warp's K where there is much to do, of two or four warps' where thread blocks would come
+  // to less than a few rounds.
+  const FewShape shape{facts.bits, facts.block, size};
+  const DecodeLayout layout = DecodeLayout::of(q.scheme, q.outputs, q.columns);
+  const std::int64_t blocks = ceil_div(layout.tiles_down(), shape.warps()) * used;
+  const std::int64_t places = std::int64_t{q.processors} * shape.tenants();
+  int log2_parts = blocks < tuning::h200::few::fewest_rounds[facts.bits != 4] * places ? 1 : 0;
+  if (4 * blocks < places) log2_parts = 2;
+  // As many warps as there is room for.
+  for (int tiles = shape.warps() >> log2_parts;; --tiles) {
+    const FewPlan plan = few_plan(q.scheme, size, tiles, log2_parts);
+    if (plan.stages >= 2 || tiles == 1) return plan;
+  }
+}
+
+}  // namespace mxkern
