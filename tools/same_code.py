@@ -1,11 +1,12 @@
 """tools/same_code.py: which kernels of two builds have the same machine code.
 
-usage: same_code.py BEFORE AFTER [--list]
+usage: same_code.py BEFORE AFTER [--list | --bodies]
 
 BEFORE and AFTER are cubins, objects or libraries, or folders of such: build/src, for example. A
 kernel is its instructions as cuobjdump prints them, without labels and names of sections, and is
 found by its name, whatever file it is in. Ends with 1 where any kernel differs or is in one of them
-only; with --list it names those.
+only; with --list it names those. With --bodies names do not count: each body has to be in both as
+many times, so kernels that were only renamed or moved are the same.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import hashlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -54,13 +56,24 @@ def all_kernels(root: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
+def bodies(found: dict[str, tuple[int, str]]) -> Counter[tuple[str, int, str]]:
+    """How many kernels of an architecture have a body."""
+    return Counter((name.split(" ", 1)[0], *code) for name, code in found.items())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
     parser.add_argument("--list", action="store_true", help="name the kernels that differ")
+    parser.add_argument("--bodies", action="store_true", help="compare bodies without their names")
     arguments = parser.parse_args()
     old, new = all_kernels(arguments.before), all_kernels(arguments.after)
+    if arguments.bodies:
+        before, after = bodies(old), bodies(new)
+        same, one_sided = (before & after).total(), (before - after) + (after - before)
+        print(f"{same} bodies are the same, {one_sided.total()} are in one of the two only")
+        return one_sided.total() > 0 or not old
     differing = sorted(name for name in old | new if old.get(name) != new.get(name))
     print(f"{len(old | new) - len(differing)} kernels are the same, {len(differing)} are not")
     for name in differing if arguments.list else []:
