@@ -170,7 +170,7 @@ class Model(NamedTuple):
 
 
 def _has_pairs(d: Rows) -> NDArray[np.bool_]:
-    """Of FewSm90Shape::has_pairs."""
+    """Of DecodeSm90Shape::has_pairs."""
     two = d["row_tiles"] * 2 ** d["log2_parts"] == 4
     return two & (d["tokens"] <= 96) & (d["tokens"] * 2 ** d["log2_parts"] <= 128)
 
@@ -182,19 +182,19 @@ def _few(d: Rows, tokens: tuple[int, ...], narrow: bool | None) -> NDArray[np.bo
 
 MODELS = (
     Model(
-        "gemm_few, two thread blocks of 8 tokens",
+        "gemm_decode, two thread blocks of 8 tokens",
         lambda d: _few(d, (8,), True),
         lambda c, d: few_in_pairs(c, d, "pairs_of_8"),
         ("pairs_of_8.",),
     ),
     Model(
-        "gemm_few, two thread blocks of 16 tokens",
+        "gemm_decode, two thread blocks of 16 tokens",
         lambda d: _few(d, (16,), True),
         lambda c, d: few_in_pairs(c, d, "pairs_of_16"),
         ("pairs_of_16.",),
     ),
     Model(
-        "gemm_few, one thread block of 8 or 16 tokens",
+        "gemm_decode, one thread block of 8 or 16 tokens",
         lambda d: _few(d, (8, 16), False),
         lambda c, d: few_alone(c, d, True),
         (
@@ -203,13 +203,13 @@ MODELS = (
         ),
     ),
     Model(
-        "gemm_few, one thread block of 32 or 64 tokens",
+        "gemm_decode, one thread block of 32 or 64 tokens",
         lambda d: _few(d, (32, 64), None),
         lambda c, d: few_alone(c, d, False),
         ("alone_of_more.", "turn_of_32.", "turn_of_64.", "tile_of_more.", "kilobyte_of_more"),
     ),
     Model(
-        "gemm_few_sm90, one thread block",
+        "gemm_decode_sm90, one thread block",
         lambda d: (d["sm90"] > 0) & ~_has_pairs(d),
         sm90_alone,
         (
@@ -219,7 +219,7 @@ MODELS = (
         ),
     ),
     Model(
-        "gemm_few_sm90, two thread blocks",
+        "gemm_decode_sm90, two thread blocks",
         lambda d: (d["sm90"] > 0) & _has_pairs(d),
         sm90_in_pairs,
         ("lone_sm90.", "pair_sm90.", "pair_"),

@@ -117,7 +117,7 @@ class Product {
   }
 
   // Microseconds of one product: the median of rounds of a graph, in which weights take turns.
-  double time(const FewPlan& plan) {
+  double time(const DecodePlan& plan) {
     const float once = seconds_of(plan, static_cast<int>(weights_.size()), 2) /
                        static_cast<float>(weights_.size());
     const int calls = std::clamp(static_cast<int>(round_milliseconds / once), 8, 1024);
@@ -149,7 +149,7 @@ class Product {
   }
 
   // Milliseconds of a graph of so many calls.
-  float seconds_of(const FewPlan& plan, int calls, int replays) {
+  float seconds_of(const DecodePlan& plan, int calls, int replays) {
     cuda::CoreFinish finish;
     finish.out = out_;
     if (facts_of(scheme_).has_tensor_scale) {
@@ -161,7 +161,7 @@ class Product {
     for (int i = 0; i < calls; ++i) {
       const auto& memory = weights_[static_cast<std::size_t>(i) % weights_.size()];
       const cuda::ReorderedWeights weights{scheme_, weights_shape_, memory.get(), device};
-      cuda::multiply_few(  // as gemm calls it
+      cuda::multiply_decode(  // as gemm calls it
           "few_token_times", x_, weights, finish, {}, Stream{stream_}, {}, &plan);
     }
     check(cudaStreamEndCapture(stream_, &graph));
@@ -193,7 +193,7 @@ class Product {
 };
 
 // A plan's modeled time and its measured time.
-void print(const FewWork& work, Scheme scheme, const FewPlan& plan, double thought,
+void print(const DecodeWork& work, Scheme scheme, const DecodePlan& plan, double thought,
            double measured) {
   std::printf(
       "{\"kernel\": \"%s\", \"scheme\": \"%s\", \"halves\": %d, \"bits\": %d, "
@@ -211,20 +211,20 @@ void print(const FewWork& work, Scheme scheme, const FewPlan& plan, double thoug
 
 void measure(Scheme scheme, DType dtype, std::int64_t tokens, std::int64_t rows,
              std::int64_t columns, int processors) {
-  FewWork work(scheme, 1, tokens, rows, columns, processors);
+  DecodeWork work(scheme, 1, tokens, rows, columns, processors);
   work.has_halves = dtype == DType::float16;
   Product product(scheme, dtype, tokens, rows, columns);
-  std::vector<FewPlan> plans;
-  const auto add = [](const FewPlan& plan, void* context) {
-    static_cast<std::vector<FewPlan>*>(context)->push_back(plan);
+  std::vector<DecodePlan> plans;
+  const auto add = [](const DecodePlan& plan, void* context) {
+    static_cast<std::vector<DecodePlan>*>(context)->push_back(plan);
   };
-  if (may_use_few_sm90(dtype, tokens)) visit_few_sm90(work, add, &plans);
+  if (may_use_decode_sm90(dtype, tokens)) visit_decode_sm90(work, add, &plans);
   for (const int size : {8, 16, 32, 64}) {
     const bool is_near = tokens <= 64 && size >= tokens / 2;
-    if (is_near) visit_few(work, size, add, &plans);
+    if (is_near) visit_decode(work, size, add, &plans);
   }
-  for (const FewPlan& plan : plans) {
-    const double thought = plan.on_sm90 ? few_sm90_time(work, plan) : few_time(work, plan);
+  for (const DecodePlan& plan : plans) {
+    const double thought = plan.on_sm90 ? decode_sm90_time(work, plan) : decode_time(work, plan);
     print(work, scheme, plan, thought, product.time(plan));
   }
 }

@@ -93,9 +93,10 @@ std::string reason_of(const GroupedProblem& p, const CudaGroupedPlan& plan,
                      capabilities.major, ".", capabilities.minor);
 }
 
-std::string describe_few(const GroupedProblem& p, const CudaGemmCapabilities& capabilities) {
-  const FewPlan plan = plan_grouped({p.b.scheme, capabilities.is_hopper(), capabilities.processors,
-                                     p.groups.count, p.out.rows, p.b.shape.rows, p.columns()});
+std::string describe_decode(const GroupedProblem& p, const CudaGemmCapabilities& capabilities) {
+  const DecodePlan plan =
+      plan_grouped({p.b.scheme, capabilities.is_hopper(), capabilities.processors, p.groups.count,
+                    p.out.rows, p.b.shape.rows, p.columns()});
   return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
                      ", weights decoded in registers; a thread block takes up to ", plan.tokens,
                      " rows of a group and ", plan.row_tiles * DecodeLayout::tile_rows,
@@ -144,7 +145,7 @@ GemmExplanation explain_cuda(const GroupedProblem& p, GemmPrecision precision,
   text.workspace_bytes = plan.workspace_bytes;
   if (p.out.size() == 0) return text;
   switch (plan.path) {
-    case GroupedPath::few_tokens: text.kernel = describe_few(p, capabilities); break;
+    case GroupedPath::few_tokens: text.kernel = describe_decode(p, capabilities); break;
     case GroupedPath::folded:
     case GroupedPath::expanded:
       text.kernel = describe_sm90(p, plan.path == GroupedPath::folded, capabilities.processors);

@@ -59,18 +59,18 @@ bool could_fold(const GemmProblem& problem) {
 // A left operand of few rows, for which weights can be put in order: plain in 16 bits, or a
 // quantized one, as long as folding both takes longer.
 bool has_few_tokens(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
-  const FewProblem few(problem);
+  const DecodeProblem few(problem);
   if (!problem.left.is_plain && few.tokens > cuda::few_quantized_tokens && could_fold(problem)) {
     return false;
   }
-  if (!cuda::counts_few(few.weights.scheme, few.weights.shape)) return false;
+  if (!cuda::counts_decode(few.weights.scheme, few.weights.shape)) return false;
   if (few.may_use_sm90(capabilities)) return few.tokens <= cuda::few_tokens_sm90;
-  return cuda::takes_few(few.x.dtype, few.tokens, capabilities.major * 10 + capabilities.minor);
+  return cuda::takes_decode(few.x.dtype, few.tokens, capabilities.major * 10 + capabilities.minor);
 }
 
 // With weights that are in that order. To reorder them in the call takes longer than to expand
 // them: 132 us against 50 for MXFP8 weights [8192, 8192] on an H200.
-bool takes_few(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
+bool takes_decode(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
   return problem.right.form == PreparedForm::few_tokens && has_few_tokens(problem, capabilities);
 }
 
@@ -100,7 +100,7 @@ Choice choose(const GemmProblem& problem, const CudaGemmCapabilities& capabiliti
     return {CudaGemmPath::folded, "asked for"};
   }
   check_readable("a", problem.left, PreparedForm::expanded);
-  if (is_deep && takes_few(problem, capabilities)) {
+  if (is_deep && takes_decode(problem, capabilities)) {
     return {CudaGemmPath::few_tokens, problem.left.is_plain
                                           ? "a has few rows in 16 bits: the weights are read once"
                                           : "a has few rows: the weights are read once"};
@@ -113,18 +113,18 @@ Choice choose(const GemmProblem& problem, const CudaGemmCapabilities& capabiliti
   if (takes_blackwell(problem, capabilities)) {
     return {CudaGemmPath::blackwell, "the tensor cores take these block scales"};
   }
-  const bool could_take_few =
+  const bool could_take_decode =
       problem.right.form == PreparedForm::source && has_few_tokens(problem, capabilities);
   if (!hopper) {
     return {CudaGemmPath::portable,
-            could_take_few
+            could_take_decode
                 ? "for every GPU from 8.0 on; weights prepared as few_tokens would be read once"
                 : "for every GPU from 8.0 on"};
   }
   if (problem.precision == GemmPrecision::exact) return {CudaGemmPath::exact, "asked for"};
   if (!can_fold(problem.left) || !can_fold(problem.right)) {
     return {CudaGemmPath::exact,
-            could_take_few
+            could_take_decode
                 ? "an operand has no folded form; weights prepared as few_tokens would be read once"
                 : "an operand has no folded form"};
   }
@@ -157,7 +157,7 @@ SidePlan plan_side(const PlannedOperand& operand, CudaGemmPath path) {
 bool takes_one_kernel(const GemmProblem& problem, CudaGemmPath path, int processors) {
   const Shape& out = problem.out.shape;
   if (path != CudaGemmPath::folded_or_exact || out.batch != 1) return false;
-  return either_tiling_sm90(problem, out, processors).is_better;
+  return fused_dispatch_tiling_sm90(problem, out, processors).is_better;
 }
 
 // Exact ones; folded products take their sums out all along.
@@ -210,7 +210,7 @@ bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities) {
     case PreparedForm::folded: return capabilities.is_hopper();
     case PreparedForm::expanded: return capabilities.major >= 8;
     case PreparedForm::few_tokens:
-      return cuda::takes_few(DType::bfloat16, 1, capabilities.major * 10 + capabilities.minor);
+      return cuda::takes_decode(DType::bfloat16, 1, capabilities.major * 10 + capabilities.minor);
   }
   return false;
 }
@@ -239,7 +239,7 @@ CudaGemmPlan plan_gemm_cuda(const GemmProblem& problem, const CudaGemmCapabiliti
     }
     case CudaGemmPath::few_tokens:
       plan.right.is_prepared = true;
-      plan.few = FewProblem(problem).plan(capabilities);
+      plan.few = DecodeProblem(problem).plan(capabilities);
       if (problem.left.is_plain) {
         plan.workspace_bytes =
             aligned(static_cast<std::int64_t>(cuda::copied_tokens_bytes(problem.left.plain)));

@@ -98,7 +98,7 @@ struct CudaGemmPlan {
   bool is_in_one_kernel = false;
   std::size_t row_counters = 0;
   std::size_t workspace_bytes = 0;
-  FewPlan few = {};  // of few tokens: how they are divided among thread blocks
+  DecodePlan few = {};  // of few tokens: how they are divided among thread blocks
 };
 
 // Pure: the same arguments give the same plan on any machine. Throws InvalidArgument or Unsupported

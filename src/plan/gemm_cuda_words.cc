@@ -61,14 +61,15 @@ std::string describe_tiles(const GemmProblem& problem, bool is_folded, int proce
                         is_folded);
 }
 
-std::string describe_either(const CudaGemmPlan& plan, const GemmProblem& problem, int processors) {
+std::string describe_fused_dispatch(const CudaGemmPlan& plan, const GemmProblem& problem,
+                                    int processors) {
   const std::string folded = describe_tiles(problem, true, processors) + "; or ";
   if (!plan.is_in_one_kernel) return folded + describe_tiles(problem, false, processors);
-  const auto tiles = either_tiling_sm90(problem, problem.out.shape, processors);
+  const auto tiles = fused_dispatch_tiling_sm90(problem, problem.out.shape, processors);
   return folded + describe_tiles({tiles.exact, tiles.exact_work}, false) + ", in one kernel";
 }
 
-std::string describe_few(const FewPlan& plan) {
+std::string describe_decode(const DecodePlan& plan) {
   return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
                      ", weights decoded in registers; a thread block takes ", plan.tokens,
                      " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
@@ -96,7 +97,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const GemmProblem& problem,
   switch (plan.path) {
     case CudaGemmPath::nothing: text.error = "none"; return text;
     case CudaGemmPath::folded_or_exact:
-      text.kernel = describe_either(plan, problem, capabilities.processors);
+      text.kernel = describe_fused_dispatch(plan, problem, capabilities.processors);
       text.error =
           concatenate("relative L2 <= 5e-4 folded, ", exact_error(sum_columns(problem, plan)),
                       " exact, for elements of both signs");
@@ -116,7 +117,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const GemmProblem& problem,
       if (plan.right.decodes) text.kernel += ", computed as its transpose";
       break;
     }
-    case CudaGemmPath::few_tokens: text.kernel = describe_few(plan.few); break;
+    case CudaGemmPath::few_tokens: text.kernel = describe_decode(plan.few); break;
     case CudaGemmPath::portable: {
       const Shape out = multiplied_shape(problem);
       const int tile =

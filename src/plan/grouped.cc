@@ -14,7 +14,7 @@
 namespace mxkern {
 namespace {
 
-using kernels::FewShape;
+using kernels::DecodeShape;
 
 // Rows of a thread block where groups have so many on average. What one has beyond them reads its
 // weights again; rows that do not exist are multiplied as well.
@@ -64,10 +64,10 @@ GroupedPath path_of(const PlannedOperand& a, const PlannedOperand& b, bool of_co
     return capabilities.is_hopper() && has_one_part ? GroupedPath::expanded : GroupedPath::portable;
   }
   const bool is_wide = a.is_plain && a.plain.dtype == DType::float32;
-  const bool takes_few = !is_wide && b.form != PreparedForm::expanded &&
-                         cuda::counts_few(b.scheme, b.shape) &&
-                         reads(PreparedForm::few_tokens, capabilities);
-  if (takes_few) return GroupedPath::few_tokens;
+  const bool takes_decode = !is_wide && b.form != PreparedForm::expanded &&
+                            cuda::counts_decode(b.scheme, b.shape) &&
+                            reads(PreparedForm::few_tokens, capabilities);
+  if (takes_decode) return GroupedPath::few_tokens;
   return capabilities.is_hopper() ? GroupedPath::expanded : GroupedPath::portable;
 }
 
@@ -118,16 +118,16 @@ CudaGroupedPlan plan_grouped_cuda(const PlannedOperand& a, const PlannedOperand&
   return plan;
 }
 
-FewPlan plan_grouped(const GroupedQuestion& q) {
+DecodePlan plan_grouped(const GroupedQuestion& q) {
   const std::int64_t used =
       std::clamp<std::int64_t>(q.rows, 1, std::max<std::int64_t>(q.groups, 1));
   const std::int64_t each = ceil_div(q.rows, used);
   const SchemeFacts facts = facts_of(q.scheme);
   const int size = size_of_groups(each, facts.bits, q.has_sm90);
-  if (size > 16) return few_sm90_plan(q.scheme, size, grouped_warpgroups(size), 0, 0);
+  if (size > 16) return decode_sm90_plan(q.scheme, size, grouped_warpgroups(size), 0, 0);
   // Of one warp's K where there is much to do, of two or four warps' where thread blocks would come
   // to less than a few rounds.
-  const FewShape shape{facts.bits, facts.block, size};
+  const DecodeShape shape{facts.bits, facts.block, size};
   const DecodeLayout layout = DecodeLayout::of(q.scheme, q.outputs, q.columns);
   const std::int64_t blocks = ceil_div(layout.tiles_down(), shape.warps()) * used;
   const std::int64_t places = std::int64_t{q.processors} * shape.tenants();
@@ -135,7 +135,7 @@ FewPlan plan_grouped(const GroupedQuestion& q) {
   if (4 * blocks < places) log2_parts = 2;
   // As many warps as there is room for.
   for (int tiles = shape.warps() >> log2_parts;; --tiles) {
-    const FewPlan plan = few_plan(q.scheme, size, tiles, log2_parts);
+    const DecodePlan plan = decode_plan(q.scheme, size, tiles, log2_parts);
     if (plan.stages >= 2 || tiles == 1) return plan;
   }
 }

@@ -29,7 +29,7 @@ constexpr int grouped_warpgroups(int rows) { return rows <= 64 ? 2 : 4; }
 
 // Pure. By one of the kernels for few tokens, each of whose thread blocks has rows of one group: 8,
 // 16, 32, 64 or 128.
-FewPlan plan_grouped(const GroupedQuestion& question);
+DecodePlan plan_grouped(const GroupedQuestion& question);
 
 // How many times at most a group's rows, or those of no group, are taken `size` at a time.
 constexpr std::int64_t places_of_groups(std::int64_t rows, std::int64_t groups, std::int64_t size) {

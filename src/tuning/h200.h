@@ -18,15 +18,15 @@ struct OfScheme {
 // Products of few tokens, as plan/decode/cost_model.cc adds these up: a thread block takes an end
 // and turns of 128 columns for each part of K; memory has to bring the weights. Fitted to measured
 // times of plans, and so redone by `python -m bench.tuning.few_tokens`: to 80003 plans of 2103
-// products, of 30 shapes of weights in four schemes with 8 to 1024 tokens; those of gemm_few then
-// to 1254 of 206, those of Hopper's kernel to 16429 of 555, of pairs of thread blocks to 765 of 145
-// and, for 32 tokens, to 165 of 80: first to the times of plans not far from the best, then such
-// that what is chosen is fast.
+// products, of 30 shapes of weights in four schemes with 8 to 1024 tokens; those of gemm_decode
+// then to 1254 of 206, those of Hopper's kernel to 16429 of 555, of pairs of thread blocks to 765
+// of 145 and, for 32 tokens, to 165 of 80: first to the times of plans not far from the best, then
+// such that what is chosen is fast.
 namespace few {
 
-inline constexpr double several_groups = 0.2438;  // of tokens, for the same weights, in gemm_few
+inline constexpr double several_groups = 0.2438;  // of tokens, for the same weights, in gemm_decode
 
-// gemm_few, where a multiprocessor has room for two thread blocks. `lone_...`: it has one.
+// gemm_decode, where a multiprocessor has room for two thread blocks. `lone_...`: it has one.
 struct Pairs {
   double start, turn, nvfp4, shared, two_tiles, idle_warps, kilobyte, end, end_of_rank, lone_turn,
       lone_end, lone_end_of_rank, end_of_two, end_of_part, half, memory_byte, memory;
@@ -38,7 +38,7 @@ inline constexpr Pairs pairs_of_16 = {0.00226,   1.191,   0.05233, 0.08773,   0.
                                       0.0008384, 2.026,   0.9722,  0.6379,    1.655,  0.5991,
                                       0.5569,    -0.1193, -0.3729, 0.1508e-6, 2.407};
 
-// gemm_few, where a multiprocessor has room for one: of 8 or 16 tokens, and of more.
+// gemm_decode, where a multiprocessor has room for one: of 8 or 16 tokens, and of more.
 struct Alone {
   double start, end, end_of_token, end_of_rank, end_of_part, half, memory_byte, memory;
 };
@@ -148,7 +148,7 @@ inline constexpr std::int64_t ends_tenths = 9;
 // Where groups have few rows tiles are half as high, and where they have many, warpgroups without
 // rows multiply all the same: most tiles have all rows, and clusters of others, sooner done, would
 // no longer share in the cache what they read.
-inline constexpr std::int64_t few_group_rows = 32, many_group_rows = 256;
+inline constexpr std::int64_t decode_group_rows = 32, many_group_rows = 256;
 
 }  // namespace tiles
 

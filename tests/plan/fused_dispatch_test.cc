@@ -115,7 +115,8 @@ TEST(PlanOneKernelTest, DividedAlike) {
   for (const int m : {16, 100, 128, 300, 512, 700, 1024, 1500, 4096, 8192}) {
     for (const int n : {1000, 2048, 4096, 6144, 8192, 14336}) {
       for (const int k : {128, 1024, 4096, 8192, 14336}) {
-        const cuda::EitherTilesSm90 tiles = cuda::either_tiles_sm90(narrow, narrow, m, n, k, 132);
+        const cuda::FusedDispatchTilesSm90 tiles =
+            cuda::fused_dispatch_tiles_sm90(narrow, narrow, m, n, k, 132);
         if (!tiles.is_better) continue;
         const cuda::TileSm90 alone = cuda::tile_sm90(wide, wide, 1, m, n, k, 132);
         const auto work = cuda::work_sm90(alone, wide, 1, 1, m, n, k, 132);

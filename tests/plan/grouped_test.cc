@@ -38,7 +38,7 @@ TEST(PlanGrouped, EveryPlanIsOneOfAKernel) {
         for (const std::int64_t outputs : {1, 40, 2880, 14336}) {
           for (const std::int64_t columns : {1, 96, 2880, 14336}) {
             for (const bool has_sm90 : {false, true}) {
-              const FewPlan plan =
+              const DecodePlan plan =
                   plan_grouped({scheme, has_sm90, 132, groups, rows, outputs, columns});
               EXPECT_GE(plan.stages, 2);
               EXPECT_EQ(plan.log2_ranks, 0);

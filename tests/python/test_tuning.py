@@ -20,7 +20,7 @@ NAMES = (
     "kernel", "scheme", "halves", "batch", "all_tokens", "down", "across", "tokens", "row_tiles",
     "warp_tiles", "log2_parts", "log2_ranks", "x_stages", "thought",
 )  # fmt: skip
-# What few_time and few_sm90_time of src/plan/decode/cost_model.cc say on a GPU of 132
+# What decode_time and decode_sm90_time of src/plan/decode/cost_model.cc say on a GPU of 132
 # multiprocessors; bench/tuning/few_token_times.cu prints it as `thought`.
 FROM_CPP = """
 few, mxfp4, 0, 1, 8, 128, 32, 8, 4, 1, 0, 0, 0, 13.3611268

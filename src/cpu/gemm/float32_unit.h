@@ -37,7 +37,7 @@ constexpr GemmKernels few_row_kernels() {
           keep_right_rows,
           do_nothing,
           do_nothing,
-          multiply_few<facts.tile_rows>,
+          multiply_decode<facts.tile_rows>,
           tile_is_at_least,
           finish_tile};
 }

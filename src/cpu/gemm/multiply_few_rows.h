@@ -78,8 +78,8 @@ void multiply_few_rows(const float* left, const RightRows& right, bool accumulat
 }
 
 template <int TileRows>
-void multiply_few(const void* left, const void* right, int rows, int, int, bool accumulate,
-                  float* sums) {
+void multiply_decode(const void* left, const void* right, int rows, int, int, bool accumulate,
+                     float* sums) {
   const float* a = static_cast<const float*>(left);
   const RightRows& b = *static_cast<const RightRows*>(right);
   visit(b.matrix.scheme, [&](auto scheme) {

@@ -31,7 +31,7 @@ inline Buffer readable_tokens(const char* function, const Buffer& x, void* memor
 }
 
 // Whether the device has the tensor cores of Hopper's warpgroups, and this build the code for them.
-inline bool has_few_sm90([[maybe_unused]] const char* function, [[maybe_unused]] Device device) {
+inline bool has_decode_sm90([[maybe_unused]] const char* function, [[maybe_unused]] Device device) {
 #if defined(MXKERN_HAS_SM90)
   return attribute_of(function, cudaDevAttrComputeCapabilityMajor, device.index) == 9;
 #else
@@ -52,9 +52,10 @@ inline CUtensorMap map_tokens(const char* function, const Buffer& x, int rows) {
 
 // All but the addresses of weights, tokens and outputs, what lies between matrices of a batch, and
 // how tokens are divided.
-inline kernels::FewParameters few_parameters(const DecodeLayout& layout, const Buffer& x,
-                                             const FewPlan& plan, const CoreFinish& finish) {
-  kernels::FewParameters p{};
+inline kernels::DecodeParameters decode_parameters(const DecodeLayout& layout, const Buffer& x,
+                                                   const DecodePlan& plan,
+                                                   const CoreFinish& finish) {
+  kernels::DecodeParameters p{};
   p.layout = layout;
   p.tiles = static_cast<int>(layout.tiles_across());
   p.x_row_bytes = x.row_stride * 2;

@@ -12,13 +12,13 @@ void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeig
                       const DeviceGroups& groups, const CoreFinish& finish, Workspace workspace,
                       Stream stream, const std::int32_t* exponents) {
   const DeviceScope scope(weights.device, function);
-  const FewPlan plan = plan_grouped({weights.scheme, has_few_sm90(function, weights.device),
-                                     processor_count(function), groups.count, x.shape.rows,
-                                     weights.shape.rows, weights.shape.columns});
+  const DecodePlan plan = plan_grouped({weights.scheme, has_decode_sm90(function, weights.device),
+                                        processor_count(function), groups.count, x.shape.rows,
+                                        weights.shape.rows, weights.shape.columns});
   multiply_grouped_by(plan, function, x, weights, groups, finish, workspace, stream, exponents);
 }
 
-void multiply_grouped_by(const FewPlan& plan, const char* function, const Buffer& given_x,
+void multiply_grouped_by(const DecodePlan& plan, const char* function, const Buffer& given_x,
                          const ReorderedWeights& weights, const DeviceGroups& groups,
                          const CoreFinish& finish, Workspace workspace, Stream stream,
                          const std::int32_t* exponents) {
@@ -26,7 +26,7 @@ void multiply_grouped_by(const FewPlan& plan, const char* function, const Buffer
   const std::int64_t rows = given_x.shape.rows;
   check(workspace.bytes >= copied_tokens_bytes(given_x), function, ": the workspace has ",
         workspace.bytes, " bytes; expected ", copied_tokens_bytes(given_x));
-  check(counts_few(weights.scheme, weights.shape), function, ": N = ", weights.shape.rows,
+  check(counts_decode(weights.scheme, weights.shape), function, ": N = ", weights.shape.rows,
         " is beyond what grouped products take; divide b");
   check(rows < 1 << 30 && groups.count < 1 << 30, function, ": there are ", rows, " rows and ",
         groups.count, " groups; expected fewer than 2^30; divide a");
@@ -34,7 +34,7 @@ void multiply_grouped_by(const FewPlan& plan, const char* function, const Buffer
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
   const Buffer x = readable_tokens(function, given_x, workspace.data, stream);
-  kernels::FewParameters p = few_parameters(layout, x, plan, finish);
+  kernels::DecodeParameters p = decode_parameters(layout, x, plan, finish);
   p.weights = weights.data;
   p.weight_batch_bytes = layout.size();
   p.x = static_cast<const std::uint8_t*>(x.data);

@@ -17,7 +17,7 @@ void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeig
                       Stream stream, const std::int32_t* exponents = nullptr);
 
 // The same by a plan that is not the one which would be chosen, for tests and tuning.
-void multiply_grouped_by(const FewPlan& plan, const char* function, const Buffer& x,
+void multiply_grouped_by(const DecodePlan& plan, const char* function, const Buffer& x,
                          const ReorderedWeights& weights, const DeviceGroups& groups,
                          const CoreFinish& finish, Workspace workspace, Stream stream,
                          const std::int32_t* exponents = nullptr);

@@ -11,19 +11,19 @@
 namespace mxkern::cuda {
 
 template <class S, bool IsHalf>
-void launch_grouped(const char* function, const FewPlan& plan, dim3 grid,
-                    const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream) {
+void launch_grouped(const char* function, const DecodePlan& plan, dim3 grid,
+                    const kernels::DecodeParameters& p, const CUtensorMap& tokens, Stream stream) {
   const auto run = [&](auto kernel, int threads) {
     launch_clusters(function, kernel, 1, grid, threads, static_cast<std::size_t>(plan.shared_bytes),
                     stream, p, tokens);
   };
   const auto few = [&]<int Tokens>() {
-    using K = kernels::FewKernel<S, IsHalf, Tokens, 1, false, true>;
-    run(kernels::gemm_few_kernel<K>, K::threads);
+    using K = kernels::DecodeKernel<S, IsHalf, Tokens, 1, false, true>;
+    run(kernels::gemm_decode_kernel<K>, K::threads);
   };
   const auto sm90 = [&]<int Tokens, int Warpgroups>() {
-    using K = kernels::FewSm90Kernel<S, IsHalf, Tokens, Warpgroups, true>;
-    run(kernels::gemm_few_sm90_kernel<K>, K::all_threads);
+    using K = kernels::DecodeSm90Kernel<S, IsHalf, Tokens, Warpgroups, true>;
+    run(kernels::gemm_decode_sm90_kernel<K>, K::all_threads);
   };
   switch (plan.tokens) {
     case 8: return few.template operator()<8>();
@@ -34,9 +34,9 @@ void launch_grouped(const char* function, const FewPlan& plan, dim3 grid,
   }
 }
 
-#define MXKERN_INSTANTIATE_GROUPED(Type, is_half)                                                \
-  template void launch_grouped<Type, is_half>(const char*, const FewPlan&, dim3,                 \
-                                              const kernels::FewParameters&, const CUtensorMap&, \
-                                              Stream);
+#define MXKERN_INSTANTIATE_GROUPED(Type, is_half)                                   \
+  template void launch_grouped<Type, is_half>(const char*, const DecodePlan&, dim3, \
+                                              const kernels::DecodeParameters&,     \
+                                              const CUtensorMap&, Stream);
 
 }  // namespace mxkern::cuda

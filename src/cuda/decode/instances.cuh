@@ -10,32 +10,33 @@
 namespace mxkern::cuda {
 
 // A launch of the kernel that a plan asks for.
-struct FewLaunch {
+struct DecodeLaunch {
   const char* function;
-  const FewPlan& plan;
+  const DecodePlan& plan;
   dim3 grid;
-  const kernels::FewParameters& p;
+  const kernels::DecodeParameters& p;
   const CUtensorMap& tokens;
   Stream stream;
 
   template <class K>
   void run() const {
-    launch_clusters(function, kernels::gemm_few_kernel<K>, 1 << plan.log2_ranks, grid, K::threads,
-                    static_cast<std::size_t>(plan.shared_bytes), stream, p, tokens);
+    launch_clusters(function, kernels::gemm_decode_kernel<K>, 1 << plan.log2_ranks, grid,
+                    K::threads, static_cast<std::size_t>(plan.shared_bytes), stream, p, tokens);
   }
 
   template <class S, bool IsHalf, int Tokens, int WarpTiles>
   void run_tiles() const {
-    constexpr kernels::FewShape shape{S::Format::bits, S::block, Tokens};
+    constexpr kernels::DecodeShape shape{S::Format::bits, S::block, Tokens};
     if constexpr (shape.may_keep(WarpTiles)) {
-      if (plan.x_stages == 0) return run<kernels::FewKernel<S, IsHalf, Tokens, WarpTiles, false>>();
+      if (plan.x_stages == 0)
+        return run<kernels::DecodeKernel<S, IsHalf, Tokens, WarpTiles, false>>();
     }
-    run<kernels::FewKernel<S, IsHalf, Tokens, WarpTiles, true>>();
+    run<kernels::DecodeKernel<S, IsHalf, Tokens, WarpTiles, true>>();
   }
 
   template <class S, bool IsHalf, int Tokens>
   void run_tokens() const {
-    constexpr kernels::FewShape shape{S::Format::bits, S::block, Tokens};
+    constexpr kernels::DecodeShape shape{S::Format::bits, S::block, Tokens};
     if constexpr (shape.most_warp_tiles() == 2) {
       if (plan.warp_tiles == 2) return run_tiles<S, IsHalf, Tokens, 2>();
     }
@@ -54,9 +55,9 @@ struct FewLaunch {
 };
 
 template <class S>
-void launch_few(const char* function, DType x_dtype, const FewPlan& plan, dim3 grid,
-                const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream) {
-  const FewLaunch launch{function, plan, grid, p, tokens, stream};
+void launch_decode(const char* function, DType x_dtype, const DecodePlan& plan, dim3 grid,
+                   const kernels::DecodeParameters& p, const CUtensorMap& tokens, Stream stream) {
+  const DecodeLaunch launch{function, plan, grid, p, tokens, stream};
   x_dtype == DType::float16 ? launch.run_all<S, true>() : launch.run_all<S, false>();
 }
 
@@ -66,9 +67,9 @@ void launch_reorder(const char* function, const kernels::ReorderParameters& p, d
   launch(function, kernels::reorder_kernel<S>, grid, kernels::reorder_threads, 0, stream, p);
 }
 
-#define MXKERN_INSTANTIATE_FEW(Type)                                                         \
-  template void launch_few<Type>(const char*, DType, const FewPlan&, dim3,                   \
-                                 const kernels::FewParameters&, const CUtensorMap&, Stream); \
+#define MXKERN_INSTANTIATE_DECODE(Type)                                                            \
+  template void launch_decode<Type>(const char*, DType, const DecodePlan&, dim3,                   \
+                                    const kernels::DecodeParameters&, const CUtensorMap&, Stream); \
   template void launch_reorder<Type>(const char*, const kernels::ReorderParameters&, dim3, Stream);
 
 }  // namespace mxkern::cuda

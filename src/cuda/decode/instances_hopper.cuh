@@ -9,12 +9,13 @@
 namespace mxkern::cuda {
 
 template <class S, bool IsHalf>
-void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
-                     const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream) {
-  using Shape = kernels::FewSm90Shape;
+void launch_decode_sm90(const char* function, const DecodePlan& plan, dim3 grid,
+                        const kernels::DecodeParameters& p, const CUtensorMap& tokens,
+                        Stream stream) {
+  using Shape = kernels::DecodeSm90Shape;
   const auto run = [&]<int Tokens, int Warpgroups>() {
-    using K = kernels::FewSm90Kernel<S, IsHalf, Tokens, Warpgroups>;
-    launch_clusters(function, kernels::gemm_few_sm90_kernel<K>, 1 << plan.log2_ranks, grid,
+    using K = kernels::DecodeSm90Kernel<S, IsHalf, Tokens, Warpgroups>;
+    launch_clusters(function, kernels::gemm_decode_sm90_kernel<K>, 1 << plan.log2_ranks, grid,
                     K::all_threads, static_cast<std::size_t>(plan.shared_bytes), stream, p, tokens);
   };
   const bool has_four = plan.row_tiles << plan.log2_parts == 4 * Shape::group_tiles;
@@ -29,9 +30,9 @@ void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
   }
 }
 
-#define MXKERN_INSTANTIATE_FEW_SM90(Type, is_half)                                                \
-  template void launch_few_sm90<Type, is_half>(const char*, const FewPlan&, dim3,                 \
-                                               const kernels::FewParameters&, const CUtensorMap&, \
-                                               Stream);
+#define MXKERN_INSTANTIATE_DECODE_SM90(Type, is_half)                                   \
+  template void launch_decode_sm90<Type, is_half>(const char*, const DecodePlan&, dim3, \
+                                                  const kernels::DecodeParameters&,     \
+                                                  const CUtensorMap&, Stream);
 
 }  // namespace mxkern::cuda

@@ -9,7 +9,7 @@
 #include "plan/decode/plan.h"
 
 namespace mxkern::kernels {
-struct FewParameters;
+struct DecodeParameters;
 struct ReorderParameters;
 }  // namespace mxkern::kernels
 
@@ -17,19 +17,20 @@ namespace mxkern::cuda {
 
 // `tokens`: boxes of p.group_tokens rows and 128 bytes.
 template <class S>
-void launch_few(const char* function, DType x_dtype, const FewPlan& plan, dim3 grid,
-                const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
+void launch_decode(const char* function, DType x_dtype, const DecodePlan& plan, dim3 grid,
+                   const kernels::DecodeParameters& p, const CUtensorMap& tokens, Stream stream);
 
 // The same. IsHalf: float16 tokens.
 template <class S, bool IsHalf>
-void launch_few_sm90(const char* function, const FewPlan& plan, dim3 grid,
-                     const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
+void launch_decode_sm90(const char* function, const DecodePlan& plan, dim3 grid,
+                        const kernels::DecodeParameters& p, const CUtensorMap& tokens,
+                        Stream stream);
 
 // By the kernels of both, for rows that belong to groups: on devices of compute capability 9.0 to
 // 11.x.
 template <class S, bool IsHalf>
-void launch_grouped(const char* function, const FewPlan& plan, dim3 grid,
-                    const kernels::FewParameters& p, const CUtensorMap& tokens, Stream stream);
+void launch_grouped(const char* function, const DecodePlan& plan, dim3 grid,
+                    const kernels::DecodeParameters& p, const CUtensorMap& tokens, Stream stream);
 
 template <class S>
 void launch_reorder(const char* function, const kernels::ReorderParameters& p, dim3 grid,

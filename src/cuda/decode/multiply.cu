@@ -18,8 +18,8 @@ Buffer merged(Buffer buffer) {
   return buffer;
 }
 
-void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape& weights,
-               const Buffer& out, Workspace workspace, std::size_t wanted) {
+void check_decode(const char* function, const Buffer& x, Scheme scheme, const Shape& weights,
+                  const Buffer& out, Workspace workspace, std::size_t wanted) {
   check<InvalidType>(x.dtype != DType::float32, function,
                      ": the tokens have dtype float32; expected bfloat16 or float16");
   check(x.shape.columns == weights.columns, function, ": the tokens have K = ", x.shape.columns,
@@ -34,10 +34,10 @@ void check_few(const char* function, const Buffer& x, Scheme scheme, const Shape
         ": the workspace is not aligned to ", DecodeLayout::alignment, " bytes");
 }
 
-// The check that gemm_few has code for a plan's rings, and both turn together.
-void check_rings(const char* function, const FewPlan& plan, Scheme scheme) {
+// The check that gemm_decode has code for a plan's rings, and both turn together.
+void check_rings(const char* function, const DecodePlan& plan, Scheme scheme) {
   const SchemeFacts facts = facts_of(scheme);
-  const int stages = kernels::FewShape{facts.bits, facts.block, plan.tokens}.stages();
+  const int stages = kernels::DecodeShape{facts.bits, facts.block, plan.tokens}.stages();
   check(plan.stages >= 2 && (stages == 0 || plan.stages == stages) &&
             (plan.x_stages == 0 || plan.x_stages == plan.stages << plan.log2_parts),
         function, ": the plan has ", plan.stages, " stages of weights and ", plan.x_stages,
@@ -56,24 +56,24 @@ int lone_bytes(const char* function, dim3 grid, int bytes) {
 
 // `wanted`: a plan for the device, or nullptr.
 void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFinish finish,
-         void* memory, Stream stream, const FewPlan* wanted = nullptr,
+         void* memory, Stream stream, const DecodePlan* wanted = nullptr,
          const TokenSource& source = {}) {
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
   if (merges_tokens(x, weights.shape, finish.out)) x = merged(x), finish.out = merged(finish.out);
   if (finish.out.shape.size() == 0) return;
-  check(counts_few(weights.scheme, weights.shape), function, ": N = ", layout.rows,
+  check(counts_decode(weights.scheme, weights.shape), function, ": N = ", layout.rows,
         " is beyond what products of few tokens take; prepare b with the form expanded");
   check(x.shape.rows < 1 << 30, function, ": M = ", x.shape.rows,
         " is beyond what products of few tokens take; divide a");
-  const bool may_use_sm90 = wanted == nullptr && may_use_few_sm90(x.dtype, x.shape.rows) &&
-                            has_few_sm90(function, weights.device);
-  FewPlan plan = wanted != nullptr
-                     ? *wanted
-                     : plan_few_on(may_use_sm90, weights.scheme, x.shape.batch, x.shape.rows,
-                                   layout.rows, layout.columns, processor_count(function), x.dtype);
+  const bool may_use_sm90 = wanted == nullptr && may_use_decode_sm90(x.dtype, x.shape.rows) &&
+                            has_decode_sm90(function, weights.device);
+  DecodePlan plan = wanted != nullptr ? *wanted
+                                      : plan_decode_on(may_use_sm90, weights.scheme, x.shape.batch,
+                                                       x.shape.rows, layout.rows, layout.columns,
+                                                       processor_count(function), x.dtype);
   x = readable_tokens(function, x, memory, stream);
-  kernels::FewParameters p = few_parameters(layout, x, plan, finish);
+  kernels::DecodeParameters p = decode_parameters(layout, x, plan, finish);
   p.weight_batch_bytes = weights.shape.batch == 1 ? 0 : layout.size();
   p.x_batch_bytes = x.batch_stride * 2;
   p.tokens = static_cast<int>(x.shape.rows);
@@ -101,12 +101,12 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
       using S = decltype(scheme);
       if (plan.on_sm90) {
         if (x.dtype == DType::float16) {
-          launch_few_sm90<S, true>(function, plan, grid, p, map, stream);
+          launch_decode_sm90<S, true>(function, plan, grid, p, map, stream);
         } else {
-          launch_few_sm90<S, false>(function, plan, grid, p, map, stream);
+          launch_decode_sm90<S, false>(function, plan, grid, p, map, stream);
         }
       } else {
-        launch_few<S>(function, x.dtype, plan, grid, p, map, stream);
+        launch_decode<S>(function, x.dtype, plan, grid, p, map, stream);
       }
     });
   }
@@ -114,23 +114,24 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
 
 }  // namespace
 
-void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
-                  const CoreFinish& finish, Workspace workspace, Stream stream,
-                  const TokenSource& source, const FewPlan* plan) {
-  check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
-            copied_tokens_bytes(x));
+void multiply_decode(const char* function, const Buffer& x, const ReorderedWeights& weights,
+                     const CoreFinish& finish, Workspace workspace, Stream stream,
+                     const TokenSource& source, const DecodePlan* plan) {
+  check_decode(function, x, weights.scheme, weights.shape, finish.out, workspace,
+               copied_tokens_bytes(x));
   const DeviceScope scope(weights.device, function);
   run(function, x, weights, finish, workspace.data, stream, plan, source);
 }
 
-void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
-                     const ReorderedWeights& weights, const CoreFinish& finish, Workspace workspace,
-                     Stream stream) {
-  check_few(function, x, weights.scheme, weights.shape, finish.out, workspace,
-            copied_tokens_bytes(x));
+void multiply_decode_by(const DecodePlan& plan, const char* function, const Buffer& x,
+                        const ReorderedWeights& weights, const CoreFinish& finish,
+                        Workspace workspace, Stream stream) {
+  check_decode(function, x, weights.scheme, weights.shape, finish.out, workspace,
+               copied_tokens_bytes(x));
   if (!plan.on_sm90) check_rings(function, plan, weights.scheme);
-  check<Unsupported>(!plan.on_sm90 || has_few_sm90(function, weights.device), function,
-                     ": the plan is for compute capability 9.0; leave the choice to multiply_few");
+  check<Unsupported>(
+      !plan.on_sm90 || has_decode_sm90(function, weights.device), function,
+      ": the plan is for compute capability 9.0; leave the choice to multiply_decode");
   const DeviceScope scope(weights.device, function);
   run(function, x, weights, finish, workspace.data, stream, &plan);
 }

@@ -12,7 +12,7 @@
 #include "plan/decode/limits.h"
 
 namespace mxkern {
-struct FewPlan;
+struct DecodePlan;
 }
 
 namespace mxkern::cuda {
@@ -41,13 +41,13 @@ struct TokenSource {
 // 128; what is in it does not matter, before and after. The weights and their tensor scale are read
 // while kernels ahead in the stream still run: they are to be complete before this is called, or
 // come from reorder_weights. plan: that of the product, which is made here where it is null.
-void multiply_few(const char* function, const Buffer& x, const ReorderedWeights& weights,
-                  const CoreFinish& finish, Workspace workspace, Stream stream,
-                  const TokenSource& source = {}, const FewPlan* plan = nullptr);
+void multiply_decode(const char* function, const Buffer& x, const ReorderedWeights& weights,
+                     const CoreFinish& finish, Workspace workspace, Stream stream,
+                     const TokenSource& source = {}, const DecodePlan* plan = nullptr);
 
 // The same by a plan for Hopper that is not the one which would be chosen, for tests and tuning.
-void multiply_few_by(const FewPlan& plan, const char* function, const Buffer& x,
-                     const ReorderedWeights& weights, const CoreFinish& finish, Workspace workspace,
-                     Stream stream);
+void multiply_decode_by(const DecodePlan& plan, const char* function, const Buffer& x,
+                        const ReorderedWeights& weights, const CoreFinish& finish,
+                        Workspace workspace, Stream stream);
 
 }  // namespace mxkern::cuda

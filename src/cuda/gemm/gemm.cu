@@ -55,7 +55,7 @@ class Product {
       case CudaGemmPath::nothing: return;
       case CudaGemmPath::folded: return multiply_folded({});
       case CudaGemmPath::exact: return multiply_exact({}, nullptr, nullptr);
-      case CudaGemmPath::folded_or_exact: return multiply_either();
+      case CudaGemmPath::folded_or_exact: return multiply_fused_dispatch();
       case CudaGemmPath::portable: return multiply_exact({}, nullptr, nullptr);
       case CudaGemmPath::few_tokens: return multiply_few_tokens();
       case CudaGemmPath::blackwell: return multiply_on_blackwell();
@@ -175,7 +175,7 @@ class Product {
     multiply(a, b, gate);
   }
 
-  void multiply_either() {
+  void multiply_fused_dispatch() {
     CoreGate gate;
     gate.is_open = false;
     gate.left_limit = limit_of(operands_.left);
@@ -191,9 +191,9 @@ class Product {
   }
 
   // `source`: the operand's codes.
-  EitherOperand either(const GemmOperand& operand, const SidePlan& side,
-                       const GemmOperand& source) const {
-    EitherOperand both = {folded(operand, side), expanded(operand, side), {}};
+  FusedDispatchOperand either(const GemmOperand& operand, const SidePlan& side,
+                              const GemmOperand& source) const {
+    FusedDispatchOperand both = {folded(operand, side), expanded(operand, side), {}};
     both.expanded.late = {};  // the folded rows' are
     if (side.expands) both.task = {&source, memory_ + side.expanded};
     return both;
@@ -203,9 +203,9 @@ class Product {
     fold_operands();
     const GemmOperand left = as_source(operands_.left), right = as_source(operands_.right);
     auto* progress = reinterpret_cast<std::uint32_t*>(memory_ + plan_.row_counters);
-    multiply_either_sm90(function, either(operands_.left, plan_.left, left),
-                         either(operands_.right, plan_.right, right), progress, finish_, gate,
-                         stream_, part_memory());
+    multiply_fused_dispatch_sm90(function, either(operands_.left, plan_.left, left),
+                                 either(operands_.right, plan_.right, right), progress, finish_,
+                                 gate, stream_, part_memory());
   }
 
   void multiply_few_tokens() const {
@@ -219,12 +219,12 @@ class Product {
       stand_between(function, stream_);
     }
     if (const auto* x = std::get_if<Buffer>(&operands_.left)) {
-      return multiply_few(function, *x, weights, finish_, {memory_, plan_.workspace_bytes}, stream_,
-                          {}, &plan_.few);
+      return multiply_decode(function, *x, weights, finish_, {memory_, plan_.workspace_bytes},
+                             stream_, {}, &plan_.few);
     }
     const RowScaled rows = expanded(operands_.left, plan_.left);
-    multiply_few(function, tokens_of(operands_.left, const_cast<void*>(rows.data)), weights,
-                 finish_, {}, stream_, {rows.exponents, plan_.left.expands}, &plan_.few);
+    multiply_decode(function, tokens_of(operands_.left, const_cast<void*>(rows.data)), weights,
+                    finish_, {}, stream_, {rows.exponents, plan_.left.expands}, &plan_.few);
   }
 
   void multiply_on_blackwell() const {

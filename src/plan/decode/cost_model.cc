@@ -18,8 +18,8 @@ namespace {
 
 namespace tuned = tuning::h200;
 namespace few = tuning::h200::few;
-using kernels::FewShape;
-using kernels::FewSm90Shape;
+using kernels::DecodeShape;
+using kernels::DecodeSm90Shape;
 
 // Of things that happen side by side: little more than the longest takes.
 double together(double a, double b, double c = 0.0) {
@@ -28,7 +28,7 @@ double together(double a, double b, double c = 0.0) {
 }
 
 // Of the thread blocks' warps, or of their warpgroups.
-double turns_of(const FewWork& work, const FewPlan& plan) {
+double turns_of(const DecodeWork& work, const DecodePlan& plan) {
   const std::uint32_t tiles = (work.across + (1u << plan.log2_ranks) - 1) >> plan.log2_ranks;
   return (tiles + (1u << plan.log2_parts) - 1) >> plan.log2_parts;
 }
@@ -40,34 +40,36 @@ std::uint32_t rounds_of(std::int64_t blocks, std::int64_t slots) {
 }
 
 // What a scheme adds to MXFP4.
-double of_scheme(const tuned::OfScheme& added, const FewWork& work) {
+double of_scheme(const tuned::OfScheme& added, const DecodeWork& work) {
   if (work.layout.bits == 4) return work.has_float_scales ? added.nvfp4 : 0.0;
   return work.layout.bits == 6 ? added.six_bits : added.eight_bits;
 }
 
 // Whether the last thread blocks have a multiprocessor each, where it has room for two. Without
 // groups of rows that do not exist some share one while others idle.
-bool is_last_alone(const FewWork& work, const FewPlan& plan, std::int64_t before,
+bool is_last_alone(const DecodeWork& work, const DecodePlan& plan, std::int64_t before,
                    std::int64_t slots) {
   const std::int64_t left = work.blocks(plan) - before * 2 * slots;
   return left <= slots && (before > 0 || left == slots || work.fills_processors(plan));
 }
 
 // The next product's thread blocks find room beside those of this one, all of them.
-bool leaves_half(const FewWork& work, std::int64_t blocks) { return 2 * blocks <= work.processors; }
+bool leaves_half(const DecodeWork& work, std::int64_t blocks) {
+  return 2 * blocks <= work.processors;
+}
 
 // Kilobytes of tokens in a turn of a thread block: of each part of K, or for each warp.
-double kilobytes_of_tokens(const FewPlan& plan, int warps) {
+double kilobytes_of_tokens(const DecodePlan& plan, int warps) {
   return plan.tokens / 4.0 * (plan.x_stages > 0 ? 1 << plan.log2_parts : warps);
 }
 
 // Whether there are several groups of tokens for the same weights, and so more thread blocks.
-bool divides_tokens(const FewWork& work, const FewPlan& plan) {
+bool divides_tokens(const DecodeWork& work, const DecodePlan& plan) {
   return work.groups_of_tokens(plan) > work.batch;
 }
 
 // Where a multiprocessor has room for two thread blocks. One that is alone on it is faster.
-double time_in_pairs(const FewWork& work, const FewPlan& plan) {
+double time_in_pairs(const DecodeWork& work, const DecodePlan& plan) {
   const few::Pairs& t = plan.tokens == 8 ? few::pairs_of_8 : few::pairs_of_16;
   const double two = plan.warp_tiles - 1;
   const int warps = plan.row_tiles >> (plan.warp_tiles - 1) << plan.log2_parts;
@@ -92,7 +94,7 @@ double time_in_pairs(const FewWork& work, const FewPlan& plan) {
 // Where it has room for one. A turn takes a warp as long as it waits for itself, or its scheduler
 // as long as the tiles of all its warps take, or memory as long as their weights and tokens. What
 // is behind the turns takes longer with more parts to add.
-double time_alone(const FewWork& work, const FewPlan& plan) {
+double time_alone(const DecodeWork& work, const DecodePlan& plan) {
   const auto of = [](int tokens) -> few::AloneTurn {
     switch (tokens) {
       case 8: return few::turn_of_8;
@@ -129,7 +131,7 @@ double time_alone(const FewWork& work, const FewPlan& plan) {
 // Two warpgroups, where a thread block of the next kernel has room beside this one's: nearly as
 // fast as four, and less around them. Alone on a multiprocessor, or beside another one of the same
 // product. Idle multiprocessors are shared unevenly.
-double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
+double few_sm90_time_of_pairs(const DecodeWork& work, const DecodePlan& plan) {
   const auto turn_of = [&](const few::PairsSm90& t) {
     const bool is_wide = work.layout.bits == 8, is_divided = plan.log2_parts == 1;
     return (plan.tokens == 32   ? t.turn_32
@@ -164,8 +166,8 @@ double few_sm90_time_of_pairs(const FewWork& work, const FewPlan& plan) {
 
 }  // namespace
 
-FewWork::FewWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::int64_t rows,
-                 std::int64_t columns, int processors_)
+DecodeWork::DecodeWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::int64_t rows,
+                       std::int64_t columns, int processors_)
     : layout(DecodeLayout::of(scheme, rows, columns)),
       batch(batch_),
       tokens(tokens_),
@@ -175,19 +177,19 @@ FewWork::FewWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::
       weight_bytes(static_cast<double>(batch) * down * across * layout.tile_bytes()),
       has_float_scales(!facts_of(scheme).scales_are_powers) {}
 
-double few_time(const FewWork& work, const FewPlan& plan) {
-  const FewShape shape{work.layout.bits, work.layout.block, plan.tokens};
+double decode_time(const DecodeWork& work, const DecodePlan& plan) {
+  const DecodeShape shape{work.layout.bits, work.layout.block, plan.tokens};
   return shape.tenants() == 2 ? time_in_pairs(work, plan) : time_alone(work, plan);
 }
 
 // Warpgroups share a turn. Those of other parts of K have other tokens, which come through the
 // second-level cache; with fewer thread blocks there is more of it for each.
-double few_sm90_time(const FewWork& work, const FewPlan& plan) {
-  if (FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts)) {
+double decode_sm90_time(const DecodeWork& work, const DecodePlan& plan) {
+  if (DecodeSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts)) {
     return few_sm90_time_of_pairs(work, plan);
   }
   const int tiles = plan.row_tiles << plan.log2_parts;
-  const bool has_four = tiles == 4 * FewSm90Shape::group_tiles;
+  const bool has_four = tiles == 4 * DecodeSm90Shape::group_tiles;
   const auto of = [has_four](int tokens) -> few::TurnSm90 {
     switch (tokens) {
       case 32: return few::four_of_32;

@@ -12,7 +12,7 @@
 namespace mxkern {
 
 // `batch` products of `tokens` rows with weights that lie as `layout` says.
-struct FewWork {
+struct DecodeWork {
   DecodeLayout layout;
   std::int64_t batch, tokens;
   int processors;
@@ -21,26 +21,26 @@ struct FewWork {
   bool has_float_scales;    // not powers of two
   bool has_halves = false;  // float16 tokens, to which weights take longer to decode
 
-  FewWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::int64_t rows,
-          std::int64_t columns, int processors_);
+  DecodeWork(Scheme scheme, std::int64_t batch_, std::int64_t tokens_, std::int64_t rows,
+             std::int64_t columns, int processors_);
 
-  std::int64_t groups_of_tokens(const FewPlan& plan) const {
+  std::int64_t groups_of_tokens(const DecodePlan& plan) const {
     if (tokens <= plan.tokens) return batch;
     return batch * ceil_div(tokens, plan.tokens);
   }
-  std::int64_t blocks(const FewPlan& plan) const {
+  std::int64_t blocks(const DecodePlan& plan) const {
     const std::uint32_t groups = ceil_div(down, static_cast<std::uint32_t>(plan.row_tiles));
     return groups * groups_of_tokens(plan) << plan.log2_ranks;
   }
   // Whether groups of rows, of some that do not exist too, come to as many thread blocks as there
   // are multiprocessors.
-  bool fills_processors(const FewPlan& plan) const {
+  bool fills_processors(const DecodePlan& plan) const {
     return processors % (groups_of_tokens(plan) << plan.log2_ranks) == 0;
   }
 };
 
 // Microseconds.
-double few_time(const FewWork& work, const FewPlan& plan);
-double few_sm90_time(const FewWork& work, const FewPlan& plan);
+double decode_time(const DecodeWork& work, const DecodePlan& plan);
+double decode_sm90_time(const DecodeWork& work, const DecodePlan& plan);
 
 }  // namespace mxkern

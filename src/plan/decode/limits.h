@@ -23,16 +23,16 @@ inline constexpr std::int64_t few_tokens = tuning::h200::few::most_tokens;
 inline constexpr std::int64_t few_tokens_sm90 = tuning::h200::few::most_tokens_sm90;
 inline constexpr std::int64_t few_quantized_tokens = tuning::h200::few::most_quantized;
 
-// Whether multiply_few takes the product, and is the fastest way: tokens in 16 bits and few, a
+// Whether multiply_decode takes the product, and is the fastest way: tokens in 16 bits and few, a
 // device of compute capability 9.0 to 11.x (only 9.0 was ever executed). Reordered weights; others
 // cost a pass over them more.
-constexpr bool takes_few(DType x_dtype, std::int64_t tokens, int compute_capability) {
+constexpr bool takes_decode(DType x_dtype, std::int64_t tokens, int compute_capability) {
   return x_dtype != DType::float32 && tokens <= few_tokens && compute_capability >= 90 &&
          compute_capability < 120;
 }
 
 // Whether there is a thread block for each tile of the weights' rows, and for those that idle.
-constexpr bool counts_few(Scheme scheme, const Shape& weights) {
+constexpr bool counts_decode(Scheme scheme, const Shape& weights) {
   constexpr std::int64_t most_blocks = 65535, most_idle = 1023;
   return DecodeLayout::of(scheme, weights.rows, weights.columns).tiles_down() <=
          most_blocks - most_idle;

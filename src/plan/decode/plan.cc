@@ -15,16 +15,16 @@ namespace {
 
 constexpr int log2_of_most_ranks = 2;
 
-kernels::FewShape shape_of(const DecodeLayout& layout, const FewPlan& plan) {
+kernels::DecodeShape shape_of(const DecodeLayout& layout, const DecodePlan& plan) {
   return {layout.bits, layout.block, plan.tokens};
 }
 
 // Stages of both rings, as memory allows: what keeps the memory busy, since tokens wait behind what
 // is more.
-bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
+bool fill_stages(const DecodeLayout& layout, DecodePlan& plan) {
   constexpr int under_way = 96 * 1024;
   const bool shares = plan.x_stages > 0;
-  const kernels::FewShape shape = shape_of(layout, plan);
+  const kernels::DecodeShape shape = shape_of(layout, plan);
   const int turn_bytes = (plan.row_tiles << plan.log2_parts) * shape.tile_bytes() * shape.tenants();
   plan.stages = shape.stages() > 0 ? shape.stages() : std::clamp(under_way / turn_bytes, 2, 3);
   for (; plan.stages >= 2; --plan.stages) {
@@ -39,10 +39,10 @@ bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
 // Calls visitor with each plan of so many tokens a thread block that is worth looking at, without
 // its stages.
 template <class Visitor>
-void for_each_candidate(const FewWork& work, int tokens, Visitor&& visitor) {
-  FewPlan plan{};
+void for_each_candidate(const DecodeWork& work, int tokens, Visitor&& visitor) {
+  DecodePlan plan{};
   plan.tokens = tokens;
-  const kernels::FewShape shape = shape_of(work.layout, plan);
+  const kernels::DecodeShape shape = shape_of(work.layout, plan);
   // Not all multiprocessors are in clusters of four, so that some would get two of a kernel's.
   const int most_log2_ranks = shape.tenants() > 1 ? 1 : log2_of_most_ranks;
   // Warps: fewer were never faster.
@@ -73,47 +73,47 @@ void for_each_candidate(const FewWork& work, int tokens, Visitor&& visitor) {
 }
 
 // The fastest with so many tokens a thread block, if it is faster than `best`.
-void improve(const FewWork& work, int tokens, TimedFewPlan& best) {
-  for_each_candidate(work, tokens, [&](const FewPlan& plan) {
-    const double time = few_time(work, plan);
+void improve(const DecodeWork& work, int tokens, TimedDecodePlan& best) {
+  for_each_candidate(work, tokens, [&](const DecodePlan& plan) {
+    const double time = decode_time(work, plan);
     if (time >= best.time) return;
-    FewPlan filled = plan;
+    DecodePlan filled = plan;
     if (fill_stages(work.layout, filled)) best = {filled, time};
   });
 }
 
 // For a plan with stages.
-void put_idle_groups(const FewWork& work, FewPlan& plan) {
+void put_idle_groups(const DecodeWork& work, DecodePlan& plan) {
   if (shape_of(work.layout, plan).tenants() > 1) plan.idle_groups = idle_groups(work, plan);
 }
 
 }  // namespace
 
-int idle_groups(const FewWork& work, const FewPlan& plan) {
+int idle_groups(const DecodeWork& work, const DecodePlan& plan) {
   const std::int64_t across = work.groups_of_tokens(plan) << plan.log2_ranks;
   const std::int64_t blocks = work.blocks(plan);
   if (blocks >= work.processors || !work.fills_processors(plan)) return 0;
   return static_cast<int>((work.processors - blocks) / across);
 }
 
-TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_sizes) {
-  TimedFewPlan best;
+TimedDecodePlan fastest_decode(const DecodeWork& work, std::initializer_list<int> token_sizes) {
+  TimedDecodePlan best;
   for (const int size : token_sizes) improve(work, size, best);
   if (!(best.time < std::numeric_limits<double>::infinity())) return best;
   put_idle_groups(work, best.plan);
   return best;
 }
 
-void visit_few(const FewWork& work, int tokens, FewVisitor* visitor, void* context) {
-  for_each_candidate(work, tokens, [&](FewPlan plan) {
+void visit_decode(const DecodeWork& work, int tokens, DecodeVisitor* visitor, void* context) {
+  for_each_candidate(work, tokens, [&](DecodePlan plan) {
     if (!fill_stages(work.layout, plan)) return;
     put_idle_groups(work, plan);
     visitor(plan, context);
   });
 }
 
-FewPlan few_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts) {
-  FewPlan plan{};
+DecodePlan decode_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts) {
+  DecodePlan plan{};
   plan.tokens = tokens;
   plan.row_tiles = row_tiles;
   plan.warp_tiles = 1;
@@ -122,13 +122,13 @@ FewPlan few_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts) {
   return plan;
 }
 
-FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
-                 std::int64_t columns, int processors) {
-  const FewWork work(scheme, batch, tokens, rows, columns, processors);
-  if (tokens <= 8) return fastest_few(work, {8}).plan;
-  if (tokens <= 16) return fastest_few(work, {16}).plan;
-  if (tokens <= 32) return fastest_few(work, {16, 32}).plan;
-  return fastest_few(work, {64}).plan;
+DecodePlan plan_decode(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
+                       std::int64_t columns, int processors) {
+  const DecodeWork work(scheme, batch, tokens, rows, columns, processors);
+  if (tokens <= 8) return fastest_decode(work, {8}).plan;
+  if (tokens <= 16) return fastest_decode(work, {16}).plan;
+  if (tokens <= 32) return fastest_decode(work, {16, 32}).plan;
+  return fastest_decode(work, {64}).plan;
 }
 
 }  // namespace mxkern

@@ -10,8 +10,8 @@ namespace mxkern {
 
 // Thread blocks take some tiles of rows each, and divide K among the thread blocks of a cluster and
 // then among their warps.
-struct FewPlan {
-  int tokens;      // of a thread block: 8, 16, 32 or 64; or one of FewSm90Shape
+struct DecodePlan {
+  int tokens;      // of a thread block: 8, 16, 32 or 64; or one of DecodeSm90Shape
   int row_tiles;   // of a thread block
   int warp_tiles;  // of rows, that a warp takes at a time
   int log2_parts;  // of K, of a thread block
@@ -22,46 +22,48 @@ struct FewPlan {
   // Groups of rows that do not exist, where thread blocks of two kernels share a multiprocessor:
   // with one thread block on each, the next kernel's can only spread as evenly.
   int idle_groups;
-  // For Hopper, and the tensor cores of its warpgroups: tokens are of FewSm90Shape's sizes.
+  // For Hopper, and the tensor cores of its warpgroups: tokens are of DecodeSm90Shape's sizes.
   bool on_sm90 = false;
 
-  friend constexpr bool operator==(const FewPlan&, const FewPlan&) = default;
+  friend constexpr bool operator==(const DecodePlan&, const DecodePlan&) = default;
 };
 
 // Pure. For `batch` products of `tokens` rows with weights [rows, columns].
-FewPlan plan_few(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
-                 std::int64_t columns, int processors);
+DecodePlan plan_decode(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
+                       std::int64_t columns, int processors);
 
-// The way of gemm_few without clusters in which each warp has its tokens, 8 or 16, for itself and a
-// tile of rows at a time; less than two stages: there is no room for it.
-FewPlan few_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts);
+// The way of gemm_decode without clusters in which each warp has its tokens, 8 or 16, for itself
+// and a tile of rows at a time; less than two stages: there is no room for it.
+DecodePlan decode_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts);
 
 // For Hopper, where a product may take the tensor cores of warpgroups: by whichever kernel is the
 // fastest. On these a thread block's warpgroups take 64 rows each or parts of K, a stage of tokens
 // is 128 columns.
-FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
-                      std::int64_t columns, int processors, DType x_dtype = DType::bfloat16);
+DecodePlan plan_decode_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens,
+                            std::int64_t rows, std::int64_t columns, int processors,
+                            DType x_dtype = DType::bfloat16);
 
 // By the kernels that a device has: those for Hopper where may_use_sm90.
-inline FewPlan plan_few_on(bool may_use_sm90, Scheme scheme, std::int64_t batch,
-                           std::int64_t tokens, std::int64_t rows, std::int64_t columns,
-                           int processors, DType x_dtype) {
-  return may_use_sm90 ? plan_few_sm90(scheme, batch, tokens, rows, columns, processors, x_dtype)
-                      : plan_few(scheme, batch, tokens, rows, columns, processors);
+inline DecodePlan plan_decode_on(bool may_use_sm90, Scheme scheme, std::int64_t batch,
+                                 std::int64_t tokens, std::int64_t rows, std::int64_t columns,
+                                 int processors, DType x_dtype) {
+  return may_use_sm90 ? plan_decode_sm90(scheme, batch, tokens, rows, columns, processors, x_dtype)
+                      : plan_decode(scheme, batch, tokens, rows, columns, processors);
 }
 
 // The way of these with so many tokens and warpgroups a thread block; less than two stages: there
 // is no room for it.
-FewPlan few_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts, int log2_ranks);
+DecodePlan decode_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts,
+                            int log2_ranks);
 
 // Whether a product may take the tensor cores of Hopper's warpgroups. It needs code for 9.0a on a
 // device of 9.0.
-constexpr bool may_use_few_sm90(DType x_dtype, std::int64_t tokens) {
+constexpr bool may_use_decode_sm90(DType x_dtype, std::int64_t tokens) {
   return x_dtype != DType::float32 && tokens > 16;
 }
 
 // The most tokens of a group.
-int few_sm90_group(std::int64_t tokens);
+int decode_sm90_group(std::int64_t tokens);
 
 // Thread blocks that run at a time: clusters lie in groups of multiprocessors that are not all of
 // one size, so that some of these stay idle. Of 132, 120 hold clusters of four.

@@ -12,8 +12,8 @@
 namespace mxkern {
 namespace {
 
-using kernels::FewShape;
-using kernels::FewSm90Shape;
+using kernels::DecodeShape;
+using kernels::DecodeSm90Shape;
 
 constexpr int log2_of_most_ranks = 2;
 
@@ -23,11 +23,11 @@ constexpr int log2_of_most_ranks = 2;
 struct Stages {
   int weights, tokens;
 
-  static Stages most(const DecodeLayout& layout, const FewPlan& plan) {
+  static Stages most(const DecodeLayout& layout, const DecodePlan& plan) {
     const int parts = 1 << plan.log2_parts;
-    const bool has_four = plan.row_tiles << plan.log2_parts == 4 * FewSm90Shape::group_tiles;
+    const bool has_four = plan.row_tiles << plan.log2_parts == 4 * DecodeSm90Shape::group_tiles;
     const bool has_few_tokens = plan.tokens <= 64, is_wide = layout.bits > 4;
-    if (FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts)) {
+    if (DecodeSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts)) {
       const bool has_fewest = plan.tokens == 32;
       if (parts > 1) return {3, has_fewest ? 6 : 4};
       return {has_fewest ? 4 : 3, has_fewest ? 4 : 2};
@@ -39,14 +39,14 @@ struct Stages {
 };
 
 // As memory allows: first stages of tokens, then of weights.
-bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
+bool fill_stages(const DecodeLayout& layout, DecodePlan& plan) {
   const Stages most = Stages::most(layout, plan);
-  const FewShape shape{layout.bits, layout.block, plan.tokens};
+  const DecodeShape shape{layout.bits, layout.block, plan.tokens};
   const int parts = 1 << plan.log2_parts;
   const auto fits = [&] {
-    plan.shared_bytes = FewSm90Shape::bytes(shape, plan.row_tiles, plan.log2_parts, plan.log2_ranks,
-                                            plan.stages, plan.x_stages);
-    return plan.shared_bytes <= FewSm90Shape::room(plan.tokens, plan.row_tiles, plan.log2_parts);
+    plan.shared_bytes = DecodeSm90Shape::bytes(shape, plan.row_tiles, plan.log2_parts,
+                                               plan.log2_ranks, plan.stages, plan.x_stages);
+    return plan.shared_bytes <= DecodeSm90Shape::room(plan.tokens, plan.row_tiles, plan.log2_parts);
   };
   for (const int fewest : {3, 2}) {
     for (plan.x_stages = most.tokens; plan.x_stages >= 2 * parts; plan.x_stages -= parts) {
@@ -58,14 +58,14 @@ bool fill_stages(const DecodeLayout& layout, FewPlan& plan) {
   return false;
 }
 
-bool has_pairs(const FewPlan& plan) {
-  return FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
+bool has_pairs(const DecodePlan& plan) {
+  return DecodeSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
 }
 
-FewPlan few_sm90_without_stages(int tokens, int warpgroups, int log2_parts, int log2_ranks) {
-  FewPlan plan{};
+DecodePlan few_sm90_without_stages(int tokens, int warpgroups, int log2_parts, int log2_ranks) {
+  DecodePlan plan{};
   plan.tokens = tokens;
-  plan.row_tiles = (warpgroups >> log2_parts) * FewSm90Shape::group_tiles;
+  plan.row_tiles = (warpgroups >> log2_parts) * DecodeSm90Shape::group_tiles;
   plan.log2_parts = log2_parts;
   plan.log2_ranks = log2_ranks;
   plan.on_sm90 = true;
@@ -77,19 +77,19 @@ FewPlan few_sm90_without_stages(int tokens, int warpgroups, int log2_parts, int 
 bool is_candidate(int size, std::int64_t tokens) {
   if (size < 128 && tokens > 8 * size) return false;
   if (size <= 64 && tokens > 4 * size) return false;
-  return size <= few_sm90_group(tokens) && (size == 32 || size < 2 * tokens);
+  return size <= decode_sm90_group(tokens) && (size == 32 || size < 2 * tokens);
 }
 
 // Calls visitor with each plan that is worth looking at, without its stages.
 template <class Visitor>
-void for_each_candidate(const FewWork& work, Visitor&& visitor) {
-  for (const int size : FewSm90Shape::token_sizes) {
+void for_each_candidate(const DecodeWork& work, Visitor&& visitor) {
+  for (const int size : DecodeSm90Shape::token_sizes) {
     if (!is_candidate(size, work.tokens)) continue;
-    const int most = FewSm90Shape::most_warpgroups(size);
-    for (int warpgroups = FewSm90Shape::fewest_warpgroups; warpgroups <= most; warpgroups += 2) {
+    const int most = DecodeSm90Shape::most_warpgroups(size);
+    for (int warpgroups = DecodeSm90Shape::fewest_warpgroups; warpgroups <= most; warpgroups += 2) {
       for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
         for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
-          const FewPlan plan = few_sm90_without_stages(size, warpgroups, log2_parts, log2_ranks);
+          const DecodePlan plan = few_sm90_without_stages(size, warpgroups, log2_parts, log2_ranks);
           // Not all multiprocessors are in clusters of four, so that some would get two of a
           // kernel's.
           if (!has_pairs(plan) || log2_ranks < log2_of_most_ranks) visitor(plan);
@@ -100,56 +100,59 @@ void for_each_candidate(const FewWork& work, Visitor&& visitor) {
 }
 
 // Whether memory has room for its stages.
-bool fill(const FewWork& work, FewPlan& plan) {
+bool fill(const DecodeWork& work, DecodePlan& plan) {
   if (!fill_stages(work.layout, plan)) return false;
   plan.idle_groups = has_pairs(plan) ? idle_groups(work, plan) : 0;
   return true;
 }
 
-// The fastest of gemm_few_sm90, if it is faster than `best`.
-void improve(const FewWork& work, TimedFewPlan& best) {
-  for_each_candidate(work, [&](FewPlan plan) {
-    const double time = few_sm90_time(work, plan);
+// The fastest of gemm_decode_sm90, if it is faster than `best`.
+void improve(const DecodeWork& work, TimedDecodePlan& best) {
+  for_each_candidate(work, [&](DecodePlan plan) {
+    const double time = decode_sm90_time(work, plan);
     if (time < best.time && fill(work, plan)) best = {plan, time};
   });
 }
 
 }  // namespace
 
-void visit_few_sm90(const FewWork& work, FewVisitor* visitor, void* context) {
-  for_each_candidate(work, [&](FewPlan plan) {
+void visit_decode_sm90(const DecodeWork& work, DecodeVisitor* visitor, void* context) {
+  for_each_candidate(work, [&](DecodePlan plan) {
     if (fill(work, plan)) visitor(plan, context);
   });
 }
 
-FewPlan few_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts, int log2_ranks) {
-  FewPlan plan = few_sm90_without_stages(tokens, warpgroups, log2_parts, log2_ranks);
+DecodePlan decode_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts,
+                            int log2_ranks) {
+  DecodePlan plan = few_sm90_without_stages(tokens, warpgroups, log2_parts, log2_ranks);
   fill_stages(DecodeLayout::of(scheme, 0, 0), plan);
   return plan;
 }
 
-int few_sm90_group(std::int64_t tokens) {
-  const std::int64_t groups = ceil_div(tokens, FewSm90Shape::most_tokens);
+int decode_sm90_group(std::int64_t tokens) {
+  const std::int64_t groups = ceil_div(tokens, DecodeSm90Shape::most_tokens);
   const std::int64_t each = ceil_div(tokens, std::max<std::int64_t>(groups, 1));
-  for (const int size : FewSm90Shape::token_sizes) {
+  for (const int size : DecodeSm90Shape::token_sizes) {
     if (each <= size) return size;
   }
-  return FewSm90Shape::most_tokens;
+  return DecodeSm90Shape::most_tokens;
 }
 
-FewPlan plan_few_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
-                      std::int64_t columns, int processors, DType x_dtype) {
-  FewWork work(scheme, batch, tokens, rows, columns, processors);
+DecodePlan plan_decode_sm90(Scheme scheme, std::int64_t batch, std::int64_t tokens,
+                            std::int64_t rows, std::int64_t columns, int processors,
+                            DType x_dtype) {
+  DecodeWork work(scheme, batch, tokens, rows, columns, processors);
   work.has_halves = x_dtype == DType::float16;
-  TimedFewPlan best;
+  TimedDecodePlan best;
   improve(work, best);
-  // gemm_few scales sums of halves, which is slower whatever the weights.
+  // gemm_decode scales sums of halves, which is slower whatever the weights.
   if (x_dtype == DType::float16) return best.plan;
-  // With tokens for more than one thread block of theirs, those of gemm_few have to read weights
+  // With tokens for more than one thread block of theirs, those of gemm_decode have to read weights
   // more than once.
   const bool is_small = std::uint64_t{work.down} * work.across < tuning::h200::few::small_tiles;
   if (tokens > 32) return best.plan;
-  const TimedFewPlan few = is_small ? fastest_few(work, {16, 32}) : fastest_few(work, {32});
+  const TimedDecodePlan few =
+      is_small ? fastest_decode(work, {16, 32}) : fastest_decode(work, {32});
   return few.time < best.time ? few.plan : best.plan;
 }
 

@@ -23,23 +23,24 @@ inline PlannedTensor tokens_of(const PlannedOperand& left) {
 }
 
 // As many products as there are, and the tokens of each.
-struct FewProblem {
+struct DecodeProblem {
   PlannedTensor x;
   const PlannedOperand& weights;
   std::int64_t batch, tokens;
 
-  explicit FewProblem(const GemmProblem& problem)
+  explicit DecodeProblem(const GemmProblem& problem)
       : x(tokens_of(problem.left)), weights(problem.right) {
     const bool merges = cuda::merges_tokens(x, weights.shape, problem.out);
     batch = merges ? 1 : x.shape.batch;
     tokens = merges ? x.shape.batch * x.shape.rows : x.shape.rows;
   }
   bool may_use_sm90(const CudaGemmCapabilities& capabilities) const {
-    return capabilities.is_hopper() && may_use_few_sm90(x.dtype, tokens);
+    return capabilities.is_hopper() && may_use_decode_sm90(x.dtype, tokens);
   }
-  FewPlan plan(const CudaGemmCapabilities& capabilities) const {
-    return plan_few_on(may_use_sm90(capabilities), weights.scheme, batch, tokens,
-                       weights.shape.rows, weights.shape.columns, capabilities.processors, x.dtype);
+  DecodePlan plan(const CudaGemmCapabilities& capabilities) const {
+    return plan_decode_on(may_use_sm90(capabilities), weights.scheme, batch, tokens,
+                          weights.shape.rows, weights.shape.columns, capabilities.processors,
+                          x.dtype);
   }
 };
 

@@ -10,23 +10,23 @@
 
 namespace mxkern {
 
-struct TimedFewPlan {
-  FewPlan plan{};
+struct TimedDecodePlan {
+  DecodePlan plan{};
   double time = std::numeric_limits<double>::infinity();
 };
 
-// Defined beside plan_few. With one of these numbers of tokens a thread block.
-TimedFewPlan fastest_few(const FewWork& work, std::initializer_list<int> token_sizes);
+// Defined beside plan_decode. With one of these numbers of tokens a thread block.
+TimedDecodePlan fastest_decode(const DecodeWork& work, std::initializer_list<int> token_sizes);
 
 // Defined there too: for a plan whose thread blocks share multiprocessors with another kernel's.
 // Where all find room at once, one on each multiprocessor leaves one place on each to the next
 // kernel, whose thread blocks are to be spread as evenly.
-int idle_groups(const FewWork& work, const FewPlan& plan);
+int idle_groups(const DecodeWork& work, const DecodePlan& plan);
 
-// Calls visitor with all plans that are looked at and have room, for measuring: of gemm_few with so
-// many tokens a thread block, and of gemm_few_sm90.
-using FewVisitor = void(const FewPlan& plan, void* context);
-void visit_few(const FewWork& work, int tokens, FewVisitor* visitor, void* context);
-void visit_few_sm90(const FewWork& work, FewVisitor* visitor, void* context);
+// Calls visitor with all plans that are looked at and have room, for measuring: of gemm_decode with
+// so many tokens a thread block, and of gemm_decode_sm90.
+using DecodeVisitor = void(const DecodePlan& plan, void* context);
+void visit_decode(const DecodeWork& work, int tokens, DecodeVisitor* visitor, void* context);
+void visit_decode_sm90(const DecodeWork& work, DecodeVisitor* visitor, void* context);
 
 }  // namespace mxkern

@@ -33,7 +33,7 @@ constexpr TileSm90 grouped_tile_sm90(CoreElement right, std::int64_t n, std::int
 
 // Rows of its tiles, of which boxes are loaded: where groups have few, half a tile's.
 constexpr int grouped_height_sm90(std::int64_t rows, std::int64_t groups) {
-  return rows <= tuning::h200::tiles::few_group_rows * groups ? 64 : 128;
+  return rows <= tuning::h200::tiles::decode_group_rows * groups ? 64 : 128;
 }
 
 // Whether warpgroups without rows multiply nothing.

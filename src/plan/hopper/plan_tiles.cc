@@ -31,13 +31,13 @@ TilingSm90 transposed_tiling_sm90(const GemmProblem& problem, const Shape& out, 
   return {tile, cuda::work_sm90(tile, right, 1, out.batch, out.columns, out.rows, k, processors)};
 }
 
-cuda::EitherTilesSm90 either_tiling_sm90(const GemmProblem& problem, const Shape& out,
-                                         int processors) {
+cuda::FusedDispatchTilesSm90 fused_dispatch_tiling_sm90(const GemmProblem& problem,
+                                                        const Shape& out, int processors) {
   const auto element = [](const PlannedOperand& operand) {
     return cuda::fold_facts(operand.scheme).element;
   };
-  return cuda::either_tiles_sm90(element(problem.left), element(problem.right), out.rows,
-                                 out.columns, problem.right.shape.columns, processors);
+  return cuda::fused_dispatch_tiles_sm90(element(problem.left), element(problem.right), out.rows,
+                                         out.columns, problem.right.shape.columns, processors);
 }
 
 void place_parts_sm90(const GemmProblem& problem, int processors, CudaGemmPlan& plan) {

@@ -20,8 +20,8 @@ TilingSm90 tiling_sm90(const GemmProblem& problem, const Shape& out, bool is_fol
 TilingSm90 transposed_tiling_sm90(const GemmProblem& problem, const Shape& out, int processors);
 
 // Of both, where one kernel computes either.
-cuda::EitherTilesSm90 either_tiling_sm90(const GemmProblem& problem, const Shape& out,
-                                         int processors);
+cuda::FusedDispatchTilesSm90 fused_dispatch_tiling_sm90(const GemmProblem& problem,
+                                                        const Shape& out, int processors);
 
 // Adds memory for tiles that are divided along K to a plan that has all other memory.
 void place_parts_sm90(const GemmProblem& problem, int processors, CudaGemmPlan& plan);

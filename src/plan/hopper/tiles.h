@@ -85,7 +85,7 @@ constexpr TileSm90 tile_sm90(CoreElement left, CoreElement right, std::int64_t b
 
 // How the folded and the exact product of [m, k] and [n, k] are cut in the kernel that computes
 // either, with tiles of one size.
-struct EitherTilesSm90 {
+struct FusedDispatchTilesSm90 {
   bool is_better;  // than a kernel for each, and one for operands between them
   TileSm90 folded, exact;
   kernels::WorkOrder exact_work;
@@ -94,8 +94,9 @@ struct EitherTilesSm90 {
 // Products that are long in the largest tile are better off with kernels that have nothing to do.
 // The exact product may be divided along K only as it is in a kernel of its own, lest its bytes be
 // others.
-constexpr EitherTilesSm90 either_tiles_sm90(CoreElement left, CoreElement right, std::int64_t m,
-                                            std::int64_t n, std::int64_t k, int processors) {
+constexpr FusedDispatchTilesSm90 fused_dispatch_tiles_sm90(CoreElement left, CoreElement right,
+                                                           std::int64_t m, std::int64_t n,
+                                                           std::int64_t k, int processors) {
   constexpr int largest_columns = 256;
   constexpr CoreElement wide = CoreElement::bfloat16;
   const TileSm90 folded = tile_sm90(left, right, 1, m, n, k, processors);

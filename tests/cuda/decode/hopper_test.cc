@@ -10,9 +10,9 @@ namespace mxkern {
 namespace {
 
 using namespace test;
-using Shape90 = kernels::FewSm90Shape;
+using Shape90 = kernels::DecodeSm90Shape;
 
-using CudaMultiplyFewSm90 = HopperTest;
+using CudaDecodeSm90 = HopperTest;
 
 // expect(size, warpgroups, log2_parts, log2_ranks) of all that there are, until one ends a test.
 template <class Expect>
@@ -37,7 +37,7 @@ void expect_every_plan(const int (&columns)[5]) {
   int turn = 0, computed = 0;
   const auto expect = [&](int size, int warpgroups, int log2_parts, int log2_ranks) {
     const Scheme scheme = all_schemes[turn % std::size(all_schemes)];
-    FewPlan plan = few_sm90_plan(scheme, size, warpgroups, log2_parts, log2_ranks);
+    DecodePlan plan = decode_sm90_plan(scheme, size, warpgroups, log2_parts, log2_ranks);
     SCOPED_TRACE(::testing::Message() << name_of(scheme) << ", groups of " << size << ", "
                                       << warpgroups << " warpgroups, " << (1 << log2_parts)
                                       << " parts, " << (1 << log2_ranks) << " ranks");
@@ -68,11 +68,11 @@ void expect_every_plan(const int (&columns)[5]) {
 
 // Ordinary outputs come from registers, others through shared memory, as those to which something
 // is added: nothing, here. They are the same bytes.
-TEST_F(CudaMultiplyFewSm90, OrdinaryOutputsAreAsOthers) {
+TEST_F(CudaDecodeSm90, OrdinaryOutputsAreAsOthers) {
   int turn = -1, computed = 0;
   for_every_plan([&](int size, int warpgroups, int log2_parts, int log2_ranks) {
     const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
-    const FewPlan plan = few_sm90_plan(scheme, size, warpgroups, log2_parts, log2_ranks);
+    const DecodePlan plan = decode_sm90_plan(scheme, size, warpgroups, log2_parts, log2_ranks);
     if (plan.stages < 2) return;  // no room
     ++computed;
     SCOPED_TRACE(::testing::Message() << name_of(scheme) << ", groups of " << size << ", "
@@ -99,13 +99,13 @@ TEST_F(CudaMultiplyFewSm90, OrdinaryOutputsAreAsOthers) {
 
 // No more columns than the rings hold: racecheck does not see that lane 0 arrives for its warp,
 // once all lanes have read a stage.
-TEST_F(CudaMultiplyFewSm90, EveryPlan) { expect_every_plan({256, 136, 200, 96, 33}); }
+TEST_F(CudaDecodeSm90, EveryPlan) { expect_every_plan({256, 136, 200, 96, 33}); }
 
-TEST_F(CudaMultiplyFewSm90, EveryPlanOfLongRows) { expect_every_plan({640, 136, 1032, 384, 2056}); }
+TEST_F(CudaDecodeSm90, EveryPlanOfLongRows) { expect_every_plan({640, 136, 1032, 384, 2056}); }
 
 // Every scale of NVFP4 that is a number, subnormal ones and zero among them, and codes that are not
 // zeros everywhere.
-TEST_F(CudaMultiplyFewSm90, EveryScaleOfNvfp4) {
+TEST_F(CudaDecodeSm90, EveryScaleOfNvfp4) {
   constexpr int rows = 127, columns = 160;
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
     for (const int tokens : {8, 40, 100}) {
@@ -129,9 +129,9 @@ TEST_F(CudaMultiplyFewSm90, EveryScaleOfNvfp4) {
   }
 }
 
-TEST_F(CudaMultiplyFewSm90, SameBytesEveryTimeAndInGraphs) {
+TEST_F(CudaDecodeSm90, SameBytesEveryTimeAndInGraphs) {
   for (const int size : {32, 96, 192}) {
-    const FewPlan plan = few_sm90_plan(Scheme::mxfp4, size, size == 32 ? 4 : 2, 1, 1);
+    const DecodePlan plan = decode_sm90_plan(Scheme::mxfp4, size, size == 32 ? 4 : 2, 1, 1);
     Product p(DType::bfloat16, Scheme::mxfp4, {1, 200, 4096}, 256, 1, DType::float32);
     p.fill(43);
     p.plan = &plan;

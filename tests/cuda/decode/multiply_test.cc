@@ -19,10 +19,10 @@ namespace {
 
 using namespace test;
 
-using CudaMultiplyFew = CudaTest;
+using CudaDecode = CudaTest;
 
 // 96 tokens have no more columns than the rings hold, for racecheck: see EveryPlan.
-TEST_F(CudaMultiplyFew, EverySchemeAndShape) {
+TEST_F(CudaDecode, EverySchemeAndShape) {
   const Shape shapes[] = {{1, 1, 128},   {1, 7, 33},   {1, 8, 256},    {1, 9, 1000}, {1, 16, 640},
                           {1, 17, 384},  {1, 33, 130}, {1, 64, 256},   {1, 65, 96},  {1, 130, 64},
                           {1, 24, 4000}, {1, 96, 488}, {1, 100, 1024}, {1, 128, 99}, {1, 200, 264},
@@ -43,7 +43,7 @@ TEST_F(CudaMultiplyFew, EverySchemeAndShape) {
 
 // Hopper's tensor cores take fewer tokens too where weights are large: rows that the copy engine
 // reads in boxes, ragged ones too, a gap between rows, and thread blocks that divide K.
-TEST_F(CudaMultiplyFew, LargeWeights) {
+TEST_F(CudaDecode, LargeWeights) {
   struct Case {
     Scheme scheme;
     Shape x;
@@ -65,10 +65,10 @@ TEST_F(CudaMultiplyFew, LargeWeights) {
 // block, and parts of K that are empty.
 void expect_every_plan(const int (&columns)[4], std::initializer_list<int> groups_of_rows) {
   int turn = 0, computed = 0;
-  const auto expect = [&](FewPlan plan, int groups, bool shares) {
+  const auto expect = [&](DecodePlan plan, int groups, bool shares) {
     const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
     const SchemeFacts facts = facts_of(scheme);
-    const kernels::FewShape shape{facts.bits, facts.block, plan.tokens};
+    const kernels::DecodeShape shape{facts.bits, facts.block, plan.tokens};
     if (plan.warp_tiles > shape.most_warp_tiles()) return;
     if (!shares && !shape.may_keep(plan.warp_tiles)) return;
     if (groups << plan.log2_parts > shape.warps()) return;
@@ -98,7 +98,7 @@ void expect_every_plan(const int (&columns)[4], std::initializer_list<int> group
         for (const int log2_ranks : {0, 1, 2}) {
           for (const int groups : groups_of_rows) {
             for (const int way : {0, 1, 2, 3}) {
-              FewPlan plan{};
+              DecodePlan plan{};
               plan.tokens = tokens;
               plan.warp_tiles = warp_tiles;
               plan.log2_parts = log2_parts;
@@ -115,17 +115,17 @@ void expect_every_plan(const int (&columns)[4], std::initializer_list<int> group
   EXPECT_GT(computed, 150);
 }
 
-using CudaMultiplyFewByPlans = HopperTest;
+using CudaDecodeByPlans = HopperTest;
 
 // No more columns than the rings hold: racecheck does not see that one lane arrives for its warp,
 // once all lanes have read a stage.
-TEST_F(CudaMultiplyFewByPlans, EveryPlan) { expect_every_plan({256, 136, 200, 33}, {1, 2, 3, 7}); }
+TEST_F(CudaDecodeByPlans, EveryPlan) { expect_every_plan({256, 136, 200, 33}, {1, 2, 3, 7}); }
 
-TEST_F(CudaMultiplyFewByPlans, EveryPlanOfLongRows) {
+TEST_F(CudaDecodeByPlans, EveryPlanOfLongRows) {
   expect_every_plan({1160, 1416, 640, 776}, {1, 3});
 }
 
-TEST_F(CudaMultiplyFew, LongSums) {
+TEST_F(CudaDecode, LongSums) {
   for (const Scheme scheme : all_schemes) {
     for (const int tokens : {3, 16, 24, 50, 128}) {
       Product p(DType::bfloat16, scheme, {1, tokens, 8192}, 96, 1, DType::float32);
@@ -136,7 +136,7 @@ TEST_F(CudaMultiplyFew, LongSums) {
   }
 }
 
-TEST_F(CudaMultiplyFew, BatchesStridesAndWhatIsAdded) {
+TEST_F(CudaDecode, BatchesStridesAndWhatIsAdded) {
   PlainTensor bias(DType::float16, {1, 1, 72});
   bias.fill(normal_values(3));
   for (const int tokens : {5, 30}) {
@@ -166,7 +166,7 @@ TEST_F(CudaMultiplyFew, BatchesStridesAndWhatIsAdded) {
 
 // Codes and scales that no quantizer makes: NaN and infinite codes, NaN scales, the smallest and
 // the largest scales.
-TEST_F(CudaMultiplyFew, EveryCodeAndScale) {
+TEST_F(CudaDecode, EveryCodeAndScale) {
   RandomBits random(23);
   for (const Scheme scheme : all_schemes) {
     for (const int tokens : {2, 16, 40, 130, -2, -16}) {
@@ -189,7 +189,7 @@ TEST_F(CudaMultiplyFew, EveryCodeAndScale) {
   }
 }
 
-TEST_F(CudaMultiplyFew, PoisonReachesItsRowAndItsToken) {
+TEST_F(CudaDecode, PoisonReachesItsRowAndItsToken) {
   for (const Scheme scheme : all_schemes) {
     for (const int tokens : {4, 32, 70}) {
       Product p(DType::bfloat16, scheme, {1, tokens, 256}, 70, 1, DType::float32);
@@ -210,7 +210,7 @@ TEST_F(CudaMultiplyFew, PoisonReachesItsRowAndItsToken) {
   }
 }
 
-TEST_F(CudaMultiplyFew, HugeAndSmallTokens) {
+TEST_F(CudaDecode, HugeAndSmallTokens) {
   for (const Scheme scheme : {Scheme::mxfp4, Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
     for (const int exponent : {-80, -40, 20, 60, 100}) {
       Product p(DType::bfloat16, scheme, {1, 3, 192}, 40, 1, DType::float32);
@@ -226,7 +226,7 @@ TEST_F(CudaMultiplyFew, HugeAndSmallTokens) {
 }
 
 // Anti-correlated scales of tokens and weights: products of one size from factors of many.
-TEST_F(CudaMultiplyFew, WideSpreads) {
+TEST_F(CudaDecode, WideSpreads) {
   for (const Scheme scheme : all_schemes) {
     if (facts_of(scheme).block == 16) continue;
     for (const int tokens : {8, 20, 70}) {
@@ -245,7 +245,7 @@ TEST_F(CudaMultiplyFew, WideSpreads) {
   }
 }
 
-TEST_F(CudaMultiplyFew, SameBytesEveryTimeAndInGraphs) {
+TEST_F(CudaDecode, SameBytesEveryTimeAndInGraphs) {
   for (const int tokens : {5, 16, 48, 200}) {
     for (const bool prepared : {true, false}) {
       Product p(DType::bfloat16, Scheme::mxfp8_e4m3, {1, tokens, 4096}, 512, 1, DType::float32);
@@ -260,7 +260,7 @@ TEST_F(CudaMultiplyFew, SameBytesEveryTimeAndInGraphs) {
   }
 }
 
-TEST_F(CudaMultiplyFew, NothingToDo) {
+TEST_F(CudaDecode, NothingToDo) {
   for (const Shape& shape : {Shape{1, 0, 64}, Shape{1, 4, 0}}) {
     Product p(DType::bfloat16, Scheme::mxfp4, shape, 8, 1, DType::float32);
     p.out.fill(normal_values(1));
@@ -273,7 +273,7 @@ TEST_F(CudaMultiplyFew, NothingToDo) {
   p.run();
 }
 
-TEST_F(CudaMultiplyFew, BadArguments) {
+TEST_F(CudaDecode, BadArguments) {
   Product p(DType::bfloat16, Scheme::mxfp4, {1, 4, 64}, 8, 1, DType::float32);
   DeviceBytes memory(1 << 16);
   cuda::ReorderedWeights weights{Scheme::mxfp4, {1, 8, 64}, memory.data(), first_cuda_device};
@@ -282,22 +282,22 @@ TEST_F(CudaMultiplyFew, BadArguments) {
   finish.out = Buffer::dense(memory.data(), DType::float32, {1, 4, 8}, first_cuda_device);
   Buffer wrong = x;
   wrong.dtype = DType::float32;
-  EXPECT_THROW(cuda::multiply_few("test", wrong, weights, finish, {}, {}), InvalidType);
+  EXPECT_THROW(cuda::multiply_decode("test", wrong, weights, finish, {}, {}), InvalidType);
   wrong = x;
   wrong.shape.columns = 32;
-  EXPECT_THROW(cuda::multiply_few("test", wrong, weights, finish, {}, {}), InvalidArgument);
+  EXPECT_THROW(cuda::multiply_decode("test", wrong, weights, finish, {}, {}), InvalidArgument);
   wrong = x;
   wrong.data = memory.data() + 2;
-  EXPECT_THROW(cuda::multiply_few("test", wrong, weights, finish, {}, {}), InvalidArgument);
+  EXPECT_THROW(cuda::multiply_decode("test", wrong, weights, finish, {}, {}), InvalidArgument);
   // Rings that the kernels have no code for.
-  FewPlan plan = plan_few(Scheme::mxfp4, 1, 4, 8, 64, 132);
+  DecodePlan plan = plan_decode(Scheme::mxfp4, 1, 4, 8, 64, 132);
   plan.stages = 3;
-  EXPECT_THROW(cuda::multiply_few_by(plan, "test", x, weights, finish, {}, {}), InvalidArgument);
+  EXPECT_THROW(cuda::multiply_decode_by(plan, "test", x, weights, finish, {}, {}), InvalidArgument);
   plan.stages = 2;
   plan.x_stages = 1;
-  EXPECT_THROW(cuda::multiply_few_by(plan, "test", x, weights, finish, {}, {}), InvalidArgument);
+  EXPECT_THROW(cuda::multiply_decode_by(plan, "test", x, weights, finish, {}, {}), InvalidArgument);
   finish.out.shape.columns = 9;
-  EXPECT_THROW(cuda::multiply_few("test", x, weights, finish, {}, {}), InvalidArgument);
+  EXPECT_THROW(cuda::multiply_decode("test", x, weights, finish, {}, {}), InvalidArgument);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 using namespace test;
 
-class CudaFewQuantized : public CudaTest {
+class CudaDecodeQuantized : public CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
@@ -108,7 +108,7 @@ struct Product {
   return ::testing::AssertionSuccess();
 }
 
-TEST_F(CudaFewQuantized, EveryPairOfSchemes) {
+TEST_F(CudaDecodeQuantized, EveryPairOfSchemes) {
   int seed = 0;
   for (const Scheme left : all_schemes) {
     for (const Scheme right : all_schemes) {
@@ -128,7 +128,7 @@ TEST_F(CudaFewQuantized, EveryPairOfSchemes) {
 }
 
 // Codes, bytes and scales of rows that end anywhere; as many rows as are taken, and more.
-TEST_F(CudaFewQuantized, Shapes) {
+TEST_F(CudaDecodeQuantized, Shapes) {
   int seed = 100;
   for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::nvfp4, Scheme::mxfp6_e2m3}) {
     for (const Shape& shape : {Shape{1, 3, 32}, Shape{1, 17, 33}, Shape{2, 5, 160}, Shape{1, 64, 1},
@@ -146,7 +146,7 @@ TEST_F(CudaFewQuantized, Shapes) {
 }
 
 // Powers of two far apart, of rows and of what they are multiplied with.
-TEST_F(CudaFewQuantized, RowsFarApart) {
+TEST_F(CudaDecodeQuantized, RowsFarApart) {
   int seed = 200;
   for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::mxfp8_e5m2, Scheme::mxfp6_e3m2,
                             Scheme::mxfp4, Scheme::mxint8}) {
@@ -162,7 +162,7 @@ TEST_F(CudaFewQuantized, RowsFarApart) {
 }
 
 // Their product lies far outside of float32, or is subnormal, where the outputs are not.
-TEST_F(CudaFewQuantized, TensorScalesFarFromOne) {
+TEST_F(CudaDecodeQuantized, TensorScalesFarFromOne) {
   struct Factors {
     float left, right, alpha;
   };
@@ -186,7 +186,7 @@ TEST_F(CudaFewQuantized, TensorScalesFarFromOne) {
 }
 
 // NaN stays in the row of a, or in the column of b, that it was in.
-TEST_F(CudaFewQuantized, NanStays) {
+TEST_F(CudaDecodeQuantized, NanStays) {
   for (const Scheme left : all_schemes) {
     for (const std::int64_t rows : {5, 16, 50}) {
       Product product(left, Scheme::mxfp4, {1, rows, 256}, 64, 1, DType::float32, 300);
@@ -210,7 +210,7 @@ TEST_F(CudaFewQuantized, NanStays) {
 }
 
 // An operand that was expanded ahead is not expanded again, and gives the same.
-TEST_F(CudaFewQuantized, LeftOperandsExpandedAhead) {
+TEST_F(CudaDecodeQuantized, LeftOperandsExpandedAhead) {
   for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
     Product product(left, Scheme::mxfp4, {1, 33, 416}, 90, 1, DType::bfloat16, 400);
     const PlainTensor wanted = product.run();

@@ -120,17 +120,17 @@ TEST_F(CudaGroupedGemm, ManyGroups) {
 // Rows of one group that take more than one thread block, and groups of many sizes, by every plan.
 TEST_F(CudaGroupedGemmByPlans, EveryPlan) {
   int turn = 0, computed = 0;
-  const auto expect = [&](const FewPlan& plan) {
+  const auto expect = [&](const DecodePlan& plan) {
     if (plan.stages < 2) return;
     const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
     const SchemeFacts facts = facts_of(scheme);
-    const FewPlan own = plan.on_sm90
-                            ? few_sm90_plan(scheme, plan.tokens, grouped_warpgroups(plan.tokens),
-                                            plan.log2_parts, 0)
-                            : few_plan(scheme, plan.tokens, plan.row_tiles, plan.log2_parts);
+    const DecodePlan own =
+        plan.on_sm90 ? decode_sm90_plan(scheme, plan.tokens, grouped_warpgroups(plan.tokens),
+                                        plan.log2_parts, 0)
+                     : decode_plan(scheme, plan.tokens, plan.row_tiles, plan.log2_parts);
     if (own.stages < 2 ||
         (!own.on_sm90 && own.row_tiles << own.log2_parts >
-                             kernels::FewShape{facts.bits, facts.block, own.tokens}.warps())) {
+                             kernels::DecodeShape{facts.bits, facts.block, own.tokens}.warps())) {
       return;
     }
     ++computed;
@@ -169,13 +169,13 @@ TEST_F(CudaGroupedGemmByPlans, EveryPlan) {
     for (const int tokens : {8, 16}) {
       for (int log2_parts = 0; log2_parts <= 3; ++log2_parts) {
         for (const int tiles : {1, 2, 3, 8}) {
-          expect(few_plan(Scheme::mxfp4, tokens, tiles, log2_parts));
+          expect(decode_plan(Scheme::mxfp4, tokens, tiles, log2_parts));
           if (HasFatalFailure()) return;
         }
       }
     }
     for (const int tokens : {32, 64, 128}) {
-      expect(few_sm90_plan(Scheme::mxfp4, tokens, grouped_warpgroups(tokens), 0, 0));
+      expect(decode_sm90_plan(Scheme::mxfp4, tokens, grouped_warpgroups(tokens), 0, 0));
       if (HasFatalFailure()) return;
     }
   }

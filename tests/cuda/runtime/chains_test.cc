@@ -177,7 +177,8 @@ TEST_F(CudaChains, AFewTokenProductBehind) {
   int device = 0, major = 0;
   check_cuda(cudaGetDevice(&device));
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  if (!cuda::takes_few(DType::bfloat16, 8, 10 * major)) GTEST_SKIP() << "no product of few tokens";
+  if (!cuda::takes_decode(DType::bfloat16, 8, 10 * major))
+    GTEST_SKIP() << "no product of few tokens";
   const Shape weights_shape{1, 2048, 1024}, tokens_shape{1, 8, 1024}, out_shape{1, 8, 2048};
   Tensor blank_weights(DType::bfloat16, weights_shape), blank_tokens(DType::bfloat16, tokens_shape);
   Tensor blank_out(DType::bfloat16, out_shape);
@@ -206,7 +207,8 @@ TEST_F(CudaChains, AFewTokenProductBehind) {
       dequantize(x.view(), decoded.buffer(), stream), between();
       cuda::CoreFinish finish;
       finish.out = outs[round]->buffer();
-      cuda::multiply_few("test", decoded.buffer(), reordered, finish, {work.data(), bytes}, stream);
+      cuda::multiply_decode("test", decoded.buffer(), reordered, finish, {work.data(), bytes},
+                            stream);
       between();
     }
     synchronize();
@@ -257,7 +259,8 @@ TEST_F(CudaChains, FewTokenProductsOfEachOther) {
   int device = 0, major = 0;
   check_cuda(cudaGetDevice(&device));
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  if (!cuda::takes_few(DType::bfloat16, 8, 10 * major)) GTEST_SKIP() << "no product of few tokens";
+  if (!cuda::takes_decode(DType::bfloat16, 8, 10 * major))
+    GTEST_SKIP() << "no product of few tokens";
   constexpr std::int64_t wide = 3072, narrow = 2048;
   for (const Scheme scheme : {Scheme::mxfp4, Scheme::nvfp4, Scheme::mxfp8_e4m3}) {
     std::vector<std::unique_ptr<DeviceBytes>> memories;
@@ -292,7 +295,7 @@ TEST_F(CudaChains, FewTokenProductsOfEachOther) {
           finish.right_tensor_scale = quantized[which]->view().tensor_scale;
         }
         finish.out = to.buffer();
-        cuda::multiply_few("test", from.buffer(), weights[which], finish, {}, stream);
+        cuda::multiply_decode("test", from.buffer(), weights[which], finish, {}, stream);
       };
       const auto run = [&](Stream stream, const Between& after) {
         const auto bytes = static_cast<std::size_t>(blank_narrow.bytes().size());

@@ -23,18 +23,19 @@ void for_each_plan(Visitor&& visitor) {
         for (const std::int64_t batch : {1, 5}) {
           SCOPED_TRACE(::testing::Message() << name_of(scheme) << " " << batch << " x " << tokens
                                             << " x " << shape[0] << " x " << shape[1]);
-          visitor(scheme, tokens, plan_few(scheme, batch, tokens, shape[0], shape[1], processors));
+          visitor(scheme, tokens,
+                  plan_decode(scheme, batch, tokens, shape[0], shape[1], processors));
         }
       }
     }
   }
 }
 
-TEST(PlanFew, FitsTheDevice) {
-  for_each_plan([](Scheme scheme, std::int64_t tokens, const FewPlan& plan) {
-    using kernels::FewShape;
+TEST(PlanDecode, FitsTheDevice) {
+  for_each_plan([](Scheme scheme, std::int64_t tokens, const DecodePlan& plan) {
+    using kernels::DecodeShape;
     const SchemeFacts facts = facts_of(scheme);
-    const FewShape shape{facts.bits, facts.block, plan.tokens};
+    const DecodeShape shape{facts.bits, facts.block, plan.tokens};
     EXPECT_GE(plan.row_tiles, 1);
     EXPECT_GE(plan.warp_tiles, 1);
     EXPECT_LE(plan.warp_tiles, shape.most_warp_tiles());
@@ -58,7 +59,7 @@ TEST(PlanFew, FitsTheDevice) {
       EXPECT_GT(3 * (plan.shared_bytes + 1024), 228 * 1024);
     }
     // One barrier for each of a warp's stages, two for each stage of tokens, one for the cluster.
-    EXPECT_LE((warps * plan.stages + 2 * plan.x_stages + 1) * 8, FewShape::barrier_bytes);
+    EXPECT_LE((warps * plan.stages + 2 * plan.x_stages + 1) * 8, DecodeShape::barrier_bytes);
     // 17 to 32 tokens may be two thread blocks'.
     EXPECT_TRUE(plan.tokens == 64 || plan.tokens * 2 >= tokens);
     EXPECT_TRUE(tokens > 16 || plan.tokens >= tokens);
@@ -68,11 +69,11 @@ TEST(PlanFew, FitsTheDevice) {
 }
 
 // Weights of a layer keep most multiprocessors at work.
-TEST(PlanFew, FillsTheDevice) {
+TEST(PlanDecode, FillsTheDevice) {
   for (const Scheme scheme : all_schemes) {
     for (const auto& shape : shapes) {
       if (shape[0] < 4096) continue;
-      const FewPlan plan = plan_few(scheme, 1, 16, shape[0], shape[1], processors);
+      const DecodePlan plan = plan_decode(scheme, 1, 16, shape[0], shape[1], processors);
       const std::int64_t blocks = ceil_div(ceil_div(shape[0], 32), plan.row_tiles)
                                   << plan.log2_ranks;
       EXPECT_GE(blocks, 100) << name_of(scheme) << " " << shape[0] << " x " << shape[1];
@@ -80,14 +81,14 @@ TEST(PlanFew, FillsTheDevice) {
   }
 }
 
-void expect_few_fits(const kernels::FewShape& shape, const FewPlan& plan) {
+void expect_decode_fits(const kernels::DecodeShape& shape, const DecodePlan& plan) {
   EXPECT_EQ(plan.shared_bytes, shape.bytes(plan.row_tiles, plan.warp_tiles, plan.log2_parts,
                                            plan.log2_ranks, plan.stages, plan.x_stages));
   EXPECT_LE(plan.shared_bytes, shape.room());
 }
 
-void expect_sm90_fits(const kernels::FewShape& shape, const FewPlan& plan) {
-  using Sm90 = kernels::FewSm90Shape;
+void expect_sm90_fits(const kernels::DecodeShape& shape, const DecodePlan& plan) {
+  using Sm90 = kernels::DecodeSm90Shape;
   const int parts = 1 << plan.log2_parts;
   EXPECT_GE(plan.row_tiles * parts, Sm90::fewest_warpgroups * Sm90::group_tiles);
   EXPECT_LE(plan.row_tiles * parts, Sm90::most_warpgroups(plan.tokens) * Sm90::group_tiles);
@@ -98,15 +99,15 @@ void expect_sm90_fits(const kernels::FewShape& shape, const FewPlan& plan) {
   EXPECT_EQ(plan.shared_bytes, Sm90::bytes(shape, plan.row_tiles, plan.log2_parts, plan.log2_ranks,
                                            plan.stages, plan.x_stages));
   EXPECT_LE(plan.shared_bytes, Sm90::room(plan.tokens, plan.row_tiles, plan.log2_parts));
-  EXPECT_LE((2 * plan.stages + 4 * plan.x_stages + 2) * 8, kernels::FewShape::barrier_bytes);
+  EXPECT_LE((2 * plan.stages + 4 * plan.x_stages + 2) * 8, kernels::DecodeShape::barrier_bytes);
   // What is exchanged where outputs come from registers, at either end of the memory.
   const int exchanged = Sm90::exchanged_bytes(plan.tokens, plan.row_tiles, plan.log2_parts);
   const int inbox = Sm90::direct_inbox_bytes(plan.tokens, plan.row_tiles, plan.log2_ranks);
-  EXPECT_LE(kernels::FewShape::barrier_bytes + exchanged + inbox, plan.shared_bytes);
+  EXPECT_LE(kernels::DecodeShape::barrier_bytes + exchanged + inbox, plan.shared_bytes);
   EXPECT_EQ((plan.shared_bytes - inbox) % 16, 0);
 }
 
-TEST(PlanFew, FitsHopper) {
+TEST(PlanDecode, FitsHopper) {
   for (const Scheme scheme : all_schemes) {
     for (const auto& shape : shapes) {
       for (const std::int64_t tokens :
@@ -114,14 +115,14 @@ TEST(PlanFew, FitsHopper) {
         SCOPED_TRACE(::testing::Message()
                      << name_of(scheme) << " " << tokens << " x " << shape[0] << " x " << shape[1]);
         const SchemeFacts facts = facts_of(scheme);
-        const FewPlan plan = plan_few_sm90(scheme, 1, tokens, shape[0], shape[1], processors);
-        const kernels::FewShape few{facts.bits, facts.block, plan.tokens};
-        plan.on_sm90 ? expect_sm90_fits(few, plan) : expect_few_fits(few, plan);
+        const DecodePlan plan = plan_decode_sm90(scheme, 1, tokens, shape[0], shape[1], processors);
+        const kernels::DecodeShape few{facts.bits, facts.block, plan.tokens};
+        plan.on_sm90 ? expect_sm90_fits(few, plan) : expect_decode_fits(few, plan);
         EXPECT_TRUE(plan.on_sm90 || tokens <= 32);
         if (!plan.on_sm90) continue;
         // Places are held for the next kernel's thread blocks, for one on each multiprocessor.
         const bool has_pairs =
-            kernels::FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
+            kernels::DecodeSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
         const std::int64_t across = ceil_div(tokens, plan.tokens) << plan.log2_ranks;
         const std::int64_t groups = ceil_div(ceil_div(shape[0], 32), plan.row_tiles);
         EXPECT_TRUE(has_pairs || plan.idle_groups == 0);
@@ -134,11 +135,11 @@ TEST(PlanFew, FitsHopper) {
 }
 
 // Where the next kernel's thread blocks start beside these, one is on every multiprocessor.
-TEST(PlanFew, LeavesAsMuchRoomEverywhere) {
+TEST(PlanDecode, LeavesAsMuchRoomEverywhere) {
   for (const Scheme scheme : all_schemes) {
     for (const auto& shape : shapes) {
       for (const std::int64_t tokens : {1, 8, 16}) {
-        const FewPlan plan = plan_few(scheme, 1, tokens, shape[0], shape[1], processors);
+        const DecodePlan plan = plan_decode(scheme, 1, tokens, shape[0], shape[1], processors);
         const std::int64_t groups = ceil_div(ceil_div(shape[0], 32), plan.row_tiles);
         const std::int64_t blocks = (groups + plan.idle_groups) << plan.log2_ranks;
         EXPECT_GE(plan.idle_groups, 0);
@@ -152,16 +153,16 @@ TEST(PlanFew, LeavesAsMuchRoomEverywhere) {
   }
 }
 
-TEST(PlanFew, SixteenBitsMayUseWarpgroups) {
-  EXPECT_TRUE(may_use_few_sm90(DType::bfloat16, 17));
-  EXPECT_FALSE(may_use_few_sm90(DType::bfloat16, 16));
-  EXPECT_TRUE(may_use_few_sm90(DType::float16, 17));
-  EXPECT_FALSE(may_use_few_sm90(DType::float32, 128));
+TEST(PlanDecode, SixteenBitsMayUseWarpgroups) {
+  EXPECT_TRUE(may_use_decode_sm90(DType::bfloat16, 17));
+  EXPECT_FALSE(may_use_decode_sm90(DType::bfloat16, 16));
+  EXPECT_TRUE(may_use_decode_sm90(DType::float16, 17));
+  EXPECT_FALSE(may_use_decode_sm90(DType::float32, 128));
 }
 
 // Plans that were the fastest of all by 5 % and more: kernels, groups of tokens, and how rows and K
 // are divided.
-TEST(PlanFew, ChoosesWhatWasFastest) {
+TEST(PlanDecode, ChoosesWhatWasFastest) {
   struct Case {
     Scheme scheme;
     std::int64_t tokens, rows, columns;
@@ -185,7 +186,7 @@ TEST(PlanFew, ChoosesWhatWasFastest) {
       {Scheme::mxfp8_e4m3, 384, 8192, 8192, 192, 4, 0, 0, true},
   };
   for (const Case& c : cases) {
-    const FewPlan plan = plan_few_sm90(c.scheme, 1, c.tokens, c.rows, c.columns, processors);
+    const DecodePlan plan = plan_decode_sm90(c.scheme, 1, c.tokens, c.rows, c.columns, processors);
     SCOPED_TRACE(::testing::Message()
                  << name_of(c.scheme) << " " << c.tokens << " x " << c.rows << " x " << c.columns);
     EXPECT_EQ(plan.tokens, c.group);
@@ -199,23 +200,23 @@ TEST(PlanFew, ChoosesWhatWasFastest) {
 // Where thread blocks of two kernels share multiprocessors, and no number of groups of rows fills
 // these evenly, some are shared by one kernel while others idle: 10.2 us, where the fastest
 // took 7.2.
-TEST(PlanFew, AvoidsPairsThatDoNotSpread) {
-  const FewPlan plan =
-      plan_few_sm90(Scheme::mxfp8_e4m3, 1, 256, 2048, 2048, processors, DType::bfloat16);
+TEST(PlanDecode, AvoidsPairsThatDoNotSpread) {
+  const DecodePlan plan =
+      plan_decode_sm90(Scheme::mxfp8_e4m3, 1, 256, 2048, 2048, processors, DType::bfloat16);
   const int groups = (256 + plan.tokens - 1) / plan.tokens;
   const bool has_pairs =
-      kernels::FewSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
+      kernels::DecodeSm90Shape::has_pairs(plan.tokens, plan.row_tiles, plan.log2_parts);
   EXPECT_TRUE(!has_pairs || processors % (groups << plan.log2_ranks) == 0)
       << plan.tokens << " tokens, 2^" << plan.log2_ranks << " thread blocks along K";
 }
 
 // Halves are slow to decode in the other kernels.
-TEST(PlanFew, Float16DecodesInRegistersForWarpgroups) {
+TEST(PlanDecode, Float16DecodesInRegistersForWarpgroups) {
   for (const Scheme scheme : all_schemes) {
     for (const auto& shape : shapes) {
       for (const std::int64_t tokens : {17, 32, 48, 128, 2048}) {
-        const FewPlan plan =
-            plan_few_sm90(scheme, 1, tokens, shape[0], shape[1], processors, DType::float16);
+        const DecodePlan plan =
+            plan_decode_sm90(scheme, 1, tokens, shape[0], shape[1], processors, DType::float16);
         EXPECT_TRUE(plan.on_sm90) << name_of(scheme) << " " << tokens;
       }
     }
@@ -223,9 +224,9 @@ TEST(PlanFew, Float16DecodesInRegistersForWarpgroups) {
 }
 
 // Decoding for them is hidden best behind large groups of tokens, 13 to 16 % of the time.
-TEST(PlanFew, Float16HasTimesOfItsOwn) {
+TEST(PlanDecode, Float16HasTimesOfItsOwn) {
   const auto group = [](std::int64_t tokens, std::int64_t rows, std::int64_t columns, DType dtype) {
-    return plan_few_sm90(Scheme::mxfp8_e4m3, 1, tokens, rows, columns, processors, dtype).tokens;
+    return plan_decode_sm90(Scheme::mxfp8_e4m3, 1, tokens, rows, columns, processors, dtype).tokens;
   };
   EXPECT_EQ(group(512, 8192, 8192, DType::bfloat16), 128);
   EXPECT_EQ(group(512, 8192, 8192, DType::float16), 256);
@@ -233,7 +234,7 @@ TEST(PlanFew, Float16HasTimesOfItsOwn) {
 }
 
 // Up to 16 tokens, where plans that divide rows and K otherwise took 5 to 15 % longer.
-TEST(PlanFew, DividesRowsAsWasFastest) {
+TEST(PlanDecode, DividesRowsAsWasFastest) {
   struct Case {
     Scheme scheme;
     std::int64_t tokens, rows, columns;
@@ -250,7 +251,7 @@ TEST(PlanFew, DividesRowsAsWasFastest) {
       {Scheme::mxfp8_e4m3, 16, 5120, 5120, 3, 2, 1, true},
   };
   for (const Case& c : cases) {
-    const FewPlan plan = plan_few(c.scheme, 1, c.tokens, c.rows, c.columns, processors);
+    const DecodePlan plan = plan_decode(c.scheme, 1, c.tokens, c.rows, c.columns, processors);
     SCOPED_TRACE(::testing::Message() << name_of(c.scheme) << " " << c.rows << " x " << c.columns);
     EXPECT_EQ(plan.row_tiles, c.row_tiles);
     EXPECT_EQ(plan.log2_parts, c.log2_parts);
@@ -260,29 +261,29 @@ TEST(PlanFew, DividesRowsAsWasFastest) {
 }
 
 // Two tiles of rows have the same tokens where there is much to do.
-TEST(PlanFew, TakesTwoTilesOfManyRows) {
+TEST(PlanDecode, TakesTwoTilesOfManyRows) {
   for (const Scheme scheme : {Scheme::mxfp4, Scheme::nvfp4}) {
-    EXPECT_EQ(plan_few(scheme, 1, 16, 28672, 8192, processors).warp_tiles, 2);
-    EXPECT_EQ(plan_few(scheme, 1, 16, 8192, 8192, processors).warp_tiles, 1);
+    EXPECT_EQ(plan_decode(scheme, 1, 16, 28672, 8192, processors).warp_tiles, 2);
+    EXPECT_EQ(plan_decode(scheme, 1, 16, 8192, 8192, processors).warp_tiles, 1);
   }
   // They may be 2^31 bytes apart.
   const auto of_wide = [](std::int64_t columns) {
-    return plan_few(Scheme::mxfp4, 1, 16, 16384, columns, processors).warp_tiles;
+    return plan_decode(Scheme::mxfp4, 1, 16, 16384, columns, processors).warp_tiles;
   };
   EXPECT_EQ(of_wide(std::int64_t{1} << 26), 2);
   EXPECT_EQ(of_wide(std::int64_t{1} << 27), 1);
 }
 
 // Stages of weights and of tokens under way, which memory and the kernels' limits leave.
-TEST(PlanFew, KeepsAsManyStagesAsWereFastest) {
-  EXPECT_EQ(few_sm90_plan(Scheme::mxfp4, 32, 2, 1, 0).x_stages, 6);
-  EXPECT_EQ(few_sm90_plan(Scheme::mxfp4, 128, 2, 0, 0).x_stages, 2);
-  EXPECT_EQ(plan_few(Scheme::mxfp8_e4m3, 1, 64, 1024, 1024, processors).stages, 3);
+TEST(PlanDecode, KeepsAsManyStagesAsWereFastest) {
+  EXPECT_EQ(decode_sm90_plan(Scheme::mxfp4, 32, 2, 1, 0).x_stages, 6);
+  EXPECT_EQ(decode_sm90_plan(Scheme::mxfp4, 128, 2, 0, 0).x_stages, 2);
+  EXPECT_EQ(plan_decode(Scheme::mxfp8_e4m3, 1, 64, 1024, 1024, processors).stages, 3);
 }
 
-TEST(PlanFew, IsPure) {
-  const FewPlan plan = plan_few(Scheme::nvfp4, 2, 7, 1000, 3000, processors);
-  EXPECT_EQ(plan, plan_few(Scheme::nvfp4, 2, 7, 1000, 3000, processors));
+TEST(PlanDecode, IsPure) {
+  const DecodePlan plan = plan_decode(Scheme::nvfp4, 2, 7, 1000, 3000, processors);
+  EXPECT_EQ(plan, plan_decode(Scheme::nvfp4, 2, 7, 1000, 3000, processors));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ CudaGemmPath path_of(const GemmProblem& problem, const char* architecture = "sm_
   return plan_gemm_cuda(problem, capabilities_of(architecture)).path;
 }
 
-TEST(PlanFewQuantized, UpToAsManyRowsAsPlainOnes) {
+TEST(PlanDecodeQuantized, UpToAsManyRowsAsPlainOnes) {
   for (const Scheme left : all_schemes) {
     EXPECT_EQ(path_of(few_rows(1, left, automatic)), CudaGemmPath::few_tokens);
     EXPECT_EQ(path_of(few_rows(512, left, GemmPrecision::exact)), CudaGemmPath::few_tokens);
@@ -41,7 +41,7 @@ TEST(PlanFewQuantized, UpToAsManyRowsAsPlainOnes) {
   }
 }
 
-TEST(PlanFewQuantized, MoreAreFoldedWhereThatCanBe) {
+TEST(PlanDecodeQuantized, MoreAreFoldedWhereThatCanBe) {
   EXPECT_EQ(path_of(few_rows(384, Scheme::mxfp8_e4m3, automatic)), CudaGemmPath::few_tokens);
   EXPECT_EQ(path_of(few_rows(385, Scheme::mxfp8_e4m3, automatic)), CudaGemmPath::folded_or_exact);
   EXPECT_EQ(path_of(few_rows(385, Scheme::mxfp8_e4m3, automatic, DType::float32)),
@@ -52,7 +52,7 @@ TEST(PlanFewQuantized, MoreAreFoldedWhereThatCanBe) {
 }
 
 // Under a power of two a row each, but for those of NVFP4.
-TEST(PlanFewQuantized, RowsAreExpandedFirst) {
+TEST(PlanDecodeQuantized, RowsAreExpandedFirst) {
   for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::nvfp4}) {
     const GemmProblem few = few_rows(16, left, automatic);
     const CudaGemmPlan plan = plan_gemm_cuda(few, hopper);
@@ -67,7 +67,7 @@ TEST(PlanFewQuantized, RowsAreExpandedFirst) {
 
 // What is planned for is what is multiplied: tokens of a batch that lie apart, or whose outputs do,
 // are not one matrix.
-TEST(PlanFewQuantized, BatchesThatShareTheirWeights) {
+TEST(PlanDecodeQuantized, BatchesThatShareTheirWeights) {
   const PreparedOperand weights =
       prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024});
   const Buffer x = plain(DType::bfloat16, {8, 16, 1024});
@@ -76,7 +76,7 @@ TEST(PlanFewQuantized, BatchesThatShareTheirWeights) {
   x_apart.batch_stride *= 2;
   out_apart.batch_stride *= 2;
   const auto tokens = [&](const GemmOperand& left, const Buffer& result) {
-    const FewProblem few({left, weights, result, automatic});
+    const DecodeProblem few({left, weights, result, automatic});
     EXPECT_EQ(few.batch * few.tokens, 128);
     return few.tokens;
   };
@@ -91,7 +91,7 @@ TEST(PlanFewQuantized, BatchesThatShareTheirWeights) {
   EXPECT_EQ(tokens(codes, out_apart), 16);
 }
 
-TEST(PlanFewQuantized, RowsExpandedAheadAreTakenAsTheyAre) {
+TEST(PlanDecodeQuantized, RowsExpandedAheadAreTakenAsTheyAre) {
   const GemmProblem ahead{prepared(PreparedForm::expanded, Scheme::nvfp4, {1, 16, 1024}),
                           prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}),
                           plain(DType::bfloat16, {1, 16, 2048}), automatic};

@@ -42,10 +42,10 @@ struct Product {
   PlainTensor out;
   float alpha = 1.0f, beta = 0.0f;
   PlainTensor* bias = nullptr;
-  int shift = 0;                  // of x on the device, in elements
-  bool prepared = true;           // ahead, not before each run
-  int runs = 1;                   // of a captured graph, if more than one
-  const FewPlan* plan = nullptr;  // instead of the one that is chosen
+  int shift = 0;                     // of x on the device, in elements
+  bool prepared = true;              // ahead, not before each run
+  int runs = 1;                      // of a captured graph, if more than one
+  const DecodePlan* plan = nullptr;  // instead of the one that is chosen
 
   Product(DType dtype, Scheme scheme, Shape x_shape, std::int64_t rows, std::int64_t batch,
           DType out_dtype, std::int64_t gap = 0, ScaleLayout layout = ScaleLayout::row_major)
@@ -105,9 +105,9 @@ struct Product {
     const auto go = [&] {
       if (!prepared) cuda::reorder_weights("test", w, memory.data(), {stream});
       if (plan != nullptr) {
-        cuda::multiply_few_by(*plan, "test", x_view, reordered, finish, workspace, {stream});
+        cuda::multiply_decode_by(*plan, "test", x_view, reordered, finish, workspace, {stream});
       } else {
-        cuda::multiply_few("test", x_view, reordered, finish, workspace, {stream});
+        cuda::multiply_decode("test", x_view, reordered, finish, workspace, {stream});
       }
     };
     // Copies of pageable memory may still be on their way when they return, and the stream does not

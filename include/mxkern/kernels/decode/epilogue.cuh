@@ -1,4 +1,4 @@
-// mxkern/kernels/decode/epilogue.cuh: from the sums of gemm_few's warps to its outputs.
+// mxkern/kernels/decode/epilogue.cuh: from the sums of gemm_decode's warps to its outputs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace mxkern::kernels::few {
 
 // Finishes and stores four outputs, whatever they are. `sum` lacks no more than the factor.
 template <class K>
-__device__ __noinline__ void store_any(const FewParameters& p, const std::uint8_t* weights,
+__device__ __noinline__ void store_any(const DecodeParameters& p, const std::uint8_t* weights,
                                        int batch, int token, std::int64_t row, float4 sum,
                                        std::uint32_t kinds, CommonFactor factor, float4 bias) {
   const std::int64_t at = batch * p.out_batch_stride + token * p.out_row_stride + row;
@@ -55,7 +55,7 @@ __device__ __noinline__ void store_any(const FewParameters& p, const std::uint8_
 // out before the sums are there is, and ordinary outputs have their instructions for themselves.
 template <class K>
 struct Finish {
-  const FewParameters& p;
+  const DecodeParameters& p;
   const std::uint8_t* weights;
   int batch, first_down, first_token;
   int count;                            // see Place
@@ -175,7 +175,7 @@ struct Finish {
       } else {
         store_any<K>(p, weights, batch, first_token + i, row, sum, kinds, factor, bias);
       }
-      from += step() * FewShape::sum_stride;
+      from += step() * DecodeShape::sum_stride;
       to += step() * stride;
     }
   }
@@ -185,7 +185,7 @@ struct Finish {
   // Of the first part of K.
   __device__ __forceinline__ std::uint32_t sums_of(int token) const {
     return sums + (quad / 8 << p.log2_parts) * K::shape().sum_bytes() +
-           token * FewShape::sum_stride + quad % 8 * 16;
+           token * DecodeShape::sum_stride + quad % 8 * 16;
   }
   __device__ __forceinline__ static void add(float4& sum, std::uint32_t address) {
     const uint4 v = read_shared<uint4>(address);

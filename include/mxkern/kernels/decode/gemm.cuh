@@ -112,10 +112,10 @@ __device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits
 // Grid: see Place.
 template <class K>
 __global__ void __launch_bounds__(K::threads, K::shape().tenants())
-    gemm_few_kernel(const __grid_constant__ FewParameters p,
-                    const __grid_constant__ CUtensorMap map) {
+    gemm_decode_kernel(const __grid_constant__ DecodeParameters p,
+                       const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  constexpr int tile_bytes = K::tile_bytes, scale_bytes = FewShape::scale_bytes;
+  constexpr int tile_bytes = K::tile_bytes, scale_bytes = DecodeShape::scale_bytes;
   constexpr int blocks = DecodeLayout::tile_blocks;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   const std::uint32_t base = ptx::shared_address(shared);
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   // Stages of tokens, then a ring of each warp. Sums take their place.
   constexpr int x_bytes = K::shape().x_stage_bytes();
   const int box_bytes = p.group_tokens * (DecodeLayout::tile_columns * 2);
-  const std::uint32_t memory = base + FewShape::barrier_bytes;
+  const std::uint32_t memory = base + DecodeShape::barrier_bytes;
   const std::uint32_t ring =
       few::same(memory + (K::shares ? p.x_stages : active * p.stages) * x_bytes +
                 warp * K::warp_tiles * (p.stages * tile_bytes + scale_bytes));
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
 
   if constexpr (!K::is_grouped) let_dependents_start();
   if (first_down >= p.tiles_down) {
-    // Here to hold a place: see FewPlan::idle_groups.
+    // Here to hold a place: see DecodePlan::idle_groups.
     wait_for_kernels_ahead();
     return;
   }
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     };
     const int x_free_offset = few::same(p.x_stages * 8);
     const std::uint32_t x_chunk = few::token_chunk(lane);
-    const std::uint32_t floats_lane = floats + lane / 4 * FewShape::scale_stride;
+    const std::uint32_t floats_lane = floats + lane / 4 * DecodeShape::scale_stride;
     const int column_step = few::same(parts * DecodeLayout::tile_columns);
     int column = few::same((first + part) * DecodeLayout::tile_columns);
     wait_for_kernels_ahead();
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             const int token = t * 8 + lane % 4 * 2 + j % 2, row = i * 16 + j / 2 * 8 + lane / 4;
-            few::write_shared(to + token * FewShape::sum_stride + row * 4, sums[h][i][t][j]);
+            few::write_shared(to + token * DecodeShape::sum_stride + row * 4, sums[h][i][t][j]);
           }
         }
       }

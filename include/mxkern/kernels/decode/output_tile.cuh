@@ -22,7 +22,7 @@ struct Place {
 // Where tokens belong to groups, along x alone: of each group all that have the same tokens one
 // behind the other. Those groups may be what the kernel ahead writes.
 template <class K>
-__device__ __forceinline__ Place place_of(const FewParameters& p) {
+__device__ __forceinline__ Place place_of(const DecodeParameters& p) {
   if constexpr (K::is_grouped) {
     const int place = static_cast<int>(blockIdx.x) / p.row_blocks;
     const int down = (static_cast<int>(blockIdx.x) - place * p.row_blocks) * p.row_tiles;
@@ -52,21 +52,21 @@ __device__ __forceinline__ Place place_of(const FewParameters& p) {
 
 // How many tokens it has.
 template <class K>
-__device__ __forceinline__ int tokens_at(const FewParameters& p, int first_token, int count) {
+__device__ __forceinline__ int tokens_at(const DecodeParameters& p, int first_token, int count) {
   if constexpr (K::is_grouped) return count;
   return p.tokens_from(first_token);
 }
 
 // Where the biases of a matrix of weights begin.
 template <class K>
-__device__ __forceinline__ std::int64_t first_bias(const FewParameters& p, std::int64_t batch) {
+__device__ __forceinline__ std::int64_t first_bias(const DecodeParameters& p, std::int64_t batch) {
   if constexpr (K::is_grouped) return batch * p.bias_step;
   return 0;
 }
 
 // What a group's outputs are multiplied by.
 template <class K>
-__device__ __forceinline__ float group_factor(const FewParameters& p, std::int64_t batch) {
+__device__ __forceinline__ float group_factor(const DecodeParameters& p, std::int64_t batch) {
   if constexpr (K::is_grouped) {
     if (p.group_factors != nullptr) return p.group_factors[batch];
   }

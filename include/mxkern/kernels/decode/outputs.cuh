@@ -19,7 +19,7 @@ struct ReorderedElement {
   std::uint8_t scale;
 };
 template <class K>
-__device__ __forceinline__ ReorderedElement element_at(const FewParameters& p,
+__device__ __forceinline__ ReorderedElement element_at(const DecodeParameters& p,
                                                        const std::uint8_t* weights,
                                                        std::int64_t row, std::int64_t column) {
   using Format = typename K::Format;
@@ -52,7 +52,8 @@ __device__ __forceinline__ float token_at(const std::uint8_t* x_row, std::int64_
 
 // The element-by-element product of a row that is not ordinary.
 template <class K>
-__device__ __noinline__ float multiply_special(const FewParameters& p, const std::uint8_t* weights,
+__device__ __noinline__ float multiply_special(const DecodeParameters& p,
+                                               const std::uint8_t* weights,
                                                const std::uint8_t* x_row, std::int64_t row) {
   float sum = 0.0f;
   for (std::int64_t column = 0; column < p.layout.columns; ++column) {
@@ -67,7 +68,7 @@ __device__ __noinline__ float multiply_special(const FewParameters& p, const std
 
 // Four outputs but for what is added to them: under a factor, and under the power of two of their
 // token, in three steps, as it may be beyond float32 alone.
-__device__ __forceinline__ void scale_four(const FewParameters& p, std::int64_t batch, int token,
+__device__ __forceinline__ void scale_four(const DecodeParameters& p, std::int64_t batch, int token,
                                            const CommonFactor& factor, float (&value)[4]) {
   int exponent = factor.exponent;
   if (p.x_exponents != nullptr) exponent += p.x_exponents[batch * p.tokens + token];

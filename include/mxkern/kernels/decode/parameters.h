@@ -10,7 +10,7 @@
 
 namespace mxkern::kernels {
 
-struct FewParameters {
+struct DecodeParameters {
   DecodeLayout layout;
   const std::uint8_t* weights;
   std::int64_t weight_batch_bytes;  // 0: one matrix for all of x
@@ -58,13 +58,15 @@ struct FewParameters {
 // of rows, that a warp takes at a time. Shares: the warps that take the same columns have one ring
 // of tokens, else each its own. IsGrouped: the rows of x belong to groups.
 template <class S, bool IsHalf, int Tokens, int WarpTiles, bool Shares, bool IsGrouped = false>
-struct FewKernel {
+struct DecodeKernel {
   using Scheme = S;
   using Format = typename S::Format;
   static constexpr bool is_half = IsHalf, is_grouped = IsGrouped;
   static constexpr int tokens = Tokens;
   static constexpr bool shares = Shares;
-  MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
+  MXKERN_HOST_DEVICE static constexpr DecodeShape shape() {
+    return {Format::bits, S::block, Tokens};
+  }
   static constexpr int warps = shape().warps(), threads = 32 * warps;
   static constexpr int warp_tiles = WarpTiles;
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};

@@ -6,7 +6,7 @@
 
 namespace mxkern::kernels {
 
-struct FewShape {
+struct DecodeShape {
   // Bytes, of architectures 9.0 and 10.0; and where two thread blocks share a multiprocessor.
   static constexpr int limit = 227 * 1024, limit_of_two = 113 * 1024;
   static constexpr int barrier_bytes = 1024;

@@ -181,7 +181,7 @@ __device__ __forceinline__ void widen_scales(std::uint32_t tile, std::uint32_t f
     }
     made = {values[0], values[1], values[2], values[3]};
   }
-  write_shared(floats + lane / 4 * FewShape::scale_stride + lane % 4 * 16, made);
+  write_shared(floats + lane / 4 * DecodeShape::scale_stride + lane % 4 * 16, made);
 }
 
 }  // namespace mxkern::kernels::few

@@ -11,7 +11,7 @@
 namespace mxkern::cuda {
 
 template <class Either>
-void launch_either(const EitherProductSm90& product) {
+void launch_fused_dispatch(const FusedDispatchProductSm90& product) {
   using Folded = Either::Folded;
   using Exact = Either::Exact;
   const ProductSm90 &folded = product.folded, &exact = product.exact;
@@ -22,7 +22,7 @@ void launch_either(const EitherProductSm90& product) {
     return kernels::RowsToExpand{expand_operand(folded.function, product.tasks[side]),
                                  product.progress + 2 * side, expanded_exponent};
   };
-  launch_blocks<Folded>(folded, kernels::gemm_sm90_either<Either>,
+  launch_blocks<Folded>(folded, kernels::gemm_sm90_fused_dispatch<Either>,
                         std::max(folded.work.clusters, exact.work.clusters),
                         left_map<Folded>(folded, narrow), right_map<Folded>(folded),
                         left_map<Exact>(exact, wide), right_map<Exact>(exact),
@@ -31,11 +31,12 @@ void launch_either(const EitherProductSm90& product) {
 
 // With the tile that product.folded names.
 template <class Left, class Right>
-void launch_either_sm90(const EitherProductSm90& product) {
-  launch_tile<kernels::EitherSm90<Left, Right, 256>, kernels::EitherSm90<Left, Right, 192>,
-              kernels::EitherSm90<Left, Right, 128>, kernels::EitherSm90<Left, Right, 64>>(
+void launch_fused_dispatch_sm90(const FusedDispatchProductSm90& product) {
+  launch_tile<
+      kernels::FusedDispatchSm90<Left, Right, 256>, kernels::FusedDispatchSm90<Left, Right, 192>,
+      kernels::FusedDispatchSm90<Left, Right, 128>, kernels::FusedDispatchSm90<Left, Right, 64>>(
       product.folded.function, product.folded.tile,
-      [&]<class Either>(const Either*) { launch_either<Either>(product); });
+      [&]<class Either>(const Either*) { launch_fused_dispatch<Either>(product); });
 }
 
 }  // namespace mxkern::cuda

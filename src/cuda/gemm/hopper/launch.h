@@ -28,12 +28,12 @@ void launch_sm90(const ProductSm90& product);
 
 // Of folded Left and Right, or of the same operands as bfloat16: `tasks` says from what the kernel
 // makes these, counting in four words of `progress`.
-struct EitherProductSm90 {
+struct FusedDispatchProductSm90 {
   const ProductSm90 &folded, &exact;
   ExpandTask tasks[2];
   std::uint32_t* progress;
 };
 template <class Left, class Right>
-void launch_either_sm90(const EitherProductSm90& product);
+void launch_fused_dispatch_sm90(const FusedDispatchProductSm90& product);
 
 }  // namespace mxkern::cuda

@@ -102,11 +102,12 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
   }
 }
 
-void multiply_either_sm90(const char* function, const EitherOperand& a, const EitherOperand& b,
-                          std::uint32_t* progress, const CoreFinish& finish, const CoreGate& gate,
-                          Stream stream, const PartMemory& part_memory) {
+void multiply_fused_dispatch_sm90(const char* function, const FusedDispatchOperand& a,
+                                  const FusedDispatchOperand& b, std::uint32_t* progress,
+                                  const CoreFinish& finish, const CoreGate& gate, Stream stream,
+                                  const PartMemory& part_memory) {
   const Shape& shape = finish.out.shape;
-  for (const EitherOperand* x : {&a, &b}) {
+  for (const FusedDispatchOperand* x : {&a, &b}) {
     check(x->folded.element != CoreElement::bfloat16 &&
               x->expanded.element == CoreElement::bfloat16 && x->expanded.batch == 1 &&
               x->expanded.columns > 0,
@@ -117,8 +118,8 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
   const CoreElement left_element = a.folded.element, right_element = b.folded.element;
   const DeviceScope device(finish.out.device, function);
   const int processors = processor_count(function);
-  const EitherTilesSm90 tiles =
-      either_tiles_sm90(left_element, right_element, shape.rows, shape.columns, k, processors);
+  const FusedDispatchTilesSm90 tiles = fused_dispatch_tiles_sm90(
+      left_element, right_element, shape.rows, shape.columns, k, processors);
   check(tiles.is_better, function, ": the products of [", shape.rows, ", ", k, "] and [",
         shape.columns, ", ", k, "] are not for one kernel");
   RowScaled left_folded = a.folded, left_expanded = a.expanded;
@@ -152,9 +153,10 @@ void multiply_either_sm90(const char* function, const EitherOperand& a, const Ei
                                            shape.rows, shape.columns, k, processors),
                           part_memory.data,
                           stream};
-  const EitherProductSm90 product{folded, exact, {a.task, b.task}, progress};
-  visit_fp8_pair(left_element, right_element,
-                 [&]<class Left, class Right>() { launch_either_sm90<Left, Right>(product); });
+  const FusedDispatchProductSm90 product{folded, exact, {a.task, b.task}, progress};
+  visit_fp8_pair(left_element, right_element, [&]<class Left, class Right>() {
+    launch_fused_dispatch_sm90<Left, Right>(product);
+  });
 }
 
 }  // namespace mxkern::cuda

@@ -31,16 +31,17 @@ void multiply_sm90(const char* function, const RowScaled& a, const RowScaled& b,
 
 // An operand that is folded, and that the kernel expands where the gate asks for the exact product:
 // task.operand is codes, or null where it was expanded ahead.
-struct EitherOperand {
+struct FusedDispatchOperand {
   RowScaled folded, expanded;
   ExpandTask task;
 };
 
-// multiply_sm90 of the folded operands, or of the expanded ones, as either_tiles_sm90 cuts them;
-// the gate decides which. The operands are one matrix each. progress: four words that are 0.
-void multiply_either_sm90(const char* function, const EitherOperand& a, const EitherOperand& b,
-                          std::uint32_t* progress, const CoreFinish& finish, const CoreGate& gate,
-                          Stream stream, const PartMemory& part_memory = {});
+// multiply_sm90 of the folded operands, or of the expanded ones, as fused_dispatch_tiles_sm90 cuts
+// them; the gate decides which. The operands are one matrix each. progress: four words that are 0.
+void multiply_fused_dispatch_sm90(const char* function, const FusedDispatchOperand& a,
+                                  const FusedDispatchOperand& b, std::uint32_t* progress,
+                                  const CoreFinish& finish, const CoreGate& gate, Stream stream,
+                                  const PartMemory& part_memory = {});
 
 // Calls launch with the types of two FP8 elements.
 template <class Launch>

@@ -17,15 +17,16 @@ using namespace test;
 using CudaMultiplyHalf = HopperTest;
 
 // A plan for Hopper's tensor cores, for a single token too.
-FewPlan plan_of(const Product& p) {
+DecodePlan plan_of(const Product& p) {
   const Shape &x = p.x.view.shape, &w = p.weights.view.shape;
   const bool shares = w.batch == 1;
-  return plan_few_sm90(p.weights.view.scheme, shares ? 1 : x.batch,
-                       shares ? x.batch * x.rows : x.rows, w.rows, w.columns, 132, DType::float16);
+  return plan_decode_sm90(p.weights.view.scheme, shares ? 1 : x.batch,
+                          shares ? x.batch * x.rows : x.rows, w.rows, w.columns, 132,
+                          DType::float16);
 }
 
 void expect_plan_agrees(Product& p) {
-  const FewPlan plan = plan_of(p);
+  const DecodePlan plan = plan_of(p);
   p.plan = &plan;
   expect_agrees(p);
   p.plan = nullptr;
@@ -59,14 +60,14 @@ TEST_F(CudaMultiplyHalf, EverySchemeAndShape) {
 
 TEST_F(CudaMultiplyHalf, EveryPlan) {
   int turn = 0;
-  for (const int size : kernels::FewSm90Shape::token_sizes) {
-    using Shape90 = kernels::FewSm90Shape;
+  for (const int size : kernels::DecodeSm90Shape::token_sizes) {
+    using Shape90 = kernels::DecodeSm90Shape;
     for (int warpgroups = Shape90::fewest_warpgroups; warpgroups <= Shape90::most_warpgroups(size);
          warpgroups += 2) {
       for (int parts = 0; 1 << parts <= warpgroups; ++parts) {
         for (const int ranks : {0, 1, 2}) {
           const Scheme scheme = all_schemes[++turn % std::size(all_schemes)];
-          const FewPlan plan = few_sm90_plan(scheme, size, warpgroups, parts, ranks);
+          const DecodePlan plan = decode_sm90_plan(scheme, size, warpgroups, parts, ranks);
           if (plan.stages < 2) continue;  // no room
           Product p(DType::float16, scheme, {1, 2 * size - 3, 520}, 257, 1, DType::float32);
           p.fill(static_cast<std::uint64_t>(turn));

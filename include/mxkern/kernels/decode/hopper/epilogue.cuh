@@ -29,7 +29,7 @@ struct FinishSm90 : FourRows<K> {
   __device__ __forceinline__ int log2_quads() const { return 31 - __clz(p.row_tiles * 8); }
   __device__ __forceinline__ int quad() const { return thread & ((1 << log2_quads()) - 1); }
   __device__ __forceinline__ std::uint32_t part_bytes() const {
-    return FewSm90Shape::sum_bytes(K::tokens, p.row_tiles);
+    return DecodeSm90Shape::sum_bytes(K::tokens, p.row_tiles);
   }
   // Of a thread block of the cluster.
   __device__ __forceinline__ int first_of(int rank_of) const {
@@ -70,7 +70,7 @@ struct FinishSm90 : FourRows<K> {
 
   __device__ __forceinline__ void put(const float (&values)[K::tokens / 2], int part, int slab,
                                       int lane) const {
-    const std::uint32_t stride = FewSm90Shape::sum_stride(p.row_tiles);
+    const std::uint32_t stride = DecodeSm90Shape::sum_stride(p.row_tiles);
     const std::uint32_t to =
         sums + part * part_bytes() + (slab * 16 + lane / 4) * 4 + lane % 4 * 2 * stride;
 #pragma unroll
@@ -196,7 +196,7 @@ struct FinishSm90 : FourRows<K> {
           step(K::threads >> f.log2_quads()),
           parts(1 << f.p.log2_parts),
           sums(f.sums + f.quad() * 16),
-          stride(FewSm90Shape::sum_stride(f.p.row_tiles)),
+          stride(DecodeSm90Shape::sum_stride(f.p.row_tiles)),
           part_bytes(f.part_bytes()) {}
   };
 

@@ -21,7 +21,7 @@ namespace mxkern::kernels::few {
 
 // Whether the outputs of rows [first, first + count) are whole, and no more than sums times a
 // factor, and a bias.
-__device__ __forceinline__ bool are_plain_outputs(const FewParameters& p, std::int64_t first,
+__device__ __forceinline__ bool are_plain_outputs(const DecodeParameters& p, std::int64_t first,
                                                   int count) {
   const std::uint64_t places = reinterpret_cast<std::uintptr_t>(p.out) / 2 |
                                static_cast<std::uint64_t>(p.out_row_stride | p.out_batch_stride);
@@ -61,7 +61,7 @@ struct LaneOutputs {
 // Whether this thread's rows of a thread block, `row` and the one eight rows on, may be finished
 // so. All threads of a cluster must agree.
 template <class K>
-__device__ __forceinline__ bool may_finish_directly(const FewParameters& p,
+__device__ __forceinline__ bool may_finish_directly(const DecodeParameters& p,
                                                     const std::uint8_t* weights,
                                                     std::int64_t first_down, std::int64_t row) {
   const int shares = 1 << (p.log2_parts + p.log2_ranks);
@@ -85,7 +85,7 @@ struct DirectSm90 {
   // Of a warpgroup, sixteen bytes a thread.
   static constexpr int block_bytes = 128 * 16;
 
-  const FewParameters& p;
+  const DecodeParameters& p;
   const std::uint8_t* weights;
   std::int64_t batch, first_row;  // of the warp
   int first_token, count;
@@ -104,7 +104,7 @@ struct DirectSm90 {
                                       bool is_apart) const {
     if (p.log2_ranks > 0 && thread == 0) {
       ptx::mbarrier_expect(inbox_barrier,
-                           FewSm90Shape::direct_inbox_bytes(K::tokens, p.row_tiles, 1));
+                           DecodeSm90Shape::direct_inbox_bytes(K::tokens, p.row_tiles, 1));
     }
     if (p.out_dtype == DType::bfloat16) {
       run_as<bfloat16>(sums, factor, is_apart);

@@ -34,10 +34,10 @@ namespace mxkern::kernels {
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 32.
 // Warpgroups: that multiply. IsGrouped: the rows of x belong to groups.
 template <class S, bool IsHalf, int Tokens, int Warpgroups, bool IsGrouped = false>
-struct FewSm90Kernel {
+struct DecodeSm90Kernel {
   using Scheme = S;
   using Format = typename S::Format;
-  using Shape = FewSm90Shape;
+  using Shape = DecodeSm90Shape;
   static constexpr int tokens = Tokens;
   static constexpr bool is_grouped = IsGrouped;
   static constexpr int warps = 4 * Warpgroups;
@@ -50,14 +50,16 @@ struct FewSm90Kernel {
   static constexpr int producers = moves_registers ? 4 : 2;
   static constexpr int threads = 32 * warps;  // that finish
   static constexpr int all_threads = threads + 32 * producers;
-  MXKERN_HOST_DEVICE static constexpr FewShape shape() { return {Format::bits, S::block, Tokens}; }
+  MXKERN_HOST_DEVICE static constexpr DecodeShape shape() {
+    return {Format::bits, S::block, Tokens};
+  }
   static constexpr DecodeLayout layout{0, 0, Format::bits, S::block};
   static constexpr int tile_bytes = layout.tile_bytes();
   // Blocks of 32 columns that are multiplied while the next ones are decoded: two, where there are
   // registers for it.
   static constexpr int blocks_at_once = Tokens <= 64 || (Warpgroups == 2 && Tokens >= 128) ? 2 : 1;
   static constexpr int half_bytes = Tokens * 128;  // of the tokens, 64 columns
-  // As in FewKernel.
+  // As in DecodeKernel.
   using Element = std::conditional_t<IsHalf, float16, bfloat16>;
   static constexpr bool is_half = IsHalf, scales_x = false, scales_weights = true;
   static constexpr int x_exponent = 0;
@@ -99,9 +101,10 @@ __device__ __forceinline__ void pin(std::uint32_t (&a)[K::blocks_at_once][2][4])
 // A warpgroup's sums: its tiles of the thread block's part of K. `slab`: which 16 rows this warp
 // has; `offsets`: of their scales.
 template <class K>
-__device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2], const FewParameters& p,
-                                              const RingsSm90& rings, int tiles, int part, int slab,
-                                              int lane, std::uint32_t offsets) {
+__device__ __forceinline__ void multiply_sm90(float (&sums)[K::tokens / 2],
+                                              const DecodeParameters& p, const RingsSm90& rings,
+                                              int tiles, int part, int slab, int lane,
+                                              std::uint32_t offsets) {
   using Format = typename K::Format;
   using Bits = DecodeBits<Format>;
   const int parts = 1 << p.log2_parts, upper = slab % 2;
@@ -207,7 +210,7 @@ template <class K>
 struct Seat {
   int part, group, slab;
 
-  __device__ __forceinline__ Seat(const FewParameters& p, int warp) {
+  __device__ __forceinline__ Seat(const DecodeParameters& p, int warp) {
     constexpr int warpgroups = K::warps / 4;
     part = (warp / 4 << p.log2_parts) / warpgroups;
     group = warp / 4 & ((warpgroups >> p.log2_parts) - 1);
@@ -220,8 +223,8 @@ struct Seat {
 // Grid: see Place.
 template <class K>
 __global__ void __launch_bounds__(K::all_threads, K::tenants)
-    gemm_few_sm90_kernel(const __grid_constant__ FewParameters p,
-                         const __grid_constant__ CUtensorMap map) {
+    gemm_decode_sm90_kernel(const __grid_constant__ DecodeParameters p,
+                            const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::uint8_t shared[];
   const std::uint32_t base = __shfl_sync(0xFFFFFFFFu, ptx::shared_address(shared), 0);
@@ -242,7 +245,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
 
   if constexpr (!K::is_grouped) let_dependents_start();
   if (K::tenants == 2 && first_down >= p.tiles_down) {
-    // Here to hold a place: see FewPlan::idle_groups.
+    // Here to hold a place: see DecodePlan::idle_groups.
     wait_for_kernels_ahead();
     return;
   }
@@ -287,7 +290,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   few::multiply_sm90<K>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
   if (p.log2_ranks > 0) few::cluster_wait();  // the others have started
   wait_for_kernels_ahead();
-  const std::uint32_t memory = base + FewShape::barrier_bytes, inbox_barrier = memory - 8;
+  const std::uint32_t memory = base + DecodeShape::barrier_bytes, inbox_barrier = memory - 8;
   const CommonFactor factor = few::factor_of<K>(p, batch);
   if (is_direct && factor.exponent == 0) {
     // Worked out again, lest it take registers of the loop.

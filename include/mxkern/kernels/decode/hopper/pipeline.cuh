@@ -1,5 +1,5 @@
 // mxkern/kernels/decode/hopper/pipeline.cuh: weights and tokens on their way to the tensor cores of
-// gemm_few_sm90.
+// gemm_decode_sm90.
 //
 // A box is 64 columns of the tokens: a row of 128 bytes a token, with the 128-byte swizzle. The
 // copy engine brings it as it lies in memory, which is how wgmma reads it, since the weights'
@@ -29,19 +29,19 @@ struct RingsSm90 {
   std::uint32_t unused;      // behind them: one that nobody waits for
   std::uint32_t x, weights;
 
-  __device__ RingsSm90(std::uint32_t base, const FewParameters& p, int half_bytes)
+  __device__ RingsSm90(std::uint32_t base, const DecodeParameters& p, int half_bytes)
       : barriers(base),
         x_barriers(barriers + p.stages * pair_bytes),
         unused(x_barriers + p.x_stages * 2 * pair_bytes),
-        x(base + FewShape::barrier_bytes),
+        x(base + DecodeShape::barrier_bytes),
         weights(x + p.x_stages * 2 * half_bytes) {}
 };
 
 // One lane: boxes from the box `first` of a row on, zeros beyond the tokens' rows and columns.
 template <class K>
-__device__ __forceinline__ void produce_tokens_sm90(const FewParameters& p, const RingsSm90& rings,
-                                                    const CUtensorMap& map, int first, int boxes,
-                                                    int token, int batch) {
+__device__ __forceinline__ void produce_tokens_sm90(const DecodeParameters& p,
+                                                    const RingsSm90& rings, const CUtensorMap& map,
+                                                    int first, int boxes, int token, int batch) {
   const int stages = 2 * p.x_stages;
   int stage = 0, parity = 1;
 #pragma unroll 1
@@ -67,7 +67,7 @@ struct Turn {
 // One lane: of each of the thread block's rows of tiles one for each part, all at one barrier.
 template <class K>
 struct WeightsSm90 {
-  const FewParameters& p;
+  const DecodeParameters& p;
   const RingsSm90& rings;
   const std::uint8_t* from;
   int rows, tiles;
@@ -99,7 +99,7 @@ struct WeightsSm90 {
 
 // The start, by one warp: barriers, `arrivals` of warps at those of tokens.
 template <class K>
-__device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm90& rings,
+__device__ __forceinline__ void init_rings(const DecodeParameters& p, const RingsSm90& rings,
                                            int arrivals, int lane) {
 #pragma unroll 1
   for (int i = lane; i < p.stages; i += 32) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void init_rings(const FewParameters& p, const RingsSm
   }
   if (lane == 0) {
     ptx::mbarrier_init(rings.unused, arrivals);
-    ptx::mbarrier_init(rings.barriers - 8 + FewShape::barrier_bytes, 1);
+    ptx::mbarrier_init(rings.barriers - 8 + DecodeShape::barrier_bytes, 1);
   }
   ptx::fence_mbarrier_init();
   __syncwarp();

@@ -28,7 +28,7 @@ __device__ __forceinline__ float4 read_sums(std::uint32_t address) {
 }
 
 template <class K>
-__device__ __forceinline__ const ScaleSpread* row_spreads(const FewParameters& p,
+__device__ __forceinline__ const ScaleSpread* row_spreads(const DecodeParameters& p,
                                                           const std::uint8_t* weights) {
   const DecodeLayout layout{p.layout.rows, p.layout.columns, K::layout.bits, K::layout.block};
   return reinterpret_cast<const ScaleSpread*>(weights + layout.spreads_offset());
@@ -45,7 +45,7 @@ __device__ __forceinline__ float factor_of_top(int top) {
 // What a wide row's sum lacks: of the products that may not be exact the exact ones, less what the
 // tensor cores have multiplied.
 template <class K>
-__device__ __noinline__ float far_products(const FewParameters& p, const std::uint8_t* weights,
+__device__ __noinline__ float far_products(const DecodeParameters& p, const std::uint8_t* weights,
                                            const std::uint8_t* x_row, std::int64_t row) {
   using Format = typename K::Format;
   using Scales = HalfScales<Format>;
@@ -74,7 +74,7 @@ __device__ __noinline__ float far_products(const FewParameters& p, const std::ui
 
 // What all outputs of a matrix of weights are multiplied by.
 template <class K>
-__device__ __forceinline__ CommonFactor factor_of(const FewParameters& p, std::int64_t batch) {
+__device__ __forceinline__ CommonFactor factor_of(const DecodeParameters& p, std::int64_t batch) {
   return quick_common_factor(p.alpha, p.left_tensor_scale != nullptr ? *p.left_tensor_scale : 1.0f,
                              p.right_tensor_scale != nullptr ? *p.right_tensor_scale : 1.0f,
                              group_factor<K>(p, batch));
@@ -83,7 +83,7 @@ __device__ __forceinline__ CommonFactor factor_of(const FewParameters& p, std::i
 // What belongs to the rows is read once, and kept here.
 template <class K>
 struct FourRows {
-  const FewParameters& p;
+  const DecodeParameters& p;
   const std::uint8_t* weights;
   std::int64_t batch, first_row;
   int first_token;

@@ -14,7 +14,7 @@ inline constexpr bool has_tops = K::is_half && !K::Scheme::has_tensor_scale;
 // What is added to the scales of two rows, a half of the word each, to make exponent fields of
 // halves of them. `row`: the first of these rows, 8 before the other one.
 template <class K>
-__device__ __forceinline__ std::uint32_t scale_offsets(const FewParameters& p,
+__device__ __forceinline__ std::uint32_t scale_offsets(const DecodeParameters& p,
                                                        const std::uint8_t* weights,
                                                        std::int64_t row) {
   std::uint32_t offsets = 0;

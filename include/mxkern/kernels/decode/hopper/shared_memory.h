@@ -1,15 +1,15 @@
-// mxkern/kernels/decode/hopper/shared_memory.h: how a thread block of gemm_few_sm90 uses its shared
-// memory.
+// mxkern/kernels/decode/hopper/shared_memory.h: how a thread block of gemm_decode_sm90 uses its
+// shared memory.
 #pragma once
 
 #include "mxkern/kernels/decode/shared_memory.h"
 
 namespace mxkern::kernels {
 
-struct FewSm90Shape {
-  static constexpr int limit = FewShape::limit;
+struct DecodeSm90Shape {
+  static constexpr int limit = DecodeShape::limit;
   // So much that no second thread block finds room beside one, while other multiprocessors idle.
-  // Where there is to be a second one, FewShape::fewest_bytes keeps a third away.
+  // Where there is to be a second one, DecodeShape::fewest_bytes keeps a third away.
   static constexpr int fewest_bytes = 115 * 1024;
 
   static constexpr int group_rows = 64;  // of a warpgroup
@@ -36,7 +36,7 @@ struct FewSm90Shape {
     return tenants(tokens, warpgroups) == 2 && tokens << log2_parts <= 128;
   }
   MXKERN_HOST_DEVICE static constexpr int room(int tokens, int row_tiles, int log2_parts) {
-    return has_pairs(tokens, row_tiles, log2_parts) ? FewShape::limit_of_two : limit;
+    return has_pairs(tokens, row_tiles, log2_parts) ? DecodeShape::limit_of_two : limit;
   }
 
   // Sums: a row of them for each token, padded so that no two lanes meet in a bank.
@@ -62,7 +62,7 @@ struct FewSm90Shape {
   // Stages: of weights, for each of the thread block's rows of tiles one for each part of K; of
   // tokens, 128 columns. Sums take the place of the rings, and behind them lies what the other
   // thread blocks of a cluster send.
-  MXKERN_HOST_DEVICE static constexpr int bytes(const FewShape& shape, int row_tiles,
+  MXKERN_HOST_DEVICE static constexpr int bytes(const DecodeShape& shape, int row_tiles,
                                                 int log2_parts, int log2_ranks, int stages,
                                                 int x_stages) {
     const int rings = stages * (row_tiles << log2_parts) * shape.tile_bytes() +
@@ -73,9 +73,9 @@ struct FewSm90Shape {
     const int direct_inbox = direct_inbox_bytes(shape.tokens, row_tiles, log2_ranks);
     const int direct = exchanged_bytes(shape.tokens, row_tiles, log2_parts) + direct_inbox;
     const int fewest =
-        has_pairs(shape.tokens, row_tiles, log2_parts) ? FewShape::fewest_bytes : fewest_bytes;
-    const int needed = FewShape::barrier_bytes + higher_of(rings, higher_of(sums, direct));
-    const int beside = FewShape::barrier_bytes + rings + direct_inbox;
+        has_pairs(shape.tokens, row_tiles, log2_parts) ? DecodeShape::fewest_bytes : fewest_bytes;
+    const int needed = DecodeShape::barrier_bytes + higher_of(rings, higher_of(sums, direct));
+    const int beside = DecodeShape::barrier_bytes + rings + direct_inbox;
     const bool has_room = beside <= room(shape.tokens, row_tiles, log2_parts);
     return higher_of(fewest, has_room ? higher_of(beside, needed) : needed);
   }

@@ -67,7 +67,7 @@ struct RowsToExpand {
 };
 
 template <class LeftElement, class RightElement, int Columns>
-struct EitherSm90 {
+struct FusedDispatchSm90 {
   using Left = LeftElement;
   using Right = RightElement;
   using Folded = GemmSm90Config<Left, Right, Columns>;
@@ -86,15 +86,15 @@ struct EitherSm90 {
 // that is right. The gate of the folded product says whether it is.
 template <class Either>
 __global__ void __launch_bounds__(Either::Folded::threads, 1)
-    gemm_sm90_either(const __grid_constant__ CUtensorMap folded_left,
-                     const __grid_constant__ CUtensorMap folded_right,
-                     const __grid_constant__ CUtensorMap expanded_left,
-                     const __grid_constant__ CUtensorMap expanded_right,
-                     const __grid_constant__ CUtensorMap out,
-                     const __grid_constant__ GemmSm90Parameters folded,
-                     const __grid_constant__ GemmSm90Parameters exact,
-                     const __grid_constant__ RowsToExpand left,
-                     const __grid_constant__ RowsToExpand right) {
+    gemm_sm90_fused_dispatch(const __grid_constant__ CUtensorMap folded_left,
+                             const __grid_constant__ CUtensorMap folded_right,
+                             const __grid_constant__ CUtensorMap expanded_left,
+                             const __grid_constant__ CUtensorMap expanded_right,
+                             const __grid_constant__ CUtensorMap out,
+                             const __grid_constant__ GemmSm90Parameters folded,
+                             const __grid_constant__ GemmSm90Parameters exact,
+                             const __grid_constant__ RowsToExpand left,
+                             const __grid_constant__ RowsToExpand right) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   const GemmSm90<typename Either::Folded> block(folded, folded_left, folded_right, out, shared);
