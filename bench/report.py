@@ -17,19 +17,22 @@ END = "<!-- end: python -m bench.report writes this -->"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fills docs/performance.md and README.md from all results, and draws the pictures."""
+    """Fills docs/performance/README.md and README.md from all results, and draws the pictures."""
     paths = [Path(argument) for argument in arguments]
     paths = paths or sorted((ROOT / "bench" / "results").glob("*.json"))
     if not paths:
         sys.exit("bench.report: no results; run python -m bench.runner first")
     results = [json.loads(path.read_text()) for path in paths]
-    fill(ROOT / "docs" / "performance.md", "\n\n".join(_tables(result) for result in results))
+    fill(
+        ROOT / "docs" / "performance" / "README.md",
+        "\n\n".join(_tables(result) for result in results),
+    )
     summaries = [_summary(result) for result in _shown(results)]
     if summaries:
         fill(ROOT / "README.md", "\n\n".join(summaries))
     for result in results:
         if "cuda_token_curve" in result:
-            gemm_plot.draw(result, ROOT / "docs")
+            gemm_plot.draw(result, ROOT / "docs" / "performance")
 
 
 def _shown(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -57,11 +57,11 @@ def test_nothing_needs_numpy_2(path: Path) -> None:
 
 
 def test_performance_lists_every_machine() -> None:
-    text = (ROOT / "docs" / "performance.md").read_text()
+    text = (ROOT / "docs" / "performance" / "README.md").read_text()
     introduction, _, tables = text.partition("<!-- begin: python -m bench.report")
     machines = re.findall(r"^## (.+)$", tables, re.MULTILINE)
     listed = re.findall(r"^- \[(.+)\]\(#", introduction, re.MULTILINE)
-    assert machines == listed, "docs/performance.md begins with a list of its machines"
+    assert machines == listed, "docs/performance/README.md begins with a list of its machines"
 
 
 # A change log names what was there.
