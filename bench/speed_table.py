@@ -17,9 +17,10 @@ WEIGHTS = [8192, 8192]  # of a product of one token
 HOW = (
     "Where there are two figures, they are the lowest and the highest of all schemes; in products "
     "on a GPU, of MXFP8 in four shapes from 4096³ to 16384 x 4096 x 14336. Quantization counts the "
-    "bytes that are read and written. Scales are row-major on a CPU. On a GPU they are swizzled, "
-    "nothing is in the cache, and NVFP4's amax is given. A memcpy has as many threads as mxkern, "
-    "and NumPy multiplies float32 operands that are dequantized already."
+    "bytes that are read and written. Its scales are row-major on a CPU. On a GPU they are "
+    "swizzled, the input is not in the cache, and NVFP4's amax is given. The weights of one token "
+    "are not in the cache either. A memcpy has as many threads as mxkern, and NumPy multiplies "
+    "float32 operands that are dequantized already."
 )
 
 
