@@ -28,42 +28,11 @@ def all_tables(result: Record) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def summary(result: Record) -> str:
-    """One row a scheme, for the README."""
-    quantized = _by(_rows(result, "quantize", direction="rows", scale_layout="row_major"))
-    decoded = _by(_rows(result, "dequantize", scale_layout="row_major"))
-    products = {
-        (record["left"], record["size"]): record
-        for record in result.get("gemm", [])
-        if record["left"] == record["right"]
-    }
-    rows = []
-    for scheme in dict.fromkeys(record["scheme"] for record in result.get("quantize", [])):
-        q, d = quantized[scheme, "bfloat16", 64], decoded[scheme, "bfloat16", 64]
-        rows.append(
-            [
-                f"`{scheme}`",
-                f"{_gigabytes(q)} ({q['share']:.2f})",
-                f"{_gigabytes(d)} ({d['share']:.2f})",
-                *(f"{products[scheme, size]['ratio']:.1f}x" for size in (1024, 4096)),
-            ]
-        )
-    facts = result["machine"]
-    headers = ["scheme", "quantize, GB/s (of memcpy)", "dequantize, GB/s (of memcpy)"]
-    headers += ["gemm 1024³, of NumPy", "gemm 4096³, of NumPy"]
-    return (
-        f"Measured on {_machine_line(facts)}, commit {facts['commit']}: 64 MB of bfloat16, bytes "
-        f"read and written, beside a memcpy by as many threads; `gemm` beside NumPy's float32 "
-        f"product of operands that are dequantized already.{caution(facts)}\n\n"
-        f"{table(headers, rows)}"
-    )
-
-
 def machine(facts: Record) -> str:
     """What the figures were measured on."""
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
     return (
-        f"## {facts['cpu']}\n\n{_machine_line(facts)}. mxkern {facts['mxkern']} "
+        f"{machine_line(facts)}. mxkern {facts['mxkern']} "
         f"({facts['build']}), commit {facts['commit']}. Python {facts['python']}, {packages}. "
         f"CPU flags: {', '.join(facts['cpu_flags'])}.{caution(facts)}"
     )
@@ -74,7 +43,8 @@ def caution(facts: Record) -> str:
     return f" {facts['caution']}" if "caution" in facts else ""
 
 
-def _machine_line(facts: Record) -> str:
+def machine_line(facts: Record) -> str:
+    """Cores, instruction set, threads and the day."""
     return (
         f"{facts['cores']} cores of {facts['cpu']} ({facts['instruction_set']}, products by "
         f"{facts['gemm_unit']}), {facts['threads']} threads, {facts['date']}"
@@ -86,7 +56,7 @@ def _quantize(result: Record) -> str:
         (record["direction"], record["scale_layout"]) for record in result.get("quantize", [])
     )
     tables = [
-        f"### quantize: {direction}, {layout} scales\n\n"
+        f"## quantize: {direction}, {layout} scales\n\n"
         + _speeds(_rows(result, "quantize", direction=direction, scale_layout=layout))
         for direction, layout in kinds
     ]
@@ -96,7 +66,7 @@ def _quantize(result: Record) -> str:
 def _dequantize(result: Record) -> str:
     kinds = dict.fromkeys(record["scale_layout"] for record in result.get("dequantize", []))
     tables = [
-        f"### dequantize: {layout} scales\n\n"
+        f"## dequantize: {layout} scales\n\n"
         + _speeds(_rows(result, "dequantize", scale_layout=layout))
         for layout in kinds
     ]
@@ -105,7 +75,7 @@ def _dequantize(result: Record) -> str:
 
 def _fake_quantize(result: Record) -> str:
     records = result.get("fake_quantize", [])
-    return "### fake_quantize\n\n" + _speeds(records) if records else ""
+    return "## fake_quantize\n\n" + _speeds(records) if records else ""
 
 
 def _speeds(records: Sequence[Record]) -> str:
@@ -150,7 +120,7 @@ def _gemm(result: Record) -> str:
         for record in records
     ]
     headers = ["operands", "M = N = K", "time", "GFLOP/s", "NumPy float32", "times as fast", "goal"]
-    return "### gemm, float32 output\n\n" + table(headers, rows)
+    return "## gemm, float32 output\n\n" + table(headers, rows)
 
 
 def _few_rows(result: Record) -> str:
@@ -175,7 +145,7 @@ def _few_rows(result: Record) -> str:
     numpy = [f"{of_rows[0]['numpy_seconds'] * 1e3:.2f} ms" for of_rows in by_rows.values()]
     _, n, k = records[0]["shape"]
     return (
-        f"### gemm of a few float32 rows with weights [{n}, {k}], times as fast as NumPy's float32 "
+        f"## gemm of a few float32 rows with weights [{n}, {k}], times as fast as NumPy's float32 "
         "in brackets\n\n"
         + table(
             ["weights", *(f"M = {count}" for count in by_rows)], [*rows, ["NumPy float32", *numpy]]
@@ -196,7 +166,7 @@ def _memory(result: Record) -> str:
         for record in result.get("gemm_memory", [])
     ]
     headers = ["scheme", "M = N = K", "both operands", "as float32", "peak growth during gemm"]
-    return "### Memory of gemm\n\n" + table(headers, rows) if rows else ""
+    return "## Memory of gemm\n\n" + table(headers, rows) if rows else ""
 
 
 def _small_calls(result: Record) -> str:
@@ -212,7 +182,7 @@ def _small_calls(result: Record) -> str:
     if not rows:
         return ""
     headers = ["call, 32x32 float32", "us", "us beyond np.empty of the outputs", "goal"]
-    text = "### Small calls\n\n" + table(headers, rows)
+    text = "## Small calls\n\n" + table(headers, rows)
     for record in result.get("import", []):
         text += (
             f"\n\n`import mxkern`: {record['seconds']:.3f} s (goal {record['goal_seconds']:.2f} s)."
@@ -238,7 +208,7 @@ def _rivals(result: Record) -> str:
     if not records:
         return ""
     headers = ["rival", "operation", "scheme", "size", "rival's time", "mxkern's", "times as fast"]
-    text = "### Beside other libraries\n\nResults were checked against each other first.\n\n"
+    text = "## Beside other libraries\n\nResults were checked against each other first.\n\n"
     text += table(headers, rows)
     failed = [
         f"- {record['rival']}: {record['failed']}" for record in records if "failed" in record

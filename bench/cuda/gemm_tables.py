@@ -34,52 +34,14 @@ def sections(result: Record) -> list[str]:
     ]
 
 
-def summary(result: Record) -> str:
-    """A few lines of what products reach, for the README."""
-    products = _by_name(result.get("cuda_gemm", []))
-    wanted = (
-        "folded: activations in the call",
-        "from bfloat16: quantize, fold, multiply",
-        "exact: weights ahead",
-    )
-    rows = []
-    for name, variants in products.items():
-        if "tokens" not in name:
-            base = variants[BF16]
-            shares = [f"{base['seconds'] / variants[v]['seconds']:.2f}x" for v in wanted]
-            rows.append([name, f"{_teraflops(base):.0f} TFLOP/s", *shares])
-    if not rows:
-        return ""
-    headers = [
-        "M x N x K",
-        "cuBLAS bfloat16",
-        "folded, weights ahead",
-        "from bfloat16 activations",
-        "exact, weights ahead",
-    ]
-    own_load = any("rested_seconds" in variants[BF16] for variants in products.values())
-    how = ", each under a load of its own" if own_load else ", in turns of 1 ms"
-    text = (
-        f"On one {result['machine']['gpu']}, `gemm` of MXFP8 to bfloat16 beside cuBLAS's bfloat16 "
-        f"product in the same run{how}:\n\n" + table(headers, rows)
-    )
-    few = [r for r in result.get("cuda_few_tokens", []) if r["shape"] == [8192, 8192]]
-    times = {r["scheme"]: f"{r['seconds'] * 1e6:.1f} us" for r in few if r["tokens"] == 1}
-    if times:
-        text += (
-            "\n\nOne token of bfloat16 times 8192 x 8192 weights that are not in the cache: "
-            + ", ".join(f"`{scheme}` {time}" for scheme, time in times.items())
-            + "."
-        )
-    return text
-
-
-def _teraflops(record: Record) -> float:
+def teraflops(record: Record) -> float:
+    """How many 1e12 operations a second a product does."""
     m, n, k = record["shape"]
     return float(2 * m * n * k / record["seconds"] / 1e12)
 
 
-def _by_name(records: Iterable[Record]) -> dict[str, dict[str, Record]]:
+def by_name(records: Iterable[Record]) -> dict[str, dict[str, Record]]:
+    """Products by their name, then by the way they are computed."""
     names: dict[str, dict[str, Record]] = {}
     for record in records:
         names.setdefault(record["name"], {})[record["variant"]] = record
@@ -110,7 +72,7 @@ def _times_as_fast(
 def _squares(records: list[Record]) -> Iterable[str]:
     others = {key: text for key, text in OTHER_LOADS.items() if records and key in records[0]}
     how = HOW_UNDER_OWN_LOAD if others else HOW_IN_SHORT_TURNS
-    for name, variants in _by_name(records).items():
+    for name, variants in by_name(records).items():
         rows = []
         for variant, record in variants.items():
             goals = record["goals"]
@@ -118,7 +80,7 @@ def _squares(records: list[Record]) -> Iterable[str]:
                 [
                     variant,
                     f"{record['seconds'] * 1e6:.0f}",
-                    f"{_teraflops(record):.0f}",
+                    f"{teraflops(record):.0f}",
                     *(
                         _times_as_fast(record, variants[rival], goals.get(rival))
                         for rival in (BF16, ROWWISE)
@@ -136,7 +98,7 @@ def _squares(records: list[Record]) -> Iterable[str]:
             *others.values(),
             "error with bfloat16 rounding",
         ]
-        yield f"### gemm to bfloat16, M x N x K = {name}\n\n{how}" + table(headers, rows)
+        yield f"## gemm to bfloat16, M x N x K = {name}\n\n{how}" + table(headers, rows)
         how = ""
 
 
@@ -144,22 +106,22 @@ def _layers(records: list[Record]) -> str:
     rows = []
     measured = {record["variant"] for record in records}
     columns = {name: title for name, title in LLAMA_VARIANTS.items() if name in measured}
-    for name, variants in _by_name(records).items():
+    for name, variants in by_name(records).items():
         base = variants[BF16]
         shown = [variants[variant] for variant in columns]
         rows.append(
             [
                 name,
-                f"{_teraflops(base):.0f}",
-                f"{_teraflops(variants[ROWWISE]):.0f}",
-                *(f"{_teraflops(r):.0f} ({base['seconds'] / r['seconds']:.2f})" for r in shown),
+                f"{teraflops(base):.0f}",
+                f"{teraflops(variants[ROWWISE]):.0f}",
+                *(f"{teraflops(r):.0f} ({base['seconds'] / r['seconds']:.2f})" for r in shown),
             ]
         )
     if not rows:
         return ""
     headers = ["layer", "cuBLAS bfloat16", "rowwise FP8", *columns.values()]
     return (
-        "### gemm of MXFP8 in the layers of Llama, TFLOP/s (times cuBLAS bfloat16; goals are for "
+        "## gemm of MXFP8 in the layers of Llama, TFLOP/s (times cuBLAS bfloat16; goals are for "
         "2048 tokens and more)\n\n" + table(headers, rows)
     )
 
@@ -188,7 +150,7 @@ def _errors(records: list[Record]) -> str:
         "auto, bfloat16 output",
         "auto chose",
     ]
-    return "### Error of gemm, relative L2\n\n" + table(headers, rows)
+    return "## Error of gemm, relative L2\n\n" + table(headers, rows)
 
 
 def _few_tokens(records: list[Record]) -> str:
@@ -206,7 +168,7 @@ def _few_tokens(records: list[Record]) -> str:
         parts.append(table(headers, rows))
     settled = ", which begin after 60 ms of the same" if "settle_seconds" in records[0] else ""
     return (
-        "### gemm of few tokens: bfloat16 activations, weights reordered ahead and out of the "
+        "## gemm of few tokens: bfloat16 activations, weights reordered ahead and out of the "
         "cache; `bfloat16` is cuBLAS\n\n"
         f"Medians of 15 rounds of 4 ms without a pause{settled}: the "
         "device may come to its limit of power and lower its clock. Where there are two figures, "
@@ -254,7 +216,7 @@ def _few_token_rivals(records: list[Record]) -> str:
         worst = max(record["rival_error"] for record in measured)
         own_worst = max(record["error"] for record in measured)
         text = (
-            f"### gemm of few tokens beside {measured[0]['rival']}\n\nIts time / mxkern's in us, "
+            f"## gemm of few tokens beside {measured[0]['rival']}\n\nIts time / mxkern's in us, "
             "and how many times as fast mxkern is: bfloat16 activations and outputs, the same "
             "codes and scales, weights out of the cache, both kernels with their own choice of "
             f"tiles. Largest error: {worst:.1e} and {own_worst:.1e}.\n\n"
@@ -274,7 +236,7 @@ def _grouped(records: list[Record]) -> str:
     if not records:
         return ""
     return (
-        "### grouped_gemm: rows sorted by expert, weights made ready ahead\n\n"
+        "## grouped_gemm: rows sorted by expert, weights made ready ahead\n\n"
         "us, and how many times as fast as `torch._grouped_mm` of bfloat16 weights, the first row "
         "of each table. Rows are bfloat16, unless it says so: scaled ones are "
         "`torch._scaled_grouped_mm`'s, folded ones of MXFP8 E4M3. Calls take turns with eight "
@@ -287,7 +249,7 @@ def _grouped_columns(records: list[Record]) -> str:
     if not records:
         return ""
     return (
-        "### grouped_gemm: columns sorted by expert, the gradients of their weights\n\n"
+        "## grouped_gemm: columns sorted by expert, the gradients of their weights\n\n"
         "us, and how many times as fast as `torch._grouped_mm` of bfloat16 columns, the first row "
         "of each table. Tokens were quantized along the columns, and each expert's are padded to "
         "32; outputs are bfloat16. Calls take turns as above.\n\n" + _tables_of_experts(records)
@@ -339,7 +301,7 @@ def _curve(result: Record) -> str:
     if not result.get("cuda_token_curve"):
         return ""
     return (
-        "### From one token to many\n\n"
+        "## From one token to many\n\n"
         "![Time of a product with 8192 x 8192 weights over the number of tokens]"
         f"({gemm_plot.file_name(result)})"
     )

@@ -26,30 +26,12 @@ def section(result: Record) -> str:
         ]
         for extent, tokens in dict.fromkeys(key[:2] for key in times)
     ]
-    text = "### Layers of a token step in one program of JAX\n\nMicroseconds a layer; XLA records "
+    text = "## Layers of a token step in one program of JAX\n\nMicroseconds a layer; XLA records "
     text += "rows of calls in CUDA graphs, unless it is told not to"
     text += "; a step donates its activations\n\n" if records[0].get("donated") else "\n\n"
     columns = [f"{way}, {'recorded' if recorded else 'not'}" for way, recorded in ways]
     text += table(["weights", "tokens", *columns], rows) if rows else ""
     return text + not_measured(records)
-
-
-def summary(result: Record) -> str:
-    """A sentence for the README."""
-    times = _times(result)
-    parts = [
-        f"{times[extent, 1, _OWN, True]} us for {extent} x {extent} ("
-        f"{times[extent, 1, _OTHER, True]} with XLA's bfloat16)"
-        for extent in dict.fromkeys(key[0] for key in times)
-        if (extent, 1, _OWN, True) in times and (extent, 1, _OTHER, True) in times
-    ]
-    if not parts:
-        return ""
-    return (
-        "\n\nIn a program of JAX with 16 layers, a token times MXFP4 weights takes "
-        + " and ".join(parts)
-        + "."
-    )
 
 
 def _times(result: Record) -> dict[tuple[int, int, str, bool], str]:

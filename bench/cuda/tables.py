@@ -32,33 +32,6 @@ def all_tables(result: Record) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def summary(result: Record) -> str:
-    """A few lines of what one GPU reaches, for the README."""
-    columns = ("rows", "columns", "both", "dequantize")
-    shares: dict[str, dict[str, str]] = {}
-    for record in result.get("cuda_quantize", []):
-        if record["scheme"] and record["shape"] == [16384, 8192]:
-            own = shares.setdefault(record["scheme"], {})
-            own[record["operation"]] = f"{_share(record):.2f}"
-    text = gemm_tables.summary(result)
-    if not shares:
-        return text
-    rows = [[f"`{scheme}`", *(own.get(c, "") for c in columns)] for scheme, own in shares.items()]
-    facts = result["machine"]
-    return (
-        f"On one {facts['gpu']}, {facts['date']}, commit {facts['commit']}, bfloat16 "
-        "[16384, 8192] out of the cache: bytes read and written over the time, as a share of the "
-        "same for a copy. Swizzled scales, NVFP4 with a given amax."
-        f"{tables.caution(facts)}\n\n"
-        + table(
-            ["scheme", "`quantize`", "`quantize_columns`", "`quantize_both`", "`dequantize`"], rows
-        )
-        + "\n\n"
-        + text
-        + jax_tables.summary(result)
-    )
-
-
 def counters(result: Record) -> str:
     """What the hardware counted: bench/cuda/counters.py."""
     rows = [
@@ -80,7 +53,7 @@ def counters(result: Record) -> str:
     ]  # fmt: skip
     facts = result["machine"]
     return (
-        f"### What the hardware counts: {facts['gpu']}, commit {facts['commit']}, {facts['date']}"
+        f"## What the hardware counts: {facts['gpu']}, commit {facts['commit']}, {facts['date']}"
         f"\n\n`python -m bench.cuda.counters` runs every call once under Nsight Compute, caches "
         f"empty, clocks as they are: times are longer than those above. bfloat16 [16384 x 8192], "
         f"products with weights [4096 x 4096]. MB went to and from DRAM; shares are of what the "
@@ -91,15 +64,15 @@ def counters(result: Record) -> str:
 
 def _machine(facts: Record) -> str:
     return (
-        f"## {facts['gpu']}\n\nCUDA {facts['cuda']}, driver {facts['driver']}, "
+        f"CUDA {facts['cuda']}, driver {facts['driver']}, "
         f"mxkern {facts['mxkern']}, commit {facts['commit']}, {facts['date']}, PyTorch "
         f"{facts['packages'].get('torch', 'missing')}. {METHOD}{tables.caution(facts)}"
     )
 
 
-def _share(record: Record) -> float:
-    share: float = record["bytes"] / record["seconds"] / record["copy_bytes_per_second"]
-    return share
+def share(record: Record) -> float:
+    """Bytes over time, divided by the same for a copy."""
+    return float(record["bytes"] / record["seconds"] / record["copy_bytes_per_second"])
 
 
 def _quantize(result: Record) -> str:
@@ -114,7 +87,7 @@ def _quantize(result: Record) -> str:
                 record["operation"],
                 f"{record['seconds'] * 1e6:.1f}",
                 f"{record['bytes'] / record['seconds'] / 1e12:.2f}",
-                f"{_share(record):.2f}",
+                f"{share(record):.2f}",
                 f"{record['goal']:.2f}" if record["goal"] else "",
             ]
             for record in own
@@ -122,7 +95,7 @@ def _quantize(result: Record) -> str:
         headers = ["scheme", "operation", "us", "TB/s", "of copy", "goal"]
         size = " x ".join(str(n) for n in shape)
         sections.append(
-            f"### bfloat16 [{size}], swizzled scales unless it says so; a copy of it moves "
+            f"## bfloat16 [{size}], swizzled scales unless it says so; a copy of it moves "
             f"{copy:.2f} TB/s\n\n" + table(headers, rows)
         )
     return "\n\n".join(sections)
@@ -136,13 +109,13 @@ def _types(result: Record) -> str:
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for record in records:
         own = lines.setdefault((record["scheme"], record["operation"]), {})
-        own[record["dtype"]] = f"{record['seconds'] * 1e6:.0f} ({_share(record):.2f})"
+        own[record["dtype"]] = f"{record['seconds'] * 1e6:.0f} ({share(record):.2f})"
     rows = [
         [f"`{key[0]}`", key[1], *(own[dtype] for dtype in dtypes)] for key, own in lines.items()
     ]
     size = " x ".join(str(n) for n in records[0]["shape"])
     return (
-        f"### Types of elements, [{size}], swizzled scales, NVFP4 with a given amax: us (of copy)"
+        f"## Types of elements, [{size}], swizzled scales, NVFP4 with a given amax: us (of copy)"
         "\n\n" + table(["scheme", "operation", *dtypes], rows)
     )
 
@@ -161,13 +134,13 @@ def _curve(result: Record) -> str:
                 _size(record["shape"][0] * record["shape"][1] * 2),
                 f"{record['seconds'] * 1e6:.1f}",
                 f"{record['bytes'] / record['seconds'] / 1e12:.2f}",
-                f"{_share(record):.2f}",
+                f"{share(record):.2f}",
                 f"{record['seconds'] / floor:.2f}",
             ]
         )
     headers = ["scheme", "input", "us", "TB/s", "of copy", "of smallest kernel + bytes"]
     return (
-        f"### From small to large: along rows, bfloat16, the smallest kernel takes "
+        f"## From small to large: along rows, bfloat16, the smallest kernel takes "
         f"{smallest * 1e6:.1f} us; goal up to 4 MB: 1.5 times it and the bytes\n\n"
         + table(headers, rows)
     )
@@ -201,7 +174,7 @@ def _rivals(result: Record) -> str:
         return ""
     headers = ["rival", "scheme", "rule", "shape", "us", "mxkern, us", "times as fast"]
     headers.append("bytes that differ")
-    text = "### Quantization beside others: along rows, row-major scales, NVFP4 with a given amax; "
+    text = "## Quantization beside others: along rows, row-major scales, NVFP4 with a given amax; "
     text += "to_mx and to_dtype beside fake_quantize"
     text += "\n\n" + table(headers, rows) if rows else ""
     return text + not_measured(records)
@@ -218,4 +191,4 @@ def _host(result: Record) -> str:
     ]
     if not rows:
         return ""
-    return "### Time on the host\n\n" + table(["call, bfloat16 [256 x 512]", "us", "goal"], rows)
+    return "## Time on the host\n\n" + table(["call, bfloat16 [256 x 512]", "us", "goal"], rows)

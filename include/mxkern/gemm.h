@@ -66,7 +66,7 @@ struct GemmOptions {
 // of both signs: exact <= 2e-5, on CUDA with 16-bit outputs or few tokens for K up to 8192, and
 // K / 8192 times as much beyond; folded <= 5e-4 where a row's block scales lie within its scheme's
 // limit, which automatic looks at on the device: the call waits for nothing. The CPU: a float32
-// sum. docs/gemm.md has what sums of one sign lose.
+// sum. docs/guide/gemm.md has what sums of one sign lose.
 //
 // workspace: at least gemm_workspace_bytes of the same arguments, options included, on out's
 // device; aligned to 64 on the CPU, to 256 on CUDA. It and out lie in memory of their own. Throws

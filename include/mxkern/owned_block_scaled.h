@@ -18,7 +18,7 @@ namespace mxkern {
 
 // An allocator is a std::pmr::memory_resource, the standard library's interface: allocate(bytes,
 // alignment), which throws where it cannot, and deallocate. One of your own gives the memory of a
-// CUDA device (docs/cpp.md). It outlives what it gave. By default it is the program's default
+// CUDA device (docs/guide/cpp.md). It outlives what it gave. By default it is the program's default
 // resource, which gives memory of the host.
 using MemoryResource = std::pmr::memory_resource;
 

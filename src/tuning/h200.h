@@ -111,7 +111,7 @@ inline constexpr std::int64_t most_tokens = 256, most_tokens_sm90 = 2048, most_q
 inline constexpr std::uint32_t small_tiles = 1 << 13;
 
 // Rows of a thread block where groups have so many on average, and how their K is divided: see
-// docs/cuda-few-tokens.md. [0]: of 4 bits, [1]: of more.
+// docs/notebook/2026-11-27-few-tokens-groups.md. [0]: of 4 bits, [1]: of more.
 inline constexpr std::int64_t rows_for_8[] = {8, 4}, rows_for_16 = 12, rows_for_32 = 24,
                               rows_for_64 = 96;
 inline constexpr int fewest_rounds[] = {3, 6};

@@ -44,7 +44,7 @@ def read_checkpoint(folder: Path, files: int = 1) -> Any:
 
 
 def stored(file: Any, module: str, scheme: str) -> mxkern.BlockScaled:
-    """As docs/checkpoints.md reads what compressed-tensors stores."""
+    """As docs/guide/checkpoints.md reads what compressed-tensors stores."""
     codes = file[f"{module}.{CODES.get(scheme, 'weight_packed')}"]
     options = {}
     if scheme == "nvfp4":

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import mxkern
-from bench import runner
+from bench import report, runner
 
 
 def test_rounds_end():
@@ -22,6 +22,15 @@ def test_rounds_end():
             assert turns == 1 or turns * calls <= timing.MOST_CALLS
             long_enough = turns * calls * of_one * 1e6 > timing.MICROSECONDS
             assert long_enough or (turns + 1) * calls > timing.MOST_CALLS
+
+
+def test_the_documentation_has_the_results():
+    """`python -m bench.report` has nothing to write, and no page is of another machine."""
+    documents = report.documents(report.read())
+    stale = [str(path) for path, text in documents.items() if path.read_text() != text]
+    assert not stale, "python -m bench.report writes these"
+    pages = {path for path in documents if path.parent == report.PAGES}
+    assert pages == set(report.PAGES.glob("*.md"))
 
 
 def test_other_results_are_checked():

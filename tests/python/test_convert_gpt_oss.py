@@ -72,7 +72,7 @@ NAMES = sorted(f"model.layers.{i}.mlp.experts.{stack}" for i in range(2) for sta
 
 
 def stored(file: Any, name: str) -> mxkern.BlockScaled:
-    """As docs/checkpoints.md reads what gpt-oss stores."""
+    """As docs/guide/checkpoints.md reads what gpt-oss stores."""
     blocks = file[f"{name}_blocks"]
     codes = blocks.reshape(*blocks.shape[:2], -1)
     return mxkern.BlockScaled.from_parts(codes, file[f"{name}_scales"], scheme="mxfp4")

@@ -57,7 +57,7 @@ def test_it_is_quantize_and_dequantize(scheme: str, dtype: str, framework: str) 
             assert_same(raw(got), raw(want), f"{framework} {dtype} {scheme} {options}")
 
 
-@pytest.mark.parametrize("page", ["docs/python.md", "docs/migrating.md"])
+@pytest.mark.parametrize("page", ["docs/guide/python.md", "docs/guide/migrating.md"])
 @pytest.mark.parametrize("framework", framework_params())
 def test_along_columns_as_documented(framework: str, page: str) -> None:
     (call,) = re.findall(r"`(fake_quantize\(x\.[^`]*)`", (ROOT / page).read_text())

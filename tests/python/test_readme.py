@@ -16,18 +16,18 @@ import mxkern
 from support import ROOT, available, blocks, mostly_slow
 
 PAGES = ["README.md"] + [
-    f"docs/{name}.md"
+    f"docs/guide/{name}.md"
     for name in ("python", "migrating", "numerics", "gemm", "cpp", "checkpoints", "troubleshooting")
 ]
-PAGES += ["docs/jax.md"] if available("jax") else []
-PAGES += ["docs/pytorch.md"] if available("torch") else []
+PAGES += ["docs/guide/jax.md"] if available("jax") else []
+PAGES += ["docs/guide/pytorch.md"] if available("torch") else []
 
 
 def test_there_is_something_to_test():
     assert len(blocks("README.md", "python")) >= 2
     assert len(blocks("README.md", "cpp")) == 1
     assert len(blocks("README.md", "cmake")) == 1
-    assert len(blocks("docs/cpp.md", "cpp")) >= 3
+    assert len(blocks("docs/guide/cpp.md", "cpp")) >= 3
     assert len(commands()) >= 5
     known = {"python", "cpp", "cmake", "sh", ""}
     for page in PAGES:
@@ -122,7 +122,7 @@ def test_the_cpp_block_compiles_and_runs(block, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "block", [pytest.param(b, marks=needs_cpp) for b in blocks("docs/cpp.md", "cpp")]
+    "block", [pytest.param(b, marks=needs_cpp) for b in blocks("docs/guide/cpp.md", "cpp")]
 )
 def test_cpp_blocks_print_what_they_say(block, tmp_path):
     said = re.findall(r"// prints: (.*)$", block, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""tests/structure/test_documents.py: the README leads to all pages, which name what is there."""
+"""tests/structure/test_documents.py: the index leads to all pages, which name what is there."""
 
 import re
 from pathlib import Path
@@ -20,10 +20,47 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_readme_leads_to_every_document() -> None:
-    linked = {target for target, _ in LINK.findall((ROOT / "README.md").read_text())}
-    missing = {str(path) for path in DOCUMENTS if path.is_relative_to("docs")} - linked
-    assert not missing, "README.md links to every page of docs/"
+def linked(document: Path) -> set[Path]:
+    """The documents that a document links to."""
+    names = {name for name, _ in LINK.findall((ROOT / document).read_text()) if name}
+    targets = {(ROOT / document.parent / name).resolve() for name in names}
+    return {target.relative_to(ROOT) for target in targets if target.is_relative_to(ROOT)}
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    assert Path("docs/README.md") in linked(Path("README.md"))
+    reached, ahead = set(), {Path("docs/README.md")}
+    while ahead:
+        reached |= ahead
+        pages = set().union(*map(linked, ahead)) & set(DOCUMENTS)
+        ahead = {page for page in pages if page.is_relative_to("docs")} - reached
+    missing = {path for path in DOCUMENTS if path.is_relative_to("docs")} - reached
+    assert not missing, "links lead from docs/README.md to every page"
+
+
+DATE = re.compile(r"\b\d{4}-\d\d(?:-\d\d)?\b")
+
+
+def test_docs_are_an_index_and_four_folders() -> None:
+    names = {path.parts[1] for path in tracked("docs/*")}
+    assert names == {"README.md", "guide", "internals", "performance", "notebook"}
+
+
+def test_internals_are_six_short_pages_without_dates() -> None:
+    pages = {path: (ROOT / path).read_text() for path in tracked("docs/internals/*")}
+    assert len(pages) <= 6
+    for path, text in pages.items():
+        assert len(text.splitlines()) <= 150, path
+        shown = re.sub(
+            r"\]\([^)]*\)", "]", text
+        )  # entries of the notebook have a day in their names
+        assert not DATE.findall(shown), f"{path}: the notebook says when"
+
+
+def test_notebook_has_a_dated_file_for_a_topic() -> None:
+    names = {path.name for path in tracked("docs/notebook/*")} - {"README.md"}
+    assert names
+    assert not [name for name in names if not re.match(r"\d{4}-\d\d-\d\d-[a-z0-9-]+\.md$", name)]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
@@ -57,15 +94,18 @@ def test_nothing_needs_numpy_2(path: Path) -> None:
 
 
 def test_performance_lists_every_machine() -> None:
-    text = (ROOT / "docs" / "performance.md").read_text()
-    introduction, _, tables = text.partition("<!-- begin: python -m bench.report")
-    machines = re.findall(r"^## (.+)$", tables, re.MULTILINE)
-    listed = re.findall(r"^- \[(.+)\]\(#", introduction, re.MULTILINE)
-    assert machines == listed, "docs/performance.md begins with a list of its machines"
+    folder = ROOT / "docs" / "performance"
+    pages = {path.name: path.read_text() for path in folder.glob("*.md")}
+    listed = re.findall(r"^- \[(.+)\]\((.+)\)$", pages.pop("README.md"), re.MULTILINE)
+    titles = {re.search(r"^# (.+)$", text, re.MULTILINE)[1]: name for name, text in pages.items()}
+    assert dict(listed) == titles, "docs/performance/README.md lists its machines"
 
 
-# A change log names what was there.
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.name != "CHANGELOG.md"], ids=str)
+# A change log and the entries of the notebook name what was there.
+NAME_WHAT_IS = [d for d in DOCUMENTS if d.name != "CHANGELOG.md" and "notebook" not in d.parts]
+
+
+@pytest.mark.parametrize("document", NAME_WHAT_IS, ids=str)
 def test_files_that_are_named_exist(document: Path) -> None:
     named = set(NAMED.findall((ROOT / document).read_text()))
     missing = sorted(name for name in named if not (ROOT / name).exists())

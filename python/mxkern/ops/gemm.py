@@ -51,7 +51,7 @@ def gemm(
     tokens for K up to 8192, and K / 8192 times as much beyond. "folded" multiplies FP8 elements
     that hold their block scales, with <= 5e-4 where the scales of a row are not too far apart.
     "auto" is folded for a 16-bit dtype where they are not, which the device finds out, and else
-    exact. docs/gemm.md has what sums of one sign lose.
+    exact. docs/guide/gemm.md has what sums of one sign lose.
     Returns an array [..., M, N] of b's framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np

@@ -1,5 +1,5 @@
 // tests/cuda/gemm/long_sums_test.cc: sums of both signs, of one sign and of equal elements lose
-// what docs/gemm.md says.
+// what docs/guide/gemm.md says.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -107,7 +107,7 @@ def test_seeds() -> None:
     ("scheme", "shared", "own"), [("mxfp4", 0.120, 0.061), ("nvfp4", 0.097, 0.051)]
 )
 def test_ranks_with_seeds_of_their_own(scheme: str, shared: float, own: float) -> None:
-    """What docs/numerics.md says of the mean of 8 ranks' gradients."""
+    """What docs/guide/numerics.md says of the mean of 8 ranks' gradients."""
     common = normal(256, 1024, grad=False, dtype=torch.float32)
     ranks = [
         common + 0.3 * normal(256, 1024, seed=rank, grad=False, dtype=torch.float32)
