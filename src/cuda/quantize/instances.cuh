@@ -1,5 +1,5 @@
-// cuda/quantize/instances.cuh: the bodies behind quantize_launch.h; each file of cuda/instances/
-// compiles them for one scheme.
+// cuda/quantize/instances.cuh: the bodies behind cuda/quantize/launch.h; each file of
+// cuda/instances/ compiles them for one scheme.
 #pragma once
 
 #include "cuda/quantize/generic_launch.cuh"

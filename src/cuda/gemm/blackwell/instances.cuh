@@ -1,4 +1,4 @@
-// cuda/gemm/blackwell/instances.cuh: the bodies behind multiply_blackwell_kernels.h. Each file
+// cuda/gemm/blackwell/instances.cuh: the bodies behind cuda/gemm/blackwell/kernels.h. Each file
 // of cuda/instances/ compiles some of them for one output dtype: reading the headers takes as long
 // as compiling two kernels.
 #pragma once
