@@ -15,15 +15,13 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from mxkern import _core
-from mxkern.about import Info, cmake_dir, info
 from mxkern.arrays import meet_frameworks, take_jax_calls_from
-from mxkern.block_scaled import BlockScaled
-from mxkern.from_parts import made_from_parts as _made_from_parts  # noqa: F401  # BlockScaled.from_parts
 from mxkern.jax import make_jax_calls
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.explain_gemm import GemmExplanation, GemmPlan, explain_gemm, plan_gemm
 from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation, explain_grouped_gemm
 from mxkern.ops.fake_quantize import fake_quantize
+from mxkern.ops.from_parts import made_from_parts as _made_from_parts  # noqa: F401  # BlockScaled.from_parts
 from mxkern.ops.gemm import gemm
 from mxkern.ops.grouped_gemm import grouped_gemm
 from mxkern.ops.hadamard import random_hadamard
@@ -38,14 +36,16 @@ from mxkern.ops.quantize_schemes import (
     quantize_nvfp4,
 )
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
+from mxkern.ops.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
 from mxkern.ops.transpose_square_blocks import transpose_square_blocks
-from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import Scheme, schemes
-from mxkern.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
-from mxkern.threads import get_num_threads, set_num_threads
+from mxkern.values.about import Info, cmake_dir, info
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.prepared_operand import PreparedOperand
+from mxkern.values.scheme import Scheme, schemes
+from mxkern.values.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
-    from mxkern.comparison import compare
+    from mxkern.analysis.comparison import compare
 
 __version__: str = _core.version()
 
@@ -113,7 +113,7 @@ meet_frameworks()
 def __getattr__(name: str) -> Any:
     # compare needs NumPy, which takes longer to import than everything else here.
     if name == "compare":
-        from mxkern.comparison import compare
+        from mxkern.analysis.comparison import compare
 
         globals()["compare"] = _keep_out_of_graphs(compare)
         return compare

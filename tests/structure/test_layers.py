@@ -34,7 +34,7 @@ def resolve(path: Path, name: str) -> Path | None:
     if path.is_relative_to("src"):
         folders += [ROOT / "src", ROOT / path.parent]
     if path.is_relative_to("python/bindings"):
-        folders += [ROOT / path.parent]
+        folders += [ROOT / "python/bindings"]
     for folder in folders:
         if (folder / name).is_file():
             return (folder / name).resolve().relative_to(ROOT)
