@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
-import mxkern
+from mxkern import _core
 from mxkern.files.json_object import shown
 from mxkern.files.regular_file import RegularFile, read_regular
 
@@ -23,7 +23,7 @@ class Journal:
 
     options: dict[str, Any]
     source: dict[str, list[int]]  # files that are read: bytes, and when they were changed
-    version: str = mxkern.__version__
+    version: str = _core.version()
     files: dict[str, dict[str, Any]] = field(default_factory=dict)  # bytes, and poisoned blocks
     writing: str | None = None
     finished: bool = False

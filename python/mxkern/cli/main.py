@@ -8,8 +8,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
-import mxkern
+from mxkern import _core
 from mxkern.cli.signals import ending_signals
+from mxkern.values.about import cmake_dir, info
+from mxkern.values.scheme import schemes
 
 EPILOG = "mxkern COMMAND --help says more. Errors leave 1, wrong usage 2, Ctrl-C 130."
 
@@ -51,18 +53,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mxkern", description="OCP MX and NVFP4 quantization.", epilog=EPILOG
     )
-    parser.add_argument("--version", action="version", version=f"mxkern {mxkern.__version__}")
+    parser.add_argument("--version", action="version", version=f"mxkern {_core.version()}")
     parser.add_argument(
         "--cmake-dir", action="store_true", help="where find_package(mxkern) has to look"
     )
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    info = commands.add_parser("info", help="this build and this machine")
-    info.set_defaults(command=_info)
+    about = commands.add_parser("info", help="this build and this machine")
+    about.set_defaults(command=_info)
 
-    schemes = commands.add_parser("schemes", help="the table of schemes")
-    schemes.set_defaults(command=_schemes)
+    table = commands.add_parser("schemes", help="the table of schemes")
+    table.set_defaults(command=_schemes)
 
     compare = commands.add_parser(
         "compare",
@@ -88,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         "--scheme",
         action="append",
         metavar="NAME",
-        help=f"one of {', '.join(mxkern.schemes.names)}; may be repeated; without it all",
+        help=f"one of {', '.join(schemes.names)}; may be repeated; without it all",
     )
     compare.add_argument(
         "--rule",
@@ -174,17 +176,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _cmake_dir(options: argparse.Namespace) -> int:
-    print(mxkern.cmake_dir())
+    print(cmake_dir())
     return 0
 
 
 def _info(options: argparse.Namespace) -> int:
-    print(mxkern.info())
+    print(info())
     return 0
 
 
 def _schemes(options: argparse.Namespace) -> int:
-    print(mxkern.schemes)
+    print(schemes)
     return 0
 
 

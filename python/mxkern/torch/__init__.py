@@ -12,6 +12,16 @@ From the import on torch.compile knows mxkern's functions: those of mxkern.torch
 their place.
 """
 
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    message = (
+        "mxkern.torch needs PyTorch, which is not installed; install it with pip install torch"
+    )
+    raise ModuleNotFoundError(message, name="torch") from None
+
 from mxkern.torch.layers.attention import attention
 from mxkern.torch.layers.grouped import GroupedLinear, grouped_linear
 from mxkern.torch.layers.linear import Linear, linear

@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-import mxkern
-import mxkern.torch.operators.library  # defines the operators
+import mxkern.torch.operators.library  # noqa: F401  # defines the operators
+from mxkern import functions as eager
 from mxkern.arrays.torch import has_tangent
 from mxkern.arrays.torch_functions import transforms_active
 from mxkern.faults.shapes import each_way, transposed
@@ -344,7 +344,7 @@ def unswizzle_scales(scales: Any, rows: int, blocks: int, **options: Any) -> Any
 def _teach_the_compiler() -> None:
     """torch.compile takes the functions here in the place of mxkern's."""
     for name in __all__:
-        taken_for(getattr(mxkern, name), skip_signature_check=True)(globals()[name])
+        taken_for(getattr(eager, name), skip_signature_check=True)(globals()[name])
 
 
 _teach_the_compiler()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from inspect import isfunction, signature
 from typing import Any
 
-import mxkern
+from mxkern import functions as eager
 
 _KEYWORDS = {
     name: frozenset(signature(function).parameters)
-    for name, function in vars(mxkern).items()
+    for name, function in vars(eager).items()
     if isfunction(function)
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-import mxkern
+from mxkern import functions as eager
 from mxkern.faults.shapes import transposed
 from mxkern.torch.operators.checks import refuse_gradient
 from mxkern.torch.operators.definition import (
@@ -114,7 +114,7 @@ def _one_way(function: str) -> Callable[..., tuple[Any, ...]]:
         **options: Any,
     ) -> tuple[Any, ...]:
         options = given(function, options, offset_at)
-        quantizes = getattr(mxkern, function)
+        quantizes = getattr(eager, function)
         return present(quantizes(x, scheme, amax=amax, tensor_scale=tensor_scale, **options))
 
     return work
@@ -130,7 +130,7 @@ def _both(
     offset_at: Any = None,
     **options: Any,
 ) -> tuple[Any, ...]:
-    rows, columns = mxkern.quantize_both(
+    rows, columns = eager.quantize_both(
         x,
         scheme,
         amax=(row_amax, column_amax),
@@ -169,7 +169,7 @@ def fake_quantize(
     **options: Any,
 ) -> Any:
     options = given("fake_quantize", options, offset_at)
-    return mxkern.fake_quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
+    return eager.fake_quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
 
 
 def _set_up_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
@@ -214,7 +214,7 @@ def dequantize(
 ) -> Any:
     values = held_shape("dequantize", codes, scheme) if shape is None else shape
     q = block_scaled((codes, scales, tensor_scale), scheme, values, scale_layout)
-    return mxkern.dequantize(q, dtype=dtype)
+    return eager.dequantize(q, dtype=dtype)
 
 
 def _traced_transpose(
@@ -240,7 +240,7 @@ def transpose_square_blocks(
     scale_layout: ScaleLayout = "row_major",
 ) -> tuple[Any, ...]:
     q = block_scaled((codes, scales), scheme, shape, scale_layout)
-    return mxkern.transpose_square_blocks(q).parts[:2]
+    return eager.transpose_square_blocks(q).parts[:2]
 
 
 def _traced_amax(x: Any, *, columns: bool = False, **options: Any) -> Any:
@@ -252,7 +252,7 @@ def _traced_amax(x: Any, *, columns: bool = False, **options: Any) -> Any:
 
 @define("tensor_amax", f"(Tensor x, *, {_HADAMARD}, bool columns=False) -> Tensor", _traced_amax)
 def tensor_amax(x: Any, **options: Any) -> Any:
-    return mxkern.tensor_amax(x, **given("tensor_amax", options))
+    return eager.tensor_amax(x, **given("tensor_amax", options))
 
 
 @define(
@@ -261,7 +261,7 @@ def tensor_amax(x: Any, **options: Any) -> Any:
     lambda x, *rest, **options: x.new_empty(plain_shape("random_hadamard", x)),
 )
 def random_hadamard(x: Any, size: int = 16, **options: Any) -> Any:
-    return mxkern.random_hadamard(x, size, **given("random_hadamard", options))
+    return eager.random_hadamard(x, size, **given("random_hadamard", options))
 
 
 def _traced_swizzle(scales: Any) -> Any:
@@ -271,7 +271,7 @@ def _traced_swizzle(scales: Any) -> Any:
 
 @define("swizzle_scales", "(Tensor scales) -> Tensor", _traced_swizzle)
 def swizzle_scales(scales: Any) -> Any:
-    return mxkern.swizzle_scales(scales)
+    return eager.swizzle_scales(scales)
 
 
 @define(
@@ -280,4 +280,4 @@ def swizzle_scales(scales: Any) -> Any:
     lambda scales, rows, blocks: scales.new_empty((*scales.shape[:-1], rows, blocks)),
 )
 def unswizzle_scales(scales: Any, rows: int, blocks: int) -> Any:
-    return mxkern.unswizzle_scales(scales, rows, blocks)
+    return eager.unswizzle_scales(scales, rows, blocks)

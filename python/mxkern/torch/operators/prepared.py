@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-import mxkern
 from mxkern import _core
+from mxkern import functions as eager
 from mxkern.torch.operators.checks import check_quantized, scheme_name
 from mxkern.torch.operators.compiler import constant
 from mxkern.torch.operators.definition import define
@@ -50,7 +50,7 @@ def prepared_data(
 ) -> Any:
     """The data of a form that products on the device read."""
     q = block_scaled((codes, scales, tensor_scale), scheme, shape, scale_layout)
-    data = mxkern.prepare_operand(q, form=form).data
+    data = eager.prepare_operand(q, form=form).data
     if data is None:
         raise ValueError(
             f"{_FUNCTION}: form is {form!r}, which products on {codes.device} do not read; "

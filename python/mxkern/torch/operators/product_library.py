@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-import mxkern
+from mxkern import functions as eager
 from mxkern.faults.shapes import grouped_shape, product_shape
 from mxkern.torch.operators.definition import define, torch_dtype
 from mxkern.torch.operators.operands import operand_of_kind
@@ -47,7 +47,7 @@ def _traced_gemm(*arguments: Any, dtype: DtypeName = "float32", **options: Any) 
 def gemm(*arguments: Any, dtype: DtypeName = "float32", **options: Any) -> Any:
     a, b, bias, addend = split_arguments("gemm", arguments, 2)
     out = _output_of("gemm", addend, dtype)
-    return mxkern.gemm(a, b, bias=bias, out=out, dtype=dtype, **options)
+    return eager.gemm(a, b, bias=bias, out=out, dtype=dtype, **options)
 
 
 def _traced_grouped_gemm(*arguments: Any, dtype: DtypeName = "float32", **options: Any) -> Any:
@@ -62,7 +62,7 @@ def grouped_gemm(*arguments: Any, dtype: DtypeName = "float32", **options: Any) 
     a, b, ends, factors, bias, addend = split_arguments("grouped_gemm", arguments, 4)
     out = _output_of("grouped_gemm", addend, dtype)
     options |= {"factors": factors, "bias": bias, "dtype": dtype}
-    return mxkern.grouped_gemm(a, b, ends, out=out, **options)
+    return eager.grouped_gemm(a, b, ends, out=out, **options)
 
 
 def _output_of(function: str, addend: Any, dtype: str) -> Any:

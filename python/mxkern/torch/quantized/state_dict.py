@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 
-import mxkern
+from mxkern import functions as eager
 from mxkern.torch.quantized.tensor import PARTS, QuantizedTensor, transposed_shape, wrapped
 from mxkern.values import errors
 from mxkern.values.block_scaled import BlockScaled
@@ -46,7 +46,7 @@ def plain_state_dict(
     result = dict(state)
     for name in [key.removesuffix(".scheme") for key in state if key.endswith(".scheme")]:
         rows, _ = _own(result, name)
-        result[name] = mxkern.dequantize(rows, dtype=dtype)
+        result[name] = eager.dequantize(rows, dtype=dtype)
     return result
 
 
@@ -154,12 +154,12 @@ def _of_torchao(scheme: Any, shape: Any, codes: Any, scales: Any, scale: Any) ->
     and are those of all matrices as though they were one."""
     record = schemes[scheme]
     if record.bits == 6 and tuple(codes.shape) == shape:
-        codes = mxkern.pack_codes(codes.view(torch.uint8), scheme)
+        codes = eager.pack_codes(codes.view(torch.uint8), scheme)
     wanted, rows = record.scales_shape(shape, "row_major"), math.prod(shape[:-1])
     swizzled = record.scales_shape((rows, shape[-1]), "swizzled")
     if tuple(scales.shape) != wanted and (scales.numel(),) == swizzled:
         flat = scales.contiguous().view(torch.uint8).flatten()
-        plain = mxkern.unswizzle_scales(flat, rows, wanted[-1]).reshape(wanted)
+        plain = eager.unswizzle_scales(flat, rows, wanted[-1]).reshape(wanted)
         scales = plain.view(scales.dtype)  # for a check of it
     if record.has_tensor_scale and scale is None:
         scale = 1.0

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-import mxkern
+from mxkern import functions as eager
 from mxkern.arrays.torch_functions import dispatch_modes, transforms_active
 from mxkern.torch import operators
 from mxkern.torch.operators.checks import check_quantized
@@ -55,7 +55,7 @@ def functions(*tensors: Any) -> Any:
     if torch.compiler.is_compiling() or dispatch_modes() or transforms_active():
         return operators
     plain = all(type(t) in (torch.Tensor, torch.nn.Parameter) and not t.is_meta for t in tensors)
-    return mxkern if plain else operators
+    return eager if plain else operators
 
 
 def transposed_shape(shape: Any) -> tuple[int, ...]:
@@ -203,7 +203,7 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         """Keeps mxkern.prepare_operand of it, which eager products read from then on instead of
         codes and scales. Products of few rows on a CUDA device make theirs themselves. It is
         dropped where codes are written or moved, and is in no file and no copy."""
-        ready = mxkern.prepare_operand(self.quantized, form=form)
+        ready = eager.prepare_operand(self.quantized, form=form)
         self._ready.update(operand=ready, versions=self._versions())
         return self
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-import mxkern
+from mxkern.values.about import info
 from mxkern.values.recipe import Recipe, mxfp4, mxfp8, nvfp4
 from mxkern.values.scheme import schemes
 
@@ -21,7 +21,7 @@ def unavailable_reason(recipe: Recipe, device: Any = None) -> str:
     device = torch.device(device)
     capability = None
     if device.type == "cuda":
-        if not mxkern.info().built_with_cuda:
+        if not info().built_with_cuda:
             return "mxkern was built without CUDA; on the CPU it runs, or install a build with CUDA"
         if not torch.cuda.is_available():
             return "PyTorch finds no CUDA device; on the CPU it runs"

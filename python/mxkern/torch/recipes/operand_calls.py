@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-import mxkern
+from mxkern import functions as eager
 from mxkern.arrays.torch_functions import dispatch_modes
 from mxkern.torch import operators
 from mxkern.torch.operators.compiler import constant
@@ -25,7 +25,7 @@ _NAMES = {getattr(torch, name): name for name in DTYPES}
 def functions() -> Any:
     """mxkern's functions; as operators where something has to see them: a compiler, and modes as
     selective checkpointing and FlopCounterMode."""
-    return operators if torch.compiler.is_compiling() or dispatch_modes() else mxkern
+    return operators if torch.compiler.is_compiling() or dispatch_modes() else eager
 
 
 def ways(recipe: Recipe, needs_x: bool, needs_w: bool) -> tuple[str | None, str | None]:
