@@ -36,7 +36,7 @@ help:
 	@echo "make clean   remove what was built"
 
 demo: $(VENV)/.installed
-	@$(BIN)/python -m mxkern.demo $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
+	@$(BIN)/python -m examples.demo $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 train: $(VENV)/.installed $(VENV)/.test-tools
 	@$(BIN)/python examples/train_gpt.py --steps 400 --output build/losses.png

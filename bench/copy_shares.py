@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import mxkern
+from bench.copy_speed import ParallelCopy, best_times
 from bench.shapes import SCHEMES, copy_goal
-from mxkern.copy_speed import ParallelCopy, best_times
 
 SECONDS = 5.0  # of one group: memcpy with one and with all threads, and every scheme, in turn
 

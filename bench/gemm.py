@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import mxkern
+from bench.copy_speed import best_times
 from bench.decode import decoded
 from bench.inputs import check_close, random_values
 from bench.shapes import FEW_ROWS, GEMM_GOAL, GEMM_GOAL_BF16_DOT, GEMM_PAIRS, GEMM_SIZES, SCHEMES
-from mxkern.copy_speed import best_times
 
 SECONDS = {1024: 4.0, 4096: 12.0}
 SECONDS_OF_FEW_ROWS = 2.0

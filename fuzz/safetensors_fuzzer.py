@@ -8,7 +8,7 @@ import random
 import sys
 import time
 
-from mxkern.safetensors import parse_safetensors
+from mxkern.files.safetensors import parse_safetensors
 
 INTERESTING = [
     b"0",

@@ -60,7 +60,7 @@ python() {
     --ignore-glob "*test_cuda*" "${parallel[@]}" --junitxml="$reports/python.xml" 2>&1 |
     tail -n "${LINES_SHOWN:-40}" || status=1
   "$PYTHON" -m pytest -q -p no:cacheprovider "${few[@]}" \
-    tests/python/test_cuda*.py --junitxml="$reports/python-cuda.xml" 2>&1 |
+    tests/python/cuda tests/python/pytorch/*/test_cuda*.py --junitxml="$reports/python-cuda.xml" 2>&1 |
     tail -n "${LINES_SHOWN:-40}" || status=1
   return $status
 }
@@ -69,7 +69,7 @@ python() {
 devices() {
   local status=0
   ctest --test-dir "$BUILD" -R 'cuda\.(two_devices|streams|errors)_test' --output-on-failure || status=1
-  "$PYTHON" -m pytest -q -ra -p no:cacheprovider tests/python/test_cuda_devices.py || status=1
+  "$PYTHON" -m pytest -q -ra -p no:cacheprovider tests/python/cuda/test_cuda_devices.py || status=1
   return $status
 }
 

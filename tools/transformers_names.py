@@ -1,7 +1,7 @@
 """tools/transformers_names.py: writes the table of how transformers names the layers of each model.
 
 usage: python tools/transformers_names.py    (needs transformers and torch in the versions that
-tools/install_frameworks.sh installs; writes python/mxkern/transformers_names.json)
+tools/install_frameworks.sh installs; writes python/mxkern/checkpoints/transformers_names.json)
 
 `mxkern convert` has to name layers as the loaded model does, and must not need transformers for it.
 A test compares the table with the version that is installed.
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TABLE = Path(__file__).parents[1] / "python" / "mxkern" / "transformers_names.json"
+TABLE = Path(__file__).parents[1] / "python/mxkern/checkpoints/transformers_names.json"
 # Transforms whose new names depend on more than the name: on an order, or on a count.
 NO_PATTERNS = ("LayerPairCollapse", "Inkling2IndexOffsetWeightRename")
 

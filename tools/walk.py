@@ -60,8 +60,8 @@ _INLINE = {
 }
 _OWNED: Step = ("include/mxkern/owned_block_scaled.h", "inline void gemm(", "gemm_with_workspace(")
 _KEPT: Step = ("python/bindings/kept_plans.h", "const GemmPlan& plan(", "plans.plan(")
-_NUMPY: Step = ("python/bindings/numpy_reader.h", "bool read(nanobind::handle x", "->read(x")
-_TORCH: Step = ("python/bindings/torch_reader.h", "bool read(nanobind::handle x", "->read(x")
+_NUMPY: Step = ("python/bindings/readers/numpy.h", "bool read(nanobind::handle x", "->read(x")
+_TORCH: Step = ("python/bindings/readers/torch.h", "bool read(nanobind::handle x", "->read(x")
 
 WALKS: dict[str, list[Step]] = {
     "quantize of a NumPy array": _quantize(

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "calls.h"
-#include "numpy_reader.h"
+#include "readers/numpy.h"
 #include "signature.h"
-#include "torch_reader.h"
+#include "readers/torch.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -17,7 +17,7 @@
 #include "block_scaled_object.h"
 #include "kept_plans.h"
 #include "numbers.h"
-#include "reader.h"
+#include "readers/reader.h"
 
 namespace mxkern::bindings {
 

@@ -132,7 +132,7 @@ void bind_prepare_calls(nb::module_& module) {
       nb::sig("def prepare_operand(calls: Calls, x: object, scheme: object, options: "
               "QuantizeOptions | None, form: int, keep_source: bool, data: object, stream: object) "
               "-> "
-              "mxkern.prepared_operand.PreparedOperand"));
+              "mxkern.values.prepared_operand.PreparedOperand"));
 }
 
 }  // namespace mxkern::bindings

@@ -301,12 +301,13 @@ void bind_quantize_calls(nb::module_& module) {
            "scheme"_a.none(), "keywords"_a,
            nb::sig("def quantize(calls: Calls, signature: Signature, columns: bool, x: object, "
                    "scheme: object, keywords: collections.abc.Mapping[str, object]) -> "
-                   "mxkern.block_scaled.BlockScaled"))
+                   "mxkern.values.block_scaled.BlockScaled"))
       .def("quantize_both", &quantize_both, "calls"_a, "signature"_a, "x"_a.none(),
            "scheme"_a.none(), "keywords"_a,
            nb::sig("def quantize_both(calls: Calls, signature: Signature, x: object, scheme: "
                    "object, keywords: collections.abc.Mapping[str, object]) -> "
-                   "tuple[mxkern.block_scaled.BlockScaled, mxkern.block_scaled.BlockScaled]"))
+                   "tuple[mxkern.values.block_scaled.BlockScaled, "
+                   "mxkern.values.block_scaled.BlockScaled]"))
       .def("fake_quantize", &fake_quantize, "calls"_a, "signature"_a, "x"_a.none(),
            "scheme"_a.none(), "keywords"_a, "through"_a = true,
            nb::sig("def fake_quantize(calls: Calls, signature: Signature, x: object, scheme: "

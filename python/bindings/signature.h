@@ -9,7 +9,7 @@
 
 namespace mxkern::bindings {
 
-// Their order is that of the table in mxkern/keywords.py, which has their defaults.
+// Their order is that of the table in mxkern/values/keywords.py, which has their defaults.
 enum class Keyword : int {
   scale_rule,
   rounding,

@@ -11,41 +11,50 @@ mxkern.schemes is the table of what there is, mxkern.info() says what this build
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from mxkern import _core
-from mxkern.about import Info, cmake_dir, info
 from mxkern.arrays import meet_frameworks, take_jax_calls_from
-from mxkern.block_scaled import BlockScaled
-from mxkern.from_parts import made_from_parts as _made_from_parts  # noqa: F401  # BlockScaled.from_parts
-from mxkern.jax import make_jax_calls
-from mxkern.ops.dequantize import dequantize
-from mxkern.ops.explain_gemm import GemmExplanation, GemmPlan, explain_gemm, plan_gemm
-from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation, explain_grouped_gemm
-from mxkern.ops.fake_quantize import fake_quantize
-from mxkern.ops.gemm import gemm
-from mxkern.ops.grouped_gemm import grouped_gemm
-from mxkern.ops.hadamard import random_hadamard
-from mxkern.ops.pack_codes import pack_codes, unpack_codes
-from mxkern.ops.prepare_operand import prepare_operand
-from mxkern.ops.quantize import quantize, quantize_both, quantize_columns, tensor_amax
-from mxkern.ops.quantize_schemes import (
+from mxkern.functions import (
+    dequantize,
+    explain_gemm,
+    explain_grouped_gemm,
+    fake_quantize,
+    gemm,
+    grouped_gemm,
+    pack_codes,
+    plan_gemm,
+    prepare_operand,
+    quantize,
+    quantize_both,
+    quantize_columns,
     quantize_mxfp4,
     quantize_mxfp6,
     quantize_mxfp8,
     quantize_mxint8,
     quantize_nvfp4,
+    random_hadamard,
+    swizzle_scales,
+    tensor_amax,
+    transpose_square_blocks,
+    unpack_codes,
+    unswizzle_scales,
 )
-from mxkern.ops.scales import swizzle_scales, unswizzle_scales
-from mxkern.ops.transpose_square_blocks import transpose_square_blocks
-from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import Scheme, schemes
-from mxkern.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
-from mxkern.threads import get_num_threads, set_num_threads
+from mxkern.jax import make_jax_calls
+from mxkern.ops.explain_gemm import GemmExplanation, GemmPlan
+from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation
+from mxkern.ops.from_parts import made_from_parts as _made_from_parts  # noqa: F401  # BlockScaled.from_parts
+from mxkern.ops.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
+from mxkern.values.about import Info, cmake_dir, info
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.prepared_operand import PreparedOperand
+from mxkern.values.scheme import Scheme, schemes
+from mxkern.values.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
-    from mxkern.comparison import compare
+    from mxkern.analysis.comparison import compare
 
 __version__: str = _core.version()
 
@@ -110,15 +119,30 @@ take_jax_calls_from(make_jax_calls)
 meet_frameworks()
 
 
-def __getattr__(name: str) -> Any:
-    # compare needs NumPy, which takes longer to import than everything else here.
-    if name == "compare":
-        from mxkern.comparison import compare
+# Rooms that take longer to import than everything above: they are imported when they are used.
+_ROOMS = {
+    "analysis": "mxkern.analysis",
+    "checkpoints": "mxkern.checkpoints",
+    "jax": "mxkern.jax",
+    "torch": "mxkern.torch",
+}
 
-        globals()["compare"] = _keep_out_of_graphs(compare)
-        return compare
+
+def __getattr__(name: str) -> Any:
+    if name == "compare":
+        value = globals()[name] = _keep_out_of_graphs(_room("analysis").compare)
+        return value
+    if name in _ROOMS:
+        return _room(name)
     raise AttributeError(f"module 'mxkern' has no attribute {name!r}")
 
 
+def _room(name: str) -> Any:
+    try:
+        return import_module(_ROOMS[name])
+    except ImportError as error:  # hasattr, for one, knows no other error than this
+        raise AttributeError(f"mxkern.{name} cannot be imported: {error}") from error
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_ROOMS})

@@ -5,8 +5,8 @@ The C++ library mxkern over plain addresses. The package mxkern checks arguments
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import mxkern.block_scaled
-import mxkern.prepared_operand
+import mxkern.values.block_scaled
+import mxkern.values.prepared_operand
 
 def scheme_facts() -> list[dict[str, Any]]: ...
 def names() -> dict[str, tuple[str, ...]]: ...
@@ -96,10 +96,10 @@ def quantize(
     x: object,
     scheme: object,
     keywords: Mapping[str, object],
-) -> mxkern.block_scaled.BlockScaled: ...
+) -> mxkern.values.block_scaled.BlockScaled: ...
 def quantize_both(
     calls: Calls, signature: Signature, x: object, scheme: object, keywords: Mapping[str, object]
-) -> tuple[mxkern.block_scaled.BlockScaled, mxkern.block_scaled.BlockScaled]: ...
+) -> tuple[mxkern.values.block_scaled.BlockScaled, mxkern.values.block_scaled.BlockScaled]: ...
 def fake_quantize(
     calls: Calls,
     signature: Signature,
@@ -179,7 +179,7 @@ def prepare_operand(
     keep_source: bool,
     data: object,
     stream: object,
-) -> mxkern.prepared_operand.PreparedOperand: ...
+) -> mxkern.values.prepared_operand.PreparedOperand: ...
 def random_hadamard(
     calls: Calls,
     x: object,

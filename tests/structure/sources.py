@@ -51,23 +51,40 @@ LAYER_NAMES = [
 
 PACKAGE = ROOT / "python" / "mxkern"
 
-# Lowest first: modules and folders of the Python package. "." is the package itself.
-PYTHON_LAYERS = {
-    "values": "_core about block_scaled errors keywords names options prepared_operand scheme table"
-    " threads value values",
-    "arrays": "arrays",
-    "operands": "array_faults calls faults from_parts offset_array operand_faults shapes summary",
-    "operations": "ops",
-    "callers": "comparison error_sums jax",
-    "package": ".",
-    "layers": "torch",
-    "tools": "__main__ cli compare_file compressed_tensors conversion convert convert_dtype"
-    " convert_folders convert_form convert_gpt_oss convert_journal convert_linear convert_outputs"
-    " convert_refusals convert_rules convert_source convert_split convert_target copy_speed demo"
-    " demo_checkpoint file_tensor json_object npy_file plot progress regular_file safetensors"
-    " safetensors_header safetensors_index safetensors_writer signals source_folder target_files"
-    " tensor_files transformers_names",
-}
+# Lowest first: the rooms of the Python package. A module belongs to the longest name that it begins
+# with. The last is the package itself, which gives out what the others hold.
+PYTHON_ROOMS = [
+    "mxkern._core",
+    "mxkern.values",
+    "mxkern.arrays",
+    "mxkern.faults",
+    "mxkern.ops",
+    "mxkern.functions",
+    "mxkern.jax",
+    "mxkern.files",
+    "mxkern.analysis",
+    "mxkern.checkpoints",
+    "mxkern.torch.operators",
+    "mxkern.torch.recipes",
+    "mxkern.torch.quantized",
+    "mxkern.torch.layers",
+    "mxkern.torch.parallel",
+    "mxkern.torch.models",
+    "mxkern.torch",
+    "mxkern.cli",
+    "mxkern",
+]
+MOST_AT_THE_ROOT = 6  # modules of the package that are in no room
+MOST_IN_A_FOLDER = 30
+# Where that is so. Data that programs write is not looked through by anybody.
+FOLDERS = (
+    "python",
+    "tests/bench",
+    "tests/examples",
+    "tests/python",
+    "tests/structure",
+    "tests/zoo",
+)
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -100,10 +117,8 @@ def layer_of(path: Path) -> int | None:
     return None
 
 
-def python_layer_of(module: str) -> int | None:
-    """The layer of a module of the package, by its full name: "mxkern.ops.gemm"."""
-    _, own, *_ = [*module.split("."), "."]
-    for layer, members in enumerate(PYTHON_LAYERS.values()):
-        if own in members.split():
-            return layer
-    return None
+def python_room_of(module: str) -> str:
+    """The room of a module of the package, by its full name: "mxkern.ops.gemm"."""
+    parts = module.split(".")
+    names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next(name for name in names if name in PYTHON_ROOMS)

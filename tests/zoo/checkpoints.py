@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from extras import EXTRAS
 from models import class_name
-from mxkern.safetensors import read_safetensors
+from mxkern.files.safetensors import read_safetensors
 from tiny import tiny_config
 from weights import fill
 

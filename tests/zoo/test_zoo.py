@@ -47,7 +47,7 @@ def test_a_model_of_float32(model_type: str, scheme: str, tmp_path: Path) -> Non
 
 def check_refusal(model_type: str, scheme: str, way_out: str, tmp_path: Path) -> None:
     from checkpoints import source_of
-    from mxkern.convert import convert_checkpoint
+    from mxkern.checkpoints.convert import convert_checkpoint
 
     source, _ = source_of(model_type, "bfloat16")
     with pytest.raises(ValueError, match=way_out):
@@ -62,7 +62,7 @@ def check(model_type: str, scheme: str, tmp_path: Path, dtype: str = "bfloat16")
     from checkpoints import copy_with, source_of, tensors_of
     from inputs import inputs_of, outputs_of
     from loading import differing, give_dtypes, load, options_of
-    from mxkern.convert import convert_checkpoint
+    from mxkern.checkpoints.convert import convert_checkpoint
     from rounded import rounded
 
     source, kind = source_of(model_type, dtype)

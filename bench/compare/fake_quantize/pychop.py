@@ -9,8 +9,8 @@ from pychop.mx_formats import mx_quantize
 
 import mxkern
 from bench.compare.rival import ROUNDS, SECONDS, record, report
+from bench.copy_speed import best_times
 from bench.inputs import check_equal, random_values
-from mxkern.copy_speed import best_times
 
 SHAPE = (512, 512)  # which takes it half a second
 CASES = {"mxfp8_e4m3": "mxfp8_e4m3", "mxfp6_e2m3": "mxfp6_e2m3", "mxfp4": "mxfp4_e2m1"}

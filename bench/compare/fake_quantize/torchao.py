@@ -10,8 +10,8 @@ from torchao.prototype.mx_formats.mx_tensor import to_dtype, to_mx
 import mxkern
 from bench.compare.rival import ROUNDS, SECONDS, report
 from bench.compare.torchao_kinds import records
+from bench.copy_speed import best_times
 from bench.inputs import check_equal
-from mxkern.copy_speed import best_times
 
 
 def there_and_back(x: torch.Tensor, element: Any) -> torch.Tensor:

@@ -11,8 +11,8 @@ from torchmx.mx_tensor import MXTensor
 import mxkern
 from bench.compare.quantize.torchmx import CASES, SHAPE
 from bench.compare.rival import ROUNDS, SECONDS, record, report
+from bench.copy_speed import best_times
 from bench.inputs import check_equal
-from mxkern.copy_speed import best_times
 
 
 def run() -> Iterator[dict[str, Any]]:

@@ -9,8 +9,8 @@ import torch
 
 import mxkern
 from bench.compare.rival import ROUNDS, SECONDS, record, report
+from bench.copy_speed import best_times
 from bench.inputs import check_close
-from mxkern.copy_speed import best_times
 
 SIZE = 1024
 SCHEME = "mxfp8_e4m3"

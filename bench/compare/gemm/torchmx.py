@@ -11,8 +11,8 @@ from torchmx.mx_tensor import MXTensor
 import mxkern
 from bench.compare.quantize.torchmx import CASES
 from bench.compare.rival import ROUNDS, SECONDS, record, report
+from bench.copy_speed import best_times
 from bench.inputs import check_close
-from mxkern.copy_speed import best_times
 
 SIZE = 1024
 

@@ -9,9 +9,9 @@ import numpy as np
 
 import mxkern
 from bench.compare.rival import ROUNDS, SECONDS, record, report
+from bench.copy_speed import best_times
 from bench.decode import unpacked_codes
 from bench.inputs import check_equal, random_values
-from mxkern.copy_speed import best_times
 
 SHAPE = (4096, 4096)
 CASES = {

@@ -11,9 +11,9 @@ from torchao.prototype.mx_formats.mx_tensor import to_mx
 import mxkern
 from bench.compare.rival import ROUNDS, SECONDS, report
 from bench.compare.torchao_kinds import records
+from bench.copy_speed import best_times
 from bench.decode import unpacked_codes
 from bench.inputs import check_equal
-from mxkern.copy_speed import best_times
 
 
 def measure(x: torch.Tensor, scheme: str, element: Any, function: Any) -> list[float]:

@@ -11,8 +11,8 @@ from torchmx.mx_tensor import MXTensor
 
 import mxkern
 from bench.compare.rival import ROUNDS, SECONDS, record, report
+from bench.copy_speed import best_times
 from bench.inputs import check_equal
-from mxkern.copy_speed import best_times
 
 SHAPE = (4096, 4096)
 CASES = {

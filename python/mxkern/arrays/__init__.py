@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from mxkern import errors
 from mxkern.arrays.adapter import CPU, Adapter, TracedCalls, built_with_cuda, collapsed
 from mxkern.arrays.later_frameworks import ImportWatch
-from mxkern.block_scaled import BlockScaled, above
-from mxkern.value import Value
+from mxkern.values import errors
+from mxkern.values.block_scaled import BlockScaled, above
+from mxkern.values.value import Value
 
 __all__ = [
     "Adapter",
@@ -30,12 +30,12 @@ _known: dict[type, Adapter] = {}  # frameworks' own classes
 # Classes that others make: subclasses, and what speaks DLPack. They end with their last instance.
 _others: WeakKeyDictionary[type, Adapter] = WeakKeyDictionary()
 _ADAPTERS = {  # by framework: the module here and its class
-    "numpy": ("numpy_arrays", "NumpyAdapter"),
-    "torch": ("torch_arrays", "TorchAdapter"),
-    "cupy": ("cupy_arrays", "CupyAdapter"),
-    "jax": ("jax_arrays", "JaxAdapter"),
-    "jax on CUDA": ("jax_cuda_arrays", "JaxCudaAdapter"),
-    "dlpack": ("dlpack_arrays", "DlpackAdapter"),
+    "numpy": ("numpy", "NumpyAdapter"),
+    "torch": ("torch", "TorchAdapter"),
+    "cupy": ("cupy", "CupyAdapter"),
+    "jax": ("jax", "JaxAdapter"),
+    "jax on CUDA": ("jax_cuda", "JaxCudaAdapter"),
+    "dlpack": ("dlpack", "DlpackAdapter"),
 }
 _FRAMEWORKS = ("cupy", "jax", "jaxlib", "numpy", "torch")
 _make_jax_calls: Callable[[], TracedCalls]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
-from mxkern import _core, errors
+from mxkern import _core
+from mxkern.values import errors
 
 Shape = tuple[int, ...]
 TracedCalls = Any  # what makes parts of JAX programs of operations; None where there are none

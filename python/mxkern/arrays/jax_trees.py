@@ -10,8 +10,8 @@ from typing import Any
 import jax
 
 from mxkern.arrays.tree_shapes import is_array, shape_of_codes, within_a_block
-from mxkern.block_scaled import BlockScaled
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.prepared_operand import PreparedOperand
 
 _INT = frozenset({int})
 

@@ -9,8 +9,8 @@ from typing import Any
 from torch.utils import _pytree
 
 from mxkern.arrays.tree_shapes import is_array, shape_of_codes, within_a_block
-from mxkern.block_scaled import BlockScaled
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.prepared_operand import PreparedOperand
 
 
 def register() -> None:

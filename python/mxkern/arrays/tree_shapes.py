@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxkern.scheme import Scheme, schemes
+from mxkern.values.scheme import Scheme, schemes
 
 
 def is_array(codes: Any) -> bool:

@@ -34,7 +34,15 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'mxkern.jax' has no attribute {name!r}")
     module = "mxkern.jax.linear" if name == "dot" else "mxkern.values.recipe"
-    value = globals()[name] = getattr(import_module(module), name)
+    try:
+        value = globals()[name] = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != "jax":
+            raise
+        message = (
+            "mxkern.jax.dot needs JAX, which is not installed; install it with pip install jax"
+        )
+        raise ModuleNotFoundError(message, name="jax") from None
     return value
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern import errors
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.jax.linear_function import Facts, linear
 from mxkern.jax.mesh_axes import over_their_axes
 from mxkern.jax.offset_words import words_of_step
+from mxkern.values import errors
 from mxkern.values.recipe import Recipe
 
 _FUNCTION = "dot"

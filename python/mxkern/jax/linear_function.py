@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from mxkern.block_scaled import BlockScaled
 from mxkern.jax.operand_calls import plain_product, product, quantized
 from mxkern.ops.dequantize import dequantize
+from mxkern.values.block_scaled import BlockScaled
 from mxkern.values.recipe import Operand, Recipe
 
 

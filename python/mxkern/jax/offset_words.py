@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern import errors
-from mxkern.options import OFFSET_DTYPES
+from mxkern.values import errors
+from mxkern.values.options import OFFSET_DTYPES
 
 
 def words_of(offset: Any) -> list[Any]:

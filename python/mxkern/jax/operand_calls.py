@@ -8,15 +8,15 @@ import jax
 import numpy as np
 
 from mxkern import _core
-from mxkern.arrays.jax_cuda_arrays import device_index
-from mxkern.block_scaled import BlockScaled
+from mxkern.arrays.jax_cuda import device_index
 from mxkern.jax.offset_words import number_of
 from mxkern.ops.gemm import gemm
 from mxkern.ops.quantize import quantize, quantize_both, quantize_columns
-from mxkern.options import FORMS
-from mxkern.scheme import schemes
+from mxkern.values.block_scaled import BlockScaled
 from mxkern.values.operand_options import options_of_operand, transform_of
+from mxkern.values.options import FORMS
 from mxkern.values.recipe import Operand
+from mxkern.values.scheme import schemes
 
 
 def quantized(

@@ -1,6 +1,6 @@
 # mxkern/jax/operations.py: the operations on tracers of JAX's: what can be checked without
 # values, and the call of the library. The order of the numbers is that of
-# python/bindings/xla_operations.h. device: that of the program, as an Adapter counts them.
+# python/bindings/xla/operations.h. device: that of the program, as an Adapter counts them.
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,23 +9,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern import _core, errors, faults
+from mxkern import _core, faults
 from mxkern.arrays import adapter_of, collapsed
 from mxkern.arrays.adapter import PLAIN_DTYPES
-from mxkern.arrays.numpy_arrays import numpy_dtype
-from mxkern.block_scaled import BlockScaled
-from mxkern.calls import calls
+from mxkern.arrays.numpy import numpy_dtype
+from mxkern.faults.shapes import each_way, grouped_shape, product_shape, transposed
 from mxkern.jax.ffi import call
 from mxkern.jax.offset_words import words_of
 from mxkern.jax.promised import filled, promised_of, results_of
 from mxkern.jax.workspaces import gemm_workspace, grouped_gemm_workspace
+from mxkern.ops.calls import calls
 from mxkern.ops.hadamard import random_hadamard as hadamard_of_array
 from mxkern.ops.scales import swizzle_scales as swizzled
 from mxkern.ops.scales import unswizzle_scales as unswizzled
-from mxkern.options import FORMS, SCALE_LAYOUTS, usable_form
-from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import Scheme, schemes
-from mxkern.shapes import each_way, grouped_shape, product_shape, transposed
+from mxkern.values import errors
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.options import FORMS, SCALE_LAYOUTS, usable_form
+from mxkern.values.prepared_operand import PreparedOperand
+from mxkern.values.scheme import Scheme, schemes
 
 _SCHEMES = tuple(schemes)
 _LAYOUTS = tuple(SCALE_LAYOUTS)

@@ -10,15 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern import _core, errors
-from mxkern.array_faults import factor as check_factor
-from mxkern.arrays.jax_cuda_arrays import device_index
-from mxkern.calls import calls
+from mxkern import _core
+from mxkern.arrays.jax_cuda import device_index
+from mxkern.faults.arrays import factor as check_factor
+from mxkern.faults.offset import check_offset
 from mxkern.jax import operations
 from mxkern.jax.ffi import missing
 from mxkern.jax.mesh_axes import over_the_axes_of
-from mxkern.offset_array import check_offset
-from mxkern.prepared_operand import PreparedOperand
+from mxkern.ops.calls import calls
+from mxkern.values import errors
+from mxkern.values.prepared_operand import PreparedOperand
 
 _SCALARS = ("amax", "tensor_scale")
 _DIFFERENTIATED = (*_SCALARS, "offset")  # where they are arrays

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from mxkern.arrays.numpy_arrays import numpy_dtype
-from mxkern.block_scaled import BlockScaled
-from mxkern.names import ScaleLayout
-from mxkern.scheme import Scheme
+from mxkern.arrays.numpy import numpy_dtype
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.names import ScaleLayout
+from mxkern.values.scheme import Scheme
 
 
 def promised_of(scheme: Scheme, shape: tuple[int, ...], scale_layout: ScaleLayout) -> BlockScaled:

@@ -4,10 +4,10 @@ from __future__ import annotations
 from typing import Any, overload
 
 from mxkern import _core
-from mxkern.block_scaled import BlockScaled, above
-from mxkern.calls import calls
-from mxkern.names import Dtype
-from mxkern.value import Array, NumPyArray
+from mxkern.ops.calls import calls
+from mxkern.values.block_scaled import BlockScaled, above
+from mxkern.values.names import Dtype
+from mxkern.values.value import Array, NumPyArray
 
 
 @overload

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mxkern import _core
-from mxkern.calls import calls
-from mxkern.names import AskedForm, Dtype, GemmPrecision
-from mxkern.prepared_operand import Operand
+from mxkern.ops.calls import calls
+from mxkern.values.names import AskedForm, Dtype, GemmPrecision
+from mxkern.values.prepared_operand import Operand
 
 
 class GemmExplanation(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mxkern import _core
-from mxkern.calls import calls
-from mxkern.names import AskedForm, Dtype, GroupedPrecision
+from mxkern.ops.calls import calls
 from mxkern.ops.explain_gemm import GemmExplanation
-from mxkern.prepared_operand import Operand
+from mxkern.values.names import AskedForm, Dtype, GroupedPrecision
+from mxkern.values.prepared_operand import Operand
 
 
 class GroupedGemmExplanation(GemmExplanation):

@@ -4,11 +4,11 @@ from __future__ import annotations
 from typing import Unpack
 
 from mxkern import _core
-from mxkern.calls import calls
-from mxkern.keywords import FakeKeywords, Takes
-from mxkern.names import SchemeName
-from mxkern.scheme import Scheme
-from mxkern.value import Array
+from mxkern.ops.calls import calls
+from mxkern.values.keywords import FakeKeywords, Takes
+from mxkern.values.names import SchemeName
+from mxkern.values.scheme import Scheme
+from mxkern.values.value import Array
 
 _FAKE_QUANTIZE = Takes("fake_quantize", FakeKeywords)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 from typing import Any, Unpack, overload
 
 from mxkern import _core
-from mxkern.calls import calls
-from mxkern.keywords import GemmKeywords
-from mxkern.names import Dtype, GemmPrecision
-from mxkern.prepared_operand import Operand
-from mxkern.value import Array, NumPyArray
+from mxkern.ops.calls import calls
+from mxkern.values.keywords import GemmKeywords
+from mxkern.values.names import Dtype, GemmPrecision
+from mxkern.values.prepared_operand import Operand
+from mxkern.values.value import Array, NumPyArray
 
 
 @overload

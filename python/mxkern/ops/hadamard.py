@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxkern import _core, errors
-from mxkern.calls import calls
-from mxkern.options import ANY_SIZE, hadamard_of
-from mxkern.value import Array
+from mxkern import _core
+from mxkern.ops.calls import calls
+from mxkern.values import errors
+from mxkern.values.options import ANY_SIZE, hadamard_of
+from mxkern.values.value import Array
 
 
 def random_hadamard(

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from mxkern import errors
 from mxkern.arrays import Adapter, adapter_of
-from mxkern.block_scaled import BlockScaled
-from mxkern.names import SchemeName
-from mxkern.scheme import Scheme, Shape, scheme_of
-from mxkern.value import Array
+from mxkern.values import errors
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.names import SchemeName
+from mxkern.values.scheme import Scheme, Shape, scheme_of
+from mxkern.values.value import Array
 
 # Codes and bytes of a group that ends on a byte, by the bits of a code.
 _GROUPS = {4: (2, 1), 6: (4, 3)}

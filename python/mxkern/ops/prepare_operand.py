@@ -3,15 +3,16 @@ from __future__ import annotations
 
 from typing import Any, Literal, overload
 
-from mxkern import _core, errors
-from mxkern.block_scaled import BlockScaled
-from mxkern.calls import calls
-from mxkern.names import AskedForm, ScaleRule, SchemeName
+from mxkern import _core
+from mxkern.ops.calls import calls
 from mxkern.ops.refresh_operand import refreshed
-from mxkern.options import ASKED_FORMS, options_of, position
-from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import Scheme, scheme_of
-from mxkern.value import Array
+from mxkern.values import errors
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.names import AskedForm, ScaleRule, SchemeName
+from mxkern.values.options import ASKED_FORMS, options_of, position
+from mxkern.values.prepared_operand import PreparedOperand
+from mxkern.values.scheme import Scheme, scheme_of
+from mxkern.values.value import Array
 
 _FUNCTION = "prepare_operand"
 

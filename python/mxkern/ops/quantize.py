@@ -3,14 +3,15 @@ from __future__ import annotations
 
 from typing import Any, Unpack, overload
 
-from mxkern import _core, errors
-from mxkern.block_scaled import BlockScaled
-from mxkern.calls import calls
-from mxkern.keywords import BothKeywords, QuantizeKeywords, Takes
-from mxkern.names import SchemeName
-from mxkern.options import hadamard_of
-from mxkern.scheme import Scheme
-from mxkern.value import Array, NumPyArray
+from mxkern import _core
+from mxkern.ops.calls import calls
+from mxkern.values import errors
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.keywords import BothKeywords, QuantizeKeywords, Takes
+from mxkern.values.names import SchemeName
+from mxkern.values.options import hadamard_of
+from mxkern.values.scheme import Scheme
+from mxkern.values.value import Array, NumPyArray
 
 _QUANTIZE = Takes("quantize", QuantizeKeywords)
 

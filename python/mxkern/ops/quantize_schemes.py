@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
-from mxkern import _core, errors
-from mxkern.block_scaled import BlockScaled
-from mxkern.calls import calls
-from mxkern.keywords import MxKeywords, NvfpKeywords, Takes
-from mxkern.scheme import Scheme, schemes
-from mxkern.value import Array
+from mxkern import _core
+from mxkern.ops.calls import calls
+from mxkern.values import errors
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.keywords import MxKeywords, NvfpKeywords, Takes
+from mxkern.values.scheme import Scheme, schemes
+from mxkern.values.value import Array
 
 MXFP8 = {"e4m3": schemes["mxfp8_e4m3"], "e5m2": schemes["mxfp8_e5m2"]}
 MXFP6 = {"e2m3": schemes["mxfp6_e2m3"], "e3m2": schemes["mxfp6_e3m2"]}

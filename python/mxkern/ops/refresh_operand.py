@@ -3,14 +3,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxkern import _core, array_faults, errors, operand_faults
+from mxkern import _core
 from mxkern.arrays import adapter_of
-from mxkern.block_scaled import BlockScaled
-from mxkern.calls import calls
-from mxkern.keywords import QuantizeKeywords, Takes
-from mxkern.options import ASKED_FORMS, FORMS, position, usable_form
-from mxkern.prepared_operand import PreparedOperand
-from mxkern.scheme import RECORDS, Scheme
+from mxkern.faults import arrays as array_faults
+from mxkern.faults import operands as operand_faults
+from mxkern.ops.calls import calls
+from mxkern.values import errors
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.keywords import QuantizeKeywords, Takes
+from mxkern.values.options import ASKED_FORMS, FORMS, position, usable_form
+from mxkern.values.prepared_operand import PreparedOperand
+from mxkern.values.scheme import RECORDS, Scheme
 
 _FUNCTION = "prepare_operand"
 _QUANTIZE = Takes(_FUNCTION, QuantizeKeywords)

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from mxkern import _core, errors
-from mxkern.calls import calls
-from mxkern.value import Array, NumPyArray
+from mxkern import _core
+from mxkern.ops.calls import calls
+from mxkern.values import errors
+from mxkern.values.value import Array, NumPyArray
 
 
 @overload

@@ -3,16 +3,16 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from mxkern import operand_faults
 from mxkern.arrays import Adapter, adapter_of
 from mxkern.arrays.adapter import CPU
-from mxkern.block_scaled import BlockScaled
+from mxkern.faults import operands as operand_faults
+from mxkern.faults.shapes import transposed
 from mxkern.ops.pack_codes import packed, unpacked
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
-from mxkern.options import SCALE_LAYOUTS, position
-from mxkern.scheme import Scheme, scheme_of
-from mxkern.shapes import transposed
-from mxkern.value import Array
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.options import SCALE_LAYOUTS, position
+from mxkern.values.scheme import Scheme, scheme_of
+from mxkern.values.value import Array
 
 
 def transpose_square_blocks(q: BlockScaled[Array]) -> BlockScaled[Array]:

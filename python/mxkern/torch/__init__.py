@@ -12,16 +12,21 @@ From the import on torch.compile knows mxkern's functions: those of mxkern.torch
 their place.
 """
 
-from mxkern.torch.attention import attention
-from mxkern.torch.autocast import autocast, checkpoint_contexts, current_recipe
-from mxkern.torch.available import (
-    is_available,
-    is_mxfp4_available,
-    is_mxfp8_available,
-    is_nvfp4_available,
-)
-from mxkern.torch.checkpoint_policy import keep_products
-from mxkern.torch.configs import (
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    message = (
+        "mxkern.torch needs PyTorch, which is not installed; install it with pip install torch"
+    )
+    raise ModuleNotFoundError(message, name="torch") from None
+
+from mxkern.torch.layers.attention import attention
+from mxkern.torch.layers.grouped import GroupedLinear, grouped_linear
+from mxkern.torch.layers.linear import Linear, linear
+from mxkern.torch.layers.weight_cache import WeightCache, refresh_weights
+from mxkern.torch.models.configs import (
     QAT,
     Dynamic,
     Static,
@@ -30,19 +35,24 @@ from mxkern.torch.configs import (
     all_but_last,
     by_name,
 )
-from mxkern.torch.experts import convert_experts, restore_experts, unconverted_experts
-from mxkern.torch.grouped import GroupedLinear, grouped_linear
-from mxkern.torch.linear import Linear, linear
+from mxkern.torch.models.experts import convert_experts, restore_experts, unconverted_experts
+from mxkern.torch.models.quantize_model import explain, quantize_
+from mxkern.torch.models.stored_linear import QuantizedLinear
 from mxkern.torch.operators import *  # noqa: F403
 from mxkern.torch.operators import __all__ as _operators
-from mxkern.torch.quantize_model import explain, quantize_
-from mxkern.torch.quantized_linear import frozen_linear
-from mxkern.torch.quantized_tensor import QuantizedTensor
-from mxkern.torch.random_bits import Step
-from mxkern.torch.sharded_weight import shard_quantized
-from mxkern.torch.state_dict import plain_state_dict
-from mxkern.torch.stored_linear import QuantizedLinear
-from mxkern.torch.weight_cache import WeightCache, refresh_weights
+from mxkern.torch.parallel.sharded_weight import shard_quantized
+from mxkern.torch.quantized.linear import frozen_linear
+from mxkern.torch.quantized.state_dict import plain_state_dict
+from mxkern.torch.quantized.tensor import QuantizedTensor
+from mxkern.torch.recipes.autocast import autocast, checkpoint_contexts, current_recipe
+from mxkern.torch.recipes.available import (
+    is_available,
+    is_mxfp4_available,
+    is_mxfp8_available,
+    is_nvfp4_available,
+)
+from mxkern.torch.recipes.checkpoint_policy import keep_products
+from mxkern.torch.recipes.random_bits import Step
 from mxkern.values.recipe import Operand, Recipe, mx, mxfp4, mxfp8, nvfp4
 
 __all__ = [

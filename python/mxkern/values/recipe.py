@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, TypeVar
 
-from mxkern import errors
-from mxkern.names import Block, BlockError, Rounding, ScaleRule, SchemeName
-from mxkern.options import options_of
-from mxkern.scheme import scheme_of
+from mxkern.values import errors
+from mxkern.values.names import Block, BlockError, Rounding, ScaleRule, SchemeName
+from mxkern.values.options import options_of
+from mxkern.values.scheme import scheme_of
 
 Product = Literal["quantized", "plain"]
 Backward = Literal["quantized", "dequantized", "plain"]

@@ -1,0 +1,1 @@
+# mxkern/cli: the command line.

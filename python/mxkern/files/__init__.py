@@ -1,0 +1,1 @@
+# mxkern/files: files of tensors, read in parts; knows no quantization.

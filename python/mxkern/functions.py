@@ -1,0 +1,47 @@
+# mxkern/functions.py: all operations in one namespace. Layers call them here, because the package
+# itself stands above the layers.
+from mxkern.ops.dequantize import dequantize
+from mxkern.ops.explain_gemm import explain_gemm, plan_gemm
+from mxkern.ops.explain_grouped_gemm import explain_grouped_gemm
+from mxkern.ops.fake_quantize import fake_quantize
+from mxkern.ops.gemm import gemm
+from mxkern.ops.grouped_gemm import grouped_gemm
+from mxkern.ops.hadamard import random_hadamard
+from mxkern.ops.pack_codes import pack_codes, unpack_codes
+from mxkern.ops.prepare_operand import prepare_operand
+from mxkern.ops.quantize import quantize, quantize_both, quantize_columns, tensor_amax
+from mxkern.ops.quantize_schemes import (
+    quantize_mxfp4,
+    quantize_mxfp6,
+    quantize_mxfp8,
+    quantize_mxint8,
+    quantize_nvfp4,
+)
+from mxkern.ops.scales import swizzle_scales, unswizzle_scales
+from mxkern.ops.transpose_square_blocks import transpose_square_blocks
+
+__all__ = [
+    "dequantize",
+    "explain_gemm",
+    "explain_grouped_gemm",
+    "fake_quantize",
+    "gemm",
+    "grouped_gemm",
+    "pack_codes",
+    "plan_gemm",
+    "prepare_operand",
+    "quantize",
+    "quantize_both",
+    "quantize_columns",
+    "quantize_mxfp4",
+    "quantize_mxfp6",
+    "quantize_mxfp8",
+    "quantize_mxint8",
+    "quantize_nvfp4",
+    "random_hadamard",
+    "swizzle_scales",
+    "tensor_amax",
+    "transpose_square_blocks",
+    "unpack_codes",
+    "unswizzle_scales",
+]

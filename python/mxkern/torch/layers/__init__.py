@@ -1,0 +1,1 @@
+# mxkern/torch/layers: layers that train: functions and modules.

@@ -1,0 +1,209 @@
+# mxkern/torch/layers/linear_function.py: a linear layer of a recipe, forward and backward.
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from mxkern.torch.recipes.gathered import (
+    TokenShards,
+    arrived,
+    gathered_columns,
+    gathered_rows,
+    ready,
+    sent,
+    summed_shard,
+)
+from mxkern.torch.recipes.operand_calls import (
+    functions,
+    parts_of,
+    product,
+    quantized,
+    ways,
+    whole_of,
+)
+from mxkern.values.recipe import Recipe
+from mxkern.values.scheme import schemes
+
+
+class Facts(NamedTuple):
+    """What a layer's call knows beside its tensors."""
+
+    recipe: Recipe
+    seed: int
+    step: int  # where it is no tensor
+    dtype: Any  # of y
+    amax_group: Any = None
+    cached: tuple[bool, bool] = (False, False)  # rows and columns of the weight that are given
+    main_grad: Any = None  # what dW is added to
+    differentiable: bool = True  # ctx.needs_input_grad does not know of torch.no_grad
+    shards: TokenShards | None = None  # x has a rank's tokens, y and the gradient those of all
+    turns: bool = False  # the weight's columns are the transpose of its rows, made in backward
+
+
+def _plain(a: Any, b: Any, dtype: Any) -> Any:
+    """a . b of plain operands, in a's dtype and given in another."""
+    return torch.mm(a, b.to(a.dtype)).to(dtype)
+
+
+class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types there
+    """y [M, N] = x [M, K] . weight [N, K]^T + bias, with the products of a recipe.
+
+    apply(x, weight, bias, step, facts, *cached): step is an int64 tensor or None; cached holds the
+    parts of the quantized weight that facts.cached says are there.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Any, weight: Any, bias: Any, step: Any, facts: Facts, *cached: Any
+    ) -> Any:
+        recipe, shards = facts.recipe, facts.shards
+        x = ready(x)
+        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
+        needs_x, needs_w = ctx.needs_input_grad[:2] if facts.differentiable else (False, False)
+        dgrad, wgrad = ways(recipe, needs_x, needs_w)
+        forward = recipe.forward == "quantized"
+        if not torch.compiler.is_compiling():
+            # The bindings read tensors that require grad by a slower way.
+            x, weight = x.detach(), weight.detach()
+            bias = None if bias is None else bias.detach()
+        bits = facts.seed, facts.step if step is None else step, facts.amax_group
+        x_rows, x_columns = quantized(
+            x,
+            recipe.input,
+            "input",
+            forward or wgrad == "dequantized",
+            wgrad == "quantized" and recipe.save == "quantized",
+            *(bits if shards is None else (*bits[:2], _all_groups(facts.amax_group, shards))),
+        )
+        if shards is not None:
+            x_rows = gathered_rows(x_rows, sent(x_rows, shards), shards)
+        given = list(cached)
+        w_rows = w_columns = None
+        if facts.cached[0]:
+            w_rows = whole_of(given, recipe.weight, tuple(weight.shape))
+        if facts.cached[1]:
+            w_columns = whole_of(given, recipe.weight, tuple(weight.shape[::-1]))
+        keeps_columns = dgrad == "quantized" and recipe.save_weight == "columns"
+        keeps_columns = keeps_columns and not facts.turns
+        made = quantized(
+            weight,
+            recipe.weight,
+            "weight",
+            w_rows is None and (forward or dgrad == "dequantized"),
+            w_columns is None and keeps_columns,
+            *bits,
+        )
+        w_rows = made[0] if w_rows is None else w_rows
+        w_columns = made[1] if w_columns is None else w_columns
+        # backward takes these off in order: dgrad's operand, then wgrad's.
+        saved: list[Any] = []
+        if dgrad == "dequantized" or (dgrad == "quantized" and facts.turns):
+            saved += parts_of(w_rows)
+        elif keeps_columns:
+            saved += parts_of(w_columns)
+        elif dgrad is not None:
+            saved.append(weight)
+        if wgrad == "dequantized":
+            saved += parts_of(x_rows)
+        elif wgrad == "quantized" and recipe.save == "quantized":
+            saved += parts_of(x_columns)
+        elif wgrad is not None:
+            saved.append(x)
+        ctx.has_step = step is not None
+        if ctx.has_step:
+            saved.append(step)
+        ctx.save_for_backward(*saved)
+        ctx.facts = facts
+        ctx.given = len(cached)
+        ctx.features = weight.shape[1]
+        if forward:
+            return product(x_rows, w_rows, facts.dtype, recipe.precision, bias=bias)
+        plain = x.to(facts.dtype)
+        return torch.nn.functional.linear(
+            plain, weight.to(facts.dtype), None if bias is None else bias.to(facts.dtype)
+        )
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Any) -> Any:
+        facts, recipe, shards = ctx.facts, ctx.facts.recipe, ctx.facts.shards
+        needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
+        dgrad, wgrad = ways(recipe, needs_x, needs_w)
+        x_dtype, w_dtype, b_dtype = ctx.dtypes
+        gradient = ready(gradient).contiguous()  # expanded, as that of a sum: read once
+        saved = list(ctx.saved_tensors)
+        step = saved.pop() if ctx.has_step else facts.step
+        tokens, outputs = gradient.shape
+        features = ctx.features
+        bits = facts.seed, step, facts.amax_group
+        if shards is not None and wgrad is not None:  # while G is quantized and dX computed
+            count = 3 if schemes[recipe.input.scheme].has_tensor_scale else 2
+            own = whole_of(saved[-count:], recipe.input, (features, tokens // shards.ranks))
+            on_the_way = sent(own, shards)
+
+        g_rows, g_columns = quantized(
+            gradient,
+            recipe.gradient,
+            "gradient",
+            dgrad == "quantized",
+            wgrad == "quantized",
+            *bits,
+        )
+        dx = dw = db = None
+        if dgrad == "quantized":
+            if facts.turns:
+                w_rows = whole_of(saved, recipe.weight, (outputs, features))
+                w_columns = functions().transpose_square_blocks(w_rows)
+                del w_rows
+            elif recipe.save_weight == "columns":
+                w_columns = whole_of(saved, recipe.weight, (features, outputs))
+            else:
+                weight = saved.pop(0)
+                _, w_columns = quantized(weight, recipe.weight, "weight", False, True, *bits)
+            dx = product(g_rows, w_columns, x_dtype, recipe.precision)
+            del g_rows, w_columns
+        elif dgrad == "dequantized":
+            w_rows = whole_of(saved, recipe.weight, (outputs, features))
+            decoded = functions().dequantize(w_rows, dtype=gradient.dtype)
+            dx = _plain(gradient, decoded, x_dtype)
+            del w_rows, decoded
+        elif dgrad == "plain":
+            dx = _plain(gradient, saved.pop(0), x_dtype)
+        if shards is not None and dx is not None:
+            dx = summed_shard(dx, shards)  # on its way while dW is computed
+        if needs_b:
+            db = gradient.sum(0, dtype=torch.float32).to(b_dtype)
+        if wgrad == "quantized":
+            padded = tokens
+            if recipe.input.hadamard is not None:
+                padded = tokens + -tokens % recipe.input.hadamard
+            if recipe.save == "quantized":
+                x_columns = whole_of(saved, recipe.input, (features, padded))
+                if shards is not None:
+                    x_columns = gathered_columns(own, on_the_way, shards)
+            else:
+                _, x_columns = quantized(saved.pop(0), recipe.input, "input", False, True, *bits)
+            if facts.main_grad is not None:
+                into = {"out": facts.main_grad, "beta": 1.0}
+                product(g_columns, x_columns, facts.main_grad.dtype, recipe.precision, **into)
+            else:
+                dw = product(g_columns, x_columns, w_dtype, recipe.precision)
+        elif wgrad is not None:
+            kept = saved.pop(0) if wgrad == "plain" else None
+            if kept is None:
+                x_rows = whole_of(saved, recipe.input, (tokens, features))
+                kept = functions().dequantize(x_rows, dtype=gradient.dtype)
+            dw = _plain(gradient.t(), kept, w_dtype)
+            if facts.main_grad is not None:
+                facts.main_grad.add_(dw)
+                dw = None
+        if shards is not None and dx is not None:
+            dx = arrived(dx)
+        return dx, dw, db, None, None, *[None] * ctx.given
+
+
+def _all_groups(amax_group: Any, shards: TokenShards) -> Any:
+    """Who shares the amax of tokens that are gathered."""
+    return shards.group if amax_group is None else (amax_group, shards.group)

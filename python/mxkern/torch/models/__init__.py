@@ -1,0 +1,1 @@
+# mxkern/torch/models: whole models, made of layers of a recipe or a scheme.

@@ -1,0 +1,1 @@
+# mxkern/torch/parallel: layers over several devices.

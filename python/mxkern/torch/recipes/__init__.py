@@ -1,0 +1,1 @@
+# mxkern/torch/recipes: what all layers share: the recipe that counts, its operands.

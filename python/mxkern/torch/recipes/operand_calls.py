@@ -1,0 +1,117 @@
+# mxkern/torch/recipes/operand_calls.py: the operands of a layer's products, one call each.
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from mxkern import functions as eager
+from mxkern.arrays.torch_functions import dispatch_modes
+from mxkern.torch import operators
+from mxkern.torch.operators.compiler import constant
+from mxkern.torch.recipes.available import folds
+from mxkern.torch.recipes.shared_amax import shared_amax
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.operand_options import options_of_operand, transform_of
+from mxkern.values.options import DTYPES
+from mxkern.values.recipe import Operand, Recipe
+from mxkern.values.scheme import schemes
+
+_FOLDS: dict[int, bool] = {}  # by CUDA device
+# Names are read faster than PyTorch's objects.
+_NAMES = {getattr(torch, name): name for name in DTYPES}
+
+
+def functions() -> Any:
+    """mxkern's functions; as operators where something has to see them: a compiler, and modes as
+    selective checkpointing and FlopCounterMode."""
+    return operators if torch.compiler.is_compiling() or dispatch_modes() else eager
+
+
+def ways(recipe: Recipe, needs_x: bool, needs_w: bool) -> tuple[str | None, str | None]:
+    """How dX and dW are made: "quantized", "dequantized", "plain", or None where nobody asks."""
+    dgrad = "plain" if recipe.dgrad == "plain" else recipe.backward
+    wgrad = "plain" if recipe.wgrad == "plain" else recipe.backward
+    return dgrad if needs_x else None, wgrad if needs_w else None
+
+
+def parts_of(q: BlockScaled) -> list[Any]:
+    """The tensors of an operand, as they are saved for backward."""
+    return [part for part in q.parts if part is not None]
+
+
+def whole_of(parts: list[Any], operand: Operand, shape: tuple[Any, ...]) -> BlockScaled:
+    """A BlockScaled of its parts, which are taken off the front of the list."""
+    count = 3 if schemes[operand.scheme].has_tensor_scale else 2
+    codes, scales, *rest = parts[:count]
+    del parts[:count]
+    return BlockScaled(codes, scales, rest[0] if rest else None, operand.scheme, shape, "row_major")
+
+
+def quantized(
+    x: Any,
+    operand: Operand,
+    name: str,
+    rows: bool,
+    columns: bool,
+    seed: int = 0,
+    step: Any = None,
+    amax_group: Any = None,
+) -> tuple[Any, Any]:
+    """x [M, K] as an operand of a recipe: (rows, columns), None for what is not wanted.
+
+    name is "input", "weight" or "gradient"; amax_group a process group that shares NVFP4's amax.
+    """
+    if not rows and not columns:
+        return None, None
+    call = functions()
+    options = options_of_operand(operand, name, seed, 0 if step is None else step)
+    transform = transform_of(operand) if columns else {}
+    whole = x
+    if transform and (missing := -x.shape[0] % operand.hadamard):
+        whole = torch.nn.functional.pad(x, (0, 0, 0, missing))
+    amaxes: tuple[Any, Any] = (None, None)
+    if amax_group is not None and schemes[operand.scheme].has_tensor_scale:
+        seen = whole if columns else None
+        amaxes = shared_amax(call, x, seen, transform, amax_group)
+    if rows and columns and whole is x:
+        if amaxes[0] is not None:
+            options = {**options, "amax": amaxes}
+        both: tuple[Any, Any] = call.quantize_both(x, operand.scheme, **transform, **options)
+        return both
+    made = [None, None]
+    if rows:
+        own = options if amaxes[0] is None else {**options, "amax": amaxes[0]}
+        made[0] = call.quantize(x, operand.scheme, **own)
+    if columns:
+        own = options if amaxes[1] is None else {**options, "amax": amaxes[1]}
+        made[1] = call.quantize_columns(whole, operand.scheme, **transform, **own)
+    return made[0], made[1]
+
+
+@constant
+def _device_folds(index: int) -> bool:
+    """Whether a CUDA device has the folded path: Hopper's FP8 tensor cores."""
+    if index not in _FOLDS:
+        _FOLDS[index] = torch.cuda.get_device_capability(index) == (9, 0)
+    return _FOLDS[index]
+
+
+def precision_of(recipe_precision: str, left: BlockScaled, right: BlockScaled) -> str:
+    """What gemm is asked for: "fast" is folded on Hopper, where both schemes fold, else exact."""
+    if recipe_precision != "fast":
+        return recipe_precision
+    device = right.codes.device
+    if device.type != "cuda" or not (folds(left.scheme) and folds(right.scheme)):
+        return "auto"
+    return "folded" if _device_folds(device.index) else "auto"
+
+
+def product(left: BlockScaled, right: BlockScaled, dtype: Any, precision: str, **more: Any) -> Any:
+    """left [M, K] . right [N, K]^T in dtype, with the precision of a recipe."""
+    precision = precision_of(precision, left, right)
+    dtype = _NAMES[dtype]
+    if torch.compiler.is_compiling():
+        # Defaults become symbols under dynamic=True, and PyTorch 2.11 fails on them; literals not.
+        more = {"alpha": 1.0, "beta": 0.0, **more}
+    return functions().gemm(left, right, dtype=dtype, precision=precision, **more)
