@@ -12,6 +12,7 @@ OPERATIONS = sorted(
 )
 # Where the source is another operation's.
 WRITTEN_IN = {"plan": "gemm"}
+TESTED_IN = {"plan": "plan/gemm_plan"}
 
 # What starts threads, once a process, what describes the machine, and memory for callers who want
 # none of their own.
@@ -30,8 +31,8 @@ ALLOCATES = re.compile(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_files_of_an_operation(operation: str) -> None:
-    assert (ROOT / f"src/{WRITTEN_IN.get(operation, operation)}.cc").exists()
-    assert (ROOT / f"tests/{operation}_test.cc").exists()
+    assert (ROOT / f"src/ops/{WRITTEN_IN.get(operation, operation)}.cc").exists()
+    assert (ROOT / f"tests/{TESTED_IN.get(operation, f'ops/{operation}')}_test.cc").exists()
     assert list((ROOT / "tests/python").glob(f"*/test_{operation}.py"))
 
 
