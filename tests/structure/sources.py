@@ -77,14 +77,7 @@ PYTHON_ROOMS = [
 MOST_AT_THE_ROOT = 6  # modules of the package that are in no room
 MOST_IN_A_FOLDER = 30
 # Where that is so. Data that programs write is not looked through by anybody.
-FOLDERS = (
-    "python",
-    "tests/bench",
-    "tests/examples",
-    "tests/python",
-    "tests/structure",
-    "tests/zoo",
-)
+FOLDERS = ("include", "src", "python", "tests")
 
 
 def tracked(*patterns: str) -> list[Path]:
