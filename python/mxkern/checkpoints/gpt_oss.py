@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxkern import functions
 from mxkern.checkpoints.form import FLOATS, Form
 from mxkern.files.json_object import shown
 from mxkern.files.safetensors import SafetensorsFile
 from mxkern.files.safetensors_writer import TensorPlan
-from mxkern.ops.quantize import quantize_columns
 from mxkern.values.names import ScaleRule
 from mxkern.values.scheme import Scheme
 
@@ -93,7 +93,7 @@ class GptOssExperts(Form):
 
     def parts(self, name: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         for experts in self.files[name].on_file(name).slices():
-            q = quantize_columns(experts, self.scheme, scale_rule=self.scale_rule)
+            q = functions.quantize_columns(experts, self.scheme, scale_rule=self.scale_rule)
             self.count_poisoned(name, q)
             yield f"{name}_blocks", q.codes
             yield f"{name}_scales", q.scales.view(np.uint8)

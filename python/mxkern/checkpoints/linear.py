@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from mxkern import functions
 from mxkern.checkpoints.compressed_tensors import arrays_of, plans_of, quantization_config
 from mxkern.checkpoints.form import FLOATS, Form
 from mxkern.checkpoints.rules import (
@@ -23,7 +24,6 @@ from mxkern.checkpoints.split import SplitStack, split_stack
 from mxkern.checkpoints.transformers_names import TransformersNames
 from mxkern.files.safetensors import SafetensorsFile
 from mxkern.files.safetensors_writer import TensorPlan
-from mxkern.ops.quantize import quantize, tensor_amax
 from mxkern.values.errors import printable
 from mxkern.values.names import ScaleRule
 from mxkern.values.scheme import Scheme
@@ -142,7 +142,7 @@ class LinearLayers(Form):
         options: dict[str, Any] = {"amax": amax}
         if amax is None:
             options = {"scale_rule": self.scale_rule}
-        q = quantize(weights, self.scheme, **options)
+        q = functions.quantize(weights, self.scheme, **options)
         self.count_poisoned(module, q)
         names = [plan.name for plan in plans_of(module, self.scheme, *weights.shape)]
         return list(zip(names, arrays_of(q), strict=True))
@@ -242,7 +242,7 @@ class LinearLayers(Form):
 
 
 def _shared_amax(weights: Iterable[npt.NDArray[Any]]) -> float:
-    amax = max(float(tensor_amax(each)) for each in weights)
+    amax = max(float(functions.tensor_amax(each)) for each in weights)
     return max(amax, LEAST_AMAX) if amax > 0 else amax
 
 

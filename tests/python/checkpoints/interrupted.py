@@ -46,7 +46,7 @@ def at_call(patch: pytest.MonkeyPatch, call: int, act: Callable[[], None]) -> li
             act()
         return quantize(*arguments, **options)
 
-    patch.setattr(mxkern, "quantize", acting)
+    patch.setattr(mxkern.functions, "quantize", acting)
     return calls
 
 

@@ -219,7 +219,7 @@ def test_nothing_is_left_where_no_file_is_finished(
             raise OSError(28, "No space left on device")
         return quantize(*arguments, **options)
 
-    monkeypatch.setattr(mxkern, "quantize", fail_later)
+    monkeypatch.setattr(mxkern.functions, "quantize", fail_later)
     for folder in (target, tmp_path / "empty"):
         calls.clear()
         assert main(["convert", source, str(folder), "--scheme", "mxfp4"]) == 1

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from checkpoint_folder import read_checkpoint, stored, write_checkpoint
 from test_convert import CONFIG, LINEAR, SCHEMES, VOCABULARY, WEIGHTS
-from test_convert_gpt_oss import CONFIG as GPT_OSS_CONFIG
-from test_convert_gpt_oss import WEIGHTS as GPT_OSS_WEIGHTS
+from test_gpt_oss import CONFIG as GPT_OSS_CONFIG
+from test_gpt_oss import WEIGHTS as GPT_OSS_WEIGHTS
 
 import mxkern
 from mxkern.checkpoints.convert import convert_checkpoint

@@ -89,7 +89,7 @@ def killing(*arguments, **options):
     if len(calls) == 6:
         os.kill(os.getpid(), {int(number)})
     return quantize(*arguments, **options)
-mxkern.quantize = killing
+mxkern.functions.quantize = killing
 sys.exit(main(["convert", {source!r}, {str(target)!r}, "--scheme", "mxfp4"]))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -115,7 +115,7 @@ def killing(*arguments, **options):
     if len(calls) == 6:
         os.kill(os.getpid(), {int(signal.SIGKILL)})
     return quantize(*arguments, **options)
-mxkern.quantize = killing
+mxkern.functions.quantize = killing
 convert_checkpoint({source!r}, {str(target)!r}, "mxfp4")
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True)

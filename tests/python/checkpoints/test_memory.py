@@ -123,7 +123,7 @@ def truncating(path: Path, patch: pytest.MonkeyPatch) -> None:
         os.truncate(path, os.path.getsize(path) // 2)
         return quantize(*arguments, **options)
 
-    patch.setattr(mxkern, "quantize", truncate)
+    patch.setattr(mxkern.functions, "quantize", truncate)
 
 
 def test_a_file_that_shrinks(
@@ -220,7 +220,7 @@ def test_too_little_memory_of_anything_else(
     def fail(*arguments: Any, **options: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(mxkern, "quantize", fail)
+    monkeypatch.setattr(mxkern.functions, "quantize", fail)
     with pytest.raises(FileMemoryError, match=r"new/model.safetensors: there is not enough memory"):
         convert_checkpoint(source, tmp_path / "new", "mxfp4")
     monkeypatch.setattr("mxkern.checkpoints.convert.read_source", fail)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from test_cuda import FRAMEWORKS, on_device, on_host
-from test_fake_quantize import options_of
 
 import mxkern
+from fake_quantize_options import options_of
 from support import DTYPES, SCHEMES, assert_same, corner_values, random_values, raw
 
 if not mxkern.info().devices:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import mxkern
+from fake_quantize_options import options_of
 from support import (
     DTYPES,
     SCHEMES,
@@ -24,25 +24,6 @@ from support import (
 )
 
 ROOT = Path(__file__).parents[3]
-
-MX_OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"scale_rule": "floor"},
-    {"rounding": "stochastic", "seed": 2**64 - 1, "offset": 5},
-    {"block": "32x32"},
-]
-NVFP4_OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"four_over_six": True},
-    {"four_over_six": "mae"},
-    {"amax": 3.0},
-    {"tensor_scale": 0.01, "rounding": "stochastic", "seed": 1},
-    {"block": (16, 16)},
-]
-
-
-def options_of(scheme: str) -> list[dict[str, Any]]:
-    return NVFP4_OPTIONS if scheme == "nvfp4" else MX_OPTIONS
 
 
 @pytest.mark.parametrize("framework", framework_params())

@@ -60,6 +60,66 @@ def test_numpy_calls_import_no_other_framework() -> None:
     assert run(code) == "[]"
 
 
+ROOMS = ("analysis", "checkpoints", "jax", "torch")
+
+
+def test_rooms_are_imported_when_they_are_used() -> None:
+    code = """if True:
+        import sys, mxkern
+        heavy = ["mxkern.analysis", "mxkern.checkpoints", "mxkern.torch", "jax", "numpy", "torch"]
+        assert not {*heavy} & {*sys.modules}
+        print(mxkern.analysis.compare.__name__, mxkern.checkpoints.convert_checkpoint.__name__)
+        print([name for name in ("jax", "torch") if name in sys.modules])
+    """
+    assert run(code).splitlines() == ["compare convert_checkpoint", "[]"]
+
+
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_a_framework_s_room_is_imported_when_it_is_used(name: str) -> None:
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    function = {"jax": "dot", "torch": "linear"}[name]
+    assert run(f"import mxkern; print(mxkern.{name}.{function}.__name__)") == function
+
+
+def test_rooms_are_listed() -> None:
+    import mxkern
+
+    assert {*mxkern.__all__, *ROOMS} == {*dir(mxkern)}
+
+
+# What a process does in which neither framework is installed.
+WITHOUT = """if True:
+    import sys
+    class Nothing:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] in ("jax", "torch"):
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    sys.meta_path.insert(0, Nothing())
+    import mxkern
+    try:
+        USE
+    except (AttributeError, ImportError) as error:
+        print(f"{type(error).__name__}: {error}")
+"""
+NO_TORCH = "mxkern.torch needs PyTorch, which is not installed; install it with pip install torch"
+NO_JAX = "mxkern.jax.dot needs JAX, which is not installed; install it with pip install jax"
+
+
+@pytest.mark.parametrize(
+    ("use", "says"),
+    [
+        ("mxkern.torch", f"AttributeError: mxkern.torch cannot be imported: {NO_TORCH}"),
+        ("import mxkern.torch", f"ModuleNotFoundError: {NO_TORCH}"),
+        ("from mxkern import torch", f"ModuleNotFoundError: {NO_TORCH}"),
+        ("mxkern.jax.dot", f"ModuleNotFoundError: {NO_JAX}"),
+        ("from mxkern.jax import dot", f"ModuleNotFoundError: {NO_JAX}"),
+        ("print(hasattr(mxkern, 'torch'), mxkern.jax.mxfp8().forward)", "False quantized"),
+    ],
+)
+def test_a_framework_that_is_missing_is_named(use: str, says: str) -> None:
+    assert run(WITHOUT.replace("USE", use)) == says
+
+
 def test_a_result_outlives_everything_else() -> None:
     code = (
         "import numpy, mxkern;"

@@ -38,7 +38,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         given.extend(weakref.ref(part) for q in both for part in q.parts if part is not None)
         return both
 
-    monkeypatch.setattr(mxkern, "quantize_both", watched)
+    monkeypatch.setattr(mxkern.functions, "quantize_both", watched)
 
     def count() -> int:
         gc.collect()

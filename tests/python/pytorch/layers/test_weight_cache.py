@@ -60,7 +60,7 @@ def test_an_optimizer_step_is_noticed(foreach: bool, monkeypatch: pytest.MonkeyP
         quantized.append(tuple(t.shape))
         return own(t, *rest, **options)
 
-    monkeypatch.setattr(mxkern, "quantize_both", watched)
+    monkeypatch.setattr(mxkern.functions, "quantize_both", watched)
     optimizer = torch.optim.AdamW(kept.parameters(), lr=0.1, foreach=foreach)
     for _ in range(3):
         for _ in range(4):
