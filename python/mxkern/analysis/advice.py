@@ -17,7 +17,7 @@ _THRESHOLD = re.compile(r"([-+.\w]*?)\s*(db|%)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Threshold:
-    """The largest relative RMSE that is borne. An SQNR of s dB is the relative RMSE 10^(-s / 20)."""
+    """The largest relative RMSE that is borne; an SQNR of s dB is one of 10^(-s / 20)."""
 
     relative_rmse: float
     text: str
@@ -143,7 +143,7 @@ def _advised(name: str, records: Comparison, threshold: Threshold) -> AdviceReco
     return AdviceRecord(
         tensor=name,
         scheme=best.scheme if met else None,
-        scale_rule=best.scale_rule,
+        scale_rule=best.scale_rule if met else None,
         bits_per_element=best.bits_per_element,
         sqnr_db=best.sqnr_db,
         relative_rmse=best.relative_rmse,
