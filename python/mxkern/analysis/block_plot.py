@@ -13,7 +13,7 @@ def draw_blocks(figure: Any, analysis: Analysis, title: str | None) -> None:
     text = f"{analysis.scheme}{rule}: {analysis.blocks:,} blocks, SQNR {analysis.sqnr_db:.2f} dB"
     left, right = figure.subplots(1, 2)
     _bars(left, analysis.scale_exponents, "exponent of the block's scale")
-    _bars(right, analysis.block_sqnr_db, "SQNR of the block in dB")
+    _bars(right, analysis.block_sqnr_db, "SQNR of the block in dB, rounded down")
     left.set_ylabel("blocks")
     figure.suptitle(title or text, fontsize=11, parse_math=False)  # a name may hold dollars
 
