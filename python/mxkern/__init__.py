@@ -55,8 +55,8 @@ from mxkern.values.scheme import Scheme, schemes
 from mxkern.values.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
-    from mxkern.analysis.analyze import Analysis, analyze
     from mxkern.analysis.comparison import compare
+    from mxkern.analysis.tensor_analysis import Analysis, analyze
 
 __version__: str = _core.version()
 

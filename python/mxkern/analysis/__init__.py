@@ -10,11 +10,11 @@ mxkern.analysis.compare_file("model.safetensors")       # what `mxkern compare` 
 """
 
 from mxkern.analysis.advice import Advice, AdviceRecord
-from mxkern.analysis.analyze import Analysis, analyze
 from mxkern.analysis.comparison import CompareRecord, Comparison, compare
 from mxkern.analysis.file_comparison import compare_file, compare_tensors
 from mxkern.analysis.model_comparison import ModelComparison
 from mxkern.analysis.plot import save_plot
+from mxkern.analysis.tensor_analysis import Analysis, analyze
 
 __all__ = [
     "Advice",

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mxkern.analysis.analyze import Analysis, Histogram
+from mxkern.analysis.tensor_analysis import Analysis, Histogram
 
 
 def draw_blocks(figure: Any, analysis: Analysis, title: str | None) -> None:

@@ -6,9 +6,9 @@ import csv
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mxkern.analysis.analyze import Analysis, analyzed, rule_of
 from mxkern.analysis.output_files import check_outputs
 from mxkern.analysis.plot import check_plot_path, save_plot
+from mxkern.analysis.tensor_analysis import Analysis, analyzed, rule_of
 from mxkern.files.progress import progress_bar
 from mxkern.files.regular_file import named_errors
 from mxkern.files.tensor_files import select_tensors

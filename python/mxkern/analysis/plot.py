@@ -7,11 +7,11 @@ import os
 import statistics
 from typing import Any
 
-from mxkern.analysis.analyze import Analysis
 from mxkern.analysis.block_plot import draw_blocks
 from mxkern.analysis.code_plot import draw_codes
 from mxkern.analysis.comparison import Comparison
 from mxkern.analysis.model_comparison import ModelComparison
+from mxkern.analysis.tensor_analysis import Analysis
 from mxkern.values import errors
 from mxkern.values.code_table import CodeTable
 

@@ -122,7 +122,7 @@ def value_of(format: ElementFormat, code: int) -> float:
         return math.ldexp(code, 1 - format.mantissa_bits)
     magnitude = code & ((1 << (format.exponent_bits + format.mantissa_bits)) - 1)
     value = _magnitude(format, magnitude)
-    return -value if magnitude != code else value
+    return value if magnitude == code or math.isnan(value) else -value
 
 
 def _magnitude(format: ElementFormat, code: int) -> float:

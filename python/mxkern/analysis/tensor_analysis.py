@@ -1,4 +1,4 @@
-# mxkern/analysis/analyze.py: what one scheme does to a tensor and to each of its blocks.
+# mxkern/analysis/tensor_analysis.py: what one scheme does to a tensor and to each of its blocks.
 from __future__ import annotations
 
 import math
