@@ -117,7 +117,7 @@ def analyze(
     x           a NumPy, torch or JAX array on the CPU, float32, float16 or bfloat16, [..., K];
                 blocks run along K, and the last one of a row may be short
     scale_rule  of the MX schemes; by default "rceil". NVFP4 has a rule of its own
-    per_block   whether to keep the figures of each block, which take 52 bytes
+    per_block   whether to keep the figures of each block, which take 48 bytes
 
     Works piece by piece: beside x there are its pieces, the histograms and the figures of blocks.
 

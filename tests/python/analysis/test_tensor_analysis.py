@@ -248,7 +248,7 @@ def test_records_are_for_data_frames() -> None:
     assert len(without.records) == 0 and numbers(without) == numbers(found)
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pandas.DataFrame(found.records)
-    assert frame.shape == (16, 12) and frame.sqnr_db.min() > 10
+    assert frame.shape == (16, 11) and frame.sqnr_db.min() > 10
 
 
 def test_it_prints_as_tables() -> None:
