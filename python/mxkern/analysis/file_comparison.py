@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from mxkern.analysis.advice import Threshold, advise
@@ -29,8 +29,8 @@ from mxkern.values.scheme import Scheme
 def compare_tensors(
     path: str,
     pattern: str | None = None,
-    schemes: Sequence[SchemeName | Scheme] | None = None,
-    rules: Sequence[ScaleRule] | None = None,
+    schemes: SchemeName | Scheme | Iterable[SchemeName | Scheme] | None = None,
+    rules: ScaleRule | Iterable[ScaleRule] | None = None,
 ) -> ModelComparison:
     """`compare` of each tensor of a file, which are read in parts.
 

@@ -46,7 +46,7 @@ def test_each_tensor_has_the_figures_of_compare(path: str) -> None:
     for name, x in tensors().items():
         wanted = mxkern.compare(x, SCHEMES, ["rceil", "even"])
         assert found[name] == wanted
-    some = compare_tensors(path, pattern="normal|exact", schemes="mxfp4", rules="rceil")  # type: ignore[arg-type]
+    some = compare_tensors(path, pattern="normal|exact", schemes="mxfp4", rules="rceil")
     assert list(some) == ["normal", "exact"] and some.total[0].elements == 16 * 128 + 8 * 64
     assert str(some).startswith("2 tensors, 2,560 elements\nscheme")
 
