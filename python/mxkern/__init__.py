@@ -49,17 +49,21 @@ from mxkern.ops.from_parts import made_from_parts as _made_from_parts  # noqa: F
 from mxkern.ops.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
 from mxkern.values.about import Info, cmake_dir, info
 from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.code_table import CodeTable, table
 from mxkern.values.prepared_operand import PreparedOperand
 from mxkern.values.scheme import Scheme, schemes
 from mxkern.values.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from mxkern.analysis.comparison import compare
+    from mxkern.analysis.tensor_analysis import Analysis, analyze
 
 __version__: str = _core.version()
 
 __all__ = [
+    "Analysis",
     "BlockScaled",
+    "CodeTable",
     "GemmExplanation",
     "GemmPlan",
     "GroupedGemmExplanation",
@@ -67,6 +71,7 @@ __all__ = [
     "PreparedOperand",
     "Scheme",
     "__version__",
+    "analyze",
     "cmake_dir",
     "compare",
     "dequantize",
@@ -92,6 +97,7 @@ __all__ = [
     "schemes",
     "set_num_threads",
     "swizzle_scales",
+    "table",
     "tensor_amax",
     "transpose_square_blocks",
     "unpack_codes",
@@ -105,7 +111,7 @@ def _keep_out_of_graphs(function: Any) -> Any:
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = (
         "with `import mxkern.torch` torch.compile takes mxkern's functions as operators; "
-        "compare, plan_gemm, explain_gemm, explain_grouped_gemm, info, "
+        "analyze, compare, plan_gemm, explain_gemm, explain_grouped_gemm, info, table, "
         "get_num_threads, set_num_threads and BlockScaled.from_parts are to be called before"
     )
     return function
@@ -129,9 +135,15 @@ _ROOMS = {
 }
 
 
+_OF_ANALYSIS = ("Analysis", "analyze", "compare")
+
+
 def __getattr__(name: str) -> Any:
-    if name == "compare":
-        value = globals()[name] = _keep_out_of_graphs(_room("analysis").compare)
+    if name in _OF_ANALYSIS:
+        value = getattr(_room("analysis"), name)
+        if isinstance(value, FunctionType):
+            _keep_out_of_graphs(value)
+        globals()[name] = value
         return value
     if name in _ROOMS:
         return _room(name)

@@ -53,7 +53,9 @@ def blocks(page: str, language: str) -> list[str]:
     """The code blocks of a page in one language, without those of a framework that is missing."""
     text = (ROOT / page).read_text()
     found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    missing = [name for name in ("torch", "jax", "safetensors") if not available(name)]
+    missing = [
+        name for name in ("torch", "jax", "safetensors", "transformers") if not available(name)
+    ]
     return [b for b in found if not re.search(rf"^import ({'|'.join(missing) or '-'})$", b, re.M)]
 
 

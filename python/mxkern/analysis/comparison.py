@@ -36,6 +36,8 @@ class Stored(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
     def parts(self, elements: int, within: int | None = None) -> Iterator[Tensor]: ...
 
 
@@ -66,6 +68,11 @@ class Comparison(tuple[CompareRecord, ...]):
     """The records of a comparison, in the order of schemes and rules; prints as a table."""
 
     __slots__ = ()
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The same as to_dicts(): pandas.DataFrame(result.records) is a data frame."""
+        return self.to_dicts()
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The records as plain dicts: for a data frame, or for JSON that takes Infinity and NaN."""

@@ -1,25 +1,50 @@
-# mxkern/analysis/file_comparison.py: the command that compares schemes on the tensors of a file.
+# mxkern/analysis/file_comparison.py: schemes compared on the tensors of a file, and the command
+# that prints it.
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
+from mxkern.analysis.advice import Threshold, advise
 from mxkern.analysis.comparison import (
+    Case,
     CompareRecord,
     Comparison,
-    comparison_of,
     measure,
     select_cases,
 )
-from mxkern.analysis.error_sums import ErrorSums
+from mxkern.analysis.model_comparison import ModelComparison
+from mxkern.analysis.output_files import check_outputs
 from mxkern.analysis.plot import check_plot_path, save_plot
 from mxkern.files.progress import progress_bar
 from mxkern.files.regular_file import named_errors
-from mxkern.files.tensor_files import select_tensors
+from mxkern.files.tensor_files import Selection, select_tensors
 from mxkern.values import errors
 from mxkern.values.names import ScaleRule, SchemeName
+from mxkern.values.scheme import Scheme
+
+
+def compare_tensors(
+    path: str,
+    pattern: str | None = None,
+    schemes: SchemeName | Scheme | Iterable[SchemeName | Scheme] | None = None,
+    rules: ScaleRule | Iterable[ScaleRule] | None = None,
+) -> ModelComparison:
+    """`compare` of each tensor of a file, which are read in parts.
+
+    path            a .safetensors or .npy file, or the .safetensors.index.json of a model in
+                    several files; float64 in it is rounded to float32
+    pattern         a regular expression: only tensors whose name has a match, vectors too; without
+                    it all matrices, and the array of a .npy file
+    schemes, rules  as for `compare`
+
+    Returns a ModelComparison: a mapping from names to Comparisons, with `total`, `records` and
+    `advice(sqnr_db=...)`. Raises TypeError, ValueError and OSError.
+    """
+    cases = select_cases("compare_tensors", schemes, rules)
+    return _measured(path, select_tensors(path, pattern), cases)
 
 
 def compare_file(
@@ -30,69 +55,58 @@ def compare_file(
     per_tensor: bool = False,
     plot: str | None = None,
     csv_file: str | None = None,
+    threshold: str | None = None,
 ) -> Comparison:
     """Prints what was read and the table, writes the picture and the figures; returns the
-    comparison of all tensors as if they were one. NVFP4 has a tensor scale for each."""
+    comparison of all tensors as if they were one. NVFP4 has a tensor scale for each. With a
+    threshold, "25dB" or "0.05", also prints the narrowest scheme that each tensor bears."""
     cases = select_cases("compare", schemes, rules)
+    wanted = None if threshold is None else Threshold.parsed(threshold)
     if plot is not None:
         check_plot_path(plot)
     selection = select_tensors(path, pattern)
-    _check_outputs(selection.files, {"--plot": plot, "--csv": csv_file})
+    check_outputs("compare", selection.files, {"--plot": plot, "--csv": csv_file})
     if csv_file is not None:
         _write_csv(csv_file, {})  # or it is known now that it cannot be written
-    tensors = selection.tensors
-    elements = sum(array.size for array in tensors.values())
-    totals = [ErrorSums() for _ in cases]
-    tables, comparisons = [], {}
-    with progress_bar("comparing", elements * len(cases)) as advance:
-        for name, array in tensors.items():
-            with named_errors(path):
-                sums = measure(array, cases, advance)
-            for total, found in zip(totals, sums, strict=True):
-                total.merge(found)
-            if per_tensor:
-                shape = "x".join(map(str, array.shape))
-                title = f"{errors.printable(name)} [{shape}] {array.dtype}"
-                comparisons[name] = comparison_of(cases, sums)
-                tables.append(f"{title}\n{comparisons[name]}\n")
-    comparison = comparison_of(cases, totals)
-    for table in tables:
-        print(table)
-    size = f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'}, {elements:,} elements"
-    left_out = [f"{count} {what}" for what, count in selection.left_out.items() if count]
-    print(
-        f"{errors.printable(path)}: {size}"
-        + (f"; left out: {', '.join(left_out)}" if left_out else "")
-    )
+    found = _measured(path, selection, cases)
+    if per_tensor:
+        for name, array in selection.tensors.items():
+            shape = "x".join(map(str, array.shape))
+            print(f"{errors.printable(name)} [{shape}] {array.dtype}\n{found[name]}\n")
+    comparison, size = found.total, size_of(selection)
+    print(f"{errors.printable(path)}: {size}{_left_out(selection)}")
     print(comparison)
+    if wanted is not None:
+        print(f"\n{advise(found, wanted)}")
     if plot is not None:
         save_plot(comparison, plot, f"{errors.printable(os.path.basename(path))}: {size}")
         print(f"wrote {errors.printable(plot)}")
     if csv_file is not None:
-        _write_csv(csv_file, {**comparisons, "": comparison})
+        _write_csv(csv_file, {**(found if per_tensor else {}), "": comparison})
         print(f"wrote {errors.printable(csv_file)}")
     return comparison
 
 
-def _check_outputs(files: Sequence[str], outputs: dict[str, str | None]) -> None:
-    """ValueError for one that is a file that is read, by whatever name, or another output."""
-    taken = {path: "a file that is read" for path in files}
-    for option, path in outputs.items():
-        if path is None:
-            continue
-        for other, what in taken.items():
-            if _is_same_file(path, other):
-                raise ValueError(
-                    f"compare: {option} {errors.printable(path)} is {what}; expected a file of its "
-                    "own"
-                )
-        taken[path] = f"what {option} writes"
+def _measured(path: str, selection: Selection, cases: Sequence[Case]) -> ModelComparison:
+    found = ModelComparison(cases)
+    elements = sum(array.size for array in selection.tensors.values())
+    with progress_bar("comparing", elements * len(cases)) as advance:
+        for name, array in selection.tensors.items():
+            with named_errors(path):
+                found.add(name, measure(array, cases, advance))
+    return found
 
 
-def _is_same_file(a: str, b: str) -> bool:
-    if os.path.exists(a) and os.path.exists(b):
-        return os.path.samefile(a, b)
-    return os.path.realpath(a) == os.path.realpath(b)
+def size_of(selection: Selection) -> str:
+    """How much there is to compare, in words."""
+    count = len(selection.tensors)
+    elements = sum(array.size for array in selection.tensors.values())
+    return f"{count} {'tensor' if count == 1 else 'tensors'}, {elements:,} elements"
+
+
+def _left_out(selection: Selection) -> str:
+    reasons = [f"{count} {what}" for what, count in selection.left_out.items() if count]
+    return f"; left out: {', '.join(reasons)}" if reasons else ""
 
 
 def _write_csv(path: str, comparisons: dict[str, Comparison]) -> None:

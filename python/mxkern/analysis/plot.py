@@ -1,4 +1,4 @@
-# mxkern/analysis/plot.py: a picture of error against bits.
+# mxkern/analysis/plot.py: pictures as files; that of error against bits.
 from __future__ import annotations
 
 import errno
@@ -7,15 +7,19 @@ import os
 import statistics
 from typing import Any
 
+from mxkern.analysis.block_plot import draw_blocks
+from mxkern.analysis.code_plot import draw_codes
 from mxkern.analysis.comparison import Comparison
+from mxkern.analysis.model_comparison import ModelComparison
+from mxkern.analysis.tensor_analysis import Analysis
+from mxkern.values import errors
+from mxkern.values.code_table import CodeTable
 
 MARKERS = {"rceil": "o", "floor": "v", "ceil": "^", "even": "s", None: "D"}
-
-
 RULE_SPACING = 0.07  # bits between the marks of one scheme's rules
 
 
-def check_plot_path(path: str) -> None:
+def check_plot_path(path: str, argument: str = "--plot") -> None:
     """Raises where a picture could not be written: RuntimeError without matplotlib, ValueError for
     an ending that it does not know, OSError for a folder that is not there or may not be written
     to."""
@@ -23,31 +27,54 @@ def check_plot_path(path: str) -> None:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
         raise RuntimeError(
-            "--plot needs matplotlib, which is not installed; pip install matplotlib"
+            f"{argument} needs matplotlib, which is not installed; pip install matplotlib"
         ) from None
     endings = FigureCanvasBase.get_supported_filetypes()
     if os.path.splitext(path)[1][1:] not in endings:
-        raise ValueError(f"--plot {path}: expected a name that ends in .{', .'.join(endings)}")
+        raise ValueError(f"{argument} {path}: expected a name that ends in .{', .'.join(endings)}")
     folder = os.path.dirname(path) or "."
-    place = f"--plot {path}: {folder}"
+    place = f"{argument} {path}: {folder}"
     if not os.path.exists(folder):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place)
     if not os.path.isdir(folder):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
     if os.path.isdir(path):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"--plot {path}")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"{argument} {path}")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"--plot {path}")
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"{argument} {path}")
 
 
-def save_plot(comparison: Comparison, path: str, title: str) -> None:
-    """Writes the picture of a comparison; the ending of path says the kind: .png, .svg, .pdf."""
+def save_plot(result: Any, path: str, title: str | None = None) -> None:
+    """Writes a picture; the ending of path says the kind: .png, .svg, .pdf. It needs matplotlib.
+
+    result  of `compare` and of whole models: error against bits; of `analyze`: how many blocks have
+            which scale and which error; of `table`: the values of the format
+    title   above the picture; by default a line about the result
+
+    Raises TypeError for other results, ValueError for an ending that matplotlib does not know,
+    RuntimeError without matplotlib, and OSError.
+    """
+    check_plot_path(path, "save_plot: path")
+    if isinstance(result, ModelComparison):
+        result = result.total
+    if not isinstance(result, (Comparison, Analysis, CodeTable)):
+        raise TypeError(
+            f"save_plot: result is {errors.described(result)}; expected what compare, analyze or "
+            "table returns"
+        )
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
+    height = 2.5 if isinstance(result, CodeTable) else 5
+    figure = Figure(figsize=(8, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    _draw(figure.add_subplot(), comparison, title)
+    if isinstance(result, CodeTable):
+        draw_codes(figure, result, title)
+    elif isinstance(result, Analysis):
+        draw_blocks(figure, result, title)
+    else:
+        elements = f"{result[0].elements:,} elements" if result else ""
+        _draw(figure.add_subplot(), result, elements if title is None else title)
     figure.savefig(path)
 
 

@@ -44,7 +44,7 @@ if hasattr(torch.serialization, "add_safe_globals"):  # from PyTorch 2.4 on
     torch.serialization.add_safe_globals([BlockScaled])
 
 # What they return has no derivative to lose.
-_GIVE_RECORDS = ("compare", "explain_gemm", "explain_grouped_gemm", "plan_gemm")
+_GIVE_RECORDS = ("analyze", "compare", "explain_gemm", "explain_grouped_gemm", "plan_gemm")
 
 # How autograd hears that a tensor which it keeps was written to.
 _increment_version = getattr(torch.autograd.graph, "increment_version", None)

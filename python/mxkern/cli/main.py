@@ -1,4 +1,4 @@
-# mxkern/cli/main.py: the command line: info, schemes, compare, convert.
+# mxkern/cli/main.py: the command line: info, schemes, table, compare, analyze, convert.
 from __future__ import annotations
 
 import argparse
@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from mxkern import _core
 from mxkern.cli.signals import ending_signals
@@ -66,6 +67,32 @@ def _parser() -> argparse.ArgumentParser:
     table = commands.add_parser("schemes", help="the table of schemes")
     table.set_defaults(command=_schemes)
 
+    _add_table(commands)
+    _add_compare(commands)
+    _add_analyze(commands)
+    _add_convert(commands)
+    return parser
+
+
+def _add_table(commands: Any) -> None:
+    codes = commands.add_parser(
+        "table",
+        help="every code of an element format, its bits and its value",
+        description="Prints every code of an element format with its bits and the value that it "
+        "stands for, before block scales.",
+    )
+    codes.add_argument(
+        "format",
+        metavar="FORMAT",
+        help="e4m3, e5m2, e3m2, e2m3, e2m1 or int8; any other eXmY of X exponent and Y mantissa "
+        "bits, as e3m4; ueXmY without a sign, intN, uintN; or a scheme, whose elements are shown",
+    )
+    codes.add_argument("--plot", metavar="PICTURE", help="write a picture, such as out.png")
+    codes.add_argument("--csv", metavar="TABLE", help="write the table, such as out.csv")
+    codes.set_defaults(command=_table)
+
+
+def _add_compare(commands: Any) -> None:
     compare = commands.add_parser(
         "compare",
         help="the error of every scheme on the tensors of a file",
@@ -99,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
         help="scale rule of the MX schemes: rceil, floor, ceil, even; may be repeated; without "
         "it all",
     )
+    compare.add_argument(
+        "--threshold",
+        metavar="ERROR",
+        help="the least SQNR, as 25dB, or the largest relative error (RMSE), as 0.05 or 5%%; "
+        "prints the narrowest of the schemes that each tensor bears",
+    )
     compare.add_argument("--per-tensor", action="store_true", help="one table for each tensor too")
     compare.add_argument(
         "--plot", metavar="PICTURE", help="write a picture of error against bits, such as out.png"
@@ -110,6 +143,45 @@ def _parser() -> argparse.ArgumentParser:
     )
     compare.set_defaults(command=_compare)
 
+
+def _add_analyze(commands: Any) -> None:
+    analyze = commands.add_parser(
+        "analyze",
+        help="what one scheme does to the blocks of a tensor of a file",
+        description="Quantizes a tensor of a file in one scheme and shows what that does to it: "
+        "signal to quantization noise, largest error, shares of elements cut off and flushed to "
+        "zero, bits that the codes use (their entropy), and how many blocks have which scale.",
+    )
+    analyze.add_argument(
+        "file",
+        metavar="FILE",
+        help="a .safetensors or .npy file, or the .safetensors.index.json of a model in several "
+        "files; float64 in it is rounded to float32",
+    )
+    analyze.add_argument(
+        "--tensor",
+        metavar="NAME",
+        help="the tensor's name, or a regular expression that no other name has a match for; "
+        "without it the one of the file",
+    )
+    analyze.add_argument(
+        "--scheme", required=True, metavar="NAME", help=f"one of {', '.join(schemes.names)}"
+    )
+    analyze.add_argument(
+        "--rule",
+        metavar="NAME",
+        help="scale rule of the MX schemes: rceil, floor, ceil, even; without it rceil",
+    )
+    analyze.add_argument(
+        "--plot", metavar="PICTURE", help="write a picture of the blocks, such as out.png"
+    )
+    analyze.add_argument(
+        "--csv", metavar="TABLE", help="write the figures of each block, such as out.csv"
+    )
+    analyze.set_defaults(command=_analyze)
+
+
+def _add_convert(commands: Any) -> None:
     convert = commands.add_parser(
         "convert",
         help="a model with quantized weights",
@@ -172,7 +244,6 @@ def _parser() -> argparse.ArgumentParser:
         "the model",
     )
     convert.set_defaults(command=_convert)
-    return parser
 
 
 def _cmake_dir(options: argparse.Namespace) -> int:
@@ -202,7 +273,29 @@ def _compare(options: argparse.Namespace) -> int:
         per_tensor=options.per_tensor,
         plot=options.plot,
         csv_file=options.csv,
+        threshold=options.threshold,
     )
+    return 0
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from mxkern.analysis.file_analysis import analyze_file
+
+    analyze_file(
+        options.file,
+        tensor=options.tensor,
+        scheme=options.scheme,
+        rule=options.rule,
+        plot=options.plot,
+        csv_file=options.csv,
+    )
+    return 0
+
+
+def _table(options: argparse.Namespace) -> int:
+    from mxkern.analysis.file_analysis import print_table
+
+    print_table(options.format, plot=options.plot, csv_file=options.csv)
     return 0
 
 

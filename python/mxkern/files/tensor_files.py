@@ -90,10 +90,13 @@ def _refuse_folder(path: str) -> NoReturn:
     )
 
 
-def select_tensors(path: str, pattern: str | None = None) -> Selection:
+def select_tensors(path: str, pattern: str | None = None, exact_first: bool = False) -> Selection:
     """The floating-point matrices of the file, or all floating-point tensors, vectors too, whose
-    name has a match for `pattern`. Raises ValueError where there is none, and as open_tensors.
+    name has a match for `pattern`; with exact_first the one whose name it is, where there is one.
+    Raises ValueError where there is none, and as open_tensors.
     """
+    if exact_first and pattern is not None and pattern in open_tensors(path)[0]:
+        pattern = f"^{re.escape(pattern)}$"
     try:
         expression = re.compile(pattern or "")
     except re.error as error:

@@ -26,6 +26,7 @@ from mxkern.torch.layers.attention import attention
 from mxkern.torch.layers.grouped import GroupedLinear, grouped_linear
 from mxkern.torch.layers.linear import Linear, linear
 from mxkern.torch.layers.weight_cache import WeightCache, refresh_weights
+from mxkern.torch.models.compare_layers import LayerComparison, compare_layers
 from mxkern.torch.models.configs import (
     QAT,
     Dynamic,
@@ -59,6 +60,7 @@ __all__ = [
     "QAT",
     "Dynamic",
     "GroupedLinear",
+    "LayerComparison",
     "Linear",
     "Operand",
     "QuantizedLinear",
@@ -74,6 +76,7 @@ __all__ = [
     "autocast",
     "by_name",
     "checkpoint_contexts",
+    "compare_layers",
     "convert_experts",
     "current_recipe",
     "explain",

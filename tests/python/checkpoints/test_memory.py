@@ -94,6 +94,13 @@ def test_memory_of_a_comparison(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_memory_of_an_analysis(tmp_path: Path) -> None:
+    source = sparse_model(tmp_path / "old", {"a.weight": (4096, 25600)}, CONFIG)
+    peak = peak_of("analyze", f"{source}/model.safetensors", "--scheme", "nvfp4")
+    assert peak < 100, f"{peak} MB"
+
+
+@pytest.mark.slow
 def test_more_files_than_descriptors(tmp_path: Path) -> None:
     """A model in 300 files, where a process may open 64."""
     tensors = {f"layers.{i}.up_proj.weight": np.ones((8, 64), np.float32) for i in range(300)}

@@ -17,7 +17,16 @@ from support import ROOT, available, blocks, mostly_slow
 
 PAGES = ["README.md"] + [
     f"docs/guide/{name}.md"
-    for name in ("python", "migrating", "numerics", "gemm", "cpp", "checkpoints", "troubleshooting")
+    for name in (
+        "python",
+        "formats",
+        "migrating",
+        "numerics",
+        "gemm",
+        "cpp",
+        "checkpoints",
+        "troubleshooting",
+    )
 ]
 PAGES += ["docs/guide/jax.md"] if available("jax") else []
 PAGES += ["docs/guide/pytorch.md"] if available("torch") else []

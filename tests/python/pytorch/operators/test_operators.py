@@ -135,7 +135,7 @@ def test_every_function_is_covered() -> None:
     for name in operators.__all__:
         assert f"mxkern.{name}(" in sources, name
     host = {"cmake_dir", "compare", "info", "get_num_threads", "set_num_threads"}
-    host |= {"explain_gemm", "explain_grouped_gemm", "plan_gemm"}
+    host |= {"analyze", "table", "explain_gemm", "explain_grouped_gemm", "plan_gemm"}
     functions = {n for n in mxkern.__all__ if inspect.isfunction(getattr(mxkern, n))}
     assert functions - host == set(operators.__all__)
 
