@@ -102,3 +102,10 @@ def test_no_folder_is_crowded(folder: str) -> None:
     assert files
     crowded = {name: count for name, count in files.items() if count > MOST_IN_A_FOLDER}
     assert not crowded, f"at most {MOST_IN_A_FOLDER} files a folder: cut it in rooms"
+
+
+def test_names_of_test_files_differ() -> None:
+    names = Counter(path.name for path in tracked("tests/**/test_*.py", "tests/test_*.py"))
+    assert names
+    twice = [name for name, count in names.items() if count > 1]
+    assert not twice, "pytest imports them by their names alone"

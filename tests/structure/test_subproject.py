@@ -43,7 +43,7 @@ def options_of(build: Path, output: str) -> list[str]:
 
 
 def test_the_library_is_compiled_for_numbers_as_they_are(build: Path) -> None:
-    options = options_of(build, "mxkern.dir/quantize.cc.o")
+    options = options_of(build, "mxkern.dir/ops/quantize.cc.o")
     assert options.index("-fno-fast-math") > options.index("-ffast-math")
     assert "-ffp-contract=off" in options
 
