@@ -1,4 +1,4 @@
-"""tests/structure/test_operation_files.py: an operation has all its files, and allocates nothing."""
+"""tests/structure/test_operation_files.py: an operation has all its files; nothing allocates."""
 
 import re
 
