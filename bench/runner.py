@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from bench import dequantize, fake_quantize, gemm, machine, memory, quantize, small_calls
+from bench import dequantize, fake_quantize, gemm, machine, memory, quantize, small_calls, weights
 from bench.compare import rival
 
 RESULTS = Path(__file__).parent / "results"
@@ -21,6 +21,8 @@ PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "fake_quantize": fake_quantize.run,
     "gemm": gemm.run,
     "gemm_few_rows": gemm.run_few_rows,
+    "gemm_weights": weights.run,
+    "gemm_experts": weights.run_experts,
     "gemm_memory": memory.run,
     "small_calls": small_calls.run,
     "import": lambda: [small_calls.import_time()],

@@ -20,6 +20,7 @@ def all_tables(result: Record) -> str:
             _fake_quantize,
             _gemm,
             _few_rows,
+            _weights,
             _memory,
             _small_calls,
             _rivals,
@@ -49,6 +50,37 @@ def machine_line(facts: Record) -> str:
         f"{facts['cores']} cores of {facts['cpu']} ({facts['instruction_set']}, products by "
         f"{facts['gemm_unit']}), {facts['threads']} threads, {facts['date']}"
     )
+
+
+def _weights(result: Record) -> str:
+    """Products with prepared weights, with the goals that they have."""
+    records = result.get("gemm_weights", [])
+    if not records:
+        return ""
+    rows = []
+    for record in records:
+        rival = record.get("torch_seconds")
+        rows.append(
+            [
+                f"`{record['scheme']}`",
+                f"{record['rows']} {record['dtype']}",
+                f"{1e3 * record['seconds']:.2f} ms",
+                f"{record['read_share']:.2f}" if record["rows"] <= 4 else "",
+                f"{record['unprepared_seconds'] / record['seconds']:.1f}x",
+                "" if rival is None else f"{rival / record['seconds']:.1f}x",
+            ]
+        )
+    headers = ["weights", "rows", "time", "of read speed", "of unprepared", "of PyTorch bfloat16"]
+    text = "### gemm with prepared weights of 8192 x 8192, out of the caches\n\n"
+    text += table(headers, rows)
+    for record in result.get("gemm_experts", []):
+        text += (
+            f"\n\n`grouped_gemm` of {record['shape'][0]} rows by {record['used']} of "
+            f"{record['experts']} experts of {record['shape'][1]} x {record['shape'][2]}, "
+            f"`{record['scheme']}`: {1e3 * record['seconds']:.2f} ms, "
+            f"{record['read_share']:.2f} of the speed at which memory is read."
+        )
+    return text
 
 
 def _quantize(result: Record) -> str:

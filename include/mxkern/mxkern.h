@@ -25,6 +25,7 @@
 #include "mxkern/numerics/fold.h"
 
 #include "mxkern/tensor/packing.h"
+#include "mxkern/tensor/panel_layout.h"
 #include "mxkern/tensor/scale_layout.h"
 #include "mxkern/tensor/block_scaled.h"
 #include "mxkern/tensor/decode_layout.h"

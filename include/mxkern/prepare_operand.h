@@ -10,20 +10,20 @@
 namespace mxkern {
 
 // The form in which products of many rows read an operand of the scheme fastest on the device:
-// folded or expanded on Hopper, expanded on other GPUs, source on the CPU.
+// folded or expanded on Hopper, expanded on other GPUs, panels on a CPU with AVX2 or AVX-512.
 MXKERN_API PreparedForm best_prepared_form(Scheme scheme, Device device);
 
-// `wanted`, or source where the device's products do not read it: on the CPU, and on a GPU without
-// the kernels. Throws InvalidArgument where the scheme has no such form.
+// `wanted`, or source where the device's products do not read it: panels are the CPU's, the others
+// those of a GPU with the kernels. Throws InvalidArgument where the scheme has no such form.
 MXKERN_API PreparedForm usable_prepared_form(PreparedForm wanted, Scheme scheme, Device device);
 
 // Of PreparedOperand::data; 0 for PreparedForm::source. Throws InvalidArgument where the scheme has
 // no such form: folded is for the floating-point MX schemes.
 MXKERN_API std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape);
 
-// Fills out.data, prepared_bytes on q's device, aligned to 128. Products take out.source for q, and
-// so it has to be that; it is not read here. form source does nothing, and is the only one on the
-// CPU. Throws InvalidArgument and Unsupported.
+// Fills out.data, prepared_bytes on q's device, aligned to 128, or to 4 on the CPU, where products
+// are faster from multiples of 64. Products take out.source for q, and so it has to be that; it is
+// not read here. form source does nothing. Throws InvalidArgument and Unsupported.
 // A product reads out.data of form few_tokens, and q's tensor scale, while kernels ahead of it in
 // the stream still run: if one of these writes them, and is not this function's, say so with
 // GemmOptions::right_is_complete.

@@ -67,9 +67,12 @@ void check_precision_of_cpu(const char* function, GemmPrecision precision) {
                      "out");
 }
 
-void check_sources_for_cpu(const char* function, const PlannedOperand& a, const PlannedOperand& b) {
+void check_sources_for_cpu(const char* function, const PlannedOperand& a, const PlannedOperand& b,
+                           bool takes_panels) {
+  const bool has_panels = takes_panels && b.form == PreparedForm::panels;
   const auto check_source = [&](const char* argument, const PlannedOperand& operand) {
-    check<Unsupported>(operand.has_source, function, ": ", argument,
+    check<Unsupported>(operand.has_source || (has_panels && &operand == &b), function, ": ",
+                       argument,
                        " was prepared without its codes and scales, which are what the CPU "
                        "multiplies; keep the source, or multiply on the device");
   };
@@ -155,9 +158,12 @@ void check_memory(const char* name, const char* argument, const PreparedOperand&
         ": ", argument, ".source.tensor_scale does not fit ", name_of(p.source.scheme));
   check(p.bytes >= wanted, name, ": ", argument, " has ", p.bytes, " bytes of data; expected ",
         wanted, "; ask prepared_bytes");
-  // The CPU does not read what was prepared on a device and moved.
+  // The CPU does not read what was prepared on a device and moved, and panels wherever they start.
   const bool on_cpu = p.source.device.type == DeviceType::cpu;
-  check_memory(name, argument, ".data", p.data, wanted, on_cpu ? 1 : 128);
+  check_memory(name, argument, ".data", p.data, wanted,
+               !on_cpu                          ? 128
+               : p.form == PreparedForm::panels ? 4
+                                                : 1);
 }
 
 void check_gemm_problem(const GemmProblem& problem) {

@@ -18,7 +18,9 @@ void check_precision(const char* function, GemmPrecision precision);
 // Products on the CPU are exact, of codes and scales: throws Unsupported where folded ones are
 // asked for, or an operand was prepared without its source.
 void check_precision_of_cpu(const char* function, GemmPrecision precision);
-void check_sources_for_cpu(const char* function, const PlannedOperand& a, const PlannedOperand& b);
+// Panels of b are enough where products are of rows.
+void check_sources_for_cpu(const char* function, const PlannedOperand& a, const PlannedOperand& b,
+                           bool takes_panels = true);
 
 // `bytes` of memory, aligned; none if there are none. `part` of an argument, as ".data".
 void check_memory(const char* function, const char* argument, const char* part, const void* data,

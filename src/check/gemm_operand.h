@@ -36,6 +36,12 @@ inline const PreparedOperand* prepared_of(const GemmRightOperand& b) {
   return std::get_if<PreparedOperand>(&b);
 }
 
+// What the CPU reads instead of the source; null where it reads that.
+inline const void* panels_of(const GemmRightOperand& b) {
+  const PreparedOperand* prepared = prepared_of(b);
+  return prepared != nullptr && prepared->form == PreparedForm::panels ? prepared->data : nullptr;
+}
+
 // Null for a plain operand.
 inline const BlockScaled* quantized_of(const GemmOperand& a) {
   if (const auto* prepared = prepared_of(a)) return &prepared->source;

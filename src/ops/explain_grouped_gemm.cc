@@ -26,14 +26,17 @@ struct GroupedProblem {
   std::int64_t columns() const { return b.shape.columns; }
 };
 
-GemmExplanation explain_cpu(const CpuGroups& p, const GemmRightOperand& b) {
-  check_groups_of_cpu(p.a, b, p.options.precision);
+GemmExplanation explain_cpu(const CpuGroups& p) {
+  check_groups_of_cpu(p);
   GemmExplanation text;
   text.device = "cpu";
   text.path = "exact";
   text.reason = "products on the CPU are of codes and scales";
   text.left = std::string(kind_of(p.a)) + ", read as it lies";
-  text.right = std::string(kind_of(p.b)) + ", read as it lies";
+  const bool has_panels =
+      PlannedOperand(p.right).form == PreparedForm::panels && !p.groups.of_columns;
+  text.right =
+      std::string(kind_of(p.b)) + (has_panels ? ", prepared as panels" : ", read as it lies");
   text.kernel = "a group after the other, as gemm multiplies matrices";
   text.error = "that of a float32 sum";
   if (p.out.device.type == DeviceType::cpu && p.groups.ends != nullptr) {
@@ -58,6 +61,7 @@ const char* making_of(PreparedForm form) {
     case PreparedForm::few_tokens: return ", reordered in the call";
     case PreparedForm::folded: return ", folded in the call";
     case PreparedForm::source:
+    case PreparedForm::panels:
     case PreparedForm::expanded: break;
   }
   return ", expanded to bfloat16 in the call";
@@ -166,7 +170,7 @@ GemmExplanation explain_grouped_gemm(const GemmOperand& given_a, const GemmRight
   const Buffer out = with_strides(given_out);
   const GemmExplanation text =
       explains_cpu(device, out.device)
-          ? explain_cpu({a, source_of(b), groups, out, options}, b)
+          ? explain_cpu({a, b, groups, out, options})
           : explain_cuda({a, b, groups, out.shape}, options.precision,
                          explained_gpu("explain_grouped_gemm", device, out.device));
   if (out.shape.size() > 0) return text;

@@ -39,7 +39,9 @@ GemmExplanation explain_cpu(const GemmPlan& plan) {
   text.device = "cpu";
   text.path = "exact";
   text.left = std::string(kind_of(problem.left)) + ", read as it lies";
-  text.right = std::string(kind_of(problem.right)) + ", read as it lies";
+  text.right =
+      std::string(kind_of(problem.right)) +
+      (problem.right.form == PreparedForm::panels ? ", prepared as panels" : ", read as it lies");
   text.error = "that of a float32 sum";
   if (problem.out.shape.size() == 0) {
     text.path = "nothing";
@@ -67,7 +69,7 @@ void run(const GemmPlan& plan, const GemmOperand& given_a, const GemmRightOperan
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
   if (out.shape.size() == 0) return;
-  gemm_with(GemmPlanParts::on_cpu(plan), a, source_of(b), out, options, workspace);
+  gemm_with(GemmPlanParts::on_cpu(plan), a, b, out, options, workspace);
 }
 
 // What an operand or the output has, of the shape of the plan's, that the plan's has not; null:
@@ -122,11 +124,11 @@ void check_device_fits(const GemmPlan& plan, Device device) {
 
 }  // namespace
 
-void gemm_with(const CpuGemmPlan& plan, const GemmOperand& a, const BlockScaled& b,
+void gemm_with(const CpuGemmPlan& plan, const GemmOperand& a, const GemmRightOperand& b,
                const Buffer& out, const GemmOptions& options, Workspace workspace) {
   check_gemm_workspace(workspace, plan.workspace_bytes, a, b, out, options);
   const FloatEnvironment environment;
-  cpu::gemm(make_task(a, b, out, options), plan, workspace.data);
+  cpu::gemm(make_task(a, source_of(b), panels_of(b), out, options), plan, workspace.data);
 }
 
 void gemm(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,

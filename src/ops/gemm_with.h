@@ -8,7 +8,7 @@ namespace mxkern {
 
 // gemm on the CPU for checked operands with an output that is not empty. The plan is one for
 // cpu_problem of them, with a unit that this machine runs.
-void gemm_with(const CpuGemmPlan& plan, const GemmOperand& a, const BlockScaled& b,
+void gemm_with(const CpuGemmPlan& plan, const GemmOperand& a, const GemmRightOperand& b,
                const Buffer& out, const GemmOptions& options, Workspace workspace);
 
 }  // namespace mxkern

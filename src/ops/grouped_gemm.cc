@@ -39,15 +39,15 @@ void grouped_gemm(const GemmOperand& given_a, const GemmRightOperand& b, const G
   }
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
-  check_groups_of_cpu(a, b, options.precision);
+  check_groups_of_cpu({a, b, groups, out, options});
   if (out.shape.size() == 0) {
-    workspace_bytes(CpuGroups{a, source_of(b), groups, out, options});  // checks the ends
+    workspace_bytes(CpuGroups{a, b, groups, out, options});  // checks the ends
     return;
   }
   const std::size_t first = ends_bytes(groups);
   check_grouped_workspace(workspace, first, a, b, groups, out, options);
   const Groups own = copy_ends(groups, workspace.data);
-  const CpuGroups product{a, source_of(b), own, out, options};
+  const CpuGroups product{a, b, own, out, options};
   check_grouped_workspace(workspace, workspace_bytes(product), a, b, groups, out, options);
   void* const memory = static_cast<std::byte*>(workspace.data) + first;
   if (groups.of_columns) {
@@ -67,8 +67,8 @@ std::size_t grouped_gemm_workspace_bytes(const GemmOperand& given_a, const GemmR
   if (out.device.type == DeviceType::cuda) {
     return planned_bytes(a, b, groups, options.precision, out.device);
   }
-  check_groups_of_cpu(a, b, options.precision);
-  return workspace_bytes(CpuGroups{a, source_of(b), groups, out, options});
+  check_groups_of_cpu({a, b, groups, out, options});
+  return workspace_bytes(CpuGroups{a, b, groups, out, options});
 }
 
 std::size_t grouped_gemm_workspace_bytes(const GroupedGemmProblem& problem, Device device) {

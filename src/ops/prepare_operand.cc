@@ -8,12 +8,15 @@
 #include "check/arguments.h"
 #include "check/gemm.h"
 #include "check/quantize.h"
+#include "cpu/gemm/panels/panels.h"
+#include "cpu/gemm/task.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm/gemm.h"
 #include "cuda/operands/prepare_operand.h"
 #endif
 #include "plan/core_rows.h"
 #include "plan/decode/limits.h"
+#include "mxkern/tensor/panel_layout.h"
 
 namespace mxkern {
 namespace {
@@ -27,6 +30,10 @@ void check_scheme(const char* caller, Scheme scheme) {
 
 // The form, if products on the device read it, or else the source.
 PreparedForm usable([[maybe_unused]] PreparedForm wanted, [[maybe_unused]] Device device) {
+  if (device.type == DeviceType::cpu) {
+    const bool reads = wanted == PreparedForm::panels && cpu::reads_panels();
+    return reads ? wanted : PreparedForm::source;
+  }
 #if defined(MXKERN_HAS_CUDA)
   if (device.type == DeviceType::cuda && reads(wanted, cuda::gemm_capabilities(function, device))) {
     return wanted;
@@ -44,6 +51,19 @@ void check_usable(const PreparedOperand& out) {
                      " do not read; ask usable_prepared_form, or use the form source");
 }
 
+// On the CPU.
+void fill_panels(const PreparedOperand& out) {
+  const BlockScaled& q = out.source;
+  const cpu::GemmTask task = make_task(q, q, nullptr, Buffer{}, {});
+  const PanelLayout layout(q.scheme, q.shape.rows, q.shape.columns);
+  cpu::GemmMatrix matrix = task.right;
+  for (std::int64_t i = 0; i < q.shape.batch; ++i) {
+    cpu::fill_panels(matrix, static_cast<std::uint8_t*>(out.data) + i * layout.matrix_bytes);
+    matrix.data += task.right_batch_bytes;
+    matrix.scales += task.right_batch_scales;
+  }
+}
+
 // What is written of an operand that is checked.
 Occupied data_of(const PreparedOperand& out) {
   const Shape& shape = out.source.shape;
@@ -56,6 +76,7 @@ PreparedForm best_prepared_form(Scheme scheme, Device device) {
   constexpr const char* own = "best_prepared_form";
   check_scheme(own, scheme);
   check_device_type(own, device);
+  if (device.type == DeviceType::cpu) return usable(PreparedForm::panels, device);
   if (cuda::fold_facts(scheme).can_fold &&
       usable(PreparedForm::folded, device) == PreparedForm::folded) {
     return PreparedForm::folded;
@@ -87,6 +108,9 @@ std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape)
     }
     case PreparedForm::few_tokens:
       return static_cast<std::size_t>(cuda::reordered_bytes(scheme, shape));
+    case PreparedForm::panels:
+      return static_cast<std::size_t>(shape.batch *
+                                      PanelLayout(scheme, shape.rows, shape.columns).matrix_bytes);
   }
   return 0;
 }
@@ -100,6 +124,7 @@ void prepare_operand(const BlockScaled& q, const PreparedOperand& out, Stream st
   for (const Occupied& part : OccupiedParts("q", q).part) check_apart(function, data, part);
   check_usable(target);
   if (target.form == PreparedForm::source) return;
+  if (target.form == PreparedForm::panels) return fill_panels(target);
 #if defined(MXKERN_HAS_CUDA)
   cuda::prepare_operand(target, stream);
 #else

@@ -2,6 +2,7 @@
 #include "plan/gemm_cpu.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "mxkern/core/error.h"
 #include "mxkern/core/math.h"
@@ -59,9 +60,39 @@ GemmUnit unit_for_few(const CpuGemmCapabilities& capabilities) {
   return GemmUnit::baseline_few_rows;
 }
 
+// A unit that reads panels, and the most rows of it.
+struct PanelChoice {
+  GemmUnit unit;
+  std::int64_t rows;
+};
+
+PanelChoice unit_for_panels(const CpuGemmProblem& problem,
+                            const CpuGemmCapabilities& capabilities) {
+  const std::int64_t beside_tiles = capabilities.runs(GemmUnit::amx_bf16) && may_have_parts(problem)
+                                        ? tuning::cpu::panel_rows_beside_amx
+                                        : std::numeric_limits<std::int64_t>::max();
+  if (capabilities.runs(GemmUnit::avx512_bf16_panels) && parts_of(problem) <= 2 &&
+      may_have_parts(problem)) {
+    return {GemmUnit::avx512_bf16_panels,
+            std::min(beside_tiles, tuning::cpu::avx512_bf16_panel_rows / parts_of(problem))};
+  }
+  if (capabilities.runs(GemmUnit::avx512_panels)) {
+    return {GemmUnit::avx512_panels, std::min(beside_tiles, tuning::cpu::avx512_panel_rows)};
+  }
+  if (capabilities.runs(GemmUnit::avx2_panels)) {
+    return {GemmUnit::avx2_panels, tuning::cpu::avx2_panel_rows};
+  }
+  return {GemmUnit::baseline, 0};
+}
+
 // Of few rows, one tile, decoding takes most of the time, and putting panels together as long
 // again.
 Choice choose_unit(const CpuGemmProblem& problem, const CpuGemmCapabilities& capabilities) {
+  if (problem.right_is_panels) {
+    const PanelChoice panels = unit_for_panels(problem, capabilities);
+    if (problem.m > panels.rows) return choose_unit_for_many(problem, capabilities);
+    return {panels.unit, "a has few rows: panels of b are decoded as they are read"};
+  }
   const GemmUnit unit = unit_for_few(capabilities);
   if (problem.m > facts_of(unit).tile_rows) return choose_unit_for_many(problem, capabilities);
   return {unit, "a has few rows: those of b are decoded where they lie"};
@@ -71,6 +102,12 @@ Choice choose_unit(const CpuGemmProblem& problem, const CpuGemmCapabilities& cap
 // between the others, and leave them a few sets of the L1 cache.
 int left_tile_of(GemmUnit unit, std::int64_t rows) {
   int tile = facts_of(unit).tile_rows;
+  if (reads_panels(unit)) {
+    for (const int count : panel_row_counts) {
+      if (count <= tile && rows <= count) return count;
+    }
+    return tile;
+  }
   while (is_for_few_rows(unit) && tile > 1 && rows <= tile / 2) tile /= 2;
   return tile;
 }
@@ -119,6 +156,28 @@ void choose_blocks(const CpuGemmProblem& problem, int threads, CpuGemmPlan& plan
   plan.blocks = problem.batch * plan.row_blocks * plan.column_blocks;
 }
 
+// Columns of panels are shared among threads by bytes. All rows of a block go by while its panels
+// are in the cache.
+void choose_panel_blocks(const CpuGemmProblem& problem, int threads, CpuGemmPlan& plan) {
+  const GemmUnitFacts facts = facts_of(plan.unit);
+  const std::int64_t row_tiles = std::max<std::int64_t>(ceil_div(problem.m, facts.tile_rows), 1);
+  const std::int64_t column_tiles =
+      std::max<std::int64_t>(ceil_div(problem.n, facts.tile_columns), 1);
+  plan.row_blocks = ceil_div(row_tiles, facts.max_block_rows / facts.tile_rows);
+  plan.block_rows = ceil_div(row_tiles, plan.row_blocks) * facts.tile_rows;
+  const std::int64_t tile_bytes =
+      std::max<std::int64_t>(problem.k * facts_of(problem.right_scheme).bits / 8, 1) *
+      facts.tile_columns;
+  const std::int64_t worthwhile = ceil_div(tuning::cpu::panel_block_bytes, tile_bytes);
+  const std::int64_t evened_out = ceil_div(
+      column_tiles * problem.batch, tuning::cpu::panel_blocks_per_thread * std::int64_t{threads});
+  const std::int64_t tiles = std::clamp<std::int64_t>(std::max(worthwhile, evened_out), 1,
+                                                      facts.max_block_columns / facts.tile_columns);
+  plan.block_columns = tiles * facts.tile_columns;
+  plan.column_blocks = ceil_div(column_tiles, tiles);
+  plan.blocks = problem.batch * plan.row_blocks * plan.column_blocks;
+}
+
 }  // namespace
 
 bool merges_batch(const PlannedOperand& a, const PlannedOperand& b, const PlannedTensor& out) {
@@ -139,13 +198,15 @@ CpuGemmProblem cpu_problem(const PlannedOperand& a, const PlannedOperand& b,
           .left_scheme = a.scheme,
           .left_dtype = a.plain.dtype,
           .right_scheme = b.scheme,
-          .out_dtype = out.dtype};
+          .out_dtype = out.dtype,
+          .right_is_panels = b.form == PreparedForm::panels};
 }
 
 GemmSlotLayout slot_layout(const CpuGemmPlan& plan, std::int64_t k) {
   const GemmUnitFacts facts = facts_of(plan.unit);
   const std::int64_t depth = std::min<std::int64_t>(round_up(k, gemm_chunk), facts.depth);
   const std::int64_t left_rows = ceil_div(plan.block_rows, facts.tile_rows) * plan.left_tile;
+  const std::int64_t left_depth = plan.keeps_left ? round_up(k, gemm_chunk) : depth;
   // Of units for few rows it says where they lie.
   const std::int64_t right_depth = is_for_few_rows(plan.unit) ? gemm_chunk : depth;
   // Sums stay in memory between panels along K; where one panel is all, they leave at once.
@@ -159,12 +220,14 @@ GemmSlotLayout slot_layout(const CpuGemmPlan& plan, std::int64_t k) {
     end += static_cast<std::size_t>(round_up(bytes, 64));
     return begin;
   };
+  layout.state = place(8);
+  layout.panel_row = place(plan.right_is_panels ? 2 * round_up(k, 128) : 0);
   layout.left_shifts = place(plan.block_rows * 4);
   layout.right_shifts = place(plan.block_columns * 4);
   layout.left_spreads = place(plan.block_rows * 4);
   layout.right_spreads = place(plan.block_columns * 4);
   layout.bias = place(plan.block_columns * 4);
-  layout.left = place(left_rows * depth * plan.parts * facts.element_bytes);
+  layout.left = place(left_rows * left_depth * plan.parts * facts.element_bytes);
   layout.right = place(facts.tile_columns * right_depth * facts.element_bytes);
   layout.tiles = place(tiles * 4);
   layout.bytes = end;
@@ -177,7 +240,16 @@ CpuGemmPlan plan_gemm_cpu_with(GemmUnit unit, const CpuGemmProblem& problem, int
   plan.parts = takes_bfloat16(unit) ? parts_of(problem) : 1;
   plan.left_tile = left_tile_of(unit, problem.m);
   plan.reason = "asked for";
-  choose_blocks(problem, threads, plan);
+  plan.right_is_panels = problem.right_is_panels;
+  if (reads_panels(unit)) {
+    choose_panel_blocks(problem, threads, plan);
+  } else {
+    choose_blocks(problem, threads, plan);
+  }
+  plan.keeps_left = plan.column_blocks > 1 && plan.block_rows * plan.parts *
+                                                      round_up(problem.k, gemm_chunk) *
+                                                      facts_of(unit).element_bytes <=
+                                                  tuning::cpu::kept_left_bytes;
   plan.slots = static_cast<int>(std::clamp<std::int64_t>(plan.blocks, 1, threads));
   plan.slot_bytes = slot_layout(plan, problem.k).bytes;
   plan.workspace_bytes =

@@ -15,7 +15,8 @@
 namespace mxkern {
 
 // What multiplies: float32 vectors of an instruction set, or dot products of bfloat16. For a few
-// rows, float32 vectors along K.
+// rows, float32 vectors along K; and with weights that were prepared as panels, a vector of either
+// kind whose lanes are columns of the output.
 enum class GemmUnit : std::uint8_t {
   baseline,
   avx2,
@@ -24,13 +25,23 @@ enum class GemmUnit : std::uint8_t {
   amx_bf16,
   baseline_few_rows,
   avx2_few_rows,
-  avx512_few_rows
+  avx512_few_rows,
+  avx2_panels,
+  avx512_panels,
+  avx512_bf16_panels
 };
 
-inline constexpr GemmUnit all_gemm_units[] = {GemmUnit::baseline,      GemmUnit::avx2,
-                                              GemmUnit::avx512,        GemmUnit::avx512_bf16,
-                                              GemmUnit::amx_bf16,      GemmUnit::baseline_few_rows,
-                                              GemmUnit::avx2_few_rows, GemmUnit::avx512_few_rows};
+inline constexpr GemmUnit all_gemm_units[] = {GemmUnit::baseline,
+                                              GemmUnit::avx2,
+                                              GemmUnit::avx512,
+                                              GemmUnit::avx512_bf16,
+                                              GemmUnit::amx_bf16,
+                                              GemmUnit::baseline_few_rows,
+                                              GemmUnit::avx2_few_rows,
+                                              GemmUnit::avx512_few_rows,
+                                              GemmUnit::avx2_panels,
+                                              GemmUnit::avx512_panels,
+                                              GemmUnit::avx512_bf16_panels};
 
 // Elements are packed in chunks of this many along K: a block of MX, two of NVFP4.
 inline constexpr int gemm_chunk = 32;
@@ -71,12 +82,24 @@ constexpr GemmUnitFacts facts_of(GemmUnit unit) {
       return facts("avx2_few_rows", 4, 16, 4, tuned::few_rows_block, tuned::avx2_few_rows);
     case GemmUnit::avx512_few_rows:
       return facts("avx512_few_rows", 8, 32, 4, tuned::few_rows_block, tuned::avx512_few_rows);
+    case GemmUnit::avx2_panels:
+      return facts("avx2_panels", 4, 16, 4, tuned::panels_block, tuned::avx2_few_rows);
+    case GemmUnit::avx512_panels:
+      return facts("avx512_panels", 16, 32, 4, tuned::panels_block, tuned::avx512_few_rows);
+    case GemmUnit::avx512_bf16_panels:
+      return facts("avx512_bf16_panels", 16, 32, 2, tuned::panels_block, tuned::avx512_bf16);
   }
   return {};
 }
 
 // Of one tile, as a rule. They decode the rows of the right operand where these lie.
 constexpr bool is_for_few_rows(GemmUnit unit) { return unit >= GemmUnit::baseline_few_rows; }
+
+// Of those, the ones for a right operand that was prepared as panels, and for no other.
+constexpr bool reads_panels(GemmUnit unit) { return unit >= GemmUnit::avx2_panels; }
+
+// Rows of the left operand that there is code for with panels, together with its parts.
+inline constexpr int panel_row_counts[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 constexpr const char* name_of(GemmUnit unit) { return facts_of(unit).name; }
 
@@ -93,6 +116,7 @@ struct CpuGemmProblem {
   DType left_dtype = DType::float32;        // where it is
   Scheme right_scheme = Scheme::mxfp8_e4m3;
   DType out_dtype = DType::float32;
+  bool right_is_panels = false;  // prepared as these
 };
 
 // Whether a batch that shares its right operand is one product with more rows, which memory has to
@@ -126,6 +150,8 @@ struct CpuGemmPlan {
   std::size_t slot_bytes;      // working memory of one
   std::size_t workspace_bytes;
   const char* reason;  // for the unit
+  bool right_is_panels;
+  bool keeps_left;  // a slot has all panels of a block's rows, for the blocks beside it
 };
 
 // Pure: the same arguments give the same plan, on any machine. The bytes of the product depend on
@@ -140,8 +166,8 @@ std::string describe(const CpuGemmPlan& plan);
 
 // Where the parts of a slot of working memory begin; each is aligned to 64 bytes.
 struct GemmSlotLayout {
-  std::size_t left_shifts, right_shifts, left_spreads, right_spreads, bias, left, right, tiles,
-      bytes;
+  std::size_t state, panel_row, left_shifts, right_shifts, left_spreads, right_spreads, bias, left,
+      right, tiles, bytes;
 };
 GemmSlotLayout slot_layout(const CpuGemmPlan& plan, std::int64_t k);
 

@@ -209,6 +209,7 @@ bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities) {
     case PreparedForm::source: return true;
     case PreparedForm::folded: return capabilities.is_hopper();
     case PreparedForm::expanded: return capabilities.major >= 8;
+    case PreparedForm::panels: return false;
     case PreparedForm::few_tokens:
       return cuda::takes_decode(DType::bfloat16, 1, capabilities.major * 10 + capabilities.minor);
   }

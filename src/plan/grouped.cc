@@ -78,6 +78,7 @@ std::int64_t bytes_of(const PlannedOperand& source, PreparedForm form) {
       return static_cast<std::int64_t>(cuda::reordered_bytes(source.scheme, source.shape));
     case PreparedForm::folded: return cuda::folded_layout(source.shape).bytes;
     case PreparedForm::source:
+    case PreparedForm::panels:
     case PreparedForm::expanded: break;
   }
   return cuda::expanded_layout(source).bytes;

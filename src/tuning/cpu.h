@@ -28,6 +28,22 @@ inline constexpr UnitBlock baseline_block = {256, 256, 512}, float32_block = {25
                            baseline_few_rows_block = {1024, 256, 512},
                            few_rows_block = {1024, 384, 512};
 
+// Panels are read in long pieces along K, as prefetching likes it.
+inline constexpr UnitBlock panels_block = {16384, 48, 512};
+
+// With panels: bytes of weights that are worth a block, and blocks of a thread that even them out.
+inline constexpr std::int64_t panel_block_bytes = 128 << 10, panel_blocks_per_thread = 16;
+
+// With panels: most rows that are multiplied with codes as they are decoded. Beyond, decoding once
+// and keeping what comes of it takes less time.
+inline constexpr std::int64_t avx2_panel_rows = 16, avx512_panel_rows = 48,
+                              avx512_bf16_panel_rows = 48;
+// The same where AMX tiles multiply more rows. An estimate: these have not been timed.
+inline constexpr std::int64_t panel_rows_beside_amx = 16;
+
+// The largest left operand of a block that is put together once for all columns, in bytes.
+inline constexpr std::int64_t kept_left_bytes = 5 << 20;
+
 // Nanoseconds to wake the other threads and to wait for them.
 inline constexpr double parallel_ns = 10000;
 

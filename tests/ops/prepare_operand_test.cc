@@ -22,8 +22,11 @@ using test::PlainTensor;
 using test::QuantizedOperand;
 
 TEST(PrepareOperandTest, TheCpuReadsTheSource) {
+  const bool has_vectors = cpu::gemm_capabilities().runs(GemmUnit::avx2_panels);
+  const PreparedForm best = has_vectors ? PreparedForm::panels : PreparedForm::source;
   for (const Scheme scheme : all_schemes) {
-    EXPECT_EQ(best_prepared_form(scheme, {}), PreparedForm::source);
+    EXPECT_EQ(best_prepared_form(scheme, {}), best);
+    EXPECT_EQ(usable_prepared_form(PreparedForm::panels, scheme, {}), best);
     EXPECT_EQ(usable_prepared_form(PreparedForm::few_tokens, scheme, {}), PreparedForm::source);
     QuantizedOperand a(Scheme::mxfp8_e4m3, {2, 5, 96}, ScaleLayout::row_major);
     QuantizedOperand b(scheme, {1, 7, 96}, ScaleLayout::swizzled);

@@ -62,6 +62,38 @@ TEST(PlanGemmTest, FewRowsAreMultipliedByRows) {
   EXPECT_EQ(rows_by(machine(amx, 1), 9), GemmUnit::amx_bf16);
 }
 
+TEST(PlanGemmTest, PanelsHaveUnitsOfTheirOwn) {
+  const auto unit_for = [](const CpuGemmCapabilities& capabilities, std::int64_t m, DType dtype) {
+    CpuGemmProblem panels = problem(m, 4096, 4096);
+    panels.left_is_plain = true;
+    panels.left_dtype = dtype;
+    panels.right_is_panels = true;
+    return plan_gemm_cpu(panels, capabilities).unit;
+  };
+  const auto avx2 = machine({GemmUnit::avx2, GemmUnit::avx2_few_rows, GemmUnit::avx2_panels}, 1);
+  const auto bf16 =
+      machine({GemmUnit::avx2, GemmUnit::avx512, GemmUnit::avx512_bf16, GemmUnit::avx2_panels,
+               GemmUnit::avx512_panels, GemmUnit::avx512_bf16_panels},
+              1);
+  CpuGemmCapabilities amx = bf16;
+  amx.has[static_cast<int>(GemmUnit::amx_bf16)] = true;
+  for (const std::int64_t m : {1, 16}) {
+    EXPECT_EQ(unit_for(machine({}, 1), m, DType::bfloat16), GemmUnit::baseline) << m;
+    EXPECT_EQ(unit_for(avx2, m, DType::bfloat16), GemmUnit::avx2_panels) << m;
+    for (const CpuGemmCapabilities& capabilities : {bf16, amx}) {
+      EXPECT_EQ(unit_for(capabilities, m, DType::bfloat16), GemmUnit::avx512_bf16_panels) << m;
+      EXPECT_EQ(unit_for(capabilities, m, DType::float16), GemmUnit::avx512_bf16_panels) << m;
+      EXPECT_EQ(unit_for(capabilities, m, DType::float32), GemmUnit::avx512_panels) << m;
+    }
+  }
+  EXPECT_EQ(unit_for(avx2, 17, DType::float32), GemmUnit::avx2);
+  EXPECT_EQ(unit_for(bf16, 48, DType::bfloat16), GemmUnit::avx512_bf16_panels);
+  EXPECT_EQ(unit_for(bf16, 49, DType::bfloat16), GemmUnit::avx512_bf16);
+  EXPECT_EQ(unit_for(bf16, 49, DType::float32), GemmUnit::avx512);
+  EXPECT_EQ(unit_for(amx, 17, DType::bfloat16), GemmUnit::amx_bf16);
+  EXPECT_EQ(unit_for(amx, 17, DType::float32), GemmUnit::amx_bf16);
+}
+
 TEST(PlanGemmTest, FewRowsArePackedWithoutThoseThatAreNotThere) {
   const auto tile_of = [](GemmUnit unit, std::int64_t m) {
     return plan_gemm_cpu_with(unit, problem(m, 512, 256), 1).left_tile;

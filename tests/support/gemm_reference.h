@@ -13,6 +13,7 @@
 
 #include "cpu/gemm/gemm.h"
 #include "ops/gemm_with.h"
+#include "mxkern/prepare_operand.h"
 #include "tests/support/gemm_operand.h"
 #include "tests/support/show.h"
 
@@ -49,9 +50,24 @@ class AlignedMemory {
   void* data_;
 };
 
+// The product by one unit with b as panels, without its codes. Units for few rows take either
+// panels or codes.
+inline void run_with_panels(GemmUnit unit, const GemmOperand& a, const BlockScaled& b,
+                            const Buffer& out, const GemmOptions& options = {}, int threads = 2) {
+  const std::size_t bytes = prepared_bytes(PreparedForm::panels, b.scheme, b.shape);
+  const AlignedMemory data(bytes);
+  PreparedOperand prepared{PreparedForm::panels, b, data.workspace().data, bytes};
+  prepare_operand(b, prepared);
+  prepared.source.codes = prepared.source.scales = nullptr;
+  const CpuGemmPlan plan = plan_gemm_cpu_with(unit, cpu_problem(a, prepared, out), threads);
+  const AlignedMemory memory(plan.workspace_bytes);
+  gemm_with(plan, a, prepared, out, options, memory.workspace());
+}
+
 // The product by one unit, as if on a machine of so many threads.
 inline void run_unit(GemmUnit unit, const GemmOperand& a, const BlockScaled& b, const Buffer& out,
                      const GemmOptions& options = {}, int threads = 2) {
+  if (reads_panels(unit)) return run_with_panels(unit, a, b, out, options, threads);
   const CpuGemmPlan plan = plan_gemm_cpu_with(unit, cpu_problem(a, b, out), threads);
   const AlignedMemory memory(plan.workspace_bytes);
   gemm_with(plan, a, b, out, options, memory.workspace());

@@ -10,14 +10,16 @@
 namespace mxkern {
 
 enum class PreparedForm : std::uint8_t {
-  source,      // codes and scales alone: what the CPU multiplies
+  source,      // codes and scales alone
   folded,      // FP8 elements that hold their block scales, for Hopper's FP8 tensor cores
   expanded,    // bfloat16 elements, for the bfloat16 tensor cores of every GPU
-  few_tokens,  // codes and scales in the order in which products of few rows read them
+  few_tokens,  // codes and scales in the order in which products of few rows read them on a GPU
+  panels,      // codes and scales in the order in which vectors of a CPU read them
 };
 
 inline constexpr PreparedForm all_prepared_forms[] = {
-    PreparedForm::source, PreparedForm::folded, PreparedForm::expanded, PreparedForm::few_tokens};
+    PreparedForm::source, PreparedForm::folded, PreparedForm::expanded, PreparedForm::few_tokens,
+    PreparedForm::panels};
 
 constexpr const char* name_of(PreparedForm form) {
   switch (form) {
@@ -25,6 +27,7 @@ constexpr const char* name_of(PreparedForm form) {
     case PreparedForm::folded: return "folded";
     case PreparedForm::expanded: return "expanded";
     case PreparedForm::few_tokens: return "few_tokens";
+    case PreparedForm::panels: return "panels";
   }
   return "unknown";
 }

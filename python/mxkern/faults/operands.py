@@ -331,11 +331,11 @@ def planned(
     number = position(function, "form", form, PREPARED_FORMS)
     if is_prepared:
         raise ValueError(f"{function}: form is given, but b is prepared already; leave form out")
-    if kind == "cpu" or (not kind and on == CPU):
+    if form != "panels" and (kind == "cpu" or (not kind and on == CPU)):
         raise ValueError(
             f"{function}: form is {errors.described(form)} and the device is the CPU, whose "
-            "products read codes and scales as they lie; expected a GPU; pass its kind, as "
-            "device='sm_90', or leave form out"
+            "products read panels, or codes and scales as they lie; expected a GPU; pass its kind, "
+            "as device='sm_90', or form='panels', or leave form out"
         )
     return kind, number
 

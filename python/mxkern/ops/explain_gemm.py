@@ -57,9 +57,9 @@ def explain_gemm(
     beta                    as in gemm; an output that is added to may take more memory
     device                  None: the one that a and b are on, "cuda:0" for example; or "cpu",
                             "sm_80", "sm_90", ...: a kind of GPU, which need not be here
-    form                    "folded", "expanded" or "few_tokens": as though prepare_operand had
-                            made b ready in this form, which takes a GPU or device="sm_90"; None: b
-                            as it is
+    form                    "folded", "expanded", "few_tokens" or "panels": as though
+                            prepare_operand had made b ready in this form, of which panels are the
+                            CPU's and the others a GPU's, or of device="sm_90"; None: b as it is
 
     Nothing is computed. Raises what gemm would: TypeError, ValueError, RuntimeError.
 

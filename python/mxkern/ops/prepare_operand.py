@@ -58,25 +58,27 @@ def prepare_operand(
     form         "folded": FP8 elements that hold their block scales (the floating-point MX
                  schemes); "expanded": bfloat16 elements (all schemes); "few_tokens": an order for
                  products with a left operand of few rows, plain in 16 bits or quantized (all
-                 schemes); "auto": folded where the scheme has it, else expanded
+                 schemes); "panels": the order of a CPU's vectors (all schemes); "auto": panels on
+                 the CPU, on a GPU folded where the scheme has it, else expanded
     scale_rule   with a plain x: as in quantize
     keep_source  whether codes and scales are kept, for what the form cannot do. A folded operand
                  without them multiplies with precision="folded" only, an expanded one exactly,
-                 and one of few_tokens with few tokens. nvfp4's are always kept.
+                 one of few_tokens with few tokens, and panels on the right of products of rows.
+                 nvfp4's are always kept.
     out          a PreparedOperand of the same scheme and shape to refresh: all of its arrays are
                  written in place, the codes and scales that it keeps too, and it is returned. Its
                  form, and what it keeps, stay as they are
     stream       CUDA: a stream handle, instead of the framework's current stream
 
     folded is for Hopper, expanded for compute capability 8.0 and newer, few_tokens for 9.0 to
-    11.x; code for other GPUs than 9.0 is compiled, never executed. Elsewhere, and on the CPU, the
-    result holds the source alone, and gemm takes it all the same. Raises TypeError, ValueError,
-    RuntimeError.
+    11.x; code for other GPUs than 9.0 is compiled, never executed. panels are for CPUs with AVX2
+    or AVX-512. Elsewhere the result holds the source alone, and gemm takes it all the same. Raises
+    TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> w = mxkern.prepare_operand(np.ones((4, 64), np.float32), "mxfp8")
     >>> w.scheme, w.shape, w.form
-    ('mxfp8_e4m3', (4, 64), 'source')
+    ('mxfp8_e4m3', (4, 64), 'panels')
     >>> mxkern.gemm(np.ones((1, 64), np.float32), w)
     array([[64., 64., 64., 64.]], dtype=float32)
     """

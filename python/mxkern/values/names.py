@@ -23,7 +23,7 @@ BlockError = Literal["mse", "mae"]
 Block = str | tuple[int, int] | None
 GemmPrecision = Literal["auto", "exact", "folded"]
 GroupedPrecision = Literal["exact", "folded"]
-AskedForm = Literal["folded", "expanded", "few_tokens"]
+AskedForm = Literal["folded", "expanded", "few_tokens", "panels"]
 PreparedForm = Literal["source", AskedForm]
 DtypeName = Literal["float32", "float16", "bfloat16"]
 

@@ -13,19 +13,21 @@ _FORMS = {
     "folded": "FP8 elements that hold their block scales",
     "expanded": "bfloat16 elements",
     "few_tokens": "codes and scales in the order of products of few rows",
+    "panels": "codes and scales in the order of a CPU's vectors",
 }
 _WITHOUT_SOURCE = {
     "folded": "folded products only",
     "expanded": "exact products only",
     "few_tokens": "products of few rows only",
+    "panels": "products on the CPU only",
 }
 
 
 class PreparedOperand(ValueOf[Array_co]):
     """An operand that prepare_operand made ready for gemm. Immutable; the arrays are not.
 
-    form    "folded", "expanded" or "few_tokens": what data holds; "source": nothing, as the CPU
-            reads codes and scales
+    form    "folded", "expanded", "few_tokens" or "panels": what data holds; "source": nothing,
+            where products read codes and scales
     data    bytes in the library's own layout, or None for "source". A product reads those of
             "few_tokens", and the tensor scale, while the kernel ahead of it in the stream still
             runs: do not write them yourself right before it
@@ -36,8 +38,9 @@ class PreparedOperand(ValueOf[Array_co]):
     >>> import mxkern, numpy as np
     >>> w = mxkern.prepare_operand(mxkern.quantize(np.ones((4, 64), np.float32), "mxfp8"))
     >>> w
-    PreparedOperand mxfp8_e4m3, shape (4, 64), 264 bytes
-      source      codes and scales alone
+    PreparedOperand mxfp8_e4m3, shape (4, 64), 2568 bytes
+      panels      codes and scales in the order of a CPU's vectors, 2304 bytes
+      source      codes and scales
     """
 
     __match_args__ = ("form", "data", "source", "scheme", "shape")

@@ -32,6 +32,11 @@ constexpr int scaled_exponent() {
   return 0;
 }
 
+// Pairs of bfloat16, even elements in the low half. Drops the lower halves of the float32.
+[[gnu::always_inline]] inline BitLanes join(FloatPairs pairs) {
+  return bits_of(pairs.even) >> 16 | (bits_of(pairs.odd) & 0xFFFF0000u);
+}
+
 // The exact values of halves in the low bits of the lanes; what is above them is ignored.
 [[gnu::always_inline]] inline FloatLanes half_to_float(BitLanes bits) {
   const BitLanes shifted = (bits & 0x7FFFu) << 13;

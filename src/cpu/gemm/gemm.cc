@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cpu/gemm/exact_sum.h"
+#include "cpu/gemm/panels/panels.h"
 #include "cpu/runtime/parallel.h"
 #include "mxkern/core/math.h"
 
@@ -17,12 +18,16 @@ namespace {
 // Working memory is handed out by the block: a thread takes whichever slot is free.
 class Slots {
  public:
-  Slots(const CpuGemmPlan& plan, void* workspace)
+  Slots(const CpuGemmPlan& plan, std::int64_t k, void* workspace)
       : plan_(plan),
         taken_(static_cast<std::atomic<bool>*>(workspace)),
         memory_(static_cast<std::uint8_t*>(workspace) + round_up(plan.slots, 64)) {
     static_assert(sizeof(std::atomic<bool>) == 1, "the plan counts a byte a slot");
-    for (int i = 0; i < plan.slots; ++i) new (taken_ + i) std::atomic<bool>(false);
+    const std::size_t state = slot_layout(plan, k).state;
+    for (int i = 0; i < plan.slots; ++i) {
+      new (taken_ + i) std::atomic<bool>(false);
+      new (memory(i) + state) std::int64_t{-1};
+    }
   }
 
   int take() {
@@ -62,16 +67,24 @@ class Block {
     load_bias();
     const std::int64_t k = left_.k;
     if (k == 0) return finish_empty();
-    kernels_.row_shifts(left_, row_, rows_, left_shifts(), left_spreads());
-    kernels_.row_shifts(right_, column_, columns_, right_shifts(), right_spreads());
+    const bool has_left = left_is_packed();
+    if (!has_left) kernels_.row_shifts(left_, row_, rows_, left_shifts(), left_spreads());
+    find_right_shifts();
     least_certain_ = may_lose_at_widest() ? least_certain_sum(left_, right_) : 0.0f;
     knows_wide_spreads_ = false;
     for (std::int64_t begin = 0; begin < k; begin += facts_.depth) {
       const std::int64_t depth = std::min<std::int64_t>(facts_.depth, k - begin);
       const int chunks = static_cast<int>(ceil_div(depth, gemm_chunk));
-      kernels_.pack_left(
-          left_, {row_, row_tiles() * plan_.left_tile, begin, chunks, plan_.left_tile, plan_.parts},
-          left_shifts(), at<void>(layout_.left));
+      left_panel_ = at<std::uint8_t>(layout_.left);
+      if (plan_.keeps_left) {
+        left_panel_ += begin * row_tiles() * plan_.left_tile * plan_.parts * facts_.element_bytes;
+      }
+      if (!has_left) {
+        kernels_.pack_left(
+            left_,
+            {row_, row_tiles() * plan_.left_tile, begin, chunks, plan_.left_tile, plan_.parts},
+            left_shifts(), left_panel_);
+      }
       multiply(begin, chunks, begin + depth == k);
     }
   }
@@ -88,23 +101,53 @@ class Block {
   std::int64_t row_tiles() const { return ceil_div(rows_, facts_.tile_rows); }
   std::int64_t column_tiles() const { return ceil_div(columns_, facts_.tile_columns); }
 
-  // Neighbours in the order of blocks share the rows of the right operand.
+  // Neighbours in the order of blocks share the rows of the right operand, or those of the left one
+  // where these are kept.
   void select(std::int64_t index) {
-    const std::int64_t row_block = index % plan_.row_blocks;
-    const std::int64_t column_block = index / plan_.row_blocks % plan_.column_blocks;
-    const std::int64_t batch = index / plan_.row_blocks / plan_.column_blocks;
+    const std::int64_t blocks = plan_.row_blocks * plan_.column_blocks, own = index % blocks;
+    const std::int64_t row_block =
+        plan_.keeps_left ? own / plan_.column_blocks : own % plan_.row_blocks;
+    const std::int64_t column_block =
+        plan_.keeps_left ? own % plan_.column_blocks : own / plan_.row_blocks;
+    const std::int64_t batch = index / blocks;
+    left_block_ = batch * plan_.row_blocks + row_block;
     left_ = task_.left;
     left_.data += batch * task_.left_batch_bytes;
     left_.scales += batch * task_.left_batch_scales;
     right_ = task_.right;
     right_.data += batch * task_.right_batch_bytes;
     right_.scales += batch * task_.right_batch_scales;
+    if (right_.panels != nullptr) right_.panels += batch * task_.right_batch_panels;
     out_ = task_.out + batch * task_.out_batch_bytes;
     row_ = task_.first_row + row_block * plan_.block_rows;
     column_ = column_block * plan_.block_columns;
     rows_ = std::min(plan_.block_rows, left_.rows - row_);
     columns_ = std::min(plan_.block_columns, right_.rows - column_);
     finish_ = task_.finish;
+  }
+
+  // Whether the slot has the rows of this block from the block before; if not, it will have them.
+  // Only where they are packed in one piece.
+  bool left_is_packed() {
+    std::int64_t& packed = *at<std::int64_t>(layout_.state);
+    const bool has_them = packed == left_block_;
+    packed = plan_.keeps_left || left_.k <= facts_.depth ? left_block_ : -1;
+    return has_them;
+  }
+
+  void find_right_shifts() {
+    if (right_.panels == nullptr) {
+      return kernels_.row_shifts(right_, column_, columns_, right_shifts(), right_spreads());
+    }
+    const PanelLayout layout(right_.scheme, right_.rows, right_.k);
+    for (std::int64_t i = 0; i < columns_;) {
+      const std::int64_t first = (column_ + i) % PanelLayout::rows;
+      const PanelFacts& facts = panel_facts(right_.panels, layout, column_ + i);
+      const std::int64_t count = std::min(PanelLayout::rows - first, columns_ - i);
+      std::copy_n(facts.shift + first, count, right_shifts() + i);
+      std::copy_n(facts.spread + first, count, right_spreads() + i);
+      i += count;
+    }
   }
 
   // Whether any output of this block may lose products. Scales of most operands lie so close to
@@ -118,7 +161,9 @@ class Block {
   bool may_lose() {
     if (!knows_wide_spreads_) {
       find_wide_spreads(left_, row_, rows_, left_spreads());
-      find_wide_spreads(right_, column_, columns_, right_spreads());
+      if (right_.panels == nullptr) {
+        find_wide_spreads(right_, column_, columns_, right_spreads());
+      }
       knows_wide_spreads_ = true;
       if (!may_lose_at_widest()) least_certain_ = 0.0f;
     }
@@ -176,7 +221,7 @@ class Block {
       kernels_.pack_right(
           right_, {column_ + column, facts_.tile_columns, begin, chunks, facts_.tile_columns, 1},
           right_shifts() + column, right);
-      const std::uint8_t* left = at<std::uint8_t>(layout_.left);
+      const std::uint8_t* left = left_panel_;
       for (std::int64_t i = 0; i < row_tiles(); ++i) {
         const std::int64_t rows =
             is_for_few_rows(plan_.unit)
@@ -253,7 +298,7 @@ class Block {
         sums[0] = tile.sums[i * facts_.tile_columns + j];
         if (is_lossy(sums[0], one.row, one.column)) {
           int exponent = 0;
-          const double sum = exact_sum(left_, row_ + one.row, right_, column_ + one.column);
+          const double sum = lossless_sum(row_ + one.row, column_ + one.column);
           sums[0] = static_cast<float>(std::isfinite(sum) ? std::frexp(sum, &exponent) : sum);
           left_shift = -exponent;
           right_shifts_of_one[0] = 0;
@@ -262,6 +307,12 @@ class Block {
         finish(one, &left_shift, right_shifts_of_one, bias_ == nullptr ? nullptr : bias);
       }
     }
+  }
+
+  double lossless_sum(std::int64_t row, std::int64_t column) const {
+    if (right_.panels == nullptr) return exact_sum(left_, row, right_, column);
+    return exact_sum(left_, row,
+                     read_panel_row(right_, column, at<std::uint8_t>(layout_.panel_row)), 0);
   }
 
   const GemmTask& task_;
@@ -275,8 +326,10 @@ class Block {
   GemmFinish finish_;
   std::uint8_t* out_ = nullptr;
   const float* bias_ = nullptr;
+  std::uint8_t* left_panel_ = nullptr;
   float least_certain_ = 0.0f;
   bool knows_wide_spreads_ = false;
+  std::int64_t left_block_ = 0;
   std::int64_t row_ = 0;
   std::int64_t rows_ = 0;
   std::int64_t column_ = 0;
@@ -286,7 +339,7 @@ class Block {
 }  // namespace
 
 void gemm(const GemmTask& task, const CpuGemmPlan& plan, void* workspace) {
-  Slots slots(plan, workspace);
+  Slots slots(plan, task.left.k, workspace);
   const auto multiply = [&](std::int64_t begin, std::int64_t end) {
     const int slot = slots.take();
     Block block(task, plan, slots.memory(slot));

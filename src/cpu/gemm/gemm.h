@@ -16,6 +16,7 @@ struct GemmTask {
   std::int64_t left_batch_scales;
   std::int64_t right_batch_bytes;  // 0: one matrix for the whole batch
   std::int64_t right_batch_scales;
+  std::int64_t right_batch_panels;
   std::uint8_t* out;
   std::int64_t out_batch_bytes;
   GemmFinish finish;

@@ -34,7 +34,8 @@ void check_range(const CpuGroups& p, std::int64_t group, GroupRange range) {
 
 }  // namespace
 
-cpu::GemmTask CpuGroups::task(std::int64_t group, const BlockScaled& right) const {
+cpu::GemmTask CpuGroups::task(std::int64_t group, const BlockScaled& matrix,
+                              const void* panels) const {
   GemmOptions own;
   own.alpha = options.alpha;
   own.beta = options.beta;
@@ -45,12 +46,13 @@ cpu::GemmTask CpuGroups::task(std::int64_t group, const BlockScaled& right) cons
                 group * bias.batch_stride * static_cast<std::int64_t>(size_of(bias.dtype));
     own.bias = &bias;
   }
-  return make_task(a, right, out, own, options.factors == nullptr ? 1.0 : options.factors[group]);
+  return make_task(a, matrix, panels, out, own,
+                   options.factors == nullptr ? 1.0 : options.factors[group]);
 }
 
-void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision) {
-  check_precision_of_cpu("grouped_gemm", precision);
-  check_sources_for_cpu("grouped_gemm", a, b);
+void check_groups_of_cpu(const CpuGroups& p) {
+  check_precision_of_cpu("grouped_gemm", p.options.precision);
+  check_sources_for_cpu("grouped_gemm", p.a, p.right, !p.groups.of_columns);
 }
 
 std::size_t ends_bytes(const Groups& groups) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cpu/gemm/gemm.h"
+#include "check/gemm_operand.h"
 #include "mxkern/grouped_gemm.h"
 #include "mxkern/tensor/block_scaled.h"
 
@@ -19,10 +20,12 @@ struct GroupRange {
 // Checked arguments; the ends are not yet.
 struct CpuGroups {
   const GemmOperand& a;
-  const BlockScaled& b;
+  const GemmRightOperand& right;
   const Groups& groups;
   const Buffer& out;
   const GroupedGemmOptions& options;
+
+  const BlockScaled& b = source_of(right);
 
   // Returns the range of a group. Requires ends that no other thread writes to: see copy_ends.
   GroupRange range(std::int64_t group) const {
@@ -30,11 +33,11 @@ struct CpuGroups {
   }
 
   // The arguments of a group's product, with all of a and out.
-  cpu::GemmTask task(std::int64_t group, const BlockScaled& right) const;
+  cpu::GemmTask task(std::int64_t group, const BlockScaled& matrix, const void* panels) const;
 };
 
 // Throws where folded products are asked for, or an operand was prepared without its source.
-void check_groups_of_cpu(const GemmOperand& a, const GemmRightOperand& b, GemmPrecision precision);
+void check_groups_of_cpu(const CpuGroups& p);
 
 // The memory of a product, of which the first ends_bytes are for a copy of the ends. Reads each end
 // once and throws InvalidArgument where ends decrease, or lie outside of the rows or columns, or

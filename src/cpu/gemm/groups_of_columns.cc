@@ -13,7 +13,7 @@ namespace mxkern {
 namespace {
 
 CpuGemmPlan plan_of(const CpuGroups& p, GroupRange columns) {
-  CpuGemmProblem problem = cpu_problem(p.a, p.b, p.out);
+  CpuGemmProblem problem = cpu_problem(p.a, p.b, p.out);  // codes, whatever was prepared
   problem.batch = 1;
   problem.m = p.out.shape.rows;
   problem.k = columns.end - columns.begin;
@@ -87,7 +87,7 @@ class ColumnGroup {
 
   void multiply(void* workspace) const {
     auto* memory = static_cast<std::uint8_t*>(workspace);
-    cpu::GemmTask task = p_.task(group_, p_.b);
+    cpu::GemmTask task = p_.task(group_, p_.b, nullptr);
     task.out += group_ * task.out_batch_bytes;
     left_.apply(task.left, begin_, end_, memory);
     right_.apply(task.right, begin_, end_, memory + left_.scale_bytes());

@@ -5,12 +5,17 @@
 #include "cpu/gemm/groups.h"
 #include "cpu/gemm/task.h"
 #include "mxkern/core/float_environment.h"
+#include "mxkern/tensor/panel_layout.h"
 
 namespace mxkern {
 namespace {
 
 // One group's matrix.
 BlockScaled matrix_of(BlockScaled q, std::int64_t group) {
+  if (q.codes == nullptr) {  // prepared, and not kept
+    q.shape.batch = 1;
+    return q;
+  }
   q.codes += group * q.shape.rows * code_row_bytes(q.scheme, q.shape.columns);
   q.scales += group * q.scale_index().size();
   q.shape.batch = 1;
@@ -18,13 +23,16 @@ BlockScaled matrix_of(BlockScaled q, std::int64_t group) {
 }
 
 CpuGemmPlan plan_of(const CpuGroups& p, GroupRange rows) {
-  CpuGemmProblem problem = cpu_problem(p.a, p.b, p.out);
+  CpuGemmProblem problem = cpu_problem(p.a, p.right, p.out);
   problem.m = rows.end - rows.begin;
   return plan_gemm_cpu(problem, cpu::gemm_capabilities());
 }
 
 cpu::GemmTask task_of(const CpuGroups& p, std::int64_t group, GroupRange rows) {
-  cpu::GemmTask task = p.task(group, matrix_of(p.b, group));
+  const PanelLayout layout(p.b.scheme, p.b.shape.rows, p.b.shape.columns);
+  const auto* panels = static_cast<const std::uint8_t*>(panels_of(p.right));
+  if (panels != nullptr) panels += group * layout.matrix_bytes;
+  cpu::GemmTask task = p.task(group, matrix_of(p.b, group), panels);
   task.first_row = rows.begin;
   task.left.rows = rows.end;
   return task;

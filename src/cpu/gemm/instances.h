@@ -13,6 +13,9 @@ extern const GemmKernels gemm_kernels_amx_bf16;
 extern const GemmKernels gemm_kernels_baseline_few_rows;
 extern const GemmKernels gemm_kernels_avx2_few_rows;
 extern const GemmKernels gemm_kernels_avx512_few_rows;
+extern const GemmKernels gemm_kernels_avx2_panels;
+extern const GemmKernels gemm_kernels_avx512_panels;
+extern const GemmKernels gemm_kernels_avx512_bf16_panels;
 
 // Packing and finishing for the units that multiply bfloat16; they need AVX-512 and no more.
 namespace bf16 {

@@ -21,6 +21,9 @@ struct GemmMatrix {
   ScaleIndex scale_index;
   std::int64_t rows;
   std::int64_t k;
+  // Of a right operand that was prepared as panels: these are read instead of codes and scales,
+  // which may be null. See mxkern/tensor/panel_layout.h.
+  const std::uint8_t* panels = nullptr;
 };
 
 // A part of a matrix that is packed into a panel: tiles of `tile` rows, `chunks` chunks along K.

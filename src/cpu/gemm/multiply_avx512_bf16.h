@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "cpu/gemm/kernels.h"
+#include "cpu/runtime/prefetch.h"
 
 namespace mxkern::cpu {
 namespace {
@@ -28,7 +29,13 @@ template <int Rows>
     sum[i][0] = accumulate ? _mm512_loadu_ps(row) : _mm512_setzero_ps();
     sum[i][1] = accumulate ? _mm512_loadu_ps(row + 16) : _mm512_setzero_ps();
   }
+  // Tiles of the left operand, and their sums, follow one another in memory: what comes next is
+  // asked for early enough for the L3 cache.
+  constexpr int tile_bytes = bf16_tile_rows * row_bytes;
+  prefetch_rows(sums + bf16_tile_rows * bf16_tile_columns, cache_line, 2 * bf16_tile_rows,
+                cache_line);
   for (int chunk = 0; chunk < chunks; ++chunk) {
+    prefetch_rows(left + 4 * tile_bytes, cache_line, bf16_tile_rows, cache_line);
     for (int part = 0; part < parts; ++part) {
       for (int pair = 0; pair < gemm_chunk / 2; ++pair) {
         const auto first = (__m512bh)_mm512_loadu_si512(right + pair * pair_bytes);

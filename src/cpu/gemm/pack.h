@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "cpu/gemm/elements.h"
+#include "cpu/gemm/panels/pack.h"
 #include "cpu/gemm/shifts.h"
 #include "cpu/kernels/transpose.h"
 #include "mxkern/numerics/visit.h"
@@ -74,11 +75,6 @@ struct RowReader {
     }
   }
 };
-
-// Pairs of bfloat16, even elements in the low half. Drops the lower halves of the float32.
-[[gnu::always_inline]] inline BitLanes join(FloatPairs pairs) {
-  return bits_of(pairs.even) >> 16 | (bits_of(pairs.odd) & 0xFFFF0000u);
-}
 
 // What a bfloat16 leaves of a value; nothing where the value is not finite.
 [[gnu::always_inline]] inline FloatLanes remainder(FloatLanes value) {
@@ -190,6 +186,10 @@ void pack_right(const GemmMatrix& matrix, const GemmPanel& panel, const std::int
     for (std::int64_t i = 0; i < panel.rows; i += lane_count) {
       std::uint8_t* to =
           static_cast<std::uint8_t*>(out) + i / panel.tile * tile_bytes + i % panel.tile * 4;
+      if (matrix.panels != nullptr && panel.row + i < matrix.rows) {
+        pack_panel_columns<Bfloat16, decltype(scheme)>(matrix, panel, panel.row + i, to);
+        continue;
+      }
       pack_right_columns<Bfloat16, decltype(scheme)>(matrix, panel, panel.row + i, shifts + i, to);
     }
   });

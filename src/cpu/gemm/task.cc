@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "mxkern/tensor/panel_layout.h"
+
 namespace mxkern {
 namespace {
 
@@ -55,8 +57,8 @@ void set_factor(double value, cpu::GemmFinish& finish) {
 
 }  // namespace
 
-cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
-                        const GemmOptions& options, double factor) {
+cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const void* panels,
+                        const Buffer& out, const GemmOptions& options, double factor) {
   cpu::GemmTask task{};
   const bool merged = merges_batch(a, b, out);
   factor *= static_cast<double>(options.alpha) * tensor_scale_of(b);
@@ -68,9 +70,11 @@ cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer
     factor *= tensor_scale_of(left);
   });
   task.right = matrix_of(b, b.shape.rows);
+  task.right.panels = static_cast<const std::uint8_t*>(panels);
   if (b.shape.batch != 1) {
     task.right_batch_bytes = bytes_between(b);
     task.right_batch_scales = task.right.scale_index.size();
+    task.right_batch_panels = PanelLayout(b.scheme, b.shape.rows, b.shape.columns).matrix_bytes;
   }
   task.out = static_cast<std::uint8_t*>(out.data);
   task.out_batch_bytes = bytes_between(out);

@@ -6,8 +6,9 @@
 
 namespace mxkern {
 
-// The sums are multiplied by options.alpha, the tensor scales and the factor.
-cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const Buffer& out,
-                        const GemmOptions& options, double factor = 1.0);
+// The sums are multiplied by options.alpha, the tensor scales and the factor. panels: of b, where
+// it was prepared as these, else null.
+cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const void* panels,
+                        const Buffer& out, const GemmOptions& options, double factor = 1.0);
 
 }  // namespace mxkern

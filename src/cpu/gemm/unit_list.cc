@@ -11,13 +11,16 @@ const GemmKernels& gemm_kernels(GemmUnit unit) {
 #if defined(MXKERN_HAS_avx2)
     case GemmUnit::avx2: return gemm_kernels_avx2;
     case GemmUnit::avx2_few_rows: return gemm_kernels_avx2_few_rows;
+    case GemmUnit::avx2_panels: return gemm_kernels_avx2_panels;
 #endif
 #if defined(MXKERN_HAS_avx512)
     case GemmUnit::avx512: return gemm_kernels_avx512;
     case GemmUnit::avx512_few_rows: return gemm_kernels_avx512_few_rows;
+    case GemmUnit::avx512_panels: return gemm_kernels_avx512_panels;
 #endif
 #if defined(MXKERN_HAS_avx512_bf16)
     case GemmUnit::avx512_bf16: return gemm_kernels_avx512_bf16;
+    case GemmUnit::avx512_bf16_panels: return gemm_kernels_avx512_bf16_panels;
 #endif
 #if defined(MXKERN_HAS_amx_bf16)
     case GemmUnit::amx_bf16: return gemm_kernels_amx_bf16;
@@ -41,6 +44,9 @@ CpuGemmCapabilities gemm_capabilities_of_machine() {
     set(GemmUnit::baseline_few_rows, true);
     set(GemmUnit::avx2_few_rows, is_available(InstructionSet::avx2));
     set(GemmUnit::avx512_few_rows, is_available(InstructionSet::avx512));
+    set(GemmUnit::avx2_panels, is_available(InstructionSet::avx2));
+    set(GemmUnit::avx512_panels, is_available(InstructionSet::avx512));
+    set(GemmUnit::avx512_bf16_panels, has_avx512_bf16());
 #if defined(__x86_64__)
     found.has_fast_bf16_dot = __builtin_cpu_is("intel") == 0;
 #endif

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -14,36 +15,84 @@
 #include <thread>
 #include <vector>
 
+#include "cpu/runtime/cache.h"
 #include "mxkern/core/float_environment.h"
+#include "mxkern/core/math.h"
 #include "mxkern/threads.h"
 
 namespace mxkern::cpu {
 namespace {
 
-// One piece of work, shared by the caller and the workers that join it.
-struct Job {
-  detail::RangeFunction function;
-  void* context;
-  std::int64_t count;
-  std::int64_t chunk;
-  std::atomic<std::int64_t> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr error;
+// One piece of work, shared by the caller and the workers that join it. Each has a part of its own,
+// the same one at each call with as many threads, so that it finds in its caches, and in the memory
+// of its processor, what it left there. Whoever has finished helps the others.
+class Job {
+ public:
+  Job(detail::RangeFunction function, void* context, std::int64_t count, std::int64_t chunk,
+      int threads)
+      : function_(function), context_(context), count_(count), chunk_(chunk) {
+    const std::int64_t chunks = ceil_div(count, chunk);
+    parts_ = static_cast<int>(std::min<std::int64_t>({threads, most_parts, chunks}));
+    part_size_ = ceil_div(chunks, std::int64_t{parts_}) * chunk;
+    for (int i = 0; i < parts_; ++i) next_[i].of_part.store(i * part_size_);
+  }
 
-  void run() {
+  void run(int thread) {
     const FloatEnvironment environment;
     try {
-      for (;;) {
-        const std::int64_t begin = next.fetch_add(chunk);
-        if (begin >= count) return;
-        function(context, begin, std::min(begin + chunk, count));
-      }
+      for (int i = 0; i < parts_; ++i) run_part((thread + i) % parts_);
     } catch (...) {
-      if (!failed.exchange(true)) error = std::current_exception();
-      next.store(count);
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+      for (int i = 0; i < parts_; ++i) next_[i].of_part.store(count_);
     }
   }
+
+  const std::exception_ptr& error() const { return error_; }
+
+ private:
+  static constexpr int most_parts = 64;
+
+  struct alignas(cache_line) Next {
+    std::atomic<std::int64_t> of_part{0};
+  };
+
+  void run_part(int part) {
+    const std::int64_t end = std::min((part + 1) * part_size_, count_);
+    for (;;) {
+      const std::int64_t begin = next_[part].of_part.fetch_add(chunk_);
+      if (begin >= end) return;
+      function_(context_, begin, std::min(begin + chunk_, end));
+    }
+  }
+
+  detail::RangeFunction function_;
+  void* context_;
+  std::int64_t count_;
+  std::int64_t chunk_;
+  std::int64_t part_size_;
+  int parts_;
+  Next next_[most_parts];
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;
 };
+
+// Looks again and again whether something has come true, for as long as waking a thread takes:
+// products of a model follow one another faster than that.
+template <class Condition>
+bool spin_until(Condition&& is_true) {
+  constexpr std::chrono::microseconds longest{30};
+  constexpr int looks = 64;  // between two looks at the clock
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int i = 0; i < looks; ++i) {
+      if (is_true()) return true;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+  } while (std::chrono::steady_clock::now() - start < longest);
+  return false;
+}
 
 // Threads that start meanwhile leave signals to those of the program, which may wait for them.
 class SignalsBlocked {
@@ -70,7 +119,9 @@ class Workers {
     const SignalsBlocked blocked;
     try {
       threads_.reserve(static_cast<std::size_t>(helpers));
-      for (; asked_ < helpers; ++asked_) threads_.emplace_back([this] { serve(); });
+      for (; asked_ < helpers; ++asked_) {
+        threads_.emplace_back([this, number = asked_ + 1] { serve(number); });
+      }
     } catch (const std::exception&) {
       asked_ = helpers;
     }
@@ -78,38 +129,50 @@ class Workers {
 
   // At most so many workers join.
   void run(Job& job, int helpers) {
+    bool are_asleep = false;
     {
       const std::lock_guard lock(mutex_);
       job_ = &job;
       seats_ = helpers;
-      ++generation_;
+      generation_.fetch_add(1);
+      are_asleep = asleep_ > 0;
     }
-    start_.notify_all();
-    job.run();
+    if (are_asleep) start_.notify_all();
+    job.run(0);
     // Nothing is left to take: workers that wake up from now on are too late, and are not waited
     // for.
+    {
+      const std::lock_guard lock(mutex_);
+      job_ = nullptr;
+      if (active_.load() == 0) return;
+    }
+    spin_until([this] { return active_.load() == 0; });
     std::unique_lock lock(mutex_);
-    job_ = nullptr;
-    done_.wait(lock, [this] { return active_ == 0; });
+    done_.wait(lock, [this] { return active_.load() == 0; });
   }
 
  private:
-  void serve() {
+  // number: from 1 up; the caller is 0.
+  void serve(int number) {
     std::uint64_t seen = 0;
+    const auto has_news = [&] { return generation_.load() != seen; };
     for (;;) {
       Job* job;
+      if (seen != 0) spin_until(has_news);  // the next call may be close behind the last one
       {
         std::unique_lock lock(mutex_);
-        start_.wait(lock, [&] { return generation_ != seen; });
-        seen = generation_;
+        ++asleep_;
+        start_.wait(lock, has_news);
+        --asleep_;
+        seen = generation_.load();
         job = job_;
         if (job == nullptr || seats_ == 0) continue;
         --seats_;
-        ++active_;
+        active_.fetch_add(1);
       }
-      job->run();
+      job->run(number);
       const std::lock_guard lock(mutex_);
-      if (--active_ == 0) done_.notify_one();
+      if (active_.fetch_sub(1) == 1) done_.notify_one();
     }
   }
 
@@ -117,9 +180,10 @@ class Workers {
   std::condition_variable start_;
   std::condition_variable done_;
   Job* job_ = nullptr;
-  std::uint64_t generation_ = 0;
+  std::atomic<std::uint64_t> generation_{0};
   int seats_ = 0;
-  int active_ = 0;
+  std::atomic<int> active_{0};
+  int asleep_ = 0;
   int asked_ = 0;
   std::vector<std::thread> threads_;
 };
@@ -160,9 +224,9 @@ void detail::parallel_for(std::int64_t count, std::int64_t grain, int most_at_on
     ~Release() { busy.store(false); }
   } release;
   // Several chunks a thread even out cores of unequal speed.
-  Job job{function, context, count, std::max(grain, count / (threads * 8) + 1), {}, {}, {}};
+  Job job(function, context, count, std::max(grain, count / (threads * 8) + 1), threads);
   get_workers(threads - 1).run(job, threads - 1);
-  if (job.error) std::rethrow_exception(job.error);
+  if (job.error()) std::rethrow_exception(job.error());
 }
 
 }  // namespace mxkern::cpu

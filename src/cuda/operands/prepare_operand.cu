@@ -26,7 +26,8 @@ void prepare_operand(const PreparedOperand& out, Stream stream) {
   check_pointers(out);
   if (out.source.shape.size() == 0) return;
   switch (out.form) {
-    case PreparedForm::source: return;
+    case PreparedForm::source:
+    case PreparedForm::panels: return;
     case PreparedForm::folded: return fold(function, out.source, out.data, stream);
     case PreparedForm::expanded: {
       const GemmOperand operand = out.source;

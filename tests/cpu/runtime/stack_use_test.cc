@@ -147,19 +147,25 @@ TEST_F(StackUse, OfProducts) {
     b.quantize(normal_values(2));
     spread(a);
     spread(b);
+    const std::size_t panel_bytes = prepared_bytes(PreparedForm::panels, scheme, b.view.shape);
+    const AlignedMemory panels(panel_bytes);
+    PreparedOperand prepared{PreparedForm::panels, b.quantized(), panels.workspace().data,
+                             panel_bytes};
+    prepare_operand(b.quantized(), prepared);
     for (const DType dtype : all_dtypes) {
       PlainTensor plain(dtype, {1, 20, k}), out(dtype, {1, 20, 40});
       plain.fill(normal_values(3));
       for (const GemmUnit unit : available_units()) {
         for (const GemmOperand& left : {a.operand(), plain.operand()}) {
+          const GemmRightOperand right =
+              reads_panels(unit) ? GemmRightOperand(prepared) : GemmRightOperand(b.quantized());
           const CpuGemmPlan plan =
-              plan_gemm_cpu_with(unit, cpu_problem(left, b.quantized(), out.buffer()), 2);
+              plan_gemm_cpu_with(unit, cpu_problem(left, right, out.buffer()), 2);
           const AlignedMemory memory(plan.workspace_bytes);
           const std::string name =
               std::string(name_of(unit)) + ", " + operand_name(left) + " * " + name_of(scheme);
-          expect_little(name, [&] {
-            gemm_with(plan, left, b.quantized(), out.buffer(), {}, memory.workspace());
-          });
+          expect_little(
+              name, [&] { gemm_with(plan, left, right, out.buffer(), {}, memory.workspace()); });
         }
       }
     }

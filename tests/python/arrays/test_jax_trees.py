@@ -39,7 +39,8 @@ def test_paths() -> None:
     tree = {"w": mxkern.quantize(X, "mxfp8"), "n": w}
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
     source = [f"['n'].source.{part}" for part in ("codes", "scales", "tensor_scale")]
-    assert paths == [*source, "['w'].codes", "['w'].scales"]
+    data = [] if w.data is None else ["['n'].data"]
+    assert paths == [*data, *source, "['w'].codes", "['w'].scales"]
 
 
 @pytest.mark.parametrize("scale_layout", ["row_major", "swizzled"])

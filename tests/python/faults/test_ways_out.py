@@ -207,7 +207,7 @@ def test_frameworks_mixed() -> None:
 
 
 def test_forms_without_data() -> None:
-    ready = mxkern.prepare_operand(Q).replace(form="folded")
+    ready = mxkern.prepare_operand(Q).replace(form="folded", data=None)
     way_out = "call mxkern.prepare_operand(b.source, form='folded')"
     refused(TypeError, lambda: mxkern.gemm(X, ready), "b.data is None", way_out)
 

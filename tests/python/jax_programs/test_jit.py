@@ -47,7 +47,10 @@ def test_every_scheme(scheme: str, dtype: str) -> None:
 
 
 def test_prepared_operands_are_arguments() -> None:
-    w = mxkern.prepare_operand(W)
+    ready = mxkern.prepare_operand(W)
+    assert len(jax.tree_util.tree_leaves(ready)) == (2 if ready.data is None else 3)
+    assert_same(jax.jit(mxkern.gemm)(X, ready), mxkern.gemm(X, ready), "prepared for this CPU")
+    w = mxkern.prepare_operand(W, form="expanded")
     assert len(jax.tree_util.tree_leaves(w)) == 2
     assert_same(jax.jit(mxkern.gemm)(X, w), mxkern.gemm(X, w), "prepared")
     stacked = jax.tree_util.tree_map(lambda part: jnp.stack([part, part[::-1]]), w)

@@ -12,6 +12,7 @@ from support import SCHEMES, array_of, available, framework_params, random_value
 
 X = random_values((24, 96), "float32", 1)
 W = random_values((40, 96), "float32", 2)
+FORM_HERE = "source" if mxkern.info().instruction_set == "baseline" else "panels"
 FOLDABLE = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4")
 
 
@@ -21,17 +22,63 @@ def test_gemm_takes_what_was_prepared(scheme: str, framework: str) -> None:
     x, w = array_of(framework, X), array_of(framework, W)
     a, b = mxkern.quantize(x, "mxfp8"), mxkern.quantize(w, scheme)
     want = raw(mxkern.gemm(a, b))
-    for form in ("auto", "expanded", "few_tokens"):
+    for form in ("expanded", "few_tokens"):
         ready = mxkern.prepare_operand(b, form=form)
-        assert ready.form == "source" and ready.data is None, "the CPU multiplies codes and scales"
+        assert ready.form == "source" and ready.data is None, "these forms are those of GPUs"
         assert ready.source is b and ready.nbytes == b.nbytes
         np.testing.assert_array_equal(raw(mxkern.gemm(a, ready)), want)
-    ready = mxkern.prepare_operand(w, scheme)
-    assert (ready.scheme, ready.shape) == (scheme, (40, 96))
+    ready = mxkern.prepare_operand(w, scheme, form="expanded")
     np.testing.assert_array_equal(raw(mxkern.gemm(mxkern.prepare_operand(a), ready)), want)
     np.testing.assert_array_equal(
         raw(mxkern.gemm(x, ready, dtype="float16")), raw(mxkern.gemm(x, b, dtype="float16"))
     )
+    for form in ("auto", "panels"):
+        ready = mxkern.prepare_operand(b, form=form)
+        assert ready.form == FORM_HERE and ready.source is b
+        assert_close(raw(mxkern.gemm(a, ready)), want)
+    for keep_source in (True, False):
+        ready = mxkern.prepare_operand(w, scheme, keep_source=keep_source)
+        assert (ready.scheme, ready.shape, ready.form) == (scheme, (40, 96), FORM_HERE)
+        kept = keep_source or scheme == "nvfp4" or FORM_HERE == "source"
+        assert (ready.source is not None) == kept
+        assert_close(raw(mxkern.gemm(mxkern.prepare_operand(a), ready)), want)
+        assert_close(raw(mxkern.gemm(x, ready)), raw(mxkern.gemm(x, b)))
+        assert_close(raw(mxkern.gemm(x[:3], ready)), raw(mxkern.gemm(x[:3], b)))
+
+
+def assert_close(got: np.ndarray, want: np.ndarray) -> None:
+    """Sums of panels are added up in an order of their own."""
+    got, want = (np.ascontiguousarray(bytes_of).view(np.float32) for bytes_of in (got, want))
+    assert np.linalg.norm(got - want) <= 1e-6 * np.linalg.norm(want)
+
+
+@pytest.mark.skipif(FORM_HERE == "source", reason="this CPU has no vectors that read panels")
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_panels(scheme: str) -> None:
+    b = mxkern.quantize(W, scheme)
+    ready = mxkern.prepare_operand(b)
+    assert ready.data.ctypes.data % 64 == 0, "vectors do not straddle cache lines"
+    text = mxkern.explain_gemm(X[:1], ready)
+    assert text.right == f"{scheme}, prepared as panels" and "panels" in text.kernel
+    assert mxkern.explain_gemm(X[:1], b, form="panels").kernel == text.kernel
+    assert mxkern.explain_gemm(X, b, device="sm_90", form="panels").right == (
+        mxkern.explain_gemm(X, b, device="sm_90").right
+    )
+    # What no kernel multiplies from panels is multiplied from what was kept.
+    swizzled = mxkern.prepare_operand(mxkern.quantize(W, scheme, scale_layout="swizzled"))
+    np.testing.assert_array_equal(raw(swizzled.data), raw(ready.data))
+    if scheme != "nvfp4":
+        alone = mxkern.prepare_operand(b, keep_source=False)
+        refused(RuntimeError, lambda: mxkern.gemm(alone, b), "a was prepared without its codes")
+    data = np.empty(ready.data.size + 64, np.uint8)
+    for first in (1, 4):  # wherever it lies, but on a multiple of 4
+        moved = ready.replace(data=data[first : first + ready.data.size])
+        moved.data[...] = ready.data
+        call = lambda m=moved: mxkern.gemm(X[:3], m)  # noqa: E731
+        if moved.data.ctypes.data % 4 == 0:
+            np.testing.assert_array_equal(raw(call()), raw(mxkern.gemm(X[:3], ready)))
+        else:
+            refused(ValueError, call, "b.data", "aligned")
 
 
 def test_plain_arrays_are_quantized_as_quantize_does() -> None:
@@ -43,7 +90,7 @@ def test_plain_arrays_are_quantized_as_quantize_does() -> None:
 
 
 def test_it_prints_what_it_is() -> None:
-    ready = mxkern.prepare_operand(W, "nvfp4")
+    ready = mxkern.prepare_operand(W, "nvfp4", form="expanded")
     assert "PreparedOperand nvfp4, shape (40, 96)" in repr(ready)
     assert "codes and scales alone" in repr(ready)
     both = ready.replace(form="expanded", data=np.zeros(9, "u1"))
@@ -55,6 +102,7 @@ def test_it_prints_what_it_is() -> None:
         "folded": "folded",
         "expanded": "exact",
         "few_tokens": "few rows",
+        "panels": "on the CPU",
     }.items():
         assert products in repr(folded.replace(form=form)).splitlines()[-1]
     assert ready.source is not None
@@ -99,7 +147,7 @@ def test_bad_arguments() -> None:
 
 def test_prepared_operands_that_do_not_fit() -> None:
     q = mxkern.quantize(W, "mxfp8")
-    ready = mxkern.prepare_operand(q)
+    ready = mxkern.prepare_operand(q, form="expanded")
 
     def call(**changes: Any) -> Any:
         return lambda: mxkern.gemm(q, ready.replace(**changes))
@@ -332,14 +380,15 @@ def test_what_is_not_refreshed() -> None:
     refused(ValueError, lambda: call(other, out=ready), "out is mxfp8_e4m3", "and x mxfp4")
     refused(ValueError, lambda: call(W, "mxfp4", out=ready), "out is mxfp8_e4m3", "and x mxfp4")
     refused(ValueError, lambda: call(W[:4], "mxfp8", out=ready), "expected the same scheme and sh")
+    alone = call(q, form="folded")
     for form in ("folded", "few_tokens"):  # which the CPU prepares as the source
-        assert call(q, form=form, out=ready) is ready
+        assert call(q, form=form, out=alone) is alone
     swizzled = mxkern.quantize(W, "mxfp8", scale_layout="swizzled")
     refused(ValueError, lambda: call(swizzled, out=ready), "x.scale_layout is 'swizzled'")
     frozen = q.map(np.copy)
     frozen.codes.flags.writeable = False
     refused(ValueError, lambda: call(q, out=call(frozen)), "out.source.codes is read-only")
-    empty = ready.replace(source=None)
+    empty = alone.replace(source=None)
     refused(ValueError, lambda: call(q, out=empty), "out has no source")
     bytes_elsewhere = ready.replace(form="expanded", data=np.zeros(4096, np.uint8))
     refused(ValueError, lambda: call(q, out=bytes_elsewhere), "out.form is 'expanded'", "'source'")
