@@ -16,6 +16,7 @@ PACKAGES = {
     "torchao": ("torchao==0.18.0",),
     "torchmx": ("torchmx==0.1.0", "torchao==0.6.1"),
     "pychop": ("pychop==0.6.2",),
+    "gfloat": ("gfloat==0.5.2", "array-api-compat==1.16.0"),
     "humming": ("humming-kernels==0.1.19",),  # for GPUs: bench/cuda/few_token_rivals.py
 }
 MODULES = (
@@ -27,6 +28,9 @@ MODULES = (
     "bench.compare.fake_quantize.pychop",
     "bench.compare.gemm.torch",
     "bench.compare.gemm.torchmx",
+    "bench.compare.custom.pychop",
+    "bench.compare.custom.gfloat",
+    "bench.compare.custom.torch",
 )
 SECONDS = 3.0  # of one comparison
 ROUNDS = 3

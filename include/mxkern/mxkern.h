@@ -23,6 +23,10 @@
 #include "mxkern/numerics/named.h"
 #include "mxkern/numerics/block_scale.h"
 #include "mxkern/numerics/fold.h"
+#include "mxkern/numerics/any_format.h"
+#include "mxkern/numerics/any_codec.h"
+#include "mxkern/numerics/any_nearest.h"
+#include "mxkern/numerics/any_scale.h"
 
 #include "mxkern/tensor/packing.h"
 #include "mxkern/tensor/panel_layout.h"
@@ -33,6 +37,7 @@
 #include "mxkern/tensor/lifted_scales.h"
 #include "mxkern/tensor/prepared_operand.h"
 #include "mxkern/tensor/planned_operand.h"
+#include "mxkern/tensor/any_scheme.h"
 
 #include "mxkern/info.h"
 #include "mxkern/threads.h"
@@ -46,3 +51,4 @@
 #include "mxkern/grouped_gemm.h"
 #include "mxkern/prepare_operand.h"
 #include "mxkern/owned_block_scaled.h"
+#include "mxkern/custom.h"

@@ -16,6 +16,7 @@ void bind_quantize_calls(nb::module_& module);
 void bind_product_calls(nb::module_& module);
 void bind_prepare_calls(nb::module_& module);
 void bind_transform_calls(nb::module_& module);
+void bind_custom_calls(nb::module_& module);
 
 void bind_calls(nb::module_& module) {
   nb::class_<Signature>(module, "Signature")
@@ -32,12 +33,14 @@ void bind_calls(nb::module_& module) {
             const auto elements = [&](const char* key) {
               return nb::cast<std::vector<int>>(given[key]);
             };
-            new (self) Calls(
-                {given["faults"], given["adapter_of"], BlockScaledClass(given["block_scaled"]),
-                 PreparedOperandClass(given["prepared_operand"]),
-                 nb::cast<nb::dict>(given["schemes"]), names("scheme_names"), names("layout_names"),
-                 names("form_names"), names("dtype_names"), names("precision_names"),
-                 names("element_names"), elements("code_elements"), elements("scale_elements")});
+            new (self)
+                Calls({given["faults"], given["custom"], given["adapter_of"],
+                       BlockScaledClass(given["block_scaled"]),
+                       PreparedOperandClass(given["prepared_operand"]),
+                       nb::cast<nb::dict>(given["schemes"]), names("scheme_names"),
+                       names("layout_names"), names("form_names"), names("dtype_names"),
+                       names("precision_names"), names("element_names"), names("rounding_names"),
+                       names("rule_names"), elements("code_elements"), elements("scale_elements")});
           },
           nb::sig("def __init__(self, **given: object) -> None"));
   module
@@ -74,6 +77,7 @@ void bind_calls(nb::module_& module) {
   bind_product_calls(module);
   bind_prepare_calls(module);
   bind_transform_calls(module);
+  bind_custom_calls(module);
 }
 
 }  // namespace mxkern::bindings

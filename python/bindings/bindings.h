@@ -11,6 +11,7 @@
 namespace mxkern::bindings {
 
 void bind_schemes(nanobind::module_& module);
+void bind_custom_schemes(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
 void bind_quantize(nanobind::module_& module);
 void bind_gemm(nanobind::module_& module);

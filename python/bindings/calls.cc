@@ -11,6 +11,10 @@ int Call::scheme(nb::handle name) const {
   PyObject* position = PyDict_GetItemWithError(package().schemes.ptr(), name.ptr());
   if (position == nullptr) {
     PyErr_Clear();
+    if (PyObject_IsTrue(fault("is_custom", name).ptr()) == 1) {
+      const nb::object refusal = fault("custom_refusal", name);
+      throw IsCustom(nb::cast<std::string>(refusal));
+    }
     return nb::cast<int>(fault("scheme", name));
   }
   return static_cast<int>(PyLong_AsLong(position));
@@ -88,11 +92,15 @@ void Call::make_dense(Array& array) const {
 
 Array Call::look_plain(Name argument, nb::handle x) {
   Array array = look(argument, x);
+  check_plain(argument, array);
+  return array;
+}
+
+void Call::check_plain(Name argument, Array& array) {
   if (!is_plain(array.element)) {
     read_description(fault("plain", argument, array.object, reader_->adapter), array);
   }
   if (array.extents.dimensions == 0) fault("no_dimensions", argument);
-  return array;
 }
 
 Plain Call::plain(Name argument, nb::handle x) { return plain(look_plain(argument, x)); }

@@ -25,11 +25,13 @@ namespace mxkern::bindings {
 // errors are worded; names are in the order of the library's lists.
 struct Package {
   nanobind::object faults;
+  nanobind::object custom;  // the module mxkern.ops.custom_calls, of schemes of the user's own
   nanobind::object adapter_of;
   BlockScaledClass block_scaled;
   PreparedOperandClass prepared_operand;
   nanobind::dict schemes;  // the position of each name and record
-  Objects scheme_names, layout_names, form_names, dtype_names, precision_names, element_names;
+  Objects scheme_names, layout_names, form_names, dtype_names, precision_names, element_names,
+      rounding_names, rule_names;
   std::vector<int> code_elements, scale_elements;  // of each scheme
 };
 
@@ -103,6 +105,23 @@ struct Output {
   bool is_given = false;
 };
 
+// A scheme of the user's own: mxkern/ops/custom_calls.py has what to do with it. Functions that have
+// not end with its message.
+struct IsCustom : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+// What work() returns, or what custom() does where the call has a scheme or an option of the
+// user's own.
+template <class Work, class Custom>
+nanobind::object or_custom(Work&& work, Custom&& custom) {
+  try {
+    return work();
+  } catch (const IsCustom&) {
+  }
+  return custom();
+}
+
 // One call. Its methods read arguments and make results; what is wrong with them they say by an
 // error under the name of the function that was called.
 class Call {
@@ -137,6 +156,8 @@ class Call {
   Array look(Name argument, nanobind::handle x, bool is_e2m1 = false);
   // One of float32, float16 or bfloat16 and of one dimension or more.
   Array look_plain(Name argument, nanobind::handle x);
+  // Refuses what is no such array, or makes one of it.
+  void check_plain(Name argument, Array& array);
   // For reading. Rows may lie apart; anything else is copied once.
   Plain plain(Name argument, nanobind::handle x);
   Plain plain(Array array);

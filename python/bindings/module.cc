@@ -31,6 +31,7 @@ NB_MODULE(_core, module) {
     }
   });
   bindings::bind_schemes(module);
+  bindings::bind_custom_schemes(module);
   bindings::bind_info(module);
   bindings::bind_quantize(module);
   bindings::bind_gemm(module);

@@ -68,9 +68,15 @@ GemmPrecision grouped_precision(const Call& call, nb::handle name) {
   return all_gemm_precisions[position];
 }
 
-nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name, nb::handle out,
-                nb::handle alpha, nb::handle beta, nb::handle bias, nb::handle precision,
-                nb::handle stream) {
+// Throws IsCustom for a tensor that is quantized by a scheme of the user's own.
+void check_compiled(const Call& call, nb::handle operand) {
+  if (!call.package().block_scaled.made(operand)) return;
+  if (const auto fields = call.package().block_scaled.fields_of(operand)) call.scheme((*fields)[3]);
+}
+
+nb::object compiled_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
+                         nb::handle out, nb::handle alpha, nb::handle beta, nb::handle bias,
+                         nb::handle precision, nb::handle stream) {
   Call call(calls, "gemm");
   const int dtype = call.dtype(dtype_name);
   GemmOptions options;
@@ -80,6 +86,8 @@ nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
       call.one_of("precision", precision, call.package().precision_names));
   call.enter_operand(b);
   if (call.has_programs(stream)) {
+    check_compiled(call, a);
+    check_compiled(call, b);
     const nb::object product = call.reader().programs.attr("gemm")(
         a, b, dtype, options.alpha, options.beta, bias, static_cast<int>(options.precision), out);
     if (!product.is_none()) return product;
@@ -113,6 +121,17 @@ nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
     });
   }
   return finished(call, product, out, b);
+}
+
+nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype, nb::handle out,
+                nb::handle alpha, nb::handle beta, nb::handle bias, nb::handle precision,
+                nb::handle stream) {
+  return or_custom(
+      [&] { return compiled_gemm(calls, a, b, dtype, out, alpha, beta, bias, precision, stream); },
+      [&] {
+        return nb::object(calls.package.custom.attr("gemm")(a, b, dtype, out, alpha, beta, bias,
+                                                            precision, stream));
+      });
 }
 
 // A number for each group: of `count` groups, of as many as there are where it is negative.
@@ -260,9 +279,9 @@ nb::tuple words_of(const GemmExplanation& text) {
                         text.error, text.workspace_bytes);
 }
 
-nb::tuple explain_gemm(Calls& calls, const char* function, nb::handle a, nb::handle b,
-                       nb::handle dtype_name, nb::handle precision, nb::handle beta,
-                       nb::handle device, nb::handle form) {
+nb::object compiled_explanation(Calls& calls, const char* function, nb::handle a, nb::handle b,
+                                nb::handle dtype_name, nb::handle precision, nb::handle beta,
+                                nb::handle device, nb::handle form) {
   Call call(calls, function);
   const DType dtype = all_dtypes[call.dtype(dtype_name)];
   GemmOptions options;
@@ -278,6 +297,18 @@ nb::tuple explain_gemm(Calls& calls, const char* function, nb::handle a, nb::han
   GemmExplanation text;
   call.run(0, [&] { text = mxkern::explain_gemm(left.view, right.view, out, options, kind); });
   return words_of(text);
+}
+
+nb::object explain_gemm(Calls& calls, const char* function, nb::handle a, nb::handle b,
+                        nb::handle dtype, nb::handle precision, nb::handle beta, nb::handle device,
+                        nb::handle form) {
+  return or_custom(
+      [&] {
+        return compiled_explanation(calls, function, a, b, dtype, precision, beta, device, form);
+      },
+      [&] {
+        return nb::object(calls.package.custom.attr("explain_gemm")(function, a, b, dtype, device));
+      });
 }
 
 nb::tuple explain_grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends,

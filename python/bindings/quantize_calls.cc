@@ -34,6 +34,17 @@ struct Options {
   }
 };
 
+// Throws IsCustom for a scheme of the user's own, and for options that only those have.
+int scheme_of(const Call& call, nb::handle name, const Given& given) {
+  const int scheme = call.scheme(name);
+  const bool is_odd =
+      given.has_options &&
+      (position_of_name(given[Keyword::rounding], call.package().rounding_names) < 0 ||
+       position_of_name(given[Keyword::scale_rule], call.package().rule_names) < 0);
+  if (given.has_custom || is_odd) throw IsCustom("");
+  return scheme;
+}
+
 // without: keywords that are left out.
 Options options_of(const Call& call, const Signature& signature, int scheme, const Given& given,
                    bool with_transform = true) {
@@ -70,11 +81,11 @@ void mark_parts_written(const Call& call, nb::handle out) {
   for (int i = 0; fields && i < 3; ++i) call.mark_written((*fields)[i]);
 }
 
-nb::object quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
-                    nb::handle scheme_name, const nb::dict& keywords) {
+nb::object compiled_quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
+                             nb::handle scheme_name, const nb::dict& keywords) {
   Call call(calls, signature.function.c_str());
   const Given given = signature.read(keywords);
-  const int scheme = call.scheme(scheme_name);
+  const int scheme = scheme_of(call, scheme_name, given);
   Options options = options_of(call, signature, scheme, given);
   const int layout =
       call.one_of("scale_layout", given[Keyword::scale_layout], call.package().layout_names);
@@ -121,11 +132,11 @@ std::pair<nb::object, nb::object> both_of(const Call& call, Name argument, nb::h
   return {pair[0], pair[1]};
 }
 
-nb::object quantize_both(Calls& calls, const Signature& signature, nb::handle x,
-                         nb::handle scheme_name, const nb::dict& keywords) {
+nb::object compiled_quantize_both(Calls& calls, const Signature& signature, nb::handle x,
+                                  nb::handle scheme_name, const nb::dict& keywords) {
   Call call(calls, signature.function.c_str());
   const Given given = signature.read(keywords);
-  const int scheme = call.scheme(scheme_name);
+  const int scheme = scheme_of(call, scheme_name, given);
   Options of_columns = options_of(call, signature, scheme, given), of_rows = of_columns;
   const nb::handle on_rows_too = given[Keyword::hadamard_rows];
   const bool on_rows =
@@ -184,11 +195,11 @@ nb::object quantize_both(Calls& calls, const Signature& signature, nb::handle x,
 }
 
 // through: whether JAX is told of the derivative.
-nb::object fake_quantize(Calls& calls, const Signature& signature, nb::handle x,
-                         nb::handle scheme_name, const nb::dict& keywords, bool through) {
+nb::object compiled_fake_quantize(Calls& calls, const Signature& signature, nb::handle x,
+                                  nb::handle scheme_name, const nb::dict& keywords, bool through) {
   Call call(calls, signature.function.c_str());
   const Given given = signature.read(keywords);
-  const int scheme = call.scheme(scheme_name);
+  const int scheme = scheme_of(call, scheme_name, given);
   const nb::handle out = given[Keyword::out], stream = given[Keyword::stream];
   const nb::handle amax = given[Keyword::amax], tensor_scale = given[Keyword::tensor_scale];
   call.enter("x", x);
@@ -204,7 +215,9 @@ nb::object fake_quantize(Calls& calls, const Signature& signature, nb::handle x,
   }
   const StreamScope scope(call, stream, x);
   options.place(call, x);
-  Array array = call.look_plain("x", x);
+  Array array = call.look("x", x);
+  if (array.element == Element::float64) throw IsCustom("");
+  call.check_plain("x", array);
   const Extents extents = array.extents;
   const Span span = array.span();
   // The transpose of an array is quantized as it lies, and would be copied to be read in rows.
@@ -268,8 +281,8 @@ nb::object tensor_amax(Calls& calls, nb::handle x, int size, std::uint64_t sign_
   return made;
 }
 
-nb::object dequantize(Calls& calls, nb::handle q, nb::handle dtype_name, nb::handle out,
-                      nb::handle stream) {
+nb::object compiled_dequantize(Calls& calls, nb::handle q, nb::handle dtype_name, nb::handle out,
+                               nb::handle stream) {
   Call call(calls, "dequantize");
   const int dtype = call.dtype(dtype_name);
   const auto fields = call.package().block_scaled.fields_of(q);
@@ -277,6 +290,7 @@ nb::object dequantize(Calls& calls, nb::handle q, nb::handle dtype_name, nb::han
   const nb::object& codes = (*fields)[0];
   call.enter("q.codes", codes);
   if (call.has_programs(stream)) {
+    call.scheme((*fields)[3]);  // which may be the user's own
     const nb::object x = call.reader().programs.attr("dequantize")(q, dtype, out);
     if (!x.is_none()) return x;
   }
@@ -290,6 +304,42 @@ nb::object dequantize(Calls& calls, nb::handle q, nb::handle dtype_name, nb::han
   if (!made.is_given) return call.leave(made.array, codes);
   call.mark_written(out);
   return nb::borrow(out);
+}
+
+nb::object quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
+                    nb::handle scheme, const nb::dict& keywords) {
+  return or_custom(
+      [&] { return compiled_quantize(calls, signature, columns, x, scheme, keywords); },
+      [&] {
+        return nb::object(calls.package.custom.attr("quantize")(signature.function, columns, x,
+                                                                scheme, keywords));
+      });
+}
+
+nb::object quantize_both(Calls& calls, const Signature& signature, nb::handle x, nb::handle scheme,
+                         const nb::dict& keywords) {
+  return or_custom([&] { return compiled_quantize_both(calls, signature, x, scheme, keywords); },
+                   [&] {
+                     return nb::object(calls.package.custom.attr("quantize_both")(
+                         signature.function, x, scheme, keywords));
+                   });
+}
+
+nb::object fake_quantize(Calls& calls, const Signature& signature, nb::handle x, nb::handle scheme,
+                         const nb::dict& keywords, bool through) {
+  return or_custom(
+      [&] { return compiled_fake_quantize(calls, signature, x, scheme, keywords, through); },
+      [&] {
+        return nb::object(
+            calls.package.custom.attr("fake_quantize")(signature.function, x, scheme, keywords));
+      });
+}
+
+nb::object dequantize(Calls& calls, nb::handle q, nb::handle dtype, nb::handle out,
+                      nb::handle stream) {
+  return or_custom(
+      [&] { return compiled_dequantize(calls, q, dtype, out, stream); },
+      [&] { return nb::object(calls.package.custom.attr("dequantize")(q, dtype, out, stream)); });
 }
 
 }  // namespace

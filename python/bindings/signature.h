@@ -25,16 +25,26 @@ enum class Keyword : int {
   tensor_scale,
   out,
   stream,
+  random_bits,
+  subnormals,
+  saturate,
+  threshold,
+  scales,
+  block_amax,
+  axis,
   count
 };
 inline constexpr int keyword_count = static_cast<int>(Keyword::count);
+// Those from here on are for mxkern/ops/custom_calls.py, whatever the scheme is.
+inline constexpr int custom_begin = static_cast<int>(Keyword::random_bits);
 // Those that become QuantizeOptions.
 inline constexpr int option_count = static_cast<int>(Keyword::hadamard_rows);
 
-// The values of all keywords: those that a caller gave, and defaults.
+// The values of all keywords but those for custom_calls: what a caller gave, and defaults.
 struct Given {
-  std::array<nanobind::handle, keyword_count> values;
+  std::array<nanobind::handle, custom_begin> values;
   bool has_options = false;  // one of QuantizeOptions is not its default
+  bool has_custom = false;   // one of those for custom_calls is not its default
 
   nanobind::handle operator[](Keyword keyword) const {
     return values[static_cast<std::size_t>(keyword)];
@@ -55,7 +65,7 @@ class Signature {
 
   Given read(const nanobind::dict& keywords) const {
     Given given;
-    for (int i = 0; i < keyword_count; ++i) given.values[i] = defaults_[i];
+    for (int i = 0; i < custom_begin; ++i) given.values[i] = defaults_[i];
     PyObject *key = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(keywords.ptr(), &at, &key, &value);) {
       const int position = position_of_name(key, names);
@@ -65,8 +75,12 @@ class Signature {
                      function.c_str(), key);
         nanobind::raise_python_error();
       }
-      given.values[static_cast<std::size_t>(position)] = value;
       const bool is_default = nanobind::handle(value).is(defaults_[position]);
+      if (position >= custom_begin) {
+        given.has_custom = given.has_custom || !is_default;
+        continue;
+      }
+      given.values[static_cast<std::size_t>(position)] = value;
       given.has_options = given.has_options || (position < option_count && !is_default);
     }
     return given;

@@ -12,6 +12,67 @@ def scheme_facts() -> list[dict[str, Any]]: ...
 def names() -> dict[str, tuple[str, ...]]: ...
 def hadamard_sizes() -> tuple[int, ...]: ...
 def default_sign_mask() -> tuple[int, int]: ...
+
+class AnyFormat:
+    def __init__(
+        self,
+        exponent_bits: int,
+        mantissa_bits: int,
+        is_signed: bool,
+        is_integer: bool,
+        specials: int,
+    ) -> None: ...
+    @property
+    def is_in_float32(self) -> bool: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def stored_bits(self) -> int: ...
+    @property
+    def max_value(self) -> float: ...
+    @property
+    def min_subnormal(self) -> float: ...
+    def decode(self, code: int) -> float: ...
+    def encode(self, options: AnyOptions, value: float, random: int = 0) -> int: ...
+
+class AnyOptions:
+    def __init__(
+        self,
+        rounding: int = 0,
+        random_bits: int = 16,
+        subnormals: bool = True,
+        saturates: bool = True,
+        rule: int = 0,
+        threshold: float = 0.0,
+        mse: bool = False,
+        seed: int = 0,
+        offset: int = 0,
+        square: bool = False,
+        transposed: bool = False,
+    ) -> None: ...
+
+class CustomScheme:
+    def __init__(
+        self,
+        element: AnyFormat,
+        scale_kind: int,
+        scale_exponent_bits: int,
+        scale_mantissa_bits: int,
+        block_rows: int,
+        block_columns: int,
+        tensor_scales: int,
+        name: str,
+        codes: int,
+        scales: int,
+    ) -> None: ...
+    @property
+    def nan_scale(self) -> int: ...
+    @property
+    def scale_bits(self) -> int: ...
+    def decode_scale(self, code: int) -> float: ...
+    def code_row_bytes(self, columns: int) -> int: ...
+
+def any_names() -> tuple[str, ...]: ...
 def info() -> dict[str, Any]: ...
 
 most_threads: int = 4096
@@ -195,6 +256,62 @@ def move_scales(
 ) -> Any: ...
 def plain_view(calls: Calls, function: str, argument: str, x: object) -> tuple[Any, ...]: ...
 def quantized_view(calls: Calls, function: str, argument: str, q: object) -> tuple[Any, ...]: ...
+def custom_quantize(
+    calls: Calls,
+    function: str,
+    x: object,
+    scheme: CustomScheme,
+    options: AnyOptions,
+    layout: int,
+    given: Sequence[object],
+    out: object,
+    stream: object,
+) -> Any: ...
+def custom_fake_quantize(
+    calls: Calls,
+    function: str,
+    x: object,
+    scheme: CustomScheme,
+    options: AnyOptions,
+    given: Sequence[object],
+    out: object,
+    stream: object,
+) -> Any: ...
+def custom_round(
+    calls: Calls,
+    function: str,
+    x: object,
+    format: AnyFormat,
+    options: AnyOptions,
+    out: object,
+    stream: object,
+) -> Any: ...
+def custom_dequantize(
+    calls: Calls,
+    function: str,
+    q: object,
+    scheme: CustomScheme,
+    dtype: int,
+    out: object,
+    stream: object,
+) -> Any: ...
+def custom_view(
+    calls: Calls, function: str, argument: str, q: object, scheme: CustomScheme
+) -> tuple[Any, ...]: ...
+def custom_gemm(
+    calls: Calls,
+    a: object,
+    b: object,
+    dtype: object,
+    out: object,
+    alpha: object,
+    beta: object,
+    bias: object,
+    scales: object,
+    accumulate: AnyFormat | None,
+    options: AnyOptions,
+    stream: object,
+) -> Any: ...
 def xla_version() -> tuple[int, int] | None: ...
 def xla_alignment() -> int: ...
 def xla_handlers() -> dict[str, tuple[object, object]]: ...

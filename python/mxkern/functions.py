@@ -17,6 +17,7 @@ from mxkern.ops.quantize_schemes import (
     quantize_mxint8,
     quantize_nvfp4,
 )
+from mxkern.ops.round_to import round_to
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
 from mxkern.ops.transpose_square_blocks import transpose_square_blocks
 
@@ -39,6 +40,7 @@ __all__ = [
     "quantize_mxint8",
     "quantize_nvfp4",
     "random_hadamard",
+    "round_to",
     "swizzle_scales",
     "tensor_amax",
     "transpose_square_blocks",

@@ -15,6 +15,7 @@ LAYERS = {
     "include/mxkern/kernels/device": 4,
     "include/mxkern/kernels/dequantize": 5,
     "include/mxkern/kernels/quantize": 6,
+    "include/mxkern/kernels/any": 6,
     "include/mxkern/kernels/operands": 7,
     "include/mxkern/kernels/gemm": 8,
     "include/mxkern/kernels/decode": 9,

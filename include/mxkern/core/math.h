@@ -97,7 +97,7 @@ MXKERN_HOST_DEVICE constexpr float exp2(int exponent) {
 
 // The bits of the float32 nearest to `value`, ties to even, whatever the thread's floating-point
 // settings are. NaNs are one.
-constexpr std::uint32_t nearest_bits(double value) {
+MXKERN_HOST_DEVICE constexpr std::uint32_t nearest_bits(double value) {
   constexpr int mantissa_bits_64 = 52, bias_64 = 1023, lowest_normal = 1 - bias;
   const auto bits = __builtin_bit_cast(std::uint64_t, value);
   const std::uint32_t sign = static_cast<std::uint32_t>(bits >> 63) << 31;

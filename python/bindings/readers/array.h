@@ -24,7 +24,9 @@ enum class Element : int {
   float8_e8m0fnu,
   int8,
   uint8,
-  int32
+  int32,
+  uint16,
+  float64
 };
 
 constexpr bool is_plain(Element element) {
@@ -32,8 +34,9 @@ constexpr bool is_plain(Element element) {
 }
 
 constexpr std::int64_t size_of(Element element) {
+  if (element == Element::float64) return 8;
   if (element == Element::float32 || element == Element::int32) return 4;
-  return is_plain(element) ? 2 : 1;
+  return is_plain(element) || element == Element::uint16 ? 2 : 1;
 }
 
 // Distances in elements between rows that are dense and do not overlap, and between matrices.

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxkern import _core
+from mxkern.analysis.custom_comparison import add_own, fits_chunks, matrices_of
 from mxkern.analysis.error_sums import ErrorSums, Values
 from mxkern.arrays import adapter_of, way_to_array
 from mxkern.arrays.adapter import PLAIN_DTYPES
@@ -19,9 +20,10 @@ from mxkern.ops.dequantize import dequantize
 from mxkern.ops.quantize import quantize, tensor_amax
 from mxkern.values import errors
 from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.custom_scheme import any_scheme_of
 from mxkern.values.names import ScaleRule, SchemeName
 from mxkern.values.options import SCALE_RULES
-from mxkern.values.scheme import Scheme, scheme_of
+from mxkern.values.scheme import Scheme
 from mxkern.values.scheme import schemes as all_schemes
 from mxkern.values.table import format_table
 
@@ -105,12 +107,16 @@ def compare(
     x: Any,
     schemes: SchemeName | Scheme | Iterable[SchemeName | Scheme] | None = None,
     rules: ScaleRule | Iterable[ScaleRule] | None = None,
+    *,
+    axis: int = -1,
 ) -> Comparison:
     """Quantizes x in every scheme and scale rule and measures what that does to its values.
 
-    x: a NumPy, torch or JAX array on the CPU, float32, float16 or bfloat16, [..., K]; blocks run
-    along K. schemes, rules: a name or several; None means all. NVFP4 has one rule of its own.
-    Works chunk by chunk: memory stays bounded whatever the size of x.
+    x: a NumPy, torch or JAX array on the CPU, float32, float16, bfloat16 or float64, [..., K];
+    blocks run along K, or the axis that is named. schemes, rules: a name or several; None means all
+    of mxkern.schemes and all rules. Scales that are no powers of two have one rule of their own.
+    Works chunk by chunk: memory stays bounded whatever the size of x, but for schemes whose blocks
+    have several rows, whole rows, or no power of two of columns.
 
     One CompareRecord each, where d is x quantized and dequantized to float32:
       bits_per_element  bytes of codes, scales and tensor scale, times 8, over the elements
@@ -130,7 +136,11 @@ def compare(
     (8.25, True)
     """
     cases = select_cases("compare", schemes, rules)
-    sums = measure(as_numpy("compare", x), cases)
+    array = as_numpy("compare", x)
+    axis = errors.integer("compare", "axis", axis, -array.ndim, array.ndim - 1)
+    if axis not in (-1, array.ndim - 1):
+        array = np.ascontiguousarray(np.moveaxis(array, axis, -1))
+    sums = measure(array, cases)
     return comparison_of(cases, sums)
 
 
@@ -159,7 +169,7 @@ def select_cases(
     rules: ScaleRule | Iterable[ScaleRule] | None,
 ) -> list[Case]:
     """Every chosen scheme with every chosen rule, each once, in the order given."""
-    chosen = [scheme_of(function, scheme) for scheme in _several(schemes, all_schemes)]
+    chosen = [any_scheme_of(function, scheme) for scheme in _several(schemes, all_schemes)]
     names = _several(rules, SCALE_RULES)
     if not names:
         raise ValueError(
@@ -172,7 +182,7 @@ def select_cases(
     cases = [
         Case(scheme, rule)
         for scheme in chosen
-        for rule in ([None] if scheme.has_tensor_scale else names)
+        for rule in (names if scheme.scale_format.endswith("m0") else [None])
     ]
     if not cases:
         raise ValueError(
@@ -198,7 +208,7 @@ def measure(
     with np.errstate(all="ignore"):  # x is measured as it is, whatever the caller has set
         _core.in_float_environment(lambda: _measure_chunks(x, cases, sums, advance))
     for case, total in zip(cases, sums, strict=True):
-        if case.scheme.has_tensor_scale:
+        if case.scheme.tensor_scale_of == "tensor":
             total.stored_bytes += np.dtype(np.float32).itemsize
     return sums
 
@@ -207,17 +217,30 @@ def _measure_chunks(
     x: Tensor | Stored, cases: Sequence[Case], sums: list[ErrorSums], advance: Callable[[int], None]
 ) -> None:
     amax = None
-    if any(case.scheme.has_tensor_scale for case in cases):
-        chunks = (_input_of(chunk) for chunk in chunks_of(x))
+    if any(case.scheme.tensor_scale_of == "tensor" for case in cases):
+        chunks = (_narrow(chunk) for chunk in chunks_of(x))
         amax = max((float(tensor_amax(chunk)) for chunk in chunks), default=0.0)
-    for chunk in map(_input_of, chunks_of(x)):
-        values = Values.of(chunk.astype(np.float32, copy=False))
-        for case, total in zip(cases, sums, strict=True):
-            _add_chunk(total, case, chunk, values, amax)
+    together = [case for case in cases if fits_chunks(case.scheme, CHUNK)]
+    total_of = dict(zip(cases, sums, strict=True))
+    for chunk in map(_narrow if not isinstance(x, np.ndarray) else np.asarray, chunks_of(x)):
+        values = Values.of(_narrow(chunk).astype(np.float32, copy=False))
+        for case in together:
+            _add_chunk(total_of[case], case, chunk, values, amax)
             advance(chunk.size)
+    for case in [case for case in cases if case not in together]:
+        whole = x if isinstance(x, np.ndarray) else _whole(x)
+        for matrix in matrices_of(whole, case.scheme):
+            add_own(total_of[case], case.scheme, case.scale_rule, matrix, amax)
+            advance(matrix.size)
 
 
-def _input_of(chunk: Tensor) -> Tensor:
+def _whole(x: Stored) -> Tensor:
+    """All of a tensor that is read in parts."""
+    parts = [_narrow(part).reshape(-1) for part in chunks_of(x)]
+    return np.concatenate(parts).reshape(x.shape) if parts else np.zeros(x.shape, np.float32)
+
+
+def _narrow(chunk: Tensor) -> Tensor:
     """What quantize takes: float64 is rounded to float32. A .npy file often has it."""
     return chunk.astype(np.float32) if chunk.dtype == np.float64 else chunk
 
@@ -226,6 +249,8 @@ def _add_chunk(
     total: ErrorSums, case: Case, chunk: Tensor, values: Values, amax: float | None
 ) -> None:
     scheme, rule = case
+    if scheme.core is not None or chunk.dtype == np.float64:
+        return add_own(total, scheme, rule, chunk, amax)
     if rule is None:
         q = quantize(chunk, scheme, amax=amax)
         scale = np.float32(q.tensor_scale)
@@ -291,10 +316,10 @@ def as_numpy(function: str, x: Any) -> Tensor:
     adapter_of(function, "x", x)  # refuses what is more than an array
     if not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))
-    if x.dtype not in (np.float32, np.float16, ml_dtypes.bfloat16):
+    if x.dtype not in (np.float32, np.float16, ml_dtypes.bfloat16, np.float64):
         raise TypeError(
-            f"{function}: x has dtype {x.dtype}; expected float32, float16 or bfloat16; convert "
-            "with x.astype(numpy.float32)"
+            f"{function}: x has dtype {x.dtype}; expected float32, float16, bfloat16 or float64; "
+            "convert with x.astype(numpy.float32)"
         )
     if x.ndim == 0:
         raise ValueError(
@@ -308,8 +333,8 @@ def _numpy_of_torch(function: str, torch: Any, x: Any) -> Tensor:
         raise ValueError(f"{function}: x is on {x.device}; expected the CPU; pass x.cpu()")
     adapter = adapter_of(function, "x", x)
     x = adapter.enter(function, "x", x).detach()
-    if x.dtype not in adapter.plain_dtypes:
-        adapter.refuse_dtype(function, "x", x, PLAIN_DTYPES)
+    if x.dtype not in adapter.plain_dtypes and x.dtype != torch.float64:
+        adapter.refuse_dtype(function, "x", x, (*PLAIN_DTYPES, "float64"))
     if x.dtype == torch.bfloat16:  # NumPy's buffers know no bfloat16
         return as_numpy(function, x.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
     return as_numpy(function, x.numpy())

@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 
 from mxkern import _core
 from mxkern.values import errors
+from mxkern.values.dtypes import BYTE_DTYPES, DTYPES, PLAIN_DTYPES
+
+__all__ = ["BYTE_DTYPES", "DTYPES", "PLAIN_DTYPES"]  # of values.dtypes, for all adapters
 
 Shape = tuple[int, ...]
 TracedCalls = Any  # what makes parts of JAX programs of operations; None where there are none
 
-PLAIN_DTYPES = _core.names()["dtype"]
-BYTE_DTYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8", "uint8")
-DTYPES = (*PLAIN_DTYPES, *BYTE_DTYPES, "int32")
 CPU = -1
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2  # handles that CUDA and DLPack reserve
 

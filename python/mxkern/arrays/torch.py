@@ -127,7 +127,10 @@ class TorchAdapter(Adapter):
 
     def __init__(self) -> None:
         # float8_e8m0fnu came with PyTorch 2.7; before, its bytes are uint8.
-        super().__init__({name: getattr(torch, name, torch.uint8) for name in DTYPES})
+        others = {"uint16": torch.int16}  # which came with PyTorch 2.3
+        super().__init__(
+            {name: getattr(torch, name, others.get(name, torch.uint8)) for name in DTYPES}
+        )
         torch_trees.register()
 
     def read_by(self, calls: Any) -> None:

@@ -18,14 +18,44 @@ from mxkern.faults.operands import *  # noqa: F403
 from mxkern.faults.operands import fields_of
 from mxkern.values import errors
 from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.custom_scheme import custom_of
 from mxkern.values.options import check_hadamard_groups, dtype_position, options_of
-from mxkern.values.scheme import NAMES, SCALES_DTYPES, Scheme, Shape, scheme_of, schemes
+from mxkern.values.scheme import (
+    NAMES,
+    SCALES_DTYPES,
+    Scheme,
+    Shape,
+    own_refused,
+    scheme_of,
+    schemes,
+)
 
 _SCHEMES = tuple(schemes)
 
 
 def scheme(function: str, name: Any) -> int:
     return scheme_of(function, name).id
+
+
+def is_custom(function: str, name: Any) -> bool:
+    return custom_of(function, name) is not None
+
+
+def custom_refusal(function: str, name: Any) -> str:
+    own = custom_of(function, name)
+    assert own is not None
+    return str(own_refused(function, own))
+
+
+def custom_shape(function: str, argument: str, got: Shape, wanted: Shape) -> NoReturn:
+    raise ValueError(f"{function}: {argument} has shape {got}; expected {wanted}")
+
+
+def custom_part(function: str, argument: str, part: Any, wanted: bool, scheme: str) -> NoReturn:
+    expected = "a float32 array" if wanted else "None"
+    raise ValueError(
+        f"{function}: {argument} is {errors.described(part)}; expected {expected} for {scheme}"
+    )
 
 
 def unknown_name(function: str, argument: str, name: Any, names: Sequence[str]) -> NoReturn:

@@ -39,6 +39,14 @@ def plain(function: str, argument: str, array: Any, adapter: Adapter) -> Any:
     return memory
 
 
+def plain_or_float64(function: str, argument: str, array: Any, adapter: Adapter) -> Any:
+    """As plain, for what takes float64 too."""
+    memory = adapter.native(array)
+    if memory.dtype not in adapter.plain_dtypes and memory.dtype != adapter.dtypes["float64"]:
+        adapter.refuse_dtype(function, argument, array, (*PLAIN_DTYPES, "float64"))
+    return memory
+
+
 def no_dimensions(function: str, argument: str) -> NoReturn:
     raise ValueError(
         f"{function}: {argument} is 0-d; expected one dimension or more; reshape with "

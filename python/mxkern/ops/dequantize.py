@@ -29,7 +29,8 @@ def dequantize(
 
     q       a BlockScaled; any bytes are valid codes and scales. A NaN scale makes its block NaN.
     dtype   "float32", "float16" or "bfloat16", or a framework's object of that name; with out,
-            that of out, which dtype may not contradict unless it is "float32"
+            that of out, which dtype may not contradict unless it is "float32". Of schemes of your
+            own "float64" too
     out     an array of q's shape to write to; it is returned. There may be gaps between its rows
     stream  CUDA: a stream handle, instead of the framework's current stream
 

@@ -18,7 +18,8 @@ def fake_quantize(x: Array, scheme: SchemeName | Scheme, **keywords: Unpack[Fake
     """dequantize(quantize(x, scheme, ...), dtype=x.dtype): x as a scheme would give it back, in one
     pass, without codes and scales in memory.
 
-    x    [..., K], float32, float16 or bfloat16
+    x    [..., K], float32, float16, bfloat16 or float64, which is rounded once
+    axis the one that blocks run along; out is for the last one
     out  an array of x's shape and dtype to write to, or x itself; it is returned. There may be gaps
          between its rows
     The other arguments and errors as for mxkern.quantize.

@@ -11,7 +11,8 @@ from mxkern.faults.operands import LARGEST_EXTENT
 from mxkern.ops.calls import calls
 from mxkern.values import errors
 from mxkern.values.block_scaled import BlockScaled, above
-from mxkern.values.scheme import Scheme, scheme_of
+from mxkern.values.custom_scheme import any_scheme_of
+from mxkern.values.scheme import Scheme
 
 
 def made_from_parts(
@@ -19,7 +20,7 @@ def made_from_parts(
 ) -> BlockScaled:
     """BlockScaled.from_parts."""
     function = "BlockScaled.from_parts"
-    record = scheme_of(function, scheme)
+    record = any_scheme_of(function, scheme)
     adapter = adapter_of(function, "codes", codes)
     if shape is None:
         if not hasattr(codes, "shape"):
@@ -30,16 +31,19 @@ def made_from_parts(
         if not codes.shape:
             raise ValueError(f"{function}: codes is 0-d; expected one dimension or more")
         *leading, last = codes.shape
-        shape = (*leading, last * 8 // record.bits)
-    if isinstance(tensor_scale, numbers.Real):
+        shape = (*leading, last if record.bits == 16 else last * 8 // record.bits)
+    if isinstance(tensor_scale, numbers.Real) and record.tensor_scale_of != "row":
         entered = adapter.enter(function, "codes", codes)
         scalar = faults.float32_scalar(function, "tensor_scale", tensor_scale, adapter, entered)
         tensor_scale = adapter.leave(scalar, codes)
-    elif _is_one_element_with_axes(tensor_scale):
+    elif record.tensor_scale_of != "row" and _is_one_element_with_axes(tensor_scale):
         tensor_scale = tensor_scale.reshape(())  # as quantize gives it, and takes it in out
     if isinstance(shape, (tuple, list)):
         shape = tuple(errors.integer(function, "shape", n, 0, LARGEST_EXTENT) for n in shape)
     q = BlockScaled(codes, scales, tensor_scale, record.name, shape, scale_layout)
+    if record.core is not None:
+        _core.custom_view(calls, function, "", q, record.core)
+        return q
     try:
         _core.quantized_view(calls, function, "", q)
     except ValueError as error:

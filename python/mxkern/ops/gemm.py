@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, Unpack, overload
 
 from mxkern import _core
+from mxkern.ops import custom_calls
 from mxkern.ops.calls import calls
 from mxkern.values.keywords import GemmKeywords
 from mxkern.values.names import Dtype, GemmPrecision
@@ -26,6 +27,7 @@ def gemm(
     bias: Any = None,
     precision: GemmPrecision = "auto",
     stream: int | None = None,
+    accumulate: str | None = None,
 ) -> Any:
     """alpha * a . b^T + beta * out + bias, summed in float32, rounded once to dtype.
 
@@ -45,7 +47,11 @@ def gemm(
                it may take block-scaled tensor cores (compiled, never executed; how exact they are
                is not known)
     stream     CUDA: a stream handle, instead of the framework's current stream
+    accumulate CPU: a format that every partial sum is rounded to, as mxkern.round_to names it:
+               "float16", "bfloat16", "e8m13". An emulation, from k = 0 up: the exact product is
+               added in float64 and the sum rounded to nearest, ties to even
 
+    Operands by schemes of your own are decoded to float32 and multiplied in float32.
     Error before the last rounding, as relative L2 to the product of the decoded operands, elements
     of both signs: "exact" <= 2e-5, from the float32 sum alone; on GPUs with a 16-bit dtype or few
     tokens for K up to 8192, and K / 8192 times as much beyond. "folded" multiplies FP8 elements
@@ -61,4 +67,6 @@ def gemm(
     array([[32., 32., 32.],
            [32., 32., 32.]], dtype=float32)
     """
+    if accumulate is not None:
+        return custom_calls.gemm(a, b, dtype, out, alpha, beta, bias, precision, stream, accumulate)
     return _core.gemm(calls, a, b, dtype, out, alpha, beta, bias, precision, stream)

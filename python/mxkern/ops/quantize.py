@@ -25,11 +25,14 @@ def quantize(
     x             [..., K], float32, float16 or bfloat16: NumPy, PyTorch or JAX; on CUDA devices
                   PyTorch, CuPy or JAX. A last block may be short: missing elements count as zero.
     scheme        "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4", "mxint8",
-                  "nvfp4", or a record of mxkern.schemes
+                  "nvfp4", or a record of mxkern.schemes; or your own, as
+                  mxkern.Scheme("e3m4", block=64) or its name, "e3m4b64"
     scale_rule    of the MX schemes: "rceil" (nothing saturates, but a float32 next to the largest
                   value times a few powers of two, of mxint8 times each, and next to float32's
-                  largest), "floor" (OCP v1.0), "ceil", "even"
-    rounding      "nearest" (ties to even), or "stochastic", which needs a seed
+                  largest), "floor" (OCP v1.0), "ceil", "even"; and for every scheme "mse": of the
+                  scale and its two neighbours the one with the smallest sum of squared errors
+    rounding      "nearest" (ties to even), "stochastic", which needs a seed, "nearest_away",
+                  "toward_zero", "up" or "down"
     seed, offset  0 to 2**64 - 1. The random bits of an element depend on seed, offset and its index
                   in x, and on nothing else. offset may be an array of one integer of 32 or 64
                   bits, read modulo 2**64 (-1 is 2**64 - 1): a step that is counted on the device,
@@ -47,6 +50,16 @@ def quantize(
     tensor_scale  nvfp4: the decode multiplier itself, instead of amax
     out           a BlockScaled to write to; it is returned
     stream        CUDA: a stream handle, instead of the framework's current stream
+    random_bits   of stochastic rounding: 1 to 16 an element
+    subnormals    False: elements that round to a subnormal become 0
+    saturate      False: elements beyond the largest become Inf or NaN, where the format has them
+    threshold     1 <= threshold < 2: "rceil" lets amax / max reach this many times a power of two
+                  before the scale steps up
+    scales        scales as q.scales has them, row_major, instead of scales that are found
+    block_amax    the largest magnitudes of blocks, float32, in the shape of scales, instead
+
+    The last six, and schemes and names that mxkern.schemes lacks, take code that knows a scheme at
+    run time: on the CPU a few times as slow as that of mxkern.schemes.
 
     Returns a BlockScaled of x's framework. NaN or Inf in a block makes that block NaN and nothing
     else. Raises TypeError for dtypes and kinds, ValueError for values and shapes, RuntimeError for

@@ -10,6 +10,7 @@ from mxkern import _core
 from mxkern.arrays import adapter_of
 from mxkern.ops.calls import calls
 from mxkern.values.block_scaled import BlockScaled, above
+from mxkern.values.custom_scheme import custom_of
 from mxkern.values.scheme import Scheme, schemes
 from mxkern.values.value import fields_text
 
@@ -20,6 +21,8 @@ _SCALES = 1 << 20  # looked at, so that printing a large tensor takes no time
 def summary(q: BlockScaled) -> str:
     """Several lines for people. A BlockScaled whose parts do not fit prints as its fields."""
     try:
+        if (own := custom_of("repr", getattr(q, "scheme", None))) is not None:
+            return _own_summary(q, own)
         view, _, codes, scales = _core.quantized_view(calls, "repr", "q", q)
     except (TypeError, ValueError, RuntimeError) as error:
         return f"BlockScaled({fields_text(q)})  # not valid: {error}"
@@ -50,10 +53,30 @@ def summary(q: BlockScaled) -> str:
     return "\n".join(lines)
 
 
+def _own_summary(q: BlockScaled, scheme: Scheme) -> str:
+    """Of a tensor by a scheme of the user's own: its parts, and first values."""
+    _, codes, scales = _core.custom_view(calls, "repr", "q", q, scheme.core)
+    adapter = adapter_of("repr", "q.codes", q.codes)
+    packed = f"{scheme.bits}-bit {scheme.format}" + (", packed" if scheme.bits < 8 else "")
+    lines = [
+        f"BlockScaled {scheme.name}, shape {q.shape}, {adapter.name}, {q.nbytes} bytes, "
+        f"{q.bits_per_element:.4g} bits per element",
+        f"  codes   {adapter.dtype_name(codes)} {tuple(codes.shape)}: {packed}",
+        f"  scales  {adapter.dtype_name(scales)} {tuple(scales.shape)}, {q.scale_layout}, "
+        f"one for {scheme.block_text}",
+    ]
+    if scheme.has_tensor_scale:
+        lines.append(f"  tensor_scale  one for {scheme.tensor_scale_of}")
+    return "\n".join(lines)
+
+
 def html_summary(q: BlockScaled) -> str:
     """A small table, or the text of one whose parts do not fit."""
     try:
-        _, _, codes, scales = _core.quantized_view(calls, "repr", "q", q)
+        if (own := custom_of("repr", q.scheme)) is not None:
+            _, codes, scales = _core.custom_view(calls, "repr", "q", q, own.core)
+        else:
+            _, _, codes, scales = _core.quantized_view(calls, "repr", "q", q)
     except (TypeError, ValueError, RuntimeError):
         return f"<pre>{escape(summary(q))}</pre>"
     adapter = adapter_of("repr", "q.codes", q.codes)

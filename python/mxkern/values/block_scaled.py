@@ -194,7 +194,8 @@ class BlockScaled(ValueOf[Array_co]):
     @property
     def nbytes(self) -> int:
         """Bytes of codes, scales and tensor scale, padding included."""
-        return self._block_bytes() + (4 if schemes[self.scheme].has_tensor_scale else 0)
+        scale = schemes[self.scheme].tensor_scale_shape(_plain(self.shape))
+        return self._block_bytes() + (0 if scale is None else 4 * _product(scale))
 
     @property
     def bits_per_element(self) -> float:
@@ -206,10 +207,8 @@ class BlockScaled(ValueOf[Array_co]):
         return 8 * self._block_bytes() / size
 
     def _block_bytes(self) -> int:
-        """Of codes and scales, which are a byte each whatever type of array they are in."""
-        scheme, shape = schemes[self.scheme], _plain(self.shape)
-        codes = _product(scheme.codes_shape(shape))
-        return codes + _product(scheme.scales_shape(shape, self.scale_layout))
+        """Of codes and scales, whatever type of array they are in."""
+        return schemes[self.scheme].nbytes(_plain(self.shape), self.scale_layout)
 
     def __repr__(self) -> str:
         return above.summary(self)

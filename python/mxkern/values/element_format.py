@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from mxkern import _core
 from mxkern.values import errors
 
 SPECIALS = ("none", "nan", "ieee")  # in the library's order
@@ -34,6 +35,16 @@ class ElementFormat(NamedTuple):
     is_signed: bool
     is_integer: bool
     specials: str
+
+    @property
+    def core(self) -> _core.AnyFormat:
+        return _core.AnyFormat(
+            self.exponent_bits,
+            self.mantissa_bits,
+            self.is_signed,
+            self.is_integer,
+            SPECIALS.index(self.specials),
+        )
 
     @property
     def width(self) -> int:

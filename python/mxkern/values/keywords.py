@@ -7,20 +7,20 @@ from typing import Any, TypedDict, TypeVar
 
 from mxkern import _core
 from mxkern.values.names import (
+    AnyRounding,
+    AnyScaleRule,
     Block,
     BlockError,
     Dtype,
     GemmPrecision,
     GroupedPrecision,
-    Rounding,
     ScaleLayout,
-    ScaleRule,
 )
 
 # Name, default, type. Their order is that of Keyword in bindings/signature.h.
 _TABLE: tuple[tuple[str, Any, str], ...] = (
-    ("scale_rule", "rceil", "ScaleRule"),
-    ("rounding", "nearest", "Rounding"),
+    ("scale_rule", "rceil", "AnyScaleRule"),
+    ("rounding", "nearest", "AnyRounding"),
     ("seed", None, "int | None"),
     ("offset", 0, "Any"),
     ("block", None, "Block"),
@@ -33,14 +33,32 @@ _TABLE: tuple[tuple[str, Any, str], ...] = (
     ("tensor_scale", None, "Any"),
     ("out", None, "Any"),
     ("stream", None, "int | None"),
+    ("random_bits", 16, "int"),
+    ("subnormals", True, "bool"),
+    ("saturate", True, "bool"),
+    ("threshold", None, "float | None"),
+    ("scales", None, "Any"),
+    ("block_amax", None, "Any"),
+    ("axis", -1, "int"),
 )
 NAMES = tuple(name for name, _, _ in _TABLE)
 DEFAULTS = {name: default for name, default, _ in _TABLE}
 _TYPES = {name: kind for name, _, kind in _TABLE}
 
 
-class _Keywords(TypedDict, total=False):
-    rounding: Rounding
+class _CustomKeywords(TypedDict, total=False):
+    """Of any scheme, by code that knows it at run time."""
+
+    random_bits: int
+    subnormals: bool
+    saturate: bool
+    threshold: float | None
+    scales: Any
+    block_amax: Any
+
+
+class _Keywords(_CustomKeywords, total=False):
+    rounding: AnyRounding
     seed: int | None
     offset: Any
     block: Block
@@ -57,7 +75,7 @@ class _ScaledKeywords(_Keywords, total=False):
 
 
 class _MxKeywords(TypedDict, total=False):
-    scale_rule: ScaleRule
+    scale_rule: AnyScaleRule
 
 
 class _NvfpKeywords(TypedDict, total=False):
@@ -87,6 +105,8 @@ class BothKeywords(QuantizeKeywords, total=False):
 class FakeKeywords(_Keywords, _MxKeywords, _NvfpKeywords, total=False):
     """Of what gives no codes and scales."""
 
+    axis: int
+
 
 class _ProductKeywords(TypedDict, total=False):
     dtype: Dtype
@@ -101,6 +121,7 @@ class GemmKeywords(_ProductKeywords, total=False):
     """Of gemm."""
 
     precision: GemmPrecision
+    accumulate: str | None
 
 
 class GroupedKeywords(_ProductKeywords, total=False):

@@ -18,6 +18,9 @@ SchemeName = Literal[
 ]
 ScaleRule = Literal["rceil", "floor", "ceil", "even"]
 Rounding = Literal["nearest", "stochastic"]
+# Those that other schemes have besides, and these by code that knows a scheme at run time.
+AnyScaleRule = Literal[ScaleRule, "mse"]
+AnyRounding = Literal[Rounding, "nearest_away", "toward_zero", "up", "down"]
 ScaleLayout = Literal["row_major", "swizzled"]
 BlockError = Literal["mse", "mae"]
 Block = str | tuple[int, int] | None

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, TypeVar
 
 from mxkern.values import errors
+from mxkern.values.custom_scheme import any_scheme_of
+from mxkern.values.dtypes import ROUNDINGS
 from mxkern.values.names import Block, BlockError, Rounding, ScaleRule, SchemeName
-from mxkern.values.options import options_of
-from mxkern.values.scheme import scheme_of
+from mxkern.values.options import hadamard_of, options_of, position
 
 Product = Literal["quantized", "plain"]
 Backward = Literal["quantized", "dequantized", "plain"]
@@ -70,16 +71,16 @@ class Operand:
     options: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        scheme = scheme_of("Operand", self.scheme)
+        scheme = any_scheme_of("Operand", self.scheme)
         object.__setattr__(self, "scheme", scheme.name)
         block = self.block
         if isinstance(block, tuple) and all(isinstance(extent, int) for extent in block):
             object.__setattr__(self, "block", "x".join(map(str, block)))
         check_options(self)
         options: dict[str, Any] = {"block": self.block}
-        if scheme.has_tensor_scale:
+        if scheme.core is None and scheme.has_tensor_scale:
             options["four_over_six"] = self.four_over_six
-        else:
+        elif scheme.scale_format.endswith("m0") or self.scale_rule != "rceil":
             options["scale_rule"] = self.scale_rule
         object.__setattr__(self, "options", options)
 
@@ -104,7 +105,17 @@ def check_options(operand: Operand) -> None:
     options = {name: getattr(operand, name) for name in _QUANTIZE_OPTIONS}
     if operand.rounding == "stochastic":
         options["seed"] = 0
-    options_of("Operand", scheme_of("Operand", operand.scheme), **options)
+    record = any_scheme_of("Operand", operand.scheme)
+    if record.core is None:
+        options_of("Operand", record, **options)
+        return
+    # A scheme of the user's own: mxkern.quantize has what there is to say of the rest.
+    position("Operand", "rounding", operand.rounding, ROUNDINGS)
+    hadamard_of("Operand", "hadamard", operand.hadamard, operand.sign_mask)
+    if operand.four_over_six is not False:
+        raise ValueError(
+            f"Operand: four_over_six is for nvfp4, but the scheme is {record.name}; leave it out"
+        )
 
 
 @dataclass(frozen=True)
@@ -215,7 +226,7 @@ def mx(scheme: SchemeName, *, scale_rule: ScaleRule = "rceil", **switches: Any) 
 
     switches  fields of Recipe, as forward="plain"
     """
-    if scheme_of("mx", scheme).has_tensor_scale:
+    if any_scheme_of("mx", scheme).has_tensor_scale:
         raise ValueError(f"mx: scheme is {scheme!r}; expected an MX scheme; call nvfp4()")
     return _same(scheme, scale_rule=scale_rule).with_(**switches)
 

@@ -32,7 +32,7 @@ template <class T>
 // lane_count times 16 bits, each in the lower half of a lane.
 [[gnu::always_inline]] inline BitLanes load_halves(const void* source) {
 #if defined(__AVX512F__)
-  return BitLanes(_mm512_cvtepu16_epi32(load_vector<__m256i>(source)));
+  return BitLanes(_mm512_maskz_cvtepu16_epi32(0xFFFF, load_vector<__m256i>(source)));
 #else
   return __builtin_convertvector(load_vector<HalfLanes>(source), BitLanes);
 #endif

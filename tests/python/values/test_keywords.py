@@ -34,10 +34,10 @@ KEYWORDS = {
 }
 # What each takes none of.
 MISSING = {
-    keywords.QuantizeKeywords: {"hadamard_rows"},
-    keywords.BothKeywords: set(),
-    keywords.MxKeywords: {"hadamard_rows", "four_over_six", "amax", "tensor_scale"},
-    keywords.NvfpKeywords: {"hadamard_rows", "scale_rule"},
+    keywords.QuantizeKeywords: {"hadamard_rows", "axis"},
+    keywords.BothKeywords: {"axis"},
+    keywords.MxKeywords: {"hadamard_rows", "four_over_six", "amax", "tensor_scale", "axis"},
+    keywords.NvfpKeywords: {"hadamard_rows", "scale_rule", "axis"},
     keywords.FakeKeywords: {"hadamard_rows", "hadamard", "sign_mask", "scale_layout"},
 }
 functions = pytest.mark.parametrize("function", KEYWORDS, ids=lambda f: f.__name__)
@@ -115,7 +115,7 @@ def test_overloads_take_what_their_functions_take() -> None:
             own = [name for name in inspect.signature(overload).parameters if name in taken]
             missing = taken.keys() - own
             if function in (mxkern.gemm, mxkern.grouped_gemm):
-                missing -= keywords.GroupedKeywords.__optional_keys__
+                missing -= keywords.GroupedKeywords.__optional_keys__ | {"accumulate"}
             # A BlockScaled is prepared without a scheme and its rule.
             assert missing in (set(), {"scheme", "scale_rule"}), function
             assert own == [name for name in taken if name in own], function

@@ -29,6 +29,7 @@ from mxkern.arrays.torch_functions import transforms_active
 from mxkern.faults.shapes import each_way, transposed
 from mxkern.ops.prepare_operand import check_kind
 from mxkern.ops.quantize_schemes import MXFP6, MXFP8
+from mxkern.torch.operators import custom
 from mxkern.torch.operators.checks import (
     check_plain,
     check_quantized,
@@ -41,6 +42,7 @@ from mxkern.torch.operators.checks import (
 )
 from mxkern.torch.operators.codes import pack_codes, unpack_codes
 from mxkern.torch.operators.compiler import taken_for
+from mxkern.torch.operators.custom import round_to
 from mxkern.torch.operators.definition import TWO_LEVEL
 from mxkern.torch.operators.flops import teach_the_counter
 from mxkern.torch.operators.keywords import refuse_others
@@ -87,6 +89,7 @@ __all__ = [
     "quantize_mxint8",
     "quantize_nvfp4",
     "random_hadamard",
+    "round_to",
     "swizzle_scales",
     "tensor_amax",
     "transpose_square_blocks",
@@ -262,6 +265,8 @@ def _fake_quantized(
 
 def fake_quantize(x: Any, scheme: SchemeName | Scheme, **options: Any) -> Any:
     """mxkern.fake_quantize as an operator, with the derivative of the identity."""
+    if custom.is_custom(scheme, options):
+        return custom.fake_quantize(x, scheme, options)
     return _quantized("fake_quantize", _fake_quantized, x, scheme, options)
 
 

@@ -17,7 +17,7 @@ from mxkern.values.scheme import Shape
 _WORD = 2**64 - 1
 TWO_LEVEL = "_two_level"  # ends the names of operators whose results have a tensor scale
 library = torch.library.Library("mxkern", "DEF")
-_WITH_GRADIENT = ("fake_quantize",)
+_WITH_GRADIENT = ("fake_quantize", "custom_fake_quantize", "round_to")
 
 
 def define(

@@ -52,7 +52,7 @@ def unavailable_reason(recipe: Recipe, device: Any = None) -> str:
 def folds(scheme: str) -> bool:
     """Whether products of a scheme run on FP8 tensor cores of Hopper: MX schemes of floats."""
     facts = schemes[scheme]
-    return facts.scale_format == "e8m0" and facts.format != "int8"
+    return facts.core is None and facts.scale_format == "e8m0" and facts.format != "int8"
 
 
 def is_available(recipe: Recipe, *, return_reason: bool = False, device: Any = None) -> Any:

@@ -1,0 +1,314 @@
+# mxkern/ops/custom_calls.py: what the operations do with a scheme of the user's own, and with
+# options that take code which knows a scheme at run time: the extension module calls these
+# functions.
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mxkern import _core, faults
+from mxkern.arrays import adapter_of
+from mxkern.ops.custom_request import Request, request_of
+from mxkern.values import errors
+from mxkern.values.block_scaled import BlockScaled
+from mxkern.values.custom_scheme import any_scheme_of, core_of
+from mxkern.values.dtypes import DTYPES
+from mxkern.values.element_format import ElementFormat, element_format
+from mxkern.values.options import (
+    SCALE_LAYOUTS,
+    check_hadamard_groups,
+    dtype_position,
+    name_of_dtype,
+    position,
+)
+from mxkern.values.scheme import Scheme
+
+_FLOAT64 = DTYPES.index("float64")
+
+
+class Above:
+    """What lies above: the operations over arrays, which are made of this module among others."""
+
+    calls: _core.Calls
+
+
+above = Above()
+
+
+def _layout(function: str, scheme: Scheme, name: Any) -> int:
+    layout = position(function, "scale_layout", name, SCALE_LAYOUTS)
+    if name != "row_major" and (scheme.scale_bits != 8 or scheme.block_rows != 1):
+        raise ValueError(
+            f"{function}: scale_layout is {name!r}; expected 'row_major' for {scheme.name}, as "
+            "tiles are of scales of a byte for blocks of one row"
+        )
+    return layout
+
+
+def _checked_columns(function: str, x: Any) -> Any:
+    """x with its last two axes swapped."""
+    shape = errors.shape_of(x)
+    if len(shape) < 2:
+        faults.no_columns(function, shape)
+    return x.swapaxes(-1, -2)
+
+
+def _quantized(
+    function: str, x: Any, request: Request, columns: bool, layout: int, out: Any, stream: Any
+) -> BlockScaled:
+    if columns:
+        x = _checked_columns(function, x)
+    size, low, high = request.transform
+    if size:
+        check_hadamard_groups(
+            function, "blocks run along an axis of", x.shape[-1], "x", "hadamard", size
+        )
+        x = _core.random_hadamard(above.calls, x, size, low, high, False, None, stream)
+    q: BlockScaled = _core.custom_quantize(
+        above.calls,
+        function,
+        x,
+        request.core,
+        request.made_options(transposed=columns),
+        layout,
+        request.given,
+        out,
+        stream,
+    )
+    return q
+
+
+def _checked_out(
+    function: str, argument: str, out: Any, scheme: Scheme, shape: Any, layout: str
+) -> Any:
+    """A BlockScaled to write to, which says of itself what the result will be."""
+    if out is None:
+        return None
+    if not isinstance(out, BlockScaled):
+        raise TypeError(
+            f"{function}: {argument} is {errors.described(out)}; expected a BlockScaled, as an "
+            "earlier call returned it"
+        )
+    for field, wanted in (("shape", shape), ("scale_layout", layout)):
+        if getattr(out, field) != wanted:
+            raise ValueError(
+                f"{function}: {argument}.{field} is {errors.described(getattr(out, field))}; "
+                f"expected {wanted!r}"
+            )
+    if any_scheme_of(function, out.scheme, f"{argument}.scheme") is not scheme:
+        raise ValueError(
+            f"{function}: {argument}.scheme is {out.scheme!r}; expected {scheme.name!r}"
+        )
+    return out
+
+
+def quantize(
+    function: str, columns: bool, x: Any, scheme: Any, keywords: dict[str, Any]
+) -> BlockScaled:
+    request = request_of(function, x, scheme, keywords)
+    layout_name = keywords.get("scale_layout", "row_major")
+    layout = _layout(function, request.scheme, layout_name)
+    shape = tuple(errors.shape_of(x))
+    if columns and len(shape) > 1:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    out = _checked_out(function, "out", keywords.get("out"), request.scheme, shape, layout_name)
+    return _quantized(function, x, request, columns, layout, out, keywords.get("stream"))
+
+
+def quantize_both(
+    function: str, x: Any, scheme: Any, keywords: dict[str, Any]
+) -> tuple[BlockScaled, BlockScaled]:
+    keywords = dict(keywords)
+    on_rows = faults.hadamard_rows(
+        function, keywords.pop("hadamard_rows", False), keywords.get("hadamard")
+    )
+    for name in ("scales", "block_amax"):
+        if keywords.get(name) is not None:
+            raise ValueError(
+                f"{function}: {name} is given, and rows and columns have other blocks; call "
+                "quantize and quantize_columns with their own"
+            )
+    outs = keywords.pop("out", None)
+    pair = (None, None) if outs is None else faults.pair(function, "out", outs)
+    shape = tuple(errors.shape_of(x))
+    if len(shape) < 2:
+        faults.no_columns(function, shape)
+    made = []
+    for i, columns in enumerate((False, True)):
+        own = dict(keywords)
+        for name in ("amax", "tensor_scale"):
+            if isinstance(own.get(name), tuple):
+                own[name] = faults.pair(function, name, own[name])[i]
+        if not columns and not on_rows:
+            own.pop("hadamard", None)
+            own.pop("sign_mask", None)
+        made.append(quantize(function, columns, x, scheme, own | {"out": pair[i]}))
+    return (made[0], made[1]) if outs is None else outs
+
+
+def fake_quantize(function: str, x: Any, scheme: Any, keywords: dict[str, Any]) -> Any:
+    if errors.is_traced(x):  # JAX
+        calls = adapter_of(function, "x", x).traced_calls
+        return calls.callback(lambda value: fake_quantize(function, value, scheme, keywords), x)
+    keywords = dict(keywords)
+    axis = keywords.pop("axis", -1)
+    stream, out = keywords.get("stream"), keywords.get("out")
+    request = request_of(function, x, scheme, keywords)
+    shape = tuple(errors.shape_of(x))
+    rank = len(shape)
+    axis = errors.integer(function, "axis", axis, -max(rank, 1), max(rank, 1) - 1)
+
+    def rounded(array: Any, *, transposed: bool) -> Any:
+        return _core.custom_fake_quantize(
+            above.calls,
+            function,
+            array,
+            request.core,
+            request.made_options(transposed=transposed),
+            request.given,
+            None if transposed else out,
+            stream,
+        )
+
+    if rank < 2 or axis in (-1, rank - 1):
+        return rounded(x, transposed=False)
+    if out is not None:
+        raise ValueError(
+            f"{function}: out is given, and axis is {axis}; expected the last axis; leave out out"
+        )
+    # The axis and all that follows it: one matrix for each index before it.
+    axis %= rank
+    lead, rest = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    matrices = x.reshape(lead, shape[axis], rest).swapaxes(-1, -2)
+    turned = rounded(matrices, transposed=True)
+    return turned.swapaxes(-1, -2).reshape(shape)
+
+
+def _dequantize_dtype(function: str, dtype: Any) -> int:
+    named = dtype if isinstance(dtype, str) else name_of_dtype(dtype)
+    return _FLOAT64 if named == "float64" else dtype_position(function, dtype)
+
+
+def dequantize(q: BlockScaled, dtype: Any, out: Any, stream: Any) -> Any:
+    function = "dequantize"
+    record = any_scheme_of(function, q.scheme, "q.scheme")
+    number = _dequantize_dtype(function, dtype)
+    return _core.custom_dequantize(above.calls, function, q, core_of(record), number, out, stream)
+
+
+def round_to(
+    function: str, x: Any, format: Any, options: dict[str, Any], out: Any, stream: Any
+) -> Any:
+    """mxkern.round_to"""
+    if errors.is_traced(x):  # JAX
+        calls = adapter_of(function, "x", x).traced_calls
+        return calls.callback(
+            lambda value: round_to(function, value, format, options, None, None), x
+        )
+    found = element_format(function, "format", format)
+    return _core.custom_round(
+        above.calls, function, x, found.core, _core.AnyOptions(**options), out, stream
+    )
+
+
+def _as_float32(x: Any) -> Any:
+    """A plain operand in float32, without a copy where it is."""
+    name = str(getattr(x, "dtype", "")).removeprefix("torch.")
+    if name in ("float16", "bfloat16"):
+        return x.float() if hasattr(x, "float") else x.astype("float32")
+    return x
+
+
+def _decoded(operand: Any, argument: str, stream: Any) -> Any:
+    if not isinstance(operand, BlockScaled):
+        return _as_float32(operand)
+    record = any_scheme_of("gemm", operand.scheme, f"{argument}.scheme")
+    return _core.custom_dequantize(
+        above.calls, "gemm", operand, core_of(record), DTYPES.index("float32"), None, stream
+    )
+
+
+def _sum_scales(a: Any, b: Any) -> tuple[Any, ...] | None:
+    """Both operands' float32 scales, their block and its rows, where sums over their blocks can be
+    multiplied with them; None for other operands."""
+    if not isinstance(a, BlockScaled):
+        return None
+    records = [any_scheme_of("gemm", q.scheme, "scheme") for q in (a, b)]
+    block = records[0].block
+    if any(r.scale_format != "float32" or r.block != block or not block for r in records):
+        return None
+    return (a.scales, b.scales, block, *(record.block_rows for record in records))
+
+
+def _unscaled(q: BlockScaled) -> BlockScaled:
+    """The codes' values alone."""
+    ones = adapter_of("gemm", "scales", q.scales).namespace.ones_like(q.scales)
+    return BlockScaled(q.codes, ones, None, q.scheme, q.shape, q.scale_layout)
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    dtype: Any,
+    out: Any,
+    alpha: Any,
+    beta: Any,
+    bias: Any,
+    precision: Any,
+    stream: Any,
+    accumulate: Any = None,
+) -> Any:
+    """A product of operands that are decoded to float32 first."""
+    if precision not in ("auto", "exact"):
+        raise RuntimeError(
+            f"gemm: precision is {errors.described(precision)}; expected 'auto' or 'exact' for "
+            "schemes of your own, which are decoded to float32"
+        )
+    if type(b).__name__ == "PreparedOperand" or type(a).__name__ == "PreparedOperand":
+        raise TypeError(
+            "gemm: a PreparedOperand beside a scheme of your own; expected BlockScaled operands; "
+            "pass its source"
+        )
+    if not isinstance(b, BlockScaled):
+        faults.no_right_operand("gemm", b)
+    wanted: ElementFormat | None = None
+    if accumulate is not None:
+        wanted = element_format("gemm", "accumulate", accumulate)
+    scales = _sum_scales(a, b) if wanted is None else None
+    left, right = (a, b) if scales is None else (_unscaled(a), _unscaled(b))
+    return _core.custom_gemm(
+        above.calls,
+        _decoded(left, "a", stream),
+        _decoded(right, "b", stream),
+        dtype,
+        out,
+        alpha,
+        beta,
+        bias,
+        scales,
+        None if wanted is None else wanted.core,
+        _core.AnyOptions(saturates=False),
+        stream,
+    )
+
+
+def explain_gemm(function: str, a: Any, b: Any, dtype: Any, device: Any) -> tuple[Any, ...]:
+    """What gemm does with operands by schemes of the user's own, as GemmExplanation has it."""
+    dtype_position(function, dtype)
+    sides = []
+    for argument, operand in (("a", a), ("b", b)):
+        if not isinstance(operand, BlockScaled):
+            sides.append(f"{errors.shape_of(operand)}, plain, to float32")
+            continue
+        record = any_scheme_of(function, operand.scheme, f"{argument}.scheme")
+        sides.append(f"{operand.shape}, {record.name}, decoded to float32")
+    place = "cpu" if device is None else device
+    return (
+        place,
+        "decoded to float32",
+        "a scheme of your own has no kernels that multiply codes",
+        *sides,
+        "float32 products, summed in float32",
+        "relative L2 2e-5, from the float32 sum; products of bfloat16 numbers are exact before it",
+        4 * sum(math.prod(errors.shape_of(side)) for side in (a, b)),
+    )
