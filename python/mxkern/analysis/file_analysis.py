@@ -14,8 +14,8 @@ from mxkern.files.regular_file import named_errors
 from mxkern.files.tensor_files import select_tensors
 from mxkern.values import errors
 from mxkern.values.code_table import CodeTable, table
+from mxkern.values.custom_scheme import any_scheme_of
 from mxkern.values.names import ScaleRule, SchemeName
-from mxkern.values.scheme import scheme_of
 
 
 def analyze_file(
@@ -29,7 +29,7 @@ def analyze_file(
     """Prints the figures of one tensor, by its name or a regular expression that only its name has
     a match for; writes the picture, and the figures of each block. Returns the analysis, without
     records unless they are written."""
-    record = scheme_of("analyze", scheme)
+    record = any_scheme_of("analyze", scheme)
     scale_rule = rule_of(record, rule)
     if plot is not None:
         check_plot_path(plot)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from mxkern.analysis.comparison import CHUNK, Stored, Tensor, chunks_of
 from mxkern.analysis.scale_values import scale_values
 from mxkern.ops.dequantize import dequantize
-from mxkern.ops.pack_codes import unpack_codes
 from mxkern.ops.quantize import quantize, tensor_amax
 from mxkern.values.names import ScaleRule
 from mxkern.values.scheme import Scheme
@@ -28,7 +27,7 @@ class Quantized(NamedTuple):
 
 def pieces_of(x: Tensor | Stored, scheme: Scheme) -> Iterator[Tensor]:
     """x as pieces [rows, columns] that begin and end where blocks do, in the order of x."""
-    cuts_rows = scheme.block != 0 and CHUNK % scheme.block == 0
+    cuts_rows = scheme.block != 0 and CHUNK % scheme.block == 0 and not _has_row_scales(scheme)
     for piece in chunks_of(x) if cuts_rows else _whole_rows(x):
         # quantize takes no float64, which a file may have.
         yield piece.astype(np.float32) if piece.dtype == np.float64 else piece
@@ -53,7 +52,7 @@ def _whole_rows(x: Tensor | Stored) -> Iterator[Tensor]:
 
 def amax_of(x: Tensor | Stored, scheme: Scheme) -> float | None:
     """The largest finite magnitude of x, where the scheme's tensor scale follows from it."""
-    if not scheme.has_tensor_scale:
+    if not scheme.has_tensor_scale or _has_row_scales(scheme):
         return None
     return max((float(tensor_amax(piece)) for piece in pieces_of(x, scheme)), default=0.0)
 
@@ -82,13 +81,20 @@ def quantized(
     )
 
 
+def _has_row_scales(scheme: Scheme) -> bool:
+    """Whether each row has a tensor scale of its own, which quantize finds from the whole row."""
+    return scheme.tensor_scale_of == "row"
+
+
 def block_of(scheme: Scheme, columns: int) -> int:
     """Elements of a row of so many columns that share a scale. A scheme's block of 0 is the row."""
     return scheme.block or max(columns, 1)
 
 
 def _codes_of(q: Any, scheme: Scheme, columns: int) -> npt.NDArray[Any]:
-    if scheme.bits < 8:
-        codes: npt.NDArray[Any] = unpack_codes(q.codes, scheme, columns)
+    if scheme.bits < 8:  # a stream of bits, the lowest first
+        bits = np.unpackbits(q.codes, axis=-1, count=columns * scheme.bits, bitorder="little")
+        places = np.uint8(1) << np.arange(scheme.bits, dtype=np.uint8)
+        codes: npt.NDArray[Any] = bits.reshape(-1, columns, scheme.bits) @ places
         return codes
     return q.codes.view(np.uint8 if scheme.bits == 8 else np.uint16)  # type: ignore[no-any-return]

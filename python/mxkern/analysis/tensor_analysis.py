@@ -15,9 +15,10 @@ from mxkern.analysis.comparison import Stored, Tensor, as_numpy
 from mxkern.analysis.measured_blocks import MeasuredBlocks
 from mxkern.analysis.pieces import amax_of, block_of, pieces_of, quantized
 from mxkern.values import errors
+from mxkern.values.custom_scheme import any_scheme_of
 from mxkern.values.names import ScaleRule, SchemeName
 from mxkern.values.options import SCALE_RULES, position
-from mxkern.values.scheme import Scheme, scheme_of
+from mxkern.values.scheme import Scheme
 from mxkern.values.table import format_table
 
 BAR = 40  # characters of the longest bar of a histogram
@@ -157,9 +158,15 @@ def analyze(
     >>> found.records["sqnr_db"] > 30
     array([ True,  True])
     """
-    record = scheme_of("analyze", scheme)
+    record = any_scheme_of("analyze", scheme)
     errors.flag("analyze", "per_block", per_block)
-    return analyzed(as_numpy("analyze", x), record, rule_of(record, scale_rule), per_block)
+    array = as_numpy("analyze", x)
+    if array.dtype == np.float64:
+        raise TypeError(
+            "analyze: x has dtype float64; expected float32, float16 or bfloat16; convert with "
+            "x.astype(numpy.float32)"
+        )
+    return analyzed(array, record, rule_of(record, scale_rule), per_block)
 
 
 def rule_of(scheme: Scheme, scale_rule: Any) -> ScaleRule | None:
