@@ -19,6 +19,15 @@ _SCALE = re.compile(r"u?e(\d{1,2})m(\d{1,2})")
 _SCALE_KINDS = ("power", "magnitude", "single")  # in the library's order
 _TENSOR_SCALES = (None, "tensor", "row")
 LARGEST_BLOCK = 2**31
+# Schemes that go by a name of their own, and what they are.
+NAMED = {
+    "mxfp8_16": "e4m3b16",
+    "mxfp4_16": "e2m1b16",
+    "mxint4": "int4b32",
+    "nvfp4_32": "e2m1b32:ue4m3+tensor",
+    "fp8_block128": "e4m3b128x128:float32",
+    "fp8_block128_rows": "e4m3b128:float32",
+}
 EXPECTED = (
     'an element format, "b" and a block, and where they are not E8M0 a colon and the scales, as '
     '"e3m4b64", "int4b16:ue4m3", "e4m3b128x128:float32", "e4m3_row:float32" or '
@@ -38,6 +47,7 @@ class ScaleFormat(NamedTuple):
 # What is known of a scheme, without its name.
 _Key = tuple[ElementFormat, tuple[int, int], ScaleFormat, str | None]
 _records: dict[Any, Scheme] = {}  # by key and by canonical name: equal ones are one
+_names: dict[_Key, str] = {}  # of NAMED
 
 
 def scale_format(function: str, given: Any) -> ScaleFormat:
@@ -128,6 +138,8 @@ def _key(function: str, element: Any, block: Any, scale: Any, tensor_scale: Any)
 
 
 def _name_of(key: _Key) -> str:
+    if key in _names:
+        return _names[key]
     element, (rows, columns), scale, tensor_scale = key
     name = element.name
     if columns == 0:
@@ -231,11 +243,16 @@ def parsed(name: str, function: str = "Scheme") -> Scheme | None:
     one whose parameters are none."""
     if name in _records:
         return _records[name]
+    key = _key_of_name(name, function)
+    return None if key is None else _made(key)
+
+
+def _key_of_name(name: str, function: str) -> _Key | None:
     found = _NAME.fullmatch(name.lower())
     if not found:
         return None
     block = found["block"] or found["whole"]
-    return _made(_key(function, found["element"], block, found["scale"] or "e8m0", found["tensor"]))
+    return _key(function, found["element"], block, found["scale"] or "e8m0", found["tensor"])
 
 
 def found(function: str, scheme: Any) -> Scheme | None:
@@ -271,5 +288,11 @@ for _record in schemes:
     _compiled_keys[_record.name] = _found
     _records[_found] = _record  # a made-up scheme that is a compiled one
     _records[_name_of(_found)] = _record
+
+for _name, _spelled in NAMED.items():
+    _meant = _key_of_name(_spelled, "Scheme")
+    assert _meant is not None
+    _names[_meant] = _name
+    _made(_meant)
 
 above.made, above.found, above.any_scheme_of = scheme_of_parameters, found, any_scheme_of
