@@ -25,6 +25,7 @@ NAMED = {
     "mxfp4_16": "e2m1b16",
     "mxint4": "int4b32",
     "nvfp4_32": "e2m1b32:ue4m3+tensor",
+    "nvfp4_ue5m3": "e2m1b16:ue5m3",
     "fp8_block128": "e4m3b128x128:float32",
     "fp8_block128_rows": "e4m3b128:float32",
 }

@@ -15,6 +15,7 @@ PUBLISHED = {
     "mxfp4_16": ("e2m1", 1, 16, "e8m0", None, 6.0, 4.5),
     "mxint4": ("int4", 1, 32, "e8m0", None, 1.75, 4.25),
     "nvfp4_32": ("e2m1", 1, 32, "ue4m3", "tensor", 6.0, 4.25),
+    "nvfp4_ue5m3": ("e2m1", 1, 16, "ue5m3", None, 6.0, 4.5),
     "fp8_block128": ("e4m3", 128, 128, "float32", None, 448.0, 8 + 32 / 128**2),
     "fp8_block128_rows": ("e4m3", 1, 128, "float32", None, 448.0, 8.25),
 }
