@@ -6,8 +6,7 @@
 #include "check/gemm.h"
 #include "cpu/experts/combine.h"
 #include "cpu/experts/row_numbers.h"
-#include "mxkern/core/math.h"
-#include "ops/memory_pieces.h"
+#include "plan/combine.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/experts/combine.h"
 #endif
@@ -36,24 +35,17 @@ void combine(const Buffer& given_y, const std::int32_t* rows, const float* weigh
   }
 #endif
   static_cast<void>(stream);  // the CPU has finished when the call returns
-  MemoryPieces pieces(workspace.data);
-  auto* const own = pieces.take<std::int32_t>(count);
-  auto* const order = pieces.take<std::int32_t>(count + tokens + 1);
+  auto* const own = static_cast<std::int32_t*>(workspace.data);
   cpu::copy_row_numbers(function, rows, count, tokens, "out", "a row of no token", own);
-  cpu::combine(y, own, count, weights, out, order);
+  cpu::combine(y, own, count, weights, out, own + count);
 }
 
-// On CUDA: where the list of each token begins, what follows each row in it, and whether some
-// number is wrong.
 std::size_t combine_workspace_bytes(std::int64_t rows, std::int64_t tokens) {
   constexpr std::int64_t most = std::int64_t{1} << 31;
   check(rows >= 0 && tokens >= 0 && rows < most && tokens < most,
         "combine_workspace_bytes: there are ", rows, " rows and ", tokens,
         " tokens; expected 0 to 2^31 - 1");
-  MemoryPieces pieces;
-  pieces.take<std::int32_t>(rows);
-  pieces.take<std::int32_t>(rows + tokens + 1);
-  return pieces.bytes();
+  return static_cast<std::size_t>(combine_words(rows, tokens)) * sizeof(std::int32_t);
 }
 
 }  // namespace mxkern

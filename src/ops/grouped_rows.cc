@@ -19,9 +19,10 @@ namespace {
 
 constexpr const char* function = "grouped_gemm";
 
-// Whether a product reads what was prepared, and not its source.
+// Whether a product reads what was prepared, and not its source, as the CPU does.
 bool reads_data(const PreparedOperand& a, GemmPrecision precision) {
-  if (a.form == PreparedForm::source) return false;
+  const bool on_cpu = a.source.device.type == DeviceType::cpu;
+  if (a.form == PreparedForm::source || (on_cpu && a.has_source())) return false;
   const bool is_folded = precision == GemmPrecision::folded;
   return !a.has_source() || a.form == (is_folded ? PreparedForm::folded : PreparedForm::expanded);
 }
@@ -106,9 +107,13 @@ void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, con
                             Workspace workspace, Stream stream) {
   const GroupedGemmOptions own = without_rows(options);
   const GemmOperand from = copied(a, options.precision);
+  const bool on_cpu = out.device.type == DeviceType::cpu;
+  if (on_cpu) check_groups_of_cpu(a, b, options.precision);
   if (out.shape.size() == 0) {
     const GemmOperand none = copies_without_memory(a, out, options.precision);
-    return grouped_gemm(none, b, groups, out, own, workspace, stream);
+    if (on_cpu)
+      workspace_bytes(CpuGroups{none, source_of(b), groups, out, own});  // checks the ends
+    return;
   }
   const std::size_t first = Parts(nullptr, from, out, groups.count).pieces.bytes();
   check_grouped_workspace(workspace, first, a, b, groups, out, options);
@@ -119,13 +124,12 @@ void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, con
     check_grouped_workspace(workspace, first + needed, a, b, groups, out, options);
   };
 #if defined(MXKERN_HAS_CUDA)
-  if (out.device.type == DeviceType::cuda) {
+  if (!on_cpu) {
     check_rest(groups);
     cuda::gather_rows(function, from, options.rows, out.shape.rows, parts.copies, stream);
     return grouped_gemm(parts.copies, b, groups, out, own, rest, stream);
   }
 #endif
-  check_groups_of_cpu(a, b, options.precision);
   const Groups kept = copy_ends(groups, parts.ends);
   check_rest(kept);  // and the ends
   const std::int64_t count = kept.count == 0 ? 0 : kept.ends[kept.count - 1];

@@ -60,8 +60,8 @@ def no_right_operand(function: str, argument: str, b: Any) -> NoReturn:
     if isinstance(b, BlockScaled) or type(b) is tuple:
         no_fields(function, argument, b)
     raise TypeError(
-        f"{function}: {argument} is {errors.described(b)}; expected a BlockScaled or a PreparedOperand; "
-        "make one with mxkern.quantize or mxkern.prepare_operand"
+        f"{function}: {argument} is {errors.described(b)}; expected a BlockScaled or a "
+        "PreparedOperand; make one with mxkern.quantize or mxkern.prepare_operand"
     )
 
 
