@@ -111,8 +111,8 @@ void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, con
   if (on_cpu) check_groups_of_cpu(a, b, options.precision);
   if (out.shape.size() == 0) {
     const GemmOperand none = copies_without_memory(a, out, options.precision);
-    if (on_cpu)
-      workspace_bytes(CpuGroups{none, source_of(b), groups, out, own});  // checks the ends
+    // Checks the ends.
+    if (on_cpu) workspace_bytes(CpuGroups{none, source_of(b), groups, out, own});
     return;
   }
   const std::size_t first = Parts(nullptr, from, out, groups.count).pieces.bytes();

@@ -44,8 +44,8 @@ def expert_shapes(function: str, x: Shape, gate_up: Shape, down: Shape) -> NoRet
             raise ValueError(f"{function}: {argument} has shape {shape}; expected {wanted}")
     if gate_up[2] != x[1]:
         raise ValueError(
-            f"{function}: x has shape {x} and gate_up {gate_up}; expected the same last axis, which "
-            f"is {x[1]} and {gate_up[2]}"
+            f"{function}: x has shape {x} and gate_up {gate_up}; expected the same last axis: "
+            f"{x[1]} and {gate_up[2]}"
         )
     if gate_up[1] % 2:
         raise ValueError(

@@ -2,7 +2,7 @@
 # for products.
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 from mxkern import _core
 from mxkern.ops.calls import calls
@@ -15,11 +15,11 @@ from mxkern.values.value import Array
 _FUNCTION = "prepare_both"
 
 
-class PreparedBoth(NamedTuple):
+class PreparedBoth(NamedTuple, Generic[Array]):
     """What prepare_both returns."""
 
-    rows: PreparedOperand  # [..., M, K]
-    columns: PreparedOperand  # [..., K, M]
+    rows: PreparedOperand[Array]  # [..., M, K]
+    columns: PreparedOperand[Array]  # [..., K, M]
     row_spreads: Array  # uint8 [..., M]
     column_spreads: Array  # uint8 [..., K]
 
@@ -30,7 +30,7 @@ def prepare_both(
     *,
     scale_rule: ScaleRule = "rceil",
     stream: int | None = None,
-) -> PreparedBoth:
+) -> PreparedBoth[Array]:
     """Quantizes x along its rows and along its columns, and folds both, in one call: the operands
     of the products of a training step.
 

@@ -86,17 +86,7 @@ def _traced_layer(*arguments: Any, dtype: str | None = None, **options: Any) -> 
 
 @define("expert_layer", _LAYER_SCHEMA, _traced_layer)
 def expert_layer(*arguments: Any, **options: Any) -> Any:
-    *operands, ends, rows, weights, up_bias, down_bias, up_factors, down_factors = split_layer(
-        arguments
-    )
-    return eager.expert_layer(
-        *operands,
-        ends,
-        rows,
-        weights,
-        gate_up_bias=up_bias,
-        down_bias=down_bias,
-        gate_up_factors=up_factors,
-        down_factors=down_factors,
-        **options,
-    )
+    x, gate_up, down, ends, rows, weights, *others = split_layer(arguments)
+    names = [name for name in _OTHERS if name != "weights"]
+    options |= dict(zip(names, others, strict=True))
+    return eager.expert_layer(x, gate_up, down, ends, rows, weights, **options)
