@@ -13,7 +13,8 @@ namespace mxkern {
 // products and sums are float32, and the sum is rounded once to out's dtype. A token without rows
 // becomes zeros. y [1, M, N] and out [1, T, N] of any dtypes. rows [M]: the token that each row of
 // y is of, as GroupedGemmOptions::rows has it, or -1 for none; weights [M], or null, which is 1 for
-// each; both on out's device. Deterministic, and the same bytes on every device.
+// each; both on out's device. Deterministic, and the same bytes on every device, but for those of a
+// NaN.
 //
 // The CPU throws InvalidArgument where rows has other numbers than -1 to T - 1. A CUDA device reads
 // them when its turn comes; all of out becomes NaN where it has. (CUDA: compiled, never executed.)

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/experts/swiglu.h"
 #include "mxkern/core/error.h"
 #include "mxkern/numerics/swiglu.h"
 #include "tests/support/error_message.h"
 #include "tests/support/gemm_operand.h"
+#include "tests/support/kernel_tables.h"
 
 namespace mxkern {
 namespace {
@@ -69,6 +71,33 @@ TEST(Swiglu, AgreesWithDoublePrecision) {
           ASSERT_NEAR(out.value(b, r, k), value, relative * std::fabs(value) + 1e-7)
               << name_of(dtype) << ", " << b << ", " << r << ", " << k;
         }
+      }
+    }
+  }
+}
+
+// Every instruction set gives the bytes of the scalar function.
+TEST(Swiglu, EveryInstructionSet) {
+  for (const cpu::InstructionSet set : available_instruction_sets()) {
+    for (const DType dtype : all_dtypes) {
+      for (const bool is_gpt_oss : {false, true}) {
+        const SwigluOptions options = is_gpt_oss ? SwigluOptions::gpt_oss() : SwigluOptions{};
+        constexpr std::int64_t columns = 301;
+        PlainTensor x(dtype, {1, 3, 2 * columns}), out(dtype, {1, 3, columns}), wanted = out;
+        const Values normal = normal_values(3);
+        x.fill([&](std::int64_t b, std::int64_t r, std::int64_t k) {
+          return std::ldexp(normal(b, r, k), static_cast<int>(k % 50 - 40));
+        });
+        for (std::int64_t i = 0; i < 3 * columns; ++i) {
+          const std::int64_t r = i / columns, k = i % columns;
+          const double gate = x.value(0, r, is_gpt_oss ? 2 * k : k);
+          const double up = x.value(0, r, is_gpt_oss ? 2 * k + 1 : columns + k);
+          wanted.set(0, r, k,
+                     swiglu(static_cast<float>(gate), static_cast<float>(up), options.alpha,
+                            options.limit, options.offset));
+        }
+        cpu::swiglu(x.buffer(), out.buffer(), options, cpu::kernels_for(set));
+        ASSERT_EQ(out.bytes, wanted.bytes) << name_of(set) << ", " << name_of(dtype);
       }
     }
   }

@@ -47,7 +47,7 @@ void sum_rows(const Buffer& y, const RowsOfTokens& order, std::int64_t token, co
       const float weight = weights == nullptr ? 1.0f : weights[row];
       for (int j = 0; j < count; ++j) sums[j] += weight * to_float(line[j]);
     }
-    for (int j = 0; j < count; ++j) to[at + j] = from_float<Out>(sums[j]);
+    for (int j = 0; j < count; ++j) to[at + j] = from_float<Out>(with_one_nan(sums[j]));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/quantize/tiles.h"
+#include "mxkern/numerics/fold.h"
 #include "mxkern/numerics/scale_format.h"
 #include "mxkern/numerics/visit.h"
 #include "mxkern/tensor/packing.h"
@@ -64,10 +65,12 @@ void find_row_spreads(const BlockScaled& q, std::uint8_t* spreads) {
   parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
     visit(q.scheme, [&](auto scheme) {
       using S = decltype(scheme);
-      for (std::int64_t i = begin; i < end; ++i) {
-        const SpreadRow row{q.codes + i * row_bytes, q.scales + i / q.shape.rows * index.size(),
-                            index, i % q.shape.rows};
-        spreads[i] = spread_of<S>(row, row_bytes);
+      if constexpr (scheme_can_fold<S>) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const SpreadRow row{q.codes + i * row_bytes, q.scales + i / q.shape.rows * index.size(),
+                              index, i % q.shape.rows};
+          spreads[i] = spread_of<S>(row, row_bytes);
+        }
       }
     });
   });

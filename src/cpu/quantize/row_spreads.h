@@ -7,7 +7,7 @@
 
 namespace mxkern::cpu {
 
-// For each row of q, of a scheme whose scales are E8M0: the octaves from its largest scale to the
+// For each row of q, of a scheme that can be folded: the octaves from its largest scale to the
 // smallest one of a block that is not all zeros, 255 for 255 and more. NaN does not count. It is
 // what folding finds on a GPU.
 void find_row_spreads(const BlockScaled& q, std::uint8_t* spreads);
