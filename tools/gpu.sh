@@ -91,6 +91,7 @@ sanitize() {
       'cuda.quantize.four_over_six_test *GivenAmax:*Tiny*:*NearTies*' 'cuda.decode.quantized_test *NanStays:*Ahead' \
       'cuda.operands.fold_first_rows_test *FirstColumns*' 'cuda.operands.fold_both_test *' 'cuda.quantize.random_words_test *' \
       'cuda.gemm.grouped_gemm_test *Nan*:*ManyGroups:*Anywhere:*Wrong*:*Little' \
+      'cuda.experts.combine_test *' 'cuda.experts.grouped_rows_test *' 'cuda.experts.swiglu_test *' \
       'cuda.gemm.hopper.groups_test *' 'cuda.gemm.grouped_columns_test GroupedColumnsSm90.*' \
       'cuda.gemm.hopper.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \

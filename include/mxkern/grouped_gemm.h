@@ -50,6 +50,12 @@ struct GroupedGemmOptions {
   // exact or folded: on Hopper, of mxfp8, mxfp6 and mxfp4, by FP8 tensor cores. Which of them rows
   // allow is not looked at, so automatic is refused.
   GemmPrecision precision = GemmPrecision::exact;
+  // Groups of rows: null, or [M] on out's device, for an a of T rows, of which row m of the product
+  // copies row rows[m]: as a mixture of experts sends a token to several of them. -1: a row of
+  // zeros. What is quantized or prepared has T rows then. Rows behind the last end do not count.
+  // The CPU throws InvalidArgument for other numbers than -1 to T - 1; on a CUDA device such a row
+  // becomes NaN. (CUDA: compiled, never executed.)
+  const std::int32_t* rows = nullptr;
 };
 
 // out[m, :] = alpha * factors[g] * a[m, :] . b[g, :, :]^T + beta * out[m, :] + bias[g, :] for the

@@ -14,6 +14,7 @@ namespace mxkern::bindings {
 
 void bind_quantize_calls(nb::module_& module);
 void bind_product_calls(nb::module_& module);
+void bind_expert_calls(nb::module_& module);
 void bind_prepare_calls(nb::module_& module);
 void bind_transform_calls(nb::module_& module);
 void bind_custom_calls(nb::module_& module);
@@ -75,6 +76,7 @@ void bind_calls(nb::module_& module) {
                   "collections.abc.Sequence[object], **given: object) -> None"));
   bind_quantize_calls(module);
   bind_product_calls(module);
+  bind_expert_calls(module);
   bind_prepare_calls(module);
   bind_transform_calls(module);
   bind_custom_calls(module);

@@ -166,10 +166,10 @@ class Call {
   Array numbers(Name argument, nanobind::handle x, Element element);
   void make_dense(Array& array) const;
   void other_device(Name argument, const Array& array) const;
-  Operand<GemmOperand> left(nanobind::handle a);
-  Operand<GemmRightOperand> right(nanobind::handle b);
+  Operand<GemmOperand> left(nanobind::handle a, Name argument = "a");
+  Operand<GemmRightOperand> right(nanobind::handle b, Name argument = "b");
   // Takes the framework of the call from the arrays of b.
-  void enter_operand(nanobind::handle b);
+  void enter_operand(nanobind::handle b, Name argument = "b");
 
   nanobind::object make(const Extents& extents, Element element, Device device, void*& data);
   // A new plain tensor of the dtype, or out, which has to be one.

@@ -144,41 +144,43 @@ Operand<PreparedOperand> Call::prepared(Name argument, nb::handle p) {
   return read;
 }
 
-void Call::enter_operand(nb::handle b) {
+void Call::enter_operand(nb::handle b, Name argument) {
+  const auto part = [&](const char* name) { return argument.text() + name; };
   if (package().prepared_operand.made(b)) {
     const auto fields = package().prepared_operand.fields_of(b);
-    if (!fields) fault("no_prepared_operand", "b", b);
+    if (!fields) fault("no_prepared_operand", argument, b);
     const auto source = package().block_scaled.fields_of((*fields)[source_field]);
-    if (source) return enter("b.source.codes", (*source)[codes_field]);
-    if (!(*fields)[data_field].is_none()) return enter("b.data", (*fields)[data_field]);
-    fault("no_array", "b", b);
+    if (source) return enter(part(".source.codes").c_str(), (*source)[codes_field]);
+    if (!(*fields)[data_field].is_none())
+      return enter(part(".data").c_str(), (*fields)[data_field]);
+    fault("no_array", argument, b);
   }
   const auto fields = package().block_scaled.fields_of(b);
-  if (!fields) fault("no_right_operand", b);
-  enter("b.codes", (*fields)[codes_field]);
+  if (!fields) fault("no_right_operand", argument, b);
+  enter(part(".codes").c_str(), (*fields)[codes_field]);
 }
 
-Operand<GemmRightOperand> Call::right(nb::handle b) {
+Operand<GemmRightOperand> Call::right(nb::handle b, Name argument) {
   if (package().prepared_operand.made(b)) {
-    return as_operand<GemmRightOperand>(prepared("b", b));
+    return as_operand<GemmRightOperand>(prepared(argument, b));
   }
-  const Quantized read = quantized("b", b);
+  const Quantized read = quantized(argument, b);
   return {read.view, read.extents, {read.memory[0], read.memory[1]}, read.spans};
 }
 
-Operand<GemmOperand> Call::left(nb::handle a) {
+Operand<GemmOperand> Call::left(nb::handle a, Name argument) {
   if (package().prepared_operand.made(a)) {
-    return as_operand<GemmOperand>(prepared("a", a));
+    return as_operand<GemmOperand>(prepared(argument, a));
   }
   if (package().block_scaled.is_instance(a)) {
     const auto fields = package().block_scaled.fields_of(a);
-    if (!fields) fault("no_fields", "a", a);
+    if (!fields) fault("no_fields", argument, a);
     const nb::object& codes = (*fields)[codes_field];
     if (calls_.of_type(codes) != reader_) fault("operands_apart", codes, reader_->adapter);
-    const Quantized read = quantized("a", a);
+    const Quantized read = quantized(argument, a);
     return {read.view, read.extents, {read.memory[0], read.memory[1]}, read.spans};
   }
-  const Plain read = plain("a", a);
+  const Plain read = plain(argument, a);
   return {read.view, read.array.extents, {read.memory}, {read.array.span()}};
 }
 

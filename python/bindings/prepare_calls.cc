@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "calls.h"
+#include "product_arguments.h"
 
 namespace nb = nanobind;
 
@@ -140,6 +141,65 @@ nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
                       : prepare_plain(call, x, scheme, *options, form, keep_source, data);
 }
 
+// One side of what prepare_both makes: codes and scales, or what is folded.
+struct PreparedSide {
+  PreparedOperand view;
+  Extents extents;
+  std::optional<Quantized> source;
+  nb::object data, spreads;
+  void* spread_bytes = nullptr;
+
+  PreparedSide(Call& call, PreparedForm form, int scheme, const Extents& of, Device device)
+      : extents(of) {
+    view.form = form;
+    if (form == PreparedForm::source) {
+      source = call.made(scheme, 0, extents, device);
+      view.source = source->view;
+    } else {
+      view.source.scheme = all_schemes[scheme];
+      view.source.device = device;
+      view.source.shape = extents.shape();
+      data = make_data(call, view, nb::none());
+    }
+    Extents rows = extents;
+    --rows.dimensions;
+    spreads = call.make(rows, Element::uint8, device, spread_bytes);
+  }
+
+  nb::object operand(const Call& call, nb::handle x) const {
+    return made_of(call, view.form, source ? nb::none() : call.leave(data, x),
+                   source ? call.result(*source, x) : nb::none(), view.source.scheme, extents);
+  }
+};
+
+nb::tuple prepare_both(Calls& calls, nb::handle x, nb::handle scheme_name,
+                       const QuantizeOptions& options, nb::handle stream) {
+  Call call(calls, "prepare_both");
+  const int scheme = call.scheme(scheme_name);
+  call.enter("x", x);
+  const StreamScope scope(call, stream, x);
+  const Array array = call.look_plain("x", x);
+  if (array.extents.dimensions < 2) call.fault("no_columns", array.extents.tuple());
+  const Plain plain = call.plain(array);
+  call.take(plain.array.span());
+  const Device device = plain.view.device;
+  const PreparedForm form =
+      form_of(call, static_cast<int>(PreparedForm::folded), all_schemes[scheme], device);
+  const PreparedSide rows(call, form, scheme, array.extents, device);
+  const PreparedSide columns(call, form, scheme, transposed(array.extents), device);
+  const BothSpreads spreads{static_cast<std::uint8_t*>(rows.spread_bytes),
+                            static_cast<std::uint8_t*>(columns.spread_bytes)};
+  nb::object memory;
+  const Workspace workspace =
+      workspace_of(call, prepare_both_workspace_bytes(rows.view, columns.view), device, memory);
+  const Stream queue = call.stream(device);
+  call.run(plain.view.shape.size(), [&] {
+    mxkern::prepare_both(plain.view, rows.view, columns.view, spreads, options, workspace, queue);
+  });
+  return nb::make_tuple(rows.operand(call, x), columns.operand(call, x),
+                        call.leave(rows.spreads, x), call.leave(columns.spreads, x));
+}
+
 }  // namespace
 
 void bind_prepare_calls(nb::module_& module) {
@@ -151,6 +211,10 @@ void bind_prepare_calls(nb::module_& module) {
               "QuantizeOptions | None, form: int, keep_source: bool, data: object, stream: object) "
               "-> "
               "mxkern.values.prepared_operand.PreparedOperand"));
+  module.def("prepare_both", &prepare_both, "calls"_a, "x"_a.none(), "scheme"_a.none(), "options"_a,
+             "stream"_a.none(),
+             nb::sig("def prepare_both(calls: Calls, x: object, scheme: object, options: "
+                     "QuantizeOptions, stream: object) -> tuple[typing.Any, ...]"));
 }
 
 }  // namespace mxkern::bindings

@@ -4,6 +4,7 @@
 #include "calls.h"
 #include "gemm_workspace.h"
 #include "mxkern/plan.h"
+#include "product_arguments.h"
 #include "views.h"
 
 namespace nb = nanobind;
@@ -16,32 +17,6 @@ float beta_of(const Call& call, nb::handle beta, nb::handle out) {
   const float factor = call.number("beta", beta);
   if (factor != 0.0f && out.is_none()) call.fault("beta_needs_out", beta);
   return factor;
-}
-
-// The array that stands for b where the result goes home.
-nb::object array_of(const Call& call, nb::handle b) {
-  nb::object owner = nb::borrow(b);
-  if (call.package().prepared_operand.made(b)) {
-    owner = nb::getattr(b, "source");
-    if (!call.package().block_scaled.made(owner)) return nb::getattr(b, "data");
-  }
-  return nb::getattr(owner, "codes");
-}
-
-void take(Call& call, const Spans& spans) {
-  for (const Span& span : spans) call.take(span);
-}
-
-// Memory to work in on a CUDA device.
-Workspace workspace_of(Call& call, std::size_t bytes, Device device, nb::object& memory) {
-  Workspace workspace;
-  if (bytes == 0) return workspace;
-  Extents size;
-  size.dimensions = 1;
-  size.last() = static_cast<std::int64_t>(bytes);
-  memory = call.make(size, Element::uint8, device, workspace.data);
-  workspace.bytes = bytes;
-  return workspace;
 }
 
 nb::object finished(const Call& call, const Output& product, nb::handle out, nb::handle b) {
@@ -59,13 +34,6 @@ Extents product_extents(const Call& call, Extents a, const Extents& b) {
   if (!fit) call.fault("product_shape", a.tuple(), b.tuple());
   a.last() = b.items[b.dimensions - 2];
   return a;
-}
-
-// Nobody looks at what rows allow, as gemm does for "auto".
-GemmPrecision grouped_precision(const Call& call, nb::handle name) {
-  const int position = position_of_name(name, call.package().precision_names);
-  if (position <= 0) call.fault("grouped_precision", name);
-  return all_gemm_precisions[position];
 }
 
 // Throws IsCustom for a tensor that is quantized by a scheme of the user's own.
@@ -134,21 +102,6 @@ nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype, nb::
       });
 }
 
-// A number for each group: of `count` groups, of as many as there are where it is negative.
-template <class T>
-const T* of_groups(Call& call, Name argument, nb::handle given, Element element,
-                   std::int64_t& count, Device device, std::vector<nb::object>& kept) {
-  Array array = call.numbers(argument, given, element);
-  const bool fits = array.extents.dimensions == 1 && (count < 0 || array.extents.last() == count);
-  if (!fits) call.fault("group_shape", argument, array.extents.tuple(), count);
-  if (array.device != device) call.other_device(argument, array);
-  call.take(array.span());
-  if (!array.is_dense) call.make_dense(array);
-  count = array.extents.last();
-  kept.push_back(array.object);
-  return static_cast<const T*>(array.data);
-}
-
 // The operands of a grouped product, and its groups.
 struct Grouped {
   Operand<GemmOperand> left;
@@ -156,33 +109,38 @@ struct Grouped {
   Device device;
   bool has_columns = false;  // which belong to groups, where b is one matrix
   std::int64_t count = -1;
+  std::int64_t rows = 0;  // of the product, where groups are of rows
   const std::int32_t* ends = nullptr;
   const float* factors = nullptr;
+  const std::int32_t* copied = nullptr;  // the row of a that each row copies
   std::vector<nb::object> kept;
 
-  Grouped(Call& call, nb::handle a, nb::handle b, nb::handle given_ends, nb::handle given_factors)
+  Grouped(Call& call, nb::handle a, nb::handle b, nb::handle given_ends, nb::handle given_factors,
+          nb::handle given_rows = nb::none())
       : right(call.right(b)) {
     left = call.left(a);
-    Extents& rows = left.extents;
+    Extents& given = left.extents;
     Extents& weights = right.extents;
-    if (rows.dimensions != 2 || (weights.dimensions != 2 && weights.dimensions != 3) ||
-        rows.last() != weights.last()) {
-      call.fault("grouped_shapes", rows.tuple(), weights.tuple());
+    if (given.dimensions != 2 || (weights.dimensions != 2 && weights.dimensions != 3) ||
+        given.last() != weights.last()) {
+      call.fault("grouped_shapes", given.tuple(), weights.tuple());
     }
     device = source_of(right.view).device;
     has_columns = weights.dimensions == 2;
     if (!has_columns) count = weights.items[0];
     take(call, left.spans);
     take(call, right.spans);
-    ends = of_groups<std::int32_t>(call, "ends", given_ends, Element::int32, count, device, kept);
-    if (given_factors.is_none()) return;
-    factors =
-        of_groups<float>(call, "factors", given_factors, Element::float32, count, device, kept);
+    ends = numbers_of<std::int32_t>(call, "ends", given_ends, Element::int32, count, device, kept);
+    if (!given_factors.is_none()) {
+      factors =
+          numbers_of<float>(call, "factors", given_factors, Element::float32, count, device, kept);
+    }
+    rows = given.items[0];
+    if (!given_rows.is_none()) read_rows(call, given_rows);
   }
 
   Extents extents() const {
     Extents extents;
-    const std::int64_t rows = left.extents.items[0];
     if (has_columns) {
       extents.dimensions = 3;
       extents.items[0] = count;
@@ -200,11 +158,21 @@ struct Grouped {
     if (has_columns) return ColumnGroups{ends, count};
     return RowGroups{ends, count};
   }
+
+ private:
+  void read_rows(Call& call, nb::handle given) {
+    if (has_columns) call.fault("rows_of_columns", right.extents.tuple());
+    rows = -1;
+    copied = numbers_of<std::int32_t>(call, "rows", given, Element::int32, rows, device, kept,
+                                      "row_numbers");
+    static constexpr std::int32_t nothing = -1;
+    if (rows == 0) copied = &nothing;  // what is null says that nothing is copied
+  }
 };
 
 nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends,
                         nb::handle dtype_name, nb::handle out, nb::handle alpha, nb::handle beta,
-                        nb::handle factors, nb::handle bias, nb::handle precision,
+                        nb::handle factors, nb::handle bias, nb::handle rows, nb::handle precision,
                         nb::handle stream) {
   Call call(calls, "grouped_gemm");
   const int dtype = call.dtype(dtype_name);
@@ -213,32 +181,19 @@ nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle end
   options.alpha = call.number("alpha", alpha);
   options.beta = beta_of(call, beta, out);
   call.enter_operand(b);
-  if (call.has_programs(stream)) {
+  if (rows.is_none() && call.has_programs(stream)) {
     const nb::object product = call.reader().programs.attr("grouped_gemm")(
         a, b, ends, factors, bias, dtype, options.alpha, options.beta,
         static_cast<int>(options.precision), out);
     if (!product.is_none()) return product;
   }
   const StreamScope scope(call, stream, stream.is_none() ? nb::none() : array_of(call, b));
-  const Grouped grouped(call, a, b, ends, factors);
+  const Grouped grouped(call, a, b, ends, factors, rows);
   options.factors = grouped.factors;
+  options.rows = grouped.copied;
   const Extents extents = grouped.extents();
-  std::optional<Plain> offset;
-  Buffer biases;
-  if (!bias.is_none()) {
-    offset = call.plain("bias", bias);
-    const Extents& got = offset->array.extents;
-    const std::int64_t columns = extents.items[extents.dimensions - 1];
-    if (got.dimensions != 2 || got.items[0] != grouped.count || got.items[1] != columns) {
-      call.fault("group_bias", got.tuple(), nb::make_tuple(grouped.count, columns));
-    }
-    call.take(offset->array.span());
-    biases = offset->view;  // [1, G, N] as [G, 1, N]
-    biases.shape = {grouped.count, 1, columns};
-    biases.batch_stride = offset->view.row_stride;
-    biases.row_stride = columns;
-    options.bias = &biases;
-  }
+  const GroupBias biases(call, "bias", bias, grouped.count, extents.items[extents.dimensions - 1]);
+  options.bias = biases.buffer();
   const Output product = call.output(out, extents, grouped.device, dtype);
   const auto& left = grouped.left.view;
   const auto& right = grouped.right.view;
@@ -364,10 +319,11 @@ void bind_product_calls(nb::module_& module) {
           "beta: object, bias: object, precision: object, stream: object) -> typing.Any"));
   module.def("grouped_gemm", &grouped_gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "ends"_a.none(),
              "dtype"_a.none(), "out"_a.none(), "alpha"_a.none(), "beta"_a.none(),
-             "factors"_a.none(), "bias"_a.none(), "precision"_a.none(), "stream"_a.none(),
+             "factors"_a.none(), "bias"_a.none(), "rows"_a.none(), "precision"_a.none(),
+             "stream"_a.none(),
              nb::sig("def grouped_gemm(calls: Calls, a: object, b: object, ends: object, dtype: "
                      "object, out: object, alpha: object, beta: object, factors: object, bias: "
-                     "object, precision: object, stream: object) -> typing.Any"));
+                     "object, rows: object, precision: object, stream: object) -> typing.Any"));
   module.def(
       "explain_gemm", &explain_gemm, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
       "dtype"_a.none(), "precision"_a.none(), "beta"_a.none(), "device"_a.none(), "form"_a.none(),

@@ -203,6 +203,7 @@ def grouped_gemm(
     beta: object,
     factors: object,
     bias: object,
+    rows: object,
     precision: object,
     stream: object,
 ) -> Any: ...
@@ -231,6 +232,49 @@ def operand_views(calls: Calls, function: str, a: object, b: object) -> tuple[An
 def grouped_views(
     calls: Calls, function: str, a: object, b: object, ends: object, factors: object
 ) -> tuple[Any, ...]: ...
+def swiglu(
+    calls: Calls,
+    x: object,
+    alpha: object,
+    limit: object,
+    offset: object,
+    interleaved: bool,
+    out: object,
+    stream: object,
+) -> Any: ...
+def combine(
+    calls: Calls,
+    y: object,
+    rows: object,
+    weights: object,
+    tokens: int,
+    dtype: object,
+    out: object,
+    stream: object,
+) -> Any: ...
+def expert_layer(
+    calls: Calls,
+    x: object,
+    gate_up: object,
+    down: object,
+    ends: object,
+    rows: object,
+    weights: object,
+    gate_up_bias: object,
+    down_bias: object,
+    gate_up_factors: object,
+    down_factors: object,
+    alpha: object,
+    limit: object,
+    offset: object,
+    interleaved: bool,
+    scheme: object,
+    options: QuantizeOptions | None,
+    precision: object,
+    dtype: object,
+    out: object,
+    stream: object,
+) -> Any: ...
 def prepare_operand(
     calls: Calls,
     x: object,
@@ -241,6 +285,9 @@ def prepare_operand(
     data: object,
     stream: object,
 ) -> mxkern.values.prepared_operand.PreparedOperand: ...
+def prepare_both(
+    calls: Calls, x: object, scheme: object, options: QuantizeOptions, stream: object
+) -> tuple[Any, ...]: ...
 def random_hadamard(
     calls: Calls,
     x: object,

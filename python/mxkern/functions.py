@@ -1,6 +1,8 @@
 # mxkern/functions.py: all operations in one namespace. Layers call them here, because the package
 # itself stands above the layers.
+from mxkern.ops.combine import combine
 from mxkern.ops.dequantize import dequantize
+from mxkern.ops.expert_layer import expert_layer
 from mxkern.ops.explain_gemm import explain_gemm, plan_gemm
 from mxkern.ops.explain_grouped_gemm import explain_grouped_gemm
 from mxkern.ops.fake_quantize import fake_quantize
@@ -8,6 +10,7 @@ from mxkern.ops.gemm import gemm
 from mxkern.ops.grouped_gemm import grouped_gemm
 from mxkern.ops.hadamard import random_hadamard
 from mxkern.ops.pack_codes import pack_codes, unpack_codes
+from mxkern.ops.prepare_both import prepare_both
 from mxkern.ops.prepare_operand import prepare_operand
 from mxkern.ops.quantize import quantize, quantize_both, quantize_columns, tensor_amax
 from mxkern.ops.quantize_schemes import (
@@ -19,10 +22,13 @@ from mxkern.ops.quantize_schemes import (
 )
 from mxkern.ops.round_to import round_to
 from mxkern.ops.scales import swizzle_scales, unswizzle_scales
+from mxkern.ops.swiglu import swiglu
 from mxkern.ops.transpose_square_blocks import transpose_square_blocks
 
 __all__ = [
+    "combine",
     "dequantize",
+    "expert_layer",
     "explain_gemm",
     "explain_grouped_gemm",
     "fake_quantize",
@@ -30,6 +36,7 @@ __all__ = [
     "grouped_gemm",
     "pack_codes",
     "plan_gemm",
+    "prepare_both",
     "prepare_operand",
     "quantize",
     "quantize_both",
@@ -41,6 +48,7 @@ __all__ = [
     "quantize_nvfp4",
     "random_hadamard",
     "round_to",
+    "swiglu",
     "swizzle_scales",
     "tensor_amax",
     "transpose_square_blocks",

@@ -153,6 +153,16 @@ struct DequantizeTask {
   bool streams;             // whether the output is more than caches hold: see StreamedBytes
 };
 
+// SwiGLU of a line. others: what gates let through, where these lie apart; interleaved, both are in
+// turn in `gates`.
+struct SwigluTask {
+  const void* gates;
+  const void* others;
+  void* out;
+  std::int64_t count;
+  float alpha, limit, offset;
+};
+
 struct KernelTable {
   using Quantize = void (*)(const QuantizeTask&);
   using QuantizeAcross = void (*)(const QuantizeAcrossTask&);
@@ -169,6 +179,7 @@ struct KernelTable {
   // most AcrossMemory::rows; lines: a multiple of widest_lanes.
   using HadamardAcross = void (*)(void* x, std::int64_t x_stride, std::int64_t rows,
                                   std::int64_t lines, const HadamardSigns& signs);
+  using SwigluLine = void (*)(const SwigluTask&);
   // The words of elements index .. index + count of a tensor.
   using RandomWords = void (*)(std::uint64_t seed, std::uint64_t offset, std::uint64_t index,
                                std::int64_t count, std::uint16_t* words);
@@ -181,6 +192,7 @@ struct KernelTable {
   FiniteAmax finite_amax[std::size(all_dtypes)];
   HadamardLine hadamard[std::size(all_dtypes)];
   HadamardAcross hadamard_across[std::size(all_dtypes)];
+  SwigluLine swiglu[std::size(all_dtypes)][2];  // interleaved: the second
   Transpose transpose_16;
   Transpose transpose_32;
   RandomWords random_words;

@@ -4,6 +4,7 @@
 #include "check/grouped_gemm.h"
 #include "cpu/gemm/groups.h"
 #include "ops/explained_device.h"
+#include "ops/grouped_rows.h"
 #include "check/gemm_operand.h"
 #include "mxkern/grouped_gemm.h"
 #include "mxkern/tensor/decode_layout.h"
@@ -166,13 +167,21 @@ GemmExplanation explain_grouped_gemm(const GemmOperand& given_a, const GemmRight
                                      const Groups& groups, const Buffer& given_out,
                                      const GroupedGemmOptions& options, const std::string& device) {
   check_grouped_gemm_kinds(given_a, b, groups, given_out, options);
-  const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
-  const GemmExplanation text =
+  const bool copies = options.rows != nullptr;
+  const GemmOperand a =
+      copies ? copies_without_memory(given_a, out, options.precision) : with_strides(given_a);
+  GemmExplanation text =
       explains_cpu(device, out.device)
           ? explain_cpu({a, b, groups, out, options})
           : explain_cuda({a, b, groups, out.shape}, options.precision,
                          explained_gpu("explain_grouped_gemm", device, out.device));
+  if (copies) {
+    text.left += ", rows copied in the call";
+    if (text.workspace_bytes > 0 || !explains_cpu(device, out.device)) {
+      text.workspace_bytes += copies_bytes(given_a, out, options.precision);
+    }
+  }
   if (out.shape.size() > 0) return text;
   return {text.device, "nothing", "the output has no elements", text.left, text.right, "", "none"};
 }

@@ -5,6 +5,7 @@
 #include "check/grouped_gemm.h"
 #include "cpu/gemm/groups.h"
 #include "ops/explained_device.h"
+#include "ops/grouped_rows.h"
 #include "check/gemm_operand.h"
 #include "mxkern/plan.h"
 #include "plan/grouped.h"
@@ -32,6 +33,9 @@ void grouped_gemm(const GemmOperand& given_a, const GemmRightOperand& b, const G
   check_grouped_gemm(given_a, b, groups, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
+  if (options.rows != nullptr) {
+    return grouped_gemm_of_copies(a, b, groups, out, options, workspace, stream);
+  }
 #if defined(MXKERN_HAS_CUDA)
   if (out.device.type == DeviceType::cuda) {
     return cuda::grouped_gemm_as(explained_gpu(function, {}, out.device), a, b, groups, out,
@@ -63,6 +67,13 @@ std::size_t grouped_gemm_workspace_bytes(const GemmOperand& given_a, const GemmR
   check_grouped_gemm(given_a, b, groups, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
+  if (options.rows != nullptr) return copies_workspace_bytes(a, b, groups, out, options);
+  return product_workspace_bytes(a, b, groups, out, options);
+}
+
+std::size_t product_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
+                                    const Groups& groups, const Buffer& out,
+                                    const GroupedGemmOptions& options) {
   if (out.shape.size() == 0) return 0;
   if (out.device.type == DeviceType::cuda) {
     return planned_bytes(a, b, groups, options.precision, out.device);

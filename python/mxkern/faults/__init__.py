@@ -13,6 +13,7 @@ from mxkern.arrays import Adapter
 from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.faults.arrays import *  # noqa: F403
 from mxkern.faults.arrays import FLOAT32_END
+from mxkern.faults.experts import *  # noqa: F403
 from mxkern.faults.offset import placed, placed_both  # noqa: F401
 from mxkern.faults.operands import *  # noqa: F403
 from mxkern.faults.operands import fields_of

@@ -56,12 +56,12 @@ def no_fields(function: str, argument: str, q: Any) -> NoReturn:
     )
 
 
-def no_right_operand(function: str, b: Any) -> NoReturn:
+def no_right_operand(function: str, argument: str, b: Any) -> NoReturn:
     if isinstance(b, BlockScaled) or type(b) is tuple:
-        no_fields(function, "b", b)
+        no_fields(function, argument, b)
     raise TypeError(
-        f"{function}: b is {errors.described(b)}; expected a BlockScaled or a PreparedOperand; "
-        "make one with mxkern.quantize or mxkern.prepare_operand"
+        f"{function}: {argument} is {errors.described(b)}; expected a BlockScaled or a "
+        "PreparedOperand; make one with mxkern.quantize or mxkern.prepare_operand"
     )
 
 
@@ -295,8 +295,10 @@ def group_shape(function: str, argument: str, got: Shape, count: int) -> NoRetur
     )
 
 
-def group_bias(function: str, got: Shape, wanted: Shape) -> NoReturn:
-    raise ValueError(f"{function}: bias has shape {got}; expected {wanted}, a row for each group")
+def group_bias(function: str, argument: str, got: Shape, wanted: Shape) -> NoReturn:
+    raise ValueError(
+        f"{function}: {argument} has shape {got}; expected {wanted}, a row for each group"
+    )
 
 
 def grouped_precision(function: str, name: Any) -> NoReturn:

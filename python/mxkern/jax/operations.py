@@ -232,7 +232,7 @@ def grouped_gemm(
     if bias is not None:
         got = _beside(function, "bias", stand_ins[4], stand_ins[1])
         if got != (groups, b_shape[-2]):
-            faults.group_bias(function, got, (groups, b_shape[-2]))
+            faults.group_bias(function, "bias", got, (groups, b_shape[-2]))
     size = grouped_gemm_workspace(device, left, right, dtype, shape, precision, groups)
     given = [part for part in (factors, bias) if part is not None]
     numbers = (

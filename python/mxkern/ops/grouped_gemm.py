@@ -30,6 +30,7 @@ def grouped_gemm(
     beta: float = 0.0,
     factors: Any = None,
     bias: Any = None,
+    rows: Any = None,
     precision: GroupedPrecision = "exact",
     stream: int | None = None,
 ) -> Any:
@@ -55,18 +56,22 @@ def grouped_gemm(
     factors  a float32 array [G], one for each group, such as the tensor scale of each matrix of
              nvfp4 weights
     bias     a plain array [G, N]: its row g is added to each row of group g, or of its output
+    rows     an int32 array [M], for an a [T, K]: row m of the product copies row rows[m] of a, as
+             each token goes to several experts. -1 stands for a row of zeros. a is quantized,
+             prepared and stored once for all copies; combine adds up what they became
     precision  "exact", or on Hopper GPUs "folded": mxfp8, mxfp6 and mxfp4 on FP8 tensor cores
     stream   CUDA: a stream handle, instead of the framework's current stream
 
     On the CPU ends that decrease, lie outside of the rows or columns, or inside of a block, raise
-    ValueError. On a CUDA device ends stay there, and the call waits for nothing: all of the result
-    is NaN then. Fastest on Hopper with 16-bit or quantized a and
-    mxkern.prepare_operand(b, form="few_tokens"), elsewhere with form="expanded"; "folded" reads
-    form="folded" of both operands, and groups of columns are multiplied from form="expanded" or
-    "folded" of both. They are made into these in the call otherwise. Relative L2 error before the
-    last rounding, as that of gemm with the same precision: "exact" <= 2e-5 for K up to 8192,
-    "folded" <= 5e-4 where the scales of each row of a and b lie close together. Nothing looks
-    whether they do, so there is no "auto".
+    ValueError, and so does a number in rows, up to the last end, that is no row of a. On a CUDA
+    device ends and rows stay there, and the call waits for nothing: all of the result is NaN then,
+    or with such a number its row (rows on CUDA: compiled, never executed). Fastest on Hopper with
+    16-bit or quantized a and mxkern.prepare_operand(b, form="few_tokens"), elsewhere with
+    form="expanded"; "folded" reads form="folded" of both operands, and groups of columns are
+    multiplied from form="expanded" or "folded" of both. They are made into these in the call
+    otherwise. Relative L2 error before the last rounding, as that of gemm with the same precision:
+    "exact" <= 2e-5 for K up to 8192, "folded" <= 5e-4 where the scales of each row of a and b lie
+    close together. Nothing looks whether they do, so there is no "auto".
     Returns an array [M, N], or [G, M, N], of b's framework. Raises TypeError, ValueError,
     RuntimeError.
 
@@ -87,5 +92,5 @@ def grouped_gemm(
             [64., 64.]]], dtype=float32)
     """
     return _core.grouped_gemm(
-        calls, a, b, ends, dtype, out, alpha, beta, factors, bias, precision, stream
+        calls, a, b, ends, dtype, out, alpha, beta, factors, bias, rows, precision, stream
     )

@@ -128,6 +128,7 @@ class GroupedKeywords(_ProductKeywords, total=False):
     """Of grouped_gemm."""
 
     factors: Any
+    rows: Any
     precision: GroupedPrecision
 
 

@@ -10,6 +10,7 @@
 #include "cpu/kernels/quantize_across.h"
 #include "cpu/kernels/quantize_lines.h"
 #include "cpu/kernels/random_words.h"
+#include "cpu/kernels/swiglu_lines.h"
 #include "cpu/kernels/transpose.h"
 
 namespace mxkern::cpu {
@@ -41,6 +42,8 @@ constexpr void add_dtype(KernelTable& table) {
   table.finite_amax[dtype] = finite_amax<T>;
   table.hadamard[dtype] = hadamard_line<T>;
   table.hadamard_across[dtype] = hadamard_across<T>;
+  table.swiglu[dtype][0] = swiglu_line<T, false>;
+  table.swiglu[dtype][1] = swiglu_line<T, true>;
 }
 
 constexpr KernelTable make_table() {

@@ -66,6 +66,10 @@ mxkern.dequantize(q, dtype=ml_dtypes.bfloat16)
 mxkern.dequantize(tq, dtype=torch.float16)
 mxkern.gemm(x, ready, dtype=x.dtype, precision="exact")
 mxkern.grouped_gemm(x, stack, ends, precision="exact", factors=None)
+down = mxkern.quantize(x[None, :, :2], "mxfp4")
+mxkern.expert_layer(x, stack, down, ends * 0, ends * 0, scheme="mxfp8", limit=7.0)
+mxkern.combine(mxkern.swiglu(x[:1], interleaved=True), ends * 0, None, 4, dtype="bfloat16")
+mxkern.prepare_both(x, "mxfp8", scale_rule="floor").columns
 mxkern.explain_gemm(x, q, device="sm_90", form="few_tokens")
 mxkern.compare(x, ["mxfp4", mxkern.schemes["nvfp4"]], rules=["rceil", "even"])
 records: npt.NDArray[Any] = mxkern.analyze(x, "mxfp4", scale_rule="even").records

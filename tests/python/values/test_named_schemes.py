@@ -1,5 +1,5 @@
-# tests/python/values/test_named_schemes.py: schemes that go by a name of their own: what is published
-# of them, and that a name is its parameters.
+# tests/python/values/test_named_schemes.py: schemes that go by a name of their own: what is
+# published of them, and that a name is its parameters.
 import pickle
 
 import numpy as np

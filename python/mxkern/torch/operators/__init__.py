@@ -44,10 +44,12 @@ from mxkern.torch.operators.codes import pack_codes, unpack_codes
 from mxkern.torch.operators.compiler import taken_for
 from mxkern.torch.operators.custom import round_to
 from mxkern.torch.operators.definition import TWO_LEVEL
+from mxkern.torch.operators.experts import combine, expert_layer, swiglu
 from mxkern.torch.operators.flops import teach_the_counter
 from mxkern.torch.operators.keywords import refuse_others
 from mxkern.torch.operators.operands import block_scaled
 from mxkern.torch.operators.prepared import prepared
+from mxkern.torch.operators.prepared_both import prepare_both
 from mxkern.torch.operators.products import gemm, grouped_gemm
 from mxkern.values import errors
 from mxkern.values.block_scaled import BlockScaled
@@ -74,11 +76,14 @@ _CHOICES = {
 }
 
 __all__ = [
+    "combine",
     "dequantize",
+    "expert_layer",
     "fake_quantize",
     "gemm",
     "grouped_gemm",
     "pack_codes",
+    "prepare_both",
     "prepare_operand",
     "quantize",
     "quantize_both",
@@ -90,6 +95,7 @@ __all__ = [
     "quantize_nvfp4",
     "random_hadamard",
     "round_to",
+    "swiglu",
     "swizzle_scales",
     "tensor_amax",
     "transpose_square_blocks",

@@ -5,25 +5,33 @@ from typing import Any
 
 import torch
 
+from mxkern import faults
 from mxkern import functions as eager
 from mxkern.faults.shapes import grouped_shape, product_shape
 from mxkern.torch.operators.definition import define, torch_dtype
 from mxkern.torch.operators.operands import operand_of_kind
 from mxkern.values.names import DtypeName
 
-# The arguments of an operand, as kind_of gives them.
-_OPERANDS = ", ".join(
-    f"Tensor {name}, Tensor? {name}_scales, Tensor? {name}_tensor_scale, Tensor? {name}_source, "
-    f"str {name}_kind, SymInt[]? {name}_shape"
-    for name in ("a", "b")
-)
-_FIELDS = 6
+FIELDS = 6  # arguments of an operand, as kind_of gives them
+
+
+def fields_of_operand(name: str) -> str:
+    """The arguments of an operand in a schema."""
+    return (
+        f"Tensor {name}, Tensor? {name}_scales, Tensor? {name}_tensor_scale, Tensor? "
+        f"{name}_source, str {name}_kind, SymInt[]? {name}_shape"
+    )
+
+
+_OPERANDS = ", ".join(map(fields_of_operand, ("a", "b")))
 _PRODUCT = (
     "Tensor? bias=None, Tensor? addend=None, *, float alpha=1.0, float beta=0.0, "
     'str precision="auto", str dtype="float32"'
 )
+# Programs on disk call what there was when they were compiled: what is added comes last.
 _GROUPED = (
-    "Tensor ends, Tensor? factors=None, Tensor? bias=None, Tensor? addend=None, *, "
+    "Tensor ends, Tensor? factors=None, Tensor? bias=None, Tensor? addend=None, "
+    "Tensor? rows=None, *, "
     'float alpha=1.0, float beta=0.0, str dtype="float32", str precision="exact"'
 )
 
@@ -31,7 +39,7 @@ _GROUPED = (
 def split_arguments(function: str, arguments: tuple[Any, ...], others: int) -> tuple[Any, ...]:
     """Both operands, and so many other arguments: PyTorch leaves out the last ones that are None,
     and gives all by position."""
-    a, b, rest = arguments[:_FIELDS], arguments[_FIELDS : 2 * _FIELDS], arguments[2 * _FIELDS :]
+    a, b, rest = arguments[:FIELDS], arguments[FIELDS : 2 * FIELDS], arguments[2 * FIELDS :]
     operands = operand_of_kind(function, "a", *a), operand_of_kind(function, "b", *b)
     return *operands, *rest, *[None] * (others - len(rest))
 
@@ -40,7 +48,7 @@ def _traced_gemm(*arguments: Any, dtype: DtypeName = "float32", **options: Any) 
     a, b, _, addend = split_arguments("gemm", arguments, 2)
     shape = product_shape("gemm", tuple(a.shape), tuple(b.shape))
     _check_addend("gemm", addend, dtype)
-    return arguments[_FIELDS].new_empty(shape, dtype=torch_dtype("gemm", dtype))
+    return arguments[FIELDS].new_empty(shape, dtype=torch_dtype("gemm", dtype))
 
 
 @define("gemm", f"({_OPERANDS}, {_PRODUCT}) -> Tensor", _traced_gemm)
@@ -51,17 +59,21 @@ def gemm(*arguments: Any, dtype: DtypeName = "float32", **options: Any) -> Any:
 
 
 def _traced_grouped_gemm(*arguments: Any, dtype: DtypeName = "float32", **options: Any) -> Any:
-    a, b, ends, _, _, addend = split_arguments("grouped_gemm", arguments, 4)
+    a, b, ends, _, _, addend, rows = split_arguments("grouped_gemm", arguments, 5)
     shape = grouped_shape("grouped_gemm", tuple(a.shape), tuple(b.shape), ends.numel())
+    if rows is not None:
+        if len(shape) == 3:
+            faults.rows_of_columns("grouped_gemm", tuple(b.shape))
+        shape = (rows.numel(), shape[1])
     _check_addend("grouped_gemm", addend, dtype)
-    return arguments[_FIELDS].new_empty(shape, dtype=torch_dtype("grouped_gemm", dtype))
+    return arguments[FIELDS].new_empty(shape, dtype=torch_dtype("grouped_gemm", dtype))
 
 
 @define("grouped_gemm", f"({_OPERANDS}, {_GROUPED}) -> Tensor", _traced_grouped_gemm)
 def grouped_gemm(*arguments: Any, dtype: DtypeName = "float32", **options: Any) -> Any:
-    a, b, ends, factors, bias, addend = split_arguments("grouped_gemm", arguments, 4)
+    a, b, ends, factors, bias, addend, rows = split_arguments("grouped_gemm", arguments, 5)
     out = _output_of("grouped_gemm", addend, dtype)
-    options |= {"factors": factors, "bias": bias, "dtype": dtype}
+    options |= {"factors": factors, "bias": bias, "rows": rows, "dtype": dtype}
     return eager.grouped_gemm(a, b, ends, out=out, **options)
 
 

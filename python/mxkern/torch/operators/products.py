@@ -45,7 +45,7 @@ def gemm(
     refuse_others(function, options)
     operands = _operands(function, a, b)
     _check_numbers(function, alpha, beta, out)
-    _check_precision(function, precision, PRECISIONS)
+    check_precision(function, precision, PRECISIONS)
     if bias is not None:
         check_plain(function, "bias", bias)
     name, addend = _output(function, dtype_name(function, dtype), beta, out)
@@ -64,22 +64,25 @@ def grouped_gemm(
     beta: float = 0.0,
     factors: Any = None,
     bias: Any = None,
+    rows: Any = None,
     precision: GroupedPrecision = "exact",
     **options: Any,
 ) -> Any:
     """mxkern.grouped_gemm as an operator."""
     function = "grouped_gemm"
     refuse_others(function, options)
-    _check_precision(function, precision, GROUPED_PRECISIONS)
+    check_precision(function, precision)
     operands = _operands(function, a, b)
     check_tensor(function, "ends", ends)
     _check_numbers(function, alpha, beta, out)
     for argument, value in (("factors", factors), ("bias", bias)):
         if value is not None:
             check_plain(function, argument, value)
+    if rows is not None:
+        check_tensor(function, "rows", rows)
     name, addend = _output(function, dtype_name(function, dtype), beta, out)
     numbers = {"alpha": alpha, "beta": beta, "precision": precision, "dtype": name}
-    product = _ops.grouped_gemm(*operands, ends, factors, bias, addend, **numbers)
+    product = _ops.grouped_gemm(*operands, ends, factors, bias, addend, rows, **numbers)
     return _written(function, product, out)
 
 
@@ -96,7 +99,9 @@ def _check_numbers(function: str, alpha: Any, beta: Any, out: Any) -> None:
         beta_needs_out(function, beta)
 
 
-def _check_precision(function: str, precision: Any, names: Iterable[str]) -> None:
+def check_precision(
+    function: str, precision: Any, names: Iterable[str] = GROUPED_PRECISIONS
+) -> None:
     """An unknown name is the operator's to refuse."""
     if not isinstance(precision, str):
         raise errors.unknown_name(function, "precision", precision, names)

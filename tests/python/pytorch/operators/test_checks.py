@@ -34,6 +34,9 @@ def test_no_tensor(name: str) -> None:
         "unswizzle_scales": (4, 3),
         "prepare_operand": ("mxfp4",),
         "round_to": ("e4m3",),
+        "prepare_both": ("mxfp4",),
+        "combine": (torch.tensor([0], dtype=torch.int32), None, 1),
+        "expert_layer": (N, N, *[torch.tensor([4], dtype=torch.int32)] * 2),
     }
     for value in (None, 3, [1.0], random_values((4, 96), "float32")):
         of_quantized = name in ("dequantize", "transpose_square_blocks")

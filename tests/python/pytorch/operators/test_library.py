@@ -101,14 +101,16 @@ def test_what_beta_adds_has_the_dtype_of_the_product() -> None:
 def examples() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     x = tensor(64, 96)
     # opcheck does arithmetic with its arguments, which 8-bit floats do not have.
-    a, b, experts = (
+    a, b, experts, down = (
         q.replace(codes=q.codes.view(torch.uint8), scales=q.scales.view(torch.uint8))
         for q in (
             mxkern.quantize(x, "mxfp8"),
             mxkern.quantize(tensor(32, 96, seed=2), "nvfp4"),
             mxkern.quantize(tensor(3, 8, 96, seed=5), "mxfp4"),
+            mxkern.quantize(tensor(3, 16, 4, seed=6), "mxfp4"),
         )
     )
+    copied = (torch.arange(60) * 7 % 9).to(torch.int32)
     ends = torch.tensor([7, 7, 60], dtype=torch.int32)
     column_ends = torch.tensor([0, 32, 96, 96], dtype=torch.int32)
     amax = torch.tensor(9.0)
@@ -149,6 +151,33 @@ def examples() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
             (*kind_of("grouped_gemm", a), *kind_of("grouped_gemm", a), column_ends, None, None),
             {"dtype": "float32", "precision": "exact"},
         ),
+        "grouped_gemm of copies": (
+            OPS.grouped_gemm,
+            (
+                *kind_of("grouped_gemm", x),
+                *kind_of("grouped_gemm", experts),
+                ends,
+                None,
+                None,
+                None,
+                copied,
+            ),
+            {},
+        ),
+        "expert_layer": (
+            OPS.expert_layer,
+            (
+                *(field for each in (x, experts, down) for field in kind_of("expert_layer", each)),
+                ends,
+                copied,
+                x[:60, 0].clone(),
+                x[:3, :8].clone(),
+            ),
+            {"scheme": "mxfp8", "limit": 7.0, "dtype": "float16"},
+        ),
+        "swiglu": (OPS.swiglu, (x,), {"limit": 2.0, "interleaved": True}),
+        "combine": (OPS.combine, (x[:60], copied, None, 9), {"dtype": "bfloat16"}),
+        "prepare_both": (OPS.prepare_both, (x, "mxfp4", "source"), {"scale_rule": "floor"}),
         "transpose_square_blocks": (
             OPS.transpose_square_blocks,
             (square.codes, square.scales.view(torch.uint8), "mxfp4", [64, 96]),

@@ -18,6 +18,8 @@ W = mxkern.quantize(torch.ones(8, 64), "mxfp4")
 N = mxkern.quantize(X, "nvfp4")
 EXPERTS = mxkern.quantize(torch.ones(2, 8, 64), "mxfp4")
 ENDS = torch.tensor([2, 4], dtype=torch.int32)
+COPIED = torch.tensor([0, 2, 1, 0], dtype=torch.int32)
+DOWN = mxkern.quantize(torch.ones(2, 6, 4), "mxfp4")
 META = "meta device"
 
 
@@ -46,6 +48,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     "grouped_gemm, factors": lambda: ops.grouped_gemm(
         X, EXPERTS, ENDS, factors=torch.ones(2, device="meta")
     ),
+    "grouped_gemm, rows": lambda: ops.grouped_gemm(X, EXPERTS, ENDS, rows=on_meta(ENDS)),
+    "combine, weights": lambda: ops.combine(X, COPIED, on_meta(X[:, 0]), 3),
+    "expert_layer, rows": lambda: ops.expert_layer(X, EXPERTS, DOWN, ENDS, on_meta(COPIED)),
 }
 
 

@@ -86,6 +86,28 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "grouped columns": lambda x: mxkern.grouped_gemm(
         mxkern.quantize(x, "mxfp8"), mxkern.quantize(x[:5], "mxfp4"), COLUMN_ENDS
     ),
+    "grouped copies": lambda x: mxkern.grouped_gemm(
+        mxkern.quantize(x[:9], "mxfp8"), EXPERTS, ENDS, rows=COPIED
+    ),
+    "experts": lambda x: mxkern.expert_layer(
+        x[:9].bfloat16(),
+        EXPERTS,
+        DOWN,
+        ENDS,
+        COPIED,
+        x[0, :60].float(),
+        gate_up_bias=x[:3, :8],
+        down_factors=x[0, :3].float(),
+        scheme="mxfp8",
+        alpha=1.702,
+        limit=7,
+        offset=1,
+        interleaved=True,
+    ),
+    "combined": lambda x: mxkern.combine(
+        mxkern.swiglu(x[:60]), COPIED, None, 9, dtype=torch.bfloat16
+    ),
+    "both prepared": lambda x: tuple(mxkern.prepare_both(x, "mxfp8", scale_rule="even")),
     "random_hadamard": lambda x: mxkern.random_hadamard(x, 32, sign_mask=2**31, inverse=True),
     "round_to": lambda x: mxkern.round_to(x, "e4m2", rounding="down"),
     "scales": lambda x: mxkern.unswizzle_scales(
@@ -100,6 +122,8 @@ PREPARED = mxkern.prepare_operand(N)
 EXPERTS = mxkern.quantize(tensor(3, 8, 96, seed=5), "mxfp4")
 ENDS = torch.tensor([7, 7, 60], dtype=torch.int32)
 COLUMN_ENDS = torch.tensor([0, 32, 96, 96], dtype=torch.int32)
+DOWN = mxkern.quantize(tensor(3, 16, 4, seed=6), "nvfp4")
+COPIED = (torch.arange(60) * 7 % 9).to(torch.int32)
 
 
 def assert_same(got: Any, want: Any, what: str) -> None:

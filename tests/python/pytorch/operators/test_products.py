@@ -26,6 +26,8 @@ W = mxkern.quantize(tensor(N, K, seed=1), "mxfp4")
 EXPERTS = mxkern.quantize(tensor(3, N, K, seed=2), "mxfp6")
 ENDS = torch.tensor([4, 4, 9], dtype=torch.int32)
 COLUMN_ENDS = torch.tensor([0, 64, 96], dtype=torch.int32)
+DOWN = mxkern.quantize(tensor(3, 24, N // 2, seed=3), "mxfp4")
+COPIED = (torch.arange(M) % 5).to(torch.int32)
 
 # Of a left operand, with the shape of what they write to.
 PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
@@ -119,6 +121,11 @@ def test_counted_flops() -> None:
         (lambda: operators.gemm(tensor(K), W), 2 * N * K),
         (lambda: operators.grouped_gemm(tensor(M, K), EXPERTS, ENDS), 2 * M * N * K),
         (lambda: operators.grouped_gemm(tensor(M, K), W, COLUMN_ENDS), 2 * M * N * K),
+        (lambda: operators.grouped_gemm(tensor(5, K), EXPERTS, ENDS, rows=COPIED), 2 * M * N * K),
+        (
+            lambda: operators.expert_layer(tensor(5, K), EXPERTS, DOWN, ENDS, COPIED),
+            2 * M * (N * K + 24 * N // 2),
+        ),
     ]
     for call, flops in calls:
         with FlopCounterMode(display=False) as counter:
