@@ -108,11 +108,11 @@ void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, con
   const GroupedGemmOptions own = without_rows(options);
   const GemmOperand from = copied(a, options.precision);
   const bool on_cpu = out.device.type == DeviceType::cpu;
-  if (on_cpu) check_groups_of_cpu(a, b, options.precision);
+  if (on_cpu) check_groups_of_cpu(CpuGroups{a, b, groups, out, options});
   if (out.shape.size() == 0) {
     const GemmOperand none = copies_without_memory(a, out, options.precision);
     // Checks the ends.
-    if (on_cpu) workspace_bytes(CpuGroups{none, source_of(b), groups, out, own});
+    if (on_cpu) workspace_bytes(CpuGroups{none, b, groups, out, own});
     return;
   }
   const std::size_t first = Parts(nullptr, from, out, groups.count).pieces.bytes();

@@ -270,7 +270,7 @@ def gemm(
             "pass its source"
         )
     if not isinstance(b, BlockScaled):
-        faults.no_right_operand("gemm", b)
+        faults.no_right_operand("gemm", "b", b)
     wanted: ElementFormat | None = None
     if accumulate is not None:
         wanted = element_format("gemm", "accumulate", accumulate)
