@@ -98,7 +98,7 @@ def test_names() -> None:
     for name in (
         "e3m4b64",
         "int4b16:ue4m3",
-        "e4m3b128x128:float32",
+        "e4m3b64x64:float32",
         "e4m3_row:float32",
         "e5m2_tensor:float32",
         "e3m4_nan_b7:ue5m3+tensor",

@@ -1,4 +1,4 @@
-// bindings/custom_calls.cc: schemes and formats of the user's own, over arrays of any framework.
+// bindings/custom/calls.cc: schemes and formats of the user's own, over arrays of any framework.
 // mxkern/ops/custom_calls.py reads arguments, and calls these.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "calls.h"
-#include "custom_arrays.h"
-#include "custom_scheme.h"
+#include "custom/arrays.h"
+#include "custom/scheme.h"
 #include "mxkern/custom.h"
 
 namespace nb = nanobind;

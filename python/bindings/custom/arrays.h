@@ -1,4 +1,4 @@
-// bindings/custom_arrays.h: plain arrays that may hold float64, as arguments and results.
+// bindings/custom/arrays.h: plain arrays that may hold float64, as arguments and results.
 #pragma once
 
 #include "calls.h"

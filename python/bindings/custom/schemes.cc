@@ -1,9 +1,9 @@
-// bindings/custom_schemes.cc: formats, schemes and options that are known at run time, as classes
+// bindings/custom/schemes.cc: formats, schemes and options that are known at run time, as classes
 // of the extension module.
 #include <nanobind/stl/string.h>
 
 #include "bindings.h"
-#include "custom_scheme.h"
+#include "custom/scheme.h"
 
 namespace nb = nanobind;
 

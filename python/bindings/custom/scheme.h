@@ -1,4 +1,4 @@
-// bindings/custom_scheme.h: a scheme of the user's own, with the types of its arrays.
+// bindings/custom/scheme.h: a scheme of the user's own, with the types of its arrays.
 #pragma once
 
 #include "readers/array.h"
