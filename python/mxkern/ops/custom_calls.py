@@ -18,6 +18,7 @@ from mxkern.values.options import (
     SCALE_LAYOUTS,
     check_hadamard_groups,
     dtype_position,
+    is_array,
     name_of_dtype,
     position,
 )
@@ -146,8 +147,26 @@ def quantize_both(
     return (made[0], made[1]) if outs is None else outs
 
 
+def _check_ahead(function: str, x: Any, scheme: Any, keywords: dict[str, Any]) -> None:
+    """Raises what the call will raise for its options, while a program is traced: what a callback
+    raises reaches nobody in its own words. Arrays are looked at when the program runs."""
+    traced = [name for name, value in keywords.items() if errors.is_traced(value)]
+    if traced:
+        raise TypeError(
+            f"{function}: {traced[0]} is traced by JAX, and options of code that knows its scheme "
+            "at run time are not; pass a number or a NumPy array"
+        )
+    import numpy as np
+
+    stand_in = np.zeros([1] * len(errors.shape_of(x)), x.dtype)
+    plain = {name: value for name, value in keywords.items() if not is_array(value)}
+    plain.pop("axis", None)
+    request_of(function, stand_in, scheme, plain)
+
+
 def fake_quantize(function: str, x: Any, scheme: Any, keywords: dict[str, Any]) -> Any:
     if errors.is_traced(x):  # JAX
+        _check_ahead(function, x, scheme, keywords)
         calls = adapter_of(function, "x", x).traced_calls
         return calls.callback(lambda value: fake_quantize(function, value, scheme, keywords), x)
     keywords = dict(keywords)
