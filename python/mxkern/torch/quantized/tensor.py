@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 
@@ -199,9 +199,10 @@ class QuantizedTensor(torch.Tensor):  # type: ignore[misc]  # no types there
         values = functions(self.codes).dequantize(self.quantized, dtype=wanted)
         return values.mT if self.facts.transposed else values
 
-    def prepare(self, form: AskedForm) -> Self:
+    def prepare(self, form: AskedForm | Literal["auto"] = "auto") -> Self:
         """Keeps mxkern.prepare_operand of it, which eager products read from then on instead of
-        codes and scales. Products of few rows on a CUDA device make theirs themselves. It is
+        codes and scales. Products of few rows on a CUDA device make theirs themselves; on a CPU
+        those of up to 48 rows add in another order than without, and than compiled ones. It is
         dropped where codes are written or moved, and is in no file and no copy."""
         ready = eager.prepare_operand(self.quantized, form=form)
         self._ready.update(operand=ready, versions=self._versions())
