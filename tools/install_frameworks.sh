@@ -18,6 +18,9 @@ try "$torch" || try --retries 0 --timeout 15 "$torch" \
 try "jax>=0.10" || echo "mxkern: jax could not be installed: the JAX tests will be skipped"
 try gfloat==0.5.2 ||
   echo "mxkern: gfloat could not be installed: formats of the user's own are not compared with it"
+# What it brings besides is for other uses of it.
+try --no-deps pychop==0.6.2 ||
+  echo "mxkern: pychop could not be installed: rounding is not compared with it"
 try flatbuffers || echo "mxkern: flatbuffers could not be installed: no program of JAX is written"
 try --no-deps nvidia-cutlass==4.2.0.0 ||
   echo "mxkern: nvidia-cutlass could not be installed: the scale layout is not compared with it, and" \
