@@ -99,13 +99,13 @@ template <class Convert>
 template <class Format>
 struct PanelFloats {
   static constexpr bool looks_up = Format::bits == 4;
-  using Rows = std::conditional_t<looks_up, CrossedRows, RowsInTurn>;
   static constexpr bool shifts_to_halves = !looks_up && is_ocp_float<Format>;
   static constexpr bool converts_integers = Format::is_integer && Format::bits == 8;
+  using Rows = std::conditional_t<looks_up || converts_integers, CrossedRows, RowsInTurn>;
 
   static constexpr int find_exponent() {
     if constexpr (shifts_to_halves) return 15 - Format::bias;
-    if constexpr (converts_integers) return -8 - Format::mantissa_bits;
+    if constexpr (converts_integers) return -24 - Format::mantissa_bits;
     return 0;
   }
   static constexpr int exponent = find_exponent();
@@ -166,9 +166,9 @@ struct PanelFloats {
       }
       return convert_words(halves, [](__m128i part) { return _mm256_cvtph_ps(part); });
     } else if constexpr (converts_integers) {
-      return convert_words(words, [](__m128i integers) {
-        return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(integers));
-      });
+      const __m256i zeros = _mm256_setzero_si256();
+      return {_mm256_cvtepi32_ps(_mm256_unpacklo_epi16(zeros, words)),
+              _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(zeros, words))};
     } else {
       const float* values = panel_table<Format>.values;
       return convert_words(_mm256_srli_epi16(words, Codes::lowest), [values](__m128i indices) {
