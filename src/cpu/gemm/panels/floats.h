@@ -1,5 +1,6 @@
-// cpu/gemm/panels/floats.h: codes of a panel to float32 with AVX2: 4 bits by tables, others by
-// halves, which the processor converts. Only files in cpu/instances/ may include it.
+// cpu/gemm/panels/floats.h: codes of a panel to float32 with AVX2: 4 bits by tables, MXINT8 as
+// integers, others by halves, which the processor converts. Only files in cpu/instances/ may
+// include it.
 #pragma once
 
 #include <immintrin.h>
@@ -125,9 +126,9 @@ struct PanelFloats {
  private:
   using Codes = PanelCodes<Format::bits>;
 
-  // Tables of both bytes of a bfloat16. Bytes that belong together come to lie side by side in the
-  // other's place: what was looked up of the lower bits of a word has elements of the first pair in
-  // even bytes and of the third in odd ones.
+  // Tables of both bytes of a bfloat16. Side by side, what was looked up of the lower bits of a
+  // word has lanes of an element of the first pair in their lower half and one of the third in the
+  // upper.
   template <class Use>
   [[gnu::always_inline]] static void read_by_table(const std::uint8_t* codes, int half, Use& use) {
     const auto load_table = [](const std::uint8_t* bytes) {
