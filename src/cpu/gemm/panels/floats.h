@@ -1,5 +1,6 @@
-// cpu/gemm/panels/floats.h: codes of a panel to float32 with AVX2: 4 bits by tables, others by
-// halves, which the processor converts. Only files in cpu/instances/ may include it.
+// cpu/gemm/panels/floats.h: codes of a panel to float32 with AVX2: 4 bits by tables, MXINT8 as
+// integers, others by halves, which the processor converts. Only files in cpu/instances/ may
+// include it.
 #pragma once
 
 #include <immintrin.h>
@@ -44,31 +45,31 @@ struct RowsInTurn {
 };
 
 // Calls use(pair, words) for the 16 pairs of a chunk and rows 8 * half and on: codes of 6 or 8 bits
-// in words of 16 bits, from bit `lowest` up; below are zeros, above is anything.
+// in the upper bits of words of 16, from bit `lowest` up; below is anything.
 template <int Bits>
 struct PanelCodes;
 
 template <>
 struct PanelCodes<6> {
-  static constexpr int lowest = 0;
+  static constexpr int lowest = 10;
   template <class Use>
   [[gnu::always_inline]] static void read(const std::uint8_t* codes, int half, Use&& use) {
-    const __m256i upper_bits = _mm256_set1_epi16(0x30);
+    const __m256i upper_bits = _mm256_set1_epi16(-0x4000);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       const std::uint8_t* from = codes + 192 * h + 32 * half;
       const __m256i first = load_vector<__m256i>(from), second = load_vector<__m256i>(from + 64);
       const __m256i third = load_vector<__m256i>(from + 128);
-      use(8 * h, first);
-      use(8 * h + 1, _mm256_srli_epi16(first, 6));
-      use(8 * h + 2, second);
-      use(8 * h + 3, _mm256_srli_epi16(second, 6));
-      use(8 * h + 4, third);
-      use(8 * h + 5, _mm256_srli_epi16(third, 6));
-      use(8 * h + 6, _mm256_or_si256(_mm256_srli_epi16(first, 12),
-                                     _mm256_and_si256(_mm256_srli_epi16(third, 8), upper_bits)));
-      use(8 * h + 7, _mm256_or_si256(_mm256_srli_epi16(second, 12),
-                                     _mm256_and_si256(_mm256_srli_epi16(third, 10), upper_bits)));
+      use(8 * h, _mm256_slli_epi16(first, 10));
+      use(8 * h + 1, _mm256_slli_epi16(first, 4));
+      use(8 * h + 2, _mm256_slli_epi16(second, 10));
+      use(8 * h + 3, _mm256_slli_epi16(second, 4));
+      use(8 * h + 4, _mm256_slli_epi16(third, 10));
+      use(8 * h + 5, _mm256_slli_epi16(third, 4));
+      use(8 * h + 6, _mm256_or_si256(_mm256_srli_epi16(first, 2),
+                                     _mm256_and_si256(_mm256_slli_epi16(third, 2), upper_bits)));
+      use(8 * h + 7,
+          _mm256_or_si256(_mm256_srli_epi16(second, 2), _mm256_and_si256(third, upper_bits)));
     }
   }
 };
@@ -99,13 +100,13 @@ template <class Convert>
 template <class Format>
 struct PanelFloats {
   static constexpr bool looks_up = Format::bits == 4;
-  using Rows = std::conditional_t<looks_up, CrossedRows, RowsInTurn>;
   static constexpr bool shifts_to_halves = !looks_up && is_ocp_float<Format>;
   static constexpr bool converts_integers = Format::is_integer && Format::bits == 8;
+  using Rows = std::conditional_t<looks_up || converts_integers, CrossedRows, RowsInTurn>;
 
   static constexpr int find_exponent() {
     if constexpr (shifts_to_halves) return 15 - Format::bias;
-    if constexpr (converts_integers) return -8 - Format::mantissa_bits;
+    if constexpr (converts_integers) return -24 - Format::mantissa_bits;
     return 0;
   }
   static constexpr int exponent = find_exponent();
@@ -125,9 +126,9 @@ struct PanelFloats {
  private:
   using Codes = PanelCodes<Format::bits>;
 
-  // Tables of both bytes of a bfloat16. Bytes that belong together come to lie side by side in the
-  // other's place: what was looked up of the lower bits of a word has elements of the first pair in
-  // even bytes and of the third in odd ones.
+  // Tables of both bytes of a bfloat16. Side by side, what was looked up of the lower bits of a
+  // word has lanes of an element of the first pair in their lower half and one of the third in the
+  // upper.
   template <class Use>
   [[gnu::always_inline]] static void read_by_table(const std::uint8_t* codes, int half, Use& use) {
     const auto load_table = [](const std::uint8_t* bytes) {
@@ -135,12 +136,16 @@ struct PanelFloats {
     };
     const __m256i low = load_table(panel_table<Format>.low);
     const __m256i high = load_table(panel_table<Format>.high);
-    const __m256i four_bits = _mm256_set1_epi8(15), upper_bytes = _mm256_set1_epi16(-256);
+    const __m256i four_bits = _mm256_set1_epi8(15), upper_half = _mm256_set1_epi32(-65536);
     const auto look_up = [&](int pair, __m256i index) __attribute__((always_inline)) {
       const __m256i lower = _mm256_shuffle_epi8(low, index);
       const __m256i upper = _mm256_shuffle_epi8(high, index);
-      use(pair, widened(_mm256_blendv_epi8(lower, _mm256_slli_epi16(upper, 8), upper_bytes)));
-      use(pair + 2, widened(_mm256_blendv_epi8(_mm256_srli_epi16(lower, 8), upper, upper_bytes)));
+      const __m256i first = _mm256_unpacklo_epi8(lower, upper);
+      const __m256i last = _mm256_unpackhi_epi8(lower, upper);
+      use(pair, RowPairs{_mm256_castsi256_ps(_mm256_slli_epi32(first, 16)),
+                         _mm256_castsi256_ps(_mm256_slli_epi32(last, 16))});
+      use(pair + 2, RowPairs{_mm256_castsi256_ps(_mm256_and_si256(first, upper_half)),
+                             _mm256_castsi256_ps(_mm256_and_si256(last, upper_half))});
     };
 #pragma GCC unroll 4
     for (int w = 0; w < 4; ++w) {
@@ -150,37 +155,24 @@ struct PanelFloats {
     }
   }
 
-  // Of bfloat16.
-  [[gnu::always_inline]] static RowPairs widened(__m256i words) {
-    const __m256i zeros = _mm256_setzero_si256();
-    return {_mm256_castsi256_ps(_mm256_unpacklo_epi16(zeros, words)),
-            _mm256_castsi256_ps(_mm256_unpackhi_epi16(zeros, words))};
-  }
-
-  [[gnu::always_inline]] static __m256i moved(__m256i words, int left) {
-    return left >= 0 ? _mm256_slli_epi16(words, left) : _mm256_srli_epi16(words, -left);
-  }
-
   [[gnu::always_inline]] static RowPairs convert(__m256i words) {
     if constexpr (shifts_to_halves) {
       // The exponent of a half has more bits: a shift to the right, of which the sign stays.
       constexpr int right = 5 - Format::exponent_bits;
       constexpr int mask = 0x8000 | Format::magnitude_mask << (16 - Format::bits - right);
-      __m256i halves = moved(words, 16 - Format::bits - Codes::lowest);
+      __m256i halves = words;
       if constexpr (right > 0 || Format::bits < 8) {
         halves = _mm256_and_si256(_mm256_srai_epi16(halves, right),
                                   _mm256_set1_epi16(static_cast<short>(mask)));
       }
       return convert_words(halves, [](__m128i part) { return _mm256_cvtph_ps(part); });
     } else if constexpr (converts_integers) {
-      return convert_words(words, [](__m128i integers) {
-        return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(integers));
-      });
+      const __m256i zeros = _mm256_setzero_si256();
+      return {_mm256_cvtepi32_ps(_mm256_unpacklo_epi16(zeros, words)),
+              _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(zeros, words))};
     } else {
-      constexpr int mask = (1 << Format::bits) - 1;
       const float* values = panel_table<Format>.values;
-      const __m256i codes = _mm256_and_si256(moved(words, -Codes::lowest), _mm256_set1_epi16(mask));
-      return convert_words(codes, [values](__m128i indices) {
+      return convert_words(_mm256_srli_epi16(words, Codes::lowest), [values](__m128i indices) {
         return _mm256_i32gather_ps(values, _mm256_cvtepu16_epi32(indices), 4);
       });
     }

@@ -53,6 +53,9 @@ void multiply_panel(const std::uint8_t* panel, const PanelLayout& layout, std::i
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
         constexpr int chains = Rows <= 2 ? 2 : 1;
+        // Hides that both halves broadcast the same: the compiler would store it for the second.
+        const float* rows = left;
+        asm volatile("" : "+r"(rows));
         RowPairs sum[Rows][chains];
         const auto clear = [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -82,7 +85,7 @@ void multiply_panel(const std::uint8_t* panel, const PanelLayout& layout, std::i
 #pragma GCC unroll 4
               for (int r = 0; r < Rows; ++r) {
                 double elements;
-                std::memcpy(&elements, left + r * gemm_chunk + 2 * pair, sizeof elements);
+                std::memcpy(&elements, rows + r * gemm_chunk + 2 * pair, sizeof elements);
                 const __m256 both = _mm256_castpd_ps(_mm256_set1_pd(elements));
                 RowPairs& one = sum[r][pair / 2 % chains];
                 one.first = _mm256_fmadd_ps(values.first, both, one.first);

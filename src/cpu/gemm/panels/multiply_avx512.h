@@ -62,7 +62,9 @@ struct PanelProduct {
 // Up to 8 rows add up in registers, more in memory.
 template <class Products, class Words, class ScaleFormat, int Block, int Rows>
 void multiply_panel(const PanelProduct& task, const PanelTable& table, const PanelLayout& layout) {
-  constexpr int chains = Rows <= 2 ? 2 : 1;
+  // Of dot products, each of which waits for the one before. The tables of 8 bits leave fewer
+  // registers.
+  constexpr int chains = Rows <= (Words::bits == 8 ? 2 : 4) ? 2 : 1;
   constexpr bool in_registers = Rows <= 8;
   const auto& facts = *reinterpret_cast<const PanelFacts*>(task.panel);
   const Words words(table);
