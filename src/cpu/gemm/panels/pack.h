@@ -47,7 +47,7 @@ struct PanelColumns {
         codes, first / 8, [&](int pair, RowPairs pairs) __attribute__((always_inline)) {
           const __m256 even = _mm256_shuffle_ps(pairs.first, pairs.last, 0b10001000);
           const __m256 odd = _mm256_shuffle_ps(pairs.first, pairs.last, 0b11011101);
-          using Rows = PanelFloats<Format>::Rows;
+          using Rows = typename PanelFloats<Format>::Rows;
           use(pair, FloatPairs{FloatLanes(Rows::in_order(even)), FloatLanes(Rows::in_order(odd))});
         });
   }
