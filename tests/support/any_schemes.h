@@ -2,6 +2,7 @@
 // memory for what they give.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <random>
@@ -28,8 +29,10 @@ struct AnyMemory {
 
   friend bool operator==(const AnyMemory& a, const AnyMemory& b) {
     return a.codes == b.codes && a.scales == b.scales &&
-           std::memcmp(a.tensor_scale.data(), b.tensor_scale.data(),
-                       a.tensor_scale.size() * sizeof(float)) == 0;
+           std::equal(a.tensor_scale.begin(), a.tensor_scale.end(), b.tensor_scale.begin(),
+                      b.tensor_scale.end(), [](float left, float right) {
+                        return std::memcmp(&left, &right, sizeof(float)) == 0;
+                      });
   }
 };
 

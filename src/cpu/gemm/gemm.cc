@@ -115,8 +115,8 @@ class Block {
     left_.data += batch * task_.left_batch_bytes;
     left_.scales += batch * task_.left_batch_scales;
     right_ = task_.right;
-    right_.data += batch * task_.right_batch_bytes;
-    right_.scales += batch * task_.right_batch_scales;
+    if (right_.data != nullptr) right_.data += batch * task_.right_batch_bytes;
+    if (right_.scales != nullptr) right_.scales += batch * task_.right_batch_scales;
     if (right_.panels != nullptr) right_.panels += batch * task_.right_batch_panels;
     out_ = task_.out + batch * task_.out_batch_bytes;
     row_ = task_.first_row + row_block * plan_.block_rows;

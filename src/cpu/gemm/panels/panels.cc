@@ -155,6 +155,7 @@ void fill_panels(const GemmMatrix& matrix, std::uint8_t* panels) {
                    const std::int64_t first = i * rows;
                    const std::int64_t count = std::min<std::int64_t>(rows, matrix.rows - first);
                    fill_facts(matrix, first, count, *reinterpret_cast<PanelFacts*>(panel));
+                   if (matrix.k == 0) continue;  // there are no codes and scales
                    visit(matrix.scheme, [&](auto scheme) {
                      for (std::int64_t row = first; row < first + count; ++row) {
                        fill_row<decltype(scheme)>(matrix, row, layout, panel);
