@@ -105,8 +105,8 @@ struct Output {
   bool is_given = false;
 };
 
-// A scheme of the user's own: mxkern/ops/custom_calls.py has what to do with it. Functions that have
-// not end with its message.
+// A scheme of the user's own: mxkern/ops/custom_calls.py has what to do with it. Functions that
+// have not end with its message.
 struct IsCustom : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
