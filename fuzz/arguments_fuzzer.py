@@ -27,6 +27,7 @@ import mxkern
 
 NAMES = [
     *("mxfp8", "mxfp4", "nvfp4", "rceil", "even", "stochastic", "swizzled", "auto", "exact"),
+    *("e3m4b16", "int4b8:ue4m3", "e4m3b4x4:float32", "fp8_block128", "e5m10", "mse", "up", "row"),
     *("folded", "few_tokens", "bfloat16", "32x32", "cpu", "sm_90", "e5m2", "", "x", "mxfp8\0"),
 ]
 NUMBERS = [
@@ -137,6 +138,9 @@ def calls(arrays: list[Any]) -> list[tuple[str, Callable[..., Any], dict[str, An
         "dequantize": {"q": q},
         "gemm": {"a": q, "b": q},
         "grouped_gemm": {"a": q, "b": mxkern.quantize(x[None], "nvfp4"), "ends": ends},
+        "round_to": {"x": x, "format": "e5m10"},
+        "table": {"format": "e3m2"},
+        "analyze": {"x": x, "scheme": "mxfp4"},
         "swiglu": {"x": x},
         "combine": {"y": x[:1], "rows": ends - 4, "weights": None, "tokens": 3},
         "expert_layer": {

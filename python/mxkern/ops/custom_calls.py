@@ -278,7 +278,7 @@ def gemm(
     accumulate: Any = None,
 ) -> Any:
     """A product of operands that are decoded to float32 first."""
-    if precision not in ("auto", "exact"):
+    if not isinstance(precision, str) or precision not in ("auto", "exact"):
         raise RuntimeError(
             f"gemm: precision is {errors.described(precision)}; expected 'auto' or 'exact' for "
             "schemes of your own, which are decoded to float32"

@@ -2,6 +2,7 @@
 # scheme at run time.
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any, NamedTuple
 
@@ -52,6 +53,12 @@ def rounding_options(
         )
     if is_array(offset):
         check_offset_dtype(function, offset)
+        shape = errors.shape_of(offset)
+        if math.prod(shape) != 1:
+            raise ValueError(
+                f"{function}: offset has shape {tuple(shape)}; expected an int, or an array of "
+                "one element"
+            )
         offset = int(offset.reshape(())) % 2**64
     offset = errors.integer(function, "offset", offset, 0, _LARGEST_SEED)
     if is_random and seed is None:
@@ -113,6 +120,9 @@ def _is_square(function: str, scheme: Scheme, block: Any) -> bool:
         parts = block.split("x")
         pair = tuple(int(n) if n.isdecimal() and len(n) < 12 else -1 for n in parts)
     side, rows = scheme.block, scheme.block_rows
+    if not isinstance(pair, (tuple, list)) or not all(type(n) is int for n in pair):
+        pair = ()
+    pair = tuple(pair)
     if pair == (rows, side) and rows and side:
         return False
     if pair == (side, side) and rows == 1 and side and scheme.tensor_scale_of != "row":

@@ -18,6 +18,7 @@ _NAME = re.compile(
 _SCALE = re.compile(r"u?e(\d{1,2})m(\d{1,2})")
 _SCALE_KINDS = ("power", "magnitude", "single")  # in the library's order
 _TENSOR_SCALES = (None, "tensor", "row")
+_WHOLE = {"row": (1, 0), "tensor": (0, 0)}
 LARGEST_BLOCK = 2**31
 # Schemes that go by a name of their own, and what they are.
 NAMED = {
@@ -83,10 +84,8 @@ def scale_format(function: str, given: Any) -> ScaleFormat:
 
 def _block(function: str, given: Any) -> tuple[int, int]:
     """(rows, columns); (1, 0) for whole rows and (0, 0) for the whole tensor."""
-    if given == "row":
-        return (1, 0)
-    if given == "tensor":
-        return (0, 0)
+    if isinstance(given, str) and given in _WHOLE:
+        return _WHOLE[given]
     pair: Any = given
     if isinstance(given, str) and re.fullmatch(r"\d{1,12}(x\d{1,12})?", given):
         pair = tuple(int(part) for part in given.split("x"))
@@ -120,7 +119,9 @@ def _key(function: str, element: Any, block: Any, scale: Any, tensor_scale: Any)
         tensor_scale = "tensor"
     elif tensor_scale is False:
         tensor_scale = None
-    if tensor_scale not in _TENSOR_SCALES:
+    if tensor_scale is not None and (
+        not isinstance(tensor_scale, str) or tensor_scale not in _TENSOR_SCALES
+    ):
         raise ValueError(
             f"{function}: tensor_scale is {errors.described(tensor_scale)}; expected None, "
             "'tensor' for a float32 for the whole tensor, or 'row' for one for each row"
@@ -220,10 +221,10 @@ def _made(key: _Key) -> Scheme:
 
 def scheme_of_parameters(element: Any, block: Any, scale: Any, tensor_scale: Any) -> Scheme:
     """mxkern.Scheme(...)"""
-    parameters = block, scale, tensor_scale
-    if isinstance(element, Scheme) and parameters == (None, None, None):
+    is_alone = block is None and scale is None and tensor_scale is None
+    if isinstance(element, Scheme) and is_alone:
         return element
-    if isinstance(element, str) and parameters == (None, None, None):
+    if isinstance(element, str) and is_alone:
         if element in RECORDS:
             return RECORDS[element]
         found = parsed(element)
