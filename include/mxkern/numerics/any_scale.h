@@ -187,7 +187,7 @@ MXKERN_HOST_DEVICE constexpr std::uint32_t any_amax(std::uint64_t amax, AnyScale
   std::uint32_t nearest = lower_of(float32::nearest_bits(value), float32::largest_bits);
   if (kind != AnyScaleKind::power) return nearest;
   const bool up = rule == ScaleRule::rceil || rule == ScaleRule::ceil;
-  const double found = float_of(nearest);
+  const auto found = static_cast<double>(float_of(nearest));
   if (up && found < value) nearest = lower_of(nearest + 1u, float32::largest_bits);
   if (!up && found > value) --nearest;
   return nearest;

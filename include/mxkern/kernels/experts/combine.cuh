@@ -38,7 +38,7 @@ __device__ __forceinline__ std::int64_t rows_to_combine(const CombineParameters&
 }
 
 // Lists the rows of each token.
-__global__ void __launch_bounds__(combine_threads)
+static __global__ void __launch_bounds__(combine_threads)
     list_rows_kernel(const __grid_constant__ CombineParameters p) {
   wait_for_kernels_ahead();
   let_dependents_start();

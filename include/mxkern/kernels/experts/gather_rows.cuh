@@ -59,7 +59,7 @@ __device__ __forceinline__ void gather_part(const GatherPart& part, std::int64_t
 }
 
 // A row by a thread block, or every so many.
-__global__ void __launch_bounds__(gather_threads)
+static __global__ void __launch_bounds__(gather_threads)
     gather_rows_kernel(const __grid_constant__ GatherRowsParameters p) {
   wait_for_kernels_ahead();
   let_dependents_start();
