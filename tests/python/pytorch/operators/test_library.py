@@ -173,7 +173,7 @@ def examples() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
                 x[:60, 0].clone(),
                 x[:3, :8].clone(),
             ),
-            {"scheme": "mxfp8", "limit": 7.0, "dtype": "float16"},
+            {"scheme": "mxfp8", "limit": 7.0, "dtype": "float32"},
         ),
         "swiglu": (OPS.swiglu, (x,), {"limit": 2.0, "interleaved": True}),
         "combine": (OPS.combine, (x[:60], copied, None, 9), {"dtype": "bfloat16"}),
