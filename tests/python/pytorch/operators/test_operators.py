@@ -351,9 +351,7 @@ def test_without_the_import_the_way_out_is_named() -> None:
         lambda x: mxkern.compare(x),
         lambda x: mxkern.BlockScaled.from_parts(x.byte(), x[:, :1].byte(), scheme="mxfp8_e4m3"),
     ):
-        with pytest.raises(
-            Exception, match=r"operators; analyze, .* are to be called before"
-        ):
+        with pytest.raises(Exception, match=r"operators; analyze, .* are to be called before"):
             torch.compile(function, fullgraph=True, backend="aot_eager")(tensor(4, 32))
 
 
