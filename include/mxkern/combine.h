@@ -24,7 +24,7 @@ namespace mxkern {
 MXKERN_API void combine(const Buffer& y, const std::int32_t* rows, const float* weights,
                         const Buffer& out, Workspace workspace, Stream stream = {});
 
-// Of M rows and T tokens.
+// The working memory of combine for M rows and T tokens, in bytes.
 MXKERN_API std::size_t combine_workspace_bytes(std::int64_t rows, std::int64_t tokens);
 
 }  // namespace mxkern

@@ -46,7 +46,7 @@ struct AnyOptions {
   // A NaN or Inf poisons its block nevertheless.
   const void* scales = nullptr;
   const float* block_amaxes = nullptr;
-  // Of schemes with tensor scales: as many as there are of those; neither: amax is found.
+  // For schemes with tensor scales: one value for each scale. If both are null, amax is found.
   const float* amax = nullptr;
   const float* tensor_scale = nullptr;
   // On CUDA, where tensor scales or the scale of a whole tensor are found: memory of a float32 for
@@ -71,7 +71,7 @@ MXKERN_API void fake_quantize(const AnyBuffer& x, const AnyScheme& scheme, const
 MXKERN_API void round_to(const AnyBuffer& x, const AnyFormat& format, const AnyBuffer& out,
                          const AnyOptions& options = {}, Stream stream = {});
 
-// What a product of decoded operands does with its sums: out = alpha * sum + bias + beta * out, in
+// The options of a product of decoded operands: out = alpha * sum + bias + beta * out, in
 // float32, rounded once to out's type. bias: null, or one for each column.
 struct AnyProductOptions {
   float alpha = 1.0f;
@@ -91,8 +91,8 @@ struct AnyProductOptions {
 MXKERN_API void multiply_float32(const Buffer& a, const Buffer& b, const Buffer& out,
                                  const AnyProductOptions& options = {}, Stream stream = {});
 
-// The same with every partial sum rounded to a format, from k = 0 up: the exact product is added to
-// it in float64, and the sum is rounded. CPU only, an emulation.
+// As multiply_float32, but rounds every partial sum to a format, from k = 0 up: the exact product
+// is added to it in float64, and the sum is rounded. CPU only, an emulation.
 MXKERN_API void accumulate_products(const Buffer& a, const Buffer& b, const Buffer& out,
                                     const AnyFormat& format, const AnyRoundingOptions& rounding,
                                     const AnyProductOptions& options = {});

@@ -16,7 +16,7 @@ namespace mxkern {
 struct ExpertWeights {
   GemmRightOperand gate_up;  // [E, 2 F, H]: a row for each gate and for each that it lets through
   GemmRightOperand down;     // [E, N, F]
-  // As GroupedGemmOptions has them: biases [E, 1, 2 F] and [E, 1, N], factors [E].
+  // Biases [E, 1, 2 F] and [E, 1, N], and factors [E], mean what they do in GroupedGemmOptions.
   const Buffer* gate_up_bias = nullptr;
   const Buffer* down_bias = nullptr;
   const float* gate_up_factors = nullptr;
@@ -35,7 +35,8 @@ struct ExpertRouting {
 
 struct ExpertLayerOptions {
   SwigluOptions activation;
-  // What a plain x, and what lies between the products, are quantized to; nothing: neither is.
+  // The scheme to which a plain x and the values between the products are quantized; if empty,
+  // neither is quantized.
   std::optional<Scheme> scheme;
   ScaleRule scale_rule = ScaleRule::rceil;
   GemmPrecision precision = GemmPrecision::exact;  // of both products: exact or folded

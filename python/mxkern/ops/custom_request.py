@@ -120,9 +120,8 @@ def _is_square(function: str, scheme: Scheme, block: Any) -> bool:
         parts = block.split("x")
         pair = tuple(int(n) if n.isdecimal() and len(n) < 12 else -1 for n in parts)
     side, rows = scheme.block, scheme.block_rows
-    if not isinstance(pair, (tuple, list)) or not all(type(n) is int for n in pair):
-        pair = ()
-    pair = tuple(pair)
+    if not isinstance(pair, tuple) or not all(isinstance(n, numbers.Integral) for n in pair):
+        pair = ()  # an array has no truth to compare with
     if pair == (rows, side) and rows and side:
         return False
     if pair == (side, side) and rows == 1 and side and scheme.tensor_scale_of != "row":

@@ -65,7 +65,7 @@ struct AnyRoundParameters {
   std::uint64_t seed, offset;
 };
 
-// What is found of the magnitudes of a tensor, or of each row.
+// The kernel that finds the largest magnitude of a tensor, or of each row, is told this.
 struct AnyAmaxParameters {
   AnyView x;
   Shape shape;

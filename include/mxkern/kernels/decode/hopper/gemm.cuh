@@ -59,7 +59,7 @@ struct DecodeSm90Kernel {
   // registers for it.
   static constexpr int blocks_at_once = Tokens <= 64 || (Warpgroups == 2 && Tokens >= 128) ? 2 : 1;
   static constexpr int half_bytes = Tokens * 128;  // of the tokens, 64 columns
-  // As in DecodeKernel.
+  // The same constants as those of DecodeKernel.
   using Element = std::conditional_t<IsHalf, float16, bfloat16>;
   static constexpr bool is_half = IsHalf, scales_x = false, scales_weights = true;
   static constexpr int x_exponent = 0;
