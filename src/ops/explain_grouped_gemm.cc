@@ -49,6 +49,7 @@ GemmExplanation explain_cpu(const CpuGroups& p) {
 const char* name_of(GroupedPath path) {
   switch (path) {
     case GroupedPath::few_tokens: return "few tokens";
+    case GroupedPath::few_folded: return "few tokens, folded";
     case GroupedPath::folded: return "folded";
     case GroupedPath::expanded: return "exact";
     case GroupedPath::portable: return "portable";
@@ -80,6 +81,8 @@ std::string reason_of(const GroupedProblem& p, const CudaGroupedPlan& plan,
   switch (plan.path) {
     case GroupedPath::few_tokens:
       return "a has 16 bits or is quantized, and weights are decoded beside its rows";
+    case GroupedPath::few_folded:
+      return "precision folded, and weights are decoded beside the rows";
     case GroupedPath::folded: return "precision folded";
     case GroupedPath::expanded:
       if (p.groups.of_columns) return "groups of columns are multiplied in bfloat16";
@@ -98,11 +101,17 @@ std::string reason_of(const GroupedProblem& p, const CudaGroupedPlan& plan,
                      capabilities.major, ".", capabilities.minor);
 }
 
-std::string describe_decode(const GroupedProblem& p, const CudaGemmCapabilities& capabilities) {
-  const DecodePlan plan =
-      plan_grouped({p.b.scheme, capabilities.is_hopper(), capabilities.processors, p.groups.count,
-                    p.out.rows, p.b.shape.rows, p.columns()});
-  return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
+std::string describe_decode(const GroupedProblem& p, bool is_folded,
+                            const CudaGemmCapabilities& capabilities) {
+  const GroupedQuestion question{p.b.scheme,
+                                 capabilities.is_hopper(),
+                                 capabilities.processors,
+                                 p.groups.count,
+                                 p.out.rows,
+                                 p.b.shape.rows,
+                                 p.columns()};
+  const DecodePlan plan = is_folded ? plan_grouped_folded(question) : plan_grouped(question);
+  return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync", is_folded ? " of FP8" : "",
                      ", weights decoded in registers; a thread block takes up to ", plan.tokens,
                      " rows of a group and ", plan.row_tiles * DecodeLayout::tile_rows,
                      " outputs in ", 1 << plan.log2_parts,
@@ -146,11 +155,14 @@ GemmExplanation explain_cuda(const GroupedProblem& p, GemmPrecision precision,
   }
   text.left = describe_side(p.a, plan.makes_left, left_form_of(plan.path));
   text.right = describe_side(p.b, plan.makes_right, form);
-  text.error = error_of(plan.path == GroupedPath::folded, p.columns());
+  text.error = error_of(is_folded(plan.path), p.columns());
   text.workspace_bytes = plan.workspace_bytes;
   if (p.out.size() == 0) return text;
   switch (plan.path) {
-    case GroupedPath::few_tokens: text.kernel = describe_decode(p, capabilities); break;
+    case GroupedPath::few_tokens:
+    case GroupedPath::few_folded:
+      text.kernel = describe_decode(p, is_folded(plan.path), capabilities);
+      break;
     case GroupedPath::folded:
     case GroupedPath::expanded:
       text.kernel = describe_sm90(p, plan.path == GroupedPath::folded, capabilities.processors);

@@ -9,9 +9,12 @@
 #include "cpu/experts/row_numbers.h"
 #include "cpu/gemm/groups.h"
 #include "mxkern/prepare_operand.h"
+#include "ops/explained_device.h"
 #include "ops/memory_pieces.h"
+#include "plan/grouped.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/experts/gather_rows.h"
+#include "cuda/gemm/grouped_gemm.h"
 #endif
 
 namespace mxkern {
@@ -126,6 +129,10 @@ void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, con
 #if defined(MXKERN_HAS_CUDA)
   if (!on_cpu) {
     check_rest(groups);
+    const CudaGemmCapabilities capabilities = explained_gpu(function, {}, out.device);
+    if (copies_rows(plan_grouped_cuda(parts.copies, b, groups, options.precision, capabilities))) {
+      return cuda::grouped_gemm_as(capabilities, from, b, groups, out, options, rest, stream);
+    }
     cuda::gather_rows(function, from, options.rows, out.shape.rows, parts.copies, stream);
     return grouped_gemm(parts.copies, b, groups, out, own, rest, stream);
   }

@@ -74,6 +74,15 @@ bool takes_decode(const GemmProblem& problem, const CudaGemmCapabilities& capabi
   return problem.right.form == PreparedForm::few_tokens && has_few_tokens(problem, capabilities);
 }
 
+// Folded rows with weights that are in that order: many of them only where there is no way to fold
+// the weights.
+bool takes_few_folded(const GemmProblem& problem) {
+  const PlannedOperand& weights = problem.right;
+  return weights.form == PreparedForm::few_tokens &&
+         cuda::takes_decode_folded(problem.left.scheme, weights) &&
+         (DecodeProblem(problem).tokens <= cuda::few_tokens_sm90 || !weights.has_source);
+}
+
 // Codes and scales that the block-scaled tensor cores of Blackwell take as they are. How exact
 // their sums are nobody has measured, so products that have to be exact go elsewhere.
 bool takes_blackwell(const GemmProblem& problem, const CudaGemmCapabilities& capabilities) {
@@ -96,6 +105,9 @@ Choice choose(const GemmProblem& problem, const CudaGemmCapabilities& capabiliti
   const bool is_deep = problem.right.shape.columns > 0;
   if (problem.precision == GemmPrecision::folded && is_deep) {
     check_readable("a", problem.left, PreparedForm::folded);
+    if (takes_few_folded(problem)) {
+      return {CudaGemmPath::few_folded, "asked for; the weights are read once"};
+    }
     check_readable("b", problem.right, PreparedForm::folded);
     return {CudaGemmPath::folded, "asked for"};
   }
@@ -143,8 +155,9 @@ SidePlan plan_side(const PlannedOperand& operand, CudaGemmPath path) {
   SidePlan plan;
   if (operand.shape.columns == 0) return plan;
   const PreparedForm form = operand.form;
-  const bool wants_folded = path == CudaGemmPath::folded || path == CudaGemmPath::folded_or_exact;
-  const bool wants_expanded = path != CudaGemmPath::folded;
+  const bool is_folded = path == CudaGemmPath::folded || path == CudaGemmPath::few_folded;
+  const bool wants_folded = is_folded || path == CudaGemmPath::folded_or_exact;
+  const bool wants_expanded = !is_folded;
   plan.is_prepared = (wants_folded && form == PreparedForm::folded) ||
                      (wants_expanded && form == PreparedForm::expanded);
   plan.folds = wants_folded && form != PreparedForm::folded;
@@ -249,6 +262,19 @@ CudaGemmPlan plan_gemm_cuda(const GemmProblem& problem, const CudaGemmCapabiliti
         plan.workspace_bytes = place(problem.left, 0, plan.left);
       }
       return plan;
+    case CudaGemmPath::few_folded: {
+      const DecodeProblem few(problem);
+      plan.right.is_prepared = true;
+      plan.few =
+          plan_decode_folded(few.weights.scheme, few.batch, few.tokens, few.weights.shape.rows,
+                             few.weights.shape.columns, capabilities.processors);
+      plan.left = plan_side(problem.left, plan.path);
+      plan.interleaved = place(problem.left, 0, plan.left);
+      plan.workspace_bytes =
+          plan.interleaved +
+          aligned(static_cast<std::int64_t>(cuda::interleaved_bytes(problem.left.shape)));
+      return plan;
+    }
     case CudaGemmPath::blackwell:
       plan.workspace_bytes = cuda::blackwell_workspace(problem.left, problem.right).bytes;
       return plan;

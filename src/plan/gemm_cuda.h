@@ -41,6 +41,7 @@ bool reads(PreparedForm form, const CudaGemmCapabilities& capabilities);
 enum class CudaGemmPath : std::uint8_t {
   nothing,          // an output without elements
   few_tokens,       // a 16-bit left operand of few rows, or one expanded to that; decodes weights
+  few_folded,       // the same of folded rows, on FP8 tensor cores of Hopper
   folded,           // FP8 tensor cores on rows that hold their scales
   exact,            // bfloat16 tensor cores on expanded rows
   folded_or_exact,  // the device finds out which one is right
@@ -52,6 +53,7 @@ constexpr const char* name_of(CudaGemmPath path) {
   switch (path) {
     case CudaGemmPath::nothing: return "nothing";
     case CudaGemmPath::few_tokens: return "few tokens";
+    case CudaGemmPath::few_folded: return "few tokens, folded";
     case CudaGemmPath::folded: return "folded";
     case CudaGemmPath::exact: return "exact";
     case CudaGemmPath::folded_or_exact: return "folded or exact";
@@ -98,7 +100,8 @@ struct CudaGemmPlan {
   bool is_in_one_kernel = false;
   std::size_t row_counters = 0;
   std::size_t workspace_bytes = 0;
-  DecodePlan few = {};  // of few tokens: how they are divided among thread blocks
+  DecodePlan few = {};          // of few tokens: how they are divided among thread blocks
+  std::size_t interleaved = 0;  // of folded ones: where they lie in the order of the weights
 };
 
 // Pure: the same arguments give the same plan on any machine. Throws InvalidArgument or Unsupported

@@ -20,6 +20,7 @@ std::string describe_side(const PlannedOperand& operand, const SidePlan& side, C
                      : side.is_prepared ? concatenate(", prepared as ", name_of(operand.form))
                                         : std::string(", read as it lies"));
     case CudaGemmPath::blackwell: return kind + ", read as it lies";
+    case CudaGemmPath::few_folded:
     case CudaGemmPath::folded:
     case CudaGemmPath::exact:
     case CudaGemmPath::portable:
@@ -93,7 +94,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const GemmProblem& problem,
   text.left = describe_side(problem.left, plan.left, plan.path);
   text.right = describe_side(problem.right, plan.right, plan.path);
   text.workspace_bytes = plan.workspace_bytes;
-  const bool folds = plan.path == CudaGemmPath::folded;
+  const bool folds = plan.path == CudaGemmPath::folded || plan.path == CudaGemmPath::few_folded;
   switch (plan.path) {
     case CudaGemmPath::nothing: text.error = "none"; return text;
     case CudaGemmPath::folded_or_exact:
@@ -117,7 +118,8 @@ GemmExplanation explain(const CudaGemmPlan& plan, const GemmProblem& problem,
       if (plan.right.decodes) text.kernel += ", computed as its transpose";
       break;
     }
-    case CudaGemmPath::few_tokens: text.kernel = describe_decode(plan.few); break;
+    case CudaGemmPath::few_tokens:
+    case CudaGemmPath::few_folded: text.kernel = describe_decode(plan.few); break;
     case CudaGemmPath::portable: {
       const Shape out = multiplied_shape(problem);
       const int tile =

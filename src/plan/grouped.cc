@@ -26,6 +26,11 @@ int size_of_groups(std::int64_t each, int bits, bool has_sm90) {
   return each <= tuned::rows_for_64 ? 64 : 128;
 }
 
+// Of the groups, those that have rows, if these are spread evenly.
+std::int64_t used_groups(const GroupedQuestion& q) {
+  return std::clamp<std::int64_t>(q.rows, 1, std::max<std::int64_t>(q.groups, 1));
+}
+
 // Where an operand was prepared in a form that is not read, codes are needed, if it has any.
 void check_source(const char* argument, const PlannedOperand& operand, const char* read) {
   if (operand.form == PreparedForm::source || operand.shape.size() == 0) return;
@@ -58,7 +63,11 @@ void check_countable(std::int64_t rows, const Shape& b, const Groups& groups) {
 // With operands that have elements.
 GroupedPath path_of(const PlannedOperand& a, const PlannedOperand& b, bool of_columns,
                     GemmPrecision precision, const CudaGemmCapabilities& capabilities) {
-  if (precision == GemmPrecision::folded) return GroupedPath::folded;
+  if (precision == GemmPrecision::folded) {
+    const bool is_few =
+        !of_columns && cuda::takes_decode_folded(a.scheme, b) && b.form == PreparedForm::few_tokens;
+    return is_few ? GroupedPath::few_folded : GroupedPath::folded;
+  }
   if (of_columns) {
     const bool has_one_part = cuda::is_expanded(a) || cuda::parts_of(a) == 1;
     return capabilities.is_hopper() && has_one_part ? GroupedPath::expanded : GroupedPath::portable;
@@ -116,12 +125,20 @@ CudaGroupedPlan plan_grouped_cuda(const PlannedOperand& a, const PlannedOperand&
     plan.left = take(static_cast<std::int64_t>(cuda::copied_tokens_bytes(a.plain)));
   }
   if (plan.makes_right) plan.right = take(bytes_of(b, form));
+  if (plan.path == GroupedPath::few_folded) {
+    plan.interleaved = take(static_cast<std::int64_t>(cuda::interleaved_bytes(a.shape)));
+  }
   return plan;
 }
 
+DecodePlan plan_grouped_folded(const GroupedQuestion& q) {
+  const std::int64_t each = ceil_div(q.rows, used_groups(q));
+  const int size = folded_size(each);
+  return decode_sm90_plan(q.scheme, size, folded_warpgroups(size), 0, 0);
+}
+
 DecodePlan plan_grouped(const GroupedQuestion& q) {
-  const std::int64_t used =
-      std::clamp<std::int64_t>(q.rows, 1, std::max<std::int64_t>(q.groups, 1));
+  const std::int64_t used = used_groups(q);
   const std::int64_t each = ceil_div(q.rows, used);
   const SchemeFacts facts = facts_of(q.scheme);
   const int size = size_of_groups(each, facts.bits, q.has_sm90);

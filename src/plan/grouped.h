@@ -31,6 +31,9 @@ constexpr int grouped_warpgroups(int rows) { return rows <= 64 ? 2 : 4; }
 // 16, 32, 64 or 128.
 DecodePlan plan_grouped(const GroupedQuestion& question);
 
+// The same of folded rows: 32, 64 or 128.
+DecodePlan plan_grouped_folded(const GroupedQuestion& question);
+
 // How many times at most a group's rows, or those of no group, are taken `size` at a time.
 constexpr std::int64_t places_of_groups(std::int64_t rows, std::int64_t groups, std::int64_t size) {
   return lower_of(rows, rows / size + groups + 1);
@@ -38,17 +41,22 @@ constexpr std::int64_t places_of_groups(std::int64_t rows, std::int64_t groups, 
 
 enum class GroupedPath : std::uint8_t {
   few_tokens,  // of rows: decodes weights; each thread block has rows of one group
+  few_folded,  // the same of folded rows, on FP8 tensor cores of Hopper
   folded,      // FP8 tensor cores of Hopper on rows that hold their scales
   expanded,    // bfloat16 tensor cores of Hopper on expanded rows
   portable,    // expanded rows on any GPU from compute capability 8.0 on
 };
 
 // The forms in which a kernel reads its operands.
+constexpr bool is_folded(GroupedPath path) {
+  return path == GroupedPath::folded || path == GroupedPath::few_folded;
+}
 constexpr PreparedForm left_form_of(GroupedPath path) {
-  return path == GroupedPath::folded ? PreparedForm::folded : PreparedForm::expanded;
+  return is_folded(path) ? PreparedForm::folded : PreparedForm::expanded;
 }
 constexpr PreparedForm right_form_of(GroupedPath path) {
-  if (path == GroupedPath::few_tokens) return PreparedForm::few_tokens;
+  if (path == GroupedPath::few_tokens || path == GroupedPath::few_folded)
+    return PreparedForm::few_tokens;
   return left_form_of(path);
 }
 
@@ -59,8 +67,14 @@ struct CudaGroupedPlan {
   bool makes_right = false;  // the form that the kernel reads, in `right`
   std::size_t left = 0;      // of such rows, or of tokens that are copied
   std::size_t right = 0;
+  std::size_t interleaved = 0;  // of folded rows that meet decoded weights
   std::size_t workspace_bytes = 0;
 };
+
+// Whether a product copies rows of a itself, on the way to the kernel.
+constexpr bool copies_rows(const CudaGroupedPlan& plan) {
+  return plan.path == GroupedPath::few_folded && !plan.makes_left;
+}
 
 // Pure. Checked arguments; of groups the ends are not looked at.
 // Throws InvalidArgument where there is more than kernels count, that or Unsupported where the

@@ -116,6 +116,10 @@ inline constexpr std::int64_t rows_for_8[] = {8, 4}, rows_for_16 = 12, rows_for_
                               rows_for_64 = 96;
 inline constexpr int fewest_rounds[] = {3, 6};
 
+// Folded rows: the end of a thread block in turns of a tile, and what a cluster's twice as many
+// thread blocks add.
+inline constexpr double folded_end = 8.0, folded_rank = 2.0;
+
 }  // namespace few
 
 // Tiles of products on Hopper: clocks of a step of 128 bytes along K, of the end of a tile, and by

@@ -60,7 +60,8 @@ struct ScaleSpread {
   std::uint8_t is_wide;  // not all products are exact
   // Those which are not are in blocks from the first to the last of these; no more than 65535.
   std::uint16_t first_far, last_far;
-  std::uint16_t unused;
+  std::uint8_t octaves;  // from the top to the lowest one of such a block; 255: as many, or more
+  std::uint8_t unused;
 };
 static_assert(sizeof(ScaleSpread) == 8);
 

@@ -3,6 +3,7 @@
 
 #include "check/arguments.h"
 #include "cuda/decode/arguments.h"
+#include "cuda/decode/folded_tokens.h"
 #include "cuda/decode/launch.h"
 #include "plan/grouped.h"
 
@@ -18,22 +19,25 @@ void multiply_grouped(const char* function, const Buffer& x, const ReorderedWeig
   multiply_grouped_by(plan, function, x, weights, groups, finish, workspace, stream, exponents);
 }
 
-void multiply_grouped_by(const DecodePlan& plan, const char* function, const Buffer& given_x,
-                         const ReorderedWeights& weights, const DeviceGroups& groups,
-                         const CoreFinish& finish, Workspace workspace, Stream stream,
-                         const std::int32_t* exponents) {
-  if (finish.out.shape.size() == 0) return;
-  const std::int64_t rows = given_x.shape.rows;
-  check(workspace.bytes >= copied_tokens_bytes(given_x), function, ": the workspace has ",
-        workspace.bytes, " bytes; expected ", copied_tokens_bytes(given_x));
+namespace {
+
+// What a kernel is told of weights and groups, and the thread blocks it has.
+struct GroupedKernel {
+  kernels::DecodeParameters p;
+  dim3 grid;
+};
+
+// x: an operand of so many rows, of which a thread block takes plan.tokens.
+GroupedKernel grouped_kernel(const DecodePlan& plan, const char* function, const Buffer& x,
+                             const ReorderedWeights& weights, const DeviceGroups& groups,
+                             const CoreFinish& finish, const std::int32_t* exponents) {
+  const std::int64_t rows = x.shape.rows;
   check(counts_decode(weights.scheme, weights.shape), function, ": N = ", weights.shape.rows,
         " is beyond what grouped products take; divide b");
   check(rows < 1 << 30 && groups.count < 1 << 30, function, ": there are ", rows, " rows and ",
         groups.count, " groups; expected fewer than 2^30; divide a");
-  const DeviceScope scope(weights.device, function);
   const DecodeLayout layout =
       DecodeLayout::of(weights.scheme, weights.shape.rows, weights.shape.columns);
-  const Buffer x = readable_tokens(function, given_x, workspace.data, stream);
   kernels::DecodeParameters p = decode_parameters(layout, x, plan, finish);
   p.weights = weights.data;
   p.weight_batch_bytes = layout.size();
@@ -49,10 +53,23 @@ void multiply_grouped_by(const DecodePlan& plan, const char* function, const Buf
   check(blocks < std::int64_t{1} << 31, function, ": ", rows, " rows of ", groups.count,
         " groups and N = ", layout.rows, " need ", blocks,
         " thread blocks; expected fewer than 2^31; divide a");
-  Buffer matrix = x;
-  matrix.batch_stride = 0;
-  const CUtensorMap map = map_tokens(function, matrix, p.group_tokens);
-  const dim3 grid(static_cast<unsigned>(blocks));
+  return {p, dim3(static_cast<unsigned>(blocks))};
+}
+
+}  // namespace
+
+void multiply_grouped_by(const DecodePlan& plan, const char* function, const Buffer& given_x,
+                         const ReorderedWeights& weights, const DeviceGroups& groups,
+                         const CoreFinish& finish, Workspace workspace, Stream stream,
+                         const std::int32_t* exponents) {
+  if (finish.out.shape.size() == 0) return;
+  check(workspace.bytes >= copied_tokens_bytes(given_x), function, ": the workspace has ",
+        workspace.bytes, " bytes; expected ", copied_tokens_bytes(given_x));
+  const DeviceScope scope(weights.device, function);
+  Buffer x = readable_tokens(function, given_x, workspace.data, stream);
+  x.batch_stride = 0;
+  const auto [p, grid] = grouped_kernel(plan, function, x, weights, groups, finish, exponents);
+  const CUtensorMap map = map_tokens(function, x, p.group_tokens);
   visit(weights.scheme, [&](auto scheme) {
     using S = decltype(scheme);
     if (x.dtype == DType::float16) {
@@ -61,6 +78,19 @@ void multiply_grouped_by(const DecodePlan& plan, const char* function, const Buf
       launch_grouped<S, false>(function, plan, grid, p, map, stream);
     }
   });
+}
+
+void multiply_grouped_folded(const DecodePlan& plan, const char* function, const RowScaled& x,
+                             const ReorderedWeights& weights, const DeviceGroups& groups,
+                             const CoreFinish& finish, void* memory, Stream stream,
+                             const RowCopies& copies) {
+  if (finish.out.shape.size() == 0) return;
+  const DeviceScope scope(weights.device, function);
+  const auto [rows, exponents] =
+      interleave_rows(function, x, memory, weights.device, stream, copies);
+  const auto [p, grid] = grouped_kernel(plan, function, rows, weights, groups, finish, exponents);
+  launch_grouped_folded(function, plan, grid, p, map_folded(function, rows, p.group_tokens),
+                        stream);
 }
 
 }  // namespace mxkern::cuda

@@ -22,4 +22,12 @@ void multiply_grouped_by(const DecodePlan& plan, const char* function, const Buf
                          const CoreFinish& finish, Workspace workspace, Stream stream,
                          const std::int32_t* exponents = nullptr);
 
+// The same of folded rows, E4M3 of one matrix, and weights of MXFP4: on FP8 tensor cores of Hopper,
+// with the error of folded products. memory: interleaved_bytes of the rows, aligned to 256. copies:
+// of which rows of x these are.
+void multiply_grouped_folded(const DecodePlan& plan, const char* function, const RowScaled& x,
+                             const ReorderedWeights& weights, const DeviceGroups& groups,
+                             const CoreFinish& finish, void* memory, Stream stream,
+                             const RowCopies& copies = {});
+
 }  // namespace mxkern::cuda

@@ -32,6 +32,14 @@ template <class S, bool IsHalf>
 void launch_grouped(const char* function, const DecodePlan& plan, dim3 grid,
                     const kernels::DecodeParameters& p, const CUtensorMap& tokens, Stream stream);
 
+// Both of folded rows and weights of MXFP4, on Hopper.
+void launch_decode_folded(const char* function, const DecodePlan& plan, dim3 grid,
+                          const kernels::DecodeParameters& p, const CUtensorMap& tokens,
+                          Stream stream);
+void launch_grouped_folded(const char* function, const DecodePlan& plan, dim3 grid,
+                           const kernels::DecodeParameters& p, const CUtensorMap& tokens,
+                           Stream stream);
+
 template <class S>
 void launch_reorder(const char* function, const kernels::ReorderParameters& p, dim3 grid,
                     Stream stream);

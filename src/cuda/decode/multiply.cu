@@ -5,6 +5,7 @@
 
 #include "check/arguments.h"
 #include "cuda/decode/arguments.h"
+#include "cuda/decode/folded_tokens.h"
 #include "cuda/decode/launch.h"
 #include "cuda/runtime/launch.h"
 #include "mxkern/kernels/decode/gemm.cuh"
@@ -95,6 +96,11 @@ void run(const char* function, Buffer x, const ReorderedWeights& weights, CoreFi
     const dim3 grid(static_cast<unsigned>(token_tiles << plan.log2_ranks),
                     static_cast<unsigned>(groups + plan.idle_groups),
                     static_cast<unsigned>(matrices.shape.batch));
+    if (source.is_folded) {
+      launch_decode_folded(function, plan, grid, p, map_folded(function, matrices, p.group_tokens),
+                           stream);
+      continue;
+    }
     const CUtensorMap map = map_tokens(function, matrices, p.group_tokens);
     if (source.is_expanded) plan.shared_bytes = lone_bytes(function, grid, plan.shared_bytes);
     visit(weights.scheme, [&](auto scheme) {
@@ -121,6 +127,16 @@ void multiply_decode(const char* function, const Buffer& x, const ReorderedWeigh
                copied_tokens_bytes(x));
   const DeviceScope scope(weights.device, function);
   run(function, x, weights, finish, workspace.data, stream, plan, source);
+}
+
+void multiply_decode_folded(const DecodePlan& plan, const char* function, const RowScaled& x,
+                            const ReorderedWeights& weights, const CoreFinish& finish, void* memory,
+                            Stream stream) {
+  const DeviceScope scope(weights.device, function);
+  if (finish.out.shape.size() == 0) return;
+  const InterleavedRows rows = interleave_rows(function, x, memory, weights.device, stream);
+  run(function, rows.elements, weights, finish, memory, stream, &plan,
+      {rows.exponents, false, true});
 }
 
 void multiply_decode_by(const DecodePlan& plan, const char* function, const Buffer& x,

@@ -33,6 +33,7 @@ void reorder_weights(const char* function, const BlockScaled& weights, std::uint
 struct TokenSource {
   const std::int32_t* exponents = nullptr;  // [batch, M], powers of two of rows; null: all 0
   bool is_expanded = false;  // by a kernel right ahead, which has multiprocessors meanwhile
+  bool is_folded = false;    // they are what interleave_rows left
 };
 
 // out[M, N] = finish(x[M, K] . w[N, K]^T): x bfloat16 or float16, rows anywhere; exact products,
@@ -44,6 +45,12 @@ struct TokenSource {
 void multiply_decode(const char* function, const Buffer& x, const ReorderedWeights& weights,
                      const CoreFinish& finish, Workspace workspace, Stream stream,
                      const TokenSource& source = {}, const DecodePlan* plan = nullptr);
+
+// The same of folded rows, E4M3, and weights of MXFP4: on FP8 tensor cores of Hopper, with the
+// error of folded products. memory: interleaved_bytes of the rows, aligned to 256.
+void multiply_decode_folded(const DecodePlan& plan, const char* function, const RowScaled& x,
+                            const ReorderedWeights& weights, const CoreFinish& finish, void* memory,
+                            Stream stream);
 
 // The same by a plan for Hopper that is not the one which would be chosen, for tests and tuning.
 void multiply_decode_by(const DecodePlan& plan, const char* function, const Buffer& x,

@@ -58,6 +58,7 @@ class Product {
       case CudaGemmPath::folded_or_exact: return multiply_fused_dispatch();
       case CudaGemmPath::portable: return multiply_exact({}, nullptr, nullptr);
       case CudaGemmPath::few_tokens: return multiply_few_tokens();
+      case CudaGemmPath::few_folded: return multiply_few_folded();
       case CudaGemmPath::blackwell: return multiply_on_blackwell();
     }
   }
@@ -208,10 +209,21 @@ class Product {
                                  gate, stream_, part_memory());
   }
 
-  void multiply_few_tokens() const {
+  ReorderedWeights reordered() const {
     const BlockScaled& q = *quantized_of(operands_.right);
     const auto* data = static_cast<const std::uint8_t*>(prepared_of(operands_.right)->data);
-    const ReorderedWeights weights{q.scheme, q.shape, data, q.device};
+    return {q.scheme, q.shape, data, q.device};
+  }
+
+  void multiply_few_folded() const {
+    fold_operands();
+    if (!right_is_complete_) stand_between(function, stream_);
+    multiply_decode_folded(plan_.few, function, folded(operands_.left, plan_.left), reordered(),
+                           finish_, memory_ + plan_.interleaved, stream_);
+  }
+
+  void multiply_few_tokens() const {
+    const ReorderedWeights weights = reordered();
     if (plan_.left.expands) {
       const GemmOperand left = as_source(operands_.left);
       expand(function, {&left, memory_ + plan_.left.expanded}, {}, stream_);

@@ -24,8 +24,9 @@ class GroupedProduct {
  public:
   GroupedProduct(const CudaGroupedPlan& plan, const GemmOperand& a, const GemmRightOperand& b,
                  bool of_columns, const DeviceGroups& groups, const CoreFinish& finish,
-                 Workspace workspace, Stream stream)
-      : plan_(plan),
+                 const std::int32_t* rows, Workspace workspace, Stream stream)
+      : rows_(rows),
+        plan_(plan),
         of_columns_(of_columns),
         a_(a),
         left_(as_source(a)),
@@ -34,11 +35,13 @@ class GroupedProduct {
         finish_(finish),
         left_memory_(memory_of(prepared_of(a), plan.makes_left, workspace, plan.left)),
         right_memory_(memory_of(prepared_of(b), plan.makes_right, workspace, plan.right)),
+        interleaved_(static_cast<std::uint8_t*>(workspace.data) + plan.interleaved),
         stream_(stream) {}
 
   void run() const {
     switch (plan_.path) {
       case GroupedPath::few_tokens: return multiply_few_tokens();
+      case GroupedPath::few_folded: return multiply_few_folded();
       case GroupedPath::folded: return multiply_folded();
       case GroupedPath::expanded:
         expand_operands(true);
@@ -93,6 +96,19 @@ class GroupedProduct {
                      stream_, plain != nullptr ? nullptr : left_rows().exponents);
   }
 
+  void multiply_few_folded() const {
+    const BlockScaled& x = *quantized_of(a_);
+    if (plan_.makes_left) fold_rows_of(x, left_memory_);
+    const ReorderedWeights reordered{weights_.scheme, weights_.shape,
+                                     static_cast<std::uint8_t*>(right_memory_), weights_.device};
+    const DecodePlan plan =
+        plan_grouped_folded({weights_.scheme, true, processor_count(function), groups_.count,
+                             finish_.out.shape.rows, weights_.shape.rows, weights_.shape.columns});
+    multiply_grouped_folded(plan, function, folded_view(x.scheme, x.shape, left_memory_), reordered,
+                            groups_, finish_, interleaved_, stream_,
+                            {rows_, finish_.out.shape.rows});
+  }
+
   void multiply_folded() const {
     const BlockScaled& x = *quantized_of(a_);
     if (plan_.makes_left) fold_rows_of(x, left_memory_);
@@ -106,6 +122,7 @@ class GroupedProduct {
     fold(function, q, memory, stream_, kernels::Follows::behind, {}, {}, finds_spreads);
   }
 
+  const std::int32_t* rows_;  // that are copied; null: all, as they are
   const CudaGroupedPlan& plan_;
   const bool of_columns_;
   const GemmOperand& a_;
@@ -113,7 +130,7 @@ class GroupedProduct {
   const BlockScaled& weights_;
   const DeviceGroups& groups_;
   const CoreFinish& finish_;
-  void *left_memory_, *right_memory_;
+  void *left_memory_, *right_memory_, *interleaved_;
   Stream stream_;
 };
 
@@ -122,7 +139,10 @@ class GroupedProduct {
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
                      const GemmRightOperand& b, const Groups& groups, const Buffer& out,
                      const GroupedGemmOptions& options, Workspace workspace, Stream stream) {
-  const CudaGroupedPlan plan = plan_grouped_cuda(a, b, groups, options.precision, capabilities);
+  PlannedOperand copies(a);
+  copies.shape.rows = out.shape.rows;
+  const CudaGroupedPlan plan =
+      plan_grouped_cuda(copies, b, groups, options.precision, capabilities);
   if (out.shape.size() == 0) return;
   check_grouped_workspace(workspace, plan.workspace_bytes, a, b, groups, out, options);
   const DeviceScope scope(out.device, stream, function);
@@ -130,12 +150,14 @@ void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand
   check_pointers(function, right_names, either_side(b));
   check_pointers(function, out, options.bias, workspace);
   check_device_pointer(function, "groups.ends", groups.ends, out.device);
+  check_device_pointer(function, "rows", options.rows, out.device);
   check_device_pointer(function, "factors", options.factors, out.device);
   CoreFinish finish = core_finish(options.alpha, quantized_of(a), &source_of(b), options.bias, out);
   finish.beta = options.beta;
   DeviceGroups on_device{groups.ends, groups.count, options.factors};
   if (options.bias != nullptr) on_device.bias_step = options.bias->batch_stride;
-  GroupedProduct(plan, a, b, groups.of_columns, on_device, finish, workspace, stream).run();
+  GroupedProduct(plan, a, b, groups.of_columns, on_device, finish, options.rows, workspace, stream)
+      .run();
 }
 
 }  // namespace mxkern::cuda

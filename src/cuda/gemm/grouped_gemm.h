@@ -6,7 +6,8 @@
 
 namespace mxkern::cuda {
 
-// As on a device of such capabilities, which out's device has at least.
+// As on a device of such capabilities, which out's device has at least. options.rows: only where
+// the plan of the copies copies_rows.
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
                      const GemmRightOperand& b, const Groups& groups, const Buffer& out,
                      const GroupedGemmOptions& options, Workspace workspace, Stream stream);

@@ -50,6 +50,12 @@ struct RowScaled {
   LateSource late = {};  // of one matrix whose rows follow one another
 };
 
+// Copies of rows of a matrix: which ones, on the device, and how many; none: all, as they are.
+struct RowCopies {
+  const std::int32_t* rows = nullptr;
+  std::int64_t count = 0;
+};
+
 // Lets a kernel return at once, decided on the device: it runs where "every spread is within its
 // limit" equals `wants_narrow`.
 struct CoreGate {

@@ -8,6 +8,7 @@
 #include "mxkern/core/math.h"
 #include "mxkern/tensor/decode_layout.h"
 #include "mxkern/tensor/planned_operand.h"
+#include "plan/core_rows.h"
 #include "tuning/h200.h"
 
 namespace mxkern::cuda {
@@ -51,6 +52,24 @@ constexpr std::size_t copied_tokens_bytes(const PlannedTensor& x) {
   const std::int64_t columns = round_up(x.shape.columns, DecodeLayout::tile_columns);
   const std::int64_t bytes = x.shape.batch * x.shape.rows * columns * 2;
   return static_cast<std::size_t>(round_up(bytes, DecodeLayout::alignment));
+}
+
+// Whether FP8 tensor cores take these rows, folded, with weights that are decoded to E5M2: there
+// are kernels of E4M3 rows and MXFP4 weights.
+constexpr bool takes_decode_folded(Scheme rows, const PlannedOperand& weights) {
+  return fold_facts(rows).can_fold && fold_facts(rows).element == CoreElement::e4m3 &&
+         weights.scheme == Scheme::mxfp4 && counts_decode(weights.scheme, weights.shape);
+}
+
+// Memory for folded rows in the order in which they meet reordered weights: the rows, then their
+// exponents.
+constexpr std::int64_t interleaved_row_bytes(std::int64_t columns) { return round_up(columns, 16); }
+constexpr std::int64_t interleaved_exponents(const Shape& x) {
+  return round_up(x.batch * x.rows * interleaved_row_bytes(x.columns), 256);
+}
+constexpr std::size_t interleaved_bytes(const Shape& x) {
+  const std::int64_t exponents = x.batch * x.rows * std::int64_t{sizeof(std::int32_t)};
+  return static_cast<std::size_t>(interleaved_exponents(x) + exponents);
 }
 
 }  // namespace mxkern::cuda

@@ -56,6 +56,14 @@ inline DecodePlan plan_decode_on(bool may_use_sm90, Scheme scheme, std::int64_t 
 DecodePlan decode_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts,
                             int log2_ranks);
 
+// Rows of a thread block that multiplies folded ones, and its warpgroups, for what registers allow.
+int folded_size(std::int64_t rows);
+constexpr int folded_warpgroups(int size) { return size == 64 ? 4 : 2; }
+
+// Of folded rows, on FP8 tensor cores of Hopper.
+DecodePlan plan_decode_folded(Scheme scheme, std::int64_t batch, std::int64_t tokens,
+                              std::int64_t rows, std::int64_t columns, int processors);
+
 // Whether a product may take the tensor cores of Hopper's warpgroups. It needs code for 9.0a on a
 // device of 9.0.
 constexpr bool may_use_decode_sm90(DType x_dtype, std::int64_t tokens) {

@@ -129,6 +129,33 @@ DecodePlan decode_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_
   return plan;
 }
 
+int folded_size(std::int64_t tokens) { return tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128; }
+
+// By rounds of thread blocks: a turn of a tile takes about as long in each, and the end as long as
+// so many turns.
+DecodePlan plan_decode_folded(Scheme scheme, std::int64_t batch, std::int64_t tokens,
+                              std::int64_t rows, std::int64_t columns, int processors) {
+  namespace tuned = tuning::h200::few;
+  const DecodeWork work(scheme, batch, tokens, rows, columns, processors);
+  const int size = folded_size(tokens), warpgroups = folded_warpgroups(size);
+  TimedDecodePlan best;
+  for (int log2_ranks = 0; log2_ranks <= log2_of_most_ranks; ++log2_ranks) {
+    for (int log2_parts = 0; 1 << log2_parts <= warpgroups; ++log2_parts) {
+      DecodePlan plan = few_sm90_without_stages(size, warpgroups, log2_parts, log2_ranks);
+      if (!fill_stages(work.layout, plan)) continue;
+      const int tenants = DecodeSm90Shape::has_pairs(size, plan.row_tiles, log2_parts) ? 2 : 1;
+      const std::int64_t slots = cluster_slots(processors, log2_ranks) * tenants;
+      const std::int64_t rounds = ceil_div(work.blocks(plan), slots);
+      const auto turns = static_cast<double>(
+          ceil_div(work.layout.tiles_across(), std::int64_t{1} << (log2_ranks + log2_parts)));
+      const double end = tuned::folded_end + tuned::folded_rank * log2_ranks;
+      const double time = static_cast<double>(rounds) * (turns + end);
+      if (time < best.time) best = {plan, time};
+    }
+  }
+  return best.plan;
+}
+
 int decode_sm90_group(std::int64_t tokens) {
   const std::int64_t groups = ceil_div(tokens, DecodeSm90Shape::most_tokens);
   const std::int64_t each = ceil_div(tokens, std::max<std::int64_t>(groups, 1));

@@ -84,10 +84,9 @@ struct OnDevice {
     return prepared ? GemmRightOperand(prepared->operand) : GemmRightOperand(b.view());
   }
 
-  // Of operands that need no working memory.
-  void call(Stream stream) {
+  void call(Stream stream, Workspace workspace) {
     const auto multiply = [&](const auto& groups) {
-      grouped_gemm(left(), right(), groups, out.view(), options(), {}, stream);
+      grouped_gemm(left(), right(), groups, out.view(), options(), workspace, stream);
     };
     host.of_rows() ? multiply(row_groups()) : multiply(column_groups());
   }

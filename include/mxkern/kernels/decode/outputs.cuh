@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "mxkern/core/dtype.h"
+#include "mxkern/kernels/decode/interleaved.h"
 #include "mxkern/kernels/gemm/common_factor.cuh"
 #include "mxkern/kernels/decode/upcast.cuh"
 #include "mxkern/kernels/device/runtime_dtype.cuh"
@@ -44,8 +45,17 @@ __device__ __forceinline__ ReorderedElement element_at(const DecodeParameters& p
   return {code, tile[p.layout.scale_offset(row_in_tile, in_tile / K::Scheme::block)]};
 }
 
+// Whether tokens are FP8 under a power of two each, and the exponents of a row of weights belong to
+// those that its outputs lack.
+template <class K>
+inline constexpr bool is_folded = false;
+template <class K>
+requires requires { K::is_folded; }
+inline constexpr bool is_folded<K> = K::is_folded;
+
 template <class K>
 __device__ __forceinline__ float token_at(const std::uint8_t* x_row, std::int64_t column) {
+  if constexpr (is_folded<K>) return decode<E4M3>(x_row[interleaved_column(column)]);
   const auto element = *reinterpret_cast<const std::uint16_t*>(x_row + 2 * column);
   return K::is_half ? to_float(float16{element}) : to_float(bfloat16{element});
 }
@@ -66,23 +76,41 @@ __device__ __noinline__ float multiply_special(const DecodeParameters& p,
   return sum;
 }
 
+// The power of two that a token's outputs lack, beside that of the factor.
+__device__ __forceinline__ int exponent_of(const DecodeParameters& p, std::int64_t batch, int token,
+                                           const CommonFactor& factor) {
+  if (p.x_exponents == nullptr) return factor.exponent;
+  return factor.exponent + p.x_exponents[batch * p.tokens + token];
+}
+
+// value * fraction * 2^exponent, in three steps, as the power may be beyond float32 alone.
+struct ThirdsOfPower {
+  float first, last;
+
+  __device__ __forceinline__ explicit ThirdsOfPower(int exponent) {
+    constexpr int most = 375;  // from the smallest float beyond the largest one, and back
+    exponent = exponent < -most ? -most : exponent > most ? most : exponent;
+    const int third = exponent / 3;
+    first = float32::exp2(third), last = float32::exp2(exponent - 2 * third);
+  }
+  __device__ __forceinline__ float times(float value, float fraction) const {
+    return value * first * fraction * first * last;
+  }
+};
+
 // Four outputs but for what is added to them: under a factor, and under the power of two of their
-// token, in three steps, as it may be beyond float32 alone.
+// token.
 __device__ __forceinline__ void scale_four(const DecodeParameters& p, std::int64_t batch, int token,
                                            const CommonFactor& factor, float (&value)[4]) {
-  int exponent = factor.exponent;
-  if (p.x_exponents != nullptr) exponent += p.x_exponents[batch * p.tokens + token];
+  const int exponent = exponent_of(p, batch, token, factor);
   if (exponent == 0) {
 #pragma unroll
     for (float& v : value) v *= factor.fraction;
     return;
   }
-  constexpr int most = 375;  // from the smallest float beyond the largest one, and back
-  exponent = exponent < -most ? -most : exponent > most ? most : exponent;
-  const int third = exponent / 3;
-  const float first = float32::exp2(third), last = float32::exp2(exponent - 2 * third);
+  const ThirdsOfPower power(exponent);
 #pragma unroll
-  for (float& v : value) v = v * first * factor.fraction * first * last;
+  for (float& v : value) v = power.times(v, factor.fraction);
 }
 
 // Two outputs in 16 bits, the first one in the low half.

@@ -294,8 +294,11 @@ __global__ void __launch_bounds__(reorder_threads, 2) reorder_kernel(ReorderPara
       };
       reinterpret_cast<ScaleSpread*>(to + layout.spreads_offset())[down * 32 + thread] = {
           static_cast<std::uint8_t>(tops[thread]),
-          static_cast<std::uint8_t>(all_wide >> thread & 1u), as_16_bits(first_far[thread]),
-          as_16_bits(last_far[thread]), 0};
+          static_cast<std::uint8_t>(all_wide >> thread & 1u),
+          as_16_bits(first_far[thread]),
+          as_16_bits(last_far[thread]),
+          static_cast<std::uint8_t>(max(tops[thread] - lowest_scales[thread], 0)),
+          0};
     }
     __syncthreads();
   }

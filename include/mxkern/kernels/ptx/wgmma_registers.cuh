@@ -1,5 +1,5 @@
 // mxkern/kernels/ptx/wgmma_registers.cuh: products of a warpgroup whose left operand is in
-// registers: 64 rows, 16 columns of bfloat16 or float16.
+// registers: 64 rows, 16 columns of bfloat16 or float16, or 32 of FP8.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +62,25 @@ MXKERN_WGMMA_OF_BOTH(192, 96, 96, 97, 98, 99, 100)
 MXKERN_WGMMA_OF_BOTH(256, 128, 128, 129, 130, 131, 132)
 #undef MXKERN_WGMMA_OF_BOTH
 #undef MXKERN_WGMMA_REGISTERS
+
+// The same of E5M2 by E4M3: sums = left . right^T, or sums += it.
+#define MXKERN_WGMMA_FP8(name, adds, columns, count, a0, a1, a2, a3, b)                        \
+  __device__ __forceinline__ void name(float(&sums)[count], const std::uint32_t(&left)[4],     \
+                                       std::uint64_t right) {                                  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k32.f32.e5m2.e4m3 {"            \
+                 MXKERN_NAMES_##count "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b      \
+                 ", " #adds ", 1, 1;\n"                                                        \
+                 : MXKERN_ALL_##count                                                          \
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));        \
+  }
+#define MXKERN_WGMMA_FP8_OF_BOTH(...)        \
+  MXKERN_WGMMA_FP8(wgmma_set_fp8, 0, __VA_ARGS__) \
+  MXKERN_WGMMA_FP8(wgmma_add_fp8, 1, __VA_ARGS__)
+MXKERN_WGMMA_FP8_OF_BOTH(32, 16, 16, 17, 18, 19, 20)
+MXKERN_WGMMA_FP8_OF_BOTH(64, 32, 32, 33, 34, 35, 36)
+MXKERN_WGMMA_FP8_OF_BOTH(128, 64, 64, 65, 66, 67, 68)
+#undef MXKERN_WGMMA_FP8_OF_BOTH
+#undef MXKERN_WGMMA_FP8
 #undef MXKERN_NAMES_128
 #undef MXKERN_NAMES_96
 #undef MXKERN_NAMES_64

@@ -157,19 +157,14 @@ struct FinishSm90 : FourRows<K> {
         const int at = token + i * walk.step;
         if (at >= end) break;
         float value[4] = {sum[i].x, sum[i].y, sum[i].z, sum[i].w};
-#pragma unroll
-        for (int j = 0; j < 4; ++j) value[j] *= this->sum_factor_of(j);
+        this->template finish<IsPlain>(value, at, row, count);
         if constexpr (!IsPlain) {
-          this->replace_special(value, at, row, count);
-          scale_four(p, batch, first_token + at, factor, value);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             if (p.beta != 0.0f && j < count) {
               value[j] += p.beta * to_float(data[out + at * out_stride + j]);
             }
           }
-        } else {
-          scale_four(p, batch, first_token + at, factor, value);
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {

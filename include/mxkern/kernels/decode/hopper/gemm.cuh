@@ -22,6 +22,8 @@
 #include "mxkern/kernels/decode/hopper/epilogue.cuh"
 #include "mxkern/kernels/decode/hopper/shared_memory.h"
 #include "mxkern/kernels/decode/hopper/pipeline.cuh"
+#include "mxkern/kernels/decode/hopper/multiply_folded.cuh"
+#include "mxkern/kernels/decode/hopper/words.cuh"
 #include "mxkern/kernels/ptx/cluster.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
 #include "mxkern/kernels/ptx/pairs.cuh"
@@ -32,18 +34,24 @@
 namespace mxkern::kernels {
 
 // IsHalf: tokens are float16, else bfloat16. Tokens: of a thread block, a multiple of 32.
-// Warpgroups: that multiply. IsGrouped: the rows of x belong to groups.
-template <class S, bool IsHalf, int Tokens, int Warpgroups, bool IsGrouped = false>
+// Warpgroups: that multiply. IsGrouped: the rows of x belong to groups. IsFolded: tokens are E4M3
+// under a power of two each, in the order of interleaved_column; weights become E5M2 by way of
+// float16.
+template <class S, bool IsHalf, int Tokens, int Warpgroups, bool IsGrouped = false,
+          bool IsFolded = false>
 struct DecodeSm90Kernel {
   using Scheme = S;
   using Format = typename S::Format;
   using Shape = DecodeSm90Shape;
   static constexpr int tokens = Tokens;
-  static constexpr bool is_grouped = IsGrouped;
+  static constexpr bool is_grouped = IsGrouped, is_folded = IsFolded;
+  static_assert(!IsFolded || (IsHalf && std::is_same_v<Format, E2M1> && S::block == 32),
+                "of the weights the high bytes of halves are E5M2");
   static constexpr int warps = 4 * Warpgroups;
   static constexpr int tenants = Shape::tenants(Tokens, Warpgroups);
   // Of 65536 registers: what a thread that multiplies has, and one that copies.
-  static constexpr bool moves_registers = Tokens * Warpgroups > 384;
+  static constexpr bool moves_registers = Tokens * Warpgroups > 384 ||
+                                          (IsFolded && Warpgroups == 4);
   static constexpr int consumer_registers = Warpgroups == 4 ? 112 : 208;
   static constexpr int producer_registers = Warpgroups == 4 ? 32 : 88;
   // Warps: one copies weights, one tokens. A whole warpgroup, where its registers move.
@@ -58,7 +66,8 @@ struct DecodeSm90Kernel {
   // Blocks of 32 columns that are multiplied while the next ones are decoded: two, where there are
   // registers for it.
   static constexpr int blocks_at_once = Tokens <= 64 || (Warpgroups == 2 && Tokens >= 128) ? 2 : 1;
-  static constexpr int half_bytes = Tokens * 128;  // of the tokens, 64 columns
+  static constexpr int half_bytes = Tokens * 128;  // of the tokens, a box
+  static constexpr int box_columns = IsFolded ? 128 : 64, tile_boxes = 128 / box_columns;
   // The same constants as those of DecodeKernel.
   using Element = std::conditional_t<IsHalf, float16, bfloat16>;
   static constexpr bool is_half = IsHalf, scales_x = false, scales_weights = true;
@@ -67,27 +76,6 @@ struct DecodeSm90Kernel {
 };
 
 namespace few {
-
-// The words of 16 rows x 32 columns, of the lower or the upper half of a tile's rows.
-template <class K>
-__device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits / 2],
-                                           std::uint32_t block, int upper, int lane) {
-  constexpr int bits = K::Format::bits;
-  if constexpr (bits == 8) {
-    const uint4 v = read_shared<uint4>(block + upper * 512 + lane * 16);
-    word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
-  } else if constexpr (bits == 4) {
-    const uint2 v = read_shared<uint2>(block + lane * 16 + upper * 8);
-    word[0] = v.x, word[1] = v.y;
-  } else {
-    // Words 0, 1 and 2, or 3, 4 and 5, the last two of which are in a plane of their own.
-    const uint2 v = read_shared<uint2>(block + (upper != 0 ? 512 + lane * 8 : lane * 16));
-    const auto w = read_shared<std::uint32_t>(block + lane * 16 + 8 + upper * 4);
-    word[0] = upper != 0 ? w : v.x;
-    word[1] = upper != 0 ? v.x : v.y;
-    word[2] = upper != 0 ? v.y : w;
-  }
-}
 
 template <class K>
 __device__ __forceinline__ void pin(std::uint32_t (&a)[K::blocks_at_once][2][4]) {
@@ -271,8 +259,8 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
       producer.produce(min(turns, early), turns);
     } else if (warp == K::warps + 1 && ptx::elect()) {
       wait_for_kernels_ahead();
-      few::produce_tokens_sm90<K>(p, rings, map, 2 * first, 2 * tiles, first_token,
-                                  p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));
+      few::produce_tokens_sm90<K>(p, rings, map, K::tile_boxes * first, K::tile_boxes * tiles,
+                                  first_token, p.x_batch_bytes == 0 ? 0 : static_cast<int>(batch));
     }
     __syncwarp();
     if (p.log2_ranks > 0) few::cluster_wait();
@@ -283,15 +271,26 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   const std::int64_t row = first_row + seat.slab * 16 + lane / 4;
   const bool is_plain = few::may_finish_directly<K>(p, weights, first_down, row);
   const std::uint32_t offsets = few::scale_offsets<K>(p, weights, row);
-  const bool is_direct = __syncthreads_or(!is_plain) == 0;
+  // Folded: whether a row's scales are so far apart that a multiplication of halves does not do.
+  bool is_far = false;
+  if constexpr (K::is_folded) is_far = few::is_far_row<K>(p, weights, row);
+  const int is_any = __syncthreads_or(K::is_folded ? is_far : !is_plain);
+  const bool is_direct = !K::is_folded && is_any == 0;
   if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
   if constexpr (K::moves_registers) ptx::take_registers<K::consumer_registers>();
   float sums[K::tokens / 2] = {};
-  few::multiply_sm90<K>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
+  if constexpr (!K::is_folded) {
+    few::multiply_sm90<K>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
+  } else if (is_any == 0) {
+    few::multiply_folded<K, false>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
+  } else {
+    few::multiply_folded<K, true>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
+  }
   if (p.log2_ranks > 0) few::cluster_wait();  // the others have started
   wait_for_kernels_ahead();
   const std::uint32_t memory = base + DecodeShape::barrier_bytes, inbox_barrier = memory - 8;
-  const CommonFactor factor = few::factor_of<K>(p, batch);
+  CommonFactor factor = few::factor_of<K>(p, batch);
+  if (K::is_folded && is_any != 0) factor.exponent -= few::far_exponent;
   if (is_direct && factor.exponent == 0) {
     // Worked out again, lest it take registers of the loop.
     const int thread = ptx::thread_index();

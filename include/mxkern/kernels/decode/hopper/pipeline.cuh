@@ -1,9 +1,9 @@
 // mxkern/kernels/decode/hopper/pipeline.cuh: weights and tokens on their way to the tensor cores of
 // gemm_decode_sm90.
 //
-// A box is 64 columns of the tokens: a row of 128 bytes a token, with the 128-byte swizzle. The
-// copy engine brings it as it lies in memory, which is how wgmma reads it, since the weights'
-// layout has its columns in the order of the instruction.
+// A box is 64 columns of the tokens, or 128 of FP8: a row of 128 bytes a token, with the 128-byte
+// swizzle. The copy engine brings it as it lies in memory, which is how wgmma reads it, since the
+// weights' layout has its columns in the order of the instruction.
 #pragma once
 
 #include <cuda.h>
@@ -25,7 +25,7 @@ struct RingsSm90 {
   static constexpr std::uint32_t pair_bytes = 16, free = 8;
 
   std::uint32_t barriers;    // of tiles of weights
-  std::uint32_t x_barriers;  // of 64 columns of tokens, two pairs a stage
+  std::uint32_t x_barriers;  // of boxes of tokens, two pairs a stage
   std::uint32_t unused;      // behind them: one that nobody waits for
   std::uint32_t x, weights;
 
@@ -49,7 +49,8 @@ __device__ __forceinline__ void produce_tokens_sm90(const DecodeParameters& p,
     const std::uint32_t full = rings.x_barriers + stage * RingsSm90::pair_bytes;
     if (box >= stages) ptx::mbarrier_wait(full + RingsSm90::free, parity);
     ptx::mbarrier_expect(full, p.group_tokens * 128);
-    ptx::tma_load(rings.x + stage * K::half_bytes, map, full, (first + box) * 64, token, batch, 0);
+    ptx::tma_load(rings.x + stage * K::half_bytes, map, full, (first + box) * K::box_columns, token,
+                  batch, 0);
     if (++stage == stages) stage = 0, parity ^= 1;
   }
 }

@@ -72,6 +72,24 @@ __device__ __noinline__ float far_products(const DecodeParameters& p, const std:
   return sum;
 }
 
+// The product of folded tokens and a row whose scales are too far apart for tensor cores, times a
+// fraction and two to the exponent, which the row's top is part of.
+template <class K>
+__device__ __noinline__ float multiply_wide(const DecodeParameters& p, const std::uint8_t* weights,
+                                            const std::uint8_t* x_row, std::int64_t row,
+                                            float fraction, int exponent) {
+  const int top = row_spreads<K>(p, weights)[row].top;
+  double sum = 0.0;
+  for (std::int64_t column = 0; column < p.layout.columns; ++column) {
+    const ReorderedElement element = element_at<K>(p, weights, row, column);
+    const auto code = static_cast<std::uint8_t>(element.code);
+    const double weight = ldexp(double{decode<typename K::Format>(code)}, element.scale - top);
+    sum = fma(weight, double{token_at<K>(x_row, column)}, sum);
+  }
+  constexpr int unit = -127 - HalfScales<typename K::Format>::sum_exponent;
+  return static_cast<float>(ldexp(sum * fraction, exponent + unit));
+}
+
 // What all outputs of a matrix of weights are multiplied by.
 template <class K>
 __device__ __forceinline__ CommonFactor factor_of(const DecodeParameters& p, std::int64_t batch) {
@@ -92,6 +110,7 @@ struct FourRows {
   CommonFactor factor;
   float bias[4] = {};
   float row_factor[4];  // where rows have tops
+  int row_exponent[4];  // the same of folded products, which may be beyond float32
 
   static constexpr std::uint32_t wide = 3;  // behind RowKind's
 
@@ -102,6 +121,15 @@ struct FourRows {
       const ScaleSpread* scales = row_spreads<K>(p, weights) + row;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
+        if constexpr (is_folded<K>) {
+          // Scales that are large have no kind of their own, as they are relative to the top.
+          const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
+          const bool is_wide = kind != RowKind::poisoned && scales[j].octaves > most_octaves;
+          if (kind == RowKind::special) kinds &= ~(0xFFu << (8 * j));
+          if (is_wide) kinds |= wide << (8 * j);
+          row_exponent[j] = scales[j].top + HalfScales<typename K::Format>::sum_exponent;
+          continue;
+        }
         if (scales[j].is_wide != 0 && (kinds >> (8 * j) & 0xFFu) == 0) kinds |= wide << (8 * j);
         row_factor[j] = factor_of_top<K>(scales[j].top);
       }
@@ -145,6 +173,30 @@ struct FourRows {
       }
 #pragma unroll
       for (int k = 0; k < 4; ++k) value[k] = k == j ? other : value[k];
+    }
+  }
+
+  // From a token's sums to all of its outputs but what is added to them; `left` rows exist.
+  template <bool IsPlain>
+  __device__ __forceinline__ void finish(float (&value)[4], int token, std::int64_t row,
+                                         std::int64_t left) const {
+    if constexpr (is_folded<K>) {
+      const int exponent = exponent_of(p, batch, first_token + token, factor);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        value[j] = ThirdsOfPower(exponent + row_exponent[j]).times(value[j], factor.fraction);
+        if (IsPlain || j >= left || (kinds >> (8 * j) & 0xFFu) == 0) continue;
+        value[j] = float_of(float32::nan_bits);
+        if ((kinds >> (8 * j) & 0xFFu) != wide) continue;
+        value[j] = multiply_wide<K>(
+            p, weights, p.x + (first_token + token) * p.x_row_bytes + batch * p.x_batch_bytes,
+            row + j, factor.fraction, exponent + row_exponent[j] + far_exponent);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) value[j] *= sum_factor_of(j);
+      if constexpr (!IsPlain) replace_special(value, token, row, left);
+      scale_four(p, batch, first_token + token, factor, value);
     }
   }
 };

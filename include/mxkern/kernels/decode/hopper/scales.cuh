@@ -7,6 +7,11 @@
 
 namespace mxkern::kernels::few {
 
+// Octaves between the scales of a row over which the high bytes of halves hold every weight: by one
+// multiplication, and by two, the first of which is by this power of two.
+inline constexpr int near_octaves = 16, far_exponent = 12;
+inline constexpr int most_octaves = near_octaves + far_exponent;
+
 // Whether scales are relative to their row's top: halves have no room for E8M0.
 template <class K>
 inline constexpr bool has_tops = K::is_half && !K::Scheme::has_tensor_scale;
