@@ -114,9 +114,8 @@ void expect_both(Scheme scheme, PlainTensor& x, ScaleRule rule, bool misaligned 
     const auto got = side->folded(), expected = wanted.folded();
     for (std::size_t at = 0; at < got.size(); ++at) {
       const auto line_bytes = static_cast<std::size_t>(side->operand.source.shape.columns + 5);
-      ASSERT_EQ(int{got[at]}, int{expected[at]})
-          << name << (i == 0 ? ": row " : ": column ") << at / line_bytes << ", byte "
-          << at % line_bytes;
+      ASSERT_EQ(int{got[at]}, int{expected[at]}) << name << (i == 0 ? ": row " : ": column ")
+                                                 << at / line_bytes << ", byte " << at % line_bytes;
     }
     std::vector<std::uint8_t> found(spreads[i].size());
     side->spreads.copy_to(found);

@@ -134,8 +134,7 @@ struct BothFoldedMemory {
 #pragma unroll
     for (int i = 0; i < BothTiles::extent; i += at_once) {
       if (own + i < lines) {
-        *reinterpret_cast<uint4*>(to) =
-            *reinterpret_cast<const uint4*>(from + Lines::offset(i, 0));
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from + Lines::offset(i, 0));
       }
       to += step;
     }
@@ -201,13 +200,12 @@ __global__ void __launch_bounds__(patch_threads, both_folded_blocks<T>)
   for (int i = 0; i < patch_extent; ++i) memory.put(1, column + i, row, turned[i]);
   __syncthreads();
   const FoldedRows &rows = p.rows.folded, &columns = p.columns.folded;
-  memory.store(0,
-               rows.data + tile.batch * rows.batch_bytes + tile.row() * rows.row_bytes +
-                   tile.column(),
-               rows.row_bytes, BothTile::present(both.rows - tile.row()));
+  memory.store(
+      0, rows.data + tile.batch * rows.batch_bytes + tile.row() * rows.row_bytes + tile.column(),
+      rows.row_bytes, BothTile::present(both.rows - tile.row()));
   memory.store(1,
-               columns.data + tile.batch * columns.batch_bytes +
-                   tile.column() * columns.row_bytes + tile.row(),
+               columns.data + tile.batch * columns.batch_bytes + tile.column() * columns.row_bytes +
+                   tile.row(),
                columns.row_bytes, BothTile::present(both.columns - tile.column()));
 #elif defined(__CUDA_ARCH__)
   __trap();  // compiled for the list of architectures, and never chosen elsewhere

@@ -140,7 +140,8 @@ def precision_of(recipe_precision: str, left: Any, right: Any) -> str:
     """What gemm is asked for: "fast" is folded on Hopper, where both schemes fold, else exact."""
     if recipe_precision != "fast":
         return recipe_precision
-    device = (right.codes if isinstance(right, BlockScaled) else right.data).device
+    codes: Any = right.codes if isinstance(right, BlockScaled) else right.data
+    device = codes.device
     if device.type != "cuda" or not (folds(left.scheme) and folds(right.scheme)):
         return "auto"
     return "folded" if _device_folds(device.index) else "auto"

@@ -118,18 +118,18 @@ def test_shards_are_quantized(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("operand_pair")
 
-    class Stopped(Exception):
+    class StoppedError(Exception):
         pass
 
     def stop(*_: Any) -> Any:
-        raise Stopped
+        raise StoppedError
 
     monkeypatch.setattr(linear_function, "operand_pair", refuse)
     monkeypatch.setattr(linear_function, "sent", stop)
     x, w, _, _ = data(32, 64, 96)
     facts = linear_function.Facts(mxt.mxfp8(), 0, 0, torch.bfloat16, shards=object())
     monkeypatch.setattr(linear_function, "_all_groups", lambda group, shards: None)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         linear_function.LinearFunction.apply(x, w, None, None, facts)
 
 
@@ -146,3 +146,23 @@ def test_bytes_on_hopper(name: str, shape: Any, monkeypatch: pytest.MonkeyPatch)
     finally:
         torch.set_default_device(None)
     assert len(seen) == calls, seen
+
+
+@on_hopper
+def test_saved_bytes_on_hopper() -> None:
+    torch.set_default_device("cuda")
+    try:
+        x, w, _, _ = data(1024, 512, 512)
+    finally:
+        torch.set_default_device(None)
+    saved: list[Any] = []
+
+    def pack(tensor: Any) -> Any:
+        saved.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        mxt.linear(x, w, None, mxt.mxfp8())
+    assert [part.dtype for part in saved] == [torch.uint8] * 2
+    for part, of in zip(saved, (w, x), strict=True):
+        assert part.numel() / of.numel() == pytest.approx(1, abs=0.011)  # 5 bytes a column beside
