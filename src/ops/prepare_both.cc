@@ -1,6 +1,7 @@
 // ops/prepare_both.cc: checks the arguments of prepare_both and picks the device.
 #include "mxkern/prepare_both.h"
 
+#include <algorithm>
 #include <array>
 
 #include "check/arguments.h"
@@ -8,7 +9,7 @@
 #include "check/quantize.h"
 #include "cpu/quantize/row_spreads.h"
 #include "ops/memory_pieces.h"
-#include "plan/core_rows.h"
+#include "plan/prepare_both.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/operands/prepare_both.h"
 #endif
@@ -112,7 +113,7 @@ void prepare_both(const Buffer& given, const PreparedOperand& rows, const Prepar
     if (!columns.has_source()) {
       codes = take_quantized(pieces, codes.scheme, codes.shape, codes.device);
     }
-    return cuda::prepare_both(x, rows, columns, codes, spreads, options, stream);
+    return cuda::prepare_both(x, rows, columns, codes, workspace.data, spreads, options, stream);
   }
 #endif
   quantize_both(x, rows.source, columns.source, options, options, stream);
@@ -126,13 +127,13 @@ void prepare_both(const Buffer& given, const PreparedOperand& rows, const Prepar
 
 std::size_t prepare_both_workspace_bytes(const PreparedOperand& rows,
                                          const PreparedOperand& columns) {
-  static_cast<void>(rows);  // they are quantized and folded in one pass
   MemoryPieces pieces;
   const BlockScaled& q = columns.source;
-  if (columns.form == PreparedForm::folded && !columns.has_source()) {
-    take_quantized(pieces, q.scheme, q.shape, q.device);
-  }
-  return pieces.bytes();
+  if (columns.form != PreparedForm::folded || columns.has_source()) return 0;
+  take_quantized(pieces, q.scheme, q.shape, q.device);
+  // x's dtype and address decide which of the two it is.
+  const bool in_tiles = cuda::prepares_in_tiles(rows, columns);
+  return std::max(pieces.bytes(), in_tiles ? cuda::both_tiles_bytes(rows.source.shape) : 0);
 }
 
 }  // namespace mxkern

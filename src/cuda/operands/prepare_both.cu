@@ -1,15 +1,65 @@
-// cuda/operands/prepare_both.cu: rows quantized and folded in one pass, columns in two.
+// cuda/operands/prepare_both.cu: rows and columns quantized and folded: in tiles that read x twice,
+// or rows in one pass and columns in two.
 #include "cuda/operands/prepare_both.h"
 
 #include "cuda/backend.h"
 #include "cuda/operands/fold.h"
+#include "cuda/operands/folded_rows.h"
 #include "cuda/operands/prepare_operand.h"
 #include "cuda/runtime/device_scope.h"
+#include "cuda/runtime/launch.h"
+#include "cuda/runtime/zero_words.h"
+#include "mxkern/kernels/operands/both_folded.cuh"
+#include "plan/prepare_both.h"
 
 namespace mxkern::cuda {
 namespace {
 
 constexpr const char* function = "prepare_both";
+
+using kernels::BothTiles;
+
+// Whether kernels for tiles take x: 16-bit elements in whole octets, and a tile for each thread
+// block of a grid.
+bool takes_tiles(const Buffer& x, const PreparedOperand& rows, const PreparedOperand& columns) {
+  constexpr std::int64_t most_words = 0x7FFFFFFF, most_down = 65535;
+  const BothTiles tiles = BothTiles::of(x.shape);
+  return prepares_in_tiles(rows, columns) && x.shape.size() > 0 && size_of(x.dtype) == 2 &&
+         starts_on_16(x) && x.shape.columns % 8 == 0 && tiles.extreme_words() <= most_words &&
+         tiles.down <= most_down && tiles.batch <= most_down && can_start_early(function);
+}
+
+// One kernel finds all scales and another one folds by them: each reads x once.
+void prepare_in_tiles(const Buffer& x, const PreparedOperand& rows, const PreparedOperand& columns,
+                      const BothSpreads& spreads, ScaleRule rule, void* workspace, Stream stream) {
+  const Device device = x.device;
+  check_device_pointer(function, "rows.data", rows.data, device);
+  check_device_pointer(function, "columns.data", columns.data, device);
+  check_device_pointer(function, "spreads.rows", spreads.rows, device);
+  check_device_pointer(function, "spreads.columns", spreads.columns, device);
+  const BothTiles tiles = BothTiles::of(x.shape);
+  auto* const extremes = static_cast<std::uint32_t*>(workspace);
+  kernels::BothFoldedParameters p = {};
+  p.both.x = x.data;
+  p.both.batch_stride = x.batch_stride;
+  p.both.row_stride = x.row_stride;
+  p.both.rows = x.shape.rows;
+  p.both.columns = x.shape.columns;
+  p.both.rule = E8M0Rule::of<E4M3>(rule);
+  p.both.scales = extremes + tiles.extreme_words();
+  p.both.extremes = reinterpret_cast<kernels::LineExtremes*>(extremes);
+  p.rows = {folded_rows(x.shape, rows.data), spreads.rows};
+  p.columns = {folded_rows(x.shape.transposed(), columns.data), spreads.columns};
+  zero_words(function, {extremes, static_cast<int>(tiles.extreme_words())}, stream);
+  const dim3 grid = grid_of(tiles.across, tiles.down, tiles.batch);
+  const auto fold_as = [&]<class T>(T) {
+    launch<Start::early>(function, kernels::both_scales_kernel<T>, grid, kernels::patch_threads, 0,
+                         stream, p.both);
+    launch<Start::early>(function, kernels::both_folded_kernel<T>, grid, kernels::patch_threads, 0,
+                         stream, p);
+  };
+  x.dtype == DType::bfloat16 ? fold_as(bfloat16{}) : fold_as(float16{});
+}
 
 // Copies the spreads of a folded operand; those of an empty one are zeros.
 void report_spreads(const PreparedOperand& folded, std::uint8_t* to, Stream stream) {
@@ -30,11 +80,14 @@ void report_spreads(const PreparedOperand& folded, std::uint8_t* to, Stream stre
 }  // namespace
 
 void prepare_both(const Buffer& x, const PreparedOperand& rows, const PreparedOperand& columns,
-                  const BlockScaled& codes, const BothSpreads& spreads,
+                  const BlockScaled& codes, void* workspace, const BothSpreads& spreads,
                   const QuantizeOptions& options, Stream stream) {
   const DeviceScope scope(x.device, stream, function);
   check_device_pointer(function, "x", x.data, x.device);
-  check_device_pointer(function, "workspace", codes.codes, x.device);
+  check_device_pointer(function, "workspace", workspace, x.device);
+  if (takes_tiles(x, rows, columns)) {
+    return prepare_in_tiles(x, rows, columns, spreads, options.scale_rule, workspace, stream);
+  }
   quantize_prepared(x, rows, options.scale_rule, stream);
   if (x.shape.size() > 0) {
     quantize(function, x, nullptr, options, &codes, options, stream);

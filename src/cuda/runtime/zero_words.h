@@ -6,7 +6,7 @@
 
 namespace mxkern::cuda {
 
-// On the current device, for a product that is launched behind it. A copy of zeros would keep its
+// On the current device, for a kernel that is launched behind it. A copy of zeros would keep its
 // thread blocks from getting ready meanwhile.
 void zero_words(const char* function, const ZeroedWords& words, Stream stream);
 

@@ -30,6 +30,7 @@ class OwnedGraph {
     work();
     cudaGraph_t graph;
     check_cuda(cudaStreamEndCapture(stream, &graph));
+    check_cuda(cudaGraphGetNodes(graph, nullptr, &nodes_));
     check_cuda(cudaGraphInstantiate(&executable_, graph, 0));
     check_cuda(cudaGraphDestroy(graph));
   }
@@ -37,10 +38,14 @@ class OwnedGraph {
   OwnedGraph(const OwnedGraph&) = delete;
   OwnedGraph& operator=(const OwnedGraph&) = delete;
 
+  // Kernels, and copies.
+  std::size_t nodes() const { return nodes_; }
+
   void launch(cudaStream_t stream) const { check_cuda(cudaGraphLaunch(executable_, stream)); }
 
  private:
   cudaGraphExec_t executable_;
+  std::size_t nodes_ = 0;
 };
 
 }  // namespace mxkern::test

@@ -72,6 +72,20 @@ __device__ __forceinline__ std::uint32_t round_halves(__half2 halves) {
   return pair;
 }
 
+// Four 8-bit floats times factors of pairs, after 2^15 where they are raised.
+template <class Target, bool Raised = false>
+__device__ __forceinline__ std::uint32_t fold_quad(std::uint32_t codes, __half2 low, __half2 high) {
+  __half2 halves[2];
+  halves_of<Target>(codes, halves);
+  std::uint32_t pairs[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if constexpr (Raised) halves[i] = __hmul2(halves[i], __float2half2_rn(0x1p15f));
+    pairs[i] = round_halves<Target>(__hmul2(halves[i], i == 0 ? low : high));
+  }
+  return mxkern::ptx::join_pair(pairs[0], pairs[1]);
+}
+
 // The folding of the elements of one block.
 template <class Format>
 class BlockFold {
@@ -159,15 +173,7 @@ class BlockFold {
   }
 
   __device__ __forceinline__ std::uint32_t fold_quad(std::uint32_t codes) const {
-    __half2 halves[2];
-    halves_of<Target>(codes, halves);
-    std::uint32_t pairs[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if constexpr (fixed_shift != 0) halves[i] = __hmul2(halves[i], __float2half2_rn(0x1p15f));
-      pairs[i] = round_halves<Target>(__hmul2(halves[i], factor_));
-    }
-    return mxkern::ptx::join_pair(pairs[0], pairs[1]);
+    return kernels::fold_quad<Target, fixed_shift != 0>(codes, factor_, factor_);
   }
 
   // Magnitudes by the three low bits of each code, signs from the fourth.

@@ -17,12 +17,14 @@ from mxkern.torch.recipes.gathered import (
 )
 from mxkern.torch.recipes.operand_calls import (
     functions,
+    operand_pair,
     parts_of,
     product,
     quantized,
     ways,
     whole_of,
 )
+from mxkern.values.prepared_operand import PreparedOperand
 from mxkern.values.recipe import Recipe
 from mxkern.values.scheme import schemes
 
@@ -69,15 +71,15 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             x, weight = x.detach(), weight.detach()
             bias = None if bias is None else bias.detach()
         bits = facts.seed, facts.step if step is None else step, facts.amax_group
-        x_rows, x_columns = quantized(
-            x,
-            recipe.input,
-            "input",
+        wanted = (
             forward or wgrad == "dequantized",
             wgrad == "quantized" and recipe.save == "quantized",
-            *(bits if shards is None else (*bits[:2], _all_groups(facts.amax_group, shards))),
         )
-        if shards is not None:
+        if shards is None:
+            x_rows, x_columns = operand_pair(x, recipe, "input", *wanted, *bits)
+        else:
+            shared = (*bits[:2], _all_groups(facts.amax_group, shards))
+            x_rows, x_columns = quantized(x, recipe.input, "input", *wanted, *shared)
             x_rows = gathered_rows(x_rows, sent(x_rows, shards), shards)
         given = list(cached)
         w_rows = w_columns = None
@@ -87,9 +89,9 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             w_columns = whole_of(given, recipe.weight, tuple(weight.shape[::-1]))
         keeps_columns = dgrad == "quantized" and recipe.save_weight == "columns"
         keeps_columns = keeps_columns and not facts.turns
-        made = quantized(
+        made = operand_pair(
             weight,
-            recipe.weight,
+            recipe,
             "weight",
             w_rows is None and (forward or dgrad == "dequantized"),
             w_columns is None and keeps_columns,
@@ -111,6 +113,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             saved += parts_of(x_columns)
         elif wgrad is not None:
             saved.append(x)
+        ctx.folded = tuple(isinstance(q, PreparedOperand) for q in (x_columns, w_columns))
         ctx.has_step = step is not None
         if ctx.has_step:
             saved.append(step)
@@ -143,9 +146,10 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             own = whole_of(saved[-count:], recipe.input, (features, tokens // shards.ranks))
             on_the_way = sent(own, shards)
 
-        g_rows, g_columns = quantized(
+        x_folded, w_folded = ctx.folded
+        g_rows, g_columns = operand_pair(
             gradient,
-            recipe.gradient,
+            recipe,
             "gradient",
             dgrad == "quantized",
             wgrad == "quantized",
@@ -158,7 +162,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
                 w_columns = functions().transpose_square_blocks(w_rows)
                 del w_rows
             elif recipe.save_weight == "columns":
-                w_columns = whole_of(saved, recipe.weight, (features, outputs))
+                w_columns = whole_of(saved, recipe.weight, (features, outputs), w_folded)
             else:
                 weight = saved.pop(0)
                 _, w_columns = quantized(weight, recipe.weight, "weight", False, True, *bits)
@@ -180,7 +184,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types
             if recipe.input.hadamard is not None:
                 padded = tokens + -tokens % recipe.input.hadamard
             if recipe.save == "quantized":
-                x_columns = whole_of(saved, recipe.input, (features, padded))
+                x_columns = whole_of(saved, recipe.input, (features, padded), x_folded)
                 if shards is not None:
                     x_columns = gathered_columns(own, on_the_way, shards)
             else:

@@ -14,6 +14,7 @@ from mxkern.torch.recipes.shared_amax import shared_amax
 from mxkern.values.block_scaled import BlockScaled
 from mxkern.values.operand_options import options_of_operand, transform_of
 from mxkern.values.options import DTYPES
+from mxkern.values.prepared_operand import PreparedOperand
 from mxkern.values.recipe import Operand, Recipe
 from mxkern.values.scheme import schemes
 
@@ -35,13 +36,19 @@ def ways(recipe: Recipe, needs_x: bool, needs_w: bool) -> tuple[str | None, str 
     return dgrad if needs_x else None, wgrad if needs_w else None
 
 
-def parts_of(q: BlockScaled) -> list[Any]:
+def parts_of(q: BlockScaled | PreparedOperand) -> list[Any]:
     """The tensors of an operand, as they are saved for backward."""
+    if isinstance(q, PreparedOperand):
+        return [q.data]
     return [part for part in q.parts if part is not None]
 
 
-def whole_of(parts: list[Any], operand: Operand, shape: tuple[Any, ...]) -> BlockScaled:
-    """A BlockScaled of its parts, which are taken off the front of the list."""
+def whole_of(
+    parts: list[Any], operand: Operand, shape: tuple[Any, ...], folded: bool = False
+) -> Any:
+    """An operand of its parts, which are taken off the front of the list."""
+    if folded:
+        return PreparedOperand("folded", parts.pop(0), None, operand.scheme, shape)
     count = 3 if schemes[operand.scheme].has_tensor_scale else 2
     codes, scales, *rest = parts[:count]
     del parts[:count]
@@ -89,6 +96,38 @@ def quantized(
     return made[0], made[1]
 
 
+def operand_pair(
+    x: Any,
+    recipe: Recipe,
+    name: str,
+    rows: bool,
+    columns: bool,
+    seed: int = 0,
+    step: Any = None,
+    amax_group: Any = None,
+) -> tuple[Any, Any]:
+    """quantized, for products alone: where these are folded, and so are both results already."""
+    operand = getattr(recipe, name)
+    if rows and columns and prepares_both(x, recipe, operand):
+        both = functions().prepare_both(x, operand.scheme, scale_rule=operand.scale_rule)
+        return both.rows, both.columns
+    return quantized(x, operand, name, rows, columns, seed, step, amax_group)
+
+
+def prepares_both(x: Any, recipe: Recipe, operand: Operand) -> bool:
+    """Whether all products of a recipe are folded, and both directions of x can be in one call that
+    is faster than quantizing them: 16-bit elements in MXFP8 E4M3."""
+    if x.device.type != "cuda" or x.dtype == torch.float32 or x.numel() == 0:
+        return False
+    plain = operand.block is None and operand.hadamard is None and operand.rounding == "nearest"
+    if not plain or recipe.precision not in ("fast", "folded"):
+        return False
+    if not (folds(operand.scheme) and schemes[operand.scheme].format == "e4m3"):
+        return False
+    others = (recipe.input, recipe.weight, recipe.gradient)
+    return all(folds(other.scheme) for other in others) and _device_folds(x.device.index)
+
+
 @constant
 def _device_folds(index: int) -> bool:
     """Whether a CUDA device has the folded path: Hopper's FP8 tensor cores."""
@@ -97,17 +136,18 @@ def _device_folds(index: int) -> bool:
     return _FOLDS[index]
 
 
-def precision_of(recipe_precision: str, left: BlockScaled, right: BlockScaled) -> str:
+def precision_of(recipe_precision: str, left: Any, right: Any) -> str:
     """What gemm is asked for: "fast" is folded on Hopper, where both schemes fold, else exact."""
     if recipe_precision != "fast":
         return recipe_precision
-    device = right.codes.device
+    codes: Any = right.codes if isinstance(right, BlockScaled) else right.data
+    device = codes.device
     if device.type != "cuda" or not (folds(left.scheme) and folds(right.scheme)):
         return "auto"
     return "folded" if _device_folds(device.index) else "auto"
 
 
-def product(left: BlockScaled, right: BlockScaled, dtype: Any, precision: str, **more: Any) -> Any:
+def product(left: Any, right: Any, dtype: Any, precision: str, **more: Any) -> Any:
     """left [M, K] . right [N, K]^T in dtype, with the precision of a recipe."""
     precision = precision_of(precision, left, right)
     dtype = _NAMES[dtype]
