@@ -1,18 +1,21 @@
 # bench/cuda/experts.py: whole layers of experts with MXFP4 weights, and their products, beside
-# Humming 0.1.19 where it is installed: the same codes, scales and routings.
+# Humming 0.1.19 where it is installed: the same codes, scales and routings;
+# python -m bench.cuda.experts [FILE [TOKENS...]] writes the records.
 from __future__ import annotations
 
 import importlib
 import importlib.metadata
 import json
 import math
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 import mxkern
+from bench import machine
 from bench.cuda.grouped import ROUTINGS
 from bench.cuda.rivals import find
 from bench.cuda.timing import SETTLE_SECONDS, copy_bytes_per_second, median_seconds
@@ -85,7 +88,7 @@ def routing_of(model: Model, tokens: int, turn: int, generator: torch.Generator)
     )
 
 
-def run() -> Iterator[dict[str, Any]]:
+def run(numbers: Sequence[int] = TOKENS) -> Iterator[dict[str, Any]]:
     """One record a model, number of tokens and way."""
     speed = copy_bytes_per_second()
     for name, model in MODELS.items():
@@ -106,7 +109,7 @@ def run() -> Iterator[dict[str, Any]]:
             makers |= _humming(model, quantized)
         except ImportError as error:
             yield {"rival": "Humming", "failed": f"{type(error).__name__}: {error}"}
-        for tokens in TOKENS:
+        for tokens in numbers:
             yield from _measure(name, model, quantized, makers, tokens, speed, generator)
 
 
@@ -285,3 +288,19 @@ def _in_blocks(
     owners = torch.repeat_interleave(torch.arange(model.experts, device="cuda"), blocks)
     experts[: len(owners)] = owners.int()
     return ids, experts, (blocks.sum() * size).int().reshape(1)
+
+
+def main() -> None:
+    """Prints the records, and writes them with what they were measured on."""
+    numbers = [int(word) for word in sys.argv[2:]] or TOKENS
+    records = []
+    for record in run(numbers):
+        print(record, flush=True)
+        records.append(record)
+    if len(sys.argv) > 1:
+        with open(sys.argv[1], "w") as file:
+            json.dump({"machine": machine.describe(), "records": records}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -124,7 +124,8 @@ def test_folded_is_refused() -> None:
     refused(ValueError, call(x, w), "grouped_gemm: precision is folded, but a is float32")
     other = mxkern.quantize(normal(2, N, K), "nvfp4")
     refused(ValueError, call(a, other), "but b is nvfp4", "pass precision exact")
-    alone = mxkern.prepare_operand(w, form="few_tokens", keep_source=False)
+    wide = mxkern.quantize(normal(2, N, K), "mxfp8")
+    alone = mxkern.prepare_operand(wide, form="few_tokens", keep_source=False)
     refused(RuntimeError, call(a, alone), "b was prepared in the form few_tokens without its codes")
 
 
