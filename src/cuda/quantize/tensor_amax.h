@@ -9,6 +9,10 @@ namespace mxkern::cuda {
 void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
                  bool along_columns, Stream stream);
 
+// The same of x, and of its transform along the columns; in one read of x where that is possible.
+void both_amaxes(const char* function, const Buffer& x, float* plain, float* transformed,
+                 const Hadamard& hadamard, Stream stream);
+
 // The check that a thread block has room for a tile of float32 and what a transform along columns
 // that spans threads makes of it: GPUs of 8.6, 8.9 and 12.0 have 99 KB for one.
 void check_transform(const char* function, DType dtype, int hadamard_size);
