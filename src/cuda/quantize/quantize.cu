@@ -89,6 +89,7 @@ void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* ro
     for (int i = 0; i < 32; ++i) {
       const bool negated = transform.signs.bit(i % transform.size) != 0;
       p.column_signs[i] = !negated ? 0u : x.dtype == DType::float32 ? 0x80000000u : 0x80008000u;
+      if (i < 16) p.column_factors[i] = negated ? -hadamard_norm(16) : hadamard_norm(16);
     }
   }
   visit(any.scheme, [&](auto scheme) {

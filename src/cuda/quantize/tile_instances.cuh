@@ -100,6 +100,30 @@ bool are_for_patches(kernels::PatchWork work, Rounding rounding,
   return pays && fits;
 }
 
+// The tiles that a thread block which stays takes together: as many as share sectors of row-major
+// scales, unless fewer spread better over `resident` thread blocks.
+template <class S>
+kernels::PatchGroup patch_group(const kernels::QuantizeTileParameters& p, std::int64_t across,
+                                std::int64_t down, std::int64_t resident) {
+  const auto in_lines = [](const kernels::TileOutput& out) {
+    return out.codes == nullptr || (out.scale_index.layout == ScaleLayout::row_major &&
+                                    starts_on(out.scales, 8) && out.scale_index.blocks % 8 == 0);
+  };
+  if (!in_lines(p.along_rows) || !in_lines(p.along_columns)) return {};
+  const std::int64_t tiles = across * down * p.batch;
+  // Those with the fewest stores first.
+  constexpr kernels::PatchGroup groups[] = {{2, 2}, {2, 1}, {1, 2}, {1, 1},
+                                            {2, 0}, {0, 2}, {1, 0}, {0, 1}};
+  for (const kernels::PatchGroup& group : groups) {
+    const std::int64_t size = std::int64_t{1} << (group.log2_across + group.log2_down);
+    if (across % (1 << group.log2_across) == 0 && down % (1 << group.log2_down) == 0 &&
+        ceil_div(tiles / size, resident) * size <= ceil_div(tiles, resident)) {
+      return group;
+    }
+  }
+  return {};
+}
+
 // Quantizes the whole tiles of x, which are for patches.
 template <class S>
 void launch_patches(const char* function, DType dtype, kernels::PatchWork work, Rounding rounding,
@@ -116,19 +140,23 @@ void launch_patches(const char* function, DType dtype, kernels::PatchWork work, 
   const std::int64_t down = p.rows / kernels::tile_extent;
   visit_patches<S>(rounding, work, [&](auto r, auto w) {
     constexpr bool stays = kernels::patch_stays<S, r(), w()>;
+    using Memory = kernels::PatchMemory<S, stays, kernels::patch_exchanges<S, r(), w()>>;
     std::int64_t blocks = across * down * p.batch;
     dim3 grid = grid_of(across, down, p.batch);
-    if (stays) {
+    kernels::PatchGroup group = {};
+    if constexpr (stays) {
       const int resident = processor_count(function) * kernels::patch_blocks<S, r(), w()>;
-      blocks = std::min<std::int64_t>(blocks, resident);
+      group = patch_group<S>(p, across, down, resident);
+      blocks = std::min<std::int64_t>(blocks >> (group.log2_across + group.log2_down), resident);
       grid = grid_of(blocks);
     }
-    const int bytes = even_bytes(function, grid, kernels::patch_blocks<S, r(), w()>,
-                                 sizeof(kernels::PatchMemory<S, stays>));
+    const int bytes =
+        even_bytes(function, grid, kernels::patch_blocks<S, r(), w()>, sizeof(Memory));
     const auto launch_of = [&](auto type) {
       launch<Start::early>(function, kernels::quantize_patch_kernel<S, decltype(type), r(), w()>,
                            grid, kernels::patch_threads, bytes, stream, p,
-                           kernels::PatchGrid::of(across, down, p.batch, blocks));
+                           kernels::PatchGrid::of(across >> group.log2_across,
+                                                  down >> group.log2_down, p.batch, blocks, group));
     };
     dtype == DType::bfloat16 ? launch_of(bfloat16{}) : launch_of(float16{});
   });

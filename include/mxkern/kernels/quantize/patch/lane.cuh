@@ -9,6 +9,7 @@
 
 #include "mxkern/kernels/quantize/patch/elements.cuh"
 #include "mxkern/kernels/quantize/patch/halves.cuh"
+#include "mxkern/kernels/quantize/patch/tall_columns.cuh"
 
 namespace mxkern::kernels {
 
@@ -16,9 +17,11 @@ template <class S, class Element, Rounding R, PatchWork W>
 struct PatchLane : PatchElements<Element> {
   using PatchElements<Element>::raw;
   using T = Element;
+  using Tall = TallPatch<T>;
   using Format = typename S::Format;
   static constexpr bool stays = patch_stays<S, R, W>;
-  using Memory = PatchMemory<S, stays>;
+  static constexpr bool exchanges = patch_exchanges<S, R, W>;
+  using Memory = PatchMemory<S, stays, exchanges>;
   static constexpr int bits = Format::bits;
   static constexpr int blocks = tile_extent / S::block;
   static constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
@@ -26,11 +29,12 @@ struct PatchLane : PatchElements<Element> {
   static constexpr bool in_lines =
       is_fp4<Format> && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && !in_pairs;
   static constexpr bool in_halves = patch_in_halves<S, T, R, W>();
-  static constexpr bool is_tall = in_halves && W != PatchWork::both;
+  static constexpr bool is_tall = (in_halves && W != PatchWork::both) || exchanges;
 
   const QuantizeTileParameters& p;
   Memory& memory;
   std::uint32_t counter = 0;  // the logical index of the first element, in eights
+  int row_scales = 0, column_scales = 0;  // where those of the tile begin
 
   __device__ __forceinline__ PatchLane(const QuantizeTileParameters& parameters, Memory& shared)
       : p(parameters), memory(shared) {}
@@ -40,14 +44,18 @@ struct PatchLane : PatchElements<Element> {
     return static_cast<std::uint32_t>(p.columns / Philox::elements);
   }
 
+  __device__ __forceinline__ const T* element(std::int64_t batch, std::int64_t row,
+                                              std::int64_t column) const {
+    return static_cast<const T*>(p.x) + batch * p.batch_stride + row * p.row_stride + column;
+  }
+
   // Begins to copy the patch of a tile; finish waits for it.
   __device__ __forceinline__ void begin(std::int64_t batch, std::int64_t row, std::int64_t column) {
-    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride +
-                    (row + patch_row()) * p.row_stride + column + patch_column();
+    const T* from = element(batch, row + patch_row(), column + patch_column());
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
       if constexpr (stays) {
-        __pipeline_memcpy_async(&memory.ahead[i][threadIdx.x], from, 16);
+        __pipeline_memcpy_async(&memory.ahead[i][shared_lane(threadIdx.x)], from, 16);
       } else {
         raw[i] = load_octet(from);
       }
@@ -59,8 +67,7 @@ struct PatchLane : PatchElements<Element> {
   // Has the second-level cache read what begin will.
   __device__ __forceinline__ void fetch(std::int64_t batch, std::int64_t row,
                                         std::int64_t column) const {
-    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride +
-                    (row + patch_row()) * p.row_stride + column + patch_column();
+    const T* from = element(batch, row + patch_row(), column + patch_column());
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) fetch_octet(from + i * p.row_stride);
   }
@@ -71,7 +78,7 @@ struct PatchLane : PatchElements<Element> {
     if constexpr (is_tall) __syncwarp();  // for each other's octets
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
-      const uint4 own = memory.ahead[i][threadIdx.x];
+      const uint4 own = memory.ahead[i][shared_lane(threadIdx.x)];
       raw[i] = {{own.x, own.y, own.z, own.w}};
     }
   }
@@ -91,11 +98,36 @@ struct PatchLane : PatchElements<Element> {
   }
 
   __device__ __forceinline__ void put_row_scale(int i, std::uint8_t byte) const {
-    memory.row_scales[(patch_row() + i) * blocks + patch_column() / S::block] = byte;
+    memory.row_scales[row_scales + (patch_row() + i) * blocks + patch_column() / S::block] = byte;
   }
 
   __device__ __forceinline__ void put_column_scale(int i, std::uint8_t byte) const {
-    memory.column_scales[(patch_column() + i) * blocks + patch_row() / S::block] = byte;
+    memory.column_scales[column_scales + (patch_column() + i) * blocks + patch_row() / S::block] =
+        byte;
+  }
+
+  // Transforms a tall patch and finds its amax. `from`: its first element in memory.
+  __device__ __forceinline__ void transform_tall(Tall& tall, const T* from,
+                                                 std::uint32_t (&amax)[Tall::columns]) const {
+    tall.transform(p.column_factors);
+    tall.find_amax(amax);
+    bool large = false;
+#pragma unroll
+    for (int k = 0; k < Tall::columns; ++k) {
+      large = large || amax[k] >= bits_of(Tall::exact_below);
+    }
+    if (!large) return;
+    tall.transform_large(from, p.row_stride, p.column_signs);
+    tall.find_amax(amax);
+  }
+
+  // Codes and scale of block k of the columns that a lane has of a tall patch.
+  __device__ __forceinline__ void put_tall_column(int k, uint2 codes, std::uint8_t byte) const {
+    using Lines = typename Memory::ColumnLines;
+    const int column = Tall::column(), row = Tall::row();
+    std::uint8_t* to = memory.columns + Lines::offset(column, row / 8 * bits);
+    *reinterpret_cast<uint2*>(to + k * Lines::line_bytes) = codes;
+    memory.column_scales[column_scales + (column + k) * blocks + row / S::block] = byte;
   }
 };
 
