@@ -18,6 +18,11 @@ __global__ void store_tensor_scale_kernel(float* to, kernels::OctetOptions optio
 // Enough thread blocks to fill the device several times over; each merges one value.
 constexpr int blocks_per_processor = 16;
 
+// As many as are resident, where a quantizer follows: in one sweep, which ends where that begins.
+int resident_blocks(DType dtype) {
+  return dtype == DType::float32 ? kernels::amax_blocks<float> : kernels::amax_blocks<bfloat16>;
+}
+
 // Up to this many chunks thread blocks start before x is complete, and ask for it.
 constexpr std::int64_t few_chunks = tuning::h200::quantize::few_amax_chunks;
 
@@ -27,7 +32,7 @@ void clear(const char* function, float* amax, bool early, Stream stream, float* 
 }
 
 void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
-                  Stream stream) {
+                  int blocks, Stream stream) {
   kernels::TensorAmaxParameters p = {};
   const bool dense = is_dense(x);
   p.x = x.data;
@@ -40,7 +45,7 @@ void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hada
   p.hadamard_size = hadamard.size;
   p.hadamard_signs = hadamard.signs;
   p.vector_loads = dense ? starts_on(x.data, 16) : starts_on_16(x);
-  const std::int64_t filling = processor_count(function) * blocks_per_processor;
+  const std::int64_t filling = processor_count(function) * std::int64_t{blocks};
   const std::int64_t chunks = ceil_div(ceil_div(p.length, 8), kernels::amax_chunk);
   const std::int64_t across = std::min(chunks, filling);
   const std::int64_t down = std::min(p.lines, ceil_div(filling, across));
@@ -126,16 +131,21 @@ void amax_of_transformed_columns(const char* function, const Buffer& x, float* a
   });
 }
 
-}  // namespace
-
-void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
-                 bool along_columns, Stream stream) {
+void find_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
+               bool along_columns, int blocks, Stream stream) {
   if (x.shape.size() == 0) return clear(function, amax, false, stream);
   if (along_columns && hadamard.size != 0) {
     amax_of_transformed_columns(function, x, amax, hadamard, stream);
   } else {
-    amax_of_rows(function, x, amax, hadamard, stream);
+    amax_of_rows(function, x, amax, hadamard, blocks, stream);
   }
+}
+
+}  // namespace
+
+void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
+                 bool along_columns, Stream stream) {
+  find_amax(function, x, amax, hadamard, along_columns, resident_blocks(x.dtype), stream);
 }
 
 void both_amaxes(const char* function, const Buffer& x, float* plain, float* transformed,
@@ -153,7 +163,7 @@ void tensor_amax(const Buffer& x, float* amax, const AmaxOptions& options, Strea
   check_device_pointer(function, "x", x.data, x.device);
   check_device_pointer(function, "amax", amax, x.device);
   if (options.columns) check_transform(function, x.dtype, options.hadamard.size);
-  tensor_amax(function, x, amax, options.hadamard, options.columns, stream);
+  find_amax(function, x, amax, options.hadamard, options.columns, blocks_per_processor, stream);
 }
 
 void check_transform(const char* function, DType dtype, int hadamard_size) {

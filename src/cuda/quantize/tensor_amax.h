@@ -5,7 +5,8 @@
 
 namespace mxkern::cuda {
 
-// *amax = the largest finite magnitude of x, or of its Hadamard transform along rows or columns.
+// *amax = the largest finite magnitude of x, or of its Hadamard transform along rows or columns,
+// for a quantizer that reads x after it, the end first.
 void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
                  bool along_columns, Stream stream);
 

@@ -101,22 +101,26 @@ bool are_for_patches(kernels::PatchWork work, Rounding rounding,
 }
 
 // The tiles that a thread block which stays takes together: as many as share sectors of row-major
-// scales, unless fewer spread better over `resident` thread blocks.
-template <class S>
-kernels::PatchGroup patch_group(const kernels::QuantizeTileParameters& p, std::int64_t across,
-                                std::int64_t down, std::int64_t resident) {
+// scales, unless fewer spread better over `resident` thread blocks, or there is no memory for them.
+template <class Memory>
+kernels::PatchGroup patch_group(const char* function, const kernels::QuantizeTileParameters& p,
+                                std::int64_t across, std::int64_t down, int a_processor) {
   const auto in_lines = [](const kernels::TileOutput& out) {
     return out.codes == nullptr || (out.scale_index.layout == ScaleLayout::row_major &&
                                     starts_on(out.scales, 8) && out.scale_index.blocks % 8 == 0);
   };
   if (!in_lines(p.along_rows) || !in_lines(p.along_columns)) return {};
+  constexpr int tables = 4096;  // what a thread block has besides, and what is reserved
+  const int memory = attribute_of(function, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  const std::int64_t resident = processor_count(function) * a_processor;
   const std::int64_t tiles = across * down * p.batch;
   // Those with the fewest stores first.
   constexpr kernels::PatchGroup groups[] = {{2, 2}, {2, 1}, {1, 2}, {1, 1},
                                             {2, 0}, {0, 2}, {1, 0}, {0, 1}};
   for (const kernels::PatchGroup& group : groups) {
     const std::int64_t size = std::int64_t{1} << (group.log2_across + group.log2_down);
-    if (across % (1 << group.log2_across) == 0 && down % (1 << group.log2_down) == 0 &&
+    const bool fits = Memory::bytes(group) + tables <= memory / a_processor;
+    if (fits && across % (1 << group.log2_across) == 0 && down % (1 << group.log2_down) == 0 &&
         ceil_div(tiles / size, resident) * size <= ceil_div(tiles, resident)) {
       return group;
     }
@@ -136,6 +140,8 @@ void launch_patches(const char* function, DType dtype, kernels::PatchWork work, 
     p.along_columns = p.along_rows;
     p.along_columns.codes = nullptr;
   }
+  const kernels::OctetOptions &one = p.along_rows.options, &other = p.along_columns.options;
+  p.words_differ = !(one.keys == other.keys && one.offset == other.offset);
   const std::int64_t across = p.columns / kernels::tile_extent;
   const std::int64_t down = p.rows / kernels::tile_extent;
   visit_patches<S>(rounding, work, [&](auto r, auto w) {
@@ -144,14 +150,14 @@ void launch_patches(const char* function, DType dtype, kernels::PatchWork work, 
     std::int64_t blocks = across * down * p.batch;
     dim3 grid = grid_of(across, down, p.batch);
     kernels::PatchGroup group = {};
+    constexpr int a_processor = kernels::patch_blocks<S, r(), w()>;
     if constexpr (stays) {
-      const int resident = processor_count(function) * kernels::patch_blocks<S, r(), w()>;
-      group = patch_group<S>(p, across, down, resident);
-      blocks = std::min<std::int64_t>(blocks >> (group.log2_across + group.log2_down), resident);
+      group = patch_group<Memory>(function, p, across, down, a_processor);
+      blocks = std::min<std::int64_t>(blocks >> (group.log2_across + group.log2_down),
+                                      processor_count(function) * a_processor);
       grid = grid_of(blocks);
     }
-    const int bytes =
-        even_bytes(function, grid, kernels::patch_blocks<S, r(), w()>, sizeof(Memory));
+    const int bytes = even_bytes(function, grid, a_processor, Memory::bytes(group));
     const auto launch_of = [&](auto type) {
       launch<Start::early>(function, kernels::quantize_patch_kernel<S, decltype(type), r(), w()>,
                            grid, kernels::patch_threads, bytes, stream, p,

@@ -84,8 +84,8 @@ __device__ __forceinline__ void store_cluster_amax(std::uint32_t amax, float* to
 }
 
 // What the amax of many thread blocks starts from. With `early`, the amax kernel behind it, which
-// waits for this one before it reads, may start at once; otherwise as soon as x is there. `other` may
-// be null.
+// waits for this one before it reads, may start at once; otherwise as soon as x is there. `other`
+// may be null.
 static __global__ void clear_amax_kernel(float* amax, float* other, bool early) {
   if (early) let_dependents_start();
   wait_for_kernels_ahead();

@@ -20,14 +20,14 @@ __device__ __forceinline__ void store_group_scales(const QuantizeTileParameters&
   const int first_down = line_tile & -(1 << group.log2_down);
   if (p.along_rows.codes != nullptr && tile.is_last_across(grid)) {
     store_scale_lines(p.along_rows, batch, std::int64_t{line_tile} * tile_extent,
-                      std::int64_t{first_across} * blocks, memory.row_scales, bytes,
-                      group.log2_across);
+                      std::int64_t{first_across} * blocks, memory.scales, bytes, group.log2_across);
   }
   if (p.along_columns.codes == nullptr || !tile.is_last_of_group(grid)) return;
-  for (int i = 0; i < 1 << group.log2_across; ++i) {
+  const int across = 1 << group.log2_across;
+  for (int i = 0; i < across; ++i) {
     store_scale_lines(p.along_columns, batch, std::int64_t{first_across + i} * tile_extent,
                       std::int64_t{first_down} * blocks,
-                      memory.column_scales + (i << group.log2_down) * bytes, bytes,
+                      memory.scales + (across + (i << group.log2_down)) * bytes, bytes,
                       group.log2_down);
   }
 }
@@ -83,9 +83,10 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
     if constexpr (stays) {
       const int inner_down = down_of(tile) & ((1 << grid.group.log2_down) - 1);
       const int inner_across = tile.inner_across(grid);
+      const int across = 1 << grid.group.log2_across;
       patch.row_scales = inner_across * Memory::scale_bytes;
       patch.column_scales =
-          ((inner_across << grid.group.log2_down) + inner_down) * Memory::scale_bytes;
+          (across + (inner_across << grid.group.log2_down) + inner_down) * Memory::scale_bytes;
     }
     patch.finish();
     if constexpr (R == Rounding::stochastic) {
@@ -98,19 +99,17 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
     const PatchTile next = tile.next(grid);
     const bool more = stays && next.batch < grid.batch;
     if constexpr (Patch<S, T, R, W>::is_tall) {
-      if (W == PatchWork::transform && p.along_rows.codes != nullptr) {
-        patch.quantize_rows(rows, row_scaler);
-      } else if constexpr (exchanges) {
-        patch.put_words();
+      const bool with_rows = p.along_rows.codes != nullptr;
+      if (with_rows) patch.quantize_rows(rows, row_scaler);
+      if constexpr (exchanges) {
+        if (!with_rows || p.words_differ) patch.put_words();
       }
-      using Tall = typename Patch<S, T, R, W>::Tall;
-      Tall tall;
+      typename Patch<S, T, R, W>::Tall tall;
       tall.load(memory.ahead);
       __syncwarp();
       if (more) begin(next);
       tall.stay();
-      const T* from = patch.element(batch, row + Tall::row(), column + Tall::column());
-      patch.quantize_tall(tall, from, column_scaler);
+      patch.quantize_tall(tall, rows, column_scaler);
     } else if constexpr (W == PatchWork::squares) {
       if (more) begin(next);
       patch.quantize_squares(pairs, row_scaler);
@@ -130,14 +129,15 @@ __global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
       store_patch_lines<typename Memory::RowLines>(p.along_rows, batch * p.rows + row,
                                                    column / 8 * bits, memory.rows);
       if (!grouped) {
-        store_patch_scales<S>(p.along_rows, batch, line_tile, block_tile, memory.row_scales);
+        store_patch_scales<S>(p.along_rows, batch, line_tile, block_tile, memory.scales);
       }
     }
     if (p.along_columns.codes != nullptr) {
       store_patch_lines<typename Memory::ColumnLines>(p.along_columns, batch * p.columns + column,
                                                       row / 8 * bits, memory.columns);
       if (!grouped) {
-        store_patch_scales<S>(p.along_columns, batch, block_tile, line_tile, memory.column_scales);
+        store_patch_scales<S>(p.along_columns, batch, block_tile, line_tile,
+                              memory.scales + Memory::scale_bytes);
       }
     }
     if (grouped) store_group_scales(p, grid, tile, batch, line_tile, block_tile, memory);

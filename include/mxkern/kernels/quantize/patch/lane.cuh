@@ -34,7 +34,7 @@ struct PatchLane : PatchElements<Element> {
   const QuantizeTileParameters& p;
   Memory& memory;
   std::uint32_t counter = 0;  // the logical index of the first element, in eights
-  int row_scales = 0, column_scales = 0;  // where those of the tile begin
+  int row_scales = 0, column_scales = Memory::scale_bytes;  // where those of the tile begin
 
   __device__ __forceinline__ PatchLane(const QuantizeTileParameters& parameters, Memory& shared)
       : p(parameters), memory(shared) {}
@@ -44,14 +44,10 @@ struct PatchLane : PatchElements<Element> {
     return static_cast<std::uint32_t>(p.columns / Philox::elements);
   }
 
-  __device__ __forceinline__ const T* element(std::int64_t batch, std::int64_t row,
-                                              std::int64_t column) const {
-    return static_cast<const T*>(p.x) + batch * p.batch_stride + row * p.row_stride + column;
-  }
-
   // Begins to copy the patch of a tile; finish waits for it.
   __device__ __forceinline__ void begin(std::int64_t batch, std::int64_t row, std::int64_t column) {
-    const T* from = element(batch, row + patch_row(), column + patch_column());
+    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride +
+                    (row + patch_row()) * p.row_stride + column + patch_column();
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
       if constexpr (stays) {
@@ -67,7 +63,8 @@ struct PatchLane : PatchElements<Element> {
   // Has the second-level cache read what begin will.
   __device__ __forceinline__ void fetch(std::int64_t batch, std::int64_t row,
                                         std::int64_t column) const {
-    const T* from = element(batch, row + patch_row(), column + patch_column());
+    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride +
+                    (row + patch_row()) * p.row_stride + column + patch_column();
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) fetch_octet(from + i * p.row_stride);
   }
@@ -98,27 +95,28 @@ struct PatchLane : PatchElements<Element> {
   }
 
   __device__ __forceinline__ void put_row_scale(int i, std::uint8_t byte) const {
-    memory.row_scales[row_scales + (patch_row() + i) * blocks + patch_column() / S::block] = byte;
+    memory.scales[row_scales + (patch_row() + i) * blocks + patch_column() / S::block] = byte;
   }
 
   __device__ __forceinline__ void put_column_scale(int i, std::uint8_t byte) const {
-    memory.column_scales[column_scales + (patch_column() + i) * blocks + patch_row() / S::block] =
-        byte;
+    memory.scales[column_scales + (patch_column() + i) * blocks + patch_row() / S::block] = byte;
   }
 
-  // Transforms a tall patch and finds its amax. `from`: its first element in memory.
-  __device__ __forceinline__ void transform_tall(Tall& tall, const T* from,
-                                                 std::uint32_t (&amax)[Tall::columns]) const {
-    tall.transform(p.column_factors);
-    tall.find_amax(amax);
-    bool large = false;
+  // Transforms a tall patch, of elements of a warp's patches, of whose rows these are the amax.
+  __device__ __forceinline__ void transform_tall(Tall& tall,
+                                                 const PackedAmax<T> (&rows)[2][4]) const {
+    std::uint32_t largest = 0;
+    if constexpr (is_bfloat16) {
+      PackedAmax<T> all = rows[0][0];
 #pragma unroll
-    for (int k = 0; k < Tall::columns; ++k) {
-      large = large || amax[k] >= bits_of(Tall::exact_below);
+      for (int i = 1; i < patch_extent; ++i) all = all.higher(rows[i / 4][i % 4]);
+      largest = all.value();
     }
-    if (!large) return;
-    tall.transform_large(from, p.row_stride, p.column_signs);
-    tall.find_amax(amax);
+    if (__any_sync(full_warp, largest >= bits_of(Tall::sums_fit_below))) {
+      tall.transform_any(p.column_signs);
+    } else {
+      tall.transform(p.column_factors);
+    }
   }
 
   // Codes and scale of block k of the columns that a lane has of a tall patch.
@@ -127,7 +125,7 @@ struct PatchLane : PatchElements<Element> {
     const int column = Tall::column(), row = Tall::row();
     std::uint8_t* to = memory.columns + Lines::offset(column, row / 8 * bits);
     *reinterpret_cast<uint2*>(to + k * Lines::line_bytes) = codes;
-    memory.column_scales[column_scales + (column + k) * blocks + row / S::block] = byte;
+    memory.scales[column_scales + (column + k) * blocks + row / S::block] = byte;
   }
 };
 

@@ -16,8 +16,8 @@ struct Patch : PatchInHalves<S, Element, R, W> {
   using Base = PatchInHalves<S, Element, R, W>;
   using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs, Base::is_bfloat16;
   using Base::both_in_halves, Base::rows_in_halves;
-  using Base::find_amax, Base::counter, Base::counter_step, Base::p, Base::raw;
   using Base::exchanges, Base::memory, Base::stay, Base::stays;
+  using Base::find_amax, Base::counter, Base::counter_step, Base::p, Base::raw;
   using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
   using Base::put_tall_column, Base::tall_in_halves;
   using typename Base::Format;
@@ -248,11 +248,12 @@ struct Patch : PatchInHalves<S, Element, R, W> {
     }
   }
 
-  // Transformed columns of which a lane has whole blocks; `from`: its first element.
-  __device__ __forceinline__ void quantize_tall(Tall& tall, const T* from,
+  // Columns of which a lane has whole blocks, after their transform.
+  __device__ __forceinline__ void quantize_tall(Tall& tall, const PackedAmax<T> (&rows)[2][4],
                                                 const BlockScaler<S>& scaler) const {
+    this->transform_tall(tall, rows);
     std::uint32_t amax[Tall::columns];
-    this->transform_tall(tall, from, amax);
+    tall.find_amax(amax);
     if constexpr (!exchanges) {
       tall_in_halves(tall, amax, scaler);
     } else {

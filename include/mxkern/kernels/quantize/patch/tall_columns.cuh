@@ -50,11 +50,9 @@ struct TallPatch {
     }
   }
 
-  // x := (x * sign) H / 4, rounded. `factors`: signs / 4, with which the first sums begin. The
-  // elements' quarters and their sums are float32 values, so that what comes out is the same as
-  // where sums are divided, unless these overflow: then the largest magnitude is not below
-  // `exact_below`, since none of the sums is larger than the largest one of those after it.
-  static constexpr float exact_below = 0x1p125f;
+  // x := (x * sign) H / 4, rounded. `factors`: signs / 4. Elements' quarters and their sums are
+  // float32 values, so that dividing first makes no difference, unless a sum overflows.
+  static constexpr float sums_fit_below = 0x1p123f;  // 16 such elements' sum is finite
   __device__ __forceinline__ void transform(const float* factors) {
 #pragma unroll
     for (int pair = 0; pair < pairs; ++pair) {
@@ -63,7 +61,7 @@ struct TallPatch {
       for (int i = 0; i < rows; i += 2) {
         const float2 upper = unpack_pair<T>(word[pair][i]);
         const float2 lower = unpack_pair<T>(word[pair][i + 1]);
-        const auto begin = [&](float (&side)[rows], float a, float b) {
+        const auto begin = [&](float(&side)[rows], float a, float b) {
           const float own = __fmul_rn(a, factors[i]);
           side[i] = __fmaf_rn(b, factors[i + 1], own);
           side[i + 1] = __fmaf_rn(b, -factors[i + 1], own);
@@ -78,17 +76,15 @@ struct TallPatch {
     }
   }
 
-  // The same of elements that are read again, whose sums may overflow. `from`: the lane's first.
-  __device__ __forceinline__ void transform_large(const T* from, std::int64_t row_stride,
-                                                  const std::uint32_t* signs) {
+  // The same of any elements. `signs`: what flips them.
+  __device__ __forceinline__ void transform_any(const std::uint32_t* signs) {
+    constexpr float norm = hadamard_norm(rows);
 #pragma unroll
     for (int pair = 0; pair < pairs; ++pair) {
       float v[2][rows];
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
-        const std::uint32_t own =
-            *reinterpret_cast<const std::uint32_t*>(from + i * row_stride + 2 * pair);
-        const float2 both = unpack_pair<T>(own ^ signs[i]);
+        const float2 both = unpack_pair<T>(word[pair][i] ^ signs[i]);
         v[0][i] = both.x;
         v[1][i] = both.y;
       }
@@ -96,7 +92,6 @@ struct TallPatch {
       hadamard_butterflies(v[1]);
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
-        constexpr float norm = hadamard_norm(rows);
         word[pair][i] = pack_pair<T>(__fmul_rn(v[0][i], norm), __fmul_rn(v[1][i], norm));
       }
     }

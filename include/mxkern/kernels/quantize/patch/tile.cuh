@@ -43,8 +43,8 @@ template <class S, Rounding R, PatchWork W>
 inline constexpr int patch_blocks = patch_stays<S, R, W> ? 2 : 3;  // a multiprocessor
 // Whether lanes exchange random words: those of transformed columns, which other lanes have.
 template <class S, Rounding R, PatchWork W>
-inline constexpr bool patch_exchanges = patch_stays<S, R, W> && R == Rounding::stochastic &&
-                                        W == PatchWork::transform;
+inline constexpr bool patch_exchanges =
+    patch_stays<S, R, W>&& R == Rounding::stochastic&& W == PatchWork::transform;
 
 __device__ __forceinline__ int patch_across() { return static_cast<int>(threadIdx.x % 4); }
 __device__ __forceinline__ int patch_down() { return static_cast<int>(threadIdx.x / 4 % 8); }
@@ -57,8 +57,8 @@ __device__ __forceinline__ int patch_row() {
   return static_cast<int>(threadIdx.x / 128) * patch_warp_rows + patch_down() * patch_extent;
 }
 
-// Where a thread has its 16 bytes among those of its thread block, so that lanes that read halves of
-// them, of patches above one another, meet as many banks as there are.
+// Where a thread has its 16 bytes among those of its thread block, so that lanes that read halves
+// of them, of patches above one another, meet as many banks as there are.
 __device__ __forceinline__ unsigned shared_lane(unsigned thread) {
   return thread ^ (thread >> 1 & 4u);
 }
@@ -84,18 +84,21 @@ struct PatchMemory {
   using RowLines = PatchLines<bits, bits == 6 ? 32 : 4 * bits>;
   using ColumnLines = PatchLines<bits, 8 * bits>;
   static constexpr int blocks = tile_extent / S::block;
-  // Scales of the tiles of a group; between two tiles half of the banks.
-  static constexpr int row_tiles = Stays ? PatchGroup::most : 1;
-  static constexpr int column_tiles = row_tiles * row_tiles;
-  static constexpr int scale_bytes = tile_extent * blocks + (Stays ? 64 : 0);
+  static constexpr int scale_bytes = tile_extent * blocks + (Stays ? 64 : 0);  // half of the banks
   // The next patch of each lane, by shared_lane.
   alignas(128) uint4 ahead[Stays ? patch_extent : 1][Stays ? patch_threads : 1];
   uint4 words[Words ? patch_extent : 1][Words ? patch_threads : 1];
   alignas(16) std::uint8_t rows[RowLines::bytes];
   alignas(16) std::uint8_t columns[ColumnLines::bytes];
-  alignas(16) std::uint8_t row_scales[row_tiles * scale_bytes];
-  alignas(16) std::uint8_t column_scales[column_tiles * scale_bytes];
   TensorScale tensors[2];  // NVFP4: of rows and columns
+  // Those of one tile along rows, and of one along columns. A larger group has more behind them:
+  // those along rows of tiles side by side, then those along columns of all of its tiles.
+  alignas(16) std::uint8_t scales[2 * scale_bytes];
+
+  static constexpr int bytes(PatchGroup group) {
+    const int across = 1 << group.log2_across, all = across << group.log2_down;
+    return static_cast<int>(sizeof(PatchMemory)) + (across + all - 2) * scale_bytes;
+  }
 };
 
 // Puts eight codes into a line; `odd`: of codes of 6 bits, those before are 6 bytes that end

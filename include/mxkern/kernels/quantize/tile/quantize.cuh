@@ -31,6 +31,7 @@ struct QuantizeTileParameters {
   bool square;
   bool vector_loads;
   bool backwards;
+  bool words_differ;    // both directions are wanted, with random words of their own
   int fetching_blocks;  // how many thread blocks ask for their first tile while the kernel ahead
                         // runs
   Follows follows;
