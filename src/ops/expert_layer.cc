@@ -166,8 +166,8 @@ void make_hidden(const Layer& layer, const LayerParts& parts, const Buffer& up, 
   const SwigluOptions& activation = layer.options.activation;
 #if defined(MXKERN_HAS_CUDA)
   const auto* folded = std::get_if<PreparedOperand>(&parts.hidden_rows.operand);
-  if (folded != nullptr && folded->source.scheme == Scheme::mxfp8_e4m3 &&
-      cuda::swiglu_folded("expert_layer", up, parts.hidden.shape, activation,
+  if (folded != nullptr &&
+      cuda::swiglu_folded("expert_layer", up, parts.hidden.shape, activation, folded->source.scheme,
                           layer.options.scale_rule, folded->data, stream)) {
     return;
   }

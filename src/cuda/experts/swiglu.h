@@ -9,9 +9,10 @@ namespace mxkern::cuda {
 void swiglu(const char* function, const Buffer& x, const Buffer& out, const SwigluOptions& options,
             Stream stream);
 
-// The same, quantized to MXFP8 E4M3 and folded by one kernel, where that can be done: then it
-// returns true, and `memory` is as swiglu and quantize_folded leave it. `shape`: of the result.
+// The same, quantized to a scheme and folded by one kernel, where there is one, of MXFP8 E4M3: then
+// it returns true, and `memory` is as swiglu and quantize_folded leave it. `shape`: of the result.
 bool swiglu_folded(const char* function, const Buffer& x, const Shape& shape,
-                   const SwigluOptions& options, ScaleRule rule, void* memory, Stream stream);
+                   const SwigluOptions& options, Scheme scheme, ScaleRule rule, void* memory,
+                   Stream stream);
 
 }  // namespace mxkern::cuda

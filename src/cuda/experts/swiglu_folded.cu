@@ -5,15 +5,19 @@
 #include "cuda/operands/rows_in_warps.h"
 #include "cuda/runtime/device_scope.h"
 #include "mxkern/kernels/operands/swiglu_folded_rows.cuh"
+#include "mxkern/numerics/visit.h"
 
 namespace mxkern::cuda {
 
 bool swiglu_folded(const char* function, const Buffer& x, const Shape& shape,
-                   const SwigluOptions& options, ScaleRule rule, void* memory, Stream stream) {
+                   const SwigluOptions& options, Scheme scheme, ScaleRule rule, void* memory,
+                   Stream stream) {
   constexpr std::int64_t most_rows = std::int64_t{1} << 30;
+  const bool is_mxfp8 =
+      visit(scheme, [](auto type) { return std::is_same_v<decltype(type), MxFp8E4M3>; });
   const DeviceScope scope(x.device, stream, function);
   check_device_pointer(function, "x", x.data, x.device);
-  if (x.dtype == DType::float32 || shape.batch != 1 || shape.size() == 0 ||
+  if (!is_mxfp8 || x.dtype == DType::float32 || shape.batch != 1 || shape.size() == 0 ||
       shape.rows >= most_rows || shape.columns % MxFp8E4M3::block != 0 || !starts_on_16(x) ||
       !can_start_early(function)) {
     return false;

@@ -100,8 +100,9 @@ bool are_for_patches(kernels::PatchWork work, Rounding rounding,
   return pays && fits;
 }
 
-// The tiles that a thread block which stays takes together: as many as share sectors of row-major
-// scales, unless fewer spread better over `resident` thread blocks, or there is no memory for them.
+// The tiles that a thread block which stays takes together: of groups that there is memory for,
+// those that take the least time, by the tiles and the stores of row-major scales of a thread
+// block.
 template <class Memory>
 kernels::PatchGroup patch_group(const char* function, const kernels::QuantizeTileParameters& p,
                                 std::int64_t across, std::int64_t down, int a_processor) {
@@ -113,19 +114,26 @@ kernels::PatchGroup patch_group(const char* function, const kernels::QuantizeTil
   constexpr int tables = 4096;  // what a thread block has besides, and what is reserved
   const int memory = attribute_of(function, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
   const std::int64_t resident = processor_count(function) * a_processor;
-  const std::int64_t tiles = across * down * p.batch;
-  // Those with the fewest stores first.
-  constexpr kernels::PatchGroup groups[] = {{2, 2}, {2, 1}, {1, 2}, {1, 1},
-                                            {2, 0}, {0, 2}, {1, 0}, {0, 1}};
-  for (const kernels::PatchGroup& group : groups) {
-    const std::int64_t size = std::int64_t{1} << (group.log2_across + group.log2_down);
-    const bool fits = Memory::bytes(group) + tables <= memory / a_processor;
-    if (fits && across % (1 << group.log2_across) == 0 && down % (1 << group.log2_down) == 0 &&
-        ceil_div(tiles / size, resident) * size <= ceil_div(tiles, resident)) {
-      return group;
+  kernels::PatchGroup best = {};
+  std::int64_t least = 0;
+  for (const int log2_across : {0, 1, 2}) {
+    for (const int log2_down : {0, 1, 2}) {
+      const kernels::PatchGroup group = {log2_across, log2_down};
+      const std::int64_t wide = 1 << log2_across, high = 1 << log2_down;
+      const bool is_alone = wide * high == 1;
+      const bool fits = Memory::bytes(group) + tables <= memory / a_processor;
+      if (!is_alone && (!fits || across % wide != 0 || down % high != 0)) continue;
+      const std::int64_t groups = across * down * p.batch / (wide * high);
+      const std::int64_t stores = kernels::tile_extent / wide + kernels::tile_extent / high;
+      const std::int64_t time = ceil_div(groups, resident) * wide * high *
+                                (tuning::h200::quantize::stores_of_a_tile + stores);
+      if (is_alone || time < least) {
+        best = group;
+        least = time;
+      }
     }
   }
-  return {};
+  return best;
 }
 
 // Quantizes the whole tiles of x, which are for patches.

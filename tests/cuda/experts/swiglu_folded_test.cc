@@ -44,8 +44,8 @@ TEST_F(CudaSwigluFolded, TheBytesOfOneAfterTheOther) {
                                 nullptr, {});
         });
         got.fill_on_device([&](std::uint8_t* memory) {
-          ASSERT_TRUE(
-              cuda::swiglu_folded("swiglu", device_x.view(), shape, options, rule, memory, {}));
+          ASSERT_TRUE(cuda::swiglu_folded("swiglu", device_x.view(), shape, options,
+                                          Scheme::mxfp8_e4m3, rule, memory, {}));
         });
         ASSERT_EQ(got.bytes, wanted.bytes)
             << name_of(dtype) << ", " << shape.rows << " x " << shape.columns << ", "
@@ -61,19 +61,22 @@ TEST_F(CudaSwigluFolded, OthersAreLeftToOneAfterTheOther) {
     DType dtype;
     std::int64_t columns;
     bool misaligned;
+    Scheme scheme = Scheme::mxfp8_e4m3;
   };
-  for (const auto& [dtype, columns, misaligned] : {Case{DType::float32, 64, false},
-                                                   {DType::bfloat16, 72, false},
-                                                   {DType::bfloat16, 64, true},
-                                                   {DType::bfloat16, 32 * 1024, false}}) {
+  for (const auto& [dtype, columns, misaligned, scheme] :
+       {Case{DType::float32, 64, false},
+        {DType::bfloat16, 72, false},
+        {DType::bfloat16, 64, true},
+        {DType::bfloat16, 32 * 1024, false},
+        {DType::bfloat16, 64, false, Scheme::mxfp8_e5m2}}) {
     const Shape shape = {1, 300, columns};
     PlainTensor x(dtype, {1, shape.rows, 2 * columns});
     DevicePlainTensor device_x(x, misaligned);
     Folded folded(shape);
     const std::vector<std::uint8_t> before = folded.bytes;
     folded.fill_on_device([&](std::uint8_t* memory) {
-      EXPECT_FALSE(
-          cuda::swiglu_folded("swiglu", device_x.view(), shape, {}, ScaleRule::rceil, memory, {}));
+      EXPECT_FALSE(cuda::swiglu_folded("swiglu", device_x.view(), shape, {}, scheme,
+                                       ScaleRule::rceil, memory, {}));
     });
     EXPECT_EQ(folded.bytes, before);
   }
