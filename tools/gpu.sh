@@ -93,8 +93,8 @@ sanitize() {
       'cuda.operands.fold_first_rows_test *FirstColumns*' 'cuda.operands.fold_both_test *' \
       'cuda.operands.prepare_both_test *TilesOfAnything:*OnlyMultiply' 'cuda.quantize.random_words_test *' \
       'cuda.gemm.grouped_gemm_test *Nan*:*ManyGroups:*Anywhere:*Wrong*:*Little' \
-      'cuda.experts.combine_test *' 'cuda.experts.grouped_rows_test *' 'cuda.experts.swiglu_test *' 'cuda.experts.swiglu_folded_test *' \
-      'cuda.gemm.hopper.groups_test *' 'cuda.gemm.grouped_columns_test GroupedColumnsSm90.*' \
+      'cuda.experts.combine_test *' 'cuda.experts.grouped_rows_test *' 'cuda.experts.swiglu_test *' \
+      'cuda.experts.swiglu_folded_test *' 'cuda.gemm.hopper.groups_test *' 'cuda.gemm.grouped_columns_test GroupedColumnsSm90.*' \
       'cuda.gemm.hopper.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \
         --error-exitcode 9 "$BUILD/tests/${test% *}" --gtest_brief=1 "--gtest_filter=${test#* }"
