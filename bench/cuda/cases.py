@@ -48,9 +48,26 @@ def cases() -> Iterator[Case]:
         yield Case(scheme, "fake_quantize, stochastic", 0.0, _fake(scheme, **stochastic))
         if nvfp4:
             yield Case(scheme, "rows, own amax", 0.90, _rows(scheme))
-            yield Case(scheme, "both, own amax", 0.90, _both(scheme))
+            yield from _both_with_own_amax(scheme)
             yield Case(scheme, "rows, 4over6", 0.0, _rows(scheme, four_over_six=True, **given))
     yield Case("", "tensor_amax", 0.95, _amax)
+
+
+def _both_with_own_amax(scheme: str) -> Iterator[Case]:
+    """What a training step asks for: both directions, with all that NVFP4's recipe has."""
+    hadamard = {"hadamard": 16}
+    stochastic = {**hadamard, "rounding": "stochastic", "seed": 1}
+    for layout, suffix in (("swizzled", ""), ("row_major", ", row-major scales")):
+        own = f"both, own amax{suffix}"
+        in_layout = {"scale_layout": layout}
+        yield Case(scheme, own, 0.80, _both(scheme, **in_layout))
+        yield Case(scheme, f"{own}, Hadamard 16", 0.65, _both(scheme, **hadamard, **in_layout))
+        yield Case(
+            scheme,
+            f"{own}, Hadamard 16, stochastic",
+            0.50,
+            _both(scheme, **stochastic, **in_layout),
+        )
 
 
 def cases_of_types() -> Iterator[Case]:

@@ -15,6 +15,7 @@
 #include "plan/core_rows.h"
 #if defined(MXKERN_HAS_CUDA)
 #include "cuda/experts/combine.h"
+#include "cuda/experts/swiglu.h"
 #endif
 
 namespace mxkern {
@@ -159,6 +160,22 @@ void sum_copies(const Layer& layer, Buffer y, const Groups& groups, Workspace wo
   combine(y, layer.routing.rows, layer.routing.weights, layer.out, workspace, stream);
 }
 
+// The rows of the second product, from the results of the first one; by one kernel where there is
+// one, which gives the same bytes.
+void make_hidden(const Layer& layer, const LayerParts& parts, const Buffer& up, Stream stream) {
+  const SwigluOptions& activation = layer.options.activation;
+#if defined(MXKERN_HAS_CUDA)
+  const auto* folded = std::get_if<PreparedOperand>(&parts.hidden_rows.operand);
+  if (folded != nullptr &&
+      cuda::swiglu_folded("expert_layer", up, parts.hidden.shape, activation, folded->source.scheme,
+                          layer.options.scale_rule, folded->data, stream)) {
+    return;
+  }
+#endif
+  swiglu(up, parts.hidden, activation, stream);
+  parts.hidden_rows.make(layer, parts.hidden, stream);
+}
+
 void run(const Layer& layer, const LayerParts& parts, const Groups& groups, Workspace rest,
          Stream stream) {
   const Buffer up = parts.product(layer, layer.up_columns());
@@ -166,8 +183,7 @@ void run(const Layer& layer, const LayerParts& parts, const Groups& groups, Work
   parts.tokens.make(layer, layer.x, stream);
   grouped_gemm(parts.tokens.operand, layer.weights.gate_up, groups, up, layer.up_product(), rest,
                stream);
-  swiglu(up, parts.hidden, layer.options.activation, stream);
-  parts.hidden_rows.make(layer, parts.hidden, stream);
+  make_hidden(layer, parts, up, stream);
   grouped_gemm(parts.hidden_rows.operand, layer.weights.down, groups, down, layer.down_product(),
                rest, stream);
   sum_copies(layer, down, groups, rest, stream);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -136,6 +137,35 @@ TYPED_TEST(HadamardTest, IsCloseToTheMatrixOnRandomValues) {
       const double want = this->matrix_row(x, signs, r) / std::sqrt(n);
       ASSERT_NEAR(y[r], want, bound) << "n = " << n << ", row " << r;
     }
+  }
+}
+
+// What a pass that only looks for an amax does instead of a transform of 16.
+TEST(HadamardMagnitude, IsTheLargestOfTheTransform) {
+  test::RandomBits random(25);
+  const float infinity = float_of(float32::infinity_bits), nan = float_of(float32::nan_bits);
+  for (int repeat = 0; repeat < 20000; ++repeat) {
+    const SignMask signs = {random.next64(), 0};
+    const int highest = random.between(-140, 127);
+    float x[16], y[16], relative[16];
+    for (float& value : x) {
+      value = float_of(random.float_bits(std::max(highest - random.between(0, 30), -126),
+                                         std::max(highest, -126)));
+      if (random.between(0, 9) == 0) value = random.between(0, 1) == 0 ? 0.0f : -0.0f;
+      if (repeat % 3 == 0) value = float_of(bits_of(value) & 0xFFFF0000u);
+      if (repeat % 5 == 0 && random.between(0, 9) == 0) value = -infinity;
+      if (repeat % 7 == 0 && random.between(0, 9) == 0) value = nan;
+    }
+    for (int i = 0; i < 16; ++i) y[i] = flip_sign(x[i], signs.bit(i));
+    hadamard_butterflies(y);
+    float want = 0.0f;
+    for (const float value : y) {
+      if (std::fabs(value) > want) want = std::fabs(value);
+    }
+    relative_signs(signs, relative);
+    const float got = hadamard_magnitude(x, relative);
+    ASSERT_EQ(bits_of(got), bits_of(want))
+        << "repeat " << repeat << ": got " << show(got) << ", want " << show(want);
   }
 }
 

@@ -80,23 +80,26 @@ __device__ __forceinline__ std::uint32_t pack_bytes(const std::uint32_t* bits, b
   return Format::bits == 6 ? four >> 2 & 0x3F3F3F3Fu : four;
 }
 
-// The random word of element i in the upper half, and half of its last place.
-__device__ __forceinline__ std::uint32_t upper_word(const Philox4& words, int i) {
-  return __byte_perm(words.lane[i / 2], 0x8000u, i % 2 == 0 ? 0x1054 : 0x3254);
+// The random word of 16 bits in one half of a word, in the upper half, and half of its last place.
+__device__ __forceinline__ std::uint32_t upper_word(std::uint32_t word, int half) {
+  return __byte_perm(word, 0x8000u, half == 0 ? 0x1054 : 0x3254);
 }
 
-// Sign and code of each value, from bit `dropped_bits` on, with what is left of fractions below. A
+// Sign and code of a value, from bit `dropped_bits` on, with what is left of fractions below. A
 // carry of the random word into the last place counts the code up. What float32 has no bits for is
 // cut off: it lies below half of the word's last place, where nothing can carry.
 template <class Format>
+__device__ __forceinline__ std::uint32_t add_fraction(float v, std::uint32_t word, int half) {
+  constexpr int dropped = codec::dropped_bits<Format>;
+  return bits_of(__fmul_rz(v, to_code_bits<Format>)) + (upper_word(word, half) >> (32 - dropped));
+}
+
+// The same for eight adjacent elements.
+template <class Format>
 __device__ __forceinline__ void add_fractions(const float (&v)[8], const Philox4& words,
                                               std::uint32_t (&sum)[8]) {
-  constexpr int dropped = codec::dropped_bits<Format>;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    sum[i] =
-        bits_of(__fmul_rz(v[i], to_code_bits<Format>)) + (upper_word(words, i) >> (32 - dropped));
-  }
+  for (int i = 0; i < 8; ++i) sum[i] = add_fraction<Format>(v[i], words.lane[i / 2], i % 2);
 }
 
 }  // namespace ptx

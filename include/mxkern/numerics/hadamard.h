@@ -1,6 +1,7 @@
 // mxkern/numerics/hadamard.h: the random Hadamard transform of one group of values.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -57,6 +58,32 @@ MXKERN_HOST_DEVICE constexpr void random_hadamard(float (&x)[N], SignMask signs)
   for (int i = 0; i < n; ++i) x[i] = flip_sign(x[i], signs.bit(i));
   hadamard_butterflies(x);
   for (int i = 0; i < n; ++i) x[i] *= hadamard_norm(n);
+}
+
+// The signs of elements relative to those of the halves of butterflies: element i's times that of i
+// without its lowest bit. The first one is not used.
+MXKERN_HOST_DEVICE constexpr void relative_signs(SignMask signs, float (&relative)[16]) {
+  for (int i = 0; i < 16; ++i) {
+    relative[i] = signs.bit(i) != signs.bit(i & (i - 1)) ? -1.0f : 1.0f;
+  }
+}
+
+// The largest magnitude of random_hadamard(x, signs) before its factor, without NaNs. A half's sign
+// only comes in where it meets the other half, as rounding is the same on both sides of zero, and
+// the larger one of |a + b| and |a - b| is |a| + |b|: half the operations of a transform.
+MXKERN_HOST_DEVICE float hadamard_magnitude(float (&x)[16], const float (&relative)[16]) {
+  for (int stride = 1; stride < 8; stride *= 2) {
+    for (int i = 0; i < 16; ++i) {
+      if ((i & stride) == 0) {
+        const float a = x[i], b = x[i + stride], sign = relative[(i & -2 * stride) + stride];
+        x[i] = fmaf(b, sign, a);
+        x[i + stride] = fmaf(b, -sign, a);
+      }
+    }
+  }
+  float largest = 0.0f;
+  for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x[i]) + fabsf(x[i + 8]));
+  return largest;
 }
 
 // x := (x H / sqrt(N)) * sign: undoes random_hadamard.

@@ -5,6 +5,7 @@
 #include "cuda/runtime/even_bytes.h"
 #include "cuda/operands/fold.h"
 #include "cuda/operands/folded_rows.h"
+#include "cuda/operands/rows_in_warps.h"
 #include "cuda/runtime/launch.h"
 #include "mxkern/kernels/operands/quantize_folded.cuh"
 #include "mxkern/kernels/operands/quantize_folded_rows.cuh"
@@ -37,31 +38,6 @@ void put_codes(const char* function, const Buffer& x, Scheme scheme, const Block
   }
 }
 
-// Warps that hold whole rows.
-struct RowsInWarps {
-  int octets = 0;        // of a lane; 0: a row takes too many of them
-  int warps = 0;         // of a row
-  int rows = 0;          // of a thread block
-  bool at_once = false;  // all rows of the matrix, in a thread block a multiprocessor
-};
-
-RowsInWarps rows_in_warps(std::int64_t rows, std::int64_t columns, int processors) {
-  const auto warps_of = [&](std::int64_t octets) {
-    return ceil_div(columns, octets * kernels::columns_of_octets);
-  };
-  constexpr int most_octets = kernels::most_rows_octets;
-  const std::int64_t rows_of_one = ceil_div(rows, processors);
-  for (const int octets : {most_octets / 2, most_octets}) {
-    if (rows_of_one * warps_of(octets) <= kernels::all_rows_warps) {
-      return {octets, static_cast<int>(warps_of(octets)), static_cast<int>(rows_of_one), true};
-    }
-  }
-  const std::int64_t warps = warps_of(most_octets);
-  if (warps > kernels::some_rows_warps) return {};
-  return {most_octets, static_cast<int>(warps), static_cast<int>(kernels::some_rows_warps / warps),
-          false};
-}
-
 // Large matrices whose codes are wanted as well did not gain, and are left to the other kernel.
 bool takes_rows(const kernels::QuantizeFoldedParameters& p) {
   constexpr std::int64_t most_rows = std::int64_t{1} << 30, most_with_codes = std::int64_t{1} << 25;
@@ -91,19 +67,10 @@ bool quantize_folded_rows(const char* function, const kernels::QuantizeFoldedPar
   p.code_row_bytes = whole.code_row_bytes;
   p.scales = whole.scales;
   p.scale_index = whole.scale_index;
-  const auto launch_rows = [&](auto kernel) {
-    launch<Start::early>(function, kernel, grid_of(ceil_div(whole.rows, how.rows)),
-                         32 * how.rows * how.warps, 0, stream, p);
-  };
-  constexpr int all = kernels::all_rows_warps, some = kernels::some_rows_warps;
-  constexpr int octets = kernels::most_rows_octets;
-  if (!how.at_once) {
-    launch_rows(kernels::quantize_folded_rows_kernel<T, octets, some>);
-  } else if (how.octets == octets) {
-    launch_rows(kernels::quantize_folded_rows_kernel<T, octets, all>);
-  } else {
-    launch_rows(kernels::quantize_folded_rows_kernel<T, octets / 2, all>);
-  }
+  launch_rows_in_warps(how, [&](auto octets, auto warps) {
+    launch<Start::early>(function, kernels::quantize_folded_rows_kernel<T, octets(), warps()>,
+                         how.grid(whole.rows), how.threads(), 0, stream, p);
+  });
   return true;
 }
 

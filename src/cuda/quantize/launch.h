@@ -1,7 +1,7 @@
 // cuda/quantize/launch.h: the kernels that depend on the scheme, one set of functions a scheme.
 #pragma once
 
-#include "mxkern/kernels/quantize/patch/quantize.cuh"
+#include "mxkern/kernels/quantize/patch/kernel.cuh"
 #include "mxkern/kernels/quantize/rows.cuh"
 #include "mxkern/kernels/quantize/tile/phases.cuh"
 #include "mxkern/quantize.h"

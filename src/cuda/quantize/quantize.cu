@@ -29,10 +29,20 @@ void check_pointers(const char* function, const PartNames& names, const BlockSca
   check_scalar_pointers(function, options, out.device);
 }
 
-// Finds the amax that the quantizer will read: of x, or of what the transform makes of it.
-void find_amax(const char* function, const Buffer& x, const QuantizeOptions& options,
-               bool along_columns, Stream stream) {
-  tensor_amax(function, x, options.found_amax, options.hadamard, along_columns, stream);
+// Finds the amaxes that the quantizer will read: of x, or of what transforms make of it.
+// `rows`, `columns`: the options of directions that find one, or null.
+void find_amaxes(const char* function, const Buffer& x, const QuantizeOptions* rows,
+                 const QuantizeOptions* columns, Stream stream) {
+  if (rows != nullptr && columns != nullptr && rows->hadamard.size == 0) {
+    return both_amaxes(function, x, rows->found_amax, columns->found_amax, columns->hadamard,
+                       stream);
+  }
+  if (rows != nullptr) {
+    tensor_amax(function, x, rows->found_amax, rows->hadamard, false, stream);
+  }
+  if (columns != nullptr) {
+    tensor_amax(function, x, columns->found_amax, columns->hadamard, true, stream);
+  }
 }
 
 // What store_whole_codes asks lines of codes to begin on.
@@ -79,6 +89,7 @@ void quantize_tiles(const char* function, const Buffer& x, const BlockScaled* ro
     for (int i = 0; i < 32; ++i) {
       const bool negated = transform.signs.bit(i % transform.size) != 0;
       p.column_signs[i] = !negated ? 0u : x.dtype == DType::float32 ? 0x80000000u : 0x80008000u;
+      if (i < 16) p.column_factors[i] = negated ? -hadamard_norm(16) : hadamard_norm(16);
     }
   }
   visit(any.scheme, [&](auto scheme) {
@@ -161,8 +172,8 @@ void quantize(const char* function, const Buffer& x, const BlockScaled* rows,
     check_transform(function, x.dtype,
                     std::max(row_options.hadamard.size, column_options.hadamard.size));
   }
-  if (rows_find) find_amax(function, x, row_options, false, stream);
-  if (columns_find && !one_amax) find_amax(function, x, column_options, true, stream);
+  find_amaxes(function, x, rows_find ? &row_options : nullptr,
+              columns_find && !one_amax ? &column_options : nullptr, stream);
   if (x.shape.size() == 0) {
     // An empty tensor has no codes and no scales, but a tensor scale.
     const auto store = [&](const BlockScaled* out, const QuantizeOptions& options) {

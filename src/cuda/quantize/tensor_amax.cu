@@ -5,6 +5,7 @@
 #include "cuda/runtime/launch.h"
 #include "mxkern/core/error.h"
 #include "mxkern/kernels/quantize/tensor_amax.cuh"
+#include "mxkern/kernels/quantize/transformed_amax.cuh"
 #include "tuning/h200.h"
 
 namespace mxkern::cuda {
@@ -17,15 +18,21 @@ __global__ void store_tensor_scale_kernel(float* to, kernels::OctetOptions optio
 // Enough thread blocks to fill the device several times over; each merges one value.
 constexpr int blocks_per_processor = 16;
 
+// As many as are resident, where a quantizer follows: in one sweep, which ends where that begins.
+int resident_blocks(DType dtype) {
+  return dtype == DType::float32 ? kernels::amax_blocks<float> : kernels::amax_blocks<bfloat16>;
+}
+
 // Up to this many chunks thread blocks start before x is complete, and ask for it.
 constexpr std::int64_t few_chunks = tuning::h200::quantize::few_amax_chunks;
 
-void clear(const char* function, float* amax, bool early, Stream stream) {
-  launch<Start::early>(function, kernels::clear_amax_kernel, dim3(1), 1, 0, stream, amax, early);
+void clear(const char* function, float* amax, bool early, Stream stream, float* other = nullptr) {
+  launch<Start::early>(function, kernels::clear_amax_kernel, dim3(1), 1, 0, stream, amax, other,
+                       early);
 }
 
 void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
-                  Stream stream) {
+                  int blocks, Stream stream) {
   kernels::TensorAmaxParameters p = {};
   const bool dense = is_dense(x);
   p.x = x.data;
@@ -38,7 +45,7 @@ void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hada
   p.hadamard_size = hadamard.size;
   p.hadamard_signs = hadamard.signs;
   p.vector_loads = dense ? starts_on(x.data, 16) : starts_on_16(x);
-  const std::int64_t filling = processor_count(function) * blocks_per_processor;
+  const std::int64_t filling = processor_count(function) * std::int64_t{blocks};
   const std::int64_t chunks = ceil_div(ceil_div(p.length, 8), kernels::amax_chunk);
   const std::int64_t across = std::min(chunks, filling);
   const std::int64_t down = std::min(p.lines, ceil_div(filling, across));
@@ -58,8 +65,50 @@ void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hada
   });
 }
 
+// Whether transformed_amax_kernel, which reads x once for both, is for a transform along columns.
+bool is_in_one_read(const Buffer& x, const Hadamard& hadamard) {
+  return x.dtype != DType::float32 && hadamard.size == kernels::TransformedAmaxParameters::rows &&
+         starts_on_16(x) && x.shape.columns % kernels::TransformedAmaxParameters::quad == 0;
+}
+
+// The amax of x, unless null, and of its transform.
+void amax_in_one_read(const char* function, const Buffer& x, float* plain, float* transformed,
+                      const Hadamard& hadamard, Stream stream) {
+  kernels::TransformedAmaxParameters p = {};
+  p.x = x.data;
+  p.batch = x.shape.batch;
+  p.groups = x.shape.rows / p.rows;
+  p.quads = x.shape.columns / p.quad;
+  p.batch_stride = x.batch_stride;
+  p.row_stride = x.row_stride;
+  while (p.log2_across < 8 && p.quads > std::int64_t{1} << p.log2_across) ++p.log2_across;
+  p.signs = hadamard.signs;
+  relative_signs(hadamard.signs, p.relative);
+  p.plain = plain;
+  p.transformed = transformed;
+  // No more thread blocks than are resident: in one sweep, which ends where the quantizer begins.
+  const std::int64_t resident = processor_count(function) * kernels::transformed_amax_blocks;
+  const std::int64_t across = ceil_div(p.quads, std::int64_t{1} << p.log2_across);
+  const std::int64_t steps = ceil_div(p.groups, kernels::amax_threads >> p.log2_across);
+  const std::int64_t down = std::min(steps, std::max<std::int64_t>(resident / across, 1));
+  const std::int64_t deep = std::max<std::int64_t>(resident / (across * down), 1);
+  const dim3 grid = grid_of(across, down, std::min(p.batch, deep));
+  clear(function, transformed, false, stream, plain);
+  const auto launch_of = [&](auto type) {
+    using T = decltype(type);
+    launch<Start::early>(function,
+                         plain != nullptr ? kernels::transformed_amax_kernel<T, true>
+                                          : kernels::transformed_amax_kernel<T, false>,
+                         grid, kernels::amax_threads, 0, stream, p);
+  };
+  x.dtype == DType::bfloat16 ? launch_of(bfloat16{}) : launch_of(float16{});
+}
+
 void amax_of_transformed_columns(const char* function, const Buffer& x, float* amax,
                                  const Hadamard& hadamard, Stream stream) {
+  if (is_in_one_read(x, hadamard)) {
+    return amax_in_one_read(function, x, nullptr, amax, hadamard, stream);
+  }
   kernels::QuantizeTileParameters p = {};
   p.x = x.data;
   p.batch = x.shape.batch;
@@ -82,16 +131,30 @@ void amax_of_transformed_columns(const char* function, const Buffer& x, float* a
   });
 }
 
-}  // namespace
-
-void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
-                 bool along_columns, Stream stream) {
+void find_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
+               bool along_columns, int blocks, Stream stream) {
   if (x.shape.size() == 0) return clear(function, amax, false, stream);
   if (along_columns && hadamard.size != 0) {
     amax_of_transformed_columns(function, x, amax, hadamard, stream);
   } else {
-    amax_of_rows(function, x, amax, hadamard, stream);
+    amax_of_rows(function, x, amax, hadamard, blocks, stream);
   }
+}
+
+}  // namespace
+
+void tensor_amax(const char* function, const Buffer& x, float* amax, const Hadamard& hadamard,
+                 bool along_columns, Stream stream) {
+  find_amax(function, x, amax, hadamard, along_columns, resident_blocks(x.dtype), stream);
+}
+
+void both_amaxes(const char* function, const Buffer& x, float* plain, float* transformed,
+                 const Hadamard& hadamard, Stream stream) {
+  if (x.shape.size() != 0 && plain != transformed && is_in_one_read(x, hadamard)) {
+    return amax_in_one_read(function, x, plain, transformed, hadamard, stream);
+  }
+  tensor_amax(function, x, plain, {}, false, stream);
+  tensor_amax(function, x, transformed, hadamard, true, stream);
 }
 
 void tensor_amax(const Buffer& x, float* amax, const AmaxOptions& options, Stream stream) {
@@ -100,7 +163,7 @@ void tensor_amax(const Buffer& x, float* amax, const AmaxOptions& options, Strea
   check_device_pointer(function, "x", x.data, x.device);
   check_device_pointer(function, "amax", amax, x.device);
   if (options.columns) check_transform(function, x.dtype, options.hadamard.size);
-  tensor_amax(function, x, amax, options.hadamard, options.columns, stream);
+  find_amax(function, x, amax, options.hadamard, options.columns, blocks_per_processor, stream);
 }
 
 void check_transform(const char* function, DType dtype, int hadamard_size) {

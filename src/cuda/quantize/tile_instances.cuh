@@ -100,6 +100,42 @@ bool are_for_patches(kernels::PatchWork work, Rounding rounding,
   return pays && fits;
 }
 
+// The tiles that a thread block which stays takes together: of groups that there is memory for,
+// those that take the least time, by the tiles and the stores of row-major scales of a thread
+// block.
+template <class Memory>
+kernels::PatchGroup patch_group(const char* function, const kernels::QuantizeTileParameters& p,
+                                std::int64_t across, std::int64_t down, int a_processor) {
+  const auto in_lines = [](const kernels::TileOutput& out) {
+    return out.codes == nullptr || (out.scale_index.layout == ScaleLayout::row_major &&
+                                    starts_on(out.scales, 8) && out.scale_index.blocks % 8 == 0);
+  };
+  if (!in_lines(p.along_rows) || !in_lines(p.along_columns)) return {};
+  constexpr int tables = 4096;  // what a thread block has besides, and what is reserved
+  const int memory = attribute_of(function, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  const std::int64_t resident = processor_count(function) * a_processor;
+  kernels::PatchGroup best = {};
+  std::int64_t least = 0;
+  for (const int log2_across : {0, 1, 2}) {
+    for (const int log2_down : {0, 1, 2}) {
+      const kernels::PatchGroup group = {log2_across, log2_down};
+      const std::int64_t wide = 1 << log2_across, high = 1 << log2_down;
+      const bool is_alone = wide * high == 1;
+      const bool fits = Memory::bytes(group) + tables <= memory / a_processor;
+      if (!is_alone && (!fits || across % wide != 0 || down % high != 0)) continue;
+      const std::int64_t groups = across * down * p.batch / (wide * high);
+      const std::int64_t stores = kernels::tile_extent / wide + kernels::tile_extent / high;
+      const std::int64_t time = ceil_div(groups, resident) * wide * high *
+                                (tuning::h200::quantize::stores_of_a_tile + stores);
+      if (is_alone || time < least) {
+        best = group;
+        least = time;
+      }
+    }
+  }
+  return best;
+}
+
 // Quantizes the whole tiles of x, which are for patches.
 template <class S>
 void launch_patches(const char* function, DType dtype, kernels::PatchWork work, Rounding rounding,
@@ -112,23 +148,29 @@ void launch_patches(const char* function, DType dtype, kernels::PatchWork work, 
     p.along_columns = p.along_rows;
     p.along_columns.codes = nullptr;
   }
+  const kernels::OctetOptions &one = p.along_rows.options, &other = p.along_columns.options;
+  p.words_differ = !(one.keys == other.keys && one.offset == other.offset);
   const std::int64_t across = p.columns / kernels::tile_extent;
   const std::int64_t down = p.rows / kernels::tile_extent;
   visit_patches<S>(rounding, work, [&](auto r, auto w) {
     constexpr bool stays = kernels::patch_stays<S, r(), w()>;
+    using Memory = kernels::PatchMemory<S, stays, kernels::patch_exchanges<S, r(), w()>>;
     std::int64_t blocks = across * down * p.batch;
     dim3 grid = grid_of(across, down, p.batch);
-    if (stays) {
-      const int resident = processor_count(function) * kernels::patch_blocks<S, r(), w()>;
-      blocks = std::min<std::int64_t>(blocks, resident);
+    kernels::PatchGroup group = {};
+    constexpr int a_processor = kernels::patch_blocks<S, r(), w()>;
+    if constexpr (stays) {
+      group = patch_group<Memory>(function, p, across, down, a_processor);
+      blocks = std::min<std::int64_t>(blocks >> (group.log2_across + group.log2_down),
+                                      processor_count(function) * a_processor);
       grid = grid_of(blocks);
     }
-    const int bytes = even_bytes(function, grid, kernels::patch_blocks<S, r(), w()>,
-                                 sizeof(kernels::PatchMemory<S, stays>));
+    const int bytes = even_bytes(function, grid, a_processor, Memory::bytes(group));
     const auto launch_of = [&](auto type) {
       launch<Start::early>(function, kernels::quantize_patch_kernel<S, decltype(type), r(), w()>,
                            grid, kernels::patch_threads, bytes, stream, p,
-                           kernels::PatchGrid::of(across, down, p.batch, blocks));
+                           kernels::PatchGrid::of(across >> group.log2_across,
+                                                  down >> group.log2_down, p.batch, blocks, group));
     };
     dtype == DType::bfloat16 ? launch_of(bfloat16{}) : launch_of(float16{});
   });

@@ -82,6 +82,25 @@ TEST_F(CudaExpertLayerFolded, IsCloseToExact) {
   }
 }
 
+// Elements of 16 bits, whose hidden rows one kernel activates, quantizes and folds.
+TEST_F(CudaExpertLayerFolded, ActivatesFoldedRows) {
+  for (const bool is_gpt_oss : {false, true}) {
+    ExpertCase c(DType::bfloat16, Scheme::mxfp4, DType::bfloat16, {0, 3, 3, 21, 28}, 30,
+                 {13, 96, 64, 40});
+    c.options.scheme = Scheme::mxfp8_e4m3;
+    if (is_gpt_oss) c.options.activation = SwigluOptions::gpt_oss();
+    c.run();
+    std::vector<double> wanted;
+    for (std::int64_t t = 0; t < 13; ++t) {
+      for (std::int64_t j = 0; j < 40; ++j) wanted.push_back(c.out.value(0, t, j));
+    }
+    c.options.precision = GemmPrecision::folded;
+    DeviceExperts device(c);
+    device.run(2);
+    ASSERT_LE(relative_error(c, wanted), 2e-2) << is_gpt_oss;
+  }
+}
+
 TEST_F(CudaExpertLayer, WrongEndsAndRowsGiveNan) {
   for (const int kind : {0, 1, 2}) {
     ExpertCase c(DType::bfloat16, Scheme::mxfp4, DType::float32, {10, 30}, 30);

@@ -174,22 +174,69 @@ TEST_F(CudaQuantize, HadamardTransforms) {
 }
 
 // Transforms whose sums overflow, are subnormal, or just are not: whose factor the scales of MX
-// blocks cannot have.
+// blocks cannot have, or which comes after the sums.
 TEST_F(CudaQuantize, TransformsAtTheEndsOfTheRange) {
   for (const Scheme scheme : all_schemes) {
-    if (facts_of(scheme).has_tensor_scale) continue;
-    for (const int highest : {-123, -110, -82, -79, -76, 118, 121, 123, 126}) {
+    for (const int highest : {-123, -110, -82, -79, -76, 118, 121, 122, 123, 124, 126}) {
       for (const float factor : {1.0f, 0x1p-8f}) {
         Tensor x(DType::bfloat16, {1, 128, 256});
         RandomBits random(static_cast<std::uint64_t>(highest + 200));
         x.for_each([&](std::int64_t b, std::int64_t r, std::int64_t c) {
           x.set(b, r, c, float_of(random.float_bits(highest - 3, highest)) * factor);
         });
-        QuantizeOptions columns;
+        QuantizeOptions rows, columns;
+        rows.rounding = columns.rounding =
+            facts_of(scheme).has_tensor_scale ? all_roundings[highest % 2 != 0] : Rounding::nearest;
         columns.hadamard.size = 16;
-        expect_cpu_bytes(x, {scheme, ScaleLayout::swizzled, {}, columns});
+        expect_cpu_bytes(x, {scheme, ScaleLayout::swizzled, rows, columns});
         if (HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+// NVFP4's transforms of whole tiles, rounded stochastically: lanes exchange their random words,
+// unless each direction has its own.
+TEST_F(CudaQuantize, TransformsWithRandomWords) {
+  std::uint64_t turn = 0;
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    for (const Shape& shape : {Shape{1, 128, 128}, Shape{2, 256, 384}, Shape{1, 1280, 1664}}) {
+      for (const ScaleLayout layout : all_scale_layouts) {
+        for (const bool one_seed : {true, false}) {
+          Tensor x(dtype, shape, turn % 3 == 0 ? 8 : 0);
+          ++turn;
+          fill_mixed(x, turn, turn % 2 == 0);
+          QuantizeOptions rows, columns;
+          rows.rounding = columns.rounding = Rounding::stochastic;
+          rows.seed = 0x123456789ABCDEFu;
+          columns.seed = one_seed ? rows.seed : 7;
+          columns.hadamard.size = 16;
+          if (turn % 2 == 0) columns.hadamard.signs = {0x0123456789ABCDEFu, 0xFEDCBA9876543210u};
+          expect_cpu_bytes(x, {Scheme::nvfp4, layout, rows, columns});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// So many tiles that thread blocks take groups of them, whose row-major scales they store together:
+// of 2, 4, 8 and 16 on a device of 132 multiprocessors, 1 to 4 across and down.
+TEST_F(CudaQuantize, GroupsOfTiles) {
+  std::uint64_t turn = 0;
+  for (const Shape& shape : {Shape{1, 2816, 3072}, Shape{2, 2816, 1536}, Shape{1, 4224, 4096},
+                             Shape{1, 4096, 8448}, Shape{1, 8448, 4096}, Shape{1, 6144, 11264}}) {
+    for (const bool random : {false, true}) {
+      Tensor x(DType::bfloat16, shape);
+      ++turn;
+      fill_mixed(x, turn, turn % 2 == 0);
+      QuantizeOptions rows, columns;
+      if (random) {
+        rows.rounding = columns.rounding = Rounding::stochastic;
+        columns.hadamard.size = 16;
+      }
+      expect_cpu_bytes(x, {Scheme::nvfp4, ScaleLayout::row_major, rows, columns});
+      if (HasFatalFailure()) return;
     }
   }
 }

@@ -1,7 +1,10 @@
 // tests/cuda/quantize/tensor_amax_test.cc: the largest finite magnitude on the device against the
 // CPU.
+#include <array>
+
 #include "mxkern/mxkern.h"
 #include "tests/support/cuda/memory.h"
+#include "tests/support/random_bits.h"
 #include "tests/support/show.h"
 
 namespace mxkern {
@@ -67,6 +70,51 @@ TEST_F(CudaTensorAmax, OfATransform) {
           tensor_amax(device_x.buffer(), amax.address(), options);
           ASSERT_EQ(bits_of(amax.value()), bits_of(wanted))
               << name_of(dtype) << ", " << size << (columns ? " along columns" : " along rows");
+        }
+      }
+    }
+  }
+}
+
+// What quantize_both finds: of x, and of a transform along its columns; in one read of x where
+// elements have 16 bits and rows begin on 16 bytes.
+TEST_F(CudaTensorAmax, OfXAndOfItsTransform) {
+  std::uint64_t turn = 0;
+  for (const DType dtype : all_dtypes) {
+    for (const Shape& shape : {Shape{1, 16, 4}, Shape{1, 48, 24}, Shape{2, 48, 264},
+                               Shape{1, 2048, 2080}, Shape{3, 4112, 96}, Shape{1, 64, 12296}}) {
+      for (const std::int64_t gap : {0, 8, 4, 1}) {
+        // Some sums overflow; some are subnormal; some groups are not finite.
+        const int highest = dtype == DType::float16 ? 15 : std::array{127, 120, -120}[turn % 3];
+        Tensor x(dtype, shape, gap);
+        ++turn;
+        fill_mixed(x, turn, turn % 4 != 0);
+        RandomBits random(turn);
+        for (int i = 0; i < 20 && turn % 2 == 0; ++i) {
+          x.set(0, random.between(0, static_cast<int>(shape.rows) - 1),
+                random.between(0, static_cast<int>(shape.columns) - 1),
+                float_of(random.float_bits(highest - 2, highest)));
+        }
+        QuantizeOptions options[2];
+        options[1].hadamard.size = 16;
+        options[1].hadamard.signs = {random.next64(), random.next64()};
+        Quantized rows(Scheme::nvfp4, shape, ScaleLayout::row_major);
+        Quantized columns(Scheme::nvfp4, shape.transposed(), ScaleLayout::row_major);
+        DeviceQuantized device_rows(rows), device_columns(columns);
+        DeviceTensor device_x(x);
+        options[0].found_amax = device_rows.found_amax();
+        options[1].found_amax = device_columns.found_amax();
+        quantize_both(device_x.buffer(), device_rows.view(), device_columns.view(), options[0],
+                      options[1]);
+        for (int i = 0; i < 2; ++i) {
+          float wanted = -1.0f, found = -1.0f;
+          tensor_amax(x.buffer(), &wanted, {options[i].hadamard, i == 1});
+          check_cuda(
+              cudaMemcpy(&found, options[i].found_amax, sizeof found, cudaMemcpyDeviceToHost));
+          ASSERT_EQ(bits_of(found), bits_of(wanted))
+              << name_of(dtype) << " [" << shape.batch << ", " << shape.rows << ", "
+              << shape.columns << "], gap " << gap << (i == 0 ? ", x: " : ", transform: ")
+              << show(found) << ", wanted " << show(wanted);
         }
       }
     }

@@ -21,18 +21,23 @@ struct SwigluParameters {
   bool vectors_behind;  // so does the second half of each row of x
 };
 
-template <class T>
-__device__ __forceinline__ void apply_swiglu(const SwigluParameters& p, const float (&gate)[8],
-                                             const float (&up)[8], T* to, std::int64_t count) {
-  float result[8];
+// Eight results of gates and of what they let through, 16 adjacent elements in two octets where
+// these are interleaved.
+template <class T, bool Interleaved>
+__device__ __forceinline__ RawOctet<T> swiglu_octet(const RawOctet<T>& one,
+                                                    const RawOctet<T>& other, float alpha,
+                                                    float limit, float offset) {
+  float first[8], second[8], result[8];
+  unpack(one, first);
+  unpack(other, second);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) result[i] = swiglu(gate[i], up[i], p.alpha, p.limit, p.offset);
-  const RawOctet<T> raw = pack<T>(result);
-  if (p.vectors && count >= 8) {
-    store_octet(to, raw);
-  } else {
-    store_elements(to, raw, count);
+  for (int i = 0; i < 8; ++i) {
+    const float(&pairs)[8] = i < 4 ? first : second;
+    const float gate = Interleaved ? pairs[2 * i % 8] : first[i];
+    const float up = Interleaved ? pairs[2 * i % 8 + 1] : second[i];
+    result[i] = swiglu(gate, up, alpha, limit, offset);
   }
+  return pack<T>(result);
 }
 
 // An octet of a row by a thread.
@@ -50,24 +55,19 @@ __global__ void __launch_bounds__(swiglu_threads)
       const T* const line =
           static_cast<const T*>(p.x) + batch * p.x_batch_stride + row * p.x_row_stride;
       T* const to = static_cast<T*>(p.out) + batch * p.out_batch_stride + row * p.out_row_stride;
-      float first[8], second[8];
-      if constexpr (Interleaved) {
-        const T* const from = line + 2 * column;
-        unpack(load_guarded(from, 2 * count, p.vectors), first);
-        unpack(load_guarded(from + 8, 2 * count - 8, p.vectors), second);
-        float gate[8], up[8];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          gate[i] = first[2 * i];
-          up[i] = first[2 * i + 1];
-          gate[i + 4] = second[2 * i];
-          up[i + 4] = second[2 * i + 1];
-        }
-        apply_swiglu(p, gate, up, to + column, count);
+      // Where the two octets are, and how many elements of them.
+      const T* const one = line + (Interleaved ? 2 * column : column);
+      const T* const other = Interleaved ? one + 8 : one + p.columns;
+      const std::int64_t first = Interleaved ? 2 * count : count;
+      const std::int64_t second = Interleaved ? first - 8 : count;
+      const RawOctet<T> result = swiglu_octet<T, Interleaved>(
+          load_guarded(one, first, p.vectors),
+          load_guarded(other, second, Interleaved ? p.vectors : p.vectors_behind), p.alpha, p.limit,
+          p.offset);
+      if (p.vectors && count >= 8) {
+        store_octet(to + column, result);
       } else {
-        unpack(load_guarded(line + column, count, p.vectors), first);
-        unpack(load_guarded(line + p.columns + column, count, p.vectors_behind), second);
-        apply_swiglu(p, first, second, to + column, count);
+        store_elements(to + column, result, count);
       }
     }
   }

@@ -43,13 +43,14 @@ struct QuantizeFoldedColumns {
   unsigned byte[fours];  // of the scales that this lane has
   bool counts[fours];    // whether their blocks are neither zeros nor poisoned
 
-  // Quantizes the columns from x on, this lane's first one; behind the row there are zeros. Returns
-  // the largest scale of the warp.
-  __device__ __forceinline__ unsigned quantize(const T* x, const E8M0Rule& rule) {
+  // Quantizes the octets that `row` has, from this lane's first column on; behind the row there are
+  // zeros. Returns the largest scale of the warp.
+  template <class Row>
+  __device__ __forceinline__ unsigned quantize(const Row& row, const E8M0Rule& rule) {
     RawOctet<T> raw[Octets] = {};
 #pragma unroll
     for (int i = 0; i < Octets; ++i) {
-      if (i * step < left) raw[i] = load_octet(x + i * step);
+      if (i * step < left) raw[i] = row.octet(i * step);
     }
     unsigned largest = 0;
 #pragma unroll
@@ -169,39 +170,57 @@ inline constexpr int all_rows_warps = 32;   // of a thread block, one a multipro
 inline constexpr int some_rows_warps = 8;   // of a thread block, four a multiprocessor
 inline constexpr int most_rows_octets = 8;  // of a lane
 
+// A row as it lies in memory, from a lane's first column on.
+template <class Element>
+struct PlainRow {
+  using T = Element;
+  const T* x;
+
+  __device__ __forceinline__ PlainRow(const QuantizeFoldedRowsParameters& p, std::int64_t row,
+                                      int column)
+      : x(static_cast<const T*>(p.x) + row * p.row_stride + column) {}
+  __device__ __forceinline__ RawOctet<T> octet(int at) const { return load_octet(x + at); }
+};
+
 // Few instructions are between the end of the kernel ahead and the first load. Where all rows fit
-// on the device at once, they are in one thread block a multiprocessor: see fold_rows_kernel.
-// Device code of compute capability 8.9 and up.
-template <class T, int Octets, int MostWarps>
-__global__ void __launch_bounds__(32 * MostWarps, all_rows_warps / MostWarps)
-    quantize_folded_rows_kernel(const __grid_constant__ QuantizeFoldedRowsParameters p) {
-#if MXKERN_HAS_CVT_E4M3
-  using Columns = QuantizeFoldedColumns<T, Octets>;
+// on the device at once, they are in one thread block a multiprocessor: see fold_rows_kernel. `p`:
+// those of the rows, with what makes a Row of them.
+template <class Row, int Octets, int MostWarps, class Parameters>
+__device__ __forceinline__ void quantize_folded_rows(const Parameters& p) {
+  using Columns = QuantizeFoldedColumns<typename Row::T, Octets>;
   __shared__ unsigned slots[2][MostWarps];
   const RowWarps team(p.warps);
-  const auto row = static_cast<int>(MostWarps == all_rows_warps
-                                        ? team.row * gridDim.x + blockIdx.x
-                                        : blockIdx.x * (blockDim.x / 32 / p.warps) + team.row);
-  const bool exists = row < p.rows;
+  const auto index = static_cast<int>(MostWarps == all_rows_warps
+                                          ? team.row * gridDim.x + blockIdx.x
+                                          : blockIdx.x * (blockDim.x / 32 / p.warps) + team.row);
+  const bool exists = index < p.rows;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int begin = team.rank * Columns::columns;  // of the warp
   const int first = begin + lane * 8;
   Columns columns;
   columns.left = exists ? p.columns - first : 0;
-  const T* x = static_cast<const T*>(p.x) + std::int64_t{row} * p.row_stride + first;
-  std::uint8_t* out = p.out.data + std::int64_t{row} * p.out.row_bytes + first;
+  Row row(p, index, first);
+  std::uint8_t* out = p.out.data + std::int64_t{index} * p.out.row_bytes + first;
   // Known before the wait, which the compiler leaves behind this as it depends on a parameter.
-  asm volatile("" : "+l"(x), "+l"(out), "+r"(columns.left));
+  asm volatile("" : "+l"(row.x), "+l"(out), "+r"(columns.left));
   wait_at_start(p.follows);
-  const unsigned largest = team.max_of(columns.quantize(x, p.rule), slots[0]);
+  const unsigned largest = team.max_of(columns.quantize(row, p.rule), slots[0]);
   unsigned spread = columns.write_folded(out, largest);
   if (p.codes != nullptr && exists) {
-    columns.write_codes(p.codes + std::int64_t{row} * p.code_row_bytes + first);
-    columns.write_scales(p.scales, p.scale_index, row, begin / 32);
+    columns.write_codes(p.codes + std::int64_t{index} * p.code_row_bytes + first);
+    columns.write_scales(p.scales, p.scale_index, index, begin / 32);
   }
   spread = team.max_of(spread, slots[1]);
-  if (team.rank == 0 && lane == 0 && exists) p.out.finish<E4M3>(row, largest, spread);
+  if (team.rank == 0 && lane == 0 && exists) p.out.template finish<E4M3>(index, largest, spread);
   wait_at_end(p.follows);
+}
+
+// Device code of compute capability 8.9 and up.
+template <class T, int Octets, int MostWarps>
+__global__ void __launch_bounds__(32 * MostWarps, all_rows_warps / MostWarps)
+    quantize_folded_rows_kernel(const __grid_constant__ QuantizeFoldedRowsParameters p) {
+#if MXKERN_HAS_CVT_E4M3
+  quantize_folded_rows<PlainRow<T>, Octets, MostWarps>(p);
 #elif defined(__CUDA_ARCH__)
   __trap();  // compiled for the list of architectures, and never chosen elsewhere
 #endif

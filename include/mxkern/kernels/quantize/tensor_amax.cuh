@@ -84,12 +84,14 @@ __device__ __forceinline__ void store_cluster_amax(std::uint32_t amax, float* to
 }
 
 // What the amax of many thread blocks starts from. With `early`, the amax kernel behind it, which
-// waits for this one before it reads, may start at once; otherwise as soon as x is there.
-static __global__ void clear_amax_kernel(float* amax, bool early) {
+// waits for this one before it reads, may start at once; otherwise as soon as x is there. `other`
+// may be null.
+static __global__ void clear_amax_kernel(float* amax, float* other, bool early) {
   if (early) let_dependents_start();
   wait_for_kernels_ahead();
   if (!early) let_dependents_start();
   *amax = 0.0f;
+  if (other != nullptr) *other = 0.0f;
 }
 
 // Has the second-level cache read what a thread will first.

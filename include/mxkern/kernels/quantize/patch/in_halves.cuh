@@ -6,7 +6,6 @@
 
 #include "mxkern/kernels/quantize/patch/halves.cuh"
 #include "mxkern/kernels/quantize/patch/lane.cuh"
-#include "mxkern/kernels/quantize/patch/tall_columns.cuh"
 
 namespace mxkern::kernels {
 
@@ -14,10 +13,11 @@ namespace mxkern::kernels {
 template <class S, class Element, Rounding R, PatchWork W>
 struct PatchInHalves : PatchLane<S, Element, R, W> {
   using Base = PatchLane<S, Element, R, W>;
-  using Base::Base, Base::bits, Base::blocks, Base::memory, Base::p, Base::raw;
+  using Base::Base, Base::p, Base::raw;
   using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
-  using typename Base::Memory;
+  using Base::put_tall_column;
   using typename Base::T;
+  using typename Base::Tall;
 
   // What half precision takes, if a tensor and all blocks of the warp can have it.
   __device__ __forceinline__ bool rows_in_halves(const PackedAmax<T> (&rows)[2][4],
@@ -29,13 +29,11 @@ struct PatchInHalves : PatchLane<S, Element, R, W> {
     return true;
   }
 
-  // Columns alone, or transformed ones: a lane has whole blocks of them.
-  __device__ __forceinline__ void quantize_tall(TallPatch& tall,
-                                                const BlockScaler<S>& scaler) const {
-    constexpr int count = 2 * TallPatch::pairs;
-    if constexpr (W == PatchWork::transform) tall.transform(p.column_signs);
-    std::uint32_t amax[count];
-    tall.find_amax(amax);
+  // Transformed columns: a lane has whole blocks of them.
+  __device__ __forceinline__ void tall_in_halves(const Tall& tall,
+                                                 const std::uint32_t (&amax)[Tall::columns],
+                                                 const BlockScaler<S>& scaler) const {
+    constexpr int count = Tall::columns;
     const BlocksInHalves<count> scales(amax, half_encode(scaler.tensor), scaler.table);
     if (!half_table(scaler.table).usable || warp_is_rare<R>(scales.rare)) {
 #pragma unroll
@@ -53,14 +51,6 @@ struct PatchInHalves : PatchLane<S, Element, R, W> {
       put_tall_column(k, codes[0], scales.byte[k]);
       put_tall_column(k + 1, codes[1], scales.byte[k + 1]);
     }
-  }
-
-  __device__ __forceinline__ void put_tall_column(int k, uint2 codes, std::uint8_t byte) const {
-    using Lines = typename Memory::ColumnLines;
-    const int column = TallPatch::column(), row = TallPatch::row();
-    std::uint8_t* to = memory.columns + Lines::offset(column, row / 8 * bits);
-    *reinterpret_cast<uint2*>(to + k * Lines::line_bytes) = codes;
-    memory.column_scales[(column + k) * blocks + row / S::block] = byte;
   }
 
   // Both directions under one tensor scale. Elements become halves where they are.

@@ -9,6 +9,7 @@
 
 #include "mxkern/kernels/quantize/patch/elements.cuh"
 #include "mxkern/kernels/quantize/patch/halves.cuh"
+#include "mxkern/kernels/quantize/patch/tall_columns.cuh"
 
 namespace mxkern::kernels {
 
@@ -16,9 +17,11 @@ template <class S, class Element, Rounding R, PatchWork W>
 struct PatchLane : PatchElements<Element> {
   using PatchElements<Element>::raw;
   using T = Element;
+  using Tall = TallPatch<T>;
   using Format = typename S::Format;
   static constexpr bool stays = patch_stays<S, R, W>;
-  using Memory = PatchMemory<S, stays>;
+  static constexpr bool exchanges = patch_exchanges<S, R, W>;
+  using Memory = PatchMemory<S, stays, exchanges>;
   static constexpr int bits = Format::bits;
   static constexpr int blocks = tile_extent / S::block;
   static constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
@@ -26,11 +29,12 @@ struct PatchLane : PatchElements<Element> {
   static constexpr bool in_lines =
       is_fp4<Format> && R == Rounding::nearest && !MXKERN_HAS_CVT_E2M1 && !in_pairs;
   static constexpr bool in_halves = patch_in_halves<S, T, R, W>();
-  static constexpr bool is_tall = in_halves && W != PatchWork::both;
+  static constexpr bool is_tall = (in_halves && W != PatchWork::both) || exchanges;
 
   const QuantizeTileParameters& p;
   Memory& memory;
   std::uint32_t counter = 0;  // the logical index of the first element, in eights
+  int row_scales = 0, column_scales = Memory::scale_bytes;  // where those of the tile begin
 
   __device__ __forceinline__ PatchLane(const QuantizeTileParameters& parameters, Memory& shared)
       : p(parameters), memory(shared) {}
@@ -47,7 +51,7 @@ struct PatchLane : PatchElements<Element> {
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
       if constexpr (stays) {
-        __pipeline_memcpy_async(&memory.ahead[i][threadIdx.x], from, 16);
+        __pipeline_memcpy_async(&memory.ahead[i][shared_lane(threadIdx.x)], from, 16);
       } else {
         raw[i] = load_octet(from);
       }
@@ -71,7 +75,7 @@ struct PatchLane : PatchElements<Element> {
     if constexpr (is_tall) __syncwarp();  // for each other's octets
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
-      const uint4 own = memory.ahead[i][threadIdx.x];
+      const uint4 own = memory.ahead[i][shared_lane(threadIdx.x)];
       raw[i] = {{own.x, own.y, own.z, own.w}};
     }
   }
@@ -91,11 +95,37 @@ struct PatchLane : PatchElements<Element> {
   }
 
   __device__ __forceinline__ void put_row_scale(int i, std::uint8_t byte) const {
-    memory.row_scales[(patch_row() + i) * blocks + patch_column() / S::block] = byte;
+    memory.scales[row_scales + (patch_row() + i) * blocks + patch_column() / S::block] = byte;
   }
 
   __device__ __forceinline__ void put_column_scale(int i, std::uint8_t byte) const {
-    memory.column_scales[(patch_column() + i) * blocks + patch_row() / S::block] = byte;
+    memory.scales[column_scales + (patch_column() + i) * blocks + patch_row() / S::block] = byte;
+  }
+
+  // Transforms a tall patch, of elements of a warp's patches, of whose rows these are the amax.
+  __device__ __forceinline__ void transform_tall(Tall& tall,
+                                                 const PackedAmax<T> (&rows)[2][4]) const {
+    std::uint32_t largest = 0;
+    if constexpr (is_bfloat16) {
+      PackedAmax<T> all = rows[0][0];
+#pragma unroll
+      for (int i = 1; i < patch_extent; ++i) all = all.higher(rows[i / 4][i % 4]);
+      largest = all.value();
+    }
+    if (__any_sync(full_warp, largest >= bits_of(Tall::sums_fit_below))) {
+      tall.transform_any(p.column_signs);
+    } else {
+      tall.transform(p.column_factors);
+    }
+  }
+
+  // Codes and scale of block k of the columns that a lane has of a tall patch.
+  __device__ __forceinline__ void put_tall_column(int k, uint2 codes, std::uint8_t byte) const {
+    using Lines = typename Memory::ColumnLines;
+    const int column = Tall::column(), row = Tall::row();
+    std::uint8_t* to = memory.columns + Lines::offset(column, row / 8 * bits);
+    *reinterpret_cast<uint2*>(to + k * Lines::line_bytes) = codes;
+    memory.scales[column_scales + (column + k) * blocks + row / S::block] = byte;
   }
 };
 

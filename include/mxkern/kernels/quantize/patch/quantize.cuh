@@ -1,10 +1,9 @@
-// mxkern/kernels/quantize/patch/quantize.cuh: whole tiles of 16-bit elements in registers: both
+// mxkern/kernels/quantize/patch/quantize.cuh: a patch of 16-bit elements in registers: both
 // directions, the columns alone, square blocks, and a Hadamard transform along the columns.
 #pragma once
 
 #include <cstdint>
 
-#include "mxkern/kernels/device/dependents.cuh"
 #include "mxkern/kernels/quantize/patch/in_halves.cuh"
 #include "mxkern/kernels/quantize/patch/scales.cuh"
 #include "mxkern/kernels/quantize/columns.cuh"
@@ -17,11 +16,13 @@ struct Patch : PatchInHalves<S, Element, R, W> {
   using Base = PatchInHalves<S, Element, R, W>;
   using Base::Base, Base::bits, Base::in_halves, Base::in_lines, Base::in_pairs, Base::is_bfloat16;
   using Base::both_in_halves, Base::rows_in_halves;
+  using Base::exchanges, Base::memory, Base::stay, Base::stays;
   using Base::find_amax, Base::counter, Base::counter_step, Base::p, Base::raw;
   using Base::put_column, Base::put_column_scale, Base::put_row, Base::put_row_scale;
-  using Base::stay, Base::stays;
+  using Base::put_tall_column, Base::tall_in_halves;
   using typename Base::Format;
   using typename Base::T;
+  using typename Base::Tall;
   static constexpr float prescale = R == Rounding::nearest ? octet_scale<Format> : 1.0f;
 
   __device__ __forceinline__ static PatchCodes poisoned() {
@@ -227,7 +228,47 @@ struct Patch : PatchInHalves<S, Element, R, W> {
 #pragma unroll
     for (int i = 0; i < patch_extent; ++i) {
       const Philox4 words = random.whole_octet(counter + i * counter_step());
+      if constexpr (exchanges) put_words(i, words);
       put_row(i, row_codes<Rare>(raw[i], scales[i / 4].of_row(i % 4), words));
+    }
+  }
+
+  // For the lanes that have these elements of transformed columns.
+  __device__ __forceinline__ void put_words(int i, const Philox4& words) const {
+    memory.words[i][shared_lane(threadIdx.x)] =
+        make_uint4(words.lane[0], words.lane[1], words.lane[2], words.lane[3]);
+  }
+
+  // Where there are no rows to be quantized.
+  __device__ __forceinline__ void put_words() const {
+    RandomWords<R> random(p.along_columns.options.keys, p.along_columns.options.offset);
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) {
+      put_words(i, random.whole_octet(counter + i * counter_step()));
+    }
+  }
+
+  // Columns of which a lane has whole blocks, after their transform.
+  __device__ __forceinline__ void quantize_tall(Tall& tall, const PackedAmax<T> (&rows)[2][4],
+                                                const BlockScaler<S>& scaler) const {
+    this->transform_tall(tall, rows);
+    std::uint32_t amax[Tall::columns];
+    tall.find_amax(amax);
+    if constexpr (!exchanges) {
+      tall_in_halves(tall, amax, scaler);
+    } else {
+      float multipliers[Tall::columns];
+      std::uint8_t bytes[Tall::columns];
+#pragma unroll
+      for (int k = 0; k < Tall::columns; ++k) {
+        const BlockScale scale = scaler(amax[k]);
+        bytes[k] = scale.byte;
+        multipliers[k] = scale.multiplier;
+      }
+      uint2 codes[Tall::columns];
+      tall.encode_random(memory.words, multipliers, codes);
+#pragma unroll
+      for (int k = 0; k < Tall::columns; ++k) put_tall_column(k, codes[k], bytes[k]);
     }
   }
 
@@ -303,95 +344,5 @@ struct Patch : PatchInHalves<S, Element, R, W> {
     }
   }
 };
-
-// Quantizes the whole tiles of x, with vector loads and stores. Both directions share the options
-// of what they share: the words of stochastic rounding, the scales of squares. A direction that is
-// not wanted has the other's options.
-template <class S, class T, Rounding R, PatchWork W>
-__global__ void __launch_bounds__(patch_threads, (patch_blocks<S, R, W>))
-    quantize_patch_kernel(const __grid_constant__ QuantizeTileParameters p,
-                          const __grid_constant__ PatchGrid grid) {
-  constexpr bool stays = patch_stays<S, R, W>;
-  using Memory = PatchMemory<S, stays>;
-  constexpr int bits = S::Format::bits;
-  extern __shared__ __align__(128) unsigned char shared[];
-  Memory& memory = *reinterpret_cast<Memory*>(shared);
-  Patch<S, T, R, W> patch(p, memory);
-  const auto row_of = [&](const PatchTile& tile) {
-    return std::int64_t{p.backwards ? grid.down - 1 - tile.down : tile.down} * tile_extent;
-  };
-  const auto begin = [&](const PatchTile& tile) {
-    patch.begin(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
-  };
-  PatchTile tile = PatchTile::first<stays>(grid);
-  if (is_one_of_the_first(p.fetching_blocks) && tile.batch < grid.batch) {
-    patch.fetch(tile.batch, row_of(tile), std::int64_t{tile.across} * tile_extent);
-  }
-  wait_at_start(p.follows);
-  if (tile.batch >= grid.batch) return wait_at_end(p.follows);
-  begin(tile);
-  // While the first tile comes.
-  const BlockScaler<S> row_scaler = patch_scaler<S>(p, memory.tensors, 0);
-  const BlockScaler<S> column_scaler = patch_scaler<S>(p, memory.tensors, 1);
-  if constexpr (Patch<S, T, R, W>::in_halves) {
-#pragma unroll 1
-    for (int i = 0; i <= column_scaler.table; ++i) {
-      fill_half_table({memory.tensors[i], i});
-    }
-    __syncthreads();
-  }
-  while (true) {
-    const std::int64_t batch = tile.batch, row = row_of(tile);
-    const std::int64_t column = std::int64_t{tile.across} * tile_extent;
-    patch.finish();
-    if constexpr (R == Rounding::stochastic) {
-      patch.counter = static_cast<std::uint32_t>(
-          ((batch * p.rows + row + patch_row()) * p.columns + column + patch_column()) /
-          Philox::elements);
-    }
-    PackedAmax<T> rows[2][4], pairs[4];
-    patch.find_amax(rows, pairs);
-    const PatchTile next = tile.next(grid);
-    const bool more = stays && next.batch < grid.batch;
-    if constexpr (Patch<S, T, R, W>::is_tall) {
-      if (W == PatchWork::transform && p.along_rows.codes != nullptr) {
-        patch.quantize_rows(rows, row_scaler);
-      }
-      TallPatch tall;
-      tall.load(memory.ahead);
-      __syncwarp();
-      if (more) begin(next);
-      tall.stay();
-      patch.quantize_tall(tall, column_scaler);
-    } else if constexpr (W == PatchWork::squares) {
-      if (more) begin(next);
-      patch.quantize_squares(pairs, row_scaler);
-    } else {
-      if (more) begin(next);
-      patch.quantize(rows, pairs, row_scaler, column_scaler, [&] {
-        PatchTile same = tile;
-        // Not from addresses that would be kept for it, in registers that fewer bits need.
-        if (bits < 8) asm volatile("" : "+r"(same.across), "+r"(same.down), "+r"(same.batch));
-        begin(same);
-      });
-    }
-    __syncthreads();
-    const int line_tile = static_cast<int>(row / tile_extent);
-    if (W != PatchWork::columns && p.along_rows.codes != nullptr) {
-      store_patch_lines<typename Memory::RowLines>(p.along_rows, batch * p.rows + row,
-                                                   column / 8 * bits, memory.rows);
-      store_patch_scales<S>(p.along_rows, batch, line_tile, tile.across, memory.row_scales);
-    }
-    if (p.along_columns.codes != nullptr) {
-      store_patch_lines<typename Memory::ColumnLines>(p.along_columns, batch * p.columns + column,
-                                                      row / 8 * bits, memory.columns);
-      store_patch_scales<S>(p.along_columns, batch, tile.across, line_tile, memory.column_scales);
-    }
-    if (!more) break;
-    __syncthreads();
-    tile = next;
-  }
-  wait_at_end(p.follows);
-}
 
 }  // namespace mxkern::kernels

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "mxkern/kernels/quantize/patch/codes.cuh"
+#include "mxkern/kernels/quantize/patch/walk.cuh"
 #include "mxkern/kernels/quantize/tile/quantize.cuh"
 
 namespace mxkern::kernels {
@@ -40,6 +41,10 @@ inline constexpr bool patch_stays = S::has_tensor_scale &&
                                     (W == PatchWork::both || W == PatchWork::transform);
 template <class S, Rounding R, PatchWork W>
 inline constexpr int patch_blocks = patch_stays<S, R, W> ? 2 : 3;  // a multiprocessor
+// Whether lanes exchange random words: those of transformed columns, which other lanes have.
+template <class S, Rounding R, PatchWork W>
+inline constexpr bool patch_exchanges =
+    patch_stays<S, R, W>&& R == Rounding::stochastic&& W == PatchWork::transform;
 
 __device__ __forceinline__ int patch_across() { return static_cast<int>(threadIdx.x % 4); }
 __device__ __forceinline__ int patch_down() { return static_cast<int>(threadIdx.x / 4 % 8); }
@@ -50,6 +55,12 @@ __device__ __forceinline__ int patch_column() {
 }
 __device__ __forceinline__ int patch_row() {
   return static_cast<int>(threadIdx.x / 128) * patch_warp_rows + patch_down() * patch_extent;
+}
+
+// Where a thread has its 16 bytes among those of its thread block, so that lanes that read halves
+// of them, of patches above one another, meet as many banks as there are.
+__device__ __forceinline__ unsigned shared_lane(unsigned thread) {
+  return thread ^ (thread >> 1 & 4u);
 }
 
 // Lines of codes in shared memory. After every eight lines some bytes are left free, so that the
@@ -66,19 +77,28 @@ struct PatchLines {
   }
 };
 
-template <class S, bool Stays>
+// `Words`: lanes exchange random words.
+template <class S, bool Stays, bool Words>
 struct PatchMemory {
   static constexpr int bits = S::Format::bits;
   using RowLines = PatchLines<bits, bits == 6 ? 32 : 4 * bits>;
   using ColumnLines = PatchLines<bits, 8 * bits>;
   static constexpr int blocks = tile_extent / S::block;
-  // The next patch of each lane.
+  static constexpr int scale_bytes = tile_extent * blocks + (Stays ? 64 : 0);  // half of the banks
+  // The next patch of each lane, by shared_lane.
   alignas(128) uint4 ahead[Stays ? patch_extent : 1][Stays ? patch_threads : 1];
+  uint4 words[Words ? patch_extent : 1][Words ? patch_threads : 1];
   alignas(16) std::uint8_t rows[RowLines::bytes];
   alignas(16) std::uint8_t columns[ColumnLines::bytes];
-  alignas(16) std::uint8_t row_scales[tile_extent * blocks];
-  alignas(16) std::uint8_t column_scales[tile_extent * blocks];
   TensorScale tensors[2];  // NVFP4: of rows and columns
+  // Those of one tile along rows, and of one along columns. A larger group has more behind them:
+  // those along rows of tiles side by side, then those along columns of all of its tiles.
+  alignas(16) std::uint8_t scales[2 * scale_bytes];
+
+  static constexpr int bytes(PatchGroup group) {
+    const int across = 1 << group.log2_across, all = across << group.log2_down;
+    return static_cast<int>(sizeof(PatchMemory)) + (across + all - 2) * scale_bytes;
+  }
 };
 
 // Puts eight codes into a line; `odd`: of codes of 6 bits, those before are 6 bytes that end
@@ -98,53 +118,6 @@ __device__ __forceinline__ void put_codes(std::uint8_t* to, const PatchCodes& co
     *reinterpret_cast<std::uint16_t*>(to + (odd ? 0 : 4)) = static_cast<std::uint16_t>(rest);
   }
 }
-
-// The whole tiles of a tensor, and every how many of them a thread block takes one.
-struct PatchGrid {
-  int across, down, batch;
-  int step_across, step_down, step_batch;
-
-  static constexpr PatchGrid of(std::int64_t across, std::int64_t down, std::int64_t batch,
-                                std::int64_t step) {
-    const auto as_int = [](std::int64_t n) { return static_cast<int>(n); };
-    return {as_int(across),
-            as_int(down),
-            as_int(batch),
-            as_int(step % across),
-            as_int(step / across % down),
-            as_int(step / across / down)};
-  }
-};
-
-struct PatchTile {
-  int across, down, batch;
-
-  // Thread blocks that stay are numbered; others have a grid like that of the tiles, as divisions
-  // would take longer than a part of the work.
-  template <bool Stays>
-  __device__ __forceinline__ static PatchTile first(const PatchGrid& grid) {
-    if constexpr (!Stays) {
-      return {static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
-              static_cast<int>(blockIdx.z)};
-    }
-    const unsigned line = blockIdx.x / grid.across;
-    return {static_cast<int>(blockIdx.x % grid.across), static_cast<int>(line % grid.down),
-            static_cast<int>(line / grid.down)};
-  }
-
-  __device__ __forceinline__ PatchTile next(const PatchGrid& grid) const {
-    PatchTile tile = {across + grid.step_across, down + grid.step_down, batch + grid.step_batch};
-    if (tile.across >= grid.across) {
-      tile.across -= grid.across;
-      ++tile.down;
-    }
-    if (tile.down >= grid.down) {
-      tile.down -= grid.down;
-      ++tile.batch;
-    }
-    return tile;
-  }
-};
 
 // Copies the lines of codes of a tile out; `line` is the first of them in all lines of `out`.
 template <class Lines>
@@ -187,6 +160,24 @@ __device__ __forceinline__ void store_patch_scales(const TileOutput& out, std::i
   if (batch != 0) to += batch * index.size();
   reinterpret_cast<std::uint32_t*>(to)[threadIdx.x] =
       *reinterpret_cast<const std::uint32_t*>(scales + line * blocks + group * 4);
+}
+
+// Copies row-major scales of adjacent tiles out, 128 lines of eight a tile, from line and block on:
+// adjacent lanes have those of one line. Lines begin on eight bytes.
+__device__ __forceinline__ void store_scale_lines(const TileOutput& out, std::int64_t batch,
+                                                  std::int64_t line, std::int64_t block,
+                                                  const std::uint8_t* scales, int tile_bytes,
+                                                  int log2_tiles) {
+  constexpr int blocks = 8;
+  const unsigned tile = threadIdx.x & ((1u << log2_tiles) - 1);
+  const ScaleIndex& index = out.scale_index;
+  std::uint8_t* to =
+      out.scales + batch * index.size() + line * index.blocks + block + tile * blocks;
+  for (unsigned own = threadIdx.x >> log2_tiles; own < tile_extent;
+       own += patch_threads >> log2_tiles) {
+    *reinterpret_cast<uint2*>(to + own * index.blocks) =
+        *reinterpret_cast<const uint2*>(scales + tile * tile_bytes + own * blocks);
+  }
 }
 
 }  // namespace mxkern::kernels

@@ -31,12 +31,15 @@ struct QuantizeTileParameters {
   bool square;
   bool vector_loads;
   bool backwards;
+  bool words_differ;    // both directions are wanted, with random words of their own
   int fetching_blocks;  // how many thread blocks ask for their first tile while the kernel ahead
                         // runs
   Follows follows;
   std::int64_t first_down, first_across;  // tiles before these are not the kernel's
-  // What a Hadamard transform of 16 or 32 along the columns flips in the words of 32 rows.
+  // What a Hadamard transform of 16 or 32 along the columns flips in the words of 32 rows, and what
+  // one of 16 multiplies with: signs, and its factor.
   std::uint32_t column_signs[32];
+  float column_factors[16];
 };
 
 // What a tile kernel is compiled for. The code of rare options costs registers, and the instruction
