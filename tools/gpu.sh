@@ -68,7 +68,7 @@ python() {
 # Skipped by the tests themselves where there is one GPU.
 devices() {
   local status=0
-  ctest --test-dir "$BUILD" -R 'cuda\.(two_devices|streams|errors)_test' --output-on-failure || status=1
+  ctest --test-dir "$BUILD" -R 'cuda\.runtime\.(two_devices|streams|errors)_test' --output-on-failure || status=1
   "$PYTHON" -m pytest -q -ra -p no:cacheprovider tests/python/cuda/test_cuda_devices.py || status=1
   return $status
 }

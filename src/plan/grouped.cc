@@ -133,7 +133,8 @@ CudaGroupedPlan plan_grouped_cuda(const PlannedOperand& a, const PlannedOperand&
 
 DecodePlan plan_grouped_folded(const GroupedQuestion& q) {
   const std::int64_t each = ceil_div(q.rows, used_groups(q));
-  const int size = folded_size(each);
+  // Groups of more rows than there are on average are to fit as well.
+  const int size = folded_size(each + each / 2);
   return decode_sm90_plan(q.scheme, size, folded_warpgroups(size), 0, 0);
 }
 

@@ -22,6 +22,8 @@ void launch(const char* function, const DecodePlan& plan, dim3 grid,
     run<Tokens, folded_warpgroups(Tokens), IsGrouped>(function, plan, grid, p, tokens, stream);
   };
   switch (plan.tokens) {
+    case 8: return go.template operator()<8>();
+    case 16: return go.template operator()<16>();
     case 32: return go.template operator()<32>();
     case 64: return go.template operator()<64>();
     default: return go.template operator()<128>();

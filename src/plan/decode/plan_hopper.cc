@@ -129,7 +129,12 @@ DecodePlan decode_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_
   return plan;
 }
 
-int folded_size(std::int64_t tokens) { return tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128; }
+int folded_size(std::int64_t rows) {
+  for (const int size : {8, 16, 32, 64}) {
+    if (rows <= size) return size;
+  }
+  return 128;
+}
 
 // By rounds of thread blocks: a turn of a tile takes about as long in each, and the end as long as
 // so many turns.

@@ -43,7 +43,7 @@ void narrow_scales(QuantizedOperand& x, int octaves) {
 TEST_F(DecodeFolded, EverySize) {
   int turn = 0;
   for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::mxfp6_e2m3}) {
-    for (const int tokens : {32, 64, 128}) {
+    for (const int tokens : {8, 16, 32, 64, 128}) {
       for (const std::int64_t k : {32, 96, 200, 520, 1160}) {
         ++turn;
         const std::int32_t t = tokens;

@@ -98,6 +98,14 @@ struct ThirdsOfPower {
   }
 };
 
+// The same in one step where the power is a normal float32.
+__device__ __forceinline__ float times_power(float value, float fraction, int exponent) {
+  if (static_cast<unsigned>(exponent + 126) > 252u) {
+    return ThirdsOfPower(exponent).times(value, fraction);
+  }
+  return value * fraction * float_of(static_cast<std::uint32_t>(exponent + 127) << 23);
+}
+
 // Four outputs but for what is added to them: under a factor, and under the power of two of their
 // token.
 __device__ __forceinline__ void scale_four(const DecodeParameters& p, std::int64_t batch, int token,

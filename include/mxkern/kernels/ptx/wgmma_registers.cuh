@@ -16,16 +16,19 @@ __device__ __forceinline__ void wgmma_pin(std::uint32_t (&words)[Count]) {
 }
 
 // clang-format off
-#define MXKERN_SUMS_16(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), \
-  "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7]), "+f"(sums[i + 8]), \
-  "+f"(sums[i + 9]), "+f"(sums[i + 10]), "+f"(sums[i + 11]), "+f"(sums[i + 12]), \
-  "+f"(sums[i + 13]), "+f"(sums[i + 14]), "+f"(sums[i + 15])
-#define MXKERN_ALL_16 MXKERN_SUMS_16(0)
-#define MXKERN_ALL_32 MXKERN_ALL_16, MXKERN_SUMS_16(16)
-#define MXKERN_ALL_48 MXKERN_ALL_32, MXKERN_SUMS_16(32)
-#define MXKERN_ALL_64 MXKERN_ALL_48, MXKERN_SUMS_16(48)
-#define MXKERN_ALL_96 MXKERN_ALL_64, MXKERN_SUMS_16(64), MXKERN_SUMS_16(80)
-#define MXKERN_ALL_128 MXKERN_ALL_96, MXKERN_SUMS_16(96), MXKERN_SUMS_16(112)
+#define MXKERN_SUMS_4(f, i) f(sums[i]), f(sums[i + 1]), f(sums[i + 2]), f(sums[i + 3])
+#define MXKERN_SUMS_16(f, i) MXKERN_SUMS_4(f, i), MXKERN_SUMS_4(f, i + 4), \
+  MXKERN_SUMS_4(f, i + 8), MXKERN_SUMS_4(f, i + 12)
+#define MXKERN_ALL_4(f) MXKERN_SUMS_4(f, 0)
+#define MXKERN_ALL_8(f) MXKERN_ALL_4(f), MXKERN_SUMS_4(f, 4)
+#define MXKERN_ALL_16(f) MXKERN_SUMS_16(f, 0)
+#define MXKERN_ALL_32(f) MXKERN_ALL_16(f), MXKERN_SUMS_16(f, 16)
+#define MXKERN_ALL_48(f) MXKERN_ALL_32(f), MXKERN_SUMS_16(f, 32)
+#define MXKERN_ALL_64(f) MXKERN_ALL_48(f), MXKERN_SUMS_16(f, 48)
+#define MXKERN_ALL_96(f) MXKERN_ALL_64(f), MXKERN_SUMS_16(f, 64), MXKERN_SUMS_16(f, 80)
+#define MXKERN_ALL_128(f) MXKERN_ALL_96(f), MXKERN_SUMS_16(f, 96), MXKERN_SUMS_16(f, 112)
+#define MXKERN_NAMES_4 "%0, %1, %2, %3"
+#define MXKERN_NAMES_8 MXKERN_NAMES_4 ", %4, %5, %6, %7"
 #define MXKERN_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define MXKERN_NAMES_32 MXKERN_NAMES_16 ", " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -48,7 +51,7 @@ __device__ __forceinline__ void wgmma_pin(std::uint32_t (&words)[Count]) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." types " {"            \
                  MXKERN_NAMES_##count "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b      \
                  ", 1, 1, 1, 0;\n"                                                             \
-                 : MXKERN_ALL_##count                                                          \
+                 : MXKERN_ALL_##count("+f")                                                          \
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));        \
   }
 #define MXKERN_WGMMA_OF_BOTH(...)                           \
@@ -64,18 +67,20 @@ MXKERN_WGMMA_OF_BOTH(256, 128, 128, 129, 130, 131, 132)
 #undef MXKERN_WGMMA_REGISTERS
 
 // The same of E5M2 by E4M3: sums = left . right^T, or sums += it.
-#define MXKERN_WGMMA_FP8(name, adds, columns, count, a0, a1, a2, a3, b)                        \
+#define MXKERN_WGMMA_FP8(name, adds, constraint, columns, count, a0, a1, a2, a3, b)                        \
   __device__ __forceinline__ void name(float(&sums)[count], const std::uint32_t(&left)[4],     \
                                        std::uint64_t right) {                                  \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k32.f32.e5m2.e4m3 {"            \
                  MXKERN_NAMES_##count "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b      \
                  ", " #adds ", 1, 1;\n"                                                        \
-                 : MXKERN_ALL_##count                                                          \
+                 : MXKERN_ALL_##count(constraint)                                                          \
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));        \
   }
 #define MXKERN_WGMMA_FP8_OF_BOTH(...)        \
-  MXKERN_WGMMA_FP8(wgmma_set_fp8, 0, __VA_ARGS__) \
-  MXKERN_WGMMA_FP8(wgmma_add_fp8, 1, __VA_ARGS__)
+  MXKERN_WGMMA_FP8(wgmma_set_fp8, 0, "=f", __VA_ARGS__) \
+  MXKERN_WGMMA_FP8(wgmma_add_fp8, 1, "+f", __VA_ARGS__)
+MXKERN_WGMMA_FP8_OF_BOTH(8, 4, 4, 5, 6, 7, 8)
+MXKERN_WGMMA_FP8_OF_BOTH(16, 8, 8, 9, 10, 11, 12)
 MXKERN_WGMMA_FP8_OF_BOTH(32, 16, 16, 17, 18, 19, 20)
 MXKERN_WGMMA_FP8_OF_BOTH(64, 32, 32, 33, 34, 35, 36)
 MXKERN_WGMMA_FP8_OF_BOTH(128, 64, 64, 65, 66, 67, 68)
@@ -87,13 +92,18 @@ MXKERN_WGMMA_FP8_OF_BOTH(128, 64, 64, 65, 66, 67, 68)
 #undef MXKERN_NAMES_48
 #undef MXKERN_NAMES_32
 #undef MXKERN_NAMES_16
+#undef MXKERN_NAMES_8
+#undef MXKERN_NAMES_4
 #undef MXKERN_ALL_128
 #undef MXKERN_ALL_96
 #undef MXKERN_ALL_64
 #undef MXKERN_ALL_48
 #undef MXKERN_ALL_32
 #undef MXKERN_ALL_16
+#undef MXKERN_ALL_8
+#undef MXKERN_ALL_4
 #undef MXKERN_SUMS_16
+#undef MXKERN_SUMS_4
 // clang-format on
 
 }  // namespace mxkern::ptx

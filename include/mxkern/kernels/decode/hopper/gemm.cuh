@@ -68,6 +68,11 @@ struct DecodeSm90Kernel {
   static constexpr int blocks_at_once = Tokens <= 64 || (Warpgroups == 2 && Tokens >= 128) ? 2 : 1;
   static constexpr int half_bytes = Tokens * 128;  // of the tokens, a box
   static constexpr int box_columns = IsFolded ? 128 : 64, tile_boxes = 128 / box_columns;
+  // Folded: of few tokens the sums of a block get its scale, else the weights do, as far as a row's
+  // scales allow. And what outputs lack beside two to the row's top.
+  static constexpr bool scales_sums = IsFolded && Tokens <= 32;
+  static constexpr int most_octaves = scales_sums ? 120 : few::most_octaves;
+  static constexpr int folded_exponent = scales_sums ? 14 - 127 : HalfScales<Format>::sum_exponent;
   // The same constants as those of DecodeKernel.
   using Element = std::conditional_t<IsHalf, float16, bfloat16>;
   static constexpr bool is_half = IsHalf, scales_x = false, scales_weights = true;
@@ -273,7 +278,7 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   const std::uint32_t offsets = few::scale_offsets<K>(p, weights, row);
   // Folded: whether a row's scales are so far apart that a multiplication of halves does not do.
   bool is_far = false;
-  if constexpr (K::is_folded) is_far = few::is_far_row<K>(p, weights, row);
+  if constexpr (K::is_folded && !K::scales_sums) is_far = few::is_far_row<K>(p, weights, row);
   const int is_any = __syncthreads_or(K::is_folded ? is_far : !is_plain);
   const bool is_direct = !K::is_folded && is_any == 0;
   if (p.log2_ranks > 0) few::cluster_arrive_relaxed();
@@ -281,6 +286,8 @@ __global__ void __launch_bounds__(K::all_threads, K::tenants)
   float sums[K::tokens / 2] = {};
   if constexpr (!K::is_folded) {
     few::multiply_sm90<K>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
+  } else if constexpr (K::scales_sums) {
+    few::multiply_folded_blocks<K>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
   } else if (is_any == 0) {
     few::multiply_folded<K, false>(sums, p, rings, tiles, seat.part, seat.slab, lane, offsets);
   } else {

@@ -134,4 +134,126 @@ __device__ __forceinline__ void multiply_folded(float (&sums)[K::tokens / 2],
   for (int i = 0; i < K::tokens / 2; ++i) sums[i] += partial[i];
 }
 
+// Eight codes of two rows as FP8 operands: 2^-14 times their values as E5M2, a row's in each.
+__device__ __forceinline__ void decode_bytes(std::uint32_t& first, std::uint32_t& second,
+                                             std::uint32_t word) {
+  // As decode_pair has halves, but their high bytes together, before what is not theirs is cut off.
+  const std::uint32_t higher = word * 8, turned = rotate_by_six(word);
+  const std::uint32_t both = pick_bits(turned, higher, 0x0FC00FC0u);
+  const std::uint32_t last = bits_of_either(turned, turned, 0x001B001Bu);
+  const std::uint32_t pair3 =
+      bits_of_either(last * (1u << 5 | 1u << 10), last * (1u << 12), 0x8E008E00u);
+  const std::uint32_t pair0 = pick_bits(higher, word, 0x0E000E00u);
+  first = __byte_perm(pair0, both * 8, 0x7531) & 0x8E8E8E8Eu;
+  second = __byte_perm(both, pair3, 0x7531) & 0x8E8E8E8Eu;
+}
+
+// Of two rows, the scales of a block relative to their tops.
+struct BlockScales {
+  float first, second;
+
+  __device__ __forceinline__ BlockScales(std::uint32_t word, std::uint32_t pick,
+                                         std::uint32_t offsets) {
+    const std::uint32_t fields = __viaddmax_s16x2(__byte_perm(word, 0, pick), offsets, 0);
+    first = float_of(fields << 23);
+    second = float_of(fields << 7 & 0x7F800000u);
+  }
+};
+
+// The same where the sums of 32 columns are multiplied by the scales of their block: whatever lies
+// between the scales of a row, products of codes are exact.
+template <class K>
+__device__ __forceinline__ void multiply_folded_blocks(float (&sums)[K::tokens / 2],
+                                                       const DecodeParameters& p,
+                                                       const RingsSm90& rings, int tiles, int part,
+                                                       int slab, int lane, std::uint32_t offsets) {
+  constexpr int all = DecodeLayout::tile_blocks;
+  constexpr int blocks = K::tokens == 8 ? all : 2;  // that are multiplied at a time
+  constexpr int groups = all / blocks;
+  const int parts = 1 << p.log2_parts, upper = slab % 2;
+  const std::uint32_t pick = upper == 0 ? 0x4140u : 0x4342u;
+  const std::uint32_t scales_at = K::layout.code_bytes() + lane / 4 * 16;
+  const std::uint32_t tile_step = p.row_tiles * K::tile_bytes << p.log2_parts;
+  const std::uint32_t first_tile =
+      rings.weights + ((slab / 2 << p.log2_parts) + part) * K::tile_bytes;
+  const std::uint32_t x_step = K::half_bytes / 16 << p.log2_parts;
+  const std::uint32_t first_x = ptx::swizzled_start(rings.x + part * K::half_bytes);
+  const std::uint32_t x_barrier_step = RingsSm90::pair_bytes << p.log2_parts;
+  const std::uint32_t first_x_barrier = rings.x_barriers + part * RingsSm90::pair_bytes;
+  std::uint32_t tile = first_tile, barrier = rings.barriers, parity = 0;
+  std::uint32_t x_start = first_x, x_barrier = first_x_barrier, x_parity = 0;
+  std::uint32_t x_before = rings.unused;  // the barrier to tell that the box before is free
+  // While a group is under way the next one's operands are made. Its sums can be read when all of
+  // it is over, or the compiler would wait for each product.
+  std::uint32_t a[2][blocks][4] = {}, scales[blocks] = {};
+  float partial[blocks][K::tokens / 2] = {};
+  const auto finish = [&](int set) {
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+      ptx::wgmma_pin(a[set][i]);
+      ptx::wgmma_pin(partial[i]);
+      const BlockScales scale(scales[i], pick, offsets);
+#pragma unroll
+      for (int j = 0; j < K::tokens / 2; ++j) {
+        sums[j] = fmaf(partial[i][j], j / 2 % 2 == 0 ? scale.first : scale.second, sums[j]);
+      }
+    }
+  };
+  const auto turn = [&](int set, int group, const uint4& v) {
+    const std::uint32_t words[all] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+      std::uint32_t word[2];
+      read_words<K>(word, tile + (group * blocks + i) * K::layout.block_bytes(), upper, lane);
+      decode_bytes(a[set][i][0], a[set][i][1], word[0]);
+      decode_bytes(a[set][i][2], a[set][i][3], word[1]);
+      ptx::wgmma_pin(a[set][i]);
+    }
+    finish(1 - set);
+    if (group == 0) {
+      if (lane == 0) ptx::mbarrier_arrive(x_before);
+      ptx::mbarrier_wait(x_barrier, x_parity);
+    }
+    if (group + 1 == groups) {
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(barrier + RingsSm90::free);
+      barrier += RingsSm90::pair_bytes, tile += tile_step;
+      if (barrier == rings.x_barriers) barrier = rings.barriers, tile = first_tile, parity ^= 1;
+    }
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) scales[i] = words[group * blocks + i];
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+      const int block = group * blocks + i;  // 32 bytes of a token
+      ptx::wgmma_set_fp8(partial[i], a[set][i],
+                         ptx::swizzled_descriptor(x_start + block * 32 / 16));
+    }
+    ptx::wgmma_commit();
+  };
+  // A tile, of which the first group has this set of operands.
+  const auto take = [&](int first_set) {
+    ptx::mbarrier_wait(barrier, parity);
+    const uint4 v = read_shared<uint4>(tile + scales_at);
+#pragma unroll
+    for (int group = 0; group < groups; ++group) turn((first_set + group) % 2, group, v);
+    x_before = x_barrier + RingsSm90::free;
+    x_start += x_step, x_barrier += x_barrier_step;
+    if (x_barrier >= rings.unused) x_start = first_x, x_barrier = first_x_barrier, x_parity ^= 1;
+  };
+  int left = (tiles - part + parts - 1) >> p.log2_parts;
+  if constexpr (groups % 2 == 0) {
+#pragma unroll 1
+    for (; left > 0; --left) take(0);
+    finish(1);
+  } else {
+#pragma unroll 1
+    for (; left > 1; left -= 2) take(0), take(1);
+    if (left > 0) take(0);
+    finish(0);  // or there is nothing more
+    ptx::wgmma_pin(a[1][0]);
+  }
+}
+
 }  // namespace mxkern::kernels::few

@@ -86,7 +86,7 @@ __device__ __noinline__ float multiply_wide(const DecodeParameters& p, const std
     const double weight = ldexp(double{decode<typename K::Format>(code)}, element.scale - top);
     sum = fma(weight, double{token_at<K>(x_row, column)}, sum);
   }
-  constexpr int unit = -127 - HalfScales<typename K::Format>::sum_exponent;
+  constexpr int unit = -127 - K::folded_exponent;
   return static_cast<float>(ldexp(sum * fraction, exponent + unit));
 }
 
@@ -124,10 +124,10 @@ struct FourRows {
         if constexpr (is_folded<K>) {
           // Scales that are large have no kind of their own, as they are relative to the top.
           const auto kind = static_cast<RowKind>(kinds >> (8 * j) & 0xFFu);
-          const bool is_wide = kind != RowKind::poisoned && scales[j].octaves > most_octaves;
+          const bool is_wide = kind != RowKind::poisoned && scales[j].octaves > K::most_octaves;
           if (kind == RowKind::special) kinds &= ~(0xFFu << (8 * j));
           if (is_wide) kinds |= wide << (8 * j);
-          row_exponent[j] = scales[j].top + HalfScales<typename K::Format>::sum_exponent;
+          row_exponent[j] = scales[j].top + K::folded_exponent;
           continue;
         }
         if (scales[j].is_wide != 0 && (kinds >> (8 * j) & 0xFFu) == 0) kinds |= wide << (8 * j);
@@ -184,13 +184,13 @@ struct FourRows {
       const int exponent = exponent_of(p, batch, first_token + token, factor);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        value[j] = ThirdsOfPower(exponent + row_exponent[j]).times(value[j], factor.fraction);
+        value[j] = times_power(value[j], factor.fraction, exponent + row_exponent[j]);
         if (IsPlain || j >= left || (kinds >> (8 * j) & 0xFFu) == 0) continue;
         value[j] = float_of(float32::nan_bits);
         if ((kinds >> (8 * j) & 0xFFu) != wide) continue;
         value[j] = multiply_wide<K>(
             p, weights, p.x + (first_token + token) * p.x_row_bytes + batch * p.x_batch_bytes,
-            row + j, factor.fraction, exponent + row_exponent[j] + far_exponent);
+            row + j, factor.fraction, exponent + row_exponent[j] + (K::scales_sums ? 0 : far_exponent));
       }
     } else {
 #pragma unroll

@@ -16,6 +16,13 @@ inline constexpr int most_octaves = near_octaves + far_exponent;
 template <class K>
 inline constexpr bool has_tops = K::is_half && !K::Scheme::has_tensor_scale;
 
+// Of the top as an exponent field: of halves, or of the float32 that sums are multiplied with.
+template <class K>
+inline constexpr int top_field = HalfScales<typename K::Format>::top_field;
+template <class K>
+  requires(K::scales_sums)
+inline constexpr int top_field<K> = 127;
+
 // What is added to the scales of two rows, a half of the word each, to make exponent fields of
 // halves of them. `row`: the first of these rows, 8 before the other one.
 template <class K>
@@ -28,7 +35,7 @@ __device__ __forceinline__ std::uint32_t scale_offsets(const DecodeParameters& p
     if (row < layout.tiles_down() * DecodeLayout::tile_rows) {
       const auto* scales =
           reinterpret_cast<const ScaleSpread*>(weights + layout.spreads_offset()) + row;
-      constexpr int field = HalfScales<typename K::Format>::top_field;
+      constexpr int field = top_field<K>;
       offsets = static_cast<std::uint16_t>(field - scales[0].top) |
                 static_cast<std::uint32_t>(field - scales[8].top) << 16;
     }
