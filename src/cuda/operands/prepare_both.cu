@@ -7,6 +7,7 @@
 #include "cuda/operands/folded_rows.h"
 #include "cuda/operands/prepare_operand.h"
 #include "cuda/runtime/device_scope.h"
+#include "cuda/runtime/even_bytes.h"
 #include "cuda/runtime/launch.h"
 #include "cuda/runtime/zero_words.h"
 #include "mxkern/kernels/operands/both_folded.cuh"
@@ -19,14 +20,13 @@ constexpr const char* function = "prepare_both";
 
 using kernels::BothTiles;
 
-// Whether kernels for tiles take x: 16-bit elements in whole octets, and a tile for each thread
-// block of a grid.
+// Whether kernels for tiles take x: 16-bit elements in whole octets, and tiles that 31 bits count.
 bool takes_tiles(const Buffer& x, const PreparedOperand& rows, const PreparedOperand& columns) {
-  constexpr std::int64_t most_words = 0x7FFFFFFF, most_down = 65535;
+  constexpr std::int64_t most_words = 0x7FFFFFFF, most_tiles = 0x40000000;
   const BothTiles tiles = BothTiles::of(x.shape);
   return prepares_in_tiles(rows, columns) && x.shape.size() > 0 && size_of(x.dtype) == 2 &&
          starts_on_16(x) && x.shape.columns % 8 == 0 && tiles.extreme_words() <= most_words &&
-         tiles.down <= most_down && tiles.batch <= most_down && can_start_early(function);
+         tiles.count() <= most_tiles && can_start_early(function);
 }
 
 // One kernel finds all scales and another one folds by them: each reads x once.
@@ -40,23 +40,30 @@ void prepare_in_tiles(const Buffer& x, const PreparedOperand& rows, const Prepar
   const BothTiles tiles = BothTiles::of(x.shape);
   auto* const extremes = static_cast<std::uint32_t*>(workspace);
   kernels::BothFoldedParameters p = {};
-  p.both.x = x.data;
-  p.both.batch_stride = x.batch_stride;
-  p.both.row_stride = x.row_stride;
-  p.both.rows = x.shape.rows;
-  p.both.columns = x.shape.columns;
+  p.both.x = {x.data,
+              x.batch_stride,
+              x.row_stride,
+              static_cast<int>(x.shape.rows),
+              static_cast<int>(x.shape.columns),
+              kernels::BothWalk::of(tiles)};
   p.both.rule = E8M0Rule::of<E4M3>(rule);
   p.both.scales = extremes + tiles.extreme_words();
   p.both.extremes = reinterpret_cast<kernels::LineExtremes*>(extremes);
   p.rows = {folded_rows(x.shape, rows.data), spreads.rows};
   p.columns = {folded_rows(x.shape.transposed(), columns.data), spreads.columns};
   zero_words(function, {extremes, static_cast<int>(tiles.extreme_words())}, stream);
-  const dim3 grid = grid_of(tiles.across, tiles.down, tiles.batch);
+  const auto launch_kernel = [&](auto kernel, int blocks, std::size_t bytes, const auto& argument) {
+    const std::int64_t most = std::int64_t{blocks} * processor_count(function);
+    const dim3 grid = grid_of(lower_of(tiles.count(), most));
+    launch<Start::early>(function, kernel, grid, kernels::patch_threads,
+                         even_bytes(function, grid, blocks, static_cast<int>(bytes)), stream,
+                         argument);
+  };
   const auto fold_as = [&]<class T>(T) {
-    launch<Start::early>(function, kernels::both_scales_kernel<T>, grid, kernels::patch_threads, 0,
-                         stream, p.both);
-    launch<Start::early>(function, kernels::both_folded_kernel<T>, grid, kernels::patch_threads, 0,
-                         stream, p);
+    launch_kernel(kernels::both_scales_kernel<T>, kernels::both_scales_blocks,
+                  sizeof(kernels::BothScalesMemory), p.both);
+    launch_kernel(kernels::both_folded_kernel<T>, kernels::both_folded_blocks,
+                  sizeof(kernels::BothFoldedMemory), p);
   };
   x.dtype == DType::bfloat16 ? fold_as(bfloat16{}) : fold_as(float16{});
 }

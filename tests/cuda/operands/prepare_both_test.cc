@@ -178,17 +178,22 @@ TEST_F(CudaPrepareBoth, TilesOfAnything) {
   expect_both(Scheme::mxfp8_e4m3, wide, ScaleRule::rceil);
 }
 
-// More thread blocks than the device holds, and more elements than its cache.
+// More tiles than the device holds thread blocks, and more elements than its cache; then parts of
+// tiles as well.
 TEST_F(CudaPrepareBoth, ManyTiles) {
-  PlainTensor x(DType::bfloat16, {1, 4096, 8192});
   const Values normal = normal_values(5);
   std::vector<double> few(4099);
   for (std::size_t i = 0; i < few.size(); ++i) few[i] = normal(0, 0, static_cast<std::int64_t>(i));
-  x.fill([&](std::int64_t, std::int64_t r, std::int64_t k) {
-    const auto at = static_cast<std::size_t>(r * 8192 + k);
-    return std::ldexp(few[at % few.size()], static_cast<int>((r / 32 + k / 32) % 9));
-  });
-  expect_both(Scheme::mxfp8_e4m3, x, ScaleRule::rceil);
+  const auto values = [&](std::int64_t b, std::int64_t r, std::int64_t k) {
+    const auto at = static_cast<std::size_t>(b * 77 + r * 8192 + k);
+    return std::ldexp(few[at % few.size()], static_cast<int>((r / 32 + k / 32 + b) % 9));
+  };
+  PlainTensor whole(DType::bfloat16, {1, 4096, 8192}), parts(DType::float16, {2, 1500, 4232}, 8);
+  for (PlainTensor* x : {&whole, &parts}) {
+    x->fill(values);
+    expect_both(Scheme::mxfp8_e4m3, *x, ScaleRule::rceil);
+    if (HasFatalFailure()) return;
+  }
 }
 
 // Working memory that suffices for one way is enough for the other one.

@@ -81,34 +81,43 @@ struct OctetFactors {
   }
 };
 
-// Reads what nobody reads again: it leaves the second-level cache to others.
-struct LastLoad {
+// Copies what nobody reads again: it leaves the second-level cache to others.
+struct LastCopy {
   std::uint64_t policy;
 
-  __device__ __forceinline__ LastLoad() {
+  __device__ __forceinline__ LastCopy() {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   }
-
-  template <class T>
-  __device__ __forceinline__ RawOctet<T> operator()(const T* from, bool exists) const {
-    RawOctet<T> raw = {};
-    asm volatile(
-        "{\n.reg .pred exists;\nsetp.ne.u32 exists, %6, 0;\n"
-        "@exists ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;\n}\n"
-        : "+r"(raw.word[0]), "+r"(raw.word[1]), "+r"(raw.word[2]), "+r"(raw.word[3])
-        : "l"(from), "l"(policy), "r"(static_cast<unsigned>(exists))
-        : "memory");
-    return raw;
+  __device__ __forceinline__ void operator()(std::uint32_t to, const void* from, int bytes) const {
+    ptx::copy_async_16(to, from, bytes, policy);
   }
 };
 
 struct BothFoldedMemory {
-  using Lines = PatchLines<8, 32>;
+  // What is left free lets eight lanes side by side, and two below one another, meet all banks.
+  using RowLines = PatchLines<8, 64>;
+  using ColumnLines = PatchLines<8, 16>;
   static constexpr int blocks = BothTiles::extent / 32;
-  alignas(16) std::uint32_t factors[2][blocks][BothTiles::extent];  // both_factors
-  alignas(16) std::uint8_t codes[2][Lines::bytes];                  // of rows, and of columns
+  BothAhead<1> ahead;
+  // What both_scales_kernel has left of each thread's line, copied ahead as well.
+  std::uint32_t scales[BothTiles::lines];
+  LineExtremes extremes[BothTiles::lines];
+  // both_factors; those of adjacent blocks begin in other banks.
+  alignas(16) std::uint32_t factors[2][blocks][BothTiles::extent + 4];
+  alignas(16) std::uint8_t rows[RowLines::bytes];
+  alignas(16) std::uint8_t columns[ColumnLines::bytes];
 
-  // Those of a lane's eight lines, which lie side by side.
+  // Begins to copy what is there of this thread's line.
+  __device__ __forceinline__ void begin_line(const BothParameters& p, const BothTile& tile) {
+    const unsigned thread = own_thread();
+    const LineExtremes& from = p.extremes[tile.line(p.x.walk, thread)];
+    LineExtremes& to = extremes[thread];
+    ptx::copy_async_4(ptx::shared_address(&scales[thread]), p.scales + tile.scale_word(thread), 4);
+    ptx::copy_async_4(ptx::shared_address(&to.largest), &from.largest, 4);
+    ptx::copy_async_4(ptx::shared_address(&to.below), &from.below, 4);
+  }
+
+  // The factors of a lane's eight lines, which lie side by side.
   __device__ __forceinline__ void load_factors(int direction, int block, int line,
                                                std::uint32_t (&own)[patch_extent]) const {
     const auto* from = reinterpret_cast<const uint4*>(&factors[direction][block][line]);
@@ -117,23 +126,23 @@ struct BothFoldedMemory {
     own[4] = high.x, own[5] = high.y, own[6] = high.z, own[7] = high.w;
   }
 
-  __device__ __forceinline__ void put(int direction, int line, int byte, const PatchCodes& own) {
-    *reinterpret_cast<uint2*>(&codes[direction][Lines::offset(line, byte)]) =
-        make_uint2(own.word[0], own.word[1]);
+  __device__ __forceinline__ static void put(std::uint8_t* to, const PatchCodes& own) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(own.word[0], own.word[1]);
   }
 
-  // Copies the lines of a direction out, of which `lines` exist. All of a line's bytes have room.
-  __device__ __forceinline__ void store(int direction, std::uint8_t* to, std::int64_t line_bytes,
-                                        int lines) const {
+  // Copies the lines of a direction out, of which `count` exist. All of a line's bytes have room.
+  template <class Lines>
+  __device__ __forceinline__ static void store(const std::uint8_t* lines, std::uint8_t* to,
+                                               std::int64_t line_bytes, int count) {
     constexpr int lanes = Lines::chunks, at_once = patch_threads / lanes;
-    const int own = static_cast<int>(threadIdx.x) / lanes;
-    const int at = static_cast<int>(threadIdx.x) % lanes * Lines::chunk_bytes;
-    const std::uint8_t* from = codes[direction] + Lines::offset(own, at);
+    const auto thread = static_cast<int>(own_thread());
+    const int own = thread / lanes, at = thread % lanes * Lines::chunk_bytes;
+    const std::uint8_t* from = lines + Lines::offset(own, at);
     to += own * line_bytes + at;
     const std::int64_t step = at_once * line_bytes;
 #pragma unroll
     for (int i = 0; i < BothTiles::extent; i += at_once) {
-      if (own + i < lines) {
+      if (own + i < count) {
         *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from + Lines::offset(i, 0));
       }
       to += step;
@@ -141,72 +150,107 @@ struct BothFoldedMemory {
   }
 };
 
-// Thread blocks a multiprocessor. With more float16 would spill.
+// Keeps the assembler, which stay() does not bind, from holding on to the float32 values of float16
+// elements from rows to columns: they would take twice the registers. It cannot know that `count`
+// is not negative.
 template <class T>
-inline constexpr int both_folded_blocks = std::is_same_v<T, bfloat16> ? 4 : 3;
+__device__ __forceinline__ void forget_floats(PatchElements<T>& patch, int count) {
+  const std::uint32_t zero = static_cast<std::uint32_t>(count) >> 31;
+#pragma unroll
+  for (int i = 0; i < patch_extent; ++i) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) patch.raw[i].word[k] ^= zero;
+  }
+}
+
+// Thread blocks a multiprocessor, as many as its shared memory holds.
+inline constexpr int both_folded_blocks = 3;
+static_assert(both_folded_blocks * (sizeof(BothFoldedMemory) + 1024) <= 228 * 1024);
 
 // Goes through the tiles of both_scales_kernel backwards: what that has read last lies in the
-// second-level cache. Elements are on their way while the last of its thread blocks are at work.
+// second-level cache. The elements of a tile come while those of the one before are folded and
+// stored, and of the first one while the last thread blocks of both_scales_kernel are at work.
 // Device code of compute capability 8.9 and up.
 template <class T>
-__global__ void __launch_bounds__(patch_threads, both_folded_blocks<T>)
+__global__ void __launch_bounds__(patch_threads, both_folded_blocks)
     both_folded_kernel(const __grid_constant__ BothFoldedParameters p) {
 #if MXKERN_HAS_CVT_E4M3
-  __shared__ BothFoldedMemory memory;
+  extern __shared__ __align__(128) unsigned char shared[];
+  auto& memory = *reinterpret_cast<BothFoldedMemory*>(shared);
+  using RowLines = BothFoldedMemory::RowLines;
+  using ColumnLines = BothFoldedMemory::ColumnLines;
   const BothParameters& both = p.both;
-  const BothTile tile = BothTile::of(true);
-  PatchElements<T> patch;
-  tile.load(both, patch, LastLoad());
+  const BothElements& x = both.x;
+  const LastCopy copy;
+  auto index = static_cast<int>(x.walk.count - 1 - blockIdx.x);
+  memory.ahead.begin<T>(0, x, BothTile(x.walk, index), copy);
   wait_at_start(Follows::behind);
-  const int thread = static_cast<int>(threadIdx.x);
-  const int direction = thread / BothTiles::extent, own_line = thread % BothTiles::extent;
-  {
-    const std::uint32_t word = both.scales[tile.scale_word()];
-    const LineExtremes extremes = both.extremes[tile.line()];
+  memory.begin_line(both, BothTile(x.walk, index));
+  ptx::copy_async_commit();
+  for (; index >= 0; index -= static_cast<int>(gridDim.x)) {
+    const BothTile tile(x.walk, index);
+    PatchElements<T> patch;
+    memory.ahead.finish(0, patch);
+    const unsigned thread = own_thread();
+    const unsigned direction = thread / BothTiles::extent, own_line = thread % BothTiles::extent;
+    const std::uint32_t scales = memory.scales[thread];
+    const LineExtremes extremes = memory.extremes[thread];
 #pragma unroll
     for (int i = 0; i < BothFoldedMemory::blocks; ++i) {
       memory.factors[direction][i][own_line] =
-          both_factors(word >> 8 * i & 0xFFu, extremes.largest);
+          both_factors(scales >> 8 * i & 0xFFu, extremes.largest);
     }
     // The first tile of a line reports it.
     const BothOutput& out = direction == 0 ? p.rows : p.columns;
-    const std::int64_t lines = direction == 0 ? both.rows : both.columns;
-    const std::int64_t line = (direction == 0 ? tile.row() : tile.column()) + own_line;
+    const int lines = direction == 0 ? x.rows : x.columns;
+    const int line = (direction == 0 ? tile.row() : tile.column()) + static_cast<int>(own_line);
     if ((direction == 0 ? tile.across : tile.down) == 0 && line < lines) {
-      const std::int64_t index = tile.batch * lines + line;
+      const int at = tile.batch * lines + line;
       const unsigned spread = extremes.spread();
-      out.folded.template finish<E4M3>(index, extremes.largest, spread);
-      if (out.spreads != nullptr) out.spreads[index] = static_cast<std::uint8_t>(spread);
+      out.folded.template finish<E4M3>(at, extremes.largest, spread);
+      if (out.spreads != nullptr) out.spreads[at] = static_cast<std::uint8_t>(spread);
     }
+    if (const int next = index - static_cast<int>(gridDim.x); next >= 0) {
+      const BothTile next_tile(x.walk, next);
+      memory.ahead.begin<T>(0, x, next_tile, copy);
+      memory.begin_line(both, next_tile);
+      ptx::copy_async_commit();
+    }
+    __syncthreads();
+    const unsigned lane = own_thread();
+    const int row = both_row(lane), column = both_column(lane);
+    std::uint32_t own[patch_extent];
+    memory.load_factors(0, column / 32, row, own);
+    std::uint8_t* to = memory.rows + RowLines::offset(row, column);
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) {
+      memory.put(to + i * RowLines::line_bytes, OctetFactors::of(own[i])(patch.raw[i]));
+    }
+    patch.stay();
+    if constexpr (!std::is_same_v<T, bfloat16>) forget_floats(patch, x.walk.count);
+    memory.load_factors(1, row / 32, column, own);
+    OctetFactors along_columns;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) along_columns.set(k, own[2 * k], own[2 * k + 1]);
+    PatchCodes turned[patch_extent];
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) turned[i] = along_columns(patch.raw[i]);
+    turn_patch<8>(turned);
+    to = memory.columns + ColumnLines::offset(column, row);
+#pragma unroll
+    for (int i = 0; i < patch_extent; ++i) memory.put(to + i * ColumnLines::line_bytes, turned[i]);
+    __syncthreads();
+    const FoldedRows &rows = p.rows.folded, &columns = p.columns.folded;
+    const int first_row = tile.row(), first_column = tile.column();
+    memory.store<RowLines>(
+        memory.rows,
+        rows.data + tile.batch * rows.batch_bytes + first_row * rows.row_bytes + first_column,
+        rows.row_bytes, x.rows - first_row);
+    memory.store<ColumnLines>(memory.columns,
+                              columns.data + tile.batch * columns.batch_bytes +
+                                  first_column * columns.row_bytes + first_row,
+                              columns.row_bytes, x.columns - first_column);
   }
-  __syncthreads();
-  const int row = patch_row(), column = patch_column();
-  std::uint32_t own[patch_extent];
-  memory.load_factors(0, column / 32, row, own);
-#pragma unroll
-  for (int i = 0; i < patch_extent; ++i) {
-    memory.put(0, row + i, column, OctetFactors::of(own[i])(patch.raw[i]));
-  }
-  patch.stay();
-  memory.load_factors(1, row / 32, column, own);
-  OctetFactors along_columns;
-#pragma unroll
-  for (int k = 0; k < 4; ++k) along_columns.set(k, own[2 * k], own[2 * k + 1]);
-  PatchCodes turned[patch_extent];
-#pragma unroll
-  for (int i = 0; i < patch_extent; ++i) turned[i] = along_columns(patch.raw[i]);
-  turn_patch<8>(turned);
-#pragma unroll
-  for (int i = 0; i < patch_extent; ++i) memory.put(1, column + i, row, turned[i]);
-  __syncthreads();
-  const FoldedRows &rows = p.rows.folded, &columns = p.columns.folded;
-  memory.store(
-      0, rows.data + tile.batch * rows.batch_bytes + tile.row() * rows.row_bytes + tile.column(),
-      rows.row_bytes, BothTile::present(both.rows - tile.row()));
-  memory.store(1,
-               columns.data + tile.batch * columns.batch_bytes + tile.column() * columns.row_bytes +
-                   tile.row(),
-               columns.row_bytes, BothTile::present(both.columns - tile.column()));
 #elif defined(__CUDA_ARCH__)
   __trap();  // compiled for the list of architectures, and never chosen elsewhere
 #endif

@@ -5,9 +5,8 @@
 #include <cstdint>
 
 #include "mxkern/kernels/device/dependents.cuh"
-#include "mxkern/kernels/operands/both_tiles.h"
-#include "mxkern/kernels/quantize/patch/elements.cuh"
-#include "mxkern/kernels/quantize/patch/scales.cuh"
+#include "mxkern/kernels/operands/both_elements.cuh"
+#include "mxkern/kernels/quantize/four_octets.cuh"
 #include "mxkern/numerics/scheme.h"
 
 namespace mxkern::kernels {
@@ -26,122 +25,95 @@ struct LineExtremes {
 // no scale as large as this, so that it only marks them.
 inline constexpr unsigned zeros_byte = E8M0::nan_byte - 1u;
 
-// x in MXFP8 E4M3. Its rows start on 16 bytes and have a multiple of 8 elements of 16 bits. The
-// grid has a thread block a tile: across, down, matrix.
+// x in MXFP8 E4M3.
 struct BothParameters {
-  const void* x;
-  std::int64_t batch_stride, row_stride;
-  std::int64_t rows, columns;
+  BothElements x;
   E8M0Rule rule;
-  std::uint32_t* scales;   // BothTiles::scale_words, in the order of the grid
+  std::uint32_t* scales;   // BothTiles::scale_words, in the order of the walk
   LineExtremes* extremes;  // BothTiles::extreme_words
 };
 
-// Where a tile lies.
-struct BothTile {
-  static constexpr int extent = BothTiles::extent;
-  std::int64_t batch;
-  int down, across;
-
-  // In the order of the grid, or backwards.
-  __device__ __forceinline__ static BothTile of(bool backwards) {
-    const auto at = [&](unsigned block, unsigned blocks) {
-      return static_cast<int>(backwards ? blocks - 1 - block : block);
-    };
-    return {at(blockIdx.z, gridDim.z), at(blockIdx.y, gridDim.y), at(blockIdx.x, gridDim.x)};
-  }
-
-  __device__ __forceinline__ std::int64_t row() const { return std::int64_t{down} * extent; }
-  __device__ __forceinline__ std::int64_t column() const { return std::int64_t{across} * extent; }
-
-  // The place of this thread's line among those of all tiles, and of all matrices.
-  __device__ __forceinline__ std::int64_t scale_word() const {
-    const std::int64_t tile = (batch * gridDim.y + down) * gridDim.x + across;
-    return tile * BothTiles::lines + threadIdx.x;
-  }
-  __device__ __forceinline__ std::int64_t line() const {
-    const BothTiles tiles = {0, gridDim.y, gridDim.x};
-    const auto thread = static_cast<int>(threadIdx.x);
-    const std::int64_t in_matrix =
-        thread < extent ? row() + thread : tiles.down * extent + column() + thread - extent;
-    return batch * tiles.matrix_lines() + in_matrix;
-  }
-
-  // How many of its lines exist, of so many from its first one on.
-  __device__ __forceinline__ static int present(std::int64_t lines) {
-    return static_cast<int>(lower_of<std::int64_t>(lines, extent));
-  }
-
-  // This lane's patch of x: `load` gives an octet of an address if it exists, and zeros else.
-  template <class T, class Load>
-  __device__ __forceinline__ void load(const BothParameters& p, PatchElements<T>& patch,
-                                       const Load& load) const {
-    const std::int64_t first_row = row() + patch_row(), first_column = column() + patch_column();
-    const T* from = static_cast<const T*>(p.x) + batch * p.batch_stride + first_row * p.row_stride +
-                    first_column;
-    const int left = first_column < p.columns ? present(p.rows - first_row) : 0;
-#pragma unroll
-    for (int i = 0; i < patch_extent; ++i) {
-      patch.raw[i] = load(from, i < left);
-      from += p.row_stride;
-    }
-  }
+struct BothScalesMemory {
+  static constexpr int stages = 2;
+  BothAhead<stages> ahead;
+  // Bytes of scales, four a line; of two tiles, so that one barrier a tile is enough.
+  std::uint32_t lines[2][BothTiles::lines];
 };
 
-// Thread blocks have a thread for each line of a tile.
-static_assert(BothTiles::extent == tile_extent && BothTiles::lines == patch_threads);
+// Thread blocks a multiprocessor, as many as its shared memory holds.
+inline constexpr int both_scales_blocks = 3;
+static_assert(both_scales_blocks * (sizeof(BothScalesMemory) + 1024) <= 228 * 1024);
 
-inline constexpr int both_scales_blocks = 4;  // a multiprocessor
-
+// Elements of two more tiles are on their way while a thread block finds the scales of one. It asks
+// for the first ones before it waits for the zeros of the extremes: all that lies ahead of the
+// kernel that writes those is complete.
 template <class T>
 __global__ void __launch_bounds__(patch_threads, both_scales_blocks)
     both_scales_kernel(const __grid_constant__ BothParameters p) {
   using S = MxFp8E4M3;
-  constexpr int blocks = BothTiles::extent / S::block;
-  static_assert(blocks == 4 && SharedScales<S>::rows == 1);
-  __shared__ std::uint32_t lines[BothTiles::lines];
-  auto* bytes = reinterpret_cast<std::uint8_t*>(lines);
-  const BothTile tile = BothTile::of(false);
+  constexpr int extent = BothTiles::extent, stages = BothScalesMemory::stages;
+  constexpr int blocks = extent / S::block, lanes = S::block / patch_extent;
+  static_assert(blocks == 4 && lanes == 4 && SharedScales<S>::rows == 1);
+  extern __shared__ __align__(128) unsigned char shared[];
+  auto& memory = *reinterpret_cast<BothScalesMemory*>(shared);
+  const BothWalk& walk = p.x.walk;
+  const auto step = static_cast<int>(gridDim.x);
+  const auto begin = [&](int stage, int index) {
+    if (index < walk.count) {
+      memory.ahead.begin<T>(
+          stage, p.x, BothTile(walk, index),
+          [](std::uint32_t to, const T* from, int bytes) { ptx::copy_async_16(to, from, bytes); });
+    }
+    ptx::copy_async_commit();
+  };
+  auto index = static_cast<int>(blockIdx.x);
+#pragma unroll
+  for (int i = 0; i < stages; ++i) begin(i, index + i * step);
   wait_at_start(Follows::behind);
-  PatchElements<T> patch;
-  tile.load(p, patch, [](const T* from, bool exists) {
-    RawOctet<T> raw = {};
-    if (exists) raw = load_octet(from);
-    return raw;
-  });
-  PackedAmax<T> rows[2][4], pairs[4];
-  patch.find_amax(rows, pairs);
   const BlockScaler<S> scaler{p.rule};
   const auto byte_of = [](std::uint8_t byte, std::uint32_t amax) {
     return amax == 0 ? static_cast<std::uint8_t>(zeros_byte) : byte;
   };
+  for (int stage = 0; index < walk.count; index += step, stage = (stage + 1) % stages) {
+    PatchElements<T> patch;
+    memory.ahead.finish(stage, patch);
+    PackedAmax<T> rows[2][4], pairs[4], own_pair[1];
+    patch.find_amax(rows, pairs);
+    begin(stage, index + stages * step);
+    std::uint32_t(&lines)[BothTiles::lines] = memory.lines[stage % 2];
+    auto* bytes = reinterpret_cast<std::uint8_t*>(lines);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const SharedScales<S> scales(rows[half], scaler);
-    const int row = patch_row() + 4 * half + SharedScales<S>::row(0);
-    bytes[row * blocks + patch_column() / S::block] = byte_of(scales.byte[0], scales.amax[0]);
-  }
-  const PatchColumnScales<S> columns(pairs, scaler);
+    for (int half = 0; half < 2; ++half) {
+      const SharedScales<S> scales(rows[half], scaler);
+      const int row = both_row() + 4 * half + SharedScales<S>::row(0);
+      bytes[row * blocks + both_column() / S::block] = byte_of(scales.byte[0], scales.amax[0]);
+    }
+    share_amax<lanes, both_patches_across>(pairs, own_pair);
+    const int pair = static_cast<int>(threadIdx.x / both_patches_across % lanes);
 #pragma unroll
-  for (int k = 0; k < PatchColumnScales<S>::count; ++k) {
-    const int column = BothTiles::extent + patch_column() + PatchColumnScales<S>::column(k);
-    bytes[column * blocks + patch_row() / S::block] = byte_of(columns.byte[k], columns.amax[k]);
-  }
-  __syncthreads();
-  const std::uint32_t word = lines[threadIdx.x];
-  p.scales[tile.scale_word()] = word;
-  LineExtremes found = {0, 0};
+    for (int k = 0; k < 2; ++k) {
+      const std::uint32_t amax = own_pair[0].half(k);
+      const int line = extent + both_column() + 2 * pair + k;
+      bytes[line * blocks + both_row() / S::block] = byte_of(scaler(amax).byte, amax);
+    }
+    __syncthreads();
+    const BothTile tile(walk, index);
+    const std::uint32_t word = lines[threadIdx.x];
+    p.scales[tile.scale_word(threadIdx.x)] = word;
+    LineExtremes found = {0, 0};
 #pragma unroll
-  for (int i = 0; i < blocks; ++i) {
-    const unsigned byte = word >> 8 * i & 0xFFu;
-    if (byte >= zeros_byte) continue;
-    found.largest = max(found.largest, byte);
-    found.below = max(found.below, 255u - byte);
+    for (int i = 0; i < blocks; ++i) {
+      const unsigned byte = word >> 8 * i & 0xFFu;
+      if (byte >= zeros_byte) continue;
+      found.largest = max(found.largest, byte);
+      found.below = max(found.below, 255u - byte);
+    }
+    if (found.below != 0) {
+      LineExtremes& all = p.extremes[tile.line(walk, threadIdx.x)];
+      atomicMax(&all.largest, found.largest);
+      atomicMax(&all.below, found.below);
+    }
   }
-  if (found.below == 0) return;
-  LineExtremes& all = p.extremes[tile.line()];
-  atomicMax(&all.largest, found.largest);
-  atomicMax(&all.below, found.below);
 }
 
 }  // namespace mxkern::kernels

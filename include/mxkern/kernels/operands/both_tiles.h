@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "mxkern/core/buffer.h"
+#include "mxkern/core/divisor.h"
 #include "mxkern/core/math.h"
 
 namespace mxkern::kernels {
@@ -25,8 +26,22 @@ struct BothTiles {
   MXKERN_HOST_DEVICE constexpr std::int64_t matrix_lines() const {
     return (down + across) * extent;
   }
-  constexpr std::int64_t scale_words() const { return batch * down * across * lines; }
+  constexpr std::int64_t count() const { return batch * down * across; }
+  constexpr std::int64_t scale_words() const { return count() * lines; }
   constexpr std::int64_t extreme_words() const { return batch * matrix_lines() * 2; }
+};
+
+// The tiles of all matrices, counted through from left to right and from top to bottom. A thread
+// block takes one, and then every so many as there are thread blocks.
+struct BothWalk {
+  int across, down, count;
+  Divisor by_across, by_down;
+
+  // At most 2^31 - 1 of them.
+  static constexpr BothWalk of(const BothTiles& tiles) {
+    const auto across = static_cast<int>(tiles.across), down = static_cast<int>(tiles.down);
+    return {across, down, static_cast<int>(tiles.count()), Divisor(across), Divisor(down)};
+  }
 };
 
 }  // namespace mxkern::kernels

@@ -15,6 +15,15 @@ __device__ __forceinline__ void copy_async_16(std::uint32_t shared_address, cons
                : "memory");
 }
 
+// The same under a policy of the second-level cache.
+__device__ __forceinline__ void copy_async_16(std::uint32_t shared_address, const void* global,
+                                              int bytes, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared_address),
+      "l"(global), "r"(bytes), "l"(policy)
+      : "memory");
+}
+
 // 4 bytes, in the same way.
 __device__ __forceinline__ void copy_async_4(std::uint32_t shared_address, const void* global,
                                              int bytes) {
