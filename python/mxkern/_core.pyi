@@ -359,6 +359,21 @@ def custom_gemm(
     options: AnyOptions,
     stream: object,
 ) -> Any: ...
+def linear_forward(
+    calls: Calls,
+    x: object,
+    weight: object,
+    bias: object,
+    signature: Signature,
+    x_scheme: object,
+    x_options: Mapping[str, object],
+    x_kept: int,
+    weight_scheme: object,
+    weight_options: Mapping[str, object],
+    weight_kept: int,
+    dtype: object,
+    precision: object,
+) -> tuple[Any, list[Any], list[Any]]: ...
 def xla_version() -> tuple[int, int] | None: ...
 def xla_alignment() -> int: ...
 def xla_handlers() -> dict[str, tuple[object, object]]: ...

@@ -19,8 +19,9 @@ from mxkern.values.recipe import Operand, Recipe
 from mxkern.values.scheme import schemes
 
 _FOLDS: dict[int, bool] = {}  # by CUDA device
+_precisions: dict[tuple[Any, ...], str] = {}
 # Names are read faster than PyTorch's objects.
-_NAMES = {getattr(torch, name): name for name in DTYPES}
+NAMES = {getattr(torch, name): name for name in DTYPES}
 
 
 def functions() -> Any:
@@ -128,6 +129,11 @@ def prepares_both(x: Any, recipe: Recipe, operand: Operand) -> bool:
     return all(folds(other.scheme) for other in others) and _device_folds(x.device.index)
 
 
+def folds_columns(x: Any, recipe: Recipe, name: str, kept: str | None) -> bool:
+    """Whether the columns of an operand that backward takes are folded ones."""
+    return kept == "columns" and prepares_both(x, recipe, getattr(recipe, name))
+
+
 @constant
 def _device_folds(index: int) -> bool:
     """Whether a CUDA device has the folded path: Hopper's FP8 tensor cores."""
@@ -136,21 +142,34 @@ def _device_folds(index: int) -> bool:
     return _FOLDS[index]
 
 
-def precision_of(recipe_precision: str, left: Any, right: Any) -> str:
+def precision_on(device: Any, recipe_precision: str, left: str, right: str) -> str:
     """What gemm is asked for: "fast" is folded on Hopper, where both schemes fold, else exact."""
     if recipe_precision != "fast":
         return recipe_precision
-    codes: Any = right.codes if isinstance(right, BlockScaled) else right.data
-    device = codes.device
-    if device.type != "cuda" or not (folds(left.scheme) and folds(right.scheme)):
+    if device.type != "cuda" or not (folds(left) and folds(right)):
         return "auto"
     return "folded" if _device_folds(device.index) else "auto"
+
+
+def eager_precision(recipe: Recipe, x: Any) -> str:
+    """precision_on of the product of a recipe's forward, where no compiler looks."""
+    key = (x.get_device(), recipe.precision, recipe.input.scheme, recipe.weight.scheme)
+    found = _precisions.get(key)
+    if found is None:
+        found = _precisions[key] = precision_on(x.device, *key[1:])
+    return found
+
+
+def precision_of(recipe_precision: str, left: Any, right: Any) -> str:
+    """precision_on of two operands."""
+    codes: Any = right.codes if isinstance(right, BlockScaled) else right.data
+    return precision_on(codes.device, recipe_precision, left.scheme, right.scheme)
 
 
 def product(left: Any, right: Any, dtype: Any, precision: str, **more: Any) -> Any:
     """left [M, K] . right [N, K]^T in dtype, with the precision of a recipe."""
     precision = precision_of(precision, left, right)
-    dtype = _NAMES[dtype]
+    dtype = NAMES[dtype]
     if torch.compiler.is_compiling():
         # Defaults become symbols under dynamic=True, and PyTorch 2.11 fails on them; literals not.
         more = {"alpha": 1.0, "beta": 0.0, **more}
