@@ -69,6 +69,8 @@ class CustomScheme:
     def nan_scale(self) -> int: ...
     @property
     def scale_bits(self) -> int: ...
+    @property
+    def is_exact_in_bfloat16(self) -> bool: ...
     def decode_scale(self, code: int) -> float: ...
     def code_row_bytes(self, columns: int) -> int: ...
 
@@ -357,6 +359,19 @@ def custom_gemm(
     scales: object,
     accumulate: AnyFormat | None,
     options: AnyOptions,
+    stream: object,
+) -> Any: ...
+def custom_gemm_in_bfloat16(
+    calls: Calls,
+    a: object,
+    b: object,
+    scheme: CustomScheme,
+    dtype: object,
+    out: object,
+    alpha: object,
+    beta: object,
+    bias: object,
+    precision: object,
     stream: object,
 ) -> Any: ...
 def linear_forward(
