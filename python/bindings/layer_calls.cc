@@ -1,5 +1,6 @@
 // bindings/layer_calls.cc: the forward of a linear layer in one call, as each call from Python
 // costs the host some microseconds.
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -20,25 +21,76 @@ void append_parts(nb::list& kept, const Quantized& q) {
   }
 }
 
-// The rows of x [M, K], which is quantized along its columns too where backward takes those.
-Quantized quantized_rows(Call& call, const Signature& signature, Name argument, nb::handle x,
-                         nb::handle scheme_name, const nb::dict& keywords, Kept side,
-                         nb::list& kept) {
-  const Given given = signature.read(keywords);
-  const nb::object none = nb::none();
-  const QuantizeTarget target{scheme_of(call, scheme_name, given), 0, none, none, none};
-  const auto options = [&](bool with_transform) {
-    return options_of(call, signature, target.scheme, given, with_transform).value;
-  };
-  const Array array = call.look_plain(argument, x);
-  if (side != Kept::columns) {
-    Quantized rows = quantize_one(call, array, false, options(false), target);
-    if (side == Kept::rows) append_parts(kept, rows);
-    return rows;
+// An operand that is quantized: what was read of its arguments, and where its rows go if Python
+// never sees them.
+class Asked {
+ public:
+  Asked(Call& call, const Signature& signature, Name argument, nb::handle x, nb::handle scheme_name,
+        const nb::dict& keywords, int kept)
+      : kept_(static_cast<Kept>(kept)), x_(call.look_plain(argument, x)) {
+    const Given given = signature.read(keywords);
+    scheme_ = scheme_of(call, scheme_name, given);
+    of_rows_ = options_of(call, signature, scheme_, given, false).value;
+    if (kept_ == Kept::columns) of_columns_ = options_of(call, signature, scheme_, given).value;
+    rows_.scheme = all_schemes[scheme_];
+    rows_.shape = x_.extents.shape();
+    rows_.device = x_.device;
+    if (kept_ != Kept::rows) sizes_ = BlockScaled::sizes(rows_.scheme, rows_.shape, {});
   }
-  auto [rows, columns] = quantize_two(call, array, options(false), options(true), target);
-  append_parts(kept, columns);
-  return std::move(rows);
+
+  Device device() const { return x_.device; }
+
+  std::int64_t scratch_bytes() const {
+    return padded(sizes_.codes) + padded(sizes_.scales) + padded(sizes_.tensor_scale);
+  }
+
+  // Puts the rows at the front of memory, and takes that off.
+  void place(std::uint8_t*& memory) {
+    rows_.codes = memory;
+    rows_.scales = rows_.codes + padded(sizes_.codes);
+    std::uint8_t* const scale = rows_.scales + padded(sizes_.scales);
+    if (sizes_.tensor_scale > 0) rows_.tensor_scale = reinterpret_cast<float*>(scale);
+    memory = scale + padded(sizes_.tensor_scale);
+  }
+
+  // Quantizes; returns the rows, and appends the parts of what backward takes.
+  Quantized quantized(Call& call, nb::list& kept) const {
+    const nb::object none = nb::none();
+    const BlockScaled* const rows_at = kept_ == Kept::rows ? nullptr : &rows_;
+    const QuantizeTarget target{scheme_, 0, none, none, none, rows_at};
+    if (kept_ != Kept::columns) {
+      Quantized rows = quantize_one(call, x_, false, of_rows_, target);
+      if (kept_ == Kept::rows) append_parts(kept, rows);
+      return rows;
+    }
+    auto [rows, columns] = quantize_two(call, x_, of_rows_, of_columns_, target);
+    append_parts(kept, columns);
+    return std::move(rows);
+  }
+
+ private:
+  static std::int64_t padded(std::int64_t bytes) { return round_up(bytes, std::int64_t{256}); }
+
+  int scheme_ = 0;
+  Kept kept_;
+  Array x_;
+  QuantizeOptions of_rows_, of_columns_;
+  BlockScaled rows_;
+  BlockScaled::Sizes sizes_{};
+};
+
+// All rows that Python never sees lie in one array: each costs half a microsecond or more.
+nb::object place_rows(Call& call, Asked& x, std::optional<Asked>& weight) {
+  Extents bytes;
+  bytes.dimensions = 1;
+  bytes.last() = x.scratch_bytes() + (weight ? weight->scratch_bytes() : 0);
+  if (bytes.last() == 0) return {};
+  void* data = nullptr;
+  nb::object memory = call.make(bytes, Element::uint8, x.device(), data);
+  auto* next = static_cast<std::uint8_t*>(data);
+  x.place(next);
+  if (weight) weight->place(next);
+  return memory;
 }
 
 nb::tuple linear_forward(Calls& calls, nb::handle x, nb::handle weight, nb::handle bias,
@@ -52,20 +104,21 @@ nb::tuple linear_forward(Calls& calls, nb::handle x, nb::handle weight, nb::hand
       call.one_of("precision", precision, call.package().precision_names));
   call.enter("x", x);
   call.detach();
-  nb::list kept_of_x, kept_of_weight;
-  const Quantized left = quantized_rows(call, signature, "x", x, x_scheme, x_options,
-                                        static_cast<Kept>(x_kept), kept_of_x);
-  Quantized right;
-  if (call.package().block_scaled.made(weight)) {
-    right = call.quantized("weight", weight);
-  } else {
-    right = quantized_rows(call, signature, "weight", weight, weight_scheme, weight_options,
-                           static_cast<Kept>(weight_kept), kept_of_weight);
+  Asked left(call, signature, "x", x, x_scheme, x_options, x_kept);
+  std::optional<Asked> right;
+  const bool is_given = call.package().block_scaled.made(weight);
+  if (!is_given) {
+    right.emplace(call, signature, "weight", weight, weight_scheme, weight_options, weight_kept);
   }
-  Extents extents = left.extents;
-  extents.last() = right.extents.items[0];
+  const nb::object memory = place_rows(call, left, right);
+  nb::list kept_of_x, kept_of_weight;
+  const Quantized rows = left.quantized(call, kept_of_x);
+  const Quantized weights =
+      is_given ? call.quantized("weight", weight) : right->quantized(call, kept_of_weight);
+  Extents extents = rows.extents;
+  extents.last() = weights.extents.items[0];
   const Output y =
-      multiplied(call, left.view, right.view, extents, bias, nb::none(), dtype, options);
+      multiplied(call, rows.view, weights.view, extents, bias, nb::none(), dtype, options);
   return nb::make_tuple(y.array, kept_of_weight, kept_of_x);
 }
 

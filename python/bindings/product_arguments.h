@@ -37,15 +37,19 @@ inline Extents product_extents(const Call& call, Extents a, const Extents& b) {
   return a;
 }
 
-// A bias [N] for all rows of a product; nothing for None.
-inline std::optional<Plain> product_bias(Call& call, nanobind::handle bias, Extents extents) {
-  if (bias.is_none()) return std::nullopt;
-  Plain read = call.plain("bias", bias);
-  if (read.array.extents.dimensions != 1 || read.array.extents.last() != extents.last()) {
-    call.fault("bias", read.array.extents.tuple(), nanobind::make_tuple(extents.last()));
+// Reads a bias [N] for all rows of a product, and points the options to it; not for None.
+template <class Options>
+void read_bias(Call& call, nanobind::handle bias, const Extents& extents,
+               std::optional<Plain>& read, Options& options) {
+  if (bias.is_none()) return;
+  read = call.plain("bias", bias);
+  const Extents& got = read->array.extents;
+  const std::int64_t columns = extents.items[extents.dimensions - 1];
+  if (got.dimensions != 1 || got.items[0] != columns) {
+    call.fault("bias", got.tuple(), nanobind::make_tuple(columns));
   }
-  call.take(read.array.span());
-  return read;
+  call.take(read->array.span());
+  options.bias = &read->view;
 }
 
 // a . b^T with a bias, into out or into a new array. The operands and their extents were checked.
@@ -53,8 +57,8 @@ inline Output multiplied(Call& call, const GemmOperand& a, const GemmRightOperan
                          const Extents& extents, nanobind::handle bias, nanobind::handle out,
                          int dtype, GemmOptions options) {
   const Device device = source_of(b).device;
-  const std::optional<Plain> offset = product_bias(call, bias, extents);
-  if (offset) options.bias = &offset->view;
+  std::optional<Plain> offset;
+  read_bias(call, bias, extents, offset, options);
   const Output product = call.output(out, extents, device, dtype);
   if (device.type == DeviceType::cpu) {
     call.run(0, [&] { gemm_with_workspace(a, b, product.view, options); });

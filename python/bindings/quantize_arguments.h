@@ -85,7 +85,16 @@ inline void check_groups(const Call& call, const Hadamard& hadamard, Extents ext
 struct QuantizeTarget {
   int scheme = 0, layout = 0;
   nanobind::handle out, amax, tensor_scale;
+  const BlockScaled* rows = nullptr;  // where rows that Python never sees go
 
+  Quantized made_rows(Call& call, Name argument, nanobind::handle given, const Extents& extents,
+                      Device device) const {
+    if (rows == nullptr) return made(call, argument, given, extents, device);
+    Quantized placed;
+    placed.view = *rows;
+    placed.extents = extents;
+    return placed;
+  }
   Quantized made(Call& call, Name argument, nanobind::handle given, const Extents& extents,
                  Device device) const {
     return given.is_none() ? call.made(scheme, layout, extents, device)
@@ -106,7 +115,7 @@ inline Quantized quantize_one(Call& call, Array x, bool columns, QuantizeOptions
   check_groups(call, options.hadamard, extents);
   const Device device = plain.view.device;
   call.read_scalars(target.amax, target.tensor_scale, target.scheme, device, options);
-  Quantized made = target.made(call, "out", target.out, extents, device);
+  Quantized made = target.made_rows(call, "out", target.out, extents, device);
   call.make_found_amax(target.scheme, device, options);
   const Stream queue = call.stream(device);
   call.run(plain.view.shape.size(), [&] {
@@ -144,7 +153,7 @@ inline std::pair<Quantized, Quantized> quantize_two(Call& call, Array x, Quantiz
   check_groups(call, of_columns.hadamard, turned);
   call.read_scalars(amaxes.first, scales.first, target.scheme, device, of_rows);
   call.read_scalars(amaxes.second, scales.second, target.scheme, device, of_columns);
-  Quantized rows = target.made(call, "out[0]", outs.first, extents, device);
+  Quantized rows = target.made_rows(call, "out[0]", outs.first, extents, device);
   call.make_found_amax(target.scheme, device, of_rows);
   Quantized columns = target.made(call, "out[1]", outs.second, turned, device);
   call.make_found_amax(target.scheme, device, of_columns);

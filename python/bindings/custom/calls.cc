@@ -277,8 +277,8 @@ nb::object custom_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtyp
   const Extents extents = product_extents(call, left_side.array.extents, right.array.extents);
   call.take(left_side.array.span());
   call.take(right.array.span());
-  const std::optional<Plain> offset = product_bias(call, bias, extents);
-  if (offset) product.bias = &offset->view;
+  std::optional<Plain> offset;
+  read_bias(call, bias, extents, offset, product);
   const Device device = right.view.device;
   Array own_scales[2];
   if (!scales.is_none()) {
@@ -325,8 +325,8 @@ nb::object custom_gemm_in_bfloat16(Calls& calls, nb::handle a, nb::handle b,
   const auto left_side = call.left(a);
   const Extents extents = product_extents(call, left_side.extents, right.extents);
   take(call, left_side.spans);
-  const std::optional<Plain> offset = product_bias(call, bias, extents);
-  if (offset) options.bias = &offset->view;
+  std::optional<Plain> offset;
+  read_bias(call, bias, extents, offset, options);
   const Device device = right.view.device;
   const Output made = call.output(out, extents, device, dtype);
   nb::object memory;
