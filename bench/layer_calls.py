@@ -98,7 +98,9 @@ def _products(x: Any, w: Any, recipe: Any) -> Any:
         transform = {"hadamard": recipe.input.hadamard}
     rows, _ = mxkern.quantize_both(x, recipe.input.scheme, **transform)
     weight, _ = mxkern.quantize_both(w, recipe.weight.scheme, block=recipe.weight.block)
-    return mxkern.gemm(rows, weight, dtype="bfloat16")
+    on_hopper = x.is_cuda and torch.cuda.get_device_capability() == (9, 0)
+    folds = on_hopper and recipe.input.scheme != "nvfp4"
+    return mxkern.gemm(rows, weight, dtype="bfloat16", precision="folded" if folds else "auto")
 
 
 def _microseconds(call: Callable[[], Any]) -> float:
