@@ -383,9 +383,11 @@ def linear_forward(
     x_scheme: object,
     x_options: Mapping[str, object],
     x_kept: int,
+    x_folds: bool,
     weight_scheme: object,
     weight_options: Mapping[str, object],
     weight_kept: int,
+    weight_folds: bool,
     dtype: object,
     precision: object,
 ) -> tuple[Any, list[Any], list[Any]]: ...

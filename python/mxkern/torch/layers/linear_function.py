@@ -178,21 +178,21 @@ def _computed(
     # Zero rows are added where rows fill no group of a transform.
     groups = recipe.input.hadamard if x_kept == "columns" else None
     is_ready = w_rows is None or w_columns is not None or w_kept != "columns"
-    is_ready = is_ready and (groups is None or x.shape[0] % groups == 0)
-    is_folded = folds_columns(x, recipe, "input", x_kept) or (
-        w_rows is None and folds_columns(weight, recipe, "weight", w_kept)
-    )
-    if facts.is_one_call and is_ready and not is_folded:
+    if facts.is_one_call and is_ready and (groups is None or x.shape[0] % groups == 0):
         of_rows = weight if w_rows is None else w_rows
+        folded = (
+            folds_columns(x, recipe, "input", x_kept),
+            w_rows is None and folds_columns(weight, recipe, "weight", w_kept),
+        )
         precision = eager_precision(recipe, x)
         y, of_weight, of_x = linear_forward(
-            x, of_rows, bias, recipe, NAMES[facts.dtype], precision, x_kept, w_kept
+            x, of_rows, bias, recipe, NAMES[facts.dtype], precision, x_kept, w_kept, *folded
         )
         if w_rows is not None or w_kept == "itself":
             of_weight = _kept(w_kept, weight, w_rows, w_columns)
         if x_kept == "itself":
             of_x.append(x.detach())
-        return y, of_weight + of_x, (False, False)
+        return y, of_weight + of_x, folded
     x = ready(x)
     forward = recipe.forward == "quantized"
     if not torch.compiler.is_compiling():

@@ -20,6 +20,7 @@ from mxkern.values.scheme import schemes
 
 _FOLDS: dict[int, bool] = {}  # by CUDA device
 _precisions: dict[tuple[Any, ...], str] = {}
+_may_folds: dict[tuple[int, int], tuple[Recipe, Operand, bool]] = {}  # by their addresses
 # Names are read faster than PyTorch's objects.
 NAMES = {getattr(torch, name): name for name in DTYPES}
 
@@ -120,13 +121,24 @@ def prepares_both(x: Any, recipe: Recipe, operand: Operand) -> bool:
     is faster than quantizing them: 16-bit elements in MXFP8 E4M3."""
     if x.device.type != "cuda" or x.dtype == torch.float32 or x.numel() == 0:
         return False
+    if torch.compiler.is_compiling():
+        return _may_fold(recipe, operand) and _device_folds(x.device.index)
+    found = _may_folds.get((id(recipe), id(operand)))
+    if found is None or found[0] is not recipe or found[1] is not operand:
+        if len(_may_folds) >= 256:
+            _may_folds.clear()
+        found = recipe, operand, _may_fold(recipe, operand)
+        _may_folds[id(recipe), id(operand)] = found
+    return found[2] and _device_folds(x.device.index)
+
+
+def _may_fold(recipe: Recipe, operand: Operand) -> bool:
     plain = operand.block is None and operand.hadamard is None and operand.rounding == "nearest"
     if not plain or recipe.precision not in ("fast", "folded"):
         return False
     if not (folds(operand.scheme) and schemes[operand.scheme].format == "e4m3"):
         return False
-    others = (recipe.input, recipe.weight, recipe.gradient)
-    return all(folds(other.scheme) for other in others) and _device_folds(x.device.index)
+    return all(folds(other.scheme) for other in (recipe.input, recipe.weight, recipe.gradient))
 
 
 def folds_columns(x: Any, recipe: Recipe, name: str, kept: str | None) -> bool:

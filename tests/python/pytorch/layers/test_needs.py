@@ -40,7 +40,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]
         monkeypatch.setattr(mxkern.functions, name, watched)
 
     def forward(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
-        *_, x_kept, weight_kept = rest
+        x_kept, weight_kept = rest[3:5]
         for operand, kept in ((x, x_kept), (weight, weight_kept)):
             name = "quantize_both" if kept == "columns" else "quantize"
             if isinstance(operand, torch.Tensor):
