@@ -87,6 +87,12 @@ struct QuantizeTarget {
   nanobind::handle out, amax, tensor_scale;
   const BlockScaled* rows = nullptr;  // where rows that Python never sees go
 
+  // given: out, or the half of it that is for this direction.
+  Quantized made(Call& call, Name argument, nanobind::handle given, const Extents& extents,
+                 Device device) const {
+    return out.is_none() ? call.made(scheme, layout, extents, device)
+                         : call.given(argument, given, scheme, layout, extents, device);
+  }
   Quantized made_rows(Call& call, Name argument, nanobind::handle given, const Extents& extents,
                       Device device) const {
     if (rows == nullptr) return made(call, argument, given, extents, device);
@@ -94,11 +100,6 @@ struct QuantizeTarget {
     placed.view = *rows;
     placed.extents = extents;
     return placed;
-  }
-  Quantized made(Call& call, Name argument, nanobind::handle given, const Extents& extents,
-                 Device device) const {
-    return given.is_none() ? call.made(scheme, layout, extents, device)
-                           : call.given(argument, given, scheme, layout, extents, device);
   }
 };
 

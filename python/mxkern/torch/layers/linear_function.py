@@ -181,8 +181,8 @@ def _computed(
     if facts.is_one_call and is_ready and (groups is None or x.shape[0] % groups == 0):
         of_rows = weight if w_rows is None else w_rows
         folded = (
-            folds_columns(x, recipe, "input", x_kept),
-            w_rows is None and folds_columns(weight, recipe, "weight", w_kept),
+            x.is_cuda and folds_columns(x, recipe, "input", x_kept),
+            x.is_cuda and w_rows is None and folds_columns(weight, recipe, "weight", w_kept),
         )
         precision = eager_precision(recipe, x)
         y, of_weight, of_x = linear_forward(
