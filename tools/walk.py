@@ -29,6 +29,7 @@ def _quantize(reader: Step, end: list[Step]) -> list[Step]:
         ("python/bindings/quantize_calls.cc", "nb::object quantize(Calls&", "_core.quantize("),
         ("python/bindings/calls.cc", "Array Call::look_plain(", "call.look_plain("),
         reader,
+        ("python/bindings/quantize_arguments.h", "Quantized quantize_one(", "quantize_one("),
         ("python/bindings/operand_calls.cc", "Quantized Call::made(", "call.made("),
         ("src/ops/quantize.cc", "void run(const char* function", "mxkern::quantize(plain.view"),
         *_TENSOR_CHECKS,
@@ -43,6 +44,7 @@ def _gemm(reader: Step, plans: Step, end: list[Step]) -> list[Step]:
         ("python/bindings/operand_calls.cc", "Call::right(", "call.right("),
         ("python/bindings/calls.cc", "Array Call::look(", "look("),
         reader,
+        ("python/bindings/product_arguments.h", "Output multiplied(", "multiplied("),
         plans,
         ("src/ops/gemm.cc", "GemmPlan plan_gemm(const GemmOperand& a", "plan_gemm("),
         ("src/check/gemm.cc", "void check_gemm_problem(", "check_gemm_problem("),
@@ -54,12 +56,14 @@ def _gemm(reader: Step, plans: Step, end: list[Step]) -> list[Step]:
 
 # Inline functions that a walk goes through and does not count.
 _INLINE = {
+    "python/bindings/product_arguments.h",
+    "python/bindings/quantize_arguments.h",
     "python/bindings/kept_plans.h",
     "include/mxkern/owned_block_scaled.h",
     "src/plan/gemm_plan.h",
 }
 _OWNED: Step = ("include/mxkern/owned_block_scaled.h", "inline void gemm(", "gemm_with_workspace(")
-_KEPT: Step = ("python/bindings/kept_plans.h", "const GemmPlan& plan(", "plans.plan(")
+_KEPT: Step = ("python/bindings/kept_plans.h", "const GemmPlan& plan(", "kept_plans().plan(")
 _NUMPY: Step = ("python/bindings/readers/numpy.h", "bool read(nanobind::handle x", "->read(x")
 _TORCH: Step = ("python/bindings/readers/torch.h", "bool read(nanobind::handle x", "->read(x")
 

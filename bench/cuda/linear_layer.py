@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -14,13 +13,12 @@ import torch
 
 import mxkern
 import mxkern.torch as mxt
-from bench import machine
+from bench import layer_calls, machine
 from bench.cuda.timing import SETTLE_SECONDS, median_seconds
 
 TOKENS = 8192
 SHAPES = ((4096, 4096), (14336, 4096), (8192, 8192))  # N, K
 TURNS = 3
-HOST_CALLS = 200
 # Times bfloat16's speed.
 GOALS = {
     ("functions, prepare_both", (4096, 4096)): 1.48,
@@ -40,7 +38,8 @@ def run() -> Iterator[dict[str, Any]]:
     for n, k in SHAPES:
         torch.cuda.empty_cache()
         yield from _steps(n, k)
-    yield from _host()
+    for record in layer_calls.run():
+        yield {"part": "host", **record}
 
 
 def _steps(n: int, k: int) -> Iterator[dict[str, Any]]:
@@ -109,40 +108,6 @@ def _prepared(x: Any, w: Any, g: Any) -> Any:
     return y, product(of_g.rows, of_w.columns), product(of_g.columns, of_x.columns)
 
 
-def _host() -> Iterator[dict[str, Any]]:
-    """How long an eager forward keeps the host, on tensors small enough that the GPU keeps up."""
-    options: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
-    x = torch.randn(256, 512, **options).requires_grad_()
-    module = mxt.Linear(512, 256, bias=False, recipe=mxt.mxfp8(), **options)
-    cached = mxt.Linear.from_linear(module, mxt.mxfp8())
-    cached.cache = mxt.WeightCache()
-    weight = torch.nn.Parameter(module.weight.detach(), requires_grad=False)
-    frozen = mxt.Linear.from_linear(_linear(weight), mxt.mxfp8())
-    plain = torch.nn.Linear(512, 256, bias=False, **options)
-    calls: dict[str, Any] = {
-        "layer": module,
-        "cached weight": cached,
-        "frozen weight": frozen,
-        "bfloat16": plain,
-    }
-    own, other = x.detach(), module.weight.detach()
-
-    def functions(x: Any) -> Any:
-        sides = [mxkern.quantize_both(operand, "mxfp8") for operand in (own, other)]
-        return mxkern.gemm(sides[0][0], sides[1][0], dtype="bfloat16", precision="folded")
-
-    calls["functions"] = functions
-    for name, call in calls.items():
-        times = []
-        for _ in range(HOST_CALLS):
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(10):
-                call(x)
-            times.append((time.perf_counter() - begin) / 10)
-        yield {"part": "host", "way": name, "seconds": min(times), "median": sorted(times)[100]}
-
-
 def main() -> None:
     """Prints the ratios, and writes the records where a file is named."""
     records = list(run())
@@ -155,9 +120,7 @@ def main() -> None:
             said = f"{ratio:.3f}" + ("" if goal is None else f"  goal {goal}")
             print(f"{r['shape']!s:16} {r['way']:32} {r['seconds'] * 1e3:8.3f} ms  {said}")
         else:
-            print(
-                f"host {r['way']:20} {r['seconds'] * 1e6:8.1f} us, median {r['median'] * 1e6:.1f}"
-            )
+            print(f"host {r['call']:32} {r['microseconds']:8.1f} us, {r['functions']} functions")
     if len(sys.argv) > 1:
         described = machine.describe() | {"gpu": torch.cuda.get_device_name()}
         with open(sys.argv[1], "w") as file:

@@ -1,10 +1,12 @@
 // mxkern/custom.h: quantization by schemes of the user's own, and rounding to any format.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "mxkern/core/buffer.h"
 #include "mxkern/core/platform.h"
+#include "mxkern/gemm.h"
 #include "mxkern/numerics/any_codec.h"
 #include "mxkern/numerics/any_scale.h"
 #include "mxkern/tensor/any_scheme.h"
@@ -70,6 +72,18 @@ MXKERN_API void fake_quantize(const AnyBuffer& x, const AnyScheme& scheme, const
 // out is of x's type, and may be x.
 MXKERN_API void round_to(const AnyBuffer& x, const AnyFormat& format, const AnyBuffer& out,
                          const AnyOptions& options = {}, Stream stream = {});
+
+// gemm with a right operand by a scheme of the user's own whose is_exact_in_bfloat16() is true: its
+// rows are decoded to bfloat16 in the workspace, and multiplied as gemm multiplies those of other
+// schemes, with its error. precision is automatic or exact. workspace: at least
+// custom_gemm_workspace_bytes of the same arguments, aligned as gemm's. Throws InvalidArgument and
+// Unsupported.
+MXKERN_API void gemm(const GemmOperand& a, const AnyBlockScaled& b, const Buffer& out,
+                     const GemmOptions& options, Workspace workspace, Stream stream = {});
+
+MXKERN_API std::size_t custom_gemm_workspace_bytes(const GemmOperand& a, const AnyBlockScaled& b,
+                                                   const Buffer& out,
+                                                   const GemmOptions& options = {});
 
 // The options of a product of decoded operands: out = alpha * sum + bias + beta * out, in
 // float32, rounded once to out's type. bias: null, or one for each column.

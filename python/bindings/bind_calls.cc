@@ -18,6 +18,7 @@ void bind_expert_calls(nb::module_& module);
 void bind_prepare_calls(nb::module_& module);
 void bind_transform_calls(nb::module_& module);
 void bind_custom_calls(nb::module_& module);
+void bind_layer_calls(nb::module_& module);
 
 void bind_calls(nb::module_& module) {
   nb::class_<Signature>(module, "Signature")
@@ -80,6 +81,7 @@ void bind_calls(nb::module_& module) {
   bind_prepare_calls(module);
   bind_transform_calls(module);
   bind_custom_calls(module);
+  bind_layer_calls(module);
 }
 
 }  // namespace mxkern::bindings

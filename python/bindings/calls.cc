@@ -79,7 +79,7 @@ void Call::look_through_adapter(Name argument, nb::handle x, bool is_e2m1, Array
 
 Array Call::look(Name argument, nb::handle x, bool is_e2m1) {
   Array array;
-  if (!is_ready_ || calls_.of_type(x) != reader_ || !reader_->read(x, array)) {
+  if (!is_ready_ || calls_.of_type(x) != reader_ || !reader_->read(x, array, is_detached_)) {
     look_through_adapter(argument, x, is_e2m1, array);
   }
   if (!like_.is_valid()) like_ = array.object;
@@ -151,7 +151,8 @@ nb::object Call::make(const Extents& extents, Element element, Device device, vo
 Array Call::written(Name argument, nb::handle out, const Extents& extents,
                     std::initializer_list<Element> elements, Device device, bool rows_apart) {
   Array array;
-  const bool is_read = is_ready_ && calls_.of_type(out) == reader_ && reader_->read(out, array);
+  const bool is_read =
+      is_ready_ && calls_.of_type(out) == reader_ && reader_->read(out, array, false);
   const auto is_wanted = [&] {
     bool found = false;
     for (const Element element : elements) found = found || element == array.element;
@@ -219,7 +220,8 @@ const float* Call::scalar(Name argument, nb::handle value, Device device, bool i
     return &kept;
   }
   Array array;
-  const bool is_read = is_ready_ && calls_.of_type(value) == reader_ && reader_->read(value, array);
+  const bool is_read =
+      is_ready_ && calls_.of_type(value) == reader_ && reader_->read(value, array, false);
   if (!is_read || array.element != Element::float32 || array.extents.dimensions != 0 ||
       array.device != device) {
     read_description(fault("float32_scalar", argument, value, reader_->adapter, like_), array);

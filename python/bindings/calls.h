@@ -15,6 +15,7 @@
 
 #include "bindings.h"
 #include "block_scaled_object.h"
+#include "options/kept_options.h"
 #include "kept_plans.h"
 #include "numbers.h"
 #include "readers/reader.h"
@@ -67,6 +68,7 @@ class Calls {
 
   const Package package;
   KeptPlans plans;  // of products on CUDA devices
+  KeptOptions options;
 
  private:
   std::deque<std::unique_ptr<Reader>> readers_;
@@ -129,6 +131,8 @@ class Call {
   Call(Calls& calls, const char* function) : function(function), calls_(calls) {}
 
   const Package& package() const { return calls_.package; }
+  KeptOptions& kept_options() const { return calls_.options; }
+  KeptPlans& kept_plans() const { return calls_.plans; }
 
   // The framework of the call is that of this array.
   void enter(Name argument, nanobind::handle x) {
@@ -136,6 +140,8 @@ class Call {
     is_ready_ = reader_->is_ready();
   }
   const Reader& reader() const { return *reader_; }
+  // Arrays may ask for gradients: the caller sees to them.
+  void detach() { is_detached_ = true; }
 
   // A function of mxkern.faults. It raises, or returns what the call is to go on with.
   template <class... Args>
@@ -234,7 +240,7 @@ class Call {
 
   Calls& calls_;
   const Reader* reader_ = nullptr;
-  bool is_ready_ = false;
+  bool is_ready_ = false, is_detached_ = false;
   nanobind::object like_;  // the first array, on whose device results are made
   Spans taken_;
   std::vector<nanobind::object> kept_;  // what views point into

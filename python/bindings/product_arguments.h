@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "calls.h"
+#include "gemm_workspace.h"
+#include "mxkern/plan.h"
 
 namespace mxkern::bindings {
 
@@ -24,6 +26,51 @@ inline Workspace workspace_of(Call& call, std::size_t bytes, Device device,
   memory = call.make(size, Element::uint8, device, workspace.data);
   workspace.bytes = bytes;
   return workspace;
+}
+
+// [..., M, N] of [..., M, K] and [..., N, K].
+inline Extents product_extents(const Call& call, Extents a, const Extents& b) {
+  const bool fit = b.dimensions > 1 && a.last() == b.items[b.dimensions - 1] &&
+                   (b.dimensions == 2 || same_batch(a, b));
+  if (!fit) call.fault("product_shape", a.tuple(), b.tuple());
+  a.last() = b.items[b.dimensions - 2];
+  return a;
+}
+
+// Reads a bias [N] for all rows of a product, and points the options to it; not for None.
+template <class Options>
+void read_bias(Call& call, nanobind::handle bias, const Extents& extents,
+               std::optional<Plain>& read, Options& options) {
+  if (bias.is_none()) return;
+  read = call.plain("bias", bias);
+  const Extents& got = read->array.extents;
+  const std::int64_t columns = extents.items[extents.dimensions - 1];
+  if (got.dimensions != 1 || got.items[0] != columns) {
+    call.fault("bias", got.tuple(), nanobind::make_tuple(columns));
+  }
+  call.take(read->array.span());
+  options.bias = &read->view;
+}
+
+// a . b^T with a bias, into out or into a new array. The operands and their extents were checked.
+inline Output multiplied(Call& call, const GemmOperand& a, const GemmRightOperand& b,
+                         const Extents& extents, nanobind::handle bias, nanobind::handle out,
+                         int dtype, GemmOptions options) {
+  const Device device = source_of(b).device;
+  std::optional<Plain> offset;
+  read_bias(call, bias, extents, offset, options);
+  const Output product = call.output(out, extents, device, dtype);
+  if (device.type == DeviceType::cpu) {
+    call.run(0, [&] { gemm_with_workspace(a, b, product.view, options); });
+    return product;
+  }
+  nanobind::object memory;
+  call.run(0, [&] {
+    const GemmPlan plan = call.kept_plans().plan(a, b, product.view, options);
+    const Workspace workspace = workspace_of(call, plan.workspace_bytes(), device, memory);
+    mxkern::gemm(plan, a, b, product.view, options, workspace, call.stream(device));
+  });
+  return product;
 }
 
 // The array that stands for b where the result goes home.

@@ -27,15 +27,6 @@ nb::object finished(const Call& call, const Output& product, nb::handle out, nb:
   return product.array;
 }
 
-// [..., M, N] of [..., M, K] and [..., N, K].
-Extents product_extents(const Call& call, Extents a, const Extents& b) {
-  const bool fit = b.dimensions > 1 && a.last() == b.items[b.dimensions - 1] &&
-                   (b.dimensions == 2 || same_batch(a, b));
-  if (!fit) call.fault("product_shape", a.tuple(), b.tuple());
-  a.last() = b.items[b.dimensions - 2];
-  return a;
-}
-
 // Throws IsCustom for a tensor that is quantized by a scheme of the user's own.
 void check_compiled(const Call& call, nb::handle operand) {
   if (!call.package().block_scaled.made(operand)) return;
@@ -63,31 +54,11 @@ nb::object compiled_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dt
   const StreamScope scope(call, stream, stream.is_none() ? nb::none() : array_of(call, b));
   const auto right = call.right(b);
   const auto left = call.left(a);
-  Extents extents = product_extents(call, left.extents, right.extents);
-  const Device device = source_of(right.view).device;
+  const Extents extents = product_extents(call, left.extents, right.extents);
   take(call, left.spans);
   take(call, right.spans);
-  std::optional<Plain> offset;
-  if (!bias.is_none()) {
-    offset = call.plain("bias", bias);
-    if (offset->array.extents.dimensions != 1 || offset->array.extents.last() != extents.last()) {
-      call.fault("bias", offset->array.extents.tuple(), nb::make_tuple(extents.last()));
-    }
-    call.take(offset->array.span());
-    options.bias = &offset->view;
-  }
-  const Output product = call.output(out, extents, device, dtype);
-  if (device.type == DeviceType::cpu) {
-    call.run(0, [&] { gemm_with_workspace(left.view, right.view, product.view, options); });
-  } else {
-    nb::object memory;
-    call.run(0, [&] {
-      const GemmPlan plan = calls.plans.plan(left.view, right.view, product.view, options);
-      const Workspace workspace = workspace_of(call, plan.workspace_bytes(), device, memory);
-      mxkern::gemm(plan, left.view, right.view, product.view, options, workspace,
-                   call.stream(device));
-    });
-  }
+  const Output product =
+      multiplied(call, left.view, right.view, extents, bias, out, dtype, options);
   return finished(call, product, out, b);
 }
 

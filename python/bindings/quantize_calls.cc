@@ -1,79 +1,13 @@
 // bindings/quantize_calls.cc: quantize along rows, columns and both, and back, over arrays of any
 // framework.
 #include <optional>
-#include <utility>
 
-#include "calls.h"
-#include "offset_options.h"
-#include "signature.h"
+#include "quantize_arguments.h"
 
 namespace nb = nanobind;
 
 namespace mxkern::bindings {
 namespace {
-
-// Options of a call, as the library's and as Python's. An offset in an array is not placed yet.
-struct Options {
-  QuantizeOptions value;
-  nb::object object;
-  bool has_array = false;
-
-  Options() = default;
-  explicit Options(nb::object made)
-      : value(nb::cast<const QuantizeOptions&>(made)),
-        object(std::move(made)),
-        has_array(nb::isinstance<OffsetOptions>(object)) {}
-
-  nb::object as_python() const { return object.is_valid() ? object : nb::cast(value); }
-
-  // Puts an offset that is an array where the library reads it. x is the first array of the call.
-  void place(const Call& call, nb::handle x) {
-    if (!has_array) return;
-    *this = Options(call.fault("placed", object, call.reader().adapter, x));
-    has_array = false;
-  }
-};
-
-// Throws IsCustom for a scheme of the user's own, and for options that only those have.
-int scheme_of(const Call& call, nb::handle name, const Given& given) {
-  const int scheme = call.scheme(name);
-  const bool is_odd =
-      given.has_options &&
-      (position_of_name(given[Keyword::rounding], call.package().rounding_names) < 0 ||
-       position_of_name(given[Keyword::scale_rule], call.package().rule_names) < 0);
-  if (given.has_custom || is_odd) throw IsCustom("");
-  return scheme;
-}
-
-// without: keywords that are left out.
-Options options_of(const Call& call, const Signature& signature, int scheme, const Given& given,
-                   bool with_transform = true) {
-  if (!given.has_options) return {};
-  nb::dict keywords;
-  for (int i = 0; i < option_count; ++i) {
-    const bool is_of_transform =
-        i == static_cast<int>(Keyword::hadamard) || i == static_cast<int>(Keyword::sign_mask);
-    if (with_transform || !is_of_transform) {
-      keywords[signature.names[static_cast<std::size_t>(i)]] = given.values[i];
-    }
-  }
-  return Options(call.fault("options", scheme, keywords));
-}
-
-bool is_symmetric(const QuantizeOptions& options) {
-  const bool walks = options.four_over_six && options.block_shape == BlockShape::square;
-  return options.rounding == Rounding::nearest && !walks;
-}
-
-void check_columns(const Call& call, const Array& x) {
-  if (x.extents.dimensions < 2) call.fault("no_columns", x.extents.tuple());
-}
-
-// A transform works on whole groups along the block axis.
-void check_groups(const Call& call, const Hadamard& hadamard, Extents extents) {
-  const int size = hadamard.size;
-  if (size != 0 && extents.last() % size != 0) call.fault("groups", extents.last(), size);
-}
 
 void mark_parts_written(const Call& call, nb::handle out) {
   if (!call.reader().marks_written) return;
@@ -99,37 +33,12 @@ nb::object compiled_quantize(Calls& calls, const Signature& signature, bool colu
   }
   const StreamScope scope(call, stream, x);
   options.place(call, x);
-  Array array = call.look_plain("x", x);
-  if (columns) check_columns(call, array);
-  call.take(array.span());
-  // A direction of x is the other one of its transpose, except for random words and for the order
-  // in which 4over6 walks a square.
-  if (is_symmetric(options.value) && array.turn()) columns = !columns;
-  const Plain plain = call.plain(array);
-  const Extents extents = columns ? transposed(plain.array.extents) : plain.array.extents;
-  check_groups(call, options.value.hadamard, extents);
-  const Device device = plain.view.device;
-  QuantizeOptions wanted = options.value;
-  call.read_scalars(amax, tensor_scale, scheme, device, wanted);
-  const Quantized made = out.is_none() ? call.made(scheme, layout, extents, device)
-                                       : call.given("out", out, scheme, layout, extents, device);
-  call.make_found_amax(scheme, device, wanted);
-  const Stream queue = call.stream(device);
-  call.run(plain.view.shape.size(), [&] {
-    columns ? mxkern::quantize_columns(plain.view, made.view, wanted, queue)
-            : mxkern::quantize(plain.view, made.view, wanted, queue);
-  });
+  const QuantizeTarget target{scheme, layout, out, amax, tensor_scale};
+  const Quantized made =
+      quantize_one(call, call.look_plain("x", x), columns, options.value, target);
   if (out.is_none()) return call.result(made, x);
   mark_parts_written(call, out);
   return nb::borrow(out);
-}
-
-// (rows, columns) of a value for both directions, or of a pair of them.
-std::pair<nb::object, nb::object> both_of(const Call& call, Name argument, nb::handle value,
-                                          bool is_pair) {
-  if (!is_pair && !PyTuple_Check(value.ptr())) return {nb::borrow(value), nb::borrow(value)};
-  const nb::object pair = call.fault("pair", argument, value);
-  return {pair[0], pair[1]};
 }
 
 nb::object compiled_quantize_both(Calls& calls, const Signature& signature, nb::handle x,
@@ -160,37 +69,12 @@ nb::object compiled_quantize_both(Calls& calls, const Signature& signature, nb::
     of_rows = Options(placed[0]);
     of_columns = Options(placed[1]);
   }
-  const Array array = call.look_plain("x", x);
-  check_columns(call, array);
-  const Plain plain = call.plain(array);
-  call.take(array.span());
-  const Extents extents[2] = {array.extents, transposed(array.extents)};
-  const Device device = plain.view.device;
-  QuantizeOptions wanted[2] = {of_rows.value, of_columns.value};
-  const auto outs =
-      out.is_none() ? std::pair<nb::object, nb::object>() : both_of(call, "out", out, true);
-  const auto amaxes = both_of(call, "amax", amax, false);
-  const auto scales = both_of(call, "tensor_scale", tensor_scale, false);
-  for (int i = 0; i < 2; ++i) check_groups(call, wanted[i].hadamard, extents[i]);
-  for (int i = 0; i < 2; ++i) {
-    call.read_scalars(i == 0 ? amaxes.first : amaxes.second, i == 0 ? scales.first : scales.second,
-                      scheme, device, wanted[i]);
-  }
-  std::optional<Quantized> made[2];
-  for (int i = 0; i < 2; ++i) {
-    made[i] = out.is_none()
-                  ? call.made(scheme, layout, extents[i], device)
-                  : call.given(i == 0 ? "out[0]" : "out[1]", i == 0 ? outs.first : outs.second,
-                               scheme, layout, extents[i], device);
-    call.make_found_amax(scheme, device, wanted[i]);
-  }
-  const Stream queue = call.stream(device);
-  call.run(plain.view.shape.size(), [&] {
-    mxkern::quantize_both(plain.view, made[0]->view, made[1]->view, wanted[0], wanted[1], queue);
-  });
-  if (out.is_none()) return nb::make_tuple(call.result(*made[0], x), call.result(*made[1], x));
-  mark_parts_written(call, outs.first);
-  mark_parts_written(call, outs.second);
+  const QuantizeTarget target{scheme, layout, out, amax, tensor_scale};
+  const auto [rows, columns] =
+      quantize_two(call, call.look_plain("x", x), of_rows.value, of_columns.value, target);
+  if (out.is_none()) return nb::make_tuple(call.result(rows, x), call.result(columns, x));
+  mark_parts_written(call, nb::object(out[0]));
+  mark_parts_written(call, nb::object(out[1]));
   return nb::borrow(out);
 }
 

@@ -69,6 +69,8 @@ class CustomScheme:
     def nan_scale(self) -> int: ...
     @property
     def scale_bits(self) -> int: ...
+    @property
+    def is_exact_in_bfloat16(self) -> bool: ...
     def decode_scale(self, code: int) -> float: ...
     def code_row_bytes(self, columns: int) -> int: ...
 
@@ -359,6 +361,36 @@ def custom_gemm(
     options: AnyOptions,
     stream: object,
 ) -> Any: ...
+def custom_gemm_in_bfloat16(
+    calls: Calls,
+    a: object,
+    b: object,
+    scheme: CustomScheme,
+    dtype: object,
+    out: object,
+    alpha: object,
+    beta: object,
+    bias: object,
+    precision: object,
+    stream: object,
+) -> Any: ...
+def linear_forward(
+    calls: Calls,
+    x: object,
+    weight: object,
+    bias: object,
+    signature: Signature,
+    x_scheme: object,
+    x_options: Mapping[str, object],
+    x_kept: int,
+    x_folds: bool,
+    weight_scheme: object,
+    weight_options: Mapping[str, object],
+    weight_kept: int,
+    weight_folds: bool,
+    dtype: object,
+    precision: object,
+) -> tuple[Any, list[Any], list[Any]]: ...
 def xla_version() -> tuple[int, int] | None: ...
 def xla_alignment() -> int: ...
 def xla_handlers() -> dict[str, tuple[object, object]]: ...

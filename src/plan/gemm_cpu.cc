@@ -30,9 +30,10 @@ struct Choice {
 // Whether products of parts add up to those of the elements: 0 times Inf is NaN, and a part may be
 // 0 where its element is not.
 bool may_have_parts(const CpuGemmProblem& problem) {
-  return parts_of(problem) == 1 || visit(problem.right_scheme, [](auto scheme) {
-           return decltype(scheme)::Format::specials != Specials::ieee;
-         });
+  if (parts_of(problem) == 1) return true;
+  return !problem.right_is_plain && visit(problem.right_scheme, [](auto scheme) {
+    return decltype(scheme)::Format::specials != Specials::ieee;
+  });
 }
 
 Choice choose_unit_for_many(const CpuGemmProblem& problem,
@@ -45,8 +46,8 @@ Choice choose_unit_for_many(const CpuGemmProblem& problem,
       parts_of(problem) == 1) {
     return {GemmUnit::avx512_bf16, "elements are exact in bfloat16"};
   }
-  const char* reason =
-      has_amx ? "E5M2 has Inf, which parts of elements do not take" : "the widest float32 vectors";
+  const char* reason = has_amx ? "b may have Inf, which parts of elements do not take"
+                               : "the widest float32 vectors";
   for (const GemmUnit unit : {GemmUnit::avx512, GemmUnit::avx2}) {
     if (capabilities.runs(unit)) return {unit, reason};
   }
@@ -94,7 +95,8 @@ Choice choose_unit(const CpuGemmProblem& problem, const CpuGemmCapabilities& cap
     return {panels.unit, "a has few rows: panels of b are decoded as they are read"};
   }
   const GemmUnit unit = unit_for_few(capabilities);
-  if (problem.m > facts_of(unit).tile_rows) return choose_unit_for_many(problem, capabilities);
+  if (problem.right_is_plain || problem.m > facts_of(unit).tile_rows)
+    return choose_unit_for_many(problem, capabilities);
   return {unit, "a has few rows: those of b are decoded where they lie"};
 }
 
@@ -199,7 +201,8 @@ CpuGemmProblem cpu_problem(const PlannedOperand& a, const PlannedOperand& b,
           .left_dtype = a.plain.dtype,
           .right_scheme = b.scheme,
           .out_dtype = out.dtype,
-          .right_is_panels = b.form == PreparedForm::panels};
+          .right_is_panels = b.form == PreparedForm::panels,
+          .right_is_plain = b.is_plain};
 }
 
 GemmSlotLayout slot_layout(const CpuGemmPlan& plan, std::int64_t k) {

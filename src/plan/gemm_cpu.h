@@ -117,6 +117,7 @@ struct CpuGemmProblem {
   Scheme right_scheme = Scheme::mxfp8_e4m3;
   DType out_dtype = DType::float32;
   bool right_is_panels = false;  // prepared as these
+  bool right_is_plain = false;   // bfloat16, of which any may be Inf
 };
 
 // Whether a batch that shares its right operand is one product with more rows, which memory has to

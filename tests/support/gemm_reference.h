@@ -98,9 +98,9 @@ inline double rounding_error(DType dtype, double value) {
 
 // out before the call supplies beta's term. The error of a sum of K products in float32 is at most
 // K * 2^-24 of the sum of their magnitudes; what follows the sum adds a few roundings.
-template <class Left>
-Reference multiply(Left& a, QuantizedOperand& b, const PlainTensor& out,
-                   const GemmOptions& options = {}, const PlainTensor* bias = nullptr) {
+template <class Left, class Right>
+Reference multiply(Left& a, Right& b, const PlainTensor& out, const GemmOptions& options = {},
+                   const PlainTensor* bias = nullptr) {
   const Shape shape = out.view.shape;
   const std::int64_t k = b.view.shape.columns;
   std::vector<double> left(static_cast<std::size_t>(shape.rows * k));

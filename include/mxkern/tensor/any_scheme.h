@@ -45,6 +45,14 @@ struct AnyScheme {
   MXKERN_HOST_DEVICE constexpr bool has_tensor_scale() const {
     return tensor_scales != TensorScales::none;
   }
+  // Whether bfloat16 holds every decoded value: elements of 8 significant bits at most under powers
+  // of two. Values below 2^-126 are rounded to its subnormal numbers.
+  MXKERN_HOST_DEVICE constexpr bool is_exact_in_bfloat16() const {
+    const int significant = element.is_integer && element.is_signed ? element.width() - 1
+                            : element.is_all_subnormal()            ? element.mantissa_bits
+                                                                    : element.mantissa_bits + 1;
+    return scale.kind == AnyScaleKind::power && !has_tensor_scale() && significant <= 8;
+  }
   // What an element and its block scale reach together: what a tensor's amax becomes.
   MXKERN_HOST_DEVICE constexpr float largest() const {
     return element.max_value() * scale.max_value();

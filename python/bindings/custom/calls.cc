@@ -10,6 +10,7 @@
 #include "custom/arrays.h"
 #include "custom/scheme.h"
 #include "mxkern/custom.h"
+#include "product_arguments.h"
 
 namespace nb = nanobind;
 
@@ -273,24 +274,11 @@ nb::object custom_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtyp
   call.enter("b", b);
   const StreamScope scope(call, stream, b);
   const Plain right = call.plain("b", b), left_side = call.plain("a", a);
-  Extents extents = left_side.array.extents;
-  const Extents& weights = right.array.extents;
-  const bool fit = weights.dimensions > 1 &&
-                   extents.last() == weights.items[weights.dimensions - 1] &&
-                   (weights.dimensions == 2 || same_batch(extents, weights));
-  if (!fit) call.fault("product_shape", extents.tuple(), weights.tuple());
-  extents.last() = weights.items[weights.dimensions - 2];
+  const Extents extents = product_extents(call, left_side.array.extents, right.array.extents);
   call.take(left_side.array.span());
   call.take(right.array.span());
   std::optional<Plain> offset;
-  if (!bias.is_none()) {
-    offset = call.plain("bias", bias);
-    if (offset->array.extents.dimensions != 1 || offset->array.extents.last() != extents.last()) {
-      call.fault("bias", offset->array.extents.tuple(), nb::make_tuple(extents.last()));
-    }
-    call.take(offset->array.span());
-    product.bias = &offset->view;
-  }
+  read_bias(call, bias, extents, offset, product);
   const Device device = right.view.device;
   Array own_scales[2];
   if (!scales.is_none()) {
@@ -315,6 +303,47 @@ nb::object custom_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtyp
                                 nb::cast<const AnyFormat&>(accumulate), options.rounding, product);
   });
   return left(call, {made.array, {}, made.is_given}, out, b);
+}
+
+// b is by a scheme whose values bfloat16 holds; a is an operand of any kind that gemm takes.
+nb::object custom_gemm_in_bfloat16(Calls& calls, nb::handle a, nb::handle b,
+                                   const CustomScheme& scheme, nb::handle dtype_name,
+                                   nb::handle out, nb::handle alpha, nb::handle beta,
+                                   nb::handle bias, nb::handle precision, nb::handle stream) {
+  Call call(calls, "gemm");
+  const int dtype = call.dtype(dtype_name);
+  GemmOptions options;
+  options.alpha = call.number("alpha", alpha);
+  options.beta = call.number("beta", beta);
+  if (options.beta != 0.0f && out.is_none()) call.fault("beta_needs_out", beta);
+  options.precision = static_cast<GemmPrecision>(
+      call.one_of("precision", precision, call.package().precision_names));
+  call.enter_operand(b);
+  const nb::object codes = nb::getattr(b, "codes");
+  const StreamScope scope(call, stream, codes);
+  const AnyRead right = read_quantized(call, "b", b, scheme);
+  const auto left_side = call.left(a);
+  const Extents extents = product_extents(call, left_side.extents, right.extents);
+  take(call, left_side.spans);
+  std::optional<Plain> offset;
+  read_bias(call, bias, extents, offset, options);
+  const Device device = right.view.device;
+  const Output made = call.output(out, extents, device, dtype);
+  nb::object memory;
+  const bool on_cpu = device.type == DeviceType::cpu;
+  const Stream queue = call.stream(device);
+  std::size_t bytes = 0;
+  call.run(0, [&] {
+    bytes = custom_gemm_workspace_bytes(left_side.view, right.view, made.view, options);
+  });
+  Workspace workspace;
+  if (!on_cpu) workspace = workspace_of(call, bytes, device, memory);
+  call.run(on_cpu ? made.view.shape.size() * right.view.shape.columns : 0, [&] {
+    const OwnedMemory own(on_cpu ? bytes : 0);
+    if (on_cpu) workspace = {own.data(), bytes};
+    mxkern::gemm(left_side.view, right.view, made.view, options, workspace, queue);
+  });
+  return left(call, {made.array, {}, made.is_given}, out, codes);
 }
 
 }  // namespace
@@ -350,7 +379,13 @@ void bind_custom_calls(nb::module_& module) {
            nb::sig("def custom_gemm(calls: Calls, a: object, b: object, dtype: object, out: "
                    "object, alpha: object, beta: object, bias: object, scales: object, accumulate: "
                    "AnyFormat | "
-                   "None, options: AnyOptions, stream: object) -> typing.Any"));
+                   "None, options: AnyOptions, stream: object) -> typing.Any"))
+      .def("custom_gemm_in_bfloat16", &custom_gemm_in_bfloat16, "calls"_a, "a"_a.none(),
+           "b"_a.none(), "scheme"_a, "dtype"_a.none(), "out"_a.none(), "alpha"_a.none(),
+           "beta"_a.none(), "bias"_a.none(), "precision"_a.none(), "stream"_a.none(),
+           nb::sig("def custom_gemm_in_bfloat16(calls: Calls, a: object, b: object, scheme: "
+                   "CustomScheme, dtype: object, out: object, alpha: object, beta: object, bias: "
+                   "object, precision: object, stream: object) -> typing.Any"));
 }
 
 }  // namespace mxkern::bindings

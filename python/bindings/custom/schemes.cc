@@ -73,6 +73,8 @@ void bind_custom_schemes(nb::module_& module) {
            "block_rows"_a, "block_columns"_a, "tensor_scales"_a, "name"_a, "codes"_a, "scales"_a)
       .def_prop_ro("nan_scale", [](const CustomScheme& s) { return s.scheme.scale.nan_code(); })
       .def_prop_ro("scale_bits", [](const CustomScheme& s) { return s.scheme.scale.stored_bits(); })
+      .def_prop_ro("is_exact_in_bfloat16",
+                   [](const CustomScheme& s) { return s.scheme.is_exact_in_bfloat16(); })
       .def(
           "decode_scale",
           [](const CustomScheme& s, std::uint32_t code) { return s.scheme.scale.decode(code); },

@@ -19,7 +19,7 @@ class NumpyReader : public Reader {
 
   bool is_ready() const override { return true; }
 
-  bool read(nanobind::handle x, Array& array) const override {
+  bool read(nanobind::handle x, Array& array, bool) const override {
     if (x.type().ptr() != array_type_.ptr()) return false;
     const int element = position_of(nanobind::getattr(x, dtype_), dtypes_);
     if (element < 0) return false;

@@ -22,8 +22,11 @@ class Reader {
   // False while the framework records what happens to arrays: the adapter reads and makes them
   // then.
   virtual bool is_ready() const { return false; }
-  // False where the adapter has to look.
-  virtual bool read(nanobind::handle, Array&) const { return false; }
+  // False where the adapter has to look. detached: a call whose caller sees to gradients.
+  virtual bool read(nanobind::handle, Array&, bool detached) const {
+    static_cast<void>(detached);
+    return false;
+  }
   // A new dense array on a device; nothing where the adapter has to make it.
   virtual nanobind::object make(const Extents&, Element, Device, void*&) const { return {}; }
   // The stream that work on a device goes to; false where the adapter knows it.

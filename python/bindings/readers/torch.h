@@ -48,11 +48,11 @@ class TorchReader : public Reader {
   }
 
   // Tensors that wrap others, inside of a transform, have no address, and say so by an error.
-  bool read(nanobind::handle x, Array& array) const override {
+  bool read(nanobind::handle x, Array& array, bool detached) const override {
     const PyObject* type = x.type().ptr();
     if (type != torch_.tensor_type.ptr() && type != torch_.parameter_type.ptr()) return false;
     try {
-      if (nanobind::getattr(x, requires_grad_).ptr() != Py_False) return false;
+      if (!detached && nanobind::getattr(x, requires_grad_).ptr() != Py_False) return false;
       if (!(table_ != nullptr ? read_table(x, array) : read_attributes(x, array))) return false;
       if (is_plain(array.element) && called(x, is_neg_).ptr() != Py_False) return false;
       if (!lies_in_storage(x, array)) return false;

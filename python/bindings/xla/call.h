@@ -10,7 +10,7 @@
 
 #include "mxkern/core/math.h"
 #include "mxkern/mxkern.h"
-#include "quantize_numbers.h"
+#include "options/quantize_numbers.h"
 
 namespace mxkern::bindings {
 

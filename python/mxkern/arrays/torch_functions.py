@@ -11,6 +11,12 @@ current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
 tracing_state: Any = getattr(torch._C, "_get_tracing_state", lambda: None)
 transforms_active: Any = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 dispatch_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+# Whether torch.autocast is on for some kind of device.
+any_autocast: Any = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+# The tensor in a wrapper that outlived its transform.
+unwrap_if_dead: Any = getattr(
+    getattr(torch._C, "_functorch", None), "unwrap_if_dead", lambda tensor: tensor
+)
 
 
 def empty_on(device: str) -> Any:

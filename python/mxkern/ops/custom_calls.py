@@ -238,19 +238,34 @@ def _as_float32(x: Any) -> Any:
     return x
 
 
-def _decoded(operand: Any, argument: str, stream: Any) -> Any:
+def _record(operand: Any, argument: str) -> Scheme:
+    return any_scheme_of("gemm", operand.scheme, f"{argument}.scheme")
+
+
+def _decoded(operand: Any, argument: str, dtype: str, stream: Any) -> Any:
+    core = core_of(_record(operand, argument))
+    number = DTYPES.index(dtype)
+    return _core.custom_dequantize(above.calls, "gemm", operand, core, number, None, stream)
+
+
+def _in_float32(operand: Any, argument: str, stream: Any) -> Any:
     if not isinstance(operand, BlockScaled):
         return _as_float32(operand)
-    record = any_scheme_of("gemm", operand.scheme, f"{argument}.scheme")
-    return _core.custom_dequantize(
-        above.calls, "gemm", operand, core_of(record), DTYPES.index("float32"), None, stream
-    )
+    return _decoded(operand, argument, "float32", stream)
+
+
+def _decoded_dtype(operand: Any, argument: str) -> str | None:
+    """What an operand of a product in bfloat16 is decoded to first; None: it stays as it is."""
+    if not isinstance(operand, BlockScaled) or _record(operand, argument).core is None:
+        return None
+    exact = core_of(_record(operand, argument)).is_exact_in_bfloat16
+    return "bfloat16" if exact else "float32"
 
 
 def _sum_scales(a: Any, b: Any) -> tuple[Any, ...] | None:
     """Both operands' float32 scales, their block and its rows, where sums over their blocks can be
     multiplied with them; None for other operands."""
-    if not isinstance(a, BlockScaled):
+    if not isinstance(a, BlockScaled) or not isinstance(b, BlockScaled):
         return None
     records = [any_scheme_of("gemm", q.scheme, "scheme") for q in (a, b)]
     block = records[0].block
@@ -277,28 +292,38 @@ def gemm(
     stream: Any,
     accumulate: Any = None,
 ) -> Any:
-    """A product of operands that are decoded to float32 first."""
+    """A product of operands that are decoded first: to bfloat16 where that holds all values of b,
+    else to float32."""
     if not isinstance(precision, str) or precision not in ("auto", "exact"):
         raise RuntimeError(
             f"gemm: precision is {errors.described(precision)}; expected 'auto' or 'exact' for "
-            "schemes of your own, which are decoded to float32"
+            "schemes of your own, which are decoded to float32 or bfloat16"
         )
-    if type(b).__name__ == "PreparedOperand" or type(a).__name__ == "PreparedOperand":
+    is_prepared = type(b).__name__ == "PreparedOperand"
+    if type(a).__name__ == "PreparedOperand" or (is_prepared and accumulate is not None):
         raise TypeError(
             "gemm: a PreparedOperand beside a scheme of your own; expected BlockScaled operands; "
             "pass its source"
         )
-    if not isinstance(b, BlockScaled):
+    if not is_prepared and not isinstance(b, BlockScaled):
         faults.no_right_operand("gemm", "b", b)
     wanted: ElementFormat | None = None
     if accumulate is not None:
         wanted = element_format("gemm", "accumulate", accumulate)
     scales = _sum_scales(a, b) if wanted is None else None
+    if wanted is None and scales is None and _decoded_dtype(b, "b") != "float32":
+        own = _decoded_dtype(a, "a")
+        left = a if own is None else _decoded(a, "a", own, stream)
+        rest = (dtype, out, alpha, beta, bias, precision, stream)
+        if _record(b, "b").core is None:
+            return _core.gemm(above.calls, left, b, *rest)
+        core = core_of(_record(b, "b"))
+        return _core.custom_gemm_in_bfloat16(above.calls, left, b, core, *rest)
     left, right = (a, b) if scales is None else (_unscaled(a), _unscaled(b))
     return _core.custom_gemm(
         above.calls,
-        _decoded(left, "a", stream),
-        _decoded(right, "b", stream),
+        _in_float32(left, "a", stream),
+        _in_float32(right, "b", stream),
         dtype,
         out,
         alpha,
@@ -314,20 +339,34 @@ def gemm(
 def explain_gemm(function: str, a: Any, b: Any, dtype: Any, device: Any) -> tuple[Any, ...]:
     """What gemm does with operands by schemes of the user's own, as GemmExplanation has it."""
     dtype_position(function, dtype)
-    sides = []
+    in_bfloat16 = _sum_scales(a, b) is None and _decoded_dtype(b, "b") != "float32"
+    sides, bytes = [], 0
     for argument, operand in (("a", a), ("b", b)):
-        if not isinstance(operand, BlockScaled):
-            sides.append(f"{errors.shape_of(operand)}, plain, to float32")
-            continue
-        record = any_scheme_of(function, operand.scheme, f"{argument}.scheme")
-        sides.append(f"{operand.shape}, {record.name}, decoded to float32")
+        shape = errors.shape_of(operand)
+        text = f"{shape}, plain"
+        if isinstance(operand, BlockScaled):
+            text = f"{shape}, {_record(operand, argument).name}"
+        own = _decoded_dtype(operand, argument) if in_bfloat16 else "float32"
+        if own is not None:
+            is_plain = not isinstance(operand, BlockScaled)
+            text += f", to {own}" if is_plain else f", decoded to {own}"
+            bytes += (2 if own == "bfloat16" else 4) * math.prod(shape)
+        sides.append(text)
     place = "cpu" if device is None else device
+    error = "relative L2 2e-5, from the float32 sum"
+    if in_bfloat16:
+        reason = "bfloat16 holds all values of b"
+        if _record(b, "b").core is None:
+            reason = "b has kernels that multiply its codes, and a is plain to them"
+        kernel = "products as of other schemes, summed in float32"
+        return (place, "decoded to bfloat16", reason, *sides, kernel, error, bytes)
     return (
         place,
         "decoded to float32",
-        "a scheme of your own has no kernels that multiply codes",
+        "a scheme of your own has no kernels that multiply codes, and bfloat16 does not hold b's "
+        "values",
         *sides,
         "float32 products, summed in float32",
-        "relative L2 2e-5, from the float32 sum; products of bfloat16 numbers are exact before it",
-        4 * sum(math.prod(errors.shape_of(side)) for side in (a, b)),
+        f"{error}; products of bfloat16 numbers are exact before it",
+        bytes,
     )

@@ -12,7 +12,14 @@ from mxkern.values import errors
 from mxkern.values.custom_scheme import any_scheme_of, core_of
 from mxkern.values.dtypes import ROUNDINGS
 from mxkern.values.keywords import DEFAULTS
-from mxkern.values.options import SCALE_RULES, check_offset_dtype, hadamard_of, is_array, position
+from mxkern.values.options import (
+    SCALE_RULES,
+    check_offset_dtype,
+    hadamard_of,
+    is_array,
+    is_square,
+    position,
+)
 from mxkern.values.scheme import Scheme
 
 _RULES = (*SCALE_RULES, "mse")
@@ -111,30 +118,6 @@ def _scale_options(function: str, scheme: Scheme, rule: Any, threshold: Any) -> 
     return {"rule": SCALE_RULES[plain], "threshold": limit, "mse": mse}
 
 
-def _is_square(function: str, scheme: Scheme, block: Any) -> bool:
-    """Whether the keyword block asks for one scale for squares."""
-    if block is None:
-        return False
-    pair = block
-    if isinstance(block, str) and block.count("x") == 1:
-        parts = block.split("x")
-        pair = tuple(int(n) if n.isdecimal() and len(n) < 12 else -1 for n in parts)
-    side, rows = scheme.block, scheme.block_rows
-    if not isinstance(pair, tuple) or not all(isinstance(n, numbers.Integral) for n in pair):
-        pair = ()  # an array has no truth to compare with
-    if pair == (rows, side) and rows and side:
-        return False
-    if pair == (side, side) and rows == 1 and side and scheme.tensor_scale_of != "row":
-        return True
-    expected = f"'{rows}x{side}'"
-    if rows == 1 and side and scheme.tensor_scale_of != "row":
-        expected += f" or '{side}x{side}'"
-    raise ValueError(
-        f"{function}: block is {errors.described(block)}; expected {expected} for {scheme.name}; "
-        "leave block out, or make another scheme with mxkern.Scheme(element, block=...)"
-    )
-
-
 def _float32(
     function: str, argument: str, value: Any, scheme: Scheme, adapter: Adapter, like: Any
 ) -> Any:
@@ -174,7 +157,7 @@ def request_of(function: str, x: Any, scheme: Any, keywords: dict[str, Any]) -> 
         },
     )
     options |= _scale_options(function, record, given["scale_rule"], given["threshold"])
-    options["square"] = _is_square(function, record, given["block"])
+    options["square"] = is_square(function, record, given["block"])
     transform = hadamard_of(function, "hadamard", given["hadamard"], given["sign_mask"])
     if transform[0] and (options["square"] or record.block_rows != 1):
         raise ValueError(

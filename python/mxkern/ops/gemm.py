@@ -51,7 +51,9 @@ def gemm(
                "float16", "bfloat16", "e8m13". An emulation, from k = 0 up: the exact product is
                added in float64 and the sum rounded to nearest, ties to even
 
-    Operands by schemes of your own are decoded to float32 and multiplied in float32.
+    Operands by schemes of your own are decoded first. Where bfloat16 holds all values of b
+    (elements of 8 significant bits at most, scales that are powers of two) the product is that of
+    other schemes, else one of float32: explain_gemm says which.
     Error before the last rounding, as relative L2 to the product of the decoded operands, elements
     of both signs: "exact" <= 2e-5, from the float32 sum alone; on GPUs with a 16-bit dtype or few
     tokens for K up to 8192, and K / 8192 times as much beyond. "folded" multiplies FP8 elements

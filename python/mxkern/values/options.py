@@ -167,21 +167,26 @@ def check_offset_dtype(function: str, array: Any) -> None:
 
 
 def is_square(function: str, scheme: Scheme, block: Any) -> bool:
-    """Whether block asks for block x block elements a scale."""
-    side = scheme.block
+    """Whether block asks for block x block elements a scale, of schemes whose blocks are rows."""
     if block is None:
         return False
+    rows, side = scheme.block_rows, scheme.block
+    takes_squares = rows == 1 and side > 0 and scheme.tensor_scale_of != "row"
     is_name = isinstance(block, str)
     is_pair = isinstance(block, tuple) and all(isinstance(n, Integral) for n in block)
-    if is_name or is_pair:
-        if block in (f"1x{side}", (1, side)):
+    if (is_name or is_pair) and rows and side:
+        if block in (f"{rows}x{side}", (rows, side)):
             return False
-        if block in (f"{side}x{side}", (side, side)):
+        if takes_squares and block in (f"{side}x{side}", (side, side)):
             return True
+    expected = f"'{rows}x{side}'" + (f" or '{side}x{side}'" if takes_squares else "")
+    way_out = ""
+    if scheme.core is not None:
+        way_out = "; leave block out, or make another scheme with mxkern.Scheme(element, block=...)"
     failure = ValueError if is_name or is_pair else TypeError
     raise failure(
-        f"{function}: block is {errors.described(block)}; expected '1x{side}' or "
-        f"'{side}x{side}' for {scheme.name}"
+        f"{function}: block is {errors.described(block)}; expected {expected} for {scheme.name}"
+        f"{way_out}"
     )
 
 

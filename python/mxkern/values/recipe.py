@@ -67,8 +67,10 @@ class Operand:
     sign_mask: int | None = None
     rounding: Rounding = "nearest"
     four_over_six: bool | BlockError = False
-    # Keyword arguments of mxkern.quantize but those of random bits and of the transform.
+    # Keyword arguments of mxkern.quantize but those of random bits and of the transform, and those
+    # of mxkern.quantize_both but those of random bits.
     options: dict[str, Any] = field(init=False, repr=False, compare=False)
+    both_options: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         scheme = any_scheme_of("Operand", self.scheme)
@@ -83,6 +85,10 @@ class Operand:
         elif scheme.scale_format.endswith("m0") or self.scale_rule != "rceil":
             options["scale_rule"] = self.scale_rule
         object.__setattr__(self, "options", options)
+        transform = {"hadamard": self.hadamard, "sign_mask": self.sign_mask}
+        if self.hadamard is None:
+            transform = {}
+        object.__setattr__(self, "both_options", {**options, **transform})
 
     def __str__(self) -> str:
         named = (f"{name}={getattr(self, name)}" for name in ("block", "hadamard", "four_over_six"))
@@ -147,6 +153,13 @@ class Recipe:
     # Derived from the fields above, once.
     is_plain: bool = field(init=False, repr=False, compare=False)  # no product is quantized
     is_stochastic: bool = field(init=False, repr=False, compare=False)  # seed and step matter
+    # Y is a product of compiled schemes, rounded to nearest: one call computes it.
+    is_one_call: bool = field(init=False, repr=False, compare=False)
+    # What backward takes of X and of W: their "rows", "columns", the tensors "itself", or nothing,
+    # by whether the gradients of X and of W are wanted.
+    kept: dict[tuple[bool, bool], tuple[str | None, str | None]] = field(
+        init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         for name in ("input", "weight", "gradient"):
@@ -167,6 +180,24 @@ class Recipe:
         object.__setattr__(self, "is_plain", self.forward == "plain" and not quantizes)
         operands = (self.input, self.weight, self.gradient)
         object.__setattr__(self, "is_stochastic", any(o.rounding != "nearest" for o in operands))
+        is_one_call = self.forward == "quantized" and all(
+            o.rounding == "nearest" and any_scheme_of("Recipe", o.scheme).core is None
+            for o in operands[:2]
+        )
+        object.__setattr__(self, "is_one_call", is_one_call)
+        kept_x = self._kept(self.wgrad, "columns" if self.save == "quantized" else "itself")
+        kept_w = self._kept(self.dgrad, "columns" if self.save_weight == "columns" else "itself")
+        kept = {
+            (needs_x, needs_w): (kept_x if needs_w else None, kept_w if needs_x else None)
+            for needs_x in (False, True)
+            for needs_w in (False, True)
+        }
+        object.__setattr__(self, "kept", kept)
+
+    def _kept(self, product: Product, quantized: str) -> str:
+        """What of an operand backward takes; quantized: what a quantized product takes."""
+        way = "plain" if product == "plain" else self.backward
+        return {"quantized": quantized, "dequantized": "rows", "plain": "itself"}[way]
 
     def _check_transforms(self) -> None:
         if self.weight.hadamard is not None:

@@ -182,17 +182,22 @@ void pack_right(const GemmMatrix& matrix, const GemmPanel& panel, const std::int
                 void* out) {
   const std::int64_t tile_bytes =
       static_cast<std::int64_t>(panel.tile) * panel.chunks * gemm_chunk * (Bfloat16 ? 2 : 4);
-  visit(matrix.scheme, [&](auto scheme) {
+  const auto pack = [&](auto tag) {
+    using Elements = typename decltype(tag)::type;
     for (std::int64_t i = 0; i < panel.rows; i += lane_count) {
       std::uint8_t* to =
           static_cast<std::uint8_t*>(out) + i / panel.tile * tile_bytes + i % panel.tile * 4;
-      if (matrix.panels != nullptr && panel.row + i < matrix.rows) {
-        pack_panel_columns<Bfloat16, decltype(scheme)>(matrix, panel, panel.row + i, to);
-        continue;
+      if constexpr (!std::is_same_v<Elements, bfloat16>) {
+        if (matrix.panels != nullptr && panel.row + i < matrix.rows) {
+          pack_panel_columns<Bfloat16, Elements>(matrix, panel, panel.row + i, to);
+          continue;
+        }
       }
-      pack_right_columns<Bfloat16, decltype(scheme)>(matrix, panel, panel.row + i, shifts + i, to);
+      pack_right_columns<Bfloat16, Elements>(matrix, panel, panel.row + i, shifts + i, to);
     }
-  });
+  };
+  if (matrix.is_plain) return pack(TypeTag<bfloat16>{});
+  visit(matrix.scheme, [&](auto scheme) { pack(TypeTag<decltype(scheme)>{}); });
 }
 
 void row_shifts(const GemmMatrix& matrix, std::int64_t row, std::int64_t count,

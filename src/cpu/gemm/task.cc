@@ -55,10 +55,10 @@ void set_factor(double value, cpu::GemmFinish& finish) {
   finish.factor = static_cast<float>(value);
 }
 
-}  // namespace
-
-cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const void* panels,
-                        const Buffer& out, const GemmOptions& options, double factor) {
+// Of either kind of b, but for panels.
+template <class Right>
+cpu::GemmTask task_of(const GemmOperand& a, const Right& b, const Buffer& out,
+                      const GemmOptions& options, double factor) {
   cpu::GemmTask task{};
   const bool merged = merges_batch(a, b, out);
   factor *= static_cast<double>(options.alpha) * tensor_scale_of(b);
@@ -70,11 +70,9 @@ cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const void* 
     factor *= tensor_scale_of(left);
   });
   task.right = matrix_of(b, b.shape.rows);
-  task.right.panels = static_cast<const std::uint8_t*>(panels);
   if (b.shape.batch != 1) {
     task.right_batch_bytes = bytes_between(b);
     task.right_batch_scales = task.right.scale_index.size();
-    task.right_batch_panels = PanelLayout(b.scheme, b.shape.rows, b.shape.columns).matrix_bytes;
   }
   task.out = static_cast<std::uint8_t*>(out.data);
   task.out_batch_bytes = bytes_between(out);
@@ -87,6 +85,23 @@ cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const void* 
     task.bias_dtype = options.bias->dtype;
   }
   return task;
+}
+
+}  // namespace
+
+cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const void* panels,
+                        const Buffer& out, const GemmOptions& options, double factor) {
+  cpu::GemmTask task = task_of(a, b, out, options, factor);
+  task.right.panels = static_cast<const std::uint8_t*>(panels);
+  if (b.shape.batch != 1) {
+    task.right_batch_panels = PanelLayout(b.scheme, b.shape.rows, b.shape.columns).matrix_bytes;
+  }
+  return task;
+}
+
+cpu::GemmTask make_task(const GemmOperand& a, const Buffer& b, const Buffer& out,
+                        const GemmOptions& options) {
+  return task_of(a, b, out, options, 1.0);
 }
 
 }  // namespace mxkern

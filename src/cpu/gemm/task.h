@@ -10,5 +10,8 @@ namespace mxkern {
 // it was prepared as these, else null.
 cpu::GemmTask make_task(const GemmOperand& a, const BlockScaled& b, const void* panels,
                         const Buffer& out, const GemmOptions& options, double factor = 1.0);
+// b is plain, of bfloat16.
+cpu::GemmTask make_task(const GemmOperand& a, const Buffer& b, const Buffer& out,
+                        const GemmOptions& options);
 
 }  // namespace mxkern

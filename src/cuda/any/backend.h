@@ -9,6 +9,8 @@ namespace mxkern::cuda {
 void quantize_any(const AnyBuffer& x, const AnyBlockScaled& out, const AnyOptions& options,
                   Stream stream);
 void dequantize_any(const AnyBlockScaled& q, const AnyBuffer& out, Stream stream);
+// Writes zeros.
+void clear(void* data, std::size_t bytes, Device device, Stream stream);
 void fake_quantize_any(const AnyBuffer& x, const AnyScheme& scheme, const AnyBuffer& out,
                        const AnyOptions& options, Stream stream);
 void round_any(const AnyBuffer& x, const AnyFormat& format, const AnyBuffer& out,

@@ -16,6 +16,12 @@ dim3 grid_for(std::int64_t threads) {
 
 }  // namespace
 
+void clear(void* data, std::size_t bytes, Device device, Stream stream) {
+  constexpr const char* function = "gemm";
+  const DeviceScope scope(device, stream, function);
+  check_cuda(cudaMemsetAsync(data, 0, bytes, handle_of(stream)), function, "clear rows");
+}
+
 void dequantize_any(const AnyBlockScaled& q, const AnyBuffer& out, Stream stream) {
   constexpr const char* function = "dequantize";
   const DeviceScope scope(q.device, stream, function);

@@ -9,6 +9,7 @@ from mxkern.torch.layers.local_linear import check_arguments, local_linear
 from mxkern.torch.quantized.linear import frozen_linear
 from mxkern.torch.quantized.tensor import QuantizedTensor
 from mxkern.torch.recipes.autocast import chosen, no_recipe
+from mxkern.torch.recipes.checks import TENSORS
 from mxkern.torch.recipes.random_bits import Step, rank_seed
 from mxkern.values import errors
 from mxkern.values.recipe import Recipe
@@ -44,7 +45,21 @@ def linear(
     recipe, amax_group = chosen(recipe)
     if recipe is not None and not isinstance(recipe, Recipe):
         raise no_recipe("linear", recipe)
-    plain = type(x) is torch.Tensor and type(weight) in (torch.nn.Parameter, torch.Tensor)
+    return _linear(x, weight, bias, recipe, amax_group, seed, step, cached)
+
+
+def _linear(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    recipe: Recipe | None,
+    amax_group: Any,
+    seed: int,
+    step: Any,
+    cached: Any,
+) -> Any:
+    """linear with the recipe that counts."""
+    plain = type(x) is torch.Tensor and type(weight) in TENSORS
     if not plain and isinstance(weight, QuantizedTensor):
         return frozen_linear(x, weight, bias, input=None if recipe is None else recipe.input)
     # The compiler sees this of DTensors too, and not that they have to_local.
@@ -134,7 +149,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
         return self
 
     def forward(self, x: Any) -> Any:
-        weight, recipe = self.weight, chosen(self.recipe)[0]
+        weight = self.weight
+        recipe, amax_group = chosen(self.recipe)
         seed, step, cached = 0, None, None
         if recipe is not None and recipe.is_stochastic:
             step = self.step.on(x.device)
@@ -143,7 +159,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
             seed = rank_seed(self.seed, 0 if of_mesh else self.rank)
         if self.cache is not None and type(weight) is torch.nn.Parameter:
             cached = self.cache.of(weight, recipe)
-        return linear(x, weight, self.bias, self.recipe, seed=seed, step=step, cached=cached)
+        return _linear(x, weight, self.bias, recipe, amax_group, seed, step, cached)
 
     def explained(self) -> str:
         """What multiplies, in a line."""

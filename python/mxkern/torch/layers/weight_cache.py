@@ -61,8 +61,8 @@ class WeightCache:
         if torch.compiler.is_compiling():  # sees no versions
             return self if self._operand == recipe.weight else None
         seen = (weight.data_ptr(), weight._version, weight.dtype)
-        wanted = _sides(recipe, weight)
-        if self._operand != recipe.weight:
+        wanted = _sides(recipe)
+        if self._operand is not recipe.weight and self._operand != recipe.weight:
             self._made, self._operand = {}, recipe.weight
         if self._seen != seen or not wanted <= self._made.keys():
             self.weight = weakref.ref(weight)
@@ -98,14 +98,19 @@ class WeightCache:
 
     def given(self, recipe: Recipe) -> tuple[tuple[bool, bool], tuple[Any, ...]]:
         """Which sides there are, and their tensors."""
-        rows, columns = self._made.get("rows"), self._made.get("columns")
-        if recipe.forward != "quantized" and recipe.backward != "dequantized":
-            rows = None
+        rows, columns = self.sides(recipe)
         parts = [p for q in (rows, columns) if q is not None for p in q.parts if p is not None]
         return (rows is not None, columns is not None), tuple(parts)
 
+    def sides(self, recipe: Recipe) -> tuple[Any, Any]:
+        """The weight's rows and columns, None where there are none or nobody wants them."""
+        rows = self._made.get("rows")
+        if recipe.forward != "quantized" and recipe.backward != "dequantized":
+            rows = None
+        return rows, self._made.get("columns")
 
-def _sides(recipe: Recipe, weight: Any) -> set[str]:
+
+def _sides(recipe: Recipe) -> set[str]:
     sides = set()
     if recipe.forward == "quantized" or recipe.backward == "dequantized":
         sides.add("rows")

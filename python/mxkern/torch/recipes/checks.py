@@ -5,11 +5,21 @@ from typing import Any
 
 import torch
 
+from mxkern.arrays.torch_functions import any_autocast
 from mxkern.values import errors
 from mxkern.values.options import DTYPES, name_of_dtype
 from mxkern.values.recipe import Recipe
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+# Types of tensors that nothing else sees.
+TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def are_alike(x: Any, other: Any) -> bool:
+    """Whether both are tensors of the dtypes of layers, on one device; of plain tensors alone."""
+    if type(x) not in TENSORS or type(other) not in TENSORS:
+        return False
+    return x.dtype in _DTYPES and other.dtype in _DTYPES and x.device == other.device
 
 
 def check_tensors(function: str, x: Any, **others: Any) -> None:
@@ -38,6 +48,8 @@ def check_device(function: str, x: Any, argument: str, value: Any) -> None:
 
 def output_dtype(x: Any) -> Any:
     """The dtype of a layer's output: x's, or that of torch.autocast."""
+    if not torch.compiler.is_compiling() and not any_autocast():
+        return x.dtype
     if torch.is_autocast_enabled(x.device.type):
         return torch.get_autocast_dtype(x.device.type)
     return x.dtype

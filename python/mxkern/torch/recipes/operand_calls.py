@@ -19,8 +19,10 @@ from mxkern.values.recipe import Operand, Recipe
 from mxkern.values.scheme import schemes
 
 _FOLDS: dict[int, bool] = {}  # by CUDA device
+_precisions: dict[tuple[Any, ...], str] = {}
+_may_folds: dict[tuple[int, int], tuple[Recipe, Operand, bool]] = {}  # by their addresses
 # Names are read faster than PyTorch's objects.
-_NAMES = {getattr(torch, name): name for name in DTYPES}
+NAMES = {getattr(torch, name): name for name in DTYPES}
 
 
 def functions() -> Any:
@@ -119,13 +121,29 @@ def prepares_both(x: Any, recipe: Recipe, operand: Operand) -> bool:
     is faster than quantizing them: 16-bit elements in MXFP8 E4M3."""
     if x.device.type != "cuda" or x.dtype == torch.float32 or x.numel() == 0:
         return False
+    if torch.compiler.is_compiling():
+        return _may_fold(recipe, operand) and _device_folds(x.device.index)
+    found = _may_folds.get((id(recipe), id(operand)))
+    if found is None or found[0] is not recipe or found[1] is not operand:
+        if len(_may_folds) >= 256:
+            _may_folds.clear()
+        found = recipe, operand, _may_fold(recipe, operand)
+        _may_folds[id(recipe), id(operand)] = found
+    return found[2] and _device_folds(x.device.index)
+
+
+def _may_fold(recipe: Recipe, operand: Operand) -> bool:
     plain = operand.block is None and operand.hadamard is None and operand.rounding == "nearest"
     if not plain or recipe.precision not in ("fast", "folded"):
         return False
     if not (folds(operand.scheme) and schemes[operand.scheme].format == "e4m3"):
         return False
-    others = (recipe.input, recipe.weight, recipe.gradient)
-    return all(folds(other.scheme) for other in others) and _device_folds(x.device.index)
+    return all(folds(other.scheme) for other in (recipe.input, recipe.weight, recipe.gradient))
+
+
+def folds_columns(x: Any, recipe: Recipe, name: str, kept: str | None) -> bool:
+    """Whether the columns of an operand that backward takes are folded ones."""
+    return kept == "columns" and prepares_both(x, recipe, getattr(recipe, name))
 
 
 @constant
@@ -136,21 +154,34 @@ def _device_folds(index: int) -> bool:
     return _FOLDS[index]
 
 
-def precision_of(recipe_precision: str, left: Any, right: Any) -> str:
+def precision_on(device: Any, recipe_precision: str, left: str, right: str) -> str:
     """What gemm is asked for: "fast" is folded on Hopper, where both schemes fold, else exact."""
     if recipe_precision != "fast":
         return recipe_precision
-    codes: Any = right.codes if isinstance(right, BlockScaled) else right.data
-    device = codes.device
-    if device.type != "cuda" or not (folds(left.scheme) and folds(right.scheme)):
+    if device.type != "cuda" or not (folds(left) and folds(right)):
         return "auto"
     return "folded" if _device_folds(device.index) else "auto"
+
+
+def eager_precision(recipe: Recipe, x: Any) -> str:
+    """precision_on of the product of a recipe's forward, where no compiler looks."""
+    key = (x.get_device(), recipe.precision, recipe.input.scheme, recipe.weight.scheme)
+    found = _precisions.get(key)
+    if found is None:
+        found = _precisions[key] = precision_on(x.device, *key[1:])
+    return found
+
+
+def precision_of(recipe_precision: str, left: Any, right: Any) -> str:
+    """precision_on of two operands."""
+    codes: Any = right.codes if isinstance(right, BlockScaled) else right.data
+    return precision_on(codes.device, recipe_precision, left.scheme, right.scheme)
 
 
 def product(left: Any, right: Any, dtype: Any, precision: str, **more: Any) -> Any:
     """left [M, K] . right [N, K]^T in dtype, with the precision of a recipe."""
     precision = precision_of(precision, left, right)
-    dtype = _NAMES[dtype]
+    dtype = NAMES[dtype]
     if torch.compiler.is_compiling():
         # Defaults become symbols under dynamic=True, and PyTorch 2.11 fails on them; literals not.
         more = {"alpha": 1.0, "beta": 0.0, **more}

@@ -12,8 +12,9 @@ from layer_cases import assert_equal, composed, data, gradients  # noqa: E402
 
 import mxkern  # noqa: E402
 import mxkern.torch as mxt  # noqa: E402
+from mxkern.ops.linear_forward import linear_forward  # noqa: E402
 from mxkern.ops.prepare_both import PreparedBoth  # noqa: E402
-from mxkern.torch.layers import linear_function  # noqa: E402
+from mxkern.torch.layers import linear_function, local_linear  # noqa: E402
 from mxkern.torch.recipes import operand_calls  # noqa: E402
 
 RECIPES = {
@@ -40,14 +41,20 @@ def _step(recipe: Any, x: Any, w: Any, b: Any, g: Any) -> tuple[Any, ...]:
 
 
 def _watched(monkeypatch: pytest.MonkeyPatch, prepare_both: Any) -> list[Any]:
-    """The shapes of what prepare_both is called with."""
+    """The shapes of what prepare_both is called with, and of what a forward in one call folds."""
     seen: list[Any] = []
 
     def watched(x: Any, *arguments: Any, **options: Any) -> Any:
         seen.append(tuple(x.shape))
         return prepare_both(x, *arguments, **options)
 
+    def forward(x: Any, weight: Any, *others: Any) -> Any:
+        folded = others[-2:]
+        seen.extend(tuple(t.shape) for t, folds in zip((x, weight), folded, strict=True) if folds)
+        return linear_forward(x, weight, *others)
+
     monkeypatch.setattr(mxkern.functions, "prepare_both", watched)
+    monkeypatch.setattr(linear_function, "linear_forward", forward)
     return seen
 
 
@@ -96,6 +103,7 @@ def test_what_is_made_and_saved(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         return gemm(_unpacked(left), _unpacked(right), **options)
 
     monkeypatch.setattr(operand_calls, "_device_folds", lambda index: True)
+    monkeypatch.setattr(local_linear, "dispatch_modes", lambda: 1)  # not in one call
     monkeypatch.setattr(
         operand_calls, "prepares_both", lambda x, *others: asked(OnHopper(x), *others)
     )

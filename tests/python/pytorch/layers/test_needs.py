@@ -12,6 +12,8 @@ from layer_cases import data, gradients  # noqa: E402
 
 import mxkern  # noqa: E402
 import mxkern.torch as mxt  # noqa: E402
+from mxkern.ops.linear_forward import linear_forward  # noqa: E402
+from mxkern.torch.layers import linear_function  # noqa: E402
 from mxkern.torch.recipes import operand_calls  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -37,8 +39,17 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]
 
         monkeypatch.setattr(mxkern.functions, name, watched)
 
+    def forward(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
+        x_kept, weight_kept = rest[3:5]
+        for operand, kept in ((x, x_kept), (weight, weight_kept)):
+            name = "quantize_both" if kept == "columns" else "quantize"
+            if isinstance(operand, torch.Tensor):
+                calls.append((name, tuple(operand.shape)))
+        return linear_forward(x, weight, bias, *rest)
+
     for name in ("quantize", "quantize_columns", "quantize_both"):
         watch(name, getattr(mxkern, name))
+    monkeypatch.setattr(linear_function, "linear_forward", forward)
     return calls
 
 

@@ -16,6 +16,8 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import mxkern  # noqa: E402
 import mxkern.torch as mxt  # noqa: E402
+from mxkern.ops.linear_forward import linear_forward  # noqa: E402
+from mxkern.torch.layers import linear_function  # noqa: E402
 from mxkern.torch.recipes.operand_calls import parts_of, prepares_both  # noqa: E402
 from support import mostly_slow  # noqa: E402
 
@@ -30,7 +32,8 @@ def layer(name: str) -> Callable[[Any, Any, Any], Any]:
 
 @pytest.fixture
 def alive(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many of the tensors that quantize_both and prepare_both gave are alive."""
+    """How many of the tensors that quantize_both, prepare_both and a forward in one call gave are
+    alive."""
     given: list[Any] = []
 
     def watched(function: Any) -> Any:
@@ -41,6 +44,12 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
         return call
 
+    def forward(*arguments: Any) -> Any:
+        y, of_weight, of_x = linear_forward(*arguments)
+        given.extend(weakref.ref(part) for part in of_weight + of_x)
+        return y, of_weight, of_x
+
+    monkeypatch.setattr(linear_function, "linear_forward", forward)
     monkeypatch.setattr(mxkern.functions, "quantize_both", watched(mxkern.quantize_both))
     monkeypatch.setattr(mxkern.functions, "prepare_both", watched(mxkern.prepare_both))
 

@@ -1,4 +1,4 @@
-// bindings/offset_options.h: options whose offset is the value of an array.
+// bindings/options/offset_options.h: options whose offset is the value of an array.
 #pragma once
 
 #include <nanobind/nanobind.h>

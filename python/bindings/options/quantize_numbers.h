@@ -1,5 +1,5 @@
-// bindings/quantize_numbers.h: options of quantize as numbers, in the order in which Python gives
-// them.
+// bindings/options/quantize_numbers.h: options of quantize as numbers, in the order in which Python
+// gives them.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// bindings/quantize_options.cc: the options of quantization.
+// bindings/options/quantize_options.cc: the options of quantization.
 #include <nanobind/stl/array.h>
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 #include "bindings.h"
 #include "mxkern/core/math.h"
-#include "offset_options.h"
-#include "quantize_numbers.h"
+#include "options/offset_options.h"
+#include "options/quantize_numbers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
