@@ -37,20 +37,23 @@ def distributed_linear(
     targets: list[Any] = []
     differs, sums = [], []
     for of_x, of_weight in zip(x.placements, weight.placements, strict=True):
-        # In turn: x, weight, bias and y, then the gradients of x, weight and bias.
-        if _shards(of_weight, 0):
+        # In turn: x, weight, bias and y, then the gradients of x, weight and bias. Of placements made
+        # here PyTorch 2.11's compiler does not know the type, so that it is not asked for.
+        at_outputs, at_features = _shards(of_weight, 0), _shards(of_weight, 1)
+        at_tokens = not at_outputs and not at_features and _shards_tokens(of_x, last)
+        if at_outputs:
             cut = Shard(0)
             row: Any = (Replicate(), cut, cut, Shard(last), Partial(), cut, cut)
-        elif _shards(of_weight, 1):
+        elif at_features:
             cut, whole = (Shard(last), Shard(1)), Replicate()
             row = (*cut, whole, Partial(), *cut, whole)
-        elif type(of_x) is Shard and of_x.dim < last:
+        elif at_tokens:
             row = (of_x, Replicate(), Replicate(), of_x, of_x, Partial(), Partial())
         else:
             row = (Replicate(),) * 7
         targets.append(row)
-        differs.append(type(row[1]) is Shard or type(row[0]) is Shard)
-        sums.append(type(row[1]) is Shard and row[1].dim == 1)
+        differs.append(at_outputs or at_features or at_tokens)
+        sums.append(at_features)
     x_at, weight_at, bias_at, y_at, dx_at, dw_at, db_at = zip(*targets, strict=True)
     at = _quantized_gather(x, x_at, weight_at, recipe)
     if at is not None:
@@ -86,6 +89,10 @@ def distributed_linear(
 def _shards(placement: Any, dim: int) -> bool:
     """Whether a placement is Shard(dim), and none of the kinds that only look like it."""
     return type(placement) is Shard and placement.dim == dim
+
+
+def _shards_tokens(placement: Any, last: int) -> bool:
+    return type(placement) is Shard and placement.dim < last
 
 
 def _local(tensor: Any, placements: Any, gradient: Any) -> Any:

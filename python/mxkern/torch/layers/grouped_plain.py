@@ -16,6 +16,8 @@ import torch
 from torch.nn.functional import pad
 from torch.utils.flop_counter import register_flop_formula
 
+from mxkern.torch.operators.compiler import as_dtype
+
 _library = torch.library.Library("mxkern", "FRAGMENT")
 _MULTIPLE = 8  # elements: 16 bytes of the smallest dtype
 
@@ -117,13 +119,13 @@ def plain_rows(a: Any, b: Any, ends: Any, dtype: Any, bias: Any = None) -> Any:
     """a[m] . b[g]^T + bias[g] for the rows m of each group, of a [T, K] and b [G, N, K], in a's
     dtype and given in another; zeros behind the last end."""
     bias = None if bias is None else bias.to(a.dtype)
-    return torch.ops.mxkern.plain_group_rows(a, b.to(a.dtype), ends, bias).to(dtype)
+    return as_dtype(torch.ops.mxkern.plain_group_rows(a, b.to(a.dtype), ends, bias), dtype)
 
 
 def plain_columns(a: Any, b: Any, ends: Any, dtype: Any) -> Any:
     """a^T . b over the rows of each group, of a [T, M] and b [T, N]: [G, M, N], in a's dtype and
     given in another."""
-    return torch.ops.mxkern.plain_group_columns(a, b.to(a.dtype), ends).to(dtype)
+    return as_dtype(torch.ops.mxkern.plain_group_columns(a, b.to(a.dtype), ends), dtype)
 
 
 def group_sums(x: Any, ends: Any) -> Any:

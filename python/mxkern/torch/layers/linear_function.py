@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from mxkern.arrays.torch_functions import transforms_active, unwrap_if_dead
 from mxkern.ops.linear_forward import linear_forward
+from mxkern.torch.operators.compiler import as_dtype
 from mxkern.torch.recipes.gathered import (
     TokenShards,
     arrived,
@@ -54,7 +55,7 @@ class Facts(NamedTuple):
 
 def _plain(a: Any, b: Any, dtype: Any) -> Any:
     """a . b of plain operands, in a's dtype and given in another."""
-    return torch.mm(a, b.to(a.dtype)).to(dtype)
+    return as_dtype(torch.mm(a, b.to(a.dtype)), dtype)
 
 
 class LinearFunction(torch.autograd.Function):  # type: ignore[misc]  # no types there

@@ -48,3 +48,9 @@ def constant(function: _Function) -> _Function:
 
 
 ImportWatch([_COMPILER], _tell)
+
+
+def as_dtype(x: Any, dtype: Any) -> Any:
+    """x.to(dtype), which is not called for nothing: a function's result that is converted to its
+    own dtype gets gradients of zeros where torch.compile of PyTorch 2.11 traces the function."""
+    return x if x.dtype == dtype else x.to(dtype)
