@@ -17,7 +17,7 @@ namespace mxkern {
 // NaN.
 //
 // The CPU throws InvalidArgument where rows has other numbers than -1 to T - 1. A CUDA device reads
-// them when its turn comes; all of out becomes NaN where it has. (CUDA: compiled, never executed.)
+// them when its turn comes; all of out becomes NaN where it has.
 //
 // workspace: at least combine_workspace_bytes on out's device, aligned to 64 on the CPU, to 256 on
 // CUDA. It and out lie in memory of their own. Throws InvalidArgument.

@@ -51,7 +51,7 @@ struct ExpertLayerOptions {
 //
 // Ends and rows are read as grouped_gemm and combine read them: the CPU copies them when the call
 // begins, and throws InvalidArgument for what is wrong with them. A CUDA device reads them when its
-// turn comes, the call waits for nothing, and tokens become NaN. (CUDA: compiled, never executed.)
+// turn comes, the call waits for nothing, and tokens become NaN.
 //
 // workspace: at least expert_layer_workspace_bytes of the same arguments, on out's device, aligned
 // to 64 on the CPU, to 256 on CUDA. It and out lie in memory of their own. Throws InvalidArgument,

@@ -54,7 +54,7 @@ struct GroupedGemmOptions {
   // copies row rows[m]: as a mixture of experts sends a token to several of them. -1: a row of
   // zeros. What is quantized or prepared has T rows then. Rows behind the last end do not count.
   // The CPU throws InvalidArgument for other numbers than -1 to T - 1; on a CUDA device such a row
-  // becomes NaN. (CUDA: compiled, never executed.)
+  // becomes NaN.
   const std::int32_t* rows = nullptr;
 };
 

@@ -29,7 +29,6 @@ struct BothSpreads {
 //
 // workspace: at least prepare_both_workspace_bytes, on x's device, aligned to 64 on the CPU, to 256
 // on CUDA. It and the outputs lie in memory of their own. Throws InvalidArgument, Unsupported.
-// (CUDA: compiled, never executed.)
 MXKERN_API void prepare_both(const Buffer& x, const PreparedOperand& rows,
                              const PreparedOperand& columns, const BothSpreads& spreads,
                              const QuantizeOptions& options, Workspace workspace,

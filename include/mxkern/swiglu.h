@@ -28,7 +28,7 @@ struct SwigluOptions {
 // out[.., i] = g / (1 + e^(-alpha g)) * (u + offset), with the gate g at most `limit` and u, what
 // it lets through, within -limit and limit; computed in float32 and rounded once. x [batch, rows, 2
 // F], out [batch, rows, F] of x's dtype, in memory of its own. The same bytes on every device, but
-// for those of a NaN. Throws InvalidArgument. (CUDA: compiled, never executed.)
+// for those of a NaN. Throws InvalidArgument.
 MXKERN_API void swiglu(const Buffer& x, const Buffer& out, const SwigluOptions& options = {},
                        Stream stream = {});
 

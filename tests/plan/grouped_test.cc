@@ -162,6 +162,24 @@ TEST_F(PlanGroupedOfOperands, WeightsThatAreDecoded) {
   EXPECT_TRUE(plan(x, ready(w, PreparedForm::folded), hopper).makes_right);
 }
 
+TEST_F(PlanGroupedOfOperands, FoldedRowsMeetDecodedWeights) {
+  const PreparedOperand few = ready(w, PreparedForm::few_tokens, false);
+  const BlockScaled rows = quantized(Scheme::mxfp8_e4m3, {1, 64, 256});
+  const CudaGroupedPlan made = folded(rows, few);
+  EXPECT_EQ(made.path, GroupedPath::few_folded);
+  EXPECT_TRUE(made.makes_left && !made.makes_right && !copies_rows(made));
+  EXPECT_GE(made.workspace_bytes, made.interleaved + 64 * 256 + 64 * 4);
+  const CudaGroupedPlan ahead = folded(ready(rows, PreparedForm::folded, false), few);
+  EXPECT_TRUE(!ahead.makes_left && copies_rows(ahead));
+  EXPECT_EQ(folded(ready(rows, PreparedForm::folded), w).path, GroupedPath::folded);
+  // As many rows as most groups have fit into a thread block.
+  for (const auto& [count, size] : {std::pair{8, 8}, {32, 8}, {64, 16}, {128, 32}, {1024, 128}}) {
+    const DecodePlan plan = plan_grouped_folded({Scheme::mxfp4, true, 132, 8, count, 96, 256});
+    EXPECT_EQ(plan.tokens, size) << count;
+    EXPECT_GE(plan.stages, 2);
+  }
+}
+
 TEST_F(PlanGroupedOfOperands, WeightsThatAreExpanded) {
   const Buffer wide = plain(DType::float32, {1, 64, 256});
   EXPECT_EQ(plan(wide, w, hopper).path, GroupedPath::expanded);
@@ -217,7 +235,9 @@ TEST_F(PlanGroupedOfOperands, FoldedOnes) {
   EXPECT_EQ(ready_made.path, GroupedPath::folded);
   EXPECT_TRUE(!ready_made.makes_left && !ready_made.makes_right);
   EXPECT_EQ(ready_made.workspace_bytes, 0u);
-  EXPECT_TRUE(folded(q, ready(w, PreparedForm::few_tokens)).makes_right);
+  EXPECT_TRUE(
+      folded(q, ready(quantized(Scheme::mxfp8_e4m3, {8, 96, 256}), PreparedForm::few_tokens))
+          .makes_right);
   EXPECT_EQ(folded(q, quantized(Scheme::mxfp4, {8, 96, 0})).path, GroupedPath::portable);
 }
 

@@ -37,7 +37,7 @@ def combine(
     The same bytes at each call, and on every device. On the CPU other numbers in rows than -1 to
     tokens - 1 raise ValueError; a CUDA device reads them when its turn comes, and all of the result
     is NaN then. Returns an array [tokens, N] of y's framework. Raises TypeError, ValueError,
-    RuntimeError. (CUDA: compiled, never executed.)
+    RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> y = np.float32([[1, 2], [10, 20], [100, 200]])

@@ -68,8 +68,7 @@ def expert_layer(
     The bytes are those of the calls above, with quantize where there is a scheme. Deterministic. On
     a CUDA device ends, rows and weights stay there, and the call waits for nothing; what is wrong
     with them raises ValueError on the CPU, and gives NaN there. Returns an array [T, N] of
-    gate_up's framework. Raises TypeError, ValueError, RuntimeError. (CUDA: compiled, never
-    executed.)
+    gate_up's framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> gate_up = mxkern.quantize(np.ones((2, 64, 32), np.float32), "mxfp4")   # two experts

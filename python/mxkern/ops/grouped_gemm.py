@@ -65,10 +65,10 @@ def grouped_gemm(
     On the CPU ends that decrease, lie outside of the rows or columns, or inside of a block, raise
     ValueError, and so does a number in rows, up to the last end, that is no row of a. On a CUDA
     device ends and rows stay there, and the call waits for nothing: all of the result is NaN then,
-    or with such a number its row (rows on CUDA: compiled, never executed). Fastest on Hopper with
-    16-bit or quantized a and mxkern.prepare_operand(b, form="few_tokens"), elsewhere with
-    form="expanded"; "folded" reads form="folded" of both operands, and groups of columns are
-    multiplied from form="expanded" or "folded" of both. They are made into these in the call
+    or with such a number its row. Fastest on Hopper with 16-bit or quantized a and
+    mxkern.prepare_operand(b, form="few_tokens"), elsewhere with form="expanded"; "folded" reads
+    form="folded" of both operands, or mxfp4 weights of form="few_tokens" at 4 bits, and groups of
+    columns are multiplied from form="expanded" or "folded" of both. They are made into these in the call
     otherwise. Relative L2 error before the last rounding, as that of gemm with the same precision:
     "exact" <= 2e-5 for K up to 8192, "folded" <= 5e-4 where the scales of each row of a and b lie
     close together. Nothing looks whether they do, so there is no "auto".

@@ -46,8 +46,7 @@ def prepare_both(
     and scales. Spreads are uint8, [..., M] and [..., K]: how many octaves below the largest scale
     of a row the smallest one lies, of blocks that are not all zeros; 255 stands for more too. A
     folded product is within 5e-4 where those of both operands stay within the limit of
-    docs/guide/gemm.md, 8 for mxfp8_e4m3. Raises TypeError, ValueError, RuntimeError. (CUDA:
-    compiled, never executed.)
+    docs/guide/gemm.md, 8 for mxfp8_e4m3. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> x = np.ones((64, 32), np.float32)

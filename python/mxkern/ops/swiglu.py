@@ -32,8 +32,7 @@ def swiglu(
     stream       CUDA: a stream handle, instead of the framework's current stream
 
     gpt-oss has alpha=1.702, limit=7, offset=1 and interleaved=True. Returns an array [..., F] of
-    x's dtype and framework. Raises TypeError, ValueError, RuntimeError. (CUDA: compiled, never
-    executed.)
+    x's dtype and framework. Raises TypeError, ValueError, RuntimeError.
 
     >>> import mxkern, numpy as np
     >>> mxkern.swiglu(np.float32([[0, 100, 5, 2]]))

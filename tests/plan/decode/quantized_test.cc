@@ -101,5 +101,37 @@ TEST(PlanDecodeQuantized, RowsExpandedAheadAreTakenAsTheyAre) {
   EXPECT_EQ(plan.workspace_bytes, 0u);
 }
 
+// Folded, E4M3, with reordered weights of MXFP4: on FP8 tensor cores, with the rows in the order of
+// the weights in the working memory.
+TEST(PlanDecodeQuantized, FoldedRowsMeetDecodedWeights) {
+  constexpr auto folded = GemmPrecision::folded;
+  for (const Scheme left : {Scheme::mxfp8_e4m3, Scheme::mxfp6_e2m3}) {
+    for (const std::int64_t rows : {1, 16, 64, 2048}) {
+      const GemmProblem problem = few_rows(rows, left, folded);
+      const CudaGemmPlan plan = plan_gemm_cuda(problem, hopper);
+      EXPECT_EQ(plan.path, CudaGemmPath::few_folded);
+      EXPECT_TRUE(plan.left.folds && plan.right.is_prepared && !plan.right.folds);
+      EXPECT_EQ(plan.few.tokens, folded_size(rows));
+      EXPECT_GE(plan.few.stages, 2);
+      EXPECT_GE(plan.workspace_bytes, plan.interleaved + static_cast<std::size_t>(rows) * 1024);
+      EXPECT_EQ(explain(plan, problem, hopper).path, std::string("few tokens, folded"));
+    }
+    EXPECT_EQ(path_of(few_rows(2049, left, folded)), CudaGemmPath::folded);
+    EXPECT_EQ(path_of(few_rows(2049, left, folded, DType::bfloat16, false)),
+              CudaGemmPath::few_folded);
+  }
+  // E5M2, and weights of eight bits, are folded.
+  EXPECT_EQ(path_of(few_rows(16, Scheme::mxfp4, folded)), CudaGemmPath::folded);
+  const GemmProblem wide{quantized(Scheme::mxfp8_e4m3, {1, 16, 1024}),
+                         prepared(PreparedForm::few_tokens, Scheme::mxfp8_e4m3, {1, 2048, 1024}),
+                         plain(DType::bfloat16, {1, 16, 2048}), folded};
+  EXPECT_EQ(path_of(wide), CudaGemmPath::folded);
+  const GemmProblem ahead{prepared(PreparedForm::folded, Scheme::mxfp8_e4m3, {1, 16, 1024}, false),
+                          prepared(PreparedForm::few_tokens, Scheme::mxfp4, {1, 2048, 1024}, false),
+                          plain(DType::bfloat16, {1, 16, 2048}), folded};
+  EXPECT_EQ(path_of(ahead), CudaGemmPath::few_folded);
+  EXPECT_FALSE(plan_gemm_cuda(ahead, hopper).left.folds);
+}
+
 }  // namespace
 }  // namespace mxkern

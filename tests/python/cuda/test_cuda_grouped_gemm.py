@@ -129,6 +129,29 @@ def test_folded_is_refused() -> None:
     refused(RuntimeError, call(a, alone), "b was prepared in the form few_tokens without its codes")
 
 
+@HOPPER
+@pytest.mark.parametrize("scheme", ["mxfp8", "mxfp6_e2m3"])
+def test_folded_rows_and_weights_of_four_bits(scheme: str) -> None:
+    """Read at four bits from the form few_tokens, without a source; also of rows that are copies."""
+    q = mxkern.quantize(normal(GROUPS, N, K), "mxfp4")
+    b = mxkern.prepare_operand(q, form="few_tokens", keep_source=False)
+    for counts in ((1, 0, 2, 0, 3, 0), (7, 30, 0, 2, 9, 1), (100, 3, 0, 257, 40, 64)):
+        ends, count = ends_of(*counts), sum(counts)
+        a = mxkern.quantize(normal(count + 5, K, seed=1), scheme)
+        rows = mxkern.prepare_operand(a, form="folded", keep_source=False)
+        plan = mxkern.explain_grouped_gemm(rows, b, ends, precision="folded")
+        assert plan.path == "few tokens, folded"
+        for left in (a, rows):
+            got = mxkern.grouped_gemm(left, b, ends, precision="folded", dtype="float32")
+            assert relative(got, product(a, q, ends)) <= FOLDED_ERROR, counts
+            assert not got[-5:].any()
+        numbers = (torch.arange(count, device="cuda") * 7 % (count + 5)).to(torch.int32)
+        copies = mxkern.dequantize(a)[numbers.long()]
+        options = {"rows": numbers, "precision": "folded", "dtype": "float32"}
+        got = mxkern.grouped_gemm(rows, b, ends, **options)
+        assert relative(got, product(copies, q, ends)) <= FOLDED_ERROR, counts
+
+
 def test_factors_and_bias() -> None:
     q = mxkern.quantize(normal(GROUPS, N, K), "nvfp4")
     b = mxkern.prepare_operand(q, form="few_tokens")
