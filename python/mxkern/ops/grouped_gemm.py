@@ -68,10 +68,10 @@ def grouped_gemm(
     or with such a number its row. Fastest on Hopper with 16-bit or quantized a and
     mxkern.prepare_operand(b, form="few_tokens"), elsewhere with form="expanded"; "folded" reads
     form="folded" of both operands, or mxfp4 weights of form="few_tokens" at 4 bits, and groups of
-    columns are multiplied from form="expanded" or "folded" of both. They are made into these in the call
-    otherwise. Relative L2 error before the last rounding, as that of gemm with the same precision:
-    "exact" <= 2e-5 for K up to 8192, "folded" <= 5e-4 where the scales of each row of a and b lie
-    close together. Nothing looks whether they do, so there is no "auto".
+    columns are multiplied from form="expanded" or "folded" of both. They are made into these in
+    the call otherwise. Relative L2 error before the last rounding, as that of gemm with the same
+    precision: "exact" <= 2e-5 for K up to 8192, "folded" <= 5e-4 where the scales of each row of a
+    and b lie close together. Nothing looks whether they do, so there is no "auto".
     Returns an array [M, N], or [G, M, N], of b's framework. Raises TypeError, ValueError,
     RuntimeError.
 

@@ -56,7 +56,8 @@ inline DecodePlan plan_decode_on(bool may_use_sm90, Scheme scheme, std::int64_t 
 DecodePlan decode_sm90_plan(Scheme scheme, int tokens, int warpgroups, int log2_parts,
                             int log2_ranks);
 
-// Rows of a thread block that multiplies so many folded ones, and its warpgroups, for what registers allow.
+// Rows of a thread block that multiplies so many folded ones, and its warpgroups, for what
+// registers allow.
 int folded_size(std::int64_t rows);
 constexpr int folded_warpgroups(int size) { return size == 64 ? 4 : 2; }
 

@@ -132,7 +132,7 @@ def test_folded_is_refused() -> None:
 @HOPPER
 @pytest.mark.parametrize("scheme", ["mxfp8", "mxfp6_e2m3"])
 def test_folded_rows_and_weights_of_four_bits(scheme: str) -> None:
-    """Read at four bits from the form few_tokens, without a source; also of rows that are copies."""
+    """Read from the form few_tokens, without a source; also of rows that are copies."""
     q = mxkern.quantize(normal(GROUPS, N, K), "mxfp4")
     b = mxkern.prepare_operand(q, form="few_tokens", keep_source=False)
     for counts in ((1, 0, 2, 0, 3, 0), (7, 30, 0, 2, 9, 1), (100, 3, 0, 257, 40, 64)):

@@ -37,8 +37,9 @@ def distributed_linear(
     targets: list[Any] = []
     differs, sums = [], []
     for of_x, of_weight in zip(x.placements, weight.placements, strict=True):
-        # In turn: x, weight, bias and y, then the gradients of x, weight and bias. Of placements made
-        # here PyTorch 2.11's compiler does not know the type, so that it is not asked for.
+        # In turn: x, weight, bias and y, then the gradients of x, weight and bias. PyTorch 2.11's
+        # compiler does not know the types of placements that are made here, so nothing asks for
+        # them.
         at_outputs, at_features = _shards(of_weight, 0), _shards(of_weight, 1)
         at_tokens = not at_outputs and not at_features and _shards_tokens(of_x, last)
         if at_outputs:

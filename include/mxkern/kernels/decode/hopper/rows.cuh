@@ -190,7 +190,8 @@ struct FourRows {
         if ((kinds >> (8 * j) & 0xFFu) != wide) continue;
         value[j] = multiply_wide<K>(
             p, weights, p.x + (first_token + token) * p.x_row_bytes + batch * p.x_batch_bytes,
-            row + j, factor.fraction, exponent + row_exponent[j] + (K::scales_sums ? 0 : far_exponent));
+            row + j, factor.fraction,
+            exponent + row_exponent[j] + (K::scales_sums ? 0 : far_exponent));
       }
     } else {
 #pragma unroll

@@ -20,8 +20,7 @@ inline constexpr bool has_tops = K::is_half && !K::Scheme::has_tensor_scale;
 template <class K>
 inline constexpr int top_field = HalfScales<typename K::Format>::top_field;
 template <class K>
-  requires(K::scales_sums)
-inline constexpr int top_field<K> = 127;
+requires(K::scales_sums) inline constexpr int top_field<K> = 127;
 
 // What is added to the scales of two rows, a half of the word each, to make exponent fields of
 // halves of them. `row`: the first of these rows, 8 before the other one.
