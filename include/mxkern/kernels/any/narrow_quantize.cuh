@@ -9,60 +9,55 @@
 namespace mxkern::kernels {
 
 __device__ __forceinline__ NarrowPlace narrow_place(const NarrowParameters& p,
-                                                    std::uint32_t octet) {
-  const std::uint32_t line = p.octets_of_row.quotient(octet);
-  const std::uint32_t of_row = octet - line * p.octets_of_row.size;
-  return {line, of_row, octet < p.octets && of_row < p.octets_there};
+                                                    std::uint32_t part) {
+  if (part >= p.parts) return {};
+  const std::uint32_t line = p.parts_of_row.quotient(part);
+  const std::uint32_t of_row = part - line * p.parts_of_row.size;
+  return {line, of_row, true, of_row < p.parts_there};
 }
 
-// Blocks of one row and of 8 to 256 elements, a power of two: their lanes lie side by side in a
-// warp. Thread blocks stay, for the sake of the table, and load an octet ahead.
-template <class T, NarrowKind kind, bool fake>
+// Blocks of one row whose lanes, up to 32 and a power of two, lie side by side in a warp. Thread
+// blocks stay, for the sake of the table, and load a part ahead.
+template <class T, NarrowKind kind, bool fake, int octets>
 __global__ void __launch_bounds__(narrow_threads, 4)
     narrow_rows_kernel(const __grid_constant__ NarrowParameters p) {
   __shared__ NarrowScales scales;
   const TensorScale whole = scales.fill(p);
-  const std::uint32_t lanes = p.octets_of_block.size;
+  const std::uint32_t lanes = p.parts_of_block.size;
   const std::uint32_t step = gridDim.x * narrow_threads;
-  std::uint32_t octet = blockIdx.x * narrow_threads + threadIdx.x;
+  std::uint32_t index = blockIdx.x * narrow_threads + threadIdx.x;
+  NarrowPlace at = narrow_place(p, index);
+  NarrowPart<T, octets> part = narrow_load<T, octets>(p, at);
   // Whole warps go on together, as they shuffle.
-  std::uint32_t start = octet - threadIdx.x % 32;
-  NarrowPlace at = narrow_place(p, octet);
-  RawOctet<T> raw = narrow_load<T>(p, at);
-  for (; start < p.octets; start += step, octet += step) {
-    const NarrowPlace next_at = narrow_place(p, octet + step);
-    const RawOctet<T> next = narrow_load<T>(p, next_at);
-    std::uint32_t amax = narrow_amax(raw);
-    for (std::uint32_t distance = 1; distance < lanes; distance *= 2) {
-      amax = higher_of(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, distance));
+  for (std::uint32_t end = p.parts + threadIdx.x % 32; index < end; index += step) {
+    const NarrowPlace next_at = narrow_place(p, index + step);
+    const NarrowPart<T, octets> next = narrow_load<T, octets>(p, next_at);
+    std::uint32_t amax = narrow_amax(part);
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      if (distance < lanes) {
+        amax = higher_of(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, distance));
+      }
     }
-    const bool of_rows = p.any.scheme.tensor_scales == TensorScales::row;
-    if (octet < p.octets) {
-      const TensorScale tensor = of_rows ? any_tensor(p.any, at.line) : whole;
-      const AnyBlockScale scale = scales.of(p, amax, tensor);
-      narrow_finish<T, kind, fake>(p, raw, at, scale, tensor);
-      if (!fake && (at.of_row & (lanes - 1)) == 0) {
-        if (p.any.layout == ScaleLayout::row_major) {
-          any_store_scale(p.any.scales, p.scale_bits, p.octets_of_block.quotient(octet),
-                          scale.code);
-        } else {
-          const std::uint32_t batch = p.rows.quotient(static_cast<std::uint32_t>(at.line));
-          narrow_store_scale(p, batch, at.line - std::int64_t{batch} * p.rows.size,
-                             p.octets_of_block.quotient(at.of_row), scale.code);
-        }
-        if (p.any.tensor_scale != nullptr && at.of_row == 0 && (of_rows || at.line == 0)) {
-          p.any.tensor_scale[at.line] = tensor.stored;
-        }
+    const NarrowScale scale = scales.of(p, amax, whole, at.line, at.is_there && at.of_row == 0);
+    narrow_finish<T, kind, fake>(p, part, at, scale);
+    if (!fake && at.is_there && (at.of_row & (lanes - 1)) == 0) {
+      if (p.any.layout == ScaleLayout::row_major) {
+        any_store_scale(p.any.scales, p.scale_bits, p.parts_of_block.quotient(index), scale.code);
+      } else {
+        const std::uint32_t batch = p.rows.quotient(at.line);
+        narrow_store_scale(p, batch, at.line - batch * p.rows.size,
+                           p.parts_of_block.quotient(at.of_row), scale.code);
       }
     }
     at = next_at;
-    raw = next;
+    part = next;
   }
 }
 
 // Blocks of several rows, of squares or of whole rows: `team` threads each, 32 or all. They read
 // them twice, the second time from a cache.
-template <class T, NarrowKind kind, bool fake, int team>
+template <class T, NarrowKind kind, bool fake, int octets, int team>
 __global__ void __launch_bounds__(narrow_threads, 4)
     narrow_tiles_kernel(const __grid_constant__ NarrowParameters p) {
   static_assert(team == 32 || team == narrow_threads);
@@ -72,7 +67,6 @@ __global__ void __launch_bounds__(narrow_threads, 4)
   constexpr std::uint32_t teams = narrow_threads / team;
   const std::uint32_t member = threadIdx.x % team;
   const auto group = static_cast<std::uint32_t>(p.any.group);
-  const bool of_rows = p.any.scheme.tensor_scales == TensorScales::row;
   int turn = 0;
   for (std::uint32_t tile = blockIdx.x * teams + threadIdx.x / team; tile < p.tiles;
        tile += gridDim.x * teams, turn ^= 1) {
@@ -82,17 +76,18 @@ __global__ void __launch_bounds__(narrow_threads, 4)
     const std::uint32_t band = of_all - batch * p.down.size;
     const std::uint32_t row = band * group;
     const std::uint32_t rows = lower_of(group, p.rows.size - row);
-    const std::uint32_t octets = rows * p.octets_of_block.size;
-    const std::int64_t line = std::int64_t{batch} * p.rows.size + row;
+    const std::uint32_t parts = rows * p.parts_of_block.size;
+    const std::uint32_t line = batch * p.rows.size + row;
     const auto place = [&](std::uint32_t i) {
-      const std::uint32_t down = p.octets_of_block.quotient(i);
-      const std::uint32_t of_row = i + (block - down) * p.octets_of_block.size;
-      return NarrowPlace{line + down, of_row, of_row < p.octets_there};
+      if (i >= parts) return NarrowPlace{};
+      const std::uint32_t down = p.parts_of_block.quotient(i);
+      const std::uint32_t of_row = i + (block - down) * p.parts_of_block.size;
+      return NarrowPlace{line + down, of_row, true, of_row < p.parts_there};
     };
     std::uint32_t amax = 0;
 #pragma unroll 4
-    for (std::uint32_t i = member; i < octets; i += team) {
-      amax = higher_of(amax, narrow_amax(narrow_load<T>(p, place(i))));
+    for (std::uint32_t i = member; i < parts; i += team) {
+      amax = higher_of(amax, narrow_amax(narrow_load<T, octets>(p, place(i))));
     }
     amax = __reduce_max_sync(0xFFFFFFFFu, amax);
     if constexpr (team > 32) {
@@ -102,8 +97,7 @@ __global__ void __launch_bounds__(narrow_threads, 4)
 #pragma unroll
       for (int i = 0; i < narrow_threads / 32; ++i) amax = higher_of(amax, largest[turn][i]);
     }
-    const TensorScale tensor = of_rows ? any_tensor(p.any, line) : whole;
-    const AnyBlockScale scale = scales.of(p, amax, tensor);
+    const NarrowScale scale = scales.of(p, amax, whole, line, member == 0 && block == 0);
     if constexpr (!fake) {
       if (p.any.square) {
         for (std::uint32_t r = member; r < rows; r += team) {
@@ -112,14 +106,11 @@ __global__ void __launch_bounds__(narrow_threads, 4)
       } else if (member == 0) {
         narrow_store_scale(p, batch, band, block, scale.code);
       }
-      if (p.any.tensor_scale != nullptr && member == 0 && block == 0 && (of_rows || line == 0)) {
-        p.any.tensor_scale[line] = tensor.stored;
-      }
     }
 #pragma unroll 2
-    for (std::uint32_t i = member; i < octets; i += team) {
+    for (std::uint32_t i = member; i < parts + member % 32; i += team) {
       const NarrowPlace at = place(i);
-      narrow_finish<T, kind, fake>(p, narrow_load<T>(p, at), at, scale, tensor);
+      narrow_finish<T, kind, fake>(p, narrow_load<T, octets>(p, at), at, scale);
     }
   }
 }
