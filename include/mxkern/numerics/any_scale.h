@@ -160,7 +160,13 @@ struct AnyScaler {
     return code >= format.max_code() ? code : code + 1;
   }
 
- private:
+  // A magnitude or a float32 before it is rounded to its format.
+  MXKERN_HOST_DEVICE constexpr float ratio(std::uint32_t amax, const TensorScale& tensor) const {
+    const float factor = has_tensor_scale ? tensor.encode * reciprocal : reciprocal;
+    return lower_of(float_of(amax) * factor, float32::largest());
+  }
+
+  // The code of the scale, for an amax that is finite.
   MXKERN_HOST_DEVICE constexpr std::uint32_t code_of(std::uint32_t amax,
                                                      const TensorScale& tensor) const {
     if (format.kind == AnyScaleKind::power) {
@@ -168,10 +174,8 @@ struct AnyScaler {
       const int most = static_cast<int>(format.max_code());
       return static_cast<std::uint32_t>(code < 0 ? 0 : code > most ? most : code);
     }
-    const float factor = has_tensor_scale ? tensor.encode * reciprocal : reciprocal;
-    const float ratio = lower_of(float_of(amax) * factor, float32::largest());
-    return format.kind == AnyScaleKind::single ? bits_of(ratio)
-                                               : encode_any<float>(encoder, ratio, 0u);
+    return format.kind == AnyScaleKind::single ? bits_of(ratio(amax, tensor))
+                                               : encode_any<float>(encoder, ratio(amax, tensor), 0u);
   }
 };
 

@@ -3,6 +3,8 @@
 
 #include "cuda/any/backend.h"
 #include "cuda/any/launch.h"
+#include "cuda/any/narrow.h"
+#include "cuda/quantize/tensor_amax.h"
 #include "mxkern/core/error.h"
 #include "mxkern/kernels/any/quantize.cuh"
 
@@ -95,8 +97,15 @@ void run(const char* function, const AnyBuffer& x, const AnyScheme& scheme,
       "expected neither on CUDA; leave them out, or quantize on the CPU");
   if (x.shape.size() == 0) return;
   if (finds) {
-    find_amax<T>(function, x, scheme, options, true, options.found_amax, stream);
+    if (!x.is_float64 && scheme.tensor_scales == TensorScales::tensor) {
+      tensor_amax(function, x, options.found_amax, {}, false, stream);
+    } else {
+      find_amax<T>(function, x, scheme, options, true, options.found_amax, stream);
+    }
     p.amax = options.found_amax;
+  }
+  if constexpr (std::is_same_v<Word, std::uint32_t>) {
+    if (quantize_narrow(function, x, values, p, options, stream)) return;
   }
   const std::int64_t lines = x.shape.batch * x.shape.rows;
   const std::int64_t eighths = ceil_div(

@@ -4,6 +4,7 @@
 
 #include "cuda/any/backend.h"
 #include "cuda/any/launch.h"
+#include "cuda/any/narrow.h"
 #include "mxkern/kernels/any/multiply.cuh"
 #include "mxkern/kernels/any/values.cuh"
 
@@ -42,6 +43,9 @@ void dequantize_any(const AnyBlockScaled& q, const AnyBuffer& out, Stream stream
     p.layout = q.scale_layout;
     p.decoder = AnyDecoder<Word>::of(q.scheme.element);
     p.block = q.scheme.block_columns == 0 ? q.shape.columns : q.scheme.block_columns;
+    if constexpr (std::is_same_v<Word, std::uint32_t>) {
+      if (dequantize_narrow(function, out, p, stream)) return;
+    }
     launch(function, kernels::any_decode_kernel<T>,
            grid_for(q.shape.batch * q.shape.rows * ceil_div(q.shape.columns, 8)),
            kernels::any_threads, 0, stream, p);
