@@ -105,6 +105,8 @@ def composed(
         hopper = x.is_cuda and torch.cuda.get_device_capability() == (9, 0)
         folds = left.scheme.startswith("mxfp") and right.scheme.startswith("mxfp")
         precision = "folded" if hopper and folds else "auto"
+        if recipe.precision != "fast":
+            precision = recipe.precision
         return mxkern.gemm(left, right, dtype=dtype, precision=precision, **more)
 
     xs, ws = operand_seed(seed, "input"), operand_seed(seed, "weight")
