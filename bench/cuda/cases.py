@@ -7,9 +7,25 @@ from typing import Any, NamedTuple
 import torch
 
 import mxkern
+from mxkern.values.custom_scheme import any_scheme_of
 
 SHAPES = ((16384, 8192), (4096, 4096))
 SCHEMES = mxkern.schemes.names
+# Of the user's own: their codes have at most 8 bits, but for the last one.
+CUSTOM_SCHEMES = (
+    "e3m4b64",
+    "int4b16:ue4m3",
+    "e2m1b16",
+    "e4m3b128",
+    "mxfp8_16",
+    "nvfp4_ue5m3",
+    "mxint4",
+    "int8b64",
+    "nvfp4_32",
+    "fp8_block128",
+    "fp8_block128_rows",
+    "e5m10b32",
+)
 
 
 class Case(NamedTuple):
@@ -99,6 +115,17 @@ def cases_of_types() -> Iterator[Case]:
             yield Case(scheme, "both, square blocks, 4over6", 0.0, _both(scheme, **squares))
 
 
+def custom_cases() -> Iterator[Case]:
+    """Schemes of the user's own, to nearest."""
+    in_rows = {"scale_layout": "row_major"}
+    for scheme in CUSTOM_SCHEMES:
+        goal = 0.0 if scheme == "e5m10b32" else 0.5
+        yield Case(scheme, "rows", goal, _rows(scheme, **in_rows))
+        yield Case(scheme, "columns", 0.0, _columns(scheme, **in_rows))
+        yield Case(scheme, "dequantize", goal, _dequantize(scheme, "row_major"))
+        yield Case(scheme, "fake_quantize", goal, _fake(scheme))
+
+
 def _options(x: torch.Tensor, options: dict[str, Any]) -> dict[str, Any]:
     """amax=True stands for the tensor's own, found beforehand."""
     if options.get("amax") is True:
@@ -108,7 +135,7 @@ def _options(x: torch.Tensor, options: dict[str, Any]) -> dict[str, Any]:
 
 def _read(x: torch.Tensor, scheme: str, options: dict[str, Any]) -> int:
     """Bytes read: twice those of x where an amax is found first."""
-    finds = mxkern.schemes[scheme].has_tensor_scale and options.get("amax") is None
+    finds = any_scheme_of("bench", scheme, "scheme").has_tensor_scale and options.get("amax") is None
     return x.nbytes * (2 if finds else 1)
 
 
@@ -145,9 +172,9 @@ def _both(scheme: str, **options: Any) -> Any:
     return make
 
 
-def _dequantize(scheme: str) -> Any:
+def _dequantize(scheme: str, scale_layout: str = "swizzled") -> Any:
     def make(x: torch.Tensor) -> tuple[Callable[[], object], int]:
-        q = mxkern.quantize(x, scheme, scale_layout="swizzled")
+        q = mxkern.quantize(x, scheme, scale_layout=scale_layout)
         y = torch.empty_like(x)
         return lambda: mxkern.dequantize(q, out=y), q.nbytes + y.nbytes
 
@@ -159,7 +186,8 @@ def _fake(scheme: str, **options: Any) -> Any:
         given = _options(x, options)
         del given["scale_layout"]
         y = torch.empty_like(x)
-        return lambda: mxkern.fake_quantize(x, scheme, out=y, **given), x.nbytes + y.nbytes
+        moved = _read(x, scheme, given) + y.nbytes
+        return lambda: mxkern.fake_quantize(x, scheme, out=y, **given), moved
 
     return make
 

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 
 import mxkern
-from bench.cuda.cases import SHAPES, Case, cases, cases_of_types
+from bench.cuda.cases import SHAPES, Case, cases, cases_of_types, custom_cases
 from bench.cuda.timing import copies_needed, copy_bytes_per_second, median_seconds
 
 TYPES = (torch.bfloat16, torch.float16, torch.float32)
+CUSTOM_SHAPE = (8192, 8192)
 CURVE_COLUMNS = 4096
 CURVE_BYTES = tuple(1 << shift for shift in range(16, 33, 2))
 
@@ -47,6 +48,13 @@ def types() -> Iterator[dict[str, Any]]:
             yield {**_measure(case, SHAPES[0], dtype), "copy_bytes_per_second": copy}
 
 
+def custom() -> Iterator[dict[str, Any]]:
+    """Schemes of the user's own."""
+    copy = copy_bytes_per_second(CUSTOM_SHAPE)
+    for case in custom_cases():
+        yield {**_measure(case, CUSTOM_SHAPE), "copy_bytes_per_second": copy}
+
+
 def _measure(
     case: Case, shape: tuple[int, int], dtype: torch.dtype = torch.bfloat16
 ) -> dict[str, Any]:
@@ -60,7 +68,7 @@ def _measure(
         x.normal_(generator=generator)
         call, moved = case.make(x)
         calls.append(call)
-    if count > 1 or shape == SHAPES[0]:
+    if count > 1 or shape in (SHAPES[0], CUSTOM_SHAPE):
         _check(case, dtype)
     seconds = median_seconds(calls)
     return {

@@ -25,6 +25,7 @@ from bench.runner import measure
 PARTS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
     "cuda_quantize": quantize.run,
     "cuda_quantize_types": quantize.types,
+    "cuda_quantize_custom": quantize.custom,
     "cuda_curve": quantize.curve,
     "cuda_rivals": rivals.run,
     "cuda_gemm": gemm.run,

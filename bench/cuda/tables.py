@@ -27,7 +27,7 @@ METHOD = (
 def all_tables(result: Record) -> str:
     """Everything that was measured on one GPU."""
     parts = [_machine(result["machine"])]
-    parts += [section(result) for section in (_quantize, _types, _curve, _rivals)]
+    parts += [section(result) for section in (_quantize, _custom, _types, _curve, _rivals)]
     parts += [*gemm_tables.sections(result), _host(result), jax_tables.section(result)]
     return "\n\n".join(part for part in parts if part)
 
@@ -76,7 +76,19 @@ def share(record: Record) -> float:
 
 
 def _quantize(result: Record) -> str:
-    records = result.get("cuda_quantize", [])
+    return _by_shape(
+        result.get("cuda_quantize", []), "bfloat16 {size}, swizzled scales unless it says so"
+    )
+
+
+def _custom(result: Record) -> str:
+    return _by_shape(
+        result.get("cuda_quantize_custom", []),
+        "Schemes of the user's own, bfloat16 {size}, row-major scales, own amaxes",
+    )
+
+
+def _by_shape(records: list[Record], title: str) -> str:
     sections = []
     for shape in dict.fromkeys(tuple(record["shape"]) for record in records):
         own = [record for record in records if tuple(record["shape"]) == shape]
@@ -95,8 +107,8 @@ def _quantize(result: Record) -> str:
         headers = ["scheme", "operation", "us", "TB/s", "of copy", "goal"]
         size = " x ".join(str(n) for n in shape)
         sections.append(
-            f"## bfloat16 [{size}], swizzled scales unless it says so; a copy of it moves "
-            f"{copy:.2f} TB/s\n\n" + table(headers, rows)
+            f"## {title.format(size=f'[{size}]')}; a copy of it moves {copy:.2f} TB/s\n\n"
+            + table(headers, rows)
         )
     return "\n\n".join(sections)
 

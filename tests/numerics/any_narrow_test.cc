@@ -59,8 +59,9 @@ class Pair {
 };
 
 // Powers of two, subnormal ones, and significands of all bits.
-constexpr float multipliers[] = {1.0f,      0x1p-3f,   0x1p9f,        0x1p-127f,     0x1p127f,
-                                 0x1.8p-9f, 0x1.99999ap0f, 0x1.24924ap-2f, 0x1.FFFFFEp3f, 0x1.FFFFFEp127f};
+constexpr float multipliers[] = {1.0f,          0x1p-3f,        0x1p9f,        0x1p-127f,
+                                 0x1p127f,      0x1.8p-9f,      0x1.99999ap0f, 0x1.24924ap-2f,
+                                 0x1.FFFFFEp3f, 0x1.FFFFFEp127f};
 
 template <NarrowKind kind, class T>
 void expect_all_of(const Pair<kind>& pair) {

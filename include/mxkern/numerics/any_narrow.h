@@ -13,7 +13,7 @@ namespace mxkern {
 // without a sign.
 enum class NarrowKind : std::uint8_t { floating, fixed };
 
-// The limits of what is not NaN. A GPU has instructions for them, with the magnitude for free.
+// Limits and magnitudes of what is no NaN. On a GPU a limit is one instruction, its magnitude free.
 MXKERN_HOST_DEVICE float lower_number(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return fminf(a, b);
@@ -26,6 +26,14 @@ MXKERN_HOST_DEVICE float higher_number(float a, float b) {
   return fmaxf(a, b);
 #else
   return a > b ? a : b;
+#endif
+}
+
+MXKERN_HOST_DEVICE float magnitude_of(float value) {
+#if defined(__CUDA_ARCH__)
+  return fabsf(value);
+#else
+  return float_of(bits_of(value) & float32::magnitude_mask);
 #endif
 }
 
@@ -84,7 +92,7 @@ MXKERN_HOST_DEVICE float narrow_clamped(const NarrowEncoder& to, float value) {
   if constexpr (kind == NarrowKind::fixed) {
     return lower_number(higher_number(value, to.lowest), to.largest);
   } else {
-    return lower_number(float_of(bits_of(value) & float32::magnitude_mask), to.largest);
+    return lower_number(magnitude_of(value), to.largest);
   }
 }
 MXKERN_HOST_DEVICE std::uint32_t narrow_field(const NarrowEncoder& to, float clamped) {
@@ -125,8 +133,7 @@ MXKERN_HOST_DEVICE float narrow_rounded(const NarrowEncoder& to, float value) {
   if constexpr (kind == NarrowKind::fixed) {
     return (clamped + float_of(to.raise)) - float_of(to.raise);
   } else {
-    const float magic =
-        float_of((narrow_field(to, clamped) << float32::mantissa_bits) + to.raise);
+    const float magic = float_of((narrow_field(to, clamped) << float32::mantissa_bits) + to.raise);
     const float magnitude = (clamped + magic) - magic;
     return float_of(bits_of(magnitude) | (bits_of(value) & float32::sign_mask));
   }

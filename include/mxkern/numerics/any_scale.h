@@ -174,8 +174,9 @@ struct AnyScaler {
       const int most = static_cast<int>(format.max_code());
       return static_cast<std::uint32_t>(code < 0 ? 0 : code > most ? most : code);
     }
-    return format.kind == AnyScaleKind::single ? bits_of(ratio(amax, tensor))
-                                               : encode_any<float>(encoder, ratio(amax, tensor), 0u);
+    return format.kind == AnyScaleKind::single
+               ? bits_of(ratio(amax, tensor))
+               : encode_any<float>(encoder, ratio(amax, tensor), 0u);
   }
 };
 

@@ -140,8 +140,7 @@ bool quantize_narrow(const char* function, const AnyBuffer& x, const AnyBuffer* 
   p.scale_index = scheme.scale_index(x.shape, any.layout);
   p.scales_of_matrix = p.scale_index.size();
   visit_parts(x.dtype, pairs, [&](auto tag, auto octets) {
-    launch_quantize<typename decltype(tag)::type, octets()>(function, values != nullptr, p,
-                                                            stream);
+    launch_quantize<typename decltype(tag)::type, octets()>(function, values != nullptr, p, stream);
   });
   return true;
 }
@@ -152,8 +151,7 @@ bool dequantize_narrow(const char* function, const AnyBuffer& out,
   const int bits = scheme.element.stored_bits();
   const Shape& shape = any.shape;
   if ((bits != 8 && bits != 6 && bits != 4) || scheme.is_whole_tensor() || any.block % 8 != 0 ||
-      !has_octets(out) || !starts_on(any.codes, 16) ||
-      shape.size() / 8 >= std::int64_t{1} << 30) {
+      !has_octets(out) || !starts_on(any.codes, 16) || shape.size() / 8 >= std::int64_t{1} << 30) {
     return false;
   }
   const std::int64_t across = ceil_div(shape.columns, any.block);

@@ -1,5 +1,5 @@
 // mxkern/kernels/any/multiply.cuh: products of float32 matrices in float32, with scales of sums
-// over blocks of k where there are. Compiled, never executed on a GPU.
+// over blocks of k where there are.
 #pragma once
 
 #include <cstdint>

@@ -38,10 +38,10 @@ struct NarrowParameters {
   bool has_table;  // of scales: their codes are bytes, and one tensor scale, if any, is for all
   std::int32_t power_bias, most_power;  // from a rule's byte to a code, and the largest one
   std::uint32_t nan_scale;
-  bool beside;     // lanes 2 i and 2 i + 1 have parts that lie side by side, or neither has one
+  bool beside;  // lanes 2 i and 2 i + 1 have parts that lie side by side, or neither has one
   int bits, scale_bits;
-  std::uint32_t parts, tiles;                   // parts: up to the ends of blocks
-  std::uint32_t parts_there;                    // of a row, that have elements
+  std::uint32_t parts, tiles;                         // parts: up to the ends of blocks
+  std::uint32_t parts_there;                          // of a row, that have elements
   std::uint32_t x_stride, value_stride, code_stride;  // of rows, in parts
   NarrowExtent parts_of_row, parts_of_block, rows;    // rows: of a matrix
   NarrowExtent across, down;                          // tiles of a matrix
@@ -63,7 +63,8 @@ struct NarrowScales {
   __device__ __forceinline__ TensorScale fill(const NarrowParameters& p) {
     if (p.any.scheme.tensor_scales == TensorScales::row) return {1.0f, 1.0f, 1.0f};
     const TensorScale tensor = any_tensor(p.any, 0);
-    if (p.any.tensor_scale != nullptr && p.any.scheme.has_tensor_scale() && blockIdx.x == 0 && threadIdx.x == 0) {
+    if (p.any.tensor_scale != nullptr && p.any.scheme.has_tensor_scale() && blockIdx.x == 0 &&
+        threadIdx.x == 0) {
       *p.any.tensor_scale = tensor.stored;
     }
     if (p.has_table) {

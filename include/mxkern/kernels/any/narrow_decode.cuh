@@ -8,8 +8,8 @@
 
 namespace mxkern::kernels {
 
-// Rows of whole parts, of one or two octets, which are stored to 16 bytes, in blocks of whole parts;
-// fewer than 2^30 of them, and distances that 32 bits hold.
+// Rows of whole parts, of one or two octets, which are stored to 16 bytes, in blocks of whole
+// parts; fewer than 2^30 of them, and distances that 32 bits hold.
 struct NarrowDecodeParameters {
   AnyDecodeParameters<std::uint32_t> any;
   int scale_bits;
@@ -110,8 +110,7 @@ __global__ void __launch_bounds__(narrow_threads, 4)
   // Whole warps go on together, as lanes exchange what they store.
   for (std::uint32_t end = p.parts + threadIdx.x % 32; index < end; index += step) {
     next.load(p, index + step);
-    const float scale =
-        has_table ? scale_values[own.scale] : p.any.scheme.scale.decode(own.scale);
+    const float scale = has_table ? scale_values[own.scale] : p.any.scheme.scale.decode(own.scale);
     if (of_rows) tensor = p.any.tensor_scale[own.line];
     NarrowPart<T, octets> part;
 #pragma unroll

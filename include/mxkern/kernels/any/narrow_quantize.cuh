@@ -8,8 +8,7 @@
 
 namespace mxkern::kernels {
 
-__device__ __forceinline__ NarrowPlace narrow_place(const NarrowParameters& p,
-                                                    std::uint32_t part) {
+__device__ __forceinline__ NarrowPlace narrow_place(const NarrowParameters& p, std::uint32_t part) {
   if (part >= p.parts) return {};
   const std::uint32_t line = p.parts_of_row.quotient(part);
   const std::uint32_t of_row = part - line * p.parts_of_row.size;

@@ -1,5 +1,4 @@
 // mxkern/kernels/any/quantize.cuh: quantization by schemes that are known at run time.
-// Compiled, never executed on a GPU.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // mxkern/kernels/any/values.cuh: codes of schemes that are known at run time back to values, and
-// elements rounded to a format. Compiled, never executed on a GPU.
+// elements rounded to a format.
 #pragma once
 
 #include <cstdint>
