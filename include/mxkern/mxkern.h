@@ -26,6 +26,7 @@
 #include "mxkern/numerics/fold.h"
 #include "mxkern/numerics/any_format.h"
 #include "mxkern/numerics/any_codec.h"
+#include "mxkern/numerics/any_narrow.h"
 #include "mxkern/numerics/any_nearest.h"
 #include "mxkern/numerics/any_scale.h"
 

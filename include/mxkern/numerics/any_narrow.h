@@ -30,11 +30,7 @@ MXKERN_HOST_DEVICE float higher_number(float a, float b) {
 }
 
 MXKERN_HOST_DEVICE float magnitude_of(float value) {
-#if defined(__CUDA_ARCH__)
-  return fabsf(value);
-#else
   return float_of(bits_of(value) & float32::magnitude_mask);
-#endif
 }
 
 // Formats as numbers. A code is a sum modulo 2^32 from which a constant is still to be taken, and

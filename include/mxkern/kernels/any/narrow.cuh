@@ -1,5 +1,5 @@
 // mxkern/kernels/any/narrow.cuh: octets of elements to codes of at most 8 bits, or to the values of
-// those, rounded to nearest. Compiled, never executed on a GPU.
+// those, rounded to nearest.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // mxkern/kernels/any/narrow_decode.cuh: codes of 4, 6 and 8 bits of schemes known at run time back
-// to values, looked up. Compiled, never executed on a GPU.
+// to values, looked up.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // mxkern/kernels/any/narrow_quantize.cuh: rows and tiles that are quantized to codes of at most 8
-// bits by schemes known at run time. Compiled, never executed on a GPU.
+// bits by schemes known at run time.
 #pragma once
 
 #include <cstdint>
