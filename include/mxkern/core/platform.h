@@ -12,6 +12,13 @@
 #define MXKERN_HOST_DEVICE inline
 #endif
 
+// Of two expressions, the one for device code, or the host's.
+#if defined(__CUDA_ARCH__)
+#define MXKERN_ON_DEVICE(device, host) (device)
+#else
+#define MXKERN_ON_DEVICE(device, host) (host)
+#endif
+
 // A function that libmxkern exports.
 #if defined(__GNUC__)
 #define MXKERN_API __attribute__((visibility("default")))

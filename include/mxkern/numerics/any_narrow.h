@@ -13,20 +13,12 @@ namespace mxkern {
 // without a sign.
 enum class NarrowKind : std::uint8_t { floating, fixed };
 
-// Limits and magnitudes of what is no NaN. On a GPU a limit is one instruction, its magnitude free.
+// Limits of what is no NaN, which take a GPU an instruction.
 MXKERN_HOST_DEVICE float lower_number(float a, float b) {
-#if defined(__CUDA_ARCH__)
-  return fminf(a, b);
-#else
-  return a < b ? a : b;
-#endif
+  return MXKERN_ON_DEVICE(fminf(a, b), a < b ? a : b);
 }
 MXKERN_HOST_DEVICE float higher_number(float a, float b) {
-#if defined(__CUDA_ARCH__)
-  return fmaxf(a, b);
-#else
-  return a > b ? a : b;
-#endif
+  return MXKERN_ON_DEVICE(fmaxf(a, b), a > b ? a : b);
 }
 
 MXKERN_HOST_DEVICE float magnitude_of(float value) {
