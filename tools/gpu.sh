@@ -82,7 +82,7 @@ sanitize() {
   for tool in "$@"; do
     for test in 'cuda.runtime.sanitizer_test *' 'cuda.gemm.gemm_test CudaGemm.EveryPair*:CudaGemm.Prepared*' \
       'cuda.decode.multiply_test *EverySchemeAndShape:*BatchesStrides*' \
-      'cuda.decode.hopper_test *EveryPlan' 'cuda.gemm.hopper.half_test *EverySchemeAndShape' \
+      'cuda.decode.hopper_test *EveryPlan' 'cuda.decode.folded_test *Takes:*NanStays*' 'cuda.decode.folded_dense_test *Takes' 'cuda.gemm.hopper.half_test *EverySchemeAndShape' \
       'cuda.gemm.hopper.multiply_test *OutputsOfEveryKind:*PartsOf*:*Gate' \
       'cuda.gemm.hopper.upcast_test *NanStays*:*ManyTiles*:*LowTiles*' \
       'cuda.gemm.hopper.split_k_test *Nan*:*Gate' 'cuda.gemm.hopper.fused_dispatch_test *Small*' \
