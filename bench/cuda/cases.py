@@ -135,7 +135,8 @@ def _options(x: torch.Tensor, options: dict[str, Any]) -> dict[str, Any]:
 
 def _read(x: torch.Tensor, scheme: str, options: dict[str, Any]) -> int:
     """Bytes read: twice those of x where an amax is found first."""
-    finds = any_scheme_of("bench", scheme, "scheme").has_tensor_scale and options.get("amax") is None
+    record = any_scheme_of("bench", scheme, "scheme")
+    finds = record.has_tensor_scale and options.get("amax") is None
     return x.nbytes * (2 if finds else 1)
 
 

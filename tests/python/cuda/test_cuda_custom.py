@@ -14,9 +14,9 @@ if not mxkern.info().devices:
     pytest.skip(f"no CUDA device can be used: {mxkern.info().cuda}", allow_module_level=True)
 
 NAMES = (
-    *("e3m4b64", "int4b16:ue4m3", "e2m1b16", "e4m3b128", "mxfp8_16", "mxint4", "int8b64", "e3m2b16"),
+    *("e3m4b64", "int4b16:ue4m3", "e2m1b16", "e4m3b128", "mxfp8_16", "mxint4", "int8b64"),
     *("nvfp4_ue5m3", "nvfp4_32", "fp8_block128", "fp8_block128_rows", "uint4b32:float32"),
-    *("e2m1b16:ue4m3+row", "e4m3_row:float32", "e5m10b32", "e3m4b24"),
+    *("e3m2b16", "e2m1b16:ue4m3+row", "e4m3_row:float32", "e5m10b32", "e3m4b24"),
 )
 
 

@@ -261,12 +261,15 @@ __device__ __forceinline__ void narrow_finish(const NarrowParameters& p,
 #pragma unroll
     for (int i = 0; i < 8; ++i) x[i] = x[i] * scale.multiplier;
     if constexpr (fake) {
+      if (is_odd) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float rounded = is_odd ? round_any<float>(p.any.way.nearest, x[i])
-                                     : narrow_rounded<kind>(p.element, x[i]);
-        x[i] = rounded * scale.value * scale.tensor;
+        for (int i = 0; i < 8; ++i) x[i] = round_any<float>(p.any.way.nearest, x[i]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) x[i] = narrow_rounded<kind>(p.element, x[i]);
       }
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[i] = x[i] * scale.value * scale.tensor;
       values.octet[o] = narrow_elements<T>(x);
     } else if (is_odd) {
       codes[o] = {};

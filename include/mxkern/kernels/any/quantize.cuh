@@ -309,7 +309,12 @@ __global__ void __launch_bounds__(any_threads) any_amax_kernel(const AnyAmaxPara
       if (p.finite) {
         constexpr int mantissa_bits = MachineFloat<Word>::mantissa_bits;
         const bool is_finite = own < (~Word{0} >> (mantissa_bits + 1)) << mantissa_bits;
-        found = is_finite ? float32::nearest_bits(static_cast<double>(float_of(own))) : 0u;
+        found = 0;
+        if constexpr (sizeof(Word) == 4) {
+          if (is_finite) found = own;
+        } else if (is_finite) {
+          found = float32::nearest_bits(float_of(own));
+        }
       } else {
         found = any_amax(own, p.kind, p.rule);
       }
