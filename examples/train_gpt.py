@@ -132,7 +132,7 @@ def train(
         yield loss.item()
 
 
-def draw(losses: dict[str, list[float]], output: Path, title: str) -> Path:
+def draw(losses: dict[str, list[float]], output: Path, title: str = "") -> Path:
     """Writes a picture of the losses, as means of 20 steps; a table where Matplotlib is missing."""
     means = {
         name: torch.tensor(values).unfold(0, min(20, len(values)), 1).mean(1).tolist()

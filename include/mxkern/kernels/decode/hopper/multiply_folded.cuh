@@ -51,6 +51,55 @@ __device__ __forceinline__ void decode_folded(std::uint32_t (&a)[4], const std::
   }
 }
 
+// Where a warp is in the rings, whose part of K has every so many tiles and boxes.
+template <class K>
+struct FoldedTiles {
+  const RingsSm90& rings;
+  const int log2_parts, part, lane;
+  const std::uint32_t tile_step, first_tile, x_step, first_x, x_barrier_step, first_x_barrier;
+  std::uint32_t tile, barrier, parity = 0;
+  std::uint32_t x_start, x_barrier, x_parity = 0;
+  std::uint32_t x_before;  // the barrier to tell that the box before is free
+
+  __device__ __forceinline__ FoldedTiles(const DecodeParameters& p, const RingsSm90& rings_,
+                                         int part_, int slab, int lane_)
+      : rings(rings_),
+        log2_parts(p.log2_parts),
+        part(part_),
+        lane(lane_),
+        tile_step(p.row_tiles * K::tile_bytes << log2_parts),
+        first_tile(rings.weights + ((slab / 2 << log2_parts) + part) * K::tile_bytes),
+        x_step(K::half_bytes / 16 << log2_parts),
+        first_x(ptx::swizzled_start(rings.x + part * K::half_bytes)),
+        x_barrier_step(RingsSm90::pair_bytes << log2_parts),
+        first_x_barrier(rings.x_barriers + part * RingsSm90::pair_bytes),
+        tile(first_tile),
+        barrier(rings.barriers),
+        x_start(first_x),
+        x_barrier(first_x_barrier),
+        x_before(rings.unused) {}
+
+  __device__ __forceinline__ int turns(int tiles) const {
+    return (tiles - part + (1 << log2_parts) - 1) >> log2_parts;
+  }
+  __device__ __forceinline__ void wait_for_weights() const { ptx::mbarrier_wait(barrier, parity); }
+  __device__ __forceinline__ void free_weights() {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(barrier + RingsSm90::free);
+    barrier += RingsSm90::pair_bytes, tile += tile_step;
+    if (barrier == rings.x_barriers) barrier = rings.barriers, tile = first_tile, parity ^= 1;
+  }
+  __device__ __forceinline__ void wait_for_box() const { ptx::mbarrier_wait(x_barrier, x_parity); }
+  __device__ __forceinline__ void free_box_before() const {
+    if (lane == 0) ptx::mbarrier_arrive(x_before);
+  }
+  __device__ __forceinline__ void next_box() {
+    x_before = x_barrier + RingsSm90::free;
+    x_start += x_step, x_barrier += x_barrier_step;
+    if (x_barrier >= rings.unused) x_start = first_x, x_barrier = first_x_barrier, x_parity ^= 1;
+  }
+};
+
 // See multiply_sm90. IsFar: scales of a row are up to most_octaves apart; sums are 2^far_exponent
 // times as large then.
 template <class K, bool IsFar>
@@ -59,25 +108,16 @@ __device__ __forceinline__ void multiply_folded(float (&sums)[K::tokens / 2],
                                                 int tiles, int part, int slab, int lane,
                                                 std::uint32_t offsets) {
   constexpr int all = DecodeLayout::tile_blocks, blocks = 2;  // that a group of products takes
-  const int parts = 1 << p.log2_parts, upper = slab % 2;
+  const int upper = slab % 2;
   const std::uint32_t pick = upper == 0 ? 0x4140u : 0x4342u;
   const std::uint32_t scales_at = K::layout.code_bytes() + lane / 4 * 16;
-  const std::uint32_t tile_step = p.row_tiles * K::tile_bytes << p.log2_parts;
-  const std::uint32_t first_tile =
-      rings.weights + ((slab / 2 << p.log2_parts) + part) * K::tile_bytes;
-  const std::uint32_t x_step = K::half_bytes / 16 << p.log2_parts;
-  const std::uint32_t first_x = ptx::swizzled_start(rings.x + part * K::half_bytes);
-  const std::uint32_t x_barrier_step = RingsSm90::pair_bytes << p.log2_parts;
-  const std::uint32_t first_x_barrier = rings.x_barriers + part * RingsSm90::pair_bytes;
-  std::uint32_t tile = first_tile, barrier = rings.barriers, parity = 0;
-  std::uint32_t x_start = first_x, x_barrier = first_x_barrier, x_parity = 0;
-  std::uint32_t x_before = rings.unused;  // the barrier to tell that the box before is free
+  FoldedTiles<K> at(p, rings, part, slab, lane);
   std::uint32_t a[all / blocks][blocks][4] = {};
   float partial[K::tokens / 2] = {};
 #pragma unroll 1
-  for (int left = (tiles - part + parts - 1) >> p.log2_parts; left > 0; --left) {
-    ptx::mbarrier_wait(barrier, parity);
-    const uint4 scale = read_shared<uint4>(tile + scales_at);
+  for (int left = at.turns(tiles); left > 0; --left) {
+    at.wait_for_weights();
+    const uint4 scale = read_shared<uint4>(at.tile + scales_at);
     const std::uint32_t scales[all] = {scale.x, scale.y, scale.z, scale.w};
 #pragma unroll
     for (int group = 0; group < all / blocks; ++group) {
@@ -85,7 +125,7 @@ __device__ __forceinline__ void multiply_folded(float (&sums)[K::tokens / 2],
       for (int i = 0; i < blocks; ++i) {
         const int block = group * blocks + i;
         std::uint32_t word[K::Format::bits / 2];
-        read_words<K>(word, tile + block * K::layout.block_bytes(), upper, lane);
+        read_words<K>(word, at.tile + block * K::layout.block_bytes(), upper, lane);
         decode_folded<K, IsFar>(a[group][i], word, multipliers_of<K>(scales[block], pick, offsets));
       }
 #pragma unroll
@@ -93,23 +133,22 @@ __device__ __forceinline__ void multiply_folded(float (&sums)[K::tokens / 2],
       if (group == 0) {
         // What was under way are the last columns of the tile before.
         ptx::wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < blocks; ++i) ptx::wgmma_pin(a[1][i]);
         ptx::wgmma_pin(partial);
 #pragma unroll
         for (int i = 0; i < K::tokens / 2; ++i) sums[i] += partial[i];
-        if (lane == 0) ptx::mbarrier_arrive(x_before);
+        at.free_box_before();
         ptx::wgmma_pin(partial);
-        ptx::mbarrier_wait(x_barrier, x_parity);
+        at.wait_for_box();
       } else {
-        __syncwarp();
-        if (lane == 0) ptx::mbarrier_arrive(barrier + RingsSm90::free);
-        barrier += RingsSm90::pair_bytes, tile += tile_step;
-        if (barrier == rings.x_barriers) barrier = rings.barriers, tile = first_tile, parity ^= 1;
+        at.free_weights();
       }
       ptx::wgmma_fence();
 #pragma unroll
       for (int i = 0; i < blocks; ++i) {
         const int block = group * blocks + i;  // 32 bytes of a token
-        const std::uint64_t right = ptx::swizzled_descriptor(x_start + block * 32 / 16);
+        const std::uint64_t right = ptx::swizzled_descriptor(at.x_start + block * 32 / 16);
         if (block == 0) {
           ptx::wgmma_set_fp8(partial, a[group][i], right);
         } else {
@@ -124,11 +163,11 @@ __device__ __forceinline__ void multiply_folded(float (&sums)[K::tokens / 2],
         for (int i = 0; i < blocks; ++i) ptx::wgmma_pin(a[0][i]);
       }
     }
-    x_before = x_barrier + RingsSm90::free;
-    x_start += x_step, x_barrier += x_barrier_step;
-    if (x_barrier >= rings.unused) x_start = first_x, x_barrier = first_x_barrier, x_parity ^= 1;
+    at.next_box();
   }
   ptx::wgmma_wait<0>();
+#pragma unroll
+  for (int i = 0; i < blocks; ++i) ptx::wgmma_pin(a[1][i]);
   ptx::wgmma_pin(partial);
 #pragma unroll
   for (int i = 0; i < K::tokens / 2; ++i) sums[i] += partial[i];
@@ -170,19 +209,10 @@ __device__ __forceinline__ void multiply_folded_blocks(float (&sums)[K::tokens /
   constexpr int all = DecodeLayout::tile_blocks;
   constexpr int blocks = K::tokens == 8 ? all : 2;  // that are multiplied at a time
   constexpr int groups = all / blocks;
-  const int parts = 1 << p.log2_parts, upper = slab % 2;
+  const int upper = slab % 2;
   const std::uint32_t pick = upper == 0 ? 0x4140u : 0x4342u;
   const std::uint32_t scales_at = K::layout.code_bytes() + lane / 4 * 16;
-  const std::uint32_t tile_step = p.row_tiles * K::tile_bytes << p.log2_parts;
-  const std::uint32_t first_tile =
-      rings.weights + ((slab / 2 << p.log2_parts) + part) * K::tile_bytes;
-  const std::uint32_t x_step = K::half_bytes / 16 << p.log2_parts;
-  const std::uint32_t first_x = ptx::swizzled_start(rings.x + part * K::half_bytes);
-  const std::uint32_t x_barrier_step = RingsSm90::pair_bytes << p.log2_parts;
-  const std::uint32_t first_x_barrier = rings.x_barriers + part * RingsSm90::pair_bytes;
-  std::uint32_t tile = first_tile, barrier = rings.barriers, parity = 0;
-  std::uint32_t x_start = first_x, x_barrier = first_x_barrier, x_parity = 0;
-  std::uint32_t x_before = rings.unused;  // the barrier to tell that the box before is free
+  FoldedTiles<K> at(p, rings, part, slab, lane);
   // While a group is under way the next one's operands are made. Its sums can be read when all of
   // it is over, or the compiler would wait for each product.
   std::uint32_t a[2][blocks][4] = {}, scales[blocks] = {};
@@ -205,22 +235,17 @@ __device__ __forceinline__ void multiply_folded_blocks(float (&sums)[K::tokens /
 #pragma unroll
     for (int i = 0; i < blocks; ++i) {
       std::uint32_t word[2];
-      read_words<K>(word, tile + (group * blocks + i) * K::layout.block_bytes(), upper, lane);
+      read_words<K>(word, at.tile + (group * blocks + i) * K::layout.block_bytes(), upper, lane);
       decode_bytes(a[set][i][0], a[set][i][1], word[0]);
       decode_bytes(a[set][i][2], a[set][i][3], word[1]);
       ptx::wgmma_pin(a[set][i]);
     }
     finish(1 - set);
     if (group == 0) {
-      if (lane == 0) ptx::mbarrier_arrive(x_before);
-      ptx::mbarrier_wait(x_barrier, x_parity);
+      at.free_box_before();
+      at.wait_for_box();
     }
-    if (group + 1 == groups) {
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(barrier + RingsSm90::free);
-      barrier += RingsSm90::pair_bytes, tile += tile_step;
-      if (barrier == rings.x_barriers) barrier = rings.barriers, tile = first_tile, parity ^= 1;
-    }
+    if (group + 1 == groups) at.free_weights();
 #pragma unroll
     for (int i = 0; i < blocks; ++i) scales[i] = words[group * blocks + i];
     ptx::wgmma_fence();
@@ -228,21 +253,19 @@ __device__ __forceinline__ void multiply_folded_blocks(float (&sums)[K::tokens /
     for (int i = 0; i < blocks; ++i) {
       const int block = group * blocks + i;  // 32 bytes of a token
       ptx::wgmma_set_fp8(partial[i], a[set][i],
-                         ptx::swizzled_descriptor(x_start + block * 32 / 16));
+                         ptx::swizzled_descriptor(at.x_start + block * 32 / 16));
     }
     ptx::wgmma_commit();
   };
   // A tile, of which the first group has this set of operands.
   const auto take = [&](int first_set) {
-    ptx::mbarrier_wait(barrier, parity);
-    const uint4 v = read_shared<uint4>(tile + scales_at);
+    at.wait_for_weights();
+    const uint4 v = read_shared<uint4>(at.tile + scales_at);
 #pragma unroll
     for (int group = 0; group < groups; ++group) turn((first_set + group) % 2, group, v);
-    x_before = x_barrier + RingsSm90::free;
-    x_start += x_step, x_barrier += x_barrier_step;
-    if (x_barrier >= rings.unused) x_start = first_x, x_barrier = first_x_barrier, x_parity ^= 1;
+    at.next_box();
   };
-  int left = (tiles - part + parts - 1) >> p.log2_parts;
+  int left = at.turns(tiles);
   if constexpr (groups % 2 == 0) {
 #pragma unroll 1
     for (; left > 0; --left) take(0);
@@ -251,8 +274,9 @@ __device__ __forceinline__ void multiply_folded_blocks(float (&sums)[K::tokens /
 #pragma unroll 1
     for (; left > 1; left -= 2) take(0), take(1);
     if (left > 0) take(0);
-    finish(0);  // or there is nothing more
-    ptx::wgmma_pin(a[1][0]);
+    finish(0);  // or the other set's, which is over as well then
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) ptx::wgmma_pin(a[1][i]);
   }
 }
 
