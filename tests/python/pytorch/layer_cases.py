@@ -63,6 +63,18 @@ def gradients(y: Any, of: Any, upstream: Any) -> tuple[Any, ...]:
     return torch.autograd.grad(y, of, upstream)
 
 
+def saved_by(call: Any) -> tuple[Any, list[Any]]:
+    """What a call gives, and the tensors that it saves for backward."""
+    saved: list[Any] = []
+
+    def pack(tensor: Any) -> Any:
+        saved.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        return call(), saved
+
+
 def assert_equal(got: Any, wanted: Any) -> None:
     """Tensors, one by one, bit for bit."""
     for number, (ours, theirs) in enumerate(zip(got, wanted, strict=True)):

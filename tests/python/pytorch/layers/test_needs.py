@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from layer_cases import data, gradients  # noqa: E402
+from layer_cases import data, gradients, saved_by  # noqa: E402
 
 import mxkern  # noqa: E402
 import mxkern.torch as mxt  # noqa: E402
@@ -51,17 +51,6 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]
         watch(name, getattr(mxkern, name))
     monkeypatch.setattr(linear_function, "linear_forward", forward)
     return calls
-
-
-def saved_by(call: Any) -> tuple[Any, list[Any]]:
-    saved: list[Any] = []
-
-    def pack(tensor: Any) -> Any:
-        saved.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        return call(), saved
 
 
 def bytes_of(tensors: Any) -> int:

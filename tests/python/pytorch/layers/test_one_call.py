@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from layer_cases import EVERY, assert_equal, data, gradients  # noqa: E402
+from layer_cases import EVERY, assert_equal, data, gradients, saved_by  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import mxkern.torch as mxt  # noqa: E402
@@ -37,17 +37,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(linear_function, "linear_forward", counted)
     return count
-
-
-def saved_by(call: Any) -> tuple[Any, list[Any]]:
-    saved: list[Any] = []
-
-    def pack(tensor: Any) -> Any:
-        saved.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        return call(), saved
 
 
 def codes(tensors: list[Any]) -> list[Any]:
