@@ -78,7 +78,7 @@ def distributed_linear(
         tokens = list(local_x.shape[:-1])
         ranks, name = mesh.size(at), mesh.get_group(at).group_name
         shards = TokenShards(name, ranks, math.prod(tokens[:dim]), math.prod(tokens[dim:]))
-        rows = local_x.reshape(-1, local_x.shape[-1])
+        rows = local_x.reshape(math.prod(tokens), local_x.shape[-1])
         y = local_linear(rows, local_weight, local_bias, recipe, shards=shards, **options)
         tokens[dim] *= ranks
         y = y.view(*tokens, y.shape[-1])

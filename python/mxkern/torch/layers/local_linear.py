@@ -1,6 +1,7 @@
 # mxkern/torch/layers/local_linear.py: a linear layer's function of tensors on one device.
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ def local_linear(
         is_eager and recipe.is_one_call and amax_group is None,
         sides,
     )
-    rows = x.reshape(-1, x.shape[-1]) if x.dim() != 2 else x
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if x.dim() != 2 else x
     y = apply_linear(rows, weight, bias, tensor, facts, *parts)
     return y if x.dim() == 2 else y.reshape(*x.shape[:-1], weight.shape[0])
 

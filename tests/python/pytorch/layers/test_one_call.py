@@ -114,3 +114,15 @@ def test_what_outlived_its_transform_is_read() -> None:
 
     torch.func.grad(keep)(x.detach())
     assert torch.equal(mxt.linear(kept[0], w, b, mxt.mxfp8()), mxt.linear(x, w, b, mxt.mxfp8()))
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (2, 3, 0), (0, 2, 0)])
+def test_rows_of_no_element(shape: tuple[int, ...]) -> None:
+    x, w, b = torch.zeros(shape), torch.zeros(5, 0), torch.arange(5.0)
+    wanted = torch.nn.functional.linear(x, w, b)
+    for recipe in (mxt.mxfp8(), mxt.nvfp4(), mxt.mxfp8(backward="plain")):
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = mxt.linear(x, w, b, recipe)
+        assert torch.equal(y, wanted)
+        of_x, of_w = gradients(y, (x, w), torch.ones_like(y))
+        assert of_x.shape == shape and of_w.shape == (5, 0)
