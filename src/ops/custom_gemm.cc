@@ -55,6 +55,21 @@ void check_arguments(const GemmOperand& a, const AnyBlockScaled& b, const Buffer
   check_gemm_devices(a, expanded(b, nullptr), out, options);
 }
 
+// All that is written, which holds b's decoded rows too, is apart from all that is read.
+void check_written(const GemmOperand& a, const AnyBlockScaled& b, const Buffer& out,
+                   const GemmOptions& options, Workspace workspace, std::size_t bytes) {
+  check_gemm_workspace(workspace, bytes, a, expanded(b, nullptr), out, options);
+  const std::int64_t codes =
+      b.shape.batch * b.shape.rows * b.scheme.code_row_bytes(b.shape.columns);
+  const std::int64_t scales = b.scheme.scale_bytes(b.shape, b.scale_layout);
+  const Occupied read[] = {{"b", ".codes", b.codes, static_cast<std::size_t>(codes)},
+                           {"b", ".scales", b.scales, static_cast<std::size_t>(scales)}};
+  for (const Occupied& part : read) {
+    check_apart("gemm", {"out", out}, part);
+    check_apart("gemm", {"workspace", "", workspace.data, bytes}, part);
+  }
+}
+
 CpuGemmPlan cpu_plan(const GemmOperand& a, const Buffer& rows, const Buffer& out,
                      const GemmOptions& options) {
   check_precision_of_cpu("gemm", options.precision);
@@ -83,7 +98,7 @@ void gemm(const GemmOperand& given_a, const AnyBlockScaled& b, const Buffer& giv
   const std::size_t decoded = decoded_bytes(b);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
-  check_workspace("gemm", workspace, wanted, out);
+  check_written(a, b, out, options, workspace, wanted);
   const PreparedOperand right = expanded(b, workspace.data);
   check_gemm_memory(a, right, out, options);
   const Buffer rows = rows_of(right);

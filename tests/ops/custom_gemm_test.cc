@@ -166,6 +166,41 @@ TEST(CustomGemm, Refusals) {
             std::string::npos);
 }
 
+TEST(CustomGemm, WhatIsWrittenIsApartFromWhatIsRead) {
+  // Working memory that has room behind it for each of the others.
+  constexpr std::size_t room = 1 << 16;
+  const AlignedMemory memory(2 * room);
+  const Workspace whole = memory.workspace();
+  char* const begin = static_cast<char*>(whole.data);
+  PlainTensor a(DType::bfloat16, {1, 4, 64}), out(DType::float32, {1, 4, 8});
+  PlainTensor bias(DType::float32, {1, 1, 8});
+  CustomOperand b(power_scheme(e3m4, 32), {1, 8, 64}, normal(9));
+  const auto message = [&](void* at_a, void* at_bias, void* at_codes, void* at_scales,
+                           void* at_out) {
+    Buffer left = a.buffer(), offset = bias.buffer(), to = out.buffer();
+    AnyBlockScaled right = b.view;
+    if (at_a != nullptr) left.data = at_a;
+    if (at_bias != nullptr) offset.data = at_bias;
+    if (at_codes != nullptr) right.codes = at_codes;
+    if (at_scales != nullptr) right.scales = at_scales;
+    if (at_out != nullptr) to.data = at_out;
+    return error_message([&] { gemm(left, right, to, {.bias = &offset}, {begin, room}); });
+  };
+  EXPECT_NE(message(begin, nullptr, nullptr, nullptr, nullptr).find("overlaps a"),
+            std::string::npos);
+  EXPECT_NE(message(nullptr, begin, nullptr, nullptr, nullptr).find("overlaps bias"),
+            std::string::npos);
+  EXPECT_NE(message(nullptr, nullptr, begin + 64, nullptr, nullptr).find("overlaps b.codes"),
+            std::string::npos);
+  EXPECT_NE(message(nullptr, nullptr, nullptr, begin, nullptr).find("overlaps b.scales"),
+            std::string::npos);
+  EXPECT_NE(message(nullptr, nullptr, nullptr, nullptr, begin).find("overlaps out"),
+            std::string::npos);
+  char* const behind = begin + room;
+  EXPECT_NE(message(nullptr, nullptr, behind + 64, nullptr, behind).find("out overlaps b.codes"),
+            std::string::npos);
+}
+
 TEST(CustomGemm, OutputsWithoutElementsAndSumsOfNothing) {
   CustomOperand none(power_scheme(e3m4, 32), {1, 0, 64}, normal(9));
   PlainTensor a(DType::bfloat16, {1, 4, 64}), out(DType::float32, {1, 4, 0});
