@@ -70,8 +70,8 @@ std::string describe_fused_dispatch(const CudaGemmPlan& plan, const GemmProblem&
   return folded + describe_tiles({tiles.exact, tiles.exact_work}, false) + ", in one kernel";
 }
 
-std::string describe_decode(const DecodePlan& plan) {
-  return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync",
+std::string describe_decode(const DecodePlan& plan, bool is_folded) {
+  return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync", is_folded ? " of FP8" : "",
                      ", weights decoded in registers; a thread block takes ", plan.tokens,
                      " tokens and ", plan.row_tiles * DecodeLayout::tile_rows, " rows in ",
                      1 << plan.log2_parts, plan.log2_parts == 0 ? " part" : " parts",
@@ -119,7 +119,7 @@ GemmExplanation explain(const CudaGemmPlan& plan, const GemmProblem& problem,
       break;
     }
     case CudaGemmPath::few_tokens:
-    case CudaGemmPath::few_folded: text.kernel = describe_decode(plan.few); break;
+    case CudaGemmPath::few_folded: text.kernel = describe_decode(plan.few, folds); break;
     case CudaGemmPath::portable: {
       const Shape out = multiplied_shape(problem);
       const int tile =
