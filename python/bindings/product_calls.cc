@@ -233,7 +233,8 @@ nb::object explain_gemm(Calls& calls, const char* function, nb::handle a, nb::ha
         return compiled_explanation(calls, function, a, b, dtype, precision, beta, device, form);
       },
       [&] {
-        return nb::object(calls.package.custom.attr("explain_gemm")(function, a, b, dtype, device));
+        return nb::object(calls.package.custom.attr("explain_gemm")(function, a, b, dtype,
+                                                                    precision, device, form));
       });
 }
 

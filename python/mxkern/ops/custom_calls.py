@@ -280,6 +280,22 @@ def _unscaled(q: BlockScaled) -> BlockScaled:
     return BlockScaled(q.codes, ones, None, q.scheme, q.shape, q.scale_layout)
 
 
+def _check_operands(function: str, a: Any, b: Any, precision: Any, accumulate: Any = None) -> bool:
+    """Whether b was prepared, which no other operand may be; a precision that there is."""
+    if not isinstance(precision, str) or precision not in ("auto", "exact"):
+        raise RuntimeError(
+            f"{function}: precision is {errors.described(precision)}; expected 'auto' or 'exact' "
+            "for schemes of your own, which are decoded to float32 or bfloat16"
+        )
+    is_prepared = type(b).__name__ == "PreparedOperand"
+    if type(a).__name__ == "PreparedOperand" or (is_prepared and accumulate is not None):
+        raise TypeError(
+            f"{function}: a PreparedOperand beside a scheme of your own; expected BlockScaled "
+            "operands; pass its source"
+        )
+    return is_prepared
+
+
 def gemm(
     a: Any,
     b: Any,
@@ -294,17 +310,7 @@ def gemm(
 ) -> Any:
     """A product of operands that are decoded first: to bfloat16 where that holds all values of b,
     else to float32."""
-    if not isinstance(precision, str) or precision not in ("auto", "exact"):
-        raise RuntimeError(
-            f"gemm: precision is {errors.described(precision)}; expected 'auto' or 'exact' for "
-            "schemes of your own, which are decoded to float32 or bfloat16"
-        )
-    is_prepared = type(b).__name__ == "PreparedOperand"
-    if type(a).__name__ == "PreparedOperand" or (is_prepared and accumulate is not None):
-        raise TypeError(
-            "gemm: a PreparedOperand beside a scheme of your own; expected BlockScaled operands; "
-            "pass its source"
-        )
+    is_prepared = _check_operands("gemm", a, b, precision, accumulate)
     if not is_prepared and not isinstance(b, BlockScaled):
         faults.no_right_operand("gemm", "b", b)
     wanted: ElementFormat | None = None
@@ -336,9 +342,30 @@ def gemm(
     )
 
 
-def explain_gemm(function: str, a: Any, b: Any, dtype: Any, device: Any) -> tuple[Any, ...]:
+def _device_explained(function: str, a: Any, b: Any, dtype: Any, device: Any, form: Any) -> str:
+    """The name of the device that is asked for, by a product without elements of what a is and of
+    a compiled right operand where b is, which checks the rest."""
+    parts = b.codes if isinstance(b, BlockScaled) else b.data
+    adapter = adapter_of(function, "b", parts)
+    none = adapter.leave(adapter.empty(function, (0, 0), "uint8", parts), parts)
+    right = BlockScaled(none, none, None, "mxfp8_e4m3", (0, 0), "row_major")
+    is_plain = not isinstance(a, BlockScaled) and errors.shape_of(a)
+    left = a[..., :0] if is_plain else right if isinstance(a, BlockScaled) else a
+    told = _core.explain_gemm(above.calls, function, left, right, dtype, "auto", 0.0, device, form)
+    return str(told[0])
+
+
+def explain_gemm(
+    function: str, a: Any, b: Any, dtype: Any, precision: Any, device: Any, form: Any
+) -> tuple[Any, ...]:
     """What gemm does with operands by schemes of the user's own, as GemmExplanation has it."""
     dtype_position(function, dtype)
+    _check_operands(function, a, b, precision)
+    place = _device_explained(function, a, b, dtype, device, form)
+    shapes = errors.shape_of(a), errors.shape_of(b)
+    fit = shapes[0][-1] == shapes[1][-1] and len(shapes[1]) > 1
+    if not fit or (len(shapes[1]) > 2 and shapes[0][:-2] != shapes[1][:-2]):
+        faults.product_shape(function, *shapes)
     in_bfloat16 = _sum_scales(a, b) is None and _decoded_dtype(b, "b") != "float32"
     sides, bytes = [], 0
     for argument, operand in (("a", a), ("b", b)):
@@ -352,7 +379,6 @@ def explain_gemm(function: str, a: Any, b: Any, dtype: Any, device: Any) -> tupl
             text += f", to {own}" if is_plain else f", decoded to {own}"
             bytes += (2 if own == "bfloat16" else 4) * math.prod(shape)
         sides.append(text)
-    place = "cpu" if device is None else device
     error = "relative L2 2e-5, from the float32 sum"
     if in_bfloat16:
         reason = "bfloat16 holds all values of b"

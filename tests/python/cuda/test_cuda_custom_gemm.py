@@ -55,6 +55,7 @@ def test_compiled_and_prepared_right_operands() -> None:
 def test_a_batch_beside_one_matrix_and_what_is_in_out() -> None:
     a = mxkern.quantize(normal(3 * 40, 128, 0).view(3, 40, 128), "e3m4b64")
     b, bias = mxkern.quantize(normal(24, 128, 1), "int4b32"), normal(1, 24, 2)[0]
+    assert mxkern.explain_gemm(a, b).device.startswith("sm_")
     out = torch.ones(3, 40, 24, device="cuda")
     assert mxkern.gemm(a, b, out=out, alpha=0.5, beta=2.0, bias=bias) is out
     want = 0.5 * decoded(a) @ decoded(b).T + 2.0 + bias.double()

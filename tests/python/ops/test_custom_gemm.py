@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mxkern
+from support import array_of, framework_params
 
 EXACT = [
     "e3m4b64",
@@ -28,6 +29,9 @@ M, N, K = 40, 24, 160
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
     values = np.random.default_rng(seed).standard_normal(shape)
     return (values * 2.0 ** np.arange(-3, shape[-1] - 3) % 5).astype(np.float32)
+
+
+W = normal(N, K, seed=1)
 
 
 def decoded(operand: Any) -> np.ndarray:
@@ -137,3 +141,35 @@ def test_torch_tensors_on_the_cpu() -> None:
     want = x.bfloat16().double() @ mxkern.dequantize(q).double().T
     assert got.dtype == torch.bfloat16
     assert (got.double() - want).norm() <= 4e-3 * want.norm()
+
+
+@pytest.mark.parametrize("framework", framework_params("numpy", "torch", "jax"))
+def test_explanations_for_arrays_of_frameworks(framework: str) -> None:
+    x, q = array_of(framework, normal(M, K)), mxkern.quantize(array_of(framework, W), "e3m4b64")
+    for a in (x, mxkern.quantize(x, "e3m4b64"), mxkern.quantize(x, "mxfp8")):
+        text = mxkern.explain_gemm(a, q)
+        assert (text.device, text.path) == ("cpu", "decoded to bfloat16")
+
+
+def test_explanations_raise_what_gemm_would() -> None:
+    x, q = normal(M, K), mxkern.quantize(normal(N, K, seed=1), "e3m4b64")
+    explain = mxkern.explain_gemm
+    assert explain(x, q).device == "cpu"
+    assert explain(x, q, device="sm_90a").device == "sm_90"
+    for b in (q, mxkern.quantize(normal(N, K), "e4m8b32")):
+        with pytest.raises(RuntimeError, match="explain_gemm: precision is 'folded'"):
+            explain(x, b, precision="folded")
+        with pytest.raises(ValueError, match=r"explain_gemm: .*the same last axis K"):
+            explain(x[:, 1:], b)
+        with pytest.raises(ValueError, match=r"explain_gemm: .*equal leading dimensions"):
+            explain(x, mxkern.quantize(normal(2, N, K), b.scheme))
+        with pytest.raises(TypeError, match="explain_gemm: a has dtype float64"):
+            explain(x.astype(np.float64), b)
+        with pytest.raises(TypeError, match="explain_gemm: a is a list"):
+            explain(x.tolist(), b)
+        with pytest.raises(ValueError, match="explain_gemm: device is 'sm_75'"):
+            explain(x, b, device="sm_75")
+        with pytest.raises(ValueError, match="explain_gemm: form is 'fast'"):
+            explain(x, b, form="fast", device="sm_90")
+    with pytest.raises(TypeError, match="explain_gemm: a PreparedOperand"):
+        explain(mxkern.prepare_operand(mxkern.quantize(x, "mxfp8")), q)

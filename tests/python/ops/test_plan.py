@@ -37,6 +37,15 @@ def test_depends_on_what_is_multiplied() -> None:
     folded = mxkern.plan_gemm(b, b, dtype="bfloat16", device="sm_90")
     assert folded.path == "folded or exact" and folded.workspace_bytes > 2 * b.codes.nbytes
     assert mxkern.plan_gemm(b, b, device="sm_90").path == "exact"
+    few_folded = mxkern.plan_gemm(
+        mxkern.quantize(X, "mxfp8"),
+        mxkern.quantize(W, "mxfp4"),
+        device="sm_90",
+        precision="folded",
+        form="few_tokens",
+    )
+    assert few_folded.path == "few tokens, folded"
+    assert few_folded.explain().kernel.startswith("wgmma of FP8, weights decoded in registers")
 
 
 @pytest.mark.parametrize("framework", framework_params("torch"))

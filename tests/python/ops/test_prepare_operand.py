@@ -252,13 +252,6 @@ class TestExplain:
                 x, b, dtype="bfloat16", device="sm_90", precision="folded", form="folded"
             )
             assert text.path == "folded" and text.right == f"{scheme}, prepared as folded"
-        if scheme == "mxfp4":
-            few = mxkern.quantize(np.ones((16, 4096), np.float32), "mxfp8")
-            text = mxkern.explain_gemm(
-                few, b, device="sm_90", precision="folded", form="few_tokens"
-            )
-            assert text.path == "few tokens, folded"
-            assert text.kernel.startswith("wgmma of FP8, weights decoded in registers")
         # What to do is said where that would help: not for many rows, and not for float32.
         hint = "weights prepared as few_tokens would be read once"
         x16 = np.ones((16, 4096), np.float16)
