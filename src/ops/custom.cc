@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "check/any_scheme.h"
 #include "check/arguments.h"
 #include "cpu/any/backend.h"
 #if defined(MXKERN_HAS_CUDA)
@@ -13,36 +14,6 @@
 
 namespace mxkern {
 namespace {
-
-void check_format(const char* function, const AnyFormat& format) {
-  check(format.is_in_float32(), function, ": an element format of ", format.exponent_bits,
-        " exponent and ", format.mantissa_bits,
-        " mantissa bits, with such specials, is none whose values float32 holds; expected 0 to 8 "
-        "exponent bits and 0 to 23 mantissa bits, IEEE specials with 8 exponent bits and none "
-        "without mantissa bits, and integers of 2 to 16 bits");
-}
-
-void check_scheme(const char* function, const AnyScheme& scheme) {
-  const AnyFormat& element = scheme.element;
-  check_format(function, element);
-  check(element.exponent_bits <= 5 && element.mantissa_bits <= 16 && element.width() <= 16,
-        function, ": elements of ", element.exponent_bits, " exponent and ", element.mantissa_bits,
-        " mantissa bits under block scales; expected at most 5 exponent bits and 16 bits in all; "
-        "round_to takes others");
-  check(scheme.scale.is_valid(), function, ": a scale format of ", scheme.scale.exponent_bits,
-        " exponent and ", scheme.scale.mantissa_bits,
-        " mantissa bits; expected 2 to 8 exponent bits, or 1 to 8 with 1 to 10 mantissa bits");
-  check(scheme.block_rows >= 0 && scheme.block_columns >= 0 &&
-            (scheme.block_rows > 0 || scheme.block_columns == 0),
-        function, ": blocks of ", scheme.block_rows, " x ", scheme.block_columns,
-        "; expected positive extents, 1 x 0 for whole rows, or 0 x 0 for the whole tensor");
-  check(!scheme.has_tensor_scale() || scheme.scale.kind == AnyScaleKind::magnitude, function,
-        ": a tensor scale beside block scales that reach as far; expected block scales with "
-        "mantissa bits and less than float32's");
-  check(scheme.tensor_scales != TensorScales::row || scheme.block_rows == 1, function,
-        ": a tensor scale for each row with blocks of ", scheme.block_rows,
-        " rows; expected blocks of one row");
-}
 
 void check_any_buffer(const char* function, const char* argument, const AnyBuffer& x) {
   AnyBuffer plain = x;
@@ -66,7 +37,7 @@ void check_options(const char* function, const AnyOptions& options) {
 }
 
 void check_blocks(const char* function, const AnyScheme& scheme, const AnyOptions& options) {
-  check_scheme(function, scheme);
+  check_any_scheme(function, scheme);
   check_options(function, options);
   check(!options.square || (scheme.block_rows == 1 && scheme.block_columns > 0 &&
                             scheme.tensor_scales != TensorScales::row),
@@ -90,7 +61,7 @@ void check_out(const char* function, const AnyBuffer& out, const AnyBuffer& x) {
 }
 
 void check_quantized(const char* function, const char* argument, const AnyBlockScaled& q) {
-  check_scheme(function, q.scheme);
+  check_any_scheme(function, q.scheme);
   check_shape(function, argument, q.shape);
   check(q.scale_layout == ScaleLayout::row_major ||
             (q.scheme.block_rows == 1 && q.scheme.scale.stored_bits() == 8),
@@ -165,7 +136,7 @@ void round_to(const AnyBuffer& x, const AnyFormat& format, const AnyBuffer& out,
               const AnyOptions& options, Stream stream) {
   constexpr const char* function = "round_to";
   check_any_buffer(function, "x", x);
-  check_format(function, format);
+  check_any_format(function, format);
   check_options(function, options);
   check_out(function, out, x);
   [[maybe_unused]] const bool on_cuda = is_cuda(function, x);
@@ -221,7 +192,7 @@ void accumulate_products(const Buffer& a, const Buffer& b, const Buffer& out,
                          const AnyProductOptions& options) {
   constexpr const char* function = "gemm";
   check_product(function, a, b, out, options);
-  check_format(function, format);
+  check_any_format(function, format);
   check(rounding.rounding != AnyRounding::stochastic, function,
         ": accumulate with stochastic rounding; expected another rounding");
   check<Unsupported>(a.device.type == DeviceType::cpu, function,

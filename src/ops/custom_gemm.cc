@@ -1,5 +1,6 @@
 // ops/custom_gemm.cc: the matrix product whose right operand is by a scheme of the user's own,
 // decoded to rows of bfloat16 first.
+#include "check/any_scheme.h"
 #include "check/gemm.h"
 #include "check/gemm_operand.h"
 #include "cpu/gemm/gemm.h"
@@ -46,6 +47,7 @@ Buffer rows_of(const PreparedOperand& right) {
 
 void check_arguments(const GemmOperand& a, const AnyBlockScaled& b, const Buffer& out,
                      const GemmOptions& options) {
+  check_any_scheme("gemm", b.scheme);
   check(b.scheme.is_exact_in_bfloat16(),
         "gemm: b is by a scheme whose values bfloat16 does not hold; expected elements of at most "
         "8 significant bits under scales that are powers of two; decode it and call "

@@ -160,6 +160,9 @@ TEST(CustomGemm, Refusals) {
         [&] { gemm(a.operand(), right, out.buffer(), options, memory.workspace()); });
   };
   EXPECT_NE(message(wide.view, {}, 1).find("at most 8 significant bits"), std::string::npos);
+  AnyBlockScaled none = b.view;
+  none.scheme.element.mantissa_bits = 40;
+  EXPECT_NE(message(none, {}, 1).find("is none whose values float32 holds"), std::string::npos);
   EXPECT_NE(message(other.view, {}, 1).find("32"), std::string::npos);
   EXPECT_NE(message(b.view, {}, 64).find("workspace"), std::string::npos);
   EXPECT_NE(message(b.view, {.precision = GemmPrecision::folded}, 1).find("folded"),
