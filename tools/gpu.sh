@@ -93,7 +93,7 @@ sanitize() {
       'cuda.operands.fold_first_rows_test *FirstColumns*' 'cuda.operands.fold_both_test *' \
       'cuda.operands.prepare_both_test *TilesOfAnything:*OnlyMultiply' 'cuda.quantize.random_words_test *' \
       'cuda.gemm.grouped_gemm_test *Nan*:*ManyGroups:*Anywhere:*Wrong*:*Little' \
-      'cuda.experts.combine_test *' 'cuda.experts.grouped_rows_test *' 'cuda.experts.swiglu_test *' \
+      'cuda.any.custom_test *' 'cuda.any.custom_gemm_test *' 'cuda.experts.combine_test *' 'cuda.experts.grouped_rows_test *' 'cuda.experts.swiglu_test *' \
       'cuda.experts.swiglu_folded_test *' 'cuda.gemm.hopper.groups_test *' 'cuda.gemm.grouped_columns_test GroupedColumnsSm90.*' \
       'cuda.gemm.hopper.parts_of_sums_test *OfPlainRows'; do
       step "compute-sanitizer $tool, ${test% *}" compute-sanitizer --tool "$tool" \

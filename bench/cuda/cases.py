@@ -11,7 +11,7 @@ from mxkern.values.custom_scheme import any_scheme_of
 
 SHAPES = ((16384, 8192), (4096, 4096))
 SCHEMES = mxkern.schemes.names
-# Of the user's own: their codes have at most 8 bits, but for the last one.
+# Schemes that are not compiled. The codes of all but the last one have at most 8 bits.
 CUSTOM_SCHEMES = (
     "e3m4b64",
     "int4b16:ue4m3",

@@ -35,7 +35,7 @@ MODELS = {
     "DeepSeek-V4-Flash": Model(256, 6, 4096, 2048),
 }
 TOKENS = (1, 8, 64, 256, 1024, 4096, 8192)
-# What a layer should take of the time of Humming with quantized rows.
+# The goal of a layer by numbers of tokens: its time over that of Humming with quantized rows.
 GOALS = {1: None, 8: {"gpt-oss-120b": 0.95, "DeepSeek-V4-Flash": 1.0}, 64: 1.0}
 USUAL_GOAL = 0.95
 EXACT, FOLDED, WIDE = "exact", "folded, weights of 4 bits", "folded, weights of 8 bits"
@@ -145,7 +145,8 @@ def _measure(
         out.fill_(math.nan)
         layer(routings[0], out)()
         error = ((out[: len(wanted)].double() - wanted).norm() / wanted.norm()).item()
-        # What quantized rows cost twice is 2.6e-2 each, rounding to bfloat16 between products 2e-3.
+        # Quantizing the rows of a product to MXFP8 costs an error of 2.6e-2, and a layer has two
+        # products; rounding to bfloat16 between them costs 2e-3.
         assert error <= (6e-3 if way == EXACT else 6e-2), f"{name}, {way}, {tokens}: {error:.1e}"
         seconds = median_seconds([layer(one, out) for one in routings], SETTLE_SECONDS)
         yield {

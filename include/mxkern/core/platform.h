@@ -12,7 +12,8 @@
 #define MXKERN_HOST_DEVICE inline
 #endif
 
-// Of two expressions, the one for device code, or the host's.
+// Gives the first expression where device code is compiled, and the second one on the host: both
+// have the same value, and the device has an instruction for its own.
 #if defined(__CUDA_ARCH__)
 #define MXKERN_ON_DEVICE(device, host) (device)
 #else

@@ -83,6 +83,8 @@ TEST_F(CudaExpertLayerFolded, IsCloseToExact) {
 }
 
 // Elements of 16 bits, whose hidden rows one kernel activates, quantizes and folds.
+// Hidden rows are rounded to bfloat16, and then to other codes than the CPU's where sums differ in
+// their last bits, here by a step of an eighth. swiglu_folded_test compares the kernel's bytes.
 TEST_F(CudaExpertLayerFolded, ActivatesFoldedRows) {
   for (const bool is_gpt_oss : {false, true}) {
     ExpertCase c(DType::bfloat16, Scheme::mxfp4, DType::bfloat16, {0, 3, 3, 21, 28}, 30,

@@ -55,7 +55,7 @@ struct NarrowScale {
   float multiplier, value, tensor;
 };
 
-// What each code of a scale stands for.
+// The table of a scale format: for each of its codes the factor of elements, and the value.
 struct NarrowScales {
   float multipliers[256], values[256];
 
@@ -137,7 +137,7 @@ __device__ __forceinline__ std::uint32_t narrow_signs(const RawOctet<T>& raw, in
   }
 }
 
-// As many adjacent octets as there are, and those of a thread of a row: of 16 or 32 bytes.
+// A part of a row: the adjacent octets of elements that one thread has, 16 or 32 bytes of them.
 template <class T, int octets>
 struct NarrowPart {
   static constexpr int words = octets * RawOctet<T>::words;

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(narrow_threads, 4)
     }
     amax = __reduce_max_sync(0xFFFFFFFFu, amax);
     if constexpr (team > 32) {
-      // Of one tile and the next, so that one barrier does.
+      // The largest of this tile and of the next one lie apart, so that one barrier a tile does.
       if (threadIdx.x % 32 == 0) largest[turn][threadIdx.x / 32] = amax;
       __syncthreads();
 #pragma unroll

@@ -18,7 +18,8 @@
 
 namespace mxkern::kernels::few {
 
-// Whether the weights' row or the one eight rows on takes two multiplications.
+// Whether weights of a lane's two rows, `row` and the one eight rows on, have to be multiplied
+// twice to get their scales: these lie farther apart than one multiplication of halves allows.
 template <class K>
 __device__ __forceinline__ bool is_far_row(const DecodeParameters& p, const std::uint8_t* weights,
                                            std::int64_t row) {
