@@ -56,6 +56,9 @@ struct GroupedGemmOptions {
   // The CPU throws InvalidArgument for other numbers than -1 to T - 1; on a CUDA device such a row
   // becomes NaN.
   const std::int32_t* rows = nullptr;
+  // CUDA: the ends of groups and b were complete when the kernel ahead in the stream was launched,
+  // so that b is asked for before that kernel is over.
+  bool groups_are_complete = false;
 };
 
 // out[m, :] = alpha * factors[g] * a[m, :] . b[g, :, :]^T + beta * out[m, :] + bias[g, :] for the

@@ -46,6 +46,8 @@ struct Layer {
     own.precision = options.precision;
     own.bias = bias;
     own.factors = factors;
+    // A kernel of this call is ahead of either product.
+    own.groups_are_complete = true;
     return own;
   }
   GroupedGemmOptions up_product() const {
@@ -153,7 +155,7 @@ void sum_copies(const Layer& layer, Buffer y, const Groups& groups, Workspace wo
     if (groups.count == 0) y.shape.rows = 0;
     return cuda::combine("expert_layer", y, layer.routing.rows,
                          groups.count == 0 ? nullptr : groups.ends + last, layer.routing.weights,
-                         layer.out, workspace.data, stream);
+                         layer.out, workspace.data, stream, true);
   }
 #endif
   y.shape.rows = groups.count == 0 ? 0 : groups.ends[last];
@@ -181,9 +183,15 @@ void run(const Layer& layer, const LayerParts& parts, const Groups& groups, Work
   const Buffer up = parts.product(layer, layer.up_columns());
   const Buffer down = parts.product(layer, layer.out.shape.columns);
   parts.tokens.make(layer, layer.x, stream);
-  grouped_gemm(parts.tokens.operand, layer.weights.gate_up, groups, up, layer.up_product(), rest,
-               stream);
-  make_hidden(layer, parts, up, stream);
+  const GroupedGemmOptions options = layer.up_product();
+  if (!layer.on_cpu() && !layer.options.scheme) {
+    const GatedOutput hidden{parts.hidden, layer.options.activation};
+    grouped_gemm_of_copies(parts.tokens.operand, layer.weights.gate_up, groups, up, options, rest,
+                           stream, &hidden);
+  } else {
+    grouped_gemm(parts.tokens.operand, layer.weights.gate_up, groups, up, options, rest, stream);
+    make_hidden(layer, parts, up, stream);
+  }
   grouped_gemm(parts.hidden_rows.operand, layer.weights.down, groups, down, layer.down_product(),
                rest, stream);
   sum_copies(layer, down, groups, rest, stream);

@@ -107,7 +107,7 @@ std::size_t copies_workspace_bytes(const GemmOperand& a, const GemmRightOperand&
 
 void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                             const Buffer& out, const GroupedGemmOptions& options,
-                            Workspace workspace, Stream stream) {
+                            Workspace workspace, Stream stream, const GatedOutput* gated) {
   const GroupedGemmOptions own = without_rows(options);
   const GemmOperand from = copied(a, options.precision);
   const bool on_cpu = out.device.type == DeviceType::cpu;
@@ -131,10 +131,12 @@ void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, con
     check_rest(groups);
     const CudaGemmCapabilities capabilities = explained_gpu(function, {}, out.device);
     if (copies_rows(plan_grouped_cuda(parts.copies, b, groups, options.precision, capabilities))) {
-      return cuda::grouped_gemm_as(capabilities, from, b, groups, out, options, rest, stream);
+      return cuda::grouped_gemm_as(capabilities, from, b, groups, out, options, rest, stream,
+                                   gated);
     }
     cuda::gather_rows(function, from, options.rows, out.shape.rows, parts.copies, stream);
-    return grouped_gemm(parts.copies, b, groups, out, own, rest, stream);
+    return cuda::grouped_gemm_as(capabilities, parts.copies, b, groups, out, own, rest, stream,
+                                 gated);
   }
 #endif
   const Groups kept = copy_ends(groups, parts.ends);

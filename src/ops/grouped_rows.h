@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "mxkern/grouped_gemm.h"
+#include "plan/grouped.h"
 
 namespace mxkern {
 
@@ -15,10 +16,10 @@ GemmOperand copies_without_memory(const GemmOperand& a, const Buffer& out, GemmP
 std::size_t copies_bytes(const GemmOperand& a, const Buffer& out, GemmPrecision precision);
 
 // grouped_gemm and grouped_gemm_workspace_bytes where options.rows is given. Checked arguments,
-// with strides that all mean something.
+// with strides that all mean something. gated: on a CUDA device alone.
 void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, const Groups& groups,
                             const Buffer& out, const GroupedGemmOptions& options,
-                            Workspace workspace, Stream stream);
+                            Workspace workspace, Stream stream, const GatedOutput* gated = nullptr);
 std::size_t copies_workspace_bytes(const GemmOperand& a, const GemmRightOperand& b,
                                    const Groups& groups, const Buffer& out,
                                    const GroupedGemmOptions& options);

@@ -20,10 +20,27 @@ using kernels::DecodeShape;
 // weights again; rows that do not exist are multiplied as well.
 int size_of_groups(std::int64_t each, int bits, bool has_sm90) {
   namespace tuned = tuning::h200::few;
-  if (each <= tuned::rows_for_8[bits != 4]) return 8;
+  if (each <= tuned::rows_for_8) return 8;
   if (!has_sm90 || (bits == 4 && each <= tuned::rows_for_16)) return 16;
   if (each <= tuned::rows_for_32) return 32;
   return each <= tuned::rows_for_64 ? 64 : 128;
+}
+
+constexpr int most_log2_parts = 2;
+
+// Of so many groups with rows, by so many warps that take turns with parts of K of tiles,
+// microseconds: rounds in which all have one, as long as memory brings them, and one in which some
+// have.
+double groups_time(const DecodeLayout& layout, std::int64_t groups, int warps, int log2_parts) {
+  namespace tuned = tuning::h200::few;
+  const std::int64_t all = layout.tiles_down() * groups << log2_parts;
+  const auto turns = static_cast<double>(ceil_div(layout.tiles_across(), 1 << log2_parts));
+  const auto time_of = [&](double at_once) {
+    const double brought = at_once * layout.tile_bytes() * tuned::group_byte;
+    return turns * std::max(tuned::group_turn, brought) + tuned::group_end;
+  };
+  const auto rest = static_cast<double>(all % warps);
+  return static_cast<double>(all / warps) * time_of(warps) + (rest > 0 ? time_of(rest) : 0.0);
 }
 
 // Of the groups, those that have rows, if these are spread evenly.
@@ -144,18 +161,19 @@ DecodePlan plan_grouped(const GroupedQuestion& q) {
   const SchemeFacts facts = facts_of(q.scheme);
   const int size = size_of_groups(each, facts.bits, q.has_sm90);
   if (size > 16) return decode_sm90_plan(q.scheme, size, grouped_warpgroups(size), 0, 0);
-  // Of one warp's K where there is much to do, of two or four warps' where thread blocks would come
-  // to less than a few rounds.
   const DecodeShape shape{facts.bits, facts.block, size};
   const DecodeLayout layout = DecodeLayout::of(q.scheme, q.outputs, q.columns);
-  const std::int64_t blocks = ceil_div(layout.tiles_down(), shape.warps()) * used;
-  const std::int64_t places = std::int64_t{q.processors} * shape.tenants();
-  int log2_parts = blocks < tuning::h200::few::fewest_rounds[facts.bits != 4] * places ? 1 : 0;
-  if (4 * blocks < places) log2_parts = 2;
+  const int warps = q.processors * shape.tenants() * shape.warps();
+  int log2_parts = 0;
+  double time = groups_time(layout, used, warps, 0);
+  for (int more = 1; more <= most_log2_parts; ++more) {
+    const double divided = groups_time(layout, used, warps, more);
+    if (divided < time) time = divided, log2_parts = more;
+  }
   // As many warps as there is room for.
-  for (int tiles = shape.warps() >> log2_parts;; --tiles) {
-    const DecodePlan plan = decode_plan(q.scheme, size, tiles, log2_parts);
-    if (plan.stages >= 2 || tiles == 1) return plan;
+  for (int teams = shape.warps() >> log2_parts;; --teams) {
+    const DecodePlan plan = decode_groups_plan(q.scheme, size, teams, log2_parts);
+    if (plan.stages >= 2 || teams == 1) return plan;
   }
 }
 

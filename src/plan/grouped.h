@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "mxkern/grouped_gemm.h"
+#include "mxkern/swiglu.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/core/math.h"
 #include "mxkern/numerics/scheme.h"
@@ -33,6 +34,13 @@ DecodePlan plan_grouped(const GroupedQuestion& question);
 
 // The same of folded rows: 32, 64 or 128.
 DecodePlan plan_grouped_folded(const GroupedQuestion& question);
+
+// The SwiGLU of a product's outputs, of their dtype and of half as many columns, which is wanted
+// instead of them. Where no kernel makes it of the sums, the outputs are memory for the product.
+struct GatedOutput {
+  Buffer out;
+  SwigluOptions options;
+};
 
 // How many times at most a group's rows, or those of no group, are taken `size` at a time.
 constexpr std::int64_t places_of_groups(std::int64_t rows, std::int64_t groups, std::int64_t size) {

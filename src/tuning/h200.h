@@ -110,11 +110,11 @@ inline constexpr std::int64_t most_tokens = 256, most_tokens_sm90 = 2048, most_q
 // Weights of 32 million elements: larger ones take longer by thread blocks of 16 tokens.
 inline constexpr std::uint32_t small_tiles = 1 << 13;
 
-// Rows of a thread block where groups have so many on average, and how their K is divided: see
-// docs/notebook/2026-11-27-few-tokens-groups.md. [0]: of 4 bits, [1]: of more.
-inline constexpr std::int64_t rows_for_8[] = {8, 4}, rows_for_16 = 12, rows_for_32 = 24,
-                              rows_for_64 = 96;
-inline constexpr int fewest_rounds[] = {3, 6};
+// Rows of a thread block where groups have so many on average: see
+// docs/notebook/2026-11-30-experts-in-turn.md.
+inline constexpr std::int64_t rows_for_8 = 4, rows_for_16 = 12, rows_for_32 = 24, rows_for_64 = 96;
+// A warp's turn and the end of its tile, up to 16 rows; and a byte of weights.
+inline constexpr double group_turn = 0.65, group_end = 1.0, group_byte = 0.23e-6;
 
 // Folded rows: the end of a thread block in turns of a tile, and what a cluster's twice as many
 // thread blocks add.

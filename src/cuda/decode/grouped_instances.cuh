@@ -4,7 +4,7 @@
 
 #include "cuda/decode/launch.h"
 #include "cuda/runtime/launch.h"
-#include "mxkern/kernels/decode/gemm.cuh"
+#include "mxkern/kernels/decode/groups.cuh"
 #include "mxkern/kernels/decode/hopper/gemm.cuh"
 #include "plan/grouped.h"
 
@@ -12,18 +12,19 @@ namespace mxkern::cuda {
 
 template <class S, bool IsHalf>
 void launch_grouped(const char* function, const DecodePlan& plan, dim3 grid,
-                    const kernels::DecodeParameters& p, const CUtensorMap& tokens, Stream stream) {
-  const auto run = [&](auto kernel, int threads) {
+                    const kernels::DecodeParameters& p, const kernels::RowBoxes& rows,
+                    Stream stream) {
+  const auto run = [&](auto kernel, int threads, const auto& boxes) {
     launch_clusters(function, kernel, 1, grid, threads, static_cast<std::size_t>(plan.shared_bytes),
-                    stream, p, tokens);
+                    stream, p, boxes);
   };
   const auto few = [&]<int Tokens>() {
     using K = kernels::DecodeKernel<S, IsHalf, Tokens, 1, false, true>;
-    run(kernels::gemm_decode_kernel<K>, K::threads);
+    run(kernels::gemm_decode_groups_kernel<K>, K::threads, rows);
   };
   const auto sm90 = [&]<int Tokens, int Warpgroups>() {
     using K = kernels::DecodeSm90Kernel<S, IsHalf, Tokens, Warpgroups, true>;
-    run(kernels::gemm_decode_sm90_kernel<K>, K::all_threads);
+    run(kernels::gemm_decode_sm90_kernel<K>, K::all_threads, rows.of[0]);
   };
   switch (plan.tokens) {
     case 8: return few.template operator()<8>();
@@ -37,6 +38,6 @@ void launch_grouped(const char* function, const DecodePlan& plan, dim3 grid,
 #define MXKERN_INSTANTIATE_GROUPED(Type, is_half)                                   \
   template void launch_grouped<Type, is_half>(const char*, const DecodePlan&, dim3, \
                                               const kernels::DecodeParameters&,     \
-                                              const CUtensorMap&, Stream);
+                                              const kernels::RowBoxes&, Stream);
 
 }  // namespace mxkern::cuda

@@ -10,6 +10,7 @@
 
 namespace mxkern::kernels {
 struct DecodeParameters;
+struct RowBoxes;
 struct ReorderParameters;
 }  // namespace mxkern::kernels
 
@@ -26,11 +27,11 @@ void launch_decode_sm90(const char* function, const DecodePlan& plan, dim3 grid,
                         const kernels::DecodeParameters& p, const CUtensorMap& tokens,
                         Stream stream);
 
-// By the kernels of both, for rows that belong to groups: on devices of compute capability 9.0 to
-// 11.x.
+// By kernels for both, where rows belong to groups: on devices of compute capability 9.0 to 11.x.
 template <class S, bool IsHalf>
 void launch_grouped(const char* function, const DecodePlan& plan, dim3 grid,
-                    const kernels::DecodeParameters& p, const CUtensorMap& tokens, Stream stream);
+                    const kernels::DecodeParameters& p, const kernels::RowBoxes& rows,
+                    Stream stream);
 
 // Both of folded rows and weights of MXFP4, on Hopper.
 void launch_decode_folded(const char* function, const DecodePlan& plan, dim3 grid,

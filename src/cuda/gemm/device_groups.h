@@ -12,6 +12,7 @@ struct DeviceGroups {
   std::int64_t count = 0;
   const float* factors = nullptr;  // [count], of the outputs; null: 1
   std::int64_t bias_step = 0;      // from CoreFinish::bias of a group to the next one's
+  bool are_complete = false;       // the ends and weights, before the kernel ahead is over
 };
 
 }  // namespace mxkern::cuda

@@ -9,6 +9,7 @@
 #include "cuda/operands/expand.h"
 #include "cuda/operands/fold.h"
 #include "cuda/decode/grouped.h"
+#include "cuda/experts/swiglu.h"
 #include "cuda/gemm/portable.h"
 #include "cuda/gemm/hopper/groups.h"
 #include "check/gemm_operand.h"
@@ -40,7 +41,7 @@ class GroupedProduct {
 
   void run() const {
     switch (plan_.path) {
-      case GroupedPath::few_tokens: return multiply_few_tokens();
+      case GroupedPath::few_tokens: return multiply_few_tokens(nullptr);
       case GroupedPath::few_folded: return multiply_few_folded();
       case GroupedPath::folded: return multiply_folded();
       case GroupedPath::expanded:
@@ -51,6 +52,20 @@ class GroupedProduct {
         return multiply(multiply_portable_grouped, multiply_portable_columns, left_rows(),
                         right_rows());
     }
+  }
+
+  void multiply_few_tokens(const GatedOutput* gated) const {
+    expand_operands(false);
+    auto* data = static_cast<std::uint8_t*>(right_memory_);
+    if (plan_.makes_right) reorder_weights(function, weights_, data, stream_);
+    const ReorderedWeights reordered{weights_.scheme, weights_.shape, data, weights_.device};
+    const auto* plain = std::get_if<Buffer>(&left_);
+    const Workspace copied = {plain != nullptr ? left_memory_ : nullptr,
+                              plain != nullptr ? copied_tokens_bytes(*plain) : 0};
+    DeviceGroups groups = groups_;
+    groups.are_complete = groups.are_complete && !plan_.makes_right;
+    multiply_grouped(function, tokens_of(left_, left_memory_), reordered, groups, finish_, copied,
+                     stream_, plain != nullptr ? nullptr : left_rows().exponents, gated);
   }
 
  private:
@@ -82,18 +97,6 @@ class GroupedProduct {
     if (plan_.makes_right && both) second = {&right, right_memory_};
     const bool has_task = first.operand != nullptr || second.operand != nullptr;
     if (has_task && weights_.shape.columns > 0) expand(function, first, second, stream_);
-  }
-
-  void multiply_few_tokens() const {
-    expand_operands(false);
-    auto* data = static_cast<std::uint8_t*>(right_memory_);
-    if (plan_.makes_right) reorder_weights(function, weights_, data, stream_);
-    const ReorderedWeights reordered{weights_.scheme, weights_.shape, data, weights_.device};
-    const auto* plain = std::get_if<Buffer>(&left_);
-    const Workspace copied = {plain != nullptr ? left_memory_ : nullptr,
-                              plain != nullptr ? copied_tokens_bytes(*plain) : 0};
-    multiply_grouped(function, tokens_of(left_, left_memory_), reordered, groups_, finish_, copied,
-                     stream_, plain != nullptr ? nullptr : left_rows().exponents);
   }
 
   void multiply_few_folded() const {
@@ -138,7 +141,8 @@ class GroupedProduct {
 
 void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand& a,
                      const GemmRightOperand& b, const Groups& groups, const Buffer& out,
-                     const GroupedGemmOptions& options, Workspace workspace, Stream stream) {
+                     const GroupedGemmOptions& options, Workspace workspace, Stream stream,
+                     const GatedOutput* gated) {
   PlannedOperand copies(a);
   copies.shape.rows = out.shape.rows;
   const CudaGroupedPlan plan =
@@ -156,8 +160,12 @@ void grouped_gemm_as(const CudaGemmCapabilities& capabilities, const GemmOperand
   finish.beta = options.beta;
   DeviceGroups on_device{groups.ends, groups.count, options.factors};
   if (options.bias != nullptr) on_device.bias_step = options.bias->batch_stride;
-  GroupedProduct(plan, a, b, groups.of_columns, on_device, finish, options.rows, workspace, stream)
-      .run();
+  on_device.are_complete = options.groups_are_complete;
+  const GroupedProduct product(plan, a, b, groups.of_columns, on_device, finish, options.rows,
+                               workspace, stream);
+  if (plan.path == GroupedPath::few_tokens) return product.multiply_few_tokens(gated);
+  product.run();
+  if (gated != nullptr) swiglu(function, out, gated->out, gated->options, stream);
 }
 
 }  // namespace mxkern::cuda

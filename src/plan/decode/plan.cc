@@ -112,13 +112,15 @@ void visit_decode(const DecodeWork& work, int tokens, DecodeVisitor* visitor, vo
   });
 }
 
-DecodePlan decode_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts) {
+DecodePlan decode_groups_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts) {
   DecodePlan plan{};
   plan.tokens = tokens;
   plan.row_tiles = row_tiles;
   plan.warp_tiles = 1;
   plan.log2_parts = log2_parts;
-  fill_stages(DecodeLayout::of(scheme, 0, 0), plan);
+  const kernels::DecodeShape shape = shape_of(DecodeLayout::of(scheme, 0, 0), plan);
+  plan.shared_bytes = shape.bytes_of_groups(row_tiles << log2_parts);
+  plan.stages = plan.shared_bytes <= shape.room() ? shape.stages_of_groups() : 0;
   return plan;
 }
 

@@ -32,9 +32,9 @@ struct DecodePlan {
 DecodePlan plan_decode(Scheme scheme, std::int64_t batch, std::int64_t tokens, std::int64_t rows,
                        std::int64_t columns, int processors);
 
-// The way of gemm_decode without clusters in which each warp has its tokens, 8 or 16, for itself
-// and a tile of rows at a time; less than two stages: there is no room for it.
-DecodePlan decode_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts);
+// Where tokens belong to groups: of thread blocks of 8 or 16 tokens, so many teams of warps that
+// divide K. Without stages: there is no room for it.
+DecodePlan decode_groups_plan(Scheme scheme, int tokens, int row_tiles, int log2_parts);
 
 // For Hopper, where a product may take the tensor cores of warpgroups: by whichever kernel is the
 // fastest. On these a thread block's warpgroups take 64 rows each or parts of K, a stage of tokens

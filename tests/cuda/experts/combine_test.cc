@@ -82,12 +82,15 @@ struct Case {
   }
 };
 
+// Few rows, which each thread block looks through, and more, which a kernel lists.
+constexpr std::int64_t both_counts[] = {260, 1260};
+
 TEST_F(CudaCombine, TheBytesOfTheCpu) {
   for (const DType from : all_dtypes) {
     for (const DType to : all_dtypes) {
       for (const std::int64_t columns : {1, 8, 40, 1030, 2880}) {
         for (const bool has_weights : {false, true}) {
-          Case c(from, to, 260, 70, columns);
+          Case c(from, to, both_counts[columns % 3 == 1 ? 1 : 0], 70, columns);
           // One token has more rows than are listed, another one as many, and some have none.
           for (int i = 0; i < 40; ++i) c.rows[static_cast<std::size_t>(i * 6)] = 11;
           for (int i = 0; i < 16; ++i) c.rows[static_cast<std::size_t>(i * 15 + 1)] = 12;
@@ -110,24 +113,28 @@ TEST_F(CudaCombine, AllRowsOfOneToken) {
 }
 
 TEST_F(CudaCombine, RowsBehindTheEndDoNotCount) {
-  Case c(DType::float32, DType::float32, 60, 9, 33);
-  Case shorter(DType::float32, DType::float32, 41, 9, 33);
-  shorter.y = c.y;
-  shorter.y.view.shape.rows = 41;
-  const std::vector<std::uint8_t> wanted = shorter.on_cpu(true);
-  c.rows[50] = 1 << 30;
-  c.run(true, 41);
-  EXPECT_EQ(c.out.bytes, wanted);
-  c.run(true, 61);
-  EXPECT_TRUE(c.is_all_nan());
+  for (const std::int64_t count : both_counts) {
+    Case c(DType::float32, DType::float32, count, 9, 33);
+    Case shorter(DType::float32, DType::float32, count - 19, 9, 33);
+    shorter.y = c.y;
+    shorter.y.view.shape.rows = count - 19;
+    const std::vector<std::uint8_t> wanted = shorter.on_cpu(true);
+    c.rows[static_cast<std::size_t>(count - 10)] = 1 << 30;
+    c.run(true, static_cast<std::int32_t>(count - 19));
+    EXPECT_EQ(c.out.bytes, wanted);
+    c.run(true, static_cast<std::int32_t>(count + 1));
+    EXPECT_TRUE(c.is_all_nan());
+  }
 }
 
 TEST_F(CudaCombine, WrongNumbersGiveNan) {
   for (const std::int32_t wrong : {9, -2, 1 << 30}) {
-    Case c(DType::float32, DType::bfloat16, 60, 9, 33);
-    c.rows[7] = wrong;
-    c.run(true);
-    EXPECT_TRUE(c.is_all_nan()) << wrong;
+    for (const std::int64_t count : both_counts) {
+      Case c(DType::float32, DType::bfloat16, count, 9, 33);
+      c.rows[7] = wrong;
+      c.run(true);
+      EXPECT_TRUE(c.is_all_nan()) << wrong << ", " << count;
+    }
   }
 }
 

@@ -127,7 +127,7 @@ TEST_F(CudaGroupedGemmByPlans, EveryPlan) {
     const DecodePlan own =
         plan.on_sm90 ? decode_sm90_plan(scheme, plan.tokens, grouped_warpgroups(plan.tokens),
                                         plan.log2_parts, 0)
-                     : decode_plan(scheme, plan.tokens, plan.row_tiles, plan.log2_parts);
+                     : decode_groups_plan(scheme, plan.tokens, plan.row_tiles, plan.log2_parts);
     if (own.stages < 2 ||
         (!own.on_sm90 && own.row_tiles << own.log2_parts >
                              kernels::DecodeShape{facts.bits, facts.block, own.tokens}.warps())) {
@@ -148,10 +148,11 @@ TEST_F(CudaGroupedGemmByPlans, EveryPlan) {
     cuda::CoreFinish finish;
     finish.out = device.out.view();
     if (facts.has_tensor_scale) finish.right_tensor_scale = device.b.view().tensor_scale;
-    const cuda::DeviceGroups groups = device.groups_for(finish);
+    cuda::DeviceGroups groups = device.groups_for(finish);
     const cuda::ReorderedWeights weights{scheme, p.b.view.shape, device.prepared->bytes.data(),
                                          first_cuda_device};
     for (int run = 0; run < 2; ++run) {
+      groups.are_complete = run == 1;
       cuda::multiply_grouped_by(own, "test", device.a.view(), weights, groups, finish, {}, {});
       check_cuda(cudaDeviceSynchronize());
       const std::vector<std::uint8_t> before = p.out.bytes;
@@ -169,7 +170,7 @@ TEST_F(CudaGroupedGemmByPlans, EveryPlan) {
     for (const int tokens : {8, 16}) {
       for (int log2_parts = 0; log2_parts <= 3; ++log2_parts) {
         for (const int tiles : {1, 2, 3, 8}) {
-          expect(decode_plan(Scheme::mxfp4, tokens, tiles, log2_parts));
+          expect(decode_groups_plan(Scheme::mxfp4, tokens, tiles, log2_parts));
           if (HasFatalFailure()) return;
         }
       }
@@ -180,6 +181,31 @@ TEST_F(CudaGroupedGemmByPlans, EveryPlan) {
     }
   }
   EXPECT_GT(computed, 50);
+}
+
+// A thread block's box of rows ends among those of the next group, or behind all: NaN and
+// infinities stay in their rows. Groups of every size that there is a box for, and of more.
+TEST_F(CudaGroupedGemm, RowsBesideThoseOfOtherGroups) {
+  for (const int count : {9, 23}) {
+    std::vector<std::int32_t> many;
+    for (int i = 0; i < count; ++i) many.push_back((many.empty() ? 0 : many.back()) + i % 18);
+    auto p = plain_product(DType::bfloat16, {1, many.back(), 200}, Scheme::mxfp4, 72, many,
+                           DType::float32);
+    p.fill(static_cast<std::uint64_t>(count));
+    for (std::size_t i = 0; i < many.size(); i += 3) {
+      const std::int64_t row = many[i] - 1;
+      if (row >= 0) {
+        p.a.set(0, row, 7 + static_cast<std::int64_t>(i),
+                i % 2 == 0 ? std::numeric_limits<float>::quiet_NaN()
+                           : std::numeric_limits<float>::infinity());
+      }
+    }
+    const Reference wanted = p.wanted();
+    OnDevice device(p);
+    device.prepare(PreparedForm::few_tokens);
+    device.run();
+    ASSERT_TRUE(is_right(p, wanted, std::to_string(count) + " groups"));
+  }
 }
 
 TEST_F(CudaGroupedGemm, WrongEndsPoisonEverything) {

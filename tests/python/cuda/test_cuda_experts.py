@@ -94,6 +94,48 @@ def test_folded_is_what_it_consists_of() -> None:
     assert got.equal(mxkern.combine(y[:used], rows[:used], weights[:used], T))
 
 
+# Kernels for 8 and for 16 rows make the activation of their sums, where halves of a row are whole
+# tiles. Their bytes are those of the product and of the activation behind one another.
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "options", [{}, GPT_OSS, {"limit": 0.5}], ids=["plain", "gpt-oss", "limit"]
+)
+def test_is_what_it_consists_of(dtype: str, options: dict[str, Any]) -> None:
+    kind = getattr(torch, dtype)
+    for scheme in ("mxfp4", "mxfp8", "nvfp4"):
+        for copies, between in ((7, 160), (20, 96), (50, 160), (20, 130), (200, 64)):
+            x = normal(
+                T, H, seed=copies, dtype=torch.float16 if dtype == "float16" else torch.bfloat16
+            )
+            x[3, 5], x[11, 7] = torch.inf, torch.nan
+            both = normal(E, 2 * between, H, seed=2), normal(E, N, between, seed=3)
+            quantized = [mxkern.quantize(w, scheme) for w in both]
+            quantized[0].scales[1, 5, 0] = 0x7F if scheme == "nvfp4" else 0xFF
+            gate_up, down = [mxkern.prepare_operand(q, form="few_tokens") for q in quantized]
+            ends = int32([copies // 3, copies // 3, copies // 2, copies - 2, copies - 2])
+            rows = (torch.arange(copies, device="cuda") * 37 % (T - 1)).to(torch.int32)
+            weights, factors = normal(copies, seed=9), normal(E, seed=8)
+            bias, down_bias = normal(E, 2 * between, seed=5, dtype=kind), normal(E, N, seed=6)
+            own = {"gate_up_bias": bias, "down_bias": down_bias, "dtype": dtype}
+            own |= {"gate_up_factors": factors, "down_factors": factors}
+            got = mxkern.expert_layer(x, gate_up, down, ends, rows, weights, **own, **options)
+            up = mxkern.grouped_gemm(
+                x, gate_up, ends, rows=rows, bias=bias, factors=factors, dtype=dtype
+            )
+            y = mxkern.grouped_gemm(
+                mxkern.swiglu(up, **options),
+                down,
+                ends,
+                bias=down_bias,
+                factors=factors,
+                dtype=dtype,
+            )
+            used = copies - 2
+            want = mxkern.combine(y[:used], rows[:used], weights[:used], T)
+            assert got.isnan().equal(want.isnan()) and want.isnan().any()
+            assert got.nan_to_num(0.0).equal(want.nan_to_num(0.0)), (scheme, copies, between)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bytes_of_the_cpu(dtype: str) -> None:
     kind = getattr(torch, dtype)

@@ -9,11 +9,12 @@
 
 namespace mxkern::kernels::few {
 
-// Finishes and stores four outputs, whatever they are. `sum` lacks no more than the factor.
+// Four outputs, whatever they are. `sum` lacks no more than the factor.
 template <class K>
-__device__ __noinline__ void store_any(const DecodeParameters& p, const std::uint8_t* weights,
-                                       int batch, int token, std::int64_t row, float4 sum,
-                                       std::uint32_t kinds, CommonFactor factor, float4 bias) {
+__device__ __forceinline__ float4 finish_any(const DecodeParameters& p, const std::uint8_t* weights,
+                                             int batch, int token, std::int64_t row, float4 sum,
+                                             std::uint32_t kinds, CommonFactor factor,
+                                             float4 bias) {
   const std::int64_t at = batch * p.out_batch_stride + token * p.out_row_stride + row;
   const std::int64_t count = p.layout.rows - row;
   float value[4] = {sum.x, sum.y, sum.z, sum.w};
@@ -39,6 +40,12 @@ __device__ __noinline__ void store_any(const DecodeParameters& p, const std::uin
     }
     if (p.bias != nullptr) value[j] += added[j];
   }
+  return {value[0], value[1], value[2], value[3]};
+}
+
+// Stores outputs of which so many exist.
+__device__ __forceinline__ void store_as(const DecodeParameters& p, std::int64_t at,
+                                         const float (&value)[4], std::int64_t count) {
   if (p.out_dtype == DType::float32) {
     store_four(static_cast<float*>(p.out) + at, value, count);
   } else if (p.out_dtype == DType::float16) {
@@ -46,6 +53,86 @@ __device__ __noinline__ void store_any(const DecodeParameters& p, const std::uin
   } else {
     store_four(static_cast<bfloat16*>(p.out) + at, value, count);
   }
+}
+
+// Finishes and stores them.
+template <class K>
+__device__ __noinline__ void store_any(const DecodeParameters& p, const std::uint8_t* weights,
+                                       int batch, int token, std::int64_t row, float4 sum,
+                                       std::uint32_t kinds, CommonFactor factor, float4 bias) {
+  const float4 v = finish_any<K>(p, weights, batch, token, row, sum, kinds, factor, bias);
+  const float value[4] = {v.x, v.y, v.z, v.w};
+  store_as(p, batch * p.out_batch_stride + token * p.out_row_stride + row, value,
+           p.layout.rows - row);
+}
+
+// Four ordinary outputs.
+__device__ __forceinline__ float4 finish_ordinary(const DecodeParameters& p, int batch, int token,
+                                                  const float4& sum, const CommonFactor& factor,
+                                                  const float4& bias) {
+  float value[4] = {sum.x, sum.y, sum.z, sum.w};
+  scale_four(p, batch, token, factor, value);
+  if (p.bias != nullptr) {
+    value[0] += bias.x, value[1] += bias.y, value[2] += bias.z, value[3] += bias.w;
+  }
+  return {value[0], value[1], value[2], value[3]};
+}
+
+// What four sums lack before they are outputs but for their factor; false: they are not ordinary.
+template <class K>
+__device__ __forceinline__ bool complete_sums(float4& sum) {
+  sum.x *= sum_factor<K>(), sum.y *= sum_factor<K>();
+  sum.z *= sum_factor<K>(), sum.w *= sum_factor<K>();
+  if constexpr (K::scales_x) {
+    // NaN, and infinity times zero, differ from themselves.
+    const float zeros = (sum.x + sum.y + sum.z + sum.w) * 0.0f;
+    return zeros == zeros;
+  }
+  return true;
+}
+
+// Finishes and stores four sums, to the address of their outputs. `is_plain`: there are four of
+// them, of ordinary rows, and nothing is added to what they were.
+template <class K>
+__device__ __forceinline__ void finish_four(const DecodeParameters& p, const std::uint8_t* weights,
+                                            int batch, int token, std::int64_t row, float4 sum,
+                                            std::uint32_t kinds, bool is_plain,
+                                            const CommonFactor& factor, const float4& bias,
+                                            std::uint8_t* to) {
+  const std::uintptr_t misaligned = p.out_dtype == DType::float32 ? 15u : 7u;
+  const bool is_aligned = (reinterpret_cast<std::uintptr_t>(to) & misaligned) == 0;
+  if (!complete_sums<K>(sum) || !is_plain || !is_aligned) {
+    store_any<K>(p, weights, batch, token, row, sum, kinds, factor, bias);
+    return;
+  }
+  const float4 v = finish_ordinary(p, batch, token, sum, factor, bias);
+  const float value[4] = {v.x, v.y, v.z, v.w};
+  if (p.out_dtype == DType::float32) {
+    store_whole(reinterpret_cast<float*>(to), value);
+  } else if (p.out_dtype == DType::float16) {
+    store_whole(reinterpret_cast<float16*>(to), value);
+  } else {
+    store_whole(reinterpret_cast<bfloat16*>(to), value);
+  }
+}
+
+// Biases of four rows, of which the first exists.
+template <class K>
+__device__ __forceinline__ float4 load_bias(const DecodeParameters& p, int batch,
+                                            std::int64_t row) {
+  const std::int64_t at = first_bias<K>(p, batch) + row, left = p.layout.rows - row;
+  float4 bias = {load_as_float(p.bias, p.bias_dtype, at), 0.0f, 0.0f, 0.0f};
+  if (left > 1) bias.y = load_as_float(p.bias, p.bias_dtype, at + 1);
+  if (left > 2) bias.z = load_as_float(p.bias, p.bias_dtype, at + 2);
+  if (left > 3) bias.w = load_as_float(p.bias, p.bias_dtype, at + 3);
+  return bias;
+}
+
+// Adds four sums of a warp.
+__device__ __forceinline__ void add_sums(float4& sum, std::uint32_t address) {
+  const uint4 v = read_shared<uint4>(address);
+  sum.x += float_of(v.x), sum.y += float_of(v.y);
+  sum.z += float_of(v.z), sum.w += float_of(v.w);
 }
 
 // Sums lie in shared memory, for each tile of rows those of the parts of K, and are added in the
@@ -107,13 +194,8 @@ struct Finish {
 
   // Once the kernel ahead is over: what it may have written.
   __device__ __forceinline__ void prepare_more() {
-    const std::int64_t row = first_row(), left = p.layout.rows - row;
-    if (p.bias == nullptr || left <= 0) return;
-    const std::int64_t at = first_bias<K>(p, batch) + row;
-    bias.x = load_as_float(p.bias, p.bias_dtype, at);
-    if (left > 1) bias.y = load_as_float(p.bias, p.bias_dtype, at + 1);
-    if (left > 2) bias.z = load_as_float(p.bias, p.bias_dtype, at + 2);
-    if (left > 3) bias.w = load_as_float(p.bias, p.bias_dtype, at + 3);
+    const std::int64_t row = first_row();
+    if (p.bias != nullptr && row < p.layout.rows) bias = load_bias<K>(p, batch, row);
   }
 
   // One thread, before anybody sends.
@@ -141,7 +223,6 @@ struct Finish {
   __device__ __forceinline__ void store() const {
     const std::int64_t row = first_row(), stride = p.out_row_stride << log2_size();
     const bool is_plain = kinds == 0 && p.beta == 0.0f && row + 4 <= p.layout.rows;
-    const std::uintptr_t misaligned = (4u << log2_size()) - 1;
     const float left_scale = p.left_tensor_scale != nullptr ? *p.left_tensor_scale : 1.0f;
     const CommonFactor factor =
         quick_common_factor(p.alpha, left_scale, tensor_scale, group_factor<K>(p, batch));
@@ -151,30 +232,8 @@ struct Finish {
     for (int i = begin; i < end; i += step()) {
       float4 sum = add_parts(from);
       if (p.log2_ranks > 0) sum = add_ranks(sum, i - first_of(rank));
-      sum.x *= sum_factor<K>(), sum.y *= sum_factor<K>();
-      sum.z *= sum_factor<K>(), sum.w *= sum_factor<K>();
-      bool is_ordinary = is_plain && (reinterpret_cast<std::uintptr_t>(to) & misaligned) == 0;
-      if constexpr (K::scales_x) {
-        // NaN, and infinity times zero, differ from themselves.
-        const float zeros = (sum.x + sum.y + sum.z + sum.w) * 0.0f;
-        is_ordinary = is_ordinary && zeros == zeros;
-      }
-      if (is_ordinary) {
-        float value[4] = {sum.x, sum.y, sum.z, sum.w};
-        scale_four(p, batch, first_token + i, factor, value);
-        if (p.bias != nullptr) {
-          value[0] += bias.x, value[1] += bias.y, value[2] += bias.z, value[3] += bias.w;
-        }
-        if (p.out_dtype == DType::float32) {
-          store_whole(reinterpret_cast<float*>(to), value);
-        } else if (p.out_dtype == DType::float16) {
-          store_whole(reinterpret_cast<float16*>(to), value);
-        } else {
-          store_whole(reinterpret_cast<bfloat16*>(to), value);
-        }
-      } else {
-        store_any<K>(p, weights, batch, first_token + i, row, sum, kinds, factor, bias);
-      }
+      finish_four<K>(p, weights, batch, first_token + i, row, sum, kinds, is_plain, factor, bias,
+                     to);
       from += step() * DecodeShape::sum_stride;
       to += step() * stride;
     }
@@ -187,12 +246,6 @@ struct Finish {
     return sums + (quad / 8 << p.log2_parts) * K::shape().sum_bytes() +
            token * DecodeShape::sum_stride + quad % 8 * 16;
   }
-  __device__ __forceinline__ static void add(float4& sum, std::uint32_t address) {
-    const uint4 v = read_shared<uint4>(address);
-    sum.x += float_of(v.x), sum.y += float_of(v.y);
-    sum.z += float_of(v.z), sum.w += float_of(v.w);
-  }
-
   // Four sums, of all warps of the thread block that have a part of them.
   __device__ __forceinline__ float4 add_parts(std::uint32_t from) const {
     constexpr int bytes = K::shape().sum_bytes();
@@ -200,11 +253,11 @@ struct Finish {
     int parts = 1 << p.log2_parts;
 #pragma unroll 1
     for (; parts >= 4; parts -= 4, from += 4 * bytes) {
-      add(sum, from), add(sum, from + bytes), add(sum, from + 2 * bytes);
-      add(sum, from + 3 * bytes);
+      add_sums(sum, from), add_sums(sum, from + bytes), add_sums(sum, from + 2 * bytes);
+      add_sums(sum, from + 3 * bytes);
     }
-    if (parts > 0) add(sum, from);
-    if (parts > 1) add(sum, from + bytes);
+    if (parts > 0) add_sums(sum, from);
+    if (parts > 1) add_sums(sum, from + bytes);
     return sum;
   }
 
@@ -216,7 +269,7 @@ struct Finish {
       if (r == rank) {
         sum.x += own.x, sum.y += own.y, sum.z += own.z, sum.w += own.w;
       } else {
-        add(sum, slot(r - (r > rank ? 1 : 0)) + i * row_bytes());
+        add_sums(sum, slot(r - (r > rank ? 1 : 0)) + i * row_bytes());
       }
     }
     return sum;

@@ -14,13 +14,12 @@
 #include <cstdint>
 
 #include "mxkern/kernels/device/dependents.cuh"
-#include "mxkern/kernels/decode/upcast.cuh"
 #include "mxkern/kernels/decode/epilogue.cuh"
+#include "mxkern/kernels/decode/multiply.cuh"
 #include "mxkern/kernels/decode/parameters.h"
 #include "mxkern/kernels/decode/output_tile.cuh"
 #include "mxkern/kernels/decode/tokens.cuh"
 #include "mxkern/kernels/ptx/elect.cuh"
-#include "mxkern/kernels/ptx/pairs.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
 namespace mxkern::kernels {
@@ -32,81 +31,6 @@ struct Stage {
   std::uint32_t x, x_barrier;
 };
 
-// Tokens for weights that are not scaled.
-template <class K>
-__device__ __forceinline__ void scale_tokens(std::uint32_t (&b)[K::tokens / 8][4]) {
-#pragma unroll
-  for (int t = 0; t < K::tokens / 8; ++t) {
-#pragma unroll
-    for (std::uint32_t& pair : b[t]) {
-      pair =
-          ptx::multiply_pair(pair, static_cast<std::uint32_t>(127 + K::x_exponent) * 0x00800080u);
-    }
-  }
-}
-
-// The products of 32 columns and the rows of one tile.
-template <class K>
-__device__ __forceinline__ void multiply_block(float (&sums)[2][K::tokens / 8][4],
-                                               const std::uint32_t (&word)[K::Format::bits],
-                                               const std::uint32_t (&b)[K::tokens / 8][4],
-                                               std::uint32_t floats) {
-  using Format = typename K::Format;
-  using Bits = DecodeBits<Format>;
-  const uint4 scales = read_shared<uint4>(floats);
-  const std::uint32_t scale[4] = {scales.x, scales.y, scales.z, scales.w};
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    std::uint32_t a[2][4];  // [step][register]
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const int pair = 8 * i + j;
-      a[j / 4][j % 4] = decode_pair<Format, K::is_half>(word + pair / Bits::pairs * Bits::words,
-                                                        pair % Bits::pairs);
-      if constexpr (K::scales_weights) {
-        std::uint32_t factor = scale[i * 2 + j % 2];
-        if constexpr (K::layout.block_scales() == 2) {
-          factor = j < 4 ? twice_half<0>(factor) : twice_half<1>(factor);
-        }
-        a[j / 4][j % 4] = ptx::multiply_pair<K::is_half>(a[j / 4][j % 4], factor);
-      }
-    }
-#pragma unroll
-    for (int t = 0; t < K::tokens / 8; ++t) {
-      if constexpr (K::scales_weights) {
-        multiply<K::is_half>(sums[i][t], a[0], b[t][0], b[t][1], sums[i][t]);
-        multiply<K::is_half>(sums[i][t], a[1], b[t][2], b[t][3], sums[i][t]);
-      } else {
-        constexpr float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        float first[4], both[4];
-        multiply<K::is_half>(first, a[0], b[t][0], b[t][1], zero);
-        multiply<K::is_half>(both, a[1], b[t][2], b[t][3], first);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          sums[i][t][j] = fmaf(both[j], float_of(scale[2 * i + j / 2]), sums[i][t][j]);
-        }
-      }
-    }
-  }
-}
-
-// A lane's words of 32 columns of a tile.
-template <class K>
-__device__ __forceinline__ void read_words(std::uint32_t (&word)[K::Format::bits],
-                                           std::uint32_t block, int lane) {
-  constexpr int words = K::Format::bits;
-#pragma unroll
-  for (int plane = 0; plane < words / 4; ++plane) {
-    const uint4 v = read_shared<uint4>(block + plane * 512 + lane * 16);
-    word[4 * plane] = v.x, word[4 * plane + 1] = v.y;
-    word[4 * plane + 2] = v.z, word[4 * plane + 3] = v.w;
-  }
-  if constexpr (words % 4 == 2) {
-    const uint2 v = read_shared<uint2>(block + words / 4 * 512 + lane * 8);
-    word[words - 2] = v.x, word[words - 1] = v.y;
-  }
-}
-
 }  // namespace few
 
 // Grid: see Place.
@@ -116,7 +40,6 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
                        const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int tile_bytes = K::tile_bytes, scale_bytes = DecodeShape::scale_bytes;
-  constexpr int blocks = DecodeLayout::tile_blocks;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   const std::uint32_t base = ptx::shared_address(shared);
   // The same in all lanes, which the compiler shall know.
@@ -124,7 +47,6 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int rank = static_cast<int>(blockIdx.x) & ((1 << p.log2_ranks) - 1);
   const few::Place place = few::place_of<K>(p);
-  if (K::is_grouped && place.is_over) return;
   const auto first_down = static_cast<int>(place.first_down), batch = static_cast<int>(place.batch);
   const int first_token = place.first_token;
   // Of the thread block, along K: a tile for each part in turn.
@@ -174,7 +96,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   const few::Tokens<K> tokens_at{map, static_cast<int>(few::same(first_token)),
                                  static_cast<int>(few::same(p.x_batch_bytes == 0 ? 0 : batch))};
 
-  if constexpr (!K::is_grouped) let_dependents_start();
+  let_dependents_start();
   if (first_down >= p.tiles_down) {
     // Here to hold a place: see DecodePlan::idle_groups.
     wait_for_kernels_ahead();
@@ -213,7 +135,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   finish.prepare();
   __syncthreads();
 
-  float sums[K::warp_tiles][2][K::tokens / 8][4] = {};
+  few::WarpSums<K> sums = {};
   if (turns > 0) {
     // Turns that are left, of the warp and of those whose tiles are to be fetched.
     int own = few::same(turns), to_fetch = own - p.stages;
@@ -229,8 +151,6 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
                         first_stage.x_barrier + i * x_barrier_step};
     };
     const int x_free_offset = few::same(p.x_stages * 8);
-    const std::uint32_t x_chunk = few::token_chunk(lane);
-    const std::uint32_t floats_lane = floats + lane / 4 * DecodeShape::scale_stride;
     const int column_step = few::same(parts * DecodeLayout::tile_columns);
     int column = few::same((first + part) * DecodeLayout::tile_columns);
     wait_for_kernels_ahead();
@@ -253,28 +173,7 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     const auto take_turn = [&](const few::Stage& stage, int parity) {
       ptx::mbarrier_wait(stage.barrier, parity);
       if constexpr (K::shares) ptx::mbarrier_wait(stage.x_barrier, parity);
-#pragma unroll
-      for (int block = 0; block < blocks; ++block) {
-        std::uint32_t word[K::warp_tiles][K::Format::bits], b[K::tokens / 8][4];
-#pragma unroll
-        for (int i = 0; i < K::warp_tiles; ++i) {
-          few::read_words<K>(word[i],
-                             stage.tiles + i * tile_bytes + block * K::layout.block_bytes(), lane);
-        }
-        few::read_tokens<K>(b, stage.x + x_chunk, block);
-        if (block == 0) {
-#pragma unroll
-          for (int i = 0; i < K::warp_tiles; ++i) {
-            few::widen_scales<K>(stage.tiles + i * tile_bytes, floats + i * scale_bytes, lane);
-          }
-          __syncwarp();  // the scales are there
-        }
-        if constexpr (K::scales_x) few::scale_tokens<K>(b);
-#pragma unroll
-        for (int i = 0; i < K::warp_tiles; ++i) {
-          few::multiply_block<K>(sums[i], word[i], b, floats_lane + i * scale_bytes + block * 16);
-        }
-      }
+      few::multiply_turn<K>(sums, stage.tiles, stage.x, floats, lane);
       __syncwarp();
       if (ptx::elect()) {
         if (to_fetch > 0) fetch(stage.tiles, next, stage.barrier);
@@ -323,15 +222,8 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
       const std::uint32_t to =
           memory + ((first_tile + h << p.log2_parts) + part) * K::shape().sum_bytes();
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-#pragma unroll
-        for (int t = 0; t < K::tokens / 8; ++t) {
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            const int token = t * 8 + lane % 4 * 2 + j % 2, row = i * 16 + j / 2 * 8 + lane / 4;
-            few::write_shared(to + token * DecodeShape::sum_stride + row * 4, sums[h][i][t][j]);
-          }
-        }
+      for (int t = 0; t < K::tokens / 8; ++t) {
+        few::put_sums<K>(to + t * 8 * DecodeShape::sum_stride, sums[h], t, lane);
       }
     }
   }

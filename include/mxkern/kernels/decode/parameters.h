@@ -10,6 +10,14 @@
 
 namespace mxkern::kernels {
 
+// Outputs that are gates and what they let through, of which the SwiGLU is stored in their place:
+// see mxkern/swiglu.h.
+struct GatedOutputs {
+  bool are_there;
+  int tiles_behind;  // from a tile of gates to that of what they let through; 0: they alternate
+  float alpha, limit, offset;
+};
+
 struct DecodeParameters {
   DecodeLayout layout;
   const std::uint8_t* weights;
@@ -48,6 +56,8 @@ struct DecodeParameters {
   int row_blocks;
   std::int64_t bias_step;      // from a group's to the next one's, in elements
   const float* group_factors;  // of the groups' outputs; null: 1
+  bool groups_are_complete;    // their ends and weights, before the kernel ahead is over
+  GatedOutputs gated;
 
   MXKERN_HOST_DEVICE int tokens_from(int first_token) const {
     return lower_of(tokens - first_token, group_tokens);

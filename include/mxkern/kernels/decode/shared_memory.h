@@ -64,6 +64,21 @@ struct DecodeShape {
     return (floats - (floats >> log2_ranks)) * 4;
   }
 
+  // Where groups have rows of their own: a warp's stages, as many as hide how long memory takes and
+  // as there is room for; and its room for scales, and then for sums of eight rows.
+  MXKERN_HOST_DEVICE constexpr int stages_of_groups() const {
+    return bits == 4 && tokens == 8 ? 3 : 2;
+  }
+  MXKERN_HOST_DEVICE constexpr int room_of_warp() const {
+    return higher_of(scale_bytes, 8 * sum_stride);
+  }
+  MXKERN_HOST_DEVICE constexpr int bytes_of_groups(int warps_that_multiply) const {
+    const int used = barrier_bytes +
+                     warps_that_multiply *
+                         (stages_of_groups() * (tile_bytes() + x_stage_bytes()) + room_of_warp());
+    return tenants() == 1 ? used : higher_of(used, fewest_bytes);
+  }
+
   // Without stages of tokens each warp has them beside the stages of its weights.
   MXKERN_HOST_DEVICE constexpr int bytes(int row_tiles, int warp_tiles, int log2_parts,
                                          int log2_ranks, int stages, int x_stages) const {

@@ -10,7 +10,17 @@
 #include "mxkern/kernels/ptx/ldmatrix.cuh"
 #include "mxkern/kernels/ptx/tma.cuh"
 
-namespace mxkern::kernels::few {
+namespace mxkern::kernels {
+
+// Maps of the rows of groups: boxes of as many rows as a thread block takes, and of half as many as
+// the ones before.
+struct RowBoxes {
+  static constexpr int sizes = 4;
+
+  CUtensorMap of[sizes];
+};
+
+namespace few {
 
 // Tokens of a thread block, which the copy engine brings: of 128 columns two boxes of 64 each, in
 // rows of 128 bytes, whose eight chunks of 16 bytes are in the order chunk ^ row % 8. Zeros beyond
@@ -35,13 +45,15 @@ __device__ __forceinline__ std::uint32_t token_chunk(int lane) {
   return static_cast<std::uint32_t>(lane % 8 * 128 + (lane / 8 ^ lane % 8) * 16);
 }
 
-// Thirty-two columns of a stage as the right operands of two steps, for each eight tokens.
-template <class K>
+// Thirty-two columns of a stage as the right operands of two steps, for each eight of the first
+// tokens.
+template <class K, int Eights>
 __device__ __forceinline__ void read_tokens(std::uint32_t (&b)[K::tokens / 8][4],
                                             std::uint32_t chunk, int block) {
   const std::uint32_t from = (chunk ^ block % 2 * 64) + block / 2 * (K::tokens * 128);
 #pragma unroll
-  for (int t = 0; t < K::tokens / 8; ++t) ptx::load_matrices(b[t], from + t * 1024);
+  for (int t = 0; t < Eights; ++t) ptx::load_matrices(b[t], from + t * 1024);
 }
 
-}  // namespace mxkern::kernels::few
+}  // namespace few
+}  // namespace mxkern::kernels

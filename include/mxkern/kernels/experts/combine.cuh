@@ -14,6 +14,10 @@ inline constexpr int combine_threads = 128;
 // So many rows of a token are listed. A token with more of them is looked for among all rows.
 inline constexpr int listed_rows = 16;
 
+// Up to so many rows each thread block looks for those of its token, which takes less time than a
+// kernel that lists them for all.
+inline constexpr std::int64_t few_rows = 1024;
+
 struct CombineParameters {
   const std::int32_t* rows;  // [count]: the token of each, -1 for none
   std::int64_t count;
@@ -25,9 +29,11 @@ struct CombineParameters {
   DType out_dtype;
   std::int64_t out_row_stride;
   std::int64_t tokens, columns;
-  std::int32_t* counts;  // [tokens + 1], zeros at first; the last one: whether a number is wrong
-  std::int32_t* lists;   // [tokens, listed_rows], in any order
-  bool vectors;          // rows of y start on 16 bytes
+  // Null where there are few rows.
+  std::int32_t* counts;    // [tokens + 1], zeros at first; the last one: whether a number is wrong
+  std::int32_t* lists;     // [tokens, listed_rows], in any order
+  bool vectors;            // rows of y start on 16 bytes
+  bool rows_are_complete;  // they and the end, before the kernel ahead is over
 };
 
 // The rows that count; -1 where the number of them is wrong.
@@ -105,33 +111,64 @@ __device__ __forceinline__ void add_rows(CombinedOctet<T>& octet, std::int64_t t
   }
 }
 
+// The rows of a token: how many, and the first of them in any order; and whether a number is wrong.
+struct TokenRows {
+  int count;
+  const std::int32_t* list;
+  bool is_wrong;
+};
+
+__device__ __forceinline__ TokenRows listed_of(const CombineParameters& p, std::int64_t token) {
+  return {p.counts[token], p.lists + token * listed_rows, p.counts[p.tokens] != 0};
+}
+
+// The same by all threads of a thread block, of few rows. `count` is theirs.
+__device__ __forceinline__ TokenRows look_for(const CombineParameters& p, std::int64_t token,
+                                              std::int32_t (&list)[listed_rows], int& count) {
+  const std::int64_t end = rows_to_combine(p);
+  if (threadIdx.x == 0) count = 0;
+  __syncthreads();
+  bool is_wrong = end < 0;
+  for (std::int64_t i = threadIdx.x; i < end; i += combine_threads) {
+    const std::int64_t found = p.rows[i];
+    is_wrong = is_wrong || found < -1 || found >= p.tokens;
+    if (found != token) continue;
+    const int place = atomicAdd(&count, 1);
+    if (place < listed_rows) list[place] = static_cast<std::int32_t>(i);
+  }
+  is_wrong = __syncthreads_or(is_wrong) != 0;
+  return {count, list, is_wrong};
+}
+
 // A token by a thread block, or every so many; all of a row's columns, 8 a thread at a time.
 template <class T>
 __global__ void __launch_bounds__(combine_threads)
     combine_kernel(const __grid_constant__ CombineParameters p) {
-  __shared__ std::int32_t sorted[listed_rows];
-  wait_for_kernels_ahead();
-  let_dependents_start();
-  const bool is_wrong = p.counts[p.tokens] != 0;
+  __shared__ std::int32_t sorted[listed_rows], found[listed_rows];
+  __shared__ int number_found;
+  const bool is_listed = p.lists != nullptr;
+  if (is_listed || !p.rows_are_complete) wait_for_kernels_ahead();
   for (std::int64_t token = blockIdx.x; token < p.tokens; token += gridDim.x) {
-    const int count = p.counts[token];
-    const int listed = min(count, listed_rows);
     __syncthreads();  // the list of the token before has been read
+    const TokenRows rows =
+        is_listed ? listed_of(p, token) : look_for(p, token, found, number_found);
+    const int count = rows.count, listed = min(count, listed_rows);
     if (threadIdx.x < listed) {
-      const std::int32_t* const list = p.lists + token * listed_rows;
-      const std::int32_t own = list[threadIdx.x];
+      const std::int32_t own = rows.list[threadIdx.x];
       int rank = 0;
-      for (int i = 0; i < listed; ++i) rank += list[i] < own ? 1 : 0;
+      for (int i = 0; i < listed; ++i) rank += rows.list[i] < own ? 1 : 0;
       sorted[rank] = own;
     }
     __syncthreads();
+    wait_for_kernels_ahead();
+    let_dependents_start();
     constexpr int step = combine_threads * 8;
     for (std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * step; first < p.columns;
          first += static_cast<std::int64_t>(gridDim.y) * step) {
       const std::int64_t column = first + threadIdx.x * 8;
       CombinedOctet<T> octet{p, column, p.columns - column};
       add_rows(octet, token, count, sorted);
-      if (is_wrong) {
+      if (rows.is_wrong) {
 #pragma unroll
         for (float& sum : octet.sums) sum = __int_as_float(0x7FC00000);
       }
