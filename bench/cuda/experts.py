@@ -1,6 +1,7 @@
 # bench/cuda/experts.py: whole layers of experts with MXFP4 weights, and their products, beside
 # Humming 0.1.19 where it is installed: the same codes, scales and routings;
-# python -m bench.cuda.experts [FILE [TOKENS...]] writes the records.
+# python -m bench.cuda.experts [FILE [TOKENS... WORDS...]] writes the records, of all ways or of
+# those whose names have one of the words in them.
 from __future__ import annotations
 
 import importlib
@@ -38,6 +39,7 @@ TOKENS = (1, 8, 64, 256, 1024, 4096, 8192)
 # The goal of a layer by numbers of tokens: its time over that of Humming with quantized rows.
 GOALS = {1: None, 8: {"gpt-oss-120b": 0.95, "DeepSeek-V4-Flash": 1.0}, 64: 1.0}
 USUAL_GOAL = 0.95
+SECONDS_OF_ONE_TOKEN = {"gpt-oss-120b": 28e-6, "DeepSeek-V4-Flash": 36e-6}
 EXACT, FOLDED, WIDE = "exact", "folded, weights of 4 bits", "folded, weights of 8 bits"
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     EXACT: ("few_tokens", {}),
@@ -88,8 +90,8 @@ def routing_of(model: Model, tokens: int, turn: int, generator: torch.Generator)
     )
 
 
-def run(numbers: Sequence[int] = TOKENS) -> Iterator[dict[str, Any]]:
-    """One record a model, number of tokens and way."""
+def run(numbers: Sequence[int] = TOKENS, words: Sequence[str] = ("",)) -> Iterator[dict[str, Any]]:
+    """One record a model, number of tokens and way that has one of the words in its name."""
     speed = copy_bytes_per_second()
     for name, model in MODELS.items():
         torch.cuda.empty_cache()
@@ -103,14 +105,20 @@ def run(numbers: Sequence[int] = TOKENS) -> Iterator[dict[str, Any]]:
             del w
         makers: dict[str, Callable[..., Callable[[Routing, torch.Tensor], Call]]] = {}
         for way, (form, options) in WAYS.items():
+            if not _is_wanted(way, words):
+                continue
             ready = [mxkern.prepare_operand(q, form=form, keep_source=False) for q in quantized]
             makers[way] = partial(_own_layer, ready, options)
         try:
-            makers |= _humming(model, quantized)
+            makers |= _humming(model, quantized, words)
         except ImportError as error:
             yield {"rival": "Humming", "failed": f"{type(error).__name__}: {error}"}
         for tokens in numbers:
             yield from _measure(name, model, quantized, makers, tokens, speed, generator)
+
+
+def _is_wanted(way: str, words: Sequence[str]) -> bool:
+    return any(word in way for word in words)
 
 
 def _own_layer(
@@ -158,6 +166,7 @@ def _measure(
             "experts_with_tokens": active,
             "floor_share": read / speed / seconds,
             "goal_of_humming": goal_of(name, tokens),
+            "goal_seconds": SECONDS_OF_ONE_TOKEN[name] if tokens == 1 else None,
         }
 
 
@@ -185,13 +194,15 @@ def _matrix(q: Any, expert: int) -> Any:
     return q.replace(codes=q.codes[expert], scales=q.scales[expert], shape=q.shape[1:])
 
 
-def _humming(model: Model, quantized: list[Any]) -> dict[str, Any]:
+def _humming(model: Model, quantized: list[Any], words: Sequence[str]) -> dict[str, Any]:
     """Humming's layers of rows in 16 bits and of quantized ones, which it compiles at run time."""
     find()
     layers = importlib.import_module("humming.layer")
     name = f"Humming {importlib.metadata.version('humming-kernels')}"
     makers = {}
     for way, rows in (("16-bit rows", None), ("quantized rows", {"dtype": "float8e4m3"})):
+        if not _is_wanted(f"{name}, {way}", words):
+            continue
         made = []
         for q in quantized:
             experts, n, k = q.shape
@@ -293,9 +304,10 @@ def _in_blocks(
 
 def main() -> None:
     """Prints the records, and writes them with what they were measured on."""
-    numbers = [int(word) for word in sys.argv[2:]] or TOKENS
+    numbers = [int(word) for word in sys.argv[2:] if word.isdigit()] or TOKENS
+    words = [word for word in sys.argv[2:] if not word.isdigit()] or [""]
     records = []
-    for record in run(numbers):
+    for record in run(numbers, words):
         print(record, flush=True)
         records.append(record)
     if len(sys.argv) > 1:
