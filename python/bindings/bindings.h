@@ -10,6 +10,10 @@
 
 namespace mxkern::bindings {
 
+// Results, as stubs have them.
+using Any = nanobind::typed<nanobind::object, nanobind::any>;
+using Values = nanobind::typed<nanobind::tuple, nanobind::any, nanobind::ellipsis>;
+
 void bind_schemes(nanobind::module_& module);
 void bind_custom_schemes(nanobind::module_& module);
 void bind_info(nanobind::module_& module);

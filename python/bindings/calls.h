@@ -113,15 +113,16 @@ struct IsCustom : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-// What work() returns, or what custom() does where the call has a scheme or an option of the
-// user's own.
-template <class Work, class Custom>
-nanobind::object or_custom(Work&& work, Custom&& custom) {
+// What work() returns, or, where the call has a scheme or an option of the user's own, what the
+// function of mxkern/ops/custom_calls.py does with these arguments.
+template <class Work, class... Args>
+nanobind::object or_custom(const Calls& calls, const char* custom, Work&& work,
+                           const Args&... arguments) {
   try {
     return work();
   } catch (const IsCustom&) {
   }
-  return custom();
+  return calls.package.custom.attr(custom)(arguments...);
 }
 
 // One call. Its methods read arguments and make results; what is wrong with them they say by an

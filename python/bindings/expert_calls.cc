@@ -37,8 +37,8 @@ nb::object left_behind(const Call& call, const Output& made, nb::handle out, nb:
   return nb::borrow(out);
 }
 
-nb::object swiglu(Calls& calls, nb::handle x, nb::handle alpha, nb::handle limit, nb::handle offset,
-                  bool is_interleaved, nb::handle out, nb::handle stream) {
+Any swiglu(Calls& calls, nb::handle x, nb::handle alpha, nb::handle limit, nb::handle offset,
+           bool is_interleaved, nb::handle out, nb::handle stream) {
   Call call(calls, "swiglu");
   const SwigluOptions options = swiglu_options(call, alpha, limit, offset, is_interleaved);
   call.enter("x", x);
@@ -55,8 +55,8 @@ nb::object swiglu(Calls& calls, nb::handle x, nb::handle alpha, nb::handle limit
   return left_behind(call, made, out, x);
 }
 
-nb::object combine(Calls& calls, nb::handle y, nb::handle rows, nb::handle weights,
-                   std::int64_t tokens, nb::handle dtype_name, nb::handle out, nb::handle stream) {
+Any combine(Calls& calls, nb::handle y, nb::handle rows, nb::handle weights, std::int64_t tokens,
+            nb::handle dtype_name, nb::handle out, nb::handle stream) {
   Call call(calls, "combine");
   call.enter("y", y);
   const StreamScope scope(call, stream, y);
@@ -161,13 +161,12 @@ int default_dtype(const GemmOperand& x) {
 }
 
 // scheme, options: None where rows are not quantized.
-nb::object expert_layer(Calls& calls, nb::handle x, nb::handle gate_up, nb::handle down,
-                        nb::handle ends, nb::handle rows, nb::handle weights,
-                        nb::handle gate_up_bias, nb::handle down_bias, nb::handle gate_up_factors,
-                        nb::handle down_factors, nb::handle alpha, nb::handle limit,
-                        nb::handle offset, bool is_interleaved, nb::handle scheme,
-                        const QuantizeOptions* quantizing, nb::handle precision,
-                        nb::handle dtype_name, nb::handle out, nb::handle stream) {
+Any expert_layer(Calls& calls, nb::handle x, nb::handle gate_up, nb::handle down, nb::handle ends,
+                 nb::handle rows, nb::handle weights, nb::handle gate_up_bias, nb::handle down_bias,
+                 nb::handle gate_up_factors, nb::handle down_factors, nb::handle alpha,
+                 nb::handle limit, nb::handle offset, bool is_interleaved, nb::handle scheme,
+                 const QuantizeOptions* quantizing, nb::handle precision, nb::handle dtype_name,
+                 nb::handle out, nb::handle stream) {
   Call call(calls, "expert_layer");
   ExpertLayerOptions options;
   options.activation = swiglu_options(call, alpha, limit, offset, is_interleaved);
@@ -207,25 +206,15 @@ void bind_expert_calls(nb::module_& module) {
   using namespace nb::literals;
   module
       .def("swiglu", &swiglu, "calls"_a, "x"_a.none(), "alpha"_a.none(), "limit"_a.none(),
-           "offset"_a.none(), "interleaved"_a, "out"_a.none(), "stream"_a.none(),
-           nb::sig("def swiglu(calls: Calls, x: object, alpha: object, limit: object, offset: "
-                   "object, interleaved: bool, out: object, stream: object) -> typing.Any"))
+           "offset"_a.none(), "interleaved"_a, "out"_a.none(), "stream"_a.none())
       .def("combine", &combine, "calls"_a, "y"_a.none(), "rows"_a.none(), "weights"_a.none(),
-           "tokens"_a, "dtype"_a.none(), "out"_a.none(), "stream"_a.none(),
-           nb::sig("def combine(calls: Calls, y: object, rows: object, weights: object, tokens: "
-                   "int, dtype: object, out: object, stream: object) -> typing.Any"))
+           "tokens"_a, "dtype"_a.none(), "out"_a.none(), "stream"_a.none())
       .def("expert_layer", &expert_layer, "calls"_a, "x"_a.none(), "gate_up"_a.none(),
            "down"_a.none(), "ends"_a.none(), "rows"_a.none(), "weights"_a.none(),
            "gate_up_bias"_a.none(), "down_bias"_a.none(), "gate_up_factors"_a.none(),
            "down_factors"_a.none(), "alpha"_a.none(), "limit"_a.none(), "offset"_a.none(),
            "interleaved"_a, "scheme"_a.none(), "options"_a.none(), "precision"_a.none(),
-           "dtype"_a.none(), "out"_a.none(), "stream"_a.none(),
-           nb::sig("def expert_layer(calls: Calls, x: object, gate_up: object, down: object, ends: "
-                   "object, rows: object, weights: object, gate_up_bias: object, down_bias: "
-                   "object, gate_up_factors: object, down_factors: object, alpha: object, limit: "
-                   "object, offset: object, interleaved: bool, scheme: object, options: "
-                   "QuantizeOptions | None, precision: object, dtype: object, out: object, stream: "
-                   "object) -> typing.Any"));
+           "dtype"_a.none(), "out"_a.none(), "stream"_a.none());
 }
 
 }  // namespace mxkern::bindings

@@ -172,8 +172,8 @@ struct PreparedSide {
   }
 };
 
-nb::tuple prepare_both(Calls& calls, nb::handle x, nb::handle scheme_name,
-                       const QuantizeOptions& options, nb::handle stream) {
+Values prepare_both(Calls& calls, nb::handle x, nb::handle scheme_name,
+                    const QuantizeOptions& options, nb::handle stream) {
   Call call(calls, "prepare_both");
   const int scheme = call.scheme(scheme_name);
   call.enter("x", x);
@@ -212,9 +212,7 @@ void bind_prepare_calls(nb::module_& module) {
               "-> "
               "mxkern.values.prepared_operand.PreparedOperand"));
   module.def("prepare_both", &prepare_both, "calls"_a, "x"_a.none(), "scheme"_a.none(), "options"_a,
-             "stream"_a.none(),
-             nb::sig("def prepare_both(calls: Calls, x: object, scheme: object, options: "
-                     "QuantizeOptions, stream: object) -> tuple[typing.Any, ...]"));
+             "stream"_a.none());
 }
 
 }  // namespace mxkern::bindings

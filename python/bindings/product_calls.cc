@@ -62,15 +62,13 @@ nb::object compiled_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dt
   return finished(call, product, out, b);
 }
 
-nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype, nb::handle out,
-                nb::handle alpha, nb::handle beta, nb::handle bias, nb::handle precision,
-                nb::handle stream) {
+Any gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype, nb::handle out,
+         nb::handle alpha, nb::handle beta, nb::handle bias, nb::handle precision,
+         nb::handle stream) {
   return or_custom(
+      calls, "gemm",
       [&] { return compiled_gemm(calls, a, b, dtype, out, alpha, beta, bias, precision, stream); },
-      [&] {
-        return nb::object(calls.package.custom.attr("gemm")(a, b, dtype, out, alpha, beta, bias,
-                                                            precision, stream));
-      });
+      a, b, dtype, out, alpha, beta, bias, precision, stream);
 }
 
 // The operands of a grouped product, and its groups.
@@ -141,10 +139,9 @@ struct Grouped {
   }
 };
 
-nb::object grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends,
-                        nb::handle dtype_name, nb::handle out, nb::handle alpha, nb::handle beta,
-                        nb::handle factors, nb::handle bias, nb::handle rows, nb::handle precision,
-                        nb::handle stream) {
+Any grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends, nb::handle dtype_name,
+                 nb::handle out, nb::handle alpha, nb::handle beta, nb::handle factors,
+                 nb::handle bias, nb::handle rows, nb::handle precision, nb::handle stream) {
   Call call(calls, "grouped_gemm");
   const int dtype = call.dtype(dtype_name);
   GroupedGemmOptions options;
@@ -225,22 +222,19 @@ nb::object compiled_explanation(Calls& calls, const char* function, nb::handle a
   return words_of(text);
 }
 
-nb::object explain_gemm(Calls& calls, const char* function, nb::handle a, nb::handle b,
-                        nb::handle dtype, nb::handle precision, nb::handle beta, nb::handle device,
-                        nb::handle form) {
+Any explain_gemm(Calls& calls, const char* function, nb::handle a, nb::handle b, nb::handle dtype,
+                 nb::handle precision, nb::handle beta, nb::handle device, nb::handle form) {
   return or_custom(
+      calls, "explain_gemm",
       [&] {
         return compiled_explanation(calls, function, a, b, dtype, precision, beta, device, form);
       },
-      [&] {
-        return nb::object(calls.package.custom.attr("explain_gemm")(function, a, b, dtype,
-                                                                    precision, device, form));
-      });
+      function, a, b, dtype, precision, device, form);
 }
 
-nb::tuple explain_grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends,
-                               nb::handle dtype_name, nb::handle precision, nb::handle device,
-                               nb::handle form) {
+Values explain_grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends,
+                            nb::handle dtype_name, nb::handle precision, nb::handle device,
+                            nb::handle form) {
   Call call(calls, "explain_grouped_gemm");
   const DType dtype = all_dtypes[call.dtype(dtype_name)];
   GroupedGemmOptions options;
@@ -258,7 +252,7 @@ nb::tuple explain_grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::han
 }
 
 // Checked operands as the library sees them, and their shapes: JAX programs are made of them.
-nb::tuple operand_views(Calls& calls, const char* function, nb::handle a, nb::handle b) {
+Values operand_views(Calls& calls, const char* function, nb::handle a, nb::handle b) {
   Call call(calls, function);
   call.enter_operand(b);
   const auto right = call.right(b);
@@ -269,8 +263,8 @@ nb::tuple operand_views(Calls& calls, const char* function, nb::handle a, nb::ha
 }
 
 // Checked operands and shapes of a grouped product, the address of its ends and their number.
-nb::tuple grouped_views(Calls& calls, const char* function, nb::handle a, nb::handle b,
-                        nb::handle ends, nb::handle factors) {
+Values grouped_views(Calls& calls, const char* function, nb::handle a, nb::handle b,
+                     nb::handle ends, nb::handle factors) {
   Call call(calls, function);
   call.enter_operand(b);
   const Grouped grouped(call, a, b, ends, factors);
@@ -283,38 +277,22 @@ nb::tuple grouped_views(Calls& calls, const char* function, nb::handle a, nb::ha
 
 void bind_product_calls(nb::module_& module) {
   using namespace nb::literals;
-  module.def(
-      "gemm", &gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "dtype"_a.none(), "out"_a.none(),
-      "alpha"_a.none(), "beta"_a.none(), "bias"_a.none(), "precision"_a.none(), "stream"_a.none(),
-      nb::sig(
-          "def gemm(calls: Calls, a: object, b: object, dtype: object, out: object, alpha: object, "
-          "beta: object, bias: object, precision: object, stream: object) -> typing.Any"));
+  module.def("gemm", &gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "dtype"_a.none(), "out"_a.none(),
+             "alpha"_a.none(), "beta"_a.none(), "bias"_a.none(), "precision"_a.none(),
+             "stream"_a.none());
   module.def("grouped_gemm", &grouped_gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "ends"_a.none(),
              "dtype"_a.none(), "out"_a.none(), "alpha"_a.none(), "beta"_a.none(),
              "factors"_a.none(), "bias"_a.none(), "rows"_a.none(), "precision"_a.none(),
-             "stream"_a.none(),
-             nb::sig("def grouped_gemm(calls: Calls, a: object, b: object, ends: object, dtype: "
-                     "object, out: object, alpha: object, beta: object, factors: object, bias: "
-                     "object, rows: object, precision: object, stream: object) -> typing.Any"));
-  module.def(
-      "explain_gemm", &explain_gemm, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
-      "dtype"_a.none(), "precision"_a.none(), "beta"_a.none(), "device"_a.none(), "form"_a.none(),
-      nb::sig("def explain_gemm(calls: Calls, function: str, a: object, b: object, dtype: object, "
-              "precision: object, beta: object, device: object, form: object) -> "
-              "tuple[typing.Any, ...]"));
+             "stream"_a.none());
+  module.def("explain_gemm", &explain_gemm, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
+             "dtype"_a.none(), "precision"_a.none(), "beta"_a.none(), "device"_a.none(),
+             "form"_a.none());
   module.def("explain_grouped_gemm", &explain_grouped_gemm, "calls"_a, "a"_a.none(), "b"_a.none(),
              "ends"_a.none(), "dtype"_a.none(), "precision"_a.none(), "device"_a.none(),
-             "form"_a.none(),
-             nb::sig("def explain_grouped_gemm(calls: Calls, a: object, b: object, ends: object, "
-                     "dtype: object, precision: object, device: object, form: object) -> "
-                     "tuple[typing.Any, ...]"));
-  module.def("operand_views", &operand_views, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
-             nb::sig("def operand_views(calls: Calls, function: str, a: object, b: object) -> "
-                     "tuple[typing.Any, ...]"));
+             "form"_a.none());
+  module.def("operand_views", &operand_views, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none());
   module.def("grouped_views", &grouped_views, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
-             "ends"_a.none(), "factors"_a.none(),
-             nb::sig("def grouped_views(calls: Calls, function: str, a: object, b: object, ends: "
-                     "object, factors: object) -> tuple[typing.Any, ...]"));
+             "ends"_a.none(), "factors"_a.none());
 }
 
 }  // namespace mxkern::bindings

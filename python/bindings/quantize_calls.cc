@@ -132,9 +132,8 @@ nb::object compiled_fake_quantize(Calls& calls, const Signature& signature, nb::
   return nb::borrow(out);
 }
 
-nb::object tensor_amax(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_low,
-                       std::uint64_t sign_mask_high, bool columns, nb::handle out,
-                       nb::handle stream) {
+Any tensor_amax(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_low,
+                std::uint64_t sign_mask_high, bool columns, nb::handle out, nb::handle stream) {
   Call call(calls, "tensor_amax");
   call.enter("x", x);
   if (call.has_programs(stream)) {
@@ -193,37 +192,31 @@ nb::object compiled_dequantize(Calls& calls, nb::handle q, nb::handle dtype_name
 nb::object quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
                     nb::handle scheme, const nb::dict& keywords) {
   return or_custom(
+      calls, "quantize",
       [&] { return compiled_quantize(calls, signature, columns, x, scheme, keywords); },
-      [&] {
-        return nb::object(calls.package.custom.attr("quantize")(signature.function, columns, x,
-                                                                scheme, keywords));
-      });
+      signature.function, columns, x, scheme, keywords);
 }
 
 nb::object quantize_both(Calls& calls, const Signature& signature, nb::handle x, nb::handle scheme,
                          const nb::dict& keywords) {
-  return or_custom([&] { return compiled_quantize_both(calls, signature, x, scheme, keywords); },
-                   [&] {
-                     return nb::object(calls.package.custom.attr("quantize_both")(
-                         signature.function, x, scheme, keywords));
-                   });
+  return or_custom(
+      calls, "quantize_both",
+      [&] { return compiled_quantize_both(calls, signature, x, scheme, keywords); },
+      signature.function, x, scheme, keywords);
 }
 
 nb::object fake_quantize(Calls& calls, const Signature& signature, nb::handle x, nb::handle scheme,
                          const nb::dict& keywords, bool through) {
   return or_custom(
+      calls, "fake_quantize",
       [&] { return compiled_fake_quantize(calls, signature, x, scheme, keywords, through); },
-      [&] {
-        return nb::object(
-            calls.package.custom.attr("fake_quantize")(signature.function, x, scheme, keywords));
-      });
+      signature.function, x, scheme, keywords);
 }
 
-nb::object dequantize(Calls& calls, nb::handle q, nb::handle dtype, nb::handle out,
-                      nb::handle stream) {
+Any dequantize(Calls& calls, nb::handle q, nb::handle dtype, nb::handle out, nb::handle stream) {
   return or_custom(
-      [&] { return compiled_dequantize(calls, q, dtype, out, stream); },
-      [&] { return nb::object(calls.package.custom.attr("dequantize")(q, dtype, out, stream)); });
+      calls, "dequantize", [&] { return compiled_dequantize(calls, q, dtype, out, stream); }, q,
+      dtype, out, stream);
 }
 
 }  // namespace
@@ -248,14 +241,9 @@ void bind_quantize_calls(nb::module_& module) {
                    "object, keywords: collections.abc.Mapping[str, object], through: bool = True) "
                    "-> typing.Any"))
       .def("tensor_amax", &tensor_amax, "calls"_a, "x"_a.none(), "size"_a, "sign_mask_low"_a,
-           "sign_mask_high"_a, "columns"_a, "out"_a.none(), "stream"_a.none(),
-           nb::sig("def tensor_amax(calls: Calls, x: object, size: int, sign_mask_low: int, "
-                   "sign_mask_high: int, columns: bool, out: object, stream: object) -> "
-                   "typing.Any"))
+           "sign_mask_high"_a, "columns"_a, "out"_a.none(), "stream"_a.none())
       .def("dequantize", &dequantize, "calls"_a, "q"_a.none(), "dtype"_a.none(), "out"_a.none(),
-           "stream"_a.none(),
-           nb::sig("def dequantize(calls: Calls, q: object, dtype: object, out: object, stream: "
-                   "object) -> typing.Any"));
+           "stream"_a.none());
 }
 
 }  // namespace mxkern::bindings

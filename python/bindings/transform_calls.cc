@@ -8,9 +8,8 @@ namespace nb = nanobind;
 namespace mxkern::bindings {
 namespace {
 
-nb::object random_hadamard(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_low,
-                           std::uint64_t sign_mask_high, bool inverse, nb::handle out,
-                           nb::handle stream) {
+Any random_hadamard(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_low,
+                    std::uint64_t sign_mask_high, bool inverse, nb::handle out, nb::handle stream) {
   Call call(calls, "random_hadamard");
   call.enter("x", x);
   if (call.has_programs(stream)) {
@@ -36,8 +35,8 @@ nb::object random_hadamard(Calls& calls, nb::handle x, int size, std::uint64_t s
 }
 
 // rows and blocks: of one matrix without padding; -1: scales are what has it, and are swizzled.
-nb::object move_scales(Calls& calls, const char* function, nb::handle scales, std::int64_t rows,
-                       std::int64_t blocks, nb::handle out, nb::handle stream) {
+Any move_scales(Calls& calls, const char* function, nb::handle scales, std::int64_t rows,
+                std::int64_t blocks, nb::handle out, nb::handle stream) {
   Call call(calls, function);
   const bool swizzles = rows < 0;
   if (call.package().block_scaled.made(scales)) call.fault("whole_tensor");
@@ -107,14 +106,14 @@ nb::object move_scales(Calls& calls, const char* function, nb::handle scales, st
   return made;
 }
 
-nb::tuple plain_view(Calls& calls, const char* function, const char* argument, nb::handle x) {
+Values plain_view(Calls& calls, const char* function, const char* argument, nb::handle x) {
   Call call(calls, function);
   call.enter(argument, x);
   const Plain read = call.plain(argument, x);
   return nb::make_tuple(tuple_of(read.view), read.array.extents.tuple());
 }
 
-nb::tuple quantized_view(Calls& calls, const char* function, const char* argument, nb::handle q) {
+Values quantized_view(Calls& calls, const char* function, const char* argument, nb::handle q) {
   Call call(calls, function);
   const auto fields = call.package().block_scaled.fields_of(q);
   if (!fields) call.fault("no_fields", argument, q);
@@ -129,21 +128,12 @@ nb::tuple quantized_view(Calls& calls, const char* function, const char* argumen
 void bind_transform_calls(nb::module_& module) {
   using namespace nb::literals;
   module
-      .def(
-          "random_hadamard", &random_hadamard, "calls"_a, "x"_a.none(), "size"_a, "sign_mask_low"_a,
-          "sign_mask_high"_a, "inverse"_a, "out"_a.none(), "stream"_a.none(),
-          nb::sig("def random_hadamard(calls: Calls, x: object, size: int, sign_mask_low: int, "
-                  "sign_mask_high: int, inverse: bool, out: object, stream: object) -> typing.Any"))
+      .def("random_hadamard", &random_hadamard, "calls"_a, "x"_a.none(), "size"_a,
+           "sign_mask_low"_a, "sign_mask_high"_a, "inverse"_a, "out"_a.none(), "stream"_a.none())
       .def("move_scales", &move_scales, "calls"_a, "function"_a, "scales"_a.none(), "rows"_a,
-           "blocks"_a, "out"_a.none(), "stream"_a.none(),
-           nb::sig("def move_scales(calls: Calls, function: str, scales: object, rows: int, "
-                   "blocks: int, out: object, stream: object) -> typing.Any"))
-      .def("plain_view", &plain_view, "calls"_a, "function"_a, "argument"_a, "x"_a.none(),
-           nb::sig("def plain_view(calls: Calls, function: str, argument: str, x: object) -> "
-                   "tuple[typing.Any, ...]"))
-      .def("quantized_view", &quantized_view, "calls"_a, "function"_a, "argument"_a, "q"_a.none(),
-           nb::sig("def quantized_view(calls: Calls, function: str, argument: str, q: object) -> "
-                   "tuple[typing.Any, ...]"));
+           "blocks"_a, "out"_a.none(), "stream"_a.none())
+      .def("plain_view", &plain_view, "calls"_a, "function"_a, "argument"_a, "x"_a.none())
+      .def("quantized_view", &quantized_view, "calls"_a, "function"_a, "argument"_a, "q"_a.none());
 }
 
 }  // namespace mxkern::bindings

@@ -106,9 +106,9 @@ AnyQuantized made_or_given(Call& call, nb::handle out, const CustomScheme& schem
   return made;
 }
 
-nb::object custom_quantize(Calls& calls, const std::string& function, nb::handle x,
-                           const CustomScheme& scheme, AnyOptions options, int layout,
-                           const GivenArrays& given, nb::handle out, nb::handle stream) {
+Any custom_quantize(Calls& calls, const std::string& function, nb::handle x,
+                    const CustomScheme& scheme, AnyOptions options, int layout,
+                    const GivenArrays& given, nb::handle out, nb::handle stream) {
   Call call(calls, function.c_str());
   call.enter("x", x);
   const StreamScope scope(call, stream, x);
@@ -136,9 +136,9 @@ nb::object custom_quantize(Calls& calls, const std::string& function, nb::handle
                                           extents.tuple(), call.package().layout_names[layout]);
 }
 
-nb::object custom_fake_quantize(Calls& calls, const std::string& function, nb::handle x,
-                                const CustomScheme& scheme, AnyOptions options,
-                                const GivenArrays& given, nb::handle out, nb::handle stream) {
+Any custom_fake_quantize(Calls& calls, const std::string& function, nb::handle x,
+                         const CustomScheme& scheme, AnyOptions options, const GivenArrays& given,
+                         nb::handle out, nb::handle stream) {
   Call call(calls, function.c_str());
   call.enter("x", x);
   const StreamScope scope(call, stream, x);
@@ -154,9 +154,8 @@ nb::object custom_fake_quantize(Calls& calls, const std::string& function, nb::h
   return left(call, made, out, x);
 }
 
-nb::object custom_round(Calls& calls, const std::string& function, nb::handle x,
-                        const AnyFormat& format, const AnyOptions& options, nb::handle out,
-                        nb::handle stream) {
+Any custom_round(Calls& calls, const std::string& function, nb::handle x, const AnyFormat& format,
+                 const AnyOptions& options, nb::handle out, nb::handle stream) {
   Call call(calls, function.c_str());
   call.enter("x", x);
   const StreamScope scope(call, stream, x);
@@ -228,9 +227,8 @@ AnyRead read_quantized(Call& call, Name argument, nb::handle q, const CustomSche
 }
 
 // dtype: a position among DTYPES.
-nb::object custom_dequantize(Calls& calls, const std::string& function, nb::handle q,
-                             const CustomScheme& scheme, int dtype, nb::handle out,
-                             nb::handle stream) {
+Any custom_dequantize(Calls& calls, const std::string& function, nb::handle q,
+                      const CustomScheme& scheme, int dtype, nb::handle out, nb::handle stream) {
   Call call(calls, function.c_str());
   const auto fields = call.package().block_scaled.fields_of(q);
   if (!fields) call.fault("no_fields", "q", q);
@@ -250,8 +248,8 @@ nb::object custom_dequantize(Calls& calls, const std::string& function, nb::hand
 }
 
 // Checks the parts of a BlockScaled.
-nb::tuple custom_view(Calls& calls, const std::string& function, const std::string& argument,
-                      nb::handle q, const CustomScheme& scheme) {
+Values custom_view(Calls& calls, const std::string& function, const std::string& argument,
+                   nb::handle q, const CustomScheme& scheme) {
   Call call(calls, function.c_str());
   const auto fields = call.package().block_scaled.fields_of(q);
   if (!fields) call.fault("no_fields", argument, q);
@@ -261,10 +259,9 @@ nb::tuple custom_view(Calls& calls, const std::string& function, const std::stri
 }
 
 // a and b: float32 arrays [..., M, K] and [..., N, K] or [N, K].
-nb::object custom_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
-                       nb::handle out, nb::handle alpha, nb::handle beta, nb::handle bias,
-                       nb::handle scales, nb::handle accumulate, const AnyOptions& options,
-                       nb::handle stream) {
+Any custom_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name, nb::handle out,
+                nb::handle alpha, nb::handle beta, nb::handle bias, nb::handle scales,
+                nb::handle accumulate, const AnyOptions& options, nb::handle stream) {
   Call call(calls, "gemm");
   const int dtype = call.dtype(dtype_name);
   AnyProductOptions product;
@@ -306,10 +303,10 @@ nb::object custom_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtyp
 }
 
 // b is by a scheme whose values bfloat16 holds; a is an operand of any kind that gemm takes.
-nb::object custom_gemm_in_bfloat16(Calls& calls, nb::handle a, nb::handle b,
-                                   const CustomScheme& scheme, nb::handle dtype_name,
-                                   nb::handle out, nb::handle alpha, nb::handle beta,
-                                   nb::handle bias, nb::handle precision, nb::handle stream) {
+Any custom_gemm_in_bfloat16(Calls& calls, nb::handle a, nb::handle b, const CustomScheme& scheme,
+                            nb::handle dtype_name, nb::handle out, nb::handle alpha,
+                            nb::handle beta, nb::handle bias, nb::handle precision,
+                            nb::handle stream) {
   Call call(calls, "gemm");
   const int dtype = call.dtype(dtype_name);
   GemmOptions options;
@@ -352,40 +349,21 @@ void bind_custom_calls(nb::module_& module) {
   using namespace nb::literals;
   module
       .def("custom_quantize", &custom_quantize, "calls"_a, "function"_a, "x"_a.none(), "scheme"_a,
-           "options"_a, "layout"_a, "given"_a, "out"_a.none(), "stream"_a.none(),
-           nb::sig("def custom_quantize(calls: Calls, function: str, x: object, scheme: "
-                   "CustomScheme, options: AnyOptions, layout: int, given: "
-                   "collections.abc.Sequence[object], out: object, stream: object) -> typing.Any"))
+           "options"_a, "layout"_a, "given"_a, "out"_a.none(), "stream"_a.none())
       .def("custom_fake_quantize", &custom_fake_quantize, "calls"_a, "function"_a, "x"_a.none(),
-           "scheme"_a, "options"_a, "given"_a, "out"_a.none(), "stream"_a.none(),
-           nb::sig("def custom_fake_quantize(calls: Calls, function: str, x: object, scheme: "
-                   "CustomScheme, options: AnyOptions, given: collections.abc.Sequence[object], "
-                   "out: object, stream: object) -> typing.Any"))
+           "scheme"_a, "options"_a, "given"_a, "out"_a.none(), "stream"_a.none())
       .def("custom_round", &custom_round, "calls"_a, "function"_a, "x"_a.none(), "format"_a,
-           "options"_a, "out"_a.none(), "stream"_a.none(),
-           nb::sig("def custom_round(calls: Calls, function: str, x: object, format: AnyFormat, "
-                   "options: AnyOptions, out: object, stream: object) -> typing.Any"))
+           "options"_a, "out"_a.none(), "stream"_a.none())
       .def("custom_dequantize", &custom_dequantize, "calls"_a, "function"_a, "q"_a.none(),
-           "scheme"_a, "dtype"_a, "out"_a.none(), "stream"_a.none(),
-           nb::sig("def custom_dequantize(calls: Calls, function: str, q: object, scheme: "
-                   "CustomScheme, dtype: int, out: object, stream: object) -> typing.Any"))
+           "scheme"_a, "dtype"_a, "out"_a.none(), "stream"_a.none())
       .def("custom_view", &custom_view, "calls"_a, "function"_a, "argument"_a, "q"_a.none(),
-           "scheme"_a,
-           nb::sig("def custom_view(calls: Calls, function: str, argument: str, q: object, scheme: "
-                   "CustomScheme) -> tuple[typing.Any, ...]"))
+           "scheme"_a)
       .def("custom_gemm", &custom_gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "dtype"_a.none(),
            "out"_a.none(), "alpha"_a.none(), "beta"_a.none(), "bias"_a.none(), "scales"_a.none(),
-           "accumulate"_a.none(), "options"_a, "stream"_a.none(),
-           nb::sig("def custom_gemm(calls: Calls, a: object, b: object, dtype: object, out: "
-                   "object, alpha: object, beta: object, bias: object, scales: object, accumulate: "
-                   "AnyFormat | "
-                   "None, options: AnyOptions, stream: object) -> typing.Any"))
+           "accumulate"_a.none(), "options"_a, "stream"_a.none())
       .def("custom_gemm_in_bfloat16", &custom_gemm_in_bfloat16, "calls"_a, "a"_a.none(),
            "b"_a.none(), "scheme"_a, "dtype"_a.none(), "out"_a.none(), "alpha"_a.none(),
-           "beta"_a.none(), "bias"_a.none(), "precision"_a.none(), "stream"_a.none(),
-           nb::sig("def custom_gemm_in_bfloat16(calls: Calls, a: object, b: object, scheme: "
-                   "CustomScheme, dtype: object, out: object, alpha: object, beta: object, bias: "
-                   "object, precision: object, stream: object) -> typing.Any"));
+           "beta"_a.none(), "bias"_a.none(), "precision"_a.none(), "stream"_a.none());
 }
 
 }  // namespace mxkern::bindings
