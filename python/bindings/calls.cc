@@ -207,6 +207,17 @@ Output Call::output(nb::handle out, const Extents& extents, Device device, int d
   return {nb::borrow(out), array.buffer(*array.rows()), true};
 }
 
+DenseOutput Call::dense_output(Name argument, nb::handle out, const Extents& extents,
+                               Element element, Device device) {
+  DenseOutput made{nb::borrow(out), nullptr, !out.is_none()};
+  if (made.is_given) {
+    made.data = written(argument, out, extents, {element}, device, false).data;
+  } else {
+    made.array = make(extents, element, device, made.data);
+  }
+  return made;
+}
+
 const float* Call::scalar(Name argument, nb::handle value, Device device, bool is_factor,
                           Span& span) {
   const bool on_cpu = device.type == DeviceType::cpu;

@@ -107,6 +107,13 @@ struct Output {
   bool is_given = false;
 };
 
+// A result without gaps: codes, scales and numbers.
+struct DenseOutput {
+  nanobind::object array;
+  void* data = nullptr;
+  bool is_given = false;
+};
+
 // A scheme of the user's own: mxkern/ops/custom_calls.py has what to do with it. Functions that
 // have not end with its message.
 struct IsCustom : InvalidArgument {
@@ -183,6 +190,9 @@ class Call {
   Output output(nanobind::handle out, const Extents& extents, int dtype, Device device);
   // A new one of the default dtype, or out, of any; a default other than float32 has to be out's.
   Output output(nanobind::handle out, const Extents& extents, Device device, int default_dtype);
+  // A new array without gaps, or out, which has to be one.
+  DenseOutput dense_output(Name argument, nanobind::handle out, const Extents& extents,
+                           Element element, Device device);
   // A new quantized tensor, or out, which has to fit.
   Quantized made(int scheme, int layout, const Extents& extents, Device device);
   Quantized given(Name argument, nanobind::handle out, int scheme, int layout,
@@ -206,6 +216,13 @@ class Call {
   nanobind::object result(const Quantized& made, nanobind::handle x) const;
   nanobind::object leave(const nanobind::object& array, nanobind::handle like) const;
   void mark_written(nanobind::handle array) const;
+  // A plain result: a new one goes to the framework of like; of one that was given that hears.
+  template <class Made>
+  nanobind::object finished(const Made& made, nanobind::handle like) const {
+    if (!made.is_given) return leave(made.array, like);
+    mark_written(made.array);
+    return made.array;
+  }
 
   // Runs work, whose errors name the library's function, under the name that was called.
   template <class Work>

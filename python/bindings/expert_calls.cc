@@ -31,12 +31,6 @@ void run_with(Call& call, std::int64_t elements, std::size_t bytes, Device devic
   call.run(elements, [&] { work(workspace); });
 }
 
-nb::object left_behind(const Call& call, const Output& made, nb::handle out, nb::handle like) {
-  if (!made.is_given) return call.leave(made.array, like);
-  call.mark_written(out);
-  return nb::borrow(out);
-}
-
 Any swiglu(Calls& calls, nb::handle x, nb::handle alpha, nb::handle limit, nb::handle offset,
            bool is_interleaved, nb::handle out, nb::handle stream) {
   Call call(calls, "swiglu");
@@ -52,7 +46,7 @@ Any swiglu(Calls& calls, nb::handle x, nb::handle alpha, nb::handle limit, nb::h
   const Output made = call.output(out, extents, static_cast<int>(plain.view.dtype), device);
   const Stream queue = call.stream(device);
   call.run(plain.view.shape.size(), [&] { mxkern::swiglu(plain.view, made.view, options, queue); });
-  return left_behind(call, made, out, x);
+  return call.finished(made, x);
 }
 
 Any combine(Calls& calls, nb::handle y, nb::handle rows, nb::handle weights, std::int64_t tokens,
@@ -85,7 +79,7 @@ Any combine(Calls& calls, nb::handle y, nb::handle rows, nb::handle weights, std
            [&](Workspace workspace) {
              mxkern::combine(plain.view, numbers, factors, made.view, workspace, queue);
            });
-  return left_behind(call, made, out, y);
+  return call.finished(made, y);
 }
 
 // The arguments of a layer as the library has them.
@@ -197,7 +191,7 @@ Any expert_layer(Calls& calls, nb::handle x, nb::handle gate_up, nb::handle down
     mxkern::expert_layer(given.x.view, given.weights, given.routing, made.view, options, workspace,
                          queue);
   });
-  return left_behind(call, made, out, array_of(call, gate_up));
+  return call.finished(made, array_of(call, gate_up));
 }
 
 }  // namespace

@@ -41,6 +41,10 @@ struct Extents {
   int dimensions = 0;
 
   Extents() = default;
+  explicit Extents(std::initializer_list<std::int64_t> each)
+      : dimensions(static_cast<int>(each.size())) {
+    std::copy(each.begin(), each.end(), items.begin());
+  }
   Extents(const Extents& other) : dimensions(other.dimensions) {
     std::copy_n(other.items.begin(), dimensions, items.begin());
   }

@@ -105,9 +105,7 @@ class Asked {
 
   GemmRightOperand both_folded(Call& call, nb::list& kept) const {
     PreparedOperand columns = folded_columns_;
-    Extents size;
-    size.dimensions = 1;
-    size.last() = static_cast<std::int64_t>(columns.bytes);
+    const Extents size({static_cast<std::int64_t>(columns.bytes)});
     kept.append(call.make(size, Element::uint8, x_.device, columns.data));
     const Plain plain = call.plain(x_);
     const Stream queue = call.stream(x_.device);
@@ -130,12 +128,10 @@ class Asked {
 
 // All rows that Python never sees lie in one array: each costs half a microsecond or more.
 nb::object place_rows(Call& call, Asked& x, std::optional<Asked>& weight) {
-  Extents bytes;
-  bytes.dimensions = 1;
-  bytes.last() = x.scratch_bytes() + (weight ? weight->scratch_bytes() : 0);
-  if (bytes.last() == 0) return {};
+  const std::int64_t bytes = x.scratch_bytes() + (weight ? weight->scratch_bytes() : 0);
+  if (bytes == 0) return {};
   void* data = nullptr;
-  nb::object memory = call.make(bytes, Element::uint8, x.device(), data);
+  nb::object memory = call.make(Extents({bytes}), Element::uint8, x.device(), data);
   auto* next = static_cast<std::uint8_t*>(data);
   x.place(next);
   if (weight) weight->place(next);

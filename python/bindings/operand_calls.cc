@@ -123,9 +123,7 @@ Operand<PreparedOperand> Call::prepared(Name argument, nb::handle p) {
   }
   const Shape shape = read.extents.shape();
   view.bytes = prepared_bytes(view.form, all_schemes[scheme], shape);
-  Extents size;
-  size.dimensions = 1;
-  size.last() = static_cast<std::int64_t>(view.bytes);
+  const Extents size({static_cast<std::int64_t>(view.bytes)});
   if (!(data.extents == size)) fault("data_shape", data_name, data.extents.tuple(), size.tuple());
   if (has_source) {
     if (data.device != view.source.device) {

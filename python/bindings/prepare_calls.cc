@@ -41,26 +41,16 @@ nb::object on_cache_lines(Call& call, const nb::object& made, PreparedOperand& p
 }
 
 // Memory for what prepare_operand writes: `given`, or new where that is None.
-nb::object make_data(Call& call, PreparedOperand& prepared, nb::handle given) {
-  Extents size;
-  size.dimensions = 1;
+DenseOutput make_data(Call& call, PreparedOperand& prepared, nb::handle given) {
   prepared.bytes = prepared_bytes(prepared.form, prepared.source.scheme, prepared.source.shape);
-  size.last() = static_cast<std::int64_t>(prepared.bytes);
-  const Device device = prepared.source.device;
-  if (given.is_none()) {
-    nb::object made = call.make(size, Element::uint8, device, prepared.data);
-    return prepared.form == PreparedForm::panels ? on_cache_lines(call, made, prepared, size)
-                                                 : made;
+  const Extents size({static_cast<std::int64_t>(prepared.bytes)});
+  DenseOutput made =
+      call.dense_output("out.data", given, size, Element::uint8, prepared.source.device);
+  prepared.data = made.data;
+  if (!made.is_given && prepared.form == PreparedForm::panels) {
+    made.array = on_cache_lines(call, made.array, prepared, size);
   }
-  prepared.data = call.written("out.data", given, size, {Element::uint8}, device, false).data;
-  return nb::borrow(given);
-}
-
-// Data that is new goes to the framework of x; it hears that data of its own was written to.
-nb::object leave_data(const Call& call, const nb::object& data, nb::handle given, nb::handle x) {
-  if (given.is_none()) return call.leave(data, x);
-  call.mark_written(given);
-  return data;
+  return made;
 }
 
 nb::object prepare_quantized(Call& call, nb::handle q, int wanted, bool keep_source,
@@ -74,11 +64,11 @@ nb::object prepare_quantized(Call& call, nb::handle q, int wanted, bool keep_sou
   if (prepared.form == PreparedForm::source) {
     return made_of(call, prepared.form, nb::none(), q, scheme, read.extents);
   }
-  const nb::object data = make_data(call, prepared, given);
+  const DenseOutput data = make_data(call, prepared, given);
   const Stream queue = call.stream(read.view.device);
   call.run(0, [&] { mxkern::prepare_operand(read.view, prepared, queue); });
   const bool keeps = keep_source || facts_of(scheme).has_tensor_scale;
-  return made_of(call, prepared.form, leave_data(call, data, given, nb::getattr(q, "codes")),
+  return made_of(call, prepared.form, call.finished(data, nb::getattr(q, "codes")),
                  keeps ? nb::borrow(q) : nb::none(), scheme, read.extents);
 }
 
@@ -109,10 +99,10 @@ nb::object prepare_plain(Call& call, nb::handle x, int scheme, const QuantizeOpt
     prepared.source.device = device;
     prepared.source.shape = extents.shape();
   }
-  const nb::object data = make_data(call, prepared, given);
+  const DenseOutput data = make_data(call, prepared, given);
   call.run(plain.view.shape.size(),
            [&] { mxkern::prepare_operand(plain.view, prepared, options, queue); });
-  return made_of(call, prepared.form, leave_data(call, data, given, x),
+  return made_of(call, prepared.form, call.finished(data, x),
                  source ? call.result(*source, x) : nb::none(), all_schemes[scheme], extents);
 }
 
@@ -146,8 +136,7 @@ struct PreparedSide {
   PreparedOperand view;
   Extents extents;
   std::optional<Quantized> source;
-  nb::object data, spreads;
-  void* spread_bytes = nullptr;
+  DenseOutput data, spreads;
 
   PreparedSide(Call& call, PreparedForm form, int scheme, const Extents& of, Device device)
       : extents(of) {
@@ -163,11 +152,11 @@ struct PreparedSide {
     }
     Extents rows = extents;
     --rows.dimensions;
-    spreads = call.make(rows, Element::uint8, device, spread_bytes);
+    spreads = call.dense_output("spreads", nb::none(), rows, Element::uint8, device);
   }
 
   nb::object operand(const Call& call, nb::handle x) const {
-    return made_of(call, view.form, source ? nb::none() : call.leave(data, x),
+    return made_of(call, view.form, source ? nb::none() : call.finished(data, x),
                    source ? call.result(*source, x) : nb::none(), view.source.scheme, extents);
   }
 };
@@ -187,8 +176,8 @@ Values prepare_both(Calls& calls, nb::handle x, nb::handle scheme_name,
       form_of(call, static_cast<int>(PreparedForm::folded), all_schemes[scheme], device);
   const PreparedSide rows(call, form, scheme, array.extents, device);
   const PreparedSide columns(call, form, scheme, transposed(array.extents), device);
-  const BothSpreads spreads{static_cast<std::uint8_t*>(rows.spread_bytes),
-                            static_cast<std::uint8_t*>(columns.spread_bytes)};
+  const BothSpreads spreads{static_cast<std::uint8_t*>(rows.spreads.data),
+                            static_cast<std::uint8_t*>(columns.spreads.data)};
   nb::object memory;
   const Workspace workspace =
       workspace_of(call, prepare_both_workspace_bytes(rows.view, columns.view), device, memory);
@@ -197,7 +186,7 @@ Values prepare_both(Calls& calls, nb::handle x, nb::handle scheme_name,
     mxkern::prepare_both(plain.view, rows.view, columns.view, spreads, options, workspace, queue);
   });
   return nb::make_tuple(rows.operand(call, x), columns.operand(call, x),
-                        call.leave(rows.spreads, x), call.leave(columns.spreads, x));
+                        call.finished(rows.spreads, x), call.finished(columns.spreads, x));
 }
 
 }  // namespace

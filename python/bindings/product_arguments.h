@@ -20,9 +20,7 @@ inline Workspace workspace_of(Call& call, std::size_t bytes, Device device,
                               nanobind::object& memory) {
   Workspace workspace;
   if (bytes == 0) return workspace;
-  Extents size;
-  size.dimensions = 1;
-  size.last() = static_cast<std::int64_t>(bytes);
+  const Extents size({static_cast<std::int64_t>(bytes)});
   memory = call.make(size, Element::uint8, device, workspace.data);
   workspace.bytes = bytes;
   return workspace;

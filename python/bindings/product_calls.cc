@@ -19,12 +19,8 @@ float beta_of(const Call& call, nb::handle beta, nb::handle out) {
   return factor;
 }
 
-nb::object finished(const Call& call, const Output& product, nb::handle out, nb::handle b) {
-  if (!product.is_given) {
-    return call.reader().converts ? call.leave(product.array, array_of(call, b)) : product.array;
-  }
-  call.mark_written(out);
-  return product.array;
+nb::object finished(const Call& call, const Output& product, nb::handle b) {
+  return call.finished(product, call.reader().converts ? array_of(call, b) : nb::none());
 }
 
 // Throws IsCustom for a tensor that is quantized by a scheme of the user's own.
@@ -59,7 +55,7 @@ nb::object compiled_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dt
   take(call, right.spans);
   const Output product =
       multiplied(call, left.view, right.view, extents, bias, out, dtype, options);
-  return finished(call, product, out, b);
+  return finished(call, product, b);
 }
 
 Any gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype, nb::handle out,
@@ -109,18 +105,8 @@ struct Grouped {
   }
 
   Extents extents() const {
-    Extents extents;
-    if (has_columns) {
-      extents.dimensions = 3;
-      extents.items[0] = count;
-      extents.items[1] = rows;
-      extents.items[2] = right.extents.items[0];
-    } else {
-      extents.dimensions = 2;
-      extents.items[0] = rows;
-      extents.items[1] = right.extents.items[1];
-    }
-    return extents;
+    if (has_columns) return Extents({count, rows, right.extents.items[0]});
+    return Extents({rows, right.extents.items[1]});
   }
 
   Groups groups() const {
@@ -176,7 +162,7 @@ Any grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends, nb::
     mxkern::grouped_gemm(left, right, groups, product.view, options, workspace,
                          call.stream(grouped.device));
   });
-  return finished(call, product, out, b);
+  return finished(call, product, b);
 }
 
 // Returns the device to plan for, in the library's words; empty means the device of `right`. If a

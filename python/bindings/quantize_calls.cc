@@ -127,9 +127,7 @@ nb::object compiled_fake_quantize(Calls& calls, const Signature& signature, nb::
               : mxkern::quantize(plain.view, between->view, wanted, queue);
     mxkern::dequantize(between->view, rounded.view, queue);
   });
-  if (!rounded.is_given) return call.leave(rounded.array, x);
-  call.mark_written(out);
-  return nb::borrow(out);
+  return call.finished(rounded, x);
 }
 
 Any tensor_amax(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_low,
@@ -149,19 +147,12 @@ Any tensor_amax(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_lo
                columns ? transposed(plain.array.extents) : plain.array.extents);
   const Device device = plain.view.device;
   call.take(plain.array.span());
-  void* data = nullptr;
-  nb::object made = nb::borrow(out);
-  if (out.is_none()) {
-    made = call.make(Extents{}, Element::float32, device, data);
-  } else {
-    data = call.written("out", out, Extents{}, {Element::float32}, device, false).data;
-  }
+  const DenseOutput made = call.dense_output("out", out, Extents{}, Element::float32, device);
   const Stream queue = call.stream(device);
-  call.run(plain.view.shape.size(),
-           [&] { mxkern::tensor_amax(plain.view, static_cast<float*>(data), options, queue); });
-  if (out.is_none()) return call.leave(made, x);
-  call.mark_written(out);
-  return made;
+  call.run(plain.view.shape.size(), [&] {
+    mxkern::tensor_amax(plain.view, static_cast<float*>(made.data), options, queue);
+  });
+  return call.finished(made, x);
 }
 
 nb::object compiled_dequantize(Calls& calls, nb::handle q, nb::handle dtype_name, nb::handle out,
@@ -184,9 +175,7 @@ nb::object compiled_dequantize(Calls& calls, nb::handle q, nb::handle dtype_name
   const Output made = call.output(out, read.extents, device, dtype);
   const Stream queue = call.stream(device);
   call.run(read.view.shape.size(), [&] { mxkern::dequantize(read.view, made.view, queue); });
-  if (!made.is_given) return call.leave(made.array, codes);
-  call.mark_written(out);
-  return nb::borrow(out);
+  return call.finished(made, codes);
 }
 
 nb::object quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,

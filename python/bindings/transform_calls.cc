@@ -29,9 +29,7 @@ Any random_hadamard(Calls& calls, nb::handle x, int size, std::uint64_t sign_mas
   const Stream queue = call.stream(device);
   call.run(plain.view.shape.size(),
            [&] { mxkern::random_hadamard(plain.view, made.view, hadamard, inverse, queue); });
-  if (!made.is_given) return call.leave(made.array, x);
-  call.mark_written(out);
-  return made.array;
+  return call.finished(made, x);
 }
 
 // rows and blocks: of one matrix without padding; -1: scales are what has it, and are swizzled.
@@ -86,24 +84,16 @@ Any move_scales(Calls& calls, const char* function, nb::handle scales, std::int6
   }
   const Device device = array.device;
   call.take(array.span());
-  void* data = nullptr;
-  nb::object made = nb::borrow(out);
-  if (out.is_none()) {
-    made = call.make(extents, array.element, device, data);
-  } else {
-    data = call.written("out", out, extents, {array.element}, device, false).data;
-  }
+  const DenseOutput made = call.dense_output("out", out, extents, array.element, device);
   if (!array.is_dense) call.make_dense(array);
   const Stream queue = call.stream(device);
   call.run(batch * rows * blocks, [&] {
     const auto* from = static_cast<const std::uint8_t*>(array.data);
-    auto* const to = static_cast<std::uint8_t*>(data);
+    auto* const to = static_cast<std::uint8_t*>(made.data);
     swizzles ? mxkern::swizzle_scales(from, to, batch, rows, blocks, device, queue)
              : mxkern::unswizzle_scales(from, to, batch, rows, blocks, device, queue);
   });
-  if (out.is_none()) return call.leave(made, scales);
-  call.mark_written(out);
-  return made;
+  return call.finished(made, scales);
 }
 
 Values plain_view(Calls& calls, const char* function, const char* argument, nb::handle x) {

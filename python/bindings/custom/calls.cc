@@ -20,12 +20,6 @@ namespace {
 // The arrays that a call gives: scales, block amaxes, amax, tensor scale; None where it does not.
 using GivenArrays = std::array<nb::object, 4>;
 
-nb::object left(const Call& call, const AnyOutput& made, nb::handle out, nb::handle like) {
-  if (!made.is_given) return call.leave(made.array, like);
-  call.mark_written(out);
-  return nb::borrow(out);
-}
-
 // One of the arrays that a call gives: of a type, and of as many elements.
 const void* given_array(Call& call, Name argument, nb::handle x, Element element,
                         const Extents& extents, Device device, std::vector<nb::object>& kept) {
@@ -63,11 +57,8 @@ void read_given(Call& call, const GivenArrays& given, const CustomScheme& scheme
   const std::int64_t count =
       scheme.scheme.is_whole_tensor() ? 1 : scheme.scheme.tensor_scale_count(extents.shape());
   if (device.type == DeviceType::cpu || count == 0 || !is_found) return;
-  Extents size;
-  size.dimensions = 1;
-  size.last() = count;
   void* data = nullptr;
-  kept.push_back(call.make(size, Element::float32, device, data));
+  kept.push_back(call.make(Extents({count}), Element::float32, device, data));
   options.found_amax = static_cast<float*>(data);
 }
 
@@ -151,7 +142,7 @@ Any custom_fake_quantize(Calls& calls, const std::string& function, nb::handle x
   const Stream queue = call.stream(device);
   call.run(plain.view.shape.size(),
            [&] { mxkern::fake_quantize(plain.view, scheme.scheme, made.view, options, queue); });
-  return left(call, made, out, x);
+  return call.finished(made, x);
 }
 
 Any custom_round(Calls& calls, const std::string& function, nb::handle x, const AnyFormat& format,
@@ -166,7 +157,7 @@ Any custom_round(Calls& calls, const std::string& function, nb::handle x, const 
   const Stream queue = call.stream(device);
   call.run(plain.view.shape.size(),
            [&] { mxkern::round_to(plain.view, format, made.view, options, queue); });
-  return left(call, made, out, x);
+  return call.finished(made, x);
 }
 
 // The view of a BlockScaled, whose parts have to fit.
@@ -244,7 +235,7 @@ Any custom_dequantize(Calls& calls, const std::string& function, nb::handle q,
   const AnyOutput made = any_output(call, out, read.extents, element, read.view.device);
   const Stream queue = call.stream(read.view.device);
   call.run(read.view.shape.size(), [&] { mxkern::dequantize(read.view, made.view, queue); });
-  return left(call, made, out, codes);
+  return call.finished(made, codes);
 }
 
 // Checks the parts of a BlockScaled.
@@ -299,7 +290,7 @@ Any custom_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
     mxkern::accumulate_products(left_side.view, right.view, made.view,
                                 nb::cast<const AnyFormat&>(accumulate), options.rounding, product);
   });
-  return left(call, {made.array, {}, made.is_given}, out, b);
+  return call.finished(made, b);
 }
 
 // b is by a scheme whose values bfloat16 holds; a is an operand of any kind that gemm takes.
@@ -340,7 +331,7 @@ Any custom_gemm_in_bfloat16(Calls& calls, nb::handle a, nb::handle b, const Cust
     if (on_cpu) workspace = {own.data(), bytes};
     mxkern::gemm(left_side.view, right.view, made.view, options, workspace, queue);
   });
-  return left(call, {made.array, {}, made.is_given}, out, codes);
+  return call.finished(made, codes);
 }
 
 }  // namespace
