@@ -41,6 +41,16 @@ float Call::number(Name argument, nb::handle value) const {
   return nearest_float(nb::cast<double>(fault("number", argument, value)));
 }
 
+float Call::beta(nb::handle beta, nb::handle out) const {
+  const float factor = number("beta", beta);
+  if (factor != 0.0f && out.is_none()) fault("beta_needs_out", beta);
+  return factor;
+}
+
+GemmPrecision Call::precision(nb::handle name) const {
+  return static_cast<GemmPrecision>(one_of("precision", name, package().precision_names));
+}
+
 std::string Call::renamed(const std::string& message) const {
   const std::size_t end = message.find(": ");
   if (end == std::string::npos || message.find(' ') < end) return message;

@@ -165,6 +165,9 @@ class Call {
   int one_of(Name argument, nanobind::handle name, const Objects& names) const;
   int dtype(nanobind::handle dtype) const;
   float number(Name argument, nanobind::handle value) const;
+  // beta adds to what is in out, which is needed then.
+  float beta(nanobind::handle beta, nanobind::handle out) const;
+  GemmPrecision precision(nanobind::handle name) const;
 
   // An array beside the others. is_e2m1: two codes in a byte may have a dtype of their own.
   Array look(Name argument, nanobind::handle x, bool is_e2m1 = false);
@@ -176,6 +179,10 @@ class Call {
   Plain plain(Name argument, nanobind::handle x);
   Plain plain(Array array);
   Quantized quantized(Name argument, nanobind::handle q);
+  // The fields of a BlockScaled: codes, scales, tensor_scale, scheme, shape, scale_layout.
+  BlockScaledClass::Fields fields(Name argument, nanobind::handle q) const;
+  // The shape that an operand says it has.
+  Extents shape(Name argument, nanobind::handle given) const;
   // Numbers of one type, which may lie apart.
   Array numbers(Name argument, nanobind::handle x, Element element);
   void make_dense(Array& array) const;

@@ -146,8 +146,7 @@ nb::tuple linear_forward(Calls& calls, nb::handle x, nb::handle weight, nb::hand
   Call call(calls, "linear");
   const int dtype = call.dtype(dtype_name);
   GemmOptions options;
-  options.precision = static_cast<GemmPrecision>(
-      call.one_of("precision", precision, call.package().precision_names));
+  options.precision = call.precision(precision);
   call.enter("x", x);
   call.detach();
   Asked left(call, signature, "x", x, x_scheme, x_options, x_kept, x_folds);

@@ -40,39 +40,49 @@ Array Call::part(Name argument, nb::handle x, Element element, const Extents& ex
   return array;
 }
 
-Quantized Call::quantized(Name argument, nb::handle q) {
-  const auto fields = package().block_scaled.fields_of(q);
+BlockScaledClass::Fields Call::fields(Name argument, nb::handle q) const {
+  auto fields = package().block_scaled.fields_of(q);
   if (!fields) fault("no_fields", argument, q);
-  Quantized read;
-  int scheme = position_of_name((*fields)[scheme_field], package().scheme_names);
-  if (scheme < 0) scheme = this->scheme((*fields)[scheme_field]);
-  const int layout =
-      one_of(argument.of("scale_layout"), (*fields)[layout_field], package().layout_names);
-  if (!read_extents((*fields)[shape_field], read.extents)) {
-    const nb::object shape = fault("shape", argument, (*fields)[shape_field]);
-    check(read_extents(shape, read.extents), function, ": ", argument.of("shape").text(),
-          " has more dimensions than 64");
+  return std::move(*fields);
+}
+
+Extents Call::shape(Name argument, nb::handle given) const {
+  Extents read;
+  if (!read_extents(given, read)) {
+    check(read_extents(fault("shape", argument, given), read), function, ": ",
+          argument.of("shape").text(), " has more dimensions than 64");
   }
+  return read;
+}
+
+Quantized Call::quantized(Name argument, nb::handle q) {
+  const auto fields = this->fields(argument, q);
+  Quantized read;
+  int scheme = position_of_name(fields[scheme_field], package().scheme_names);
+  if (scheme < 0) scheme = this->scheme(fields[scheme_field]);
+  const int layout =
+      one_of(argument.of("scale_layout"), fields[layout_field], package().layout_names);
+  read.extents = shape(argument, fields[shape_field]);
   BlockScaled& view = read.view;
   view.scheme = all_schemes[scheme];
   view.scale_layout = all_scale_layouts[layout];
   const auto index = static_cast<std::size_t>(scheme);
   // Extents that some array has multiply without overflow; others might not.
-  Array codes = part(argument.of("codes"), (*fields)[codes_field],
+  Array codes = part(argument.of("codes"), fields[codes_field],
                      static_cast<Element>(package().code_elements[index]),
                      code_extents(view.scheme, read.extents), "codes", read, scheme);
   view.shape = read.extents.shape();
   view.device = codes.device;
-  Array scales = part(argument.of("scales"), (*fields)[scales_field],
+  Array scales = part(argument.of("scales"), fields[scales_field],
                       static_cast<Element>(package().scale_elements[index]),
                       scale_extents(view.scale_index(), read.extents), "scales", read, scheme);
   read.spans = {codes.span(), scales.span()};
   if (facts_of(view.scheme).has_tensor_scale) {
     Span span;
-    view.tensor_scale = const_cast<float*>(scalar(
-        argument.of("tensor_scale"), (*fields)[tensor_scale_field], codes.device, false, span));
+    view.tensor_scale = const_cast<float*>(
+        scalar(argument.of("tensor_scale"), fields[tensor_scale_field], codes.device, false, span));
     read.spans.push_back(span);
-  } else if (!(*fields)[tensor_scale_field].is_none()) {
+  } else if (!fields[tensor_scale_field].is_none()) {
     fault("no_tensor_scale", argument.of("tensor_scale"), scheme);
   }
   if (scales.device != codes.device) {
@@ -95,10 +105,7 @@ Operand<PreparedOperand> Call::prepared(Name argument, nb::handle p) {
   const int form = one_of(argument.of("form"), (*fields)[form_field], package().form_names);
   const int scheme = this->scheme((*fields)[prepared_scheme_field]);
   view.form = all_prepared_forms[form];
-  if (!read_extents((*fields)[prepared_shape_field], read.extents)) {
-    check(read_extents(fault("shape", argument, (*fields)[prepared_shape_field]), read.extents),
-          function, ": ", argument.of("shape").text(), " has more dimensions than 64");
-  }
+  read.extents = this->shape(argument, (*fields)[prepared_shape_field]);
   const std::string source_name = argument.of("source").text();
   const bool has_source = !(*fields)[source_field].is_none();
   if (has_source) {
@@ -171,9 +178,7 @@ Operand<GemmOperand> Call::left(nb::handle a, Name argument) {
     return as_operand<GemmOperand>(prepared(argument, a));
   }
   if (package().block_scaled.is_instance(a)) {
-    const auto fields = package().block_scaled.fields_of(a);
-    if (!fields) fault("no_fields", argument, a);
-    const nb::object& codes = (*fields)[codes_field];
+    const nb::object codes = fields(argument, a)[codes_field];
     if (calls_.of_type(codes) != reader_) fault("operands_apart", codes, reader_->adapter);
     const Quantized read = quantized(argument, a);
     return {read.view, read.extents, {read.memory[0], read.memory[1]}, read.spans};

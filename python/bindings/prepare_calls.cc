@@ -115,9 +115,7 @@ nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
   const int scheme = is_quantized ? -1 : call.scheme(scheme_name);
   nb::object array = nb::borrow(x);
   if (is_quantized) {
-    const auto fields = call.package().block_scaled.fields_of(x);
-    if (!fields) call.fault("no_fields", "x", x);
-    array = (*fields)[0];
+    array = call.fields("x", x)[0];
   }
   call.enter(is_quantized ? "x.codes" : "x", array);
   if (call.has_programs(stream)) {

@@ -12,13 +12,6 @@ namespace nb = nanobind;
 namespace mxkern::bindings {
 namespace {
 
-// beta adds to what is in out.
-float beta_of(const Call& call, nb::handle beta, nb::handle out) {
-  const float factor = call.number("beta", beta);
-  if (factor != 0.0f && out.is_none()) call.fault("beta_needs_out", beta);
-  return factor;
-}
-
 nb::object finished(const Call& call, const Output& product, nb::handle b) {
   return call.finished(product, call.reader().converts ? array_of(call, b) : nb::none());
 }
@@ -36,9 +29,8 @@ nb::object compiled_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dt
   const int dtype = call.dtype(dtype_name);
   GemmOptions options;
   options.alpha = call.number("alpha", alpha);
-  options.beta = beta_of(call, beta, out);
-  options.precision = static_cast<GemmPrecision>(
-      call.one_of("precision", precision, call.package().precision_names));
+  options.beta = call.beta(beta, out);
+  options.precision = call.precision(precision);
   call.enter_operand(b);
   if (call.has_programs(stream)) {
     check_compiled(call, a);
@@ -133,7 +125,7 @@ Any grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends, nb::
   GroupedGemmOptions options;
   options.precision = grouped_precision(call, precision);
   options.alpha = call.number("alpha", alpha);
-  options.beta = beta_of(call, beta, out);
+  options.beta = call.beta(beta, out);
   call.enter_operand(b);
   if (rows.is_none() && call.has_programs(stream)) {
     const nb::object product = call.reader().programs.attr("grouped_gemm")(
@@ -194,8 +186,7 @@ nb::object compiled_explanation(Calls& calls, const char* function, nb::handle a
   Call call(calls, function);
   const DType dtype = all_dtypes[call.dtype(dtype_name)];
   GemmOptions options;
-  options.precision = static_cast<GemmPrecision>(
-      call.one_of("precision", precision, call.package().precision_names));
+  options.precision = call.precision(precision);
   options.beta = call.number("beta", beta);
   call.enter_operand(b);
   auto right = call.right(b);

@@ -159,12 +159,11 @@ nb::object compiled_dequantize(Calls& calls, nb::handle q, nb::handle dtype_name
                                nb::handle stream) {
   Call call(calls, "dequantize");
   const int dtype = call.dtype(dtype_name);
-  const auto fields = call.package().block_scaled.fields_of(q);
-  if (!fields) call.fault("no_fields", "q", q);
-  const nb::object& codes = (*fields)[0];
+  const auto fields = call.fields("q", q);
+  const nb::object& codes = fields[0];
   call.enter("q.codes", codes);
   if (call.has_programs(stream)) {
-    call.scheme((*fields)[3]);  // which may be the user's own
+    call.scheme(fields[3]);  // which may be the user's own
     const nb::object x = call.reader().programs.attr("dequantize")(q, dtype, out);
     if (!x.is_none()) return x;
   }

@@ -105,10 +105,8 @@ Values plain_view(Calls& calls, const char* function, const char* argument, nb::
 
 Values quantized_view(Calls& calls, const char* function, const char* argument, nb::handle q) {
   Call call(calls, function);
-  const auto fields = call.package().block_scaled.fields_of(q);
-  if (!fields) call.fault("no_fields", argument, q);
-  call.enter(*argument == '\0' ? "codes" : (std::string(argument) + ".codes").c_str(),
-             (*fields)[0]);
+  const nb::object codes = call.fields(argument, q)[0];
+  call.enter(*argument == '\0' ? "codes" : (std::string(argument) + ".codes").c_str(), codes);
   const Quantized read = call.quantized(argument, q);
   return nb::make_tuple(tuple_of(read.view), read.extents.tuple(), read.memory[0], read.memory[1]);
 }

@@ -168,16 +168,11 @@ struct AnyRead {
 };
 
 AnyRead read_quantized(Call& call, Name argument, nb::handle q, const CustomScheme& scheme) {
-  const auto fields = call.package().block_scaled.fields_of(q);
-  if (!fields) call.fault("no_fields", argument, q);
+  const auto fields = call.fields(argument, q);
   AnyRead read;
   const int layout =
-      call.one_of(argument.of("scale_layout"), (*fields)[5], call.package().layout_names);
-  if (!read_extents((*fields)[4], read.extents)) {
-    const nb::object shape = call.fault("shape", argument, (*fields)[4]);
-    check(read_extents(shape, read.extents), call.function, ": ", argument.of("shape").text(),
-          " has more dimensions than 64");
-  }
+      call.one_of(argument.of("scale_layout"), fields[5], call.package().layout_names);
+  read.extents = call.shape(argument, fields[4]);
   const Extents shapes[3] = {scheme.code_extents(read.extents),
                              scheme.scale_extents(read.extents, all_scale_layouts[layout]),
                              scheme.tensor_scale_extents(read.extents)};
@@ -186,7 +181,7 @@ AnyRead read_quantized(Call& call, Name argument, nb::handle q, const CustomSche
   void* data[3] = {};
   Device device;
   for (int i = 0; i < 3; ++i) {
-    const nb::object& part = (*fields)[i];
+    const nb::object& part = fields[i];
     const bool is_wanted = i < 2 || scheme.scheme.has_tensor_scale();
     if (part.is_none() != !is_wanted) {
       call.fault("custom_part", argument.of(names[i]), part, is_wanted, scheme.name);
@@ -221,9 +216,7 @@ AnyRead read_quantized(Call& call, Name argument, nb::handle q, const CustomSche
 Any custom_dequantize(Calls& calls, const std::string& function, nb::handle q,
                       const CustomScheme& scheme, int dtype, nb::handle out, nb::handle stream) {
   Call call(calls, function.c_str());
-  const auto fields = call.package().block_scaled.fields_of(q);
-  if (!fields) call.fault("no_fields", "q", q);
-  const nb::object codes = (*fields)[0];
+  const nb::object codes = call.fields("q", q)[0];
   call.enter("q.codes", codes);
   const StreamScope scope(call, stream, codes);
   const AnyRead read = read_quantized(call, "q", q, scheme);
@@ -242,9 +235,8 @@ Any custom_dequantize(Calls& calls, const std::string& function, nb::handle q,
 Values custom_view(Calls& calls, const std::string& function, const std::string& argument,
                    nb::handle q, const CustomScheme& scheme) {
   Call call(calls, function.c_str());
-  const auto fields = call.package().block_scaled.fields_of(q);
-  if (!fields) call.fault("no_fields", argument, q);
-  call.enter(argument.empty() ? "codes" : (argument + ".codes").c_str(), (*fields)[0]);
+  const nb::object codes = call.fields(argument.c_str(), q)[0];
+  call.enter(argument.empty() ? "codes" : (argument + ".codes").c_str(), codes);
   const AnyRead read = read_quantized(call, argument.c_str(), q, scheme);
   return nb::make_tuple(read.extents.tuple(), read.kept[0], read.kept[1]);
 }
@@ -257,8 +249,7 @@ Any custom_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
   const int dtype = call.dtype(dtype_name);
   AnyProductOptions product;
   product.alpha = call.number("alpha", alpha);
-  product.beta = call.number("beta", beta);
-  if (product.beta != 0.0f && out.is_none()) call.fault("beta_needs_out", beta);
+  product.beta = call.beta(beta, out);
   call.enter("b", b);
   const StreamScope scope(call, stream, b);
   const Plain right = call.plain("b", b), left_side = call.plain("a", a);
@@ -302,10 +293,8 @@ Any custom_gemm_in_bfloat16(Calls& calls, nb::handle a, nb::handle b, const Cust
   const int dtype = call.dtype(dtype_name);
   GemmOptions options;
   options.alpha = call.number("alpha", alpha);
-  options.beta = call.number("beta", beta);
-  if (options.beta != 0.0f && out.is_none()) call.fault("beta_needs_out", beta);
-  options.precision = static_cast<GemmPrecision>(
-      call.one_of("precision", precision, call.package().precision_names));
+  options.beta = call.beta(beta, out);
+  options.precision = call.precision(precision);
   call.enter_operand(b);
   const nb::object codes = nb::getattr(b, "codes");
   const StreamScope scope(call, stream, codes);
