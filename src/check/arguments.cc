@@ -292,11 +292,10 @@ void check_device_type(const char* function, Device device) {
 
 void check_device(const char* function, Device device) {
   check_device_type(function, device);
-#if !defined(MXKERN_HAS_CUDA)
-  check<Unsupported>(device.type == DeviceType::cpu, function, ": the arguments are on ", device,
+  check<Unsupported>(has_cuda || device.type == DeviceType::cpu, function,
+                     ": the arguments are on ", device,
                      ", but mxkern was built without CUDA; move them to the CPU, "
                      "or build with MXKERN_CUDA=ON");
-#endif
 }
 
 }  // namespace mxkern

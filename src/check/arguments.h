@@ -117,6 +117,13 @@ void check_same_device(const char* function, const char* argument, Device device
 // `out` is an output of x's shape, dtype and device.
 void check_output_like(const char* function, const Buffer& out, const Buffer& x);
 
+// Whether this build of the library has the CUDA backend.
+#if defined(MXKERN_HAS_CUDA)
+inline constexpr bool has_cuda = true;
+#else
+inline constexpr bool has_cuda = false;
+#endif
+
 // Throws for what is no device at all.
 void check_device_type(const char* function, Device device);
 

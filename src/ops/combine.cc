@@ -7,9 +7,7 @@
 #include "cpu/experts/combine.h"
 #include "cpu/experts/row_numbers.h"
 #include "plan/combine.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/experts/combine.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -29,12 +27,11 @@ void combine(const Buffer& given_y, const std::int32_t* rows, const float* weigh
   check_apart(function, memory, {"y", y});
   check_apart(function, memory, {"rows", "", rows, numbers});
   if (weights != nullptr) check_apart(function, memory, {"weights", "", weights, numbers});
-#if defined(MXKERN_HAS_CUDA)
-  if (y.device.type == DeviceType::cuda) {
-    return cuda::combine(function, y, rows, nullptr, weights, out, workspace.data, stream);
+  if constexpr (has_cuda) {
+    if (y.device.type == DeviceType::cuda) {
+      return cuda::combine(function, y, rows, nullptr, weights, out, workspace.data, stream);
+    }
   }
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
   auto* const own = static_cast<std::int32_t*>(workspace.data);
   cpu::copy_row_numbers(function, rows, count, tokens, "out", "a row of no token", own);
   cpu::combine(y, own, count, weights, out, own + count);

@@ -8,9 +8,7 @@
 #include "check/any_scheme.h"
 #include "check/arguments.h"
 #include "cpu/any/backend.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/any/backend.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -77,7 +75,7 @@ AnyBuffer with_strides_of(const AnyBuffer& x) {
   return {with_strides(static_cast<const Buffer&>(x)), x.is_float64};
 }
 
-[[maybe_unused]] bool is_cuda(const char* function, const Buffer& x) {
+bool is_cuda(const char* function, const Buffer& x) {
   check_device(function, x.device);
   return x.device.type == DeviceType::cuda;
 }
@@ -92,11 +90,10 @@ void quantize(const AnyBuffer& x, const AnyBlockScaled& out, const AnyOptions& o
   check_blocks(function, out.scheme, options);
   check_same_shape(function, "out", out.shape, x.shape);
   check_same_device(function, "out", out.device, x.device);
-  [[maybe_unused]] const bool on_cuda = is_cuda(function, x);
-#if defined(MXKERN_HAS_CUDA)
-  if (on_cuda) return cuda::quantize_any(with_strides_of(x), out, options, stream);
-#endif
-  static_cast<void>(stream);
+  const bool on_cuda = is_cuda(function, x);
+  if constexpr (has_cuda) {
+    if (on_cuda) return cuda::quantize_any(with_strides_of(x), out, options, stream);
+  }
   cpu::quantize_any(with_strides_of(x), out, options);
 }
 
@@ -107,11 +104,10 @@ void dequantize(const AnyBlockScaled& q, const AnyBuffer& out, Stream stream) {
   check_same_shape(function, "out", out.shape, q.shape);
   check_same_device(function, "out", out.device, q.device);
   check_writable(function, "out", out.is_read_only);
-  [[maybe_unused]] const bool on_cuda = is_cuda(function, out);
-#if defined(MXKERN_HAS_CUDA)
-  if (on_cuda) return cuda::dequantize_any(q, with_strides_of(out), stream);
-#endif
-  static_cast<void>(stream);
+  const bool on_cuda = is_cuda(function, out);
+  if constexpr (has_cuda) {
+    if (on_cuda) return cuda::dequantize_any(q, with_strides_of(out), stream);
+  }
   cpu::dequantize_any(q, with_strides_of(out));
 }
 
@@ -121,14 +117,13 @@ void fake_quantize(const AnyBuffer& x, const AnyScheme& scheme, const AnyBuffer&
   check_any_buffer(function, "x", x);
   check_blocks(function, scheme, options);
   check_out(function, out, x);
-  [[maybe_unused]] const bool on_cuda = is_cuda(function, x);
-#if defined(MXKERN_HAS_CUDA)
-  if (on_cuda) {
-    return cuda::fake_quantize_any(with_strides_of(x), scheme, with_strides_of(out), options,
-                                   stream);
+  const bool on_cuda = is_cuda(function, x);
+  if constexpr (has_cuda) {
+    if (on_cuda) {
+      return cuda::fake_quantize_any(with_strides_of(x), scheme, with_strides_of(out), options,
+                                     stream);
+    }
   }
-#endif
-  static_cast<void>(stream);
   cpu::fake_quantize_any(with_strides_of(x), scheme, with_strides_of(out), options);
 }
 
@@ -139,13 +134,12 @@ void round_to(const AnyBuffer& x, const AnyFormat& format, const AnyBuffer& out,
   check_any_format(function, format);
   check_options(function, options);
   check_out(function, out, x);
-  [[maybe_unused]] const bool on_cuda = is_cuda(function, x);
-#if defined(MXKERN_HAS_CUDA)
-  if (on_cuda) {
-    return cuda::round_any(with_strides_of(x), format, with_strides_of(out), options, stream);
+  const bool on_cuda = is_cuda(function, x);
+  if constexpr (has_cuda) {
+    if (on_cuda) {
+      return cuda::round_any(with_strides_of(x), format, with_strides_of(out), options, stream);
+    }
   }
-#endif
-  static_cast<void>(stream);
   cpu::round_any(with_strides_of(x), format, with_strides_of(out), options);
 }
 
@@ -176,14 +170,13 @@ void multiply_float32(const Buffer& a, const Buffer& b, const Buffer& out,
                       const AnyProductOptions& options, Stream stream) {
   constexpr const char* function = "gemm";
   check_product(function, a, b, out, options);
-  [[maybe_unused]] const bool on_cuda = is_cuda(function, a);
-#if defined(MXKERN_HAS_CUDA)
-  if (on_cuda) {
-    return cuda::multiply_float32(with_strides(a), with_strides(b), with_strides(out), options,
-                                  stream);
+  const bool on_cuda = is_cuda(function, a);
+  if constexpr (has_cuda) {
+    if (on_cuda) {
+      return cuda::multiply_float32(with_strides(a), with_strides(b), with_strides(out), options,
+                                    stream);
+    }
   }
-#endif
-  static_cast<void>(stream);
   cpu::multiply_float32(with_strides(a), with_strides(b), with_strides(out), options);
 }
 

@@ -11,9 +11,7 @@
 #include "mxkern/prepare_operand.h"
 #include "plan/core_rows.h"
 #include "plan/gemm_cpu.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/any/backend.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -105,13 +103,13 @@ void gemm(const GemmOperand& given_a, const AnyBlockScaled& b, const Buffer& giv
   check_gemm_memory(a, right, out, options);
   const Buffer rows = rows_of(right);
   const Workspace rest{static_cast<char*>(workspace.data) + decoded, workspace.bytes - decoded};
-#if defined(MXKERN_HAS_CUDA)
-  if (out.device.type == DeviceType::cuda) {
-    cuda::clear(right.data, right.bytes, out.device, stream);
-    dequantize(b, AnyBuffer(rows), stream);
-    return gemm(a, GemmRightOperand(right), out, options, rest, stream);
+  if constexpr (has_cuda) {
+    if (out.device.type == DeviceType::cuda) {
+      cuda::clear(right.data, right.bytes, out.device, stream);
+      dequantize(b, AnyBuffer(rows), stream);
+      return gemm(a, GemmRightOperand(right), out, options, rest, stream);
+    }
   }
-#endif
   dequantize(b, AnyBuffer(rows), stream);
   const FloatEnvironment environment;
   const CpuGemmPlan plan = cpu_plan(a, rows, out, options);

@@ -3,9 +3,7 @@
 
 #include "check/arguments.h"
 #include "cpu/backend.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
-#endif
 
 namespace mxkern {
 
@@ -19,10 +17,9 @@ void dequantize(const BlockScaled& q, const Buffer& given, Stream stream) {
   check_same_device(function, "out", out.device, q.device);
   check_device(function, q.device);
   for (const Occupied& part : OccupiedParts("q", q).part) check_apart(function, {"out", out}, part);
-#if defined(MXKERN_HAS_CUDA)
-  if (q.device.type == DeviceType::cuda) return cuda::dequantize(q, out, stream);
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
+  if constexpr (has_cuda) {
+    if (q.device.type == DeviceType::cuda) return cuda::dequantize(q, out, stream);
+  }
   cpu::dequantize(q, out);
 }
 

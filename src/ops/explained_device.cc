@@ -2,20 +2,15 @@
 #include "ops/explained_device.h"
 
 #include "check/arguments.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm/gemm.h"
-#endif
 
 namespace mxkern {
 
 CudaGemmCapabilities explained_gpu(const char* function, const std::string& device, Device out) {
   if (!device.empty()) return capabilities_of(device, function);
   check_device(function, out);
-#if defined(MXKERN_HAS_CUDA)
-  return cuda::gemm_capabilities(function, out);
-#else
+  if constexpr (has_cuda) return cuda::gemm_capabilities(function, out);
   return {};
-#endif
 }
 
 }  // namespace mxkern

@@ -4,9 +4,7 @@
 #include "check/arguments.h"
 #include "check/quantize.h"
 #include "cpu/backend.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -42,11 +40,10 @@ void fake_quantize(const Buffer& given_x, Scheme scheme, const Buffer& given_out
   check_device(function, x.device);
   check_apart_or_same(function, out, x);
   check_scalars(function, x, out, options, finds_amax(scheme, options));
-#if defined(MXKERN_HAS_CUDA)
-  if (x.device.type == DeviceType::cuda)
-    return cuda::fake_quantize(x, scheme, out, options, stream);
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
+  if constexpr (has_cuda) {
+    if (x.device.type == DeviceType::cuda)
+      return cuda::fake_quantize(x, scheme, out, options, stream);
+  }
   cpu::fake_quantize(x, scheme, out, with_offset(options));
 }
 

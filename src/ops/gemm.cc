@@ -13,9 +13,7 @@
 #include "mxkern/core/float_environment.h"
 #include "plan/words.h"
 #include "plan/gemm_plan.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm/gemm.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -61,13 +59,12 @@ void run(const GemmPlan& plan, const GemmOperand& given_a, const GemmRightOperan
   check_gemm_memory(given_a, b, given_out, options);
   const GemmOperand a = with_strides(given_a);
   const Buffer out = with_strides(given_out);
-#if defined(MXKERN_HAS_CUDA)
-  if (out.device.type == DeviceType::cuda) {
-    return cuda::gemm(GemmPlanParts::on_cuda(plan).plan, plan.problem(), a, b, out, options,
-                      workspace, stream);
+  if constexpr (has_cuda) {
+    if (out.device.type == DeviceType::cuda) {
+      return cuda::gemm(GemmPlanParts::on_cuda(plan).plan, plan.problem(), a, b, out, options,
+                        workspace, stream);
+    }
   }
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
   if (out.shape.size() == 0) return;
   gemm_with(GemmPlanParts::on_cpu(plan), a, b, out, options, workspace);
 }
@@ -113,11 +110,11 @@ void check_fits(const GemmPlan& plan, const GemmProblem& problem) {
 void check_device_fits(const GemmPlan& plan, Device device) {
   if (GemmPlanParts::is_for(plan, device)) return;
   bool fits = GemmPlanParts::is_on_cpu(plan) && device.type == DeviceType::cpu;
-#if defined(MXKERN_HAS_CUDA)
-  if (!GemmPlanParts::is_on_cpu(plan) && device.type == DeviceType::cuda) {
-    fits = GemmPlanParts::on_cuda(plan).capabilities == cuda::gemm_capabilities("gemm", device);
+  if constexpr (has_cuda) {
+    if (!GemmPlanParts::is_on_cpu(plan) && device.type == DeviceType::cuda) {
+      fits = GemmPlanParts::on_cuda(plan).capabilities == cuda::gemm_capabilities("gemm", device);
+    }
   }
-#endif
   check(fits, "gemm: the plan is for ", plan.device(), " and out is on ", device,
         ", which is another device; call plan_gemm with these arguments");
 }

@@ -9,9 +9,7 @@
 #include "check/gemm_operand.h"
 #include "mxkern/plan.h"
 #include "plan/grouped.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm/grouped_gemm.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -36,13 +34,12 @@ void grouped_gemm(const GemmOperand& given_a, const GemmRightOperand& b, const G
   if (options.rows != nullptr) {
     return grouped_gemm_of_copies(a, b, groups, out, options, workspace, stream);
   }
-#if defined(MXKERN_HAS_CUDA)
-  if (out.device.type == DeviceType::cuda) {
-    return cuda::grouped_gemm_as(explained_gpu(function, {}, out.device), a, b, groups, out,
-                                 options, workspace, stream);
+  if constexpr (has_cuda) {
+    if (out.device.type == DeviceType::cuda) {
+      return cuda::grouped_gemm_as(explained_gpu(function, {}, out.device), a, b, groups, out,
+                                   options, workspace, stream);
+    }
   }
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
   check_groups_of_cpu({a, b, groups, out, options});
   if (out.shape.size() == 0) {
     workspace_bytes(CpuGroups{a, b, groups, out, options});  // checks the ends

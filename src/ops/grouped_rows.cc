@@ -12,10 +12,8 @@
 #include "ops/explained_device.h"
 #include "ops/memory_pieces.h"
 #include "plan/grouped.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/experts/gather_rows.h"
 #include "cuda/gemm/grouped_gemm.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -126,19 +124,20 @@ void grouped_gemm_of_copies(const GemmOperand& a, const GemmRightOperand& b, con
     const std::size_t needed = product_workspace_bytes(parts.copies, b, known, out, own);
     check_grouped_workspace(workspace, first + needed, a, b, groups, out, options);
   };
-#if defined(MXKERN_HAS_CUDA)
-  if (!on_cpu) {
-    check_rest(groups);
-    const CudaGemmCapabilities capabilities = explained_gpu(function, {}, out.device);
-    if (copies_rows(plan_grouped_cuda(parts.copies, b, groups, options.precision, capabilities))) {
-      return cuda::grouped_gemm_as(capabilities, from, b, groups, out, options, rest, stream,
+  if constexpr (has_cuda) {
+    if (!on_cpu) {
+      check_rest(groups);
+      const CudaGemmCapabilities capabilities = explained_gpu(function, {}, out.device);
+      if (copies_rows(
+              plan_grouped_cuda(parts.copies, b, groups, options.precision, capabilities))) {
+        return cuda::grouped_gemm_as(capabilities, from, b, groups, out, options, rest, stream,
+                                     gated);
+      }
+      cuda::gather_rows(function, from, options.rows, out.shape.rows, parts.copies, stream);
+      return cuda::grouped_gemm_as(capabilities, parts.copies, b, groups, out, own, rest, stream,
                                    gated);
     }
-    cuda::gather_rows(function, from, options.rows, out.shape.rows, parts.copies, stream);
-    return cuda::grouped_gemm_as(capabilities, parts.copies, b, groups, out, own, rest, stream,
-                                 gated);
   }
-#endif
   const Groups kept = copy_ends(groups, parts.ends);
   check_rest(kept);  // and the ends
   const std::int64_t count = kept.count == 0 ? 0 : kept.ends[kept.count - 1];

@@ -5,9 +5,7 @@
 
 #include "check/arguments.h"
 #include "cpu/backend.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
-#endif
 
 namespace mxkern {
 
@@ -25,12 +23,11 @@ void random_hadamard(const Buffer& given_x, const Buffer& given_out, const Hadam
         " columns; expected a multiple of the size ", size);
   check_device(function, x.device);
   check_apart_or_same(function, out, x);
-#if defined(MXKERN_HAS_CUDA)
-  if (x.device.type == DeviceType::cuda) {
-    return cuda::random_hadamard(x, out, hadamard, inverse, stream);
+  if constexpr (has_cuda) {
+    if (x.device.type == DeviceType::cuda) {
+      return cuda::random_hadamard(x, out, hadamard, inverse, stream);
+    }
   }
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
   cpu::random_hadamard(x, out, hadamard, inverse);
 }
 

@@ -5,9 +5,8 @@
 #include "cpu/runtime/instruction_set.h"
 #include "mxkern/core/error.h"
 #include "cpu/runtime/thread_count.h"
-#if defined(MXKERN_HAS_CUDA)
+#include "check/arguments.h"
 #include "cuda/backend.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -46,13 +45,7 @@ const char* gemm_unit() {
 
 const char* version() { return MXKERN_VERSION; }
 
-bool built_with_cuda() {
-#if defined(MXKERN_HAS_CUDA)
-  return true;
-#else
-  return false;
-#endif
-}
+bool built_with_cuda() { return has_cuda; }
 
 Info info() {
   Info info{};

@@ -10,9 +10,7 @@
 #include "cpu/quantize/row_spreads.h"
 #include "ops/memory_pieces.h"
 #include "plan/prepare_both.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/operands/prepare_both.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -106,16 +104,16 @@ void prepare_both(const Buffer& given, const PreparedOperand& rows, const Prepar
                x.device.type == DeviceType::cpu ? 64 : 256);
   if (bytes > 0) written.add({"workspace", "", workspace.data, bytes});
   check_apart(function, written.all(), {"x", x});
-#if defined(MXKERN_HAS_CUDA)
-  if (form == PreparedForm::folded) {
-    BlockScaled codes = columns.source;
-    MemoryPieces pieces(workspace.data);
-    if (!columns.has_source()) {
-      codes = take_quantized(pieces, codes.scheme, codes.shape, codes.device);
+  if constexpr (has_cuda) {
+    if (form == PreparedForm::folded) {
+      BlockScaled codes = columns.source;
+      MemoryPieces pieces(workspace.data);
+      if (!columns.has_source()) {
+        codes = take_quantized(pieces, codes.scheme, codes.shape, codes.device);
+      }
+      return cuda::prepare_both(x, rows, columns, codes, workspace.data, spreads, options, stream);
     }
-    return cuda::prepare_both(x, rows, columns, codes, workspace.data, spreads, options, stream);
   }
-#endif
   quantize_both(x, rows.source, columns.source, options, options, stream);
   for (const Side& side : sides) {
     if (side.spreads == nullptr) continue;

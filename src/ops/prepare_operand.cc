@@ -10,10 +10,8 @@
 #include "check/quantize.h"
 #include "cpu/gemm/panels/panels.h"
 #include "cpu/gemm/task.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/gemm/gemm.h"
 #include "cuda/operands/prepare_operand.h"
-#endif
 #include "plan/core_rows.h"
 #include "plan/decode/limits.h"
 #include "mxkern/tensor/panel_layout.h"
@@ -29,16 +27,17 @@ void check_scheme(const char* caller, Scheme scheme) {
 }
 
 // The form, if products on the device read it, or else the source.
-PreparedForm usable([[maybe_unused]] PreparedForm wanted, [[maybe_unused]] Device device) {
+PreparedForm usable(PreparedForm wanted, Device device) {
   if (device.type == DeviceType::cpu) {
     const bool reads = wanted == PreparedForm::panels && cpu::reads_panels();
     return reads ? wanted : PreparedForm::source;
   }
-#if defined(MXKERN_HAS_CUDA)
-  if (device.type == DeviceType::cuda && reads(wanted, cuda::gemm_capabilities(function, device))) {
-    return wanted;
+  if constexpr (has_cuda) {
+    if (device.type == DeviceType::cuda &&
+        reads(wanted, cuda::gemm_capabilities(function, device))) {
+      return wanted;
+    }
   }
-#endif
   return PreparedForm::source;
 }
 
@@ -125,11 +124,7 @@ void prepare_operand(const BlockScaled& q, const PreparedOperand& out, Stream st
   check_usable(target);
   if (target.form == PreparedForm::source) return;
   if (target.form == PreparedForm::panels) return fill_panels(target);
-#if defined(MXKERN_HAS_CUDA)
-  cuda::prepare_operand(target, stream);
-#else
-  static_cast<void>(stream);
-#endif
+  if constexpr (has_cuda) cuda::prepare_operand(target, stream);
 }
 
 void prepare_operand(const Buffer& given, const PreparedOperand& out,
@@ -153,11 +148,7 @@ void prepare_operand(const Buffer& given, const PreparedOperand& out,
   if (out.has_source()) std::copy(std::begin(source.part), std::end(source.part), &written[1]);
   check_apart(function, written, {"x", x});
   check_usable(out);
-#if defined(MXKERN_HAS_CUDA)
-  cuda::quantize_prepared(x, out, options.scale_rule, stream);
-#else
-  static_cast<void>(stream);
-#endif
+  if constexpr (has_cuda) cuda::quantize_prepared(x, out, options.scale_rule, stream);
 }
 
 }  // namespace mxkern

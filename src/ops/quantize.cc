@@ -7,9 +7,7 @@
 #include "check/arguments.h"
 #include "check/quantize.h"
 #include "cpu/backend.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -91,12 +89,11 @@ void run(const char* function, const Buffer& given, const BlockScaled* rows,
   }
   check_device(function, x.device);
   check_memory(function, x, row_side, column_side);
-#if defined(MXKERN_HAS_CUDA)
-  if (x.device.type == DeviceType::cuda) {
-    return cuda::quantize(function, x, rows, row_options, columns, column_options, stream);
+  if constexpr (has_cuda) {
+    if (x.device.type == DeviceType::cuda) {
+      return cuda::quantize(function, x, rows, row_options, columns, column_options, stream);
+    }
   }
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
   cpu::quantize(x, rows, with_offset(row_options), columns, with_offset(column_options));
 }
 
@@ -127,10 +124,9 @@ void tensor_amax(const Buffer& given, float* amax, const AmaxOptions& options, S
   check_apart(function, {"amax", "", amax, sizeof(float)}, {"x", x});
   check_transform(function, options.hadamard, options.columns ? x.shape.rows : x.shape.columns);
   check_device(function, x.device);
-#if defined(MXKERN_HAS_CUDA)
-  if (x.device.type == DeviceType::cuda) return cuda::tensor_amax(x, amax, options, stream);
-#endif
-  static_cast<void>(stream);
+  if constexpr (has_cuda) {
+    if (x.device.type == DeviceType::cuda) return cuda::tensor_amax(x, amax, options, stream);
+  }
   cpu::tensor_amax(x, amax, options);
 }
 

@@ -3,9 +3,7 @@
 
 #include "check/arguments.h"
 #include "cpu/backend.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/backend.h"
-#endif
 
 namespace mxkern {
 namespace {
@@ -30,13 +28,12 @@ void convert(const char* function, const Scales& from, const Scales& to, std::ui
   const Occupied read = check_scales(function, from, shape);
   check_apart(function, check_scales(function, to, shape), read);
   check_device(function, device);
-#if defined(MXKERN_HAS_CUDA)
-  if (device.type == DeviceType::cuda) {
-    return cuda::convert_scales(from.bytes, from.layout, target, to.layout, shape.batch, shape.rows,
-                                shape.columns, device, stream);
+  if constexpr (has_cuda) {
+    if (device.type == DeviceType::cuda) {
+      return cuda::convert_scales(from.bytes, from.layout, target, to.layout, shape.batch,
+                                  shape.rows, shape.columns, device, stream);
+    }
   }
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
   cpu::convert_scales(from.bytes, from.layout, target, to.layout, shape.batch, shape.rows,
                       shape.columns);
 }

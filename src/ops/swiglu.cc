@@ -4,9 +4,7 @@
 #include "check/arguments.h"
 #include "check/experts.h"
 #include "cpu/experts/swiglu.h"
-#if defined(MXKERN_HAS_CUDA)
 #include "cuda/experts/swiglu.h"
-#endif
 
 namespace mxkern {
 
@@ -26,10 +24,9 @@ void swiglu(const Buffer& given_x, const Buffer& given_out, const SwigluOptions&
                      "; expected that of x, ", name_of(x.dtype));
   check_device(function, x.device);
   check_apart(function, {"out", out}, {"x", x});
-#if defined(MXKERN_HAS_CUDA)
-  if (x.device.type == DeviceType::cuda) return cuda::swiglu(function, x, out, options, stream);
-#endif
-  static_cast<void>(stream);  // the CPU has finished when the call returns
+  if constexpr (has_cuda) {
+    if (x.device.type == DeviceType::cuda) return cuda::swiglu(function, x, out, options, stream);
+  }
   cpu::swiglu(x, out, options);
 }
 
