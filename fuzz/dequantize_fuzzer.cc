@@ -23,8 +23,7 @@ std::uint8_t code_at(const BlockScaled& q, int bits, std::int64_t row, std::int6
 }
 
 float expected_at(const BlockScaled& q, std::int64_t row, std::int64_t column) {
-  return visit(q.scheme, [&](auto scheme) {
-    using S = decltype(scheme);
+  return visit(q.scheme, [&]<class S>(S) {
     const ScaleIndex index = q.scale_index();
     const std::int64_t matrix = row / q.shape.rows;
     const std::uint8_t scale =

@@ -52,8 +52,7 @@ Memory normal_values(DType dtype, std::int64_t count) {
   std::mt19937 generator(1);
   std::normal_distribution<float> normal;
   std::vector<std::uint16_t> block(static_cast<std::size_t>(std::min(period, count)));
-  visit(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit(dtype, [&]<class T>(TypeTag<T>) {
     if constexpr (sizeof(T) == 2) {
       for (std::uint16_t& bits : block)
         bits = std::bit_cast<std::uint16_t>(from_float<T>(normal(generator)));

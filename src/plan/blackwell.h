@@ -34,8 +34,7 @@ constexpr bool has_blackwell_kernels([[maybe_unused]] Blackwell architecture) {
 
 // Whether tensor cores know a scheme's elements and scales, as they know NVFP4's.
 constexpr bool is_mx_float(Scheme scheme) {
-  return visit(scheme, [](auto type) {
-    using S = decltype(type);
+  return visit(scheme, []<class S>(S) {
     return is_ocp_float<typename S::Format> && S::ScaleFormat::is_power_of_two && S::block == 32;
   });
 }

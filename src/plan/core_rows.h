@@ -117,8 +117,7 @@ constexpr bool are_scales_to_decode(int alignment, const ScaleIndex& index, std:
 // Whether a product can make rows of codes ready itself while it is under way: it has code for
 // E4M3 under powers of two.
 constexpr bool is_made_under_way(Scheme scheme) {
-  return visit(scheme, [](auto type) {
-    using S = decltype(type);
+  return visit(scheme, []<class S>(S) {
     return std::is_same_v<typename S::Format, E4M3> &&
            std::is_same_v<typename S::ScaleFormat, E8M0>;
   });

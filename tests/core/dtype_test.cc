@@ -174,8 +174,7 @@ TEST(Float16Test, AgreesWithTheCompiler) {
 
 TEST(DTypeTest, VisitNamesAndSizesAgree) {
   for (DType dtype : all_dtypes) {
-    visit(dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit(dtype, [&]<class T>(TypeTag<T>) {
       EXPECT_EQ(dtype_of<T>::value, dtype) << name_of(dtype);
       EXPECT_EQ(size_of(dtype), sizeof(T)) << name_of(dtype);
     });

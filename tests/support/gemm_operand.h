@@ -77,8 +77,7 @@ struct QuantizedOperand {
   }
 
   double value(std::int64_t batch, std::int64_t row, std::int64_t k) {
-    return visit(view.scheme, [&](auto scheme) {
-      using S = decltype(scheme);
+    return visit(view.scheme, [&]<class S>(S) {
       const auto code =
           static_cast<std::uint8_t>(get_code(codes, code_position(batch, row, k), S::Format::bits));
       const double element = decode<typename S::Format>(code);
@@ -89,8 +88,7 @@ struct QuantizedOperand {
 
   // For each block the scale that the scheme gives its largest magnitude, and the nearest codes.
   void quantize(const Values& values) {
-    visit(view.scheme, [&](auto scheme) {
-      using S = decltype(scheme);
+    visit(view.scheme, [&]<class S>(S) {
       const Shape& shape = view.shape;
       TensorScale tensor{};
       if constexpr (S::has_tensor_scale) {
@@ -155,8 +153,7 @@ struct PlainTensor {
     view.row_stride = row_stride;
     view.batch_stride = batch_stride;
     bytes.resize(static_cast<std::size_t>(shape.batch * batch_stride) * size_of(dtype));
-    visit(dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit(dtype, [&]<class T>(TypeTag<T>) {
       for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
         reinterpret_cast<T*>(bytes.data())[i] =
             from_float<T>(std::numeric_limits<float>::quiet_NaN());
@@ -180,15 +177,13 @@ struct PlainTensor {
     return batch * view.batch_stride + row * view.row_stride + column;
   }
   double value(std::int64_t batch, std::int64_t row, std::int64_t column) const {
-    return visit(view.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    return visit(view.dtype, [&]<class T>(TypeTag<T>) {
       return static_cast<double>(
           to_float(reinterpret_cast<const T*>(bytes.data())[position(batch, row, column)]));
     });
   }
   void set(std::int64_t batch, std::int64_t row, std::int64_t column, float value) {
-    visit(view.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit(view.dtype, [&]<class T>(TypeTag<T>) {
       reinterpret_cast<T*>(bytes.data())[position(batch, row, column)] = from_float<T>(value);
     });
   }

@@ -168,8 +168,7 @@ inline Quantized reference_quantize(const Tensor& x, bool transposed, Scheme sch
   Quantized result(scheme, lines.shape, layout);
   std::memset(result.codes.data(), 0, static_cast<std::size_t>(result.codes.size()));
   std::memset(result.scales.data(), 0, static_cast<std::size_t>(result.scales.size()));
-  visit(scheme, [&](auto type) {
-    using S = decltype(type);
+  visit(scheme, [&]<class S>(S) {
     TensorScale tensor = {};
     if constexpr (S::has_tensor_scale) {
       const float amax = options.amax != nullptr ? *options.amax : reference_amax(lines.values);

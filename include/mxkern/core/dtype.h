@@ -104,7 +104,7 @@ struct dtype_of<bfloat16> {
   static constexpr DType value = DType::bfloat16;
 };
 
-// A value that carries an element type into a generic lambda: `typename decltype(tag)::type`.
+// A value that carries an element type into a lambda: [&]<class T>(TypeTag<T>) { ... }
 template <class T>
 struct TypeTag {
   using type = T;

@@ -42,14 +42,12 @@ const float* row_of(const Buffer& x, std::int64_t batch, std::int64_t row) {
 template <class Sum>
 void finish_row(const AnyProductOptions& options, const Sum* sums, const Buffer& out,
                 std::int64_t batch, std::int64_t row, std::int64_t column, std::int64_t columns) {
-  visit(out.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit(out.dtype, [&]<class T>(TypeTag<T>) {
     auto* target = reinterpret_cast<T*>(any_address(out, batch, row, column));
     for (std::int64_t n = 0; n < columns; ++n) {
       float value = static_cast<float>(sums[n]) * options.alpha;
       if (options.bias != nullptr) {
-        value += visit(options.bias->dtype, [&](auto bias_tag) {
-          using Bias = typename decltype(bias_tag)::type;
+        value += visit(options.bias->dtype, [&]<class Bias>(TypeTag<Bias>) {
           return to_float(static_cast<const Bias*>(options.bias->data)[column + n]);
         });
       }

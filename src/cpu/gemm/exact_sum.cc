@@ -59,14 +59,12 @@ void load_chunk(const GemmMatrix& matrix, std::int64_t row, std::int64_t k, int 
                 double* values) {
   const std::uint8_t* data = matrix.data + row * matrix.row_bytes;
   if (matrix.is_plain) {
-    visit(matrix.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit(matrix.dtype, [&]<class T>(TypeTag<T>) {
       load_elements(reinterpret_cast<const T*>(data) + k, count, values);
     });
     return;
   }
-  visit(matrix.scheme, [&](auto scheme) {
-    using S = decltype(scheme);
+  visit(matrix.scheme, [&]<class S>(S) {
     decode_elements<typename S::Format>(data, k, count, values);
     const ScaleRow scales(matrix, row);
     for (int i = 0; i < count; ++i) {
@@ -145,8 +143,7 @@ float least_certain_sum(const GemmMatrix& left, const GemmMatrix& right) {
 
 std::int32_t row_spread(const GemmMatrix& matrix, std::int64_t row) {
   if (matrix.is_plain) {
-    return visit(matrix.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    return visit(matrix.dtype, [&]<class T>(TypeTag<T>) {
       return plain_row_spread(reinterpret_cast<const T*>(matrix.data + row * matrix.row_bytes),
                               matrix.k);
     });

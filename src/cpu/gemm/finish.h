@@ -98,8 +98,7 @@ bool tile_is_at_least(float least, const float* sums, int rows, int columns) {
 void finish_tile(const GemmFinish& finish, const float* sums, int rows, int columns,
                  const std::int32_t* left_shifts, const std::int32_t* right_shifts,
                  const float* bias, void* out) {
-  visit(finish.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit(finish.dtype, [&]<class T>(TypeTag<T>) {
     finish_rows(finish, sums, rows, columns, left_shifts, right_shifts, bias, static_cast<T*>(out));
   });
 }

@@ -182,8 +182,7 @@ class Block {
     bias_ = nullptr;
     if (task_.bias == nullptr) return;
     float* bias = at<float>(layout_.bias);
-    visit(task_.bias_dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit(task_.bias_dtype, [&]<class T>(TypeTag<T>) {
       const T* stored = static_cast<const T*>(task_.bias) + column_;
       for (std::int64_t j = 0; j < columns_; ++j) bias[j] = to_float(stored[j]);
     });

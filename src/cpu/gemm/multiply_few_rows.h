@@ -82,8 +82,7 @@ void multiply_decode(const void* left, const void* right, int rows, int, int, bo
                      float* sums) {
   const float* a = static_cast<const float*>(left);
   const RightRows& b = *static_cast<const RightRows*>(right);
-  visit(b.matrix.scheme, [&](auto scheme) {
-    using S = decltype(scheme);
+  visit(b.matrix.scheme, [&]<class S>(S) {
     if (rows == 1) {
       multiply_few_rows<S, 1>(a, b, accumulate, sums);
     } else if (rows == 2) {

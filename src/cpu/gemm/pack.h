@@ -182,8 +182,7 @@ void pack_right(const GemmMatrix& matrix, const GemmPanel& panel, const std::int
                 void* out) {
   const std::int64_t tile_bytes =
       static_cast<std::int64_t>(panel.tile) * panel.chunks * gemm_chunk * (Bfloat16 ? 2 : 4);
-  const auto pack = [&](auto tag) {
-    using Elements = typename decltype(tag)::type;
+  const auto pack = [&]<class Elements>(TypeTag<Elements>) {
     for (std::int64_t i = 0; i < panel.rows; i += lane_count) {
       std::uint8_t* to =
           static_cast<std::uint8_t*>(out) + i / panel.tile * tile_bytes + i % panel.tile * 4;

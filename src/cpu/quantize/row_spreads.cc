@@ -63,8 +63,7 @@ void find_row_spreads(const BlockScaled& q, std::uint8_t* spreads) {
   const ScaleIndex index = q.scale_index();
   const std::int64_t grain = grain_elements / std::max<std::int64_t>(q.shape.columns, 1) + 1;
   parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    visit(q.scheme, [&](auto scheme) {
-      using S = decltype(scheme);
+    visit(q.scheme, [&]<class S>(S) {
       if constexpr (scheme_can_fold<S>) {
         for (std::int64_t i = begin; i < end; ++i) {
           const SpreadRow row{q.codes + i * row_bytes, q.scales + i / q.shape.rows * index.size(),

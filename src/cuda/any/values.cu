@@ -30,8 +30,7 @@ void dequantize_any(const AnyBlockScaled& q, const AnyBuffer& out, Stream stream
   check_device_pointer(function, "q.scales", q.scales, q.device);
   check_device_pointer(function, "out", out.data, out.device);
   if (q.shape.size() == 0) return;
-  visit_any(out, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_any(out, [&]<class T>(TypeTag<T>) {
     using Word = kernels::AnyWordOf<T>;
     kernels::AnyDecodeParameters<Word> p = {};
     p.codes = static_cast<const std::uint8_t*>(q.codes);
@@ -59,8 +58,7 @@ void round_any(const AnyBuffer& x, const AnyFormat& format, const AnyBuffer& out
   check_device_pointer(function, "x", x.data, x.device);
   check_device_pointer(function, "out", out.data, out.device);
   if (x.shape.size() == 0) return;
-  visit_any(x, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_any(x, [&]<class T>(TypeTag<T>) {
     using Word = kernels::AnyWordOf<T>;
     kernels::AnyRoundParameters<Word> p = {};
     p.x = view_of(x);
@@ -109,8 +107,7 @@ void multiply_float32(const Buffer& a, const Buffer& b, const Buffer& out,
   check(grid.y <= 65535 && grid.z <= 65535, function, ": a has ", p.m, " rows in ", a.shape.batch,
         " matrices; expected fewer than 4194240 and "
         "65536 for operands by schemes of your own");
-  visit(out.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit(out.dtype, [&]<class T>(TypeTag<T>) {
     launch(function, kernels::any_multiply_kernel<T>, grid, 256, 0, stream, p);
   });
 }

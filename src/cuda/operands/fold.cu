@@ -86,8 +86,7 @@ kernels::FoldParameters fold_parameters(const char* function, const FoldTask& ta
   p.out = folded_rows(q.shape, task.memory);
   p.scales_in_words = scales_in_words(alignment_of(p.scales, 4), p.scale_index);
   p.counters[1] = zeroed_counters(task.first, q.shape);
-  visit(q.scheme, [&](auto scheme) {
-    using S = decltype(scheme);
+  visit(q.scheme, [&]<class S>(S) {
     if constexpr (scheme_can_fold<S>) {
       using Unit = kernels::FoldUnit<typename S::Format>;
       p.log2_team = kernels::log2_team(ceil_div(p.columns, Unit::codes));
@@ -149,8 +148,7 @@ bool fold_both(const char* function, const FoldTask& a, const FoldTask& b, Strea
   p.counters[0] = {zeroed.data, zeroed.count};
   p.counters[1] = left.counters[1];
   p.counters[2] = right.counters[1];
-  visit(a.operand->scheme, [&](auto scheme) {
-    using S = decltype(scheme);
+  visit(a.operand->scheme, [&]<class S>(S) {
     if constexpr (scheme_can_fold<S> && S::Format::bits == 8) {
       constexpr int more = 4, fewer = 2;
       p.columns <= kernels::fold_rows_chunk
@@ -173,8 +171,7 @@ void fold(const char* function, const BlockScaled& q, void* memory, Stream strea
         " are folded; expected no more than there are, and all where spreads are asked about");
   p.follows = follows;
   p.counters[0] = {zeroed.data, zeroed.count};
-  visit(q.scheme, [&](auto scheme) {
-    using S = decltype(scheme);
+  visit(q.scheme, [&]<class S>(S) {
     if constexpr (scheme_can_fold<S>) {
       if constexpr (S::Format::bits == 8) {
         if (has_whole_rows(p))

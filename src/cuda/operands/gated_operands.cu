@@ -27,8 +27,7 @@ Scheme scheme_of(const char* function, const ExpandTask& task) {
 void launch_gated(const char* function, Scheme scheme, const kernels::GatedOperandsParameters& p,
                   Stream stream) {
   const std::int64_t most = std::int64_t{2} * processor_count(function);
-  visit(scheme, [&](auto kind) {
-    using S = decltype(kind);
+  visit(scheme, [&]<class S>(S) {
     if constexpr (scheme_can_fold<S>) {
       launch<Start::early>(function, kernels::gated_operands_kernel<S, expanded_exponent>,
                            grid_of(std::min(p.groups(), most)), kernels::team_threads, 0, stream,

@@ -104,12 +104,10 @@ void quantize_folded(const char* function, const Buffer& x, Scheme scheme, Scale
   const int block_bytes = block * static_cast<int>(size_of(x.dtype));
   const int shared_bytes = p.is_held ? rows * kernels::held_row_bytes(p.row_bytes, block_bytes) : 0;
   const dim3 grid = grid_of(ceil_div(p.batch * p.rows, rows));
-  visit(scheme, [&](auto type) {
-    using S = decltype(type);
+  visit(scheme, [&]<class S>(S) {
     if constexpr (scheme_can_fold<S>) {
       p.rule = E8M0Rule::of<typename S::Format>(rule);
-      visit(x.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+      visit(x.dtype, [&]<class T>(TypeTag<T>) {
         if constexpr (std::is_same_v<S, MxFp8E4M3> && sizeof(T) == 2) {
           if (quantize_folded_rows<T>(function, p, stream)) return;
         }

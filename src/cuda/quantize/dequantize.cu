@@ -40,8 +40,7 @@ void dequantize(const BlockScaled& q, const Buffer& out, Stream stream) {
   const std::int64_t octets = q.shape.size() / 8;
   const bool is_small = has_octets && octets < (1 << 16);
   visit(q.scheme, [&](auto scheme) {
-    visit(out.dtype, [&](auto type) {
-      using T = typename decltype(type)::type;
+    visit(out.dtype, [&]<class T>(TypeTag<T>) {
       if (is_small) {
         constexpr int threads = kernels::small_dequantize_threads;
         launch<Start::early>(function, kernels::dequantize_small_kernel<decltype(scheme), T>,

@@ -25,8 +25,7 @@ void random_hadamard(const Buffer& x, const Buffer& out, const Hadamard& hadamar
   p.signs = hadamard.signs;
   p.inverse = inverse;
   p.vectors = starts_on_16(x) && starts_on_16(out);
-  visit(x.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit(x.dtype, [&]<class T>(TypeTag<T>) {
     launch<Start::early>(function, kernels::hadamard_kernel<T>, grid_of(p.grid),
                          kernels::row_threads, 0, stream, p);
   });

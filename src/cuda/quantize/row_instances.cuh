@@ -60,8 +60,7 @@ bool is_small(Rounding rounding, const kernels::QuantizeRowsParameters& p) {
 template <class S>
 void launch_whole_rows(const char* function, DType dtype, kernels::QuantizeRowsParameters p,
                        Stream stream) {
-  visit(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit(dtype, [&]<class T>(TypeTag<T>) {
     using kernels::RowsWork;
     constexpr int blocks = kernels::rows_blocks<S, T, Rounding::nearest, RowsWork::whole>;
     const int processors = processor_count(function);
@@ -101,8 +100,7 @@ void launch_dense(const char* function, DType dtype, const kernels::QuantizeRows
       rows.scales,   rows.tensor_scale,
       rows.options,  rows.grid.rows * rows.columns / kernels::stretch_elements,
       rows.backwards};
-  visit(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit(dtype, [&]<class T>(TypeTag<T>) {
     const std::int64_t resident = processor_count(function) * kernels::dense_blocks<S, T, true>;
     const std::int64_t blocks = ceil_div(p.stretches, kernels::stretches_at_once);
     const auto launch_blocks = [&](auto kernel, std::int64_t count) {
@@ -122,8 +120,7 @@ void launch_dense(const char* function, DType dtype, const kernels::QuantizeRows
 template <class S>
 void launch_random_rows(const char* function, DType dtype, kernels::QuantizeRowsParameters p,
                         Stream stream) {
-  visit(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit(dtype, [&]<class T>(TypeTag<T>) {
     using kernels::RowsWork;
     constexpr int blocks = kernels::rows_blocks<S, T, Rounding::stochastic, RowsWork::once>;
     const std::int64_t places = processor_count(function) * blocks;
@@ -194,8 +191,7 @@ void launch_own_rows(const char* function, DType dtype, Rounding rounding,
                      const kernels::QuantizeRowsParameters& p, Stream stream) {
   if (is_small<S>(rounding, p)) {
     const auto grid = kernels::SmallGrid::of(p.grid, p.scale_index);
-    return visit(dtype, [&](auto type) {
-      using T = typename decltype(type)::type;
+    return visit(dtype, [&]<class T>(TypeTag<T>) {
       launch<Start::early>(function, kernels::quantize_small_kernel<S, T>,
                            grid_of(ceil_div(grid.threads(), kernels::small_threads)),
                            kernels::small_threads, 0, stream, p, grid);

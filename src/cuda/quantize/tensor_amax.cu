@@ -53,8 +53,7 @@ void amax_of_rows(const char* function, const Buffer& x, float* amax, const Hada
   const bool one_cluster = dense && chunks <= kernels::amax_cluster && can_start_early(function);
   p.fetches = one_cluster || chunks * p.lines * p.batch <= few_chunks;
   if (!one_cluster) clear(function, amax, p.fetches, stream);
-  visit(x.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit(x.dtype, [&]<class T>(TypeTag<T>) {
     if (one_cluster) {
       launch_clusters(function, kernels::tensor_amax_kernel<T, true>, kernels::amax_cluster,
                       grid_of(kernels::amax_cluster), kernels::amax_threads, 0, stream, p);
@@ -94,8 +93,7 @@ void amax_in_one_read(const char* function, const Buffer& x, float* plain, float
   const std::int64_t deep = std::max<std::int64_t>(resident / (across * down), 1);
   const dim3 grid = grid_of(across, down, std::min(p.batch, deep));
   clear(function, transformed, false, stream, plain);
-  const auto launch_of = [&](auto type) {
-    using T = decltype(type);
+  const auto launch_of = [&]<class T>(T) {
     launch<Start::early>(function,
                          plain != nullptr ? kernels::transformed_amax_kernel<T, true>
                                           : kernels::transformed_amax_kernel<T, false>,
@@ -120,8 +118,7 @@ void amax_of_transformed_columns(const char* function, const Buffer& x, float* a
   p.along_columns.options.hadamard_signs = hadamard.signs;
   p.vector_loads = starts_on_16(x);
   clear(function, amax, false, stream);
-  visit(x.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit(x.dtype, [&]<class T>(TypeTag<T>) {
     const std::size_t elements = kernels::tile_extent * kernels::tile_extent;
     const std::size_t floats = hadamard.size > kernels::tile_segment ? elements * 4 : 0;
     launch<Start::early>(function, kernels::hadamard_columns_amax_kernel<T>,

@@ -74,8 +74,7 @@ void fold_and_compare(Quantized& q, bool misaligned) {
   DeviceQuantized device_q(q, misaligned);
   folded.fill_on_device(
       [&](std::uint8_t* memory) { cuda::fold("fold", device_q.view(), memory, {}); });
-  visit(q.view.scheme, [&](auto scheme) {
-    using S = decltype(scheme);
+  visit(q.view.scheme, [&]<class S>(S) {
     if constexpr (scheme_can_fold<S>) expect_folded<S>(q, folded);
   });
 }

@@ -116,8 +116,7 @@ void multiply_panels_avx2(const void* left, const void* right, int rows, int chu
                           bool accumulate, float* sums) {
   static_assert(row_floats == PanelLayout::rows, "a tile has a panel");
   const RightPanels& panels = *static_cast<const RightPanels*>(right);
-  visit(panels.matrix.scheme, [&](auto scheme) {
-    using S = decltype(scheme);
+  visit(panels.matrix.scheme, [&]<class S>(S) {
     const PanelLayout layout(S::Format::bits, S::block, panels.matrix.rows, panels.matrix.k);
     visit_rows<most_avx2_rows>(rows, [&](auto count) {
       multiply_panel<S, count>(
