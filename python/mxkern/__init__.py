@@ -17,39 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from mxkern import _core
 from mxkern.arrays import meet_frameworks, take_jax_calls_from
-from mxkern.functions import (
-    combine,
-    dequantize,
-    expert_layer,
-    explain_gemm,
-    explain_grouped_gemm,
-    fake_quantize,
-    gemm,
-    grouped_gemm,
-    pack_codes,
-    plan_gemm,
-    prepare_both,
-    prepare_operand,
-    quantize,
-    quantize_both,
-    quantize_columns,
-    quantize_mxfp4,
-    quantize_mxfp6,
-    quantize_mxfp8,
-    quantize_mxint8,
-    quantize_nvfp4,
-    random_hadamard,
-    round_to,
-    swiglu,
-    swizzle_scales,
-    tensor_amax,
-    transpose_square_blocks,
-    unpack_codes,
-    unswizzle_scales,
-)
+from mxkern.functions import *  # noqa: F403
+from mxkern.functions import __all__ as _operations
 from mxkern.jax import make_jax_calls
-from mxkern.ops.explain_gemm import GemmExplanation, GemmPlan
-from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation
+from mxkern.ops.explain_gemm import GemmExplanation, GemmPlan, explain_gemm, plan_gemm
+from mxkern.ops.explain_grouped_gemm import GroupedGemmExplanation, explain_grouped_gemm
 from mxkern.ops.from_parts import made_from_parts as _made_from_parts  # noqa: F401  # BlockScaled.from_parts
 from mxkern.ops.summary import summary as _summary  # noqa: F401  # BlockScaled prints with it
 from mxkern.values.about import Info, cmake_dir, info
@@ -78,41 +50,17 @@ __all__ = [
     "__version__",
     "analyze",
     "cmake_dir",
-    "combine",
     "compare",
-    "dequantize",
-    "expert_layer",
     "explain_gemm",
     "explain_grouped_gemm",
-    "fake_quantize",
-    "gemm",
     "get_num_threads",
-    "grouped_gemm",
     "info",
-    "pack_codes",
     "plan_gemm",
-    "prepare_both",
-    "prepare_operand",
-    "quantize",
-    "quantize_both",
-    "quantize_columns",
-    "quantize_mxfp4",
-    "quantize_mxfp6",
-    "quantize_mxfp8",
-    "quantize_mxint8",
-    "quantize_nvfp4",
-    "random_hadamard",
-    "round_to",
     "schemes",
     "set_num_threads",
-    "swiglu",
-    "swizzle_scales",
     "table",
-    "tensor_amax",
-    "transpose_square_blocks",
-    "unpack_codes",
-    "unswizzle_scales",
 ]
+__all__ += _operations
 
 
 def _keep_out_of_graphs(function: Any) -> Any:

@@ -1,10 +1,8 @@
-# mxkern/functions.py: all operations in one namespace. Layers call them here, because the package
-# itself stands above the layers.
+# mxkern/functions.py: all operations in one namespace, and the list of them. Layers call them here,
+# because the package itself stands above the layers.
 from mxkern.ops.combine import combine
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.expert_layer import expert_layer
-from mxkern.ops.explain_gemm import explain_gemm, plan_gemm
-from mxkern.ops.explain_grouped_gemm import explain_grouped_gemm
 from mxkern.ops.fake_quantize import fake_quantize
 from mxkern.ops.gemm import gemm
 from mxkern.ops.grouped_gemm import grouped_gemm
@@ -29,13 +27,10 @@ __all__ = [
     "combine",
     "dequantize",
     "expert_layer",
-    "explain_gemm",
-    "explain_grouped_gemm",
     "fake_quantize",
     "gemm",
     "grouped_gemm",
     "pack_codes",
-    "plan_gemm",
     "prepare_both",
     "prepare_operand",
     "quantize",
