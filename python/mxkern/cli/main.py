@@ -22,16 +22,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.cmake_dir:
-        options.command = _cmake_dir
+        options.command = lambda options: print(cmake_dir())
     if options.command is None:
         parser.print_help(sys.stderr)
         return 2
     try:
         with ending_signals():
-            code: int = options.command(options)
+            options.command(options)
         if sys.stdout is not None:  # it may be closed
             sys.stdout.flush()
-        return code
+        return 0
     except BrokenPipeError:
         # or the interpreter complains at its end, when it flushes what is left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -62,10 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     about = commands.add_parser("info", help="this build and this machine")
-    about.set_defaults(command=_info)
+    about.set_defaults(command=lambda options: print(info()))
 
     table = commands.add_parser("schemes", help="the table of schemes")
-    table.set_defaults(command=_schemes)
+    table.set_defaults(command=lambda options: print(schemes))
 
     _add_table(commands)
     _add_compare(commands)
@@ -246,22 +246,7 @@ def _add_convert(commands: Any) -> None:
     convert.set_defaults(command=_convert)
 
 
-def _cmake_dir(options: argparse.Namespace) -> int:
-    print(cmake_dir())
-    return 0
-
-
-def _info(options: argparse.Namespace) -> int:
-    print(info())
-    return 0
-
-
-def _schemes(options: argparse.Namespace) -> int:
-    print(schemes)
-    return 0
-
-
-def _compare(options: argparse.Namespace) -> int:
+def _compare(options: argparse.Namespace) -> None:
     # NumPy and the files are only needed here.
     from mxkern.analysis.file_comparison import compare_file
 
@@ -275,10 +260,9 @@ def _compare(options: argparse.Namespace) -> int:
         csv_file=options.csv,
         threshold=options.threshold,
     )
-    return 0
 
 
-def _analyze(options: argparse.Namespace) -> int:
+def _analyze(options: argparse.Namespace) -> None:
     from mxkern.analysis.file_analysis import analyze_file
 
     analyze_file(
@@ -289,17 +273,15 @@ def _analyze(options: argparse.Namespace) -> int:
         plot=options.plot,
         csv_file=options.csv,
     )
-    return 0
 
 
-def _table(options: argparse.Namespace) -> int:
+def _table(options: argparse.Namespace) -> None:
     from mxkern.analysis.file_analysis import print_table
 
     print_table(options.format, plot=options.plot, csv_file=options.csv)
-    return 0
 
 
-def _convert(options: argparse.Namespace) -> int:
+def _convert(options: argparse.Namespace) -> None:
     from mxkern.checkpoints.convert import convert_checkpoint
 
     done = convert_checkpoint(
@@ -315,7 +297,6 @@ def _convert(options: argparse.Namespace) -> int:
         dry_run=options.dry_run,
     )
     print(done)
-    return 0
 
 
 def _one_line(error: BaseException) -> str:
