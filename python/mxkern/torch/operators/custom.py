@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from mxkern import functions
-from mxkern.torch.operators.checks import check_tensor, refuse_gradient
-from mxkern.torch.operators.definition import define, library
+from mxkern.torch.operators.checks import check_tensor
+from mxkern.torch.operators.definition import define, straight_through
 from mxkern.values.keywords import DEFAULTS
 from mxkern.values.options import ROUNDINGS, SCALE_RULES
 from mxkern.values.scheme import NAMES, Scheme
@@ -41,18 +41,8 @@ def _round_to(x: Any, format: str, **options: Any) -> Any:
     return functions.round_to(x, format, **options)
 
 
-def _set_up_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
-    ctx.inputs = len(inputs)
-    refuse_gradient("fake_quantize", inputs[1:])
-
-
-for _name in ("custom_fake_quantize", "round_to"):
-    torch.library.register_autograd(
-        f"mxkern::{_name}",
-        lambda ctx, gradient: (gradient, *[None] * (ctx.inputs - 1)),
-        setup_context=_set_up_context,
-        lib=library,
-    )
+straight_through("custom_fake_quantize")
+straight_through("round_to")
 
 
 def is_custom(scheme: Any, options: dict[str, Any]) -> bool:

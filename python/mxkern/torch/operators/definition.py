@@ -10,7 +10,7 @@ from mxkern.arrays.adapter import PLAIN_DTYPES
 from mxkern.torch.operators.checks import plain_dtype_name, refuse_gradient, refuse_some_on_meta
 from mxkern.values import errors
 from mxkern.values.options import dtype_position
-from mxkern.values.scheme import Shape
+from mxkern.values.scheme import Shape, scheme_of
 
 # Integers of an operator have 64 bits and a sign: seeds are meant modulo 2**64, and the 128 bits of
 # a sign mask are written as a decimal string.
@@ -70,6 +70,33 @@ def given(function: str, options: dict[str, Any], offset_at: Any = None) -> dict
             )
         options["offset"] = offset_at
     return options
+
+
+def straight_through(name: str) -> None:
+    """Gives an operator the derivative of the identity in its first argument."""
+
+    def set_up_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+        ctx.inputs = len(inputs)
+        with torch.enable_grad():  # autograd has turned it off around this call
+            refuse_gradient("fake_quantize", inputs[1:])
+
+    torch.library.register_autograd(
+        f"mxkern::{name}",
+        lambda ctx, gradient: (gradient, *[None] * (ctx.inputs - 1)),
+        setup_context=set_up_context,
+        lib=library,
+    )
+
+
+def new_parts(function: str, x: Any, scheme: str, shape: Shape, layout: str) -> tuple[Any, ...]:
+    """Codes, scales and, where the scheme has one, the tensor scale, without values."""
+    record = scheme_of(function, scheme)
+    codes, scales = record.codes_shape(shape), record.scales_shape(shape, layout)
+    parts = (
+        x.new_empty(codes, dtype=getattr(torch, record.codes_dtype)),
+        x.new_empty(scales, dtype=getattr(torch, record.scales_dtype, torch.uint8)),
+    )
+    return (*parts, x.new_empty((), dtype=torch.float32)) if record.has_tensor_scale else parts
 
 
 def plain_shape(function: str, x: Any) -> Shape:

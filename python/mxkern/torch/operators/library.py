@@ -10,13 +10,13 @@ import torch
 
 from mxkern import functions as eager
 from mxkern.faults.shapes import transposed
-from mxkern.torch.operators.checks import refuse_gradient
 from mxkern.torch.operators.definition import (
     TWO_LEVEL,
     define,
     given,
-    library,
+    new_parts,
     plain_shape,
+    straight_through,
     torch_dtype,
 )
 from mxkern.torch.operators.operands import block_scaled, held_shape, present
@@ -43,17 +43,6 @@ _DEQUANTIZE = (
     "(Tensor codes, Tensor scales, Tensor? tensor_scale, str scheme, SymInt[]? shape=None, *, "
     f'{_LAYOUT}, str dtype="float32") -> Tensor'
 )
-
-
-def _new_parts(function: str, x: Any, scheme: str, shape: Shape, layout: str) -> tuple[Any, ...]:
-    """Codes, scales and, where the scheme has one, the tensor scale, without values."""
-    record = scheme_of(function, scheme)
-    codes, scales = record.codes_shape(shape), record.scales_shape(shape, layout)
-    parts = (
-        x.new_empty(codes, dtype=getattr(torch, record.codes_dtype)),
-        x.new_empty(scales, dtype=getattr(torch, record.scales_dtype, torch.uint8)),
-    )
-    return (*parts, x.new_empty((), dtype=torch.float32)) if record.has_tensor_scale else parts
 
 
 def _check_levels(function: str, scheme: str, two_level: bool) -> None:
@@ -89,7 +78,7 @@ def _define_quantizer(
             return tuple(
                 part
                 for shape in sides(function, plain_shape(function, x))
-                for part in _new_parts(function, x, scheme, shape, scale_layout)
+                for part in new_parts(function, x, scheme, shape, scale_layout)
             )
 
         def run(
@@ -172,19 +161,7 @@ def fake_quantize(
     return eager.fake_quantize(x, scheme, amax=amax, tensor_scale=tensor_scale, **options)
 
 
-def _set_up_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
-    ctx.inputs = len(inputs)
-    with torch.enable_grad():  # autograd has turned it off around this call
-        refuse_gradient("fake_quantize", inputs[1:])
-
-
-# The gradient goes straight through, as that of the identity.
-torch.library.register_autograd(
-    "mxkern::fake_quantize",
-    lambda ctx, gradient: (gradient, *[None] * (ctx.inputs - 1)),
-    setup_context=_set_up_context,
-    lib=library,
-)
+straight_through("fake_quantize")
 
 
 def _traced_dequantize(

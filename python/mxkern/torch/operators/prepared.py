@@ -1,6 +1,7 @@
 # mxkern/torch/operators/prepared.py: prepare_operand as an operator of PyTorch.
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -20,16 +21,18 @@ _FUNCTION = "prepare_operand"
 _NAMES = tuple(FORMS)
 
 
+def new_data(function: str, x: Any, scheme: str, shape: Any, form: str) -> Any:
+    """Without values: the data of a form, where x is."""
+    number, record = position(function, "form", form, PREPARED_FORMS), scheme_of(function, scheme)
+    *batch, rows, columns = (int(extent) for extent in shape)
+    size = _core.prepared_bytes(number, record.id, math.prod(batch), rows, columns)
+    return x.new_empty(size, dtype=torch.uint8)
+
+
 def _traced(
     codes: Any, scales: Any, tensor_scale: Any, scheme: str, shape: list[int], form: str, **_: Any
 ) -> Any:
-    number, record = position(_FUNCTION, "form", form, PREPARED_FORMS), scheme_of(_FUNCTION, scheme)
-    *batch, rows, columns = (1, *(int(extent) for extent in shape))
-    matrices = 1
-    for extent in batch:
-        matrices *= extent
-    size = _core.prepared_bytes(number, record.id, matrices, rows, columns)
-    return codes.new_empty(size, dtype=torch.uint8)
+    return new_data(_FUNCTION, codes, scheme, (1, *shape), form)
 
 
 @define(
@@ -60,19 +63,21 @@ def prepared_data(
 
 
 @constant
-def _form(form: str, scheme: str, device: int) -> str:
+def _form(function: str, form: str, scheme: str, device: int) -> str:
+    wanted = position(function, "form", form, ASKED_FORMS)
+    return str(_NAMES[usable_form(function, wanted, scheme_of(function, scheme).id, device)])
+
+
+def form_on(function: str, form: str, scheme: str, device: Any) -> str:
     """The form of a PreparedOperand on a device, which is what it is for all of a program."""
-    wanted = position(_FUNCTION, "form", form, ASKED_FORMS)
-    found = usable_form(_FUNCTION, wanted, scheme_of(_FUNCTION, scheme).id, device)
-    return str(_NAMES[found])
+    return _form(function, form, scheme, device.index if device.type == "cuda" else -1)
 
 
 def prepared(q: BlockScaled, form: str, keep_source: bool) -> PreparedOperand:
     """mxkern.prepare_operand of what is quantized, as an operator."""
     check_quantized(_FUNCTION, "x", q)
-    device = q.codes.device
     name: Any = scheme_name(_FUNCTION, q.scheme)
-    found: Any = _form(form, name, device.index if device.type == "cuda" else -1)
+    found: Any = form_on(_FUNCTION, form, name, q.codes.device)
     if found == "source":
         return PreparedOperand(found, None, q, name, q.shape)
     data = torch.ops.mxkern.prepare_operand(

@@ -1,49 +1,34 @@
 # mxkern/torch/operators/prepared_both.py: prepare_both as an operator of PyTorch.
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 
-from mxkern import _core
 from mxkern import functions as eager
 from mxkern.faults.shapes import transposed
 from mxkern.ops.prepare_both import PreparedBoth
 from mxkern.torch.operators.checks import check_plain, scheme_name
-from mxkern.torch.operators.compiler import constant
-from mxkern.torch.operators.definition import define, plain_shape
+from mxkern.torch.operators.definition import define, new_parts, plain_shape
 from mxkern.torch.operators.keywords import refuse_others
 from mxkern.torch.operators.operands import block_scaled
+from mxkern.torch.operators.prepared import form_on, new_data
 from mxkern.values.names import SchemeName
 from mxkern.values.options import (
-    ASKED_FORMS,
-    FORMS,
-    PREPARED_FORMS,
     SCALE_RULES,
     position,
-    usable_form,
 )
 from mxkern.values.prepared_operand import PreparedOperand
-from mxkern.values.scheme import Scheme, Shape, scheme_of
+from mxkern.values.scheme import Scheme, Shape
 
 _FUNCTION = "prepare_both"
-_NAMES = tuple(FORMS)
 
 
-def _parts(x: Any, scheme: str, form: str, shape: Shape) -> list[Any]:
+def _parts(x: Any, scheme: str, form: str, shape: Shape) -> tuple[Any, ...]:
     """Without values: what one side consists of."""
-    record = scheme_of(_FUNCTION, scheme)
     if form == "source":
-        scales = getattr(torch, record.scales_dtype, torch.uint8)
-        return [
-            x.new_empty(record.codes_shape(shape), dtype=getattr(torch, record.codes_dtype)),
-            x.new_empty(record.scales_shape(shape, "row_major"), dtype=scales),
-        ]
-    *batch, rows, columns = (int(extent) for extent in shape)
-    number = position(_FUNCTION, "form", form, PREPARED_FORMS)
-    size = _core.prepared_bytes(number, record.id, math.prod(batch), rows, columns)
-    return [x.new_empty(size, dtype=torch.uint8)]
+        return new_parts(_FUNCTION, x, scheme, shape, "row_major")
+    return (new_data(_FUNCTION, x, scheme, shape, form),)
 
 
 def _traced(x: Any, scheme: str, form: str, **_: Any) -> list[Any]:
@@ -71,13 +56,6 @@ def both_parts(x: Any, scheme: Any, form: str, *, scale_rule: Any = "rceil") -> 
     return [*parts[0], *parts[1], both.row_spreads, both.column_spreads]
 
 
-@constant
-def _form(scheme: str, device: int) -> str:
-    """The form of both on a device, which is what it is for all of a program."""
-    wanted = position(_FUNCTION, "form", "folded", ASKED_FORMS)
-    return str(_NAMES[usable_form(_FUNCTION, wanted, scheme_of(_FUNCTION, scheme).id, device)])
-
-
 def _operand(form: Any, parts: list[Any], name: Any, shape: Any) -> PreparedOperand:
     if form != "source":
         return PreparedOperand(form, parts[0], None, name, shape)
@@ -94,7 +72,7 @@ def prepare_both(
     check_plain(_FUNCTION, "x", x)
     name: Any = scheme_name(_FUNCTION, scheme)
     position(_FUNCTION, "scale_rule", scale_rule, SCALE_RULES)
-    form: Any = _form(name, x.device.index if x.device.type == "cuda" else -1)
+    form: Any = form_on(_FUNCTION, "folded", name, x.device)
     shape = tuple(x.shape)
     turned = transposed(_FUNCTION, shape)
     *parts, row_spreads, column_spreads = torch.ops.mxkern.prepare_both(
