@@ -13,17 +13,18 @@ from mxkern.values.custom_scheme import any_scheme_of, core_of
 from mxkern.values.dtypes import ROUNDINGS
 from mxkern.values.keywords import DEFAULTS
 from mxkern.values.options import (
+    LARGEST_SEED,
     SCALE_RULES,
     check_offset_dtype,
     hadamard_of,
     is_array,
     is_square,
     position,
+    seed_of,
 )
 from mxkern.values.scheme import Scheme
 
 _RULES = (*SCALE_RULES, "mse")
-_LARGEST_SEED = 2**64 - 1
 
 
 class Request(NamedTuple):
@@ -52,8 +53,7 @@ def rounding_options(
     """The numbers of how elements are rounded."""
     way = position(function, "rounding", rounding, ROUNDINGS)
     bits = errors.integer(function, "random_bits", random_bits, 1, 16)
-    is_random = rounding == "stochastic"
-    if not is_random and bits != DEFAULTS["random_bits"]:
+    if rounding != "stochastic" and bits != DEFAULTS["random_bits"]:
         raise ValueError(
             f"{function}: random_bits is {bits}, and rounding {rounding!r}; pass "
             "rounding='stochastic', or leave random_bits out"
@@ -67,23 +67,13 @@ def rounding_options(
                 "one element"
             )
         offset = int(offset.reshape(())) % 2**64
-    offset = errors.integer(function, "offset", offset, 0, _LARGEST_SEED)
-    if is_random and seed is None:
-        raise ValueError(
-            f"{function}: rounding is 'stochastic' and seed is None; expected an int; pass "
-            "seed=..., another one for each tensor, step and rank"
-        )
-    if not is_random and (seed is not None or offset):
-        raise ValueError(
-            f"{function}: seed and offset are for rounding='stochastic', but rounding is "
-            f"{rounding!r}; pass rounding='stochastic' or leave them out"
-        )
+    offset = errors.integer(function, "offset", offset, 0, LARGEST_SEED)
     return {
         "rounding": way,
         "random_bits": bits,
         "subnormals": errors.flag(function, "subnormals", subnormals),
         "saturates": errors.flag(function, "saturate", saturate),
-        "seed": errors.integer(function, "seed", seed or 0, 0, _LARGEST_SEED),
+        "seed": seed_of(function, rounding, seed, offset != 0),
         "offset": offset,
     }
 

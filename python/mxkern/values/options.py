@@ -37,7 +37,7 @@ ASKED_FORMS: dict[Any, int] = {"auto": -1} | PREPARED_FORMS
 DTYPES: dict[DtypeName, int] = _positions(_NAMES["dtype"])
 
 _DEFAULT_RULE = "rceil"
-_LARGEST_SEED = 2**64 - 1
+LARGEST_SEED = 2**64 - 1
 ANY_SIZE = 2**256  # of a transform: those that there are come in the message
 _OTHER_DTYPE = re.compile(r"(float|bfloat|u?int|complex)\d+\w*|bool|double|[<=>]?(f8|d)")
 # NumPy's other names, which look like names of other dtypes here.
@@ -107,19 +107,8 @@ def options_of(
     if is_array(offset):
         check_offset_dtype(function, offset)
         array, offset = offset, 0
-    offset = errors.integer(function, "offset", offset, 0, _LARGEST_SEED)
-    if rounding == "stochastic":
-        if seed is None:
-            raise ValueError(
-                f"{function}: rounding is 'stochastic' and seed is None; expected an int; pass "
-                "seed=..., another one for each tensor, step and rank"
-            )
-        seed = errors.integer(function, "seed", seed, 0, _LARGEST_SEED)
-    elif seed is not None or offset != 0 or array is not None:
-        raise ValueError(
-            f"{function}: seed and offset are for rounding='stochastic', but rounding is "
-            f"{rounding!r}; pass rounding='stochastic' or leave them out"
-        )
+    offset = errors.integer(function, "offset", offset, 0, LARGEST_SEED)
+    seed = seed_of(function, rounding, seed, offset != 0 or array is not None)
     choice = four_over_six_of(function, four_over_six)
     if choice and not scheme.has_tensor_scale:
         raise ValueError(
@@ -132,9 +121,26 @@ def options_of(
             f"{function}: block is {block!r} and hadamard is {size}; expected one of them, as a "
             "transform along one axis leaves no square that both directions share; leave one out"
         )
-    numbers = rule, way, seed or 0, offset, int(square), choice, size, low, high
+    numbers = rule, way, seed, offset, int(square), choice, size, low, high
     options = _core.QuantizeOptions(numbers)
     return options if array is None else _core.OffsetOptions(options, array, None)
+
+
+def seed_of(function: str, rounding: Any, seed: Any, has_offset: bool) -> int:
+    """The seed of stochastic rounding, which needs one; 0 for other roundings, which take none."""
+    if rounding == "stochastic":
+        if seed is None:
+            raise ValueError(
+                f"{function}: rounding is 'stochastic' and seed is None; expected an int; pass "
+                "seed=..., another one for each tensor, step and rank"
+            )
+        return errors.integer(function, "seed", seed, 0, LARGEST_SEED)
+    if seed is not None or has_offset:
+        raise ValueError(
+            f"{function}: seed and offset are for rounding='stochastic', but rounding is "
+            f"{rounding!r}; pass rounding='stochastic' or leave them out"
+        )
+    return 0
 
 
 def four_over_six_of(function: str, value: Any) -> int:
@@ -225,7 +231,7 @@ def hadamard_of(function: str, argument: str, size: Any, sign_mask: Any) -> tupl
     if sign_mask is None:
         return (size, *_core.default_sign_mask())
     mask = errors.integer(function, "sign_mask", sign_mask, 0, 2**size - 1)
-    return (size, mask & _LARGEST_SEED, mask >> 64)
+    return (size, mask & LARGEST_SEED, mask >> 64)
 
 
 def usable_form(function: str, wanted: int, scheme: int, device: int) -> int:

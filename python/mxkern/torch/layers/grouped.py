@@ -9,7 +9,7 @@ import torch
 
 from mxkern.torch.layers.grouped_function import GroupedFunction
 from mxkern.torch.layers.linear_function import Facts
-from mxkern.torch.recipes.autocast import chosen, no_recipe
+from mxkern.torch.recipes.autocast import check_recipe, chosen
 from mxkern.torch.recipes.checks import check_device, check_tensors, number_and_tensor, output_dtype
 from mxkern.torch.recipes.random_bits import Step, rank_seed
 from mxkern.values import errors
@@ -53,8 +53,7 @@ def grouped_linear(
     they belong to. Raises TypeError and ValueError for other dtypes, shapes and recipes.
     """
     recipe, amax_group = chosen(recipe)
-    if recipe is not None and not isinstance(recipe, Recipe):
-        raise no_recipe("grouped_linear", recipe)
+    check_recipe("grouped_linear", recipe)
     if recipe is None or recipe.is_plain:
         recipe = _PLAIN
     _check(x, weight, ends, bias, recipe)
@@ -140,8 +139,7 @@ class GroupedLinear(torch.nn.Module):  # type: ignore[misc]  # no types there
         rank: int | None = None,
     ) -> None:
         super().__init__()
-        if recipe is not None and not isinstance(recipe, Recipe):
-            raise no_recipe("GroupedLinear", recipe)
+        check_recipe("GroupedLinear", recipe)
         self.groups, self.in_features, self.out_features = groups, in_features, out_features
         self.recipe, self.seed, self.rank = recipe, seed, rank
         self.step = Step()

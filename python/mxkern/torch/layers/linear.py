@@ -8,7 +8,7 @@ import torch
 from mxkern.torch.layers.local_linear import check_arguments, local_linear
 from mxkern.torch.quantized.linear import frozen_linear
 from mxkern.torch.quantized.tensor import QuantizedTensor
-from mxkern.torch.recipes.autocast import chosen, no_recipe
+from mxkern.torch.recipes.autocast import check_recipe, chosen
 from mxkern.torch.recipes.checks import TENSORS
 from mxkern.torch.recipes.random_bits import Step, rank_seed
 from mxkern.values import errors
@@ -43,8 +43,7 @@ def linear(
     they belong to. Raises TypeError and ValueError for other dtypes and shapes.
     """
     recipe, amax_group = chosen(recipe)
-    if recipe is not None and not isinstance(recipe, Recipe):
-        raise no_recipe("linear", recipe)
+    check_recipe("linear", recipe)
     return _linear(x, weight, bias, recipe, amax_group, seed, step, cached)
 
 
@@ -119,8 +118,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]  # no types there
         self._trained_by(recipe, seed, rank, Step())
 
     def _trained_by(self, recipe: Recipe | None, seed: int, rank: int | None, step: Step) -> None:
-        if recipe is not None and not isinstance(recipe, Recipe):
-            raise no_recipe("Linear", recipe)
+        check_recipe("Linear", recipe)
         self.recipe, self.seed, self.rank, self.step = recipe, seed, rank, step
         self.cache: Any = None
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from mxkern.torch.layers.grouped import grouped_linear, random_of
-from mxkern.torch.recipes.autocast import no_recipe
+from mxkern.torch.recipes.autocast import check_recipe
 from mxkern.torch.recipes.random_bits import Step
 from mxkern.values.options import DTYPES, name_of_dtype
 from mxkern.values.recipe import Recipe
@@ -46,8 +46,7 @@ def convert_experts(
     the host. Router, activation and biases are the module's own. Raises TypeError for other
     recipes.
     """
-    if recipe is not None and not isinstance(recipe, Recipe):
-        raise no_recipe("convert_experts", recipe)
+    check_recipe("convert_experts", recipe)
     if not isinstance(module, ConvertedExperts):
         if unconverted_experts(module):
             return False

@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_map_only
 
 from mxkern.torch.layers.gathered_weight import GatheredWeight
 from mxkern.torch.layers.linear import Linear
-from mxkern.torch.recipes.autocast import no_recipe
+from mxkern.torch.recipes.autocast import check_recipe
 from mxkern.torch.recipes.operand_calls import quantized
 from mxkern.values.recipe import Operand, Recipe
 from mxkern.values.scheme import schemes
@@ -47,8 +47,7 @@ def shard_quantized(model: Any, recipe: Recipe | None = None) -> Any:
     where squares would be split between ranks, for reshard_after_forward=N, and for dimensions
     other than 0.
     """
-    if recipe is not None and not isinstance(recipe, Recipe):
-        raise no_recipe("shard_quantized", recipe)
+    check_recipe("shard_quantized", recipe)
     made: dict[int, Any] = {}
     for name, module in model.named_modules():
         own = recipe if getattr(module, "recipe", None) is None else module.recipe

@@ -50,8 +50,7 @@ class autocast:  # noqa: N801  # as torch.autocast
     def __init__(
         self, recipe: Recipe | None = None, enabled: bool = True, *, amax_group: Any = None
     ) -> None:
-        if recipe is not None and not isinstance(recipe, Recipe):
-            raise no_recipe("autocast", recipe)
+        check_recipe("autocast", recipe)
         self._recipe = (mxfp8() if recipe is None else recipe) if enabled else None
         self._amax_group = amax_group
         self._before: Any = None
@@ -105,6 +104,12 @@ def checkpoint_contexts() -> tuple[AbstractContextManager[Any], AbstractContextM
     """For torch.utils.checkpoint.checkpoint(..., use_reentrant=False, context_fn=
     checkpoint_contexts): layers are recomputed with the autocast that was active in forward."""
     return nullcontext(), _Again()
+
+
+def check_recipe(function: str, recipe: Any) -> None:
+    """TypeError for what is neither a Recipe nor None."""
+    if recipe is not None and not isinstance(recipe, Recipe):
+        raise no_recipe(function, recipe)
 
 
 def no_recipe(function: str, recipe: Any) -> TypeError:

@@ -84,36 +84,31 @@ def quantized(
         seen = whole if columns else None
         amaxes = shared_amax(call, x, seen, transform, amax_group)
     if rows and columns and whole is x:
-        if amaxes[0] is not None:
-            options = {**options, "amax": amaxes}
-        both: tuple[Any, Any] = call.quantize_both(x, operand.scheme, **transform, **options)
+        amax = None if amaxes[0] is None else amaxes
+        both: tuple[Any, Any] = call.quantize_both(
+            x, operand.scheme, amax=amax, **transform, **options
+        )
         return both
-    made = [None, None]
-    if rows:
-        own = options if amaxes[0] is None else {**options, "amax": amaxes[0]}
-        made[0] = call.quantize(x, operand.scheme, **own)
-    if columns:
-        own = options if amaxes[1] is None else {**options, "amax": amaxes[1]}
-        made[1] = call.quantize_columns(whole, operand.scheme, **transform, **own)
-    return made[0], made[1]
+    row_side = call.quantize(x, operand.scheme, amax=amaxes[0], **options) if rows else None
+    if not columns:
+        return row_side, None
+    return row_side, call.quantize_columns(
+        whole, operand.scheme, amax=amaxes[1], **transform, **options
+    )
 
 
 def operand_pair(
-    x: Any,
-    recipe: Recipe,
-    name: str,
-    rows: bool,
-    columns: bool,
-    seed: int = 0,
-    step: Any = None,
-    amax_group: Any = None,
+    x: Any, recipe: Recipe, name: str, rows: bool, columns: bool, *bits: Any
 ) -> tuple[Any, Any]:
-    """quantized, for products alone: where these are folded, and so are both results already."""
+    """quantized, for products alone: where these are folded, and so are both results already.
+
+    bits  seed, step and amax_group
+    """
     operand = getattr(recipe, name)
     if rows and columns and prepares_both(x, recipe, operand):
         both = functions().prepare_both(x, operand.scheme, scale_rule=operand.scale_rule)
         return both.rows, both.columns
-    return quantized(x, operand, name, rows, columns, seed, step, amax_group)
+    return quantized(x, operand, name, rows, columns, *bits)
 
 
 def prepares_both(x: Any, recipe: Recipe, operand: Operand) -> bool:
