@@ -1,7 +1,6 @@
 # mxkern/analysis/comparison.py: what every scheme and scale rule does to the values of a tensor.
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -147,18 +146,7 @@ def compare(
 def comparison_of(cases: Sequence[Case], sums: Sequence[ErrorSums]) -> Comparison:
     """The records of what `measure` found."""
     return Comparison(
-        CompareRecord(
-            scheme=case.scheme.name,
-            scale_rule=case.scale_rule,
-            bits_per_element=found.bits_per_element,
-            sqnr_db=found.sqnr_db,
-            relative_rmse=found.relative_rmse,
-            max_error=found.max_error if found.has_values else math.nan,
-            saturated=found.share(found.saturated),
-            flushed=found.share(found.flushed),
-            poisoned=found.share(found.poisoned),
-            elements=found.elements,
-        )
+        CompareRecord(scheme=case.scheme.name, scale_rule=case.scale_rule, **found.figures())
         for case, found in zip(cases, sums, strict=True)
     )
 

@@ -2,7 +2,6 @@
 # float64.
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mxkern.analysis.error_sums import ErrorSums, Values
+from mxkern.analysis.scale_values import scale_values
 from mxkern.ops.dequantize import dequantize
 from mxkern.ops.fake_quantize import fake_quantize
 from mxkern.ops.quantize import quantize
-from mxkern.values.custom_scheme import core_of
 from mxkern.values.scheme import Scheme
 
 Tensor = npt.NDArray[Any]
@@ -50,7 +49,9 @@ def add_own(total: ErrorSums, scheme: Scheme, rule: Any, x: Tensor, amax: float 
     decoded = fake_quantize(x, scheme, **options) if wide else dequantize(q)
     values = Values.of(x if wide else x.astype(np.float32, copy=False))
     scale = 1.0 if q.tensor_scale is None else np.asarray(q.tensor_scale)
-    largest = _scales_of(scheme, q.scales) * scale * np.float64(scheme.max_value)
+    largest = (
+        scale_values(scheme, q.scales).astype(np.float64) * scale * np.float64(scheme.max_value)
+    )
     if scheme.block_rows == 0:
         largest = np.broadcast_to(largest, (x.shape[0], 1))
     elif scheme.block_rows > 1:
@@ -60,17 +61,3 @@ def add_own(total: ErrorSums, scheme: Scheme, rule: Any, x: Tensor, amax: float 
     total.stored_bytes += q.codes.nbytes + q.scales.nbytes
     if scheme.tensor_scale_of == "row":
         total.stored_bytes += np.asarray(q.tensor_scale).nbytes
-
-
-@functools.lru_cache(maxsize=64)
-def _table(scheme: Scheme) -> npt.NDArray[np.float64]:
-    core = core_of(scheme)
-    return np.array([core.decode_scale(code) for code in range(1 << scheme.scale_bits)])
-
-
-def _scales_of(scheme: Scheme, scales: Tensor) -> npt.NDArray[np.float64]:
-    if scheme.scale_bits == 32:
-        return scales.astype(np.float64)
-    codes: npt.NDArray[Any] = scales.view("uint8" if scheme.scale_bits == 8 else "uint16")
-    found: npt.NDArray[np.float64] = _table(scheme)[codes.astype(np.intp)]
-    return found

@@ -103,7 +103,20 @@ class ErrorSums:
             return -math.inf
         return 10 * math.log10(self.signal / self.noise)
 
-    def share(self, count: int) -> float:
+    def figures(self) -> dict[str, Any]:
+        """The figures that records have, by their names."""
+        return {
+            "bits_per_element": self.bits_per_element,
+            "sqnr_db": self.sqnr_db,
+            "relative_rmse": self.relative_rmse,
+            "max_error": self.max_error if self.has_values else math.nan,
+            "saturated": self._share(self.saturated),
+            "flushed": self._share(self.flushed),
+            "poisoned": self._share(self.poisoned),
+            "elements": self.elements,
+        }
+
+    def _share(self, count: int) -> float:
         return count / self.elements if self.elements else 0.0
 
 

@@ -64,7 +64,7 @@ def quantized(
     options: dict[str, Any] = {} if rule is None else {"scale_rule": rule}
     options |= {} if amax is None else {"amax": amax}
     q = quantize(piece, scheme, **options)
-    scales = scale_values(scheme.scale_format, q.scales)
+    scales = scale_values(scheme, q.scales)
     if scales.shape[0] != piece.shape[0]:
         raise ValueError(
             f"analyze: {scheme.name} has scales that several rows share; expected blocks of one "

@@ -196,28 +196,20 @@ def analyzed(
     found = MeasuredBlocks(x.shape, scheme, per_block)
     with np.errstate(all="ignore"):  # x is measured as it is, whatever the caller has set
         _core.in_float_environment(lambda: _measure(x, scheme, rule, found, advance))
-    sums = found.sums
     return Analysis(
         scheme=scheme.name,
         scale_rule=rule,
         shape=tuple(x.shape),
         dtype=str(x.dtype),
         block=block_of(scheme, x.shape[-1]),
-        elements=sums.elements,
         blocks=found.blocks,
         nan=found.nan,
         infinite=found.infinite,
-        poisoned=sums.share(sums.poisoned),
-        bits_per_element=sums.bits_per_element,
         bits_used=found.bits_used,
-        sqnr_db=sums.sqnr_db,
-        relative_rmse=sums.relative_rmse,
-        max_error=sums.max_error if sums.has_values else math.nan,
-        saturated=sums.share(sums.saturated),
-        flushed=sums.share(sums.flushed),
         scale_exponents=_sorted(found.scale_exponents),
         block_sqnr_db=_sorted(found.block_sqnr_db),
         records=found.records,
+        **found.sums.figures(),
     )
 
 

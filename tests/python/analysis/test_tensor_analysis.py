@@ -327,16 +327,17 @@ def test_scales_mean_what_ml_dtypes_says(name: str) -> None:
     with np.errstate(invalid="ignore"):
         wanted = scales.astype(np.float32)
     wanted = wanted if name == "e8m0" else np.abs(wanted)
-    assert np.array_equal(scale_values(name, scales), wanted, equal_nan=True)
+    scheme = mxkern.Scheme(f"e2m1b16:{name}")
+    assert np.array_equal(scale_values(scheme, scales), wanted, equal_nan=True)
 
 
 def test_scales_of_other_formats() -> None:
     codes = np.uint8([0, 1, 15, 30, 31])
-    found = scale_values("e5m0", codes)
+    found = scale_values(mxkern.Scheme("e4m3b32:e5m0"), codes)
     assert np.array_equal(found, [2.0**-15, 2.0**-14, 1, 2.0**15, np.nan], equal_nan=True)
-    largest = scale_values("ue5m3", np.uint8([0xFE, 0xFF]))
+    largest = scale_values(mxkern.Scheme("e4m3b32:ue5m3"), np.uint8([0xFE, 0xFF]))
     assert np.array_equal(largest, [114688, np.nan], equal_nan=True)
     plain = np.float32([0.3, 7])
-    assert np.array_equal(scale_values("float32", plain), plain)
-    wide = scale_values("ue8m7", np.uint16([0x3F80, 0x7F80]))
+    assert np.array_equal(scale_values(mxkern.Scheme("e4m3b32:float32"), plain), plain)
+    wide = scale_values(mxkern.Scheme("e4m3b32:ue8m7"), np.uint16([0x3F80, 0x7F80]))
     assert np.array_equal(wide, [1, np.inf])
