@@ -4,36 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "mxkern/core/error.h"
 #include "mxkern/grouped_gemm.h"
-#include "mxkern/prepare_operand.h"
-#include "tests/support/error_message.h"
-#include "tests/support/grouped_product.h"
+#include "tests/support/cpu_grouped_product.h"
 
 namespace mxkern {
 namespace {
 
 using namespace test;
-
-template <class Left>
-void run(GroupedProduct<Left>& p) {
-  const GemmOperand a = p.a.operand();
-  const BlockScaled b = p.b.quantized();
-  const Buffer out = p.out.buffer();
-  const GroupedGemmOptions options = p.options();
-  const ColumnGroups groups = p.column_groups();
-  const AlignedMemory memory(grouped_gemm_workspace_bytes(a, b, groups, out, options));
-  grouped_gemm(a, b, groups, out, options, memory.workspace());
-}
-
-template <class Left>
-void expect_agrees(GroupedProduct<Left>&& p, std::uint64_t seed) {
-  p.fill(seed);
-  if (seed % 3 > 0) p.add_output(seed % 3 == 1 ? 1.0f : -0.5f);
-  run(p);
-  const std::string name = std::string(name_of(p.b.view.scheme)) + ", " + std::to_string(seed);
-  ASSERT_TRUE(agrees(p.out, p.wanted(), name));
-}
 
 GroupedProduct<PlainTensor> plain(DType dtype, std::int64_t m, std::int64_t k, Scheme scheme,
                                   std::int64_t n, std::vector<std::int32_t> ends, DType out,
@@ -125,33 +102,12 @@ TEST(GroupedColumns, AreThoseOfEachGroupAlone) {
 }
 
 TEST(GroupedColumns, TakesPreparedOperands) {
-  auto p = plain(DType::bfloat16, 9, 64, Scheme::mxfp4, 6, {32, 64}, DType::float32);
-  p.fill(8);
-  const PreparedOperand prepared{PreparedForm::source, p.b.quantized(), nullptr, 0};
-  const Buffer out = p.out.buffer();
-  const AlignedMemory memory(
-      grouped_gemm_workspace_bytes(p.a.operand(), prepared, p.column_groups(), out));
-  grouped_gemm(p.a.operand(), prepared, p.column_groups(), out, {}, memory.workspace());
-  EXPECT_TRUE(agrees(p.out, p.wanted(), "prepared"));
+  expect_prepared_agrees(plain(DType::bfloat16, 9, 64, Scheme::mxfp4, 6, {32, 64}, DType::float32));
 }
 
-struct Refused {
-  GroupedProduct<PlainTensor> p =
-      plain(DType::float32, 9, 100, Scheme::mxfp4, 6, {32, 96}, DType::float32);
-  GemmOperand a = p.a.operand();
-  BlockScaled b = p.b.quantized();
-  ColumnGroups groups = p.column_groups();
-  Buffer out = p.out.buffer();
-  GroupedGemmOptions options;
-  std::size_t missing = 0;  // bytes of the workspace
-
-  void expect(const std::string& says) {
-    expect_failure<InvalidArgument>(says, [&] {
-      const std::size_t bytes = grouped_gemm_workspace_bytes(a, b, groups, out, options);
-      const AlignedMemory memory(bytes);
-      grouped_gemm(a, b, groups, out, options, {memory.workspace().data, bytes - missing});
-    });
-  }
+struct Refused : RefusedProduct {
+  Refused()
+      : RefusedProduct{plain(DType::float32, 9, 100, Scheme::mxfp4, 6, {32, 96}, DType::float32)} {}
 };
 
 TEST(GroupedColumns, RefusesWhatDoesNotFit) {

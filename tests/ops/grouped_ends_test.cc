@@ -78,7 +78,7 @@ TEST(GroupedEnds, OfRowsMayChangeDuringTheCall) {
 TEST(GroupedEnds, OfColumnsMayChangeDuringTheCall) {
   auto p = quantized_product(Scheme::mxfp8_e4m3, {1, 5, 128}, Scheme::mxfp4, 6, {32, 64, 128},
                              DType::float32, ScaleLayout::swizzled, GroupAxis::columns);
-  multiply_beside_a_writer(p, p.column_groups());
+  multiply_beside_a_writer(p, p.groups());
 }
 
 }  // namespace

@@ -68,8 +68,10 @@ struct GroupedProduct {
   static std::int64_t count(const std::vector<std::int32_t>& ends) {
     return static_cast<std::int64_t>(ends.size());
   }
-  RowGroups groups() const { return {ends.data(), count(ends)}; }
-  ColumnGroups column_groups() const { return {ends.data(), count(ends)}; }
+  Groups groups() const {
+    if (of_rows()) return RowGroups{ends.data(), count(ends)};
+    return ColumnGroups{ends.data(), count(ends)};
+  }
 
   GroupedGemmOptions options() {
     GroupedGemmOptions options;

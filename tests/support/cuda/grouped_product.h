@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/gemm/gemm.h"
 #include "cuda/gemm/grouped_gemm.h"
 #include "cuda/gemm/device_groups.h"
+#include "cuda/operands/expand.h"
+#include "cuda/operands/fold.h"
 #include "cuda/operands/row_scaled.h"
 #include "plan/grouped.h"
 #include "tests/support/cuda/operand.h"
@@ -51,11 +54,11 @@ struct OnDevice {
     if (host.bias) bias.emplace(*host.bias);
   }
 
-  RowGroups row_groups() {
-    return {reinterpret_cast<const std::int32_t*>(ends.data()), host.count(host.ends)};
+  Groups groups() {
+    Groups groups = host.groups();
+    groups.ends = reinterpret_cast<const std::int32_t*>(ends.data());
+    return groups;
   }
-  ColumnGroups column_groups() { return {row_groups().ends, row_groups().count}; }
-  Groups groups() { return host.of_rows() ? Groups(row_groups()) : Groups(column_groups()); }
   GroupedGemmOptions options() {
     GroupedGemmOptions options;
     options.alpha = host.alpha;
@@ -75,6 +78,25 @@ struct OnDevice {
     }
     return rows;
   }
+  // Without biases.
+  cuda::CoreFinish finish() {
+    cuda::CoreFinish finish;
+    finish.out = out.view();
+    finish.alpha = host.alpha;
+    finish.right_tensor_scale = b.view().tensor_scale;
+    return finish;
+  }
+  // Both operands, quantized ones, made ready and as the products of rows take them.
+  std::pair<cuda::RowScaled, cuda::RowScaled> rows(bool is_folded) {
+    const PreparedForm form = is_folded ? PreparedForm::folded : PreparedForm::expanded;
+    prepare(form);
+    prepare_left(form);
+    const auto view = [&](const BlockScaled& q, void* memory) {
+      return is_folded ? cuda::folded_view(q.scheme, q.shape, memory)
+                       : cuda::expanded_view(q, memory);
+    };
+    return {view(a.view(), prepared_left->bytes.data()), view(b.view(), prepared->bytes.data())};
+  }
   void prepare(PreparedForm form) { prepared.emplace(form, b.view()); }
   void prepare_left(PreparedForm form) { prepared_left.emplace(form, a.view()); }
   GemmOperand left() {
@@ -85,10 +107,7 @@ struct OnDevice {
   }
 
   void call(Stream stream, Workspace workspace) {
-    const auto multiply = [&](const auto& groups) {
-      grouped_gemm(left(), right(), groups, out.view(), options(), workspace, stream);
-    };
-    host.of_rows() ? multiply(row_groups()) : multiply(column_groups());
+    grouped_gemm(left(), right(), groups(), out.view(), options(), workspace, stream);
   }
 
   void run_as(const CudaGemmCapabilities& capabilities, Stream stream = {}) {
@@ -120,6 +139,42 @@ template <class Left>
     }
   }
   return is_exact ? agrees(p.out, wanted, name) : ::testing::AssertionSuccess();
+}
+
+// The product that run() computes is right, and the same when it is computed again.
+template <class Left, class Run>
+void expect_twice(OnDevice<Left>& device, const Reference& wanted, const std::string& what,
+                  Run&& run) {
+  GroupedProduct<Left>& p = device.host;
+  std::vector<std::uint8_t> first;
+  for (int turn = 0; turn < 2; ++turn) {
+    run();
+    check_cuda(cudaDeviceSynchronize());
+    device.out.copy_to(p.out);
+    if (turn == 0) first = p.out.bytes;
+  }
+  EXPECT_EQ(p.out.bytes, first) << what;
+  ASSERT_TRUE(is_right(p, wanted, what));
+}
+
+// Whether bytes between rows and behind matrices of an output are as they were.
+inline void expect_gaps(const GroupedProduct<QuantizedOperand>& p, const PlainTensor& before) {
+  const Buffer& out = p.out.view;
+  const std::size_t size = size_of(out.dtype);
+  std::vector<bool> is_output(p.out.bytes.size(), false);
+  for (std::int64_t row = 0; row < out.shape.batch * out.shape.rows; ++row) {
+    const std::int64_t group = row / out.shape.rows;
+    const std::int64_t first =
+        group * out.batch_stride + (row - group * out.shape.rows) * out.row_stride;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(out.shape.columns) * size; ++i) {
+      is_output[static_cast<std::size_t>(first) * size + i] = true;
+    }
+  }
+  for (std::size_t i = 0; i < is_output.size(); ++i) {
+    if (!is_output[i]) {
+      ASSERT_EQ(p.out.bytes[i], before.bytes[i]) << i;
+    }
+  }
 }
 
 }  // namespace mxkern::test

@@ -30,17 +30,6 @@ GroupedProduct<QuantizedOperand> folded_product(Scheme left, Shape x, Scheme sch
   return p;
 }
 
-// Whether bytes between the rows of an output are as they were.
-void expect_gaps(const GroupedProduct<QuantizedOperand>& p, const PlainTensor& before) {
-  const Buffer& out = p.out.view;
-  const std::size_t size = size_of(out.dtype);
-  for (std::int64_t row = 0; row + 1 < out.shape.rows; ++row) {
-    const auto begin = static_cast<std::size_t>(row * out.row_stride + out.shape.columns) * size;
-    const auto end = static_cast<std::size_t>((row + 1) * out.row_stride) * size;
-    for (std::size_t i = begin; i < end; ++i) ASSERT_EQ(p.out.bytes[i], before.bytes[i]) << row;
-  }
-}
-
 // Groups of less than a tile's rows, of more, of none, of one row, and rows without a group; the
 // second thread block of a cluster has fewer columns, or none.
 TEST_F(GroupedSm90, EveryTile) {
@@ -70,32 +59,17 @@ TEST_F(GroupedSm90, EveryTile) {
         const PlainTensor before = p.out;
         const Reference wanted = p.wanted();
         OnDevice device(p);
-        const PreparedForm form = is_folded ? PreparedForm::folded : PreparedForm::expanded;
-        device.prepare(form);
-        device.prepare_left(form);
-        cuda::CoreFinish finish;
-        finish.out = device.out.view();
-        finish.alpha = p.alpha;
+        const auto rows = device.rows(is_folded);
+        const cuda::RowScaled &a = rows.first, &b = rows.second;
+        cuda::CoreFinish finish = device.finish();
         const cuda::DeviceGroups groups = device.groups_for(finish);
-        const auto rows = [&](const BlockScaled& q, void* memory) {
-          return is_folded ? cuda::folded_view(q.scheme, q.shape, memory)
-                           : cuda::expanded_view(q, memory);
-        };
-        const cuda::RowScaled a = rows(device.a.view(), device.prepared_left->bytes.data());
-        const cuda::RowScaled b = rows(device.b.view(), device.prepared->bytes.data());
         cuda::TileSm90 tile = cuda::tile_of_columns_sm90(columns, b.element, 128, n);
         tile.cluster = cluster;
         const std::string what = std::to_string(columns) + " columns, cluster " +
                                  std::to_string(cluster) + ", height " + std::to_string(height);
-        std::vector<std::uint8_t> first;
-        for (int run = 0; run < 2; ++run) {
+        expect_twice(device, wanted, what, [&] {
           cuda::multiply_sm90_grouped_by(tile, height, "test", a, b, groups, finish, {});
-          check_cuda(cudaDeviceSynchronize());
-          device.out.copy_to(p.out);
-          if (run == 0) first = p.out.bytes;
-        }
-        EXPECT_EQ(p.out.bytes, first) << what;
-        ASSERT_TRUE(is_right(p, wanted, what));
+        });
         expect_gaps(p, before);
         if (HasFatalFailure()) return;
       }
