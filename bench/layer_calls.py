@@ -2,7 +2,6 @@
 # how many functions it calls; on a GPU where there is one.
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -34,15 +33,6 @@ def run() -> Iterator[dict[str, Any]]:
             "median_microseconds": sorted(times)[ROUNDS // 2],
             "functions": _functions(call),
         }
-
-
-def serve() -> None:
-    """Says how many functions each call calls; then how long each takes whose name it reads, as
-    bench.turns asks."""
-    calls = _warm_calls()
-    print(json.dumps({name: _functions(call) for name, call in calls.items()}), flush=True)
-    for line in sys.stdin:
-        print(_microseconds(calls[line.strip()]), flush=True)
 
 
 def _warm_calls() -> dict[str, Callable[[], Any]]:
@@ -129,8 +119,6 @@ def _functions(call: Callable[[], Any]) -> int:
 
 
 def main() -> None:
-    if "--serve" in sys.argv[1:]:
-        return serve()
     for record in run():
         print(
             f"{record['microseconds']:8.1f} us, median {record['median_microseconds']:8.1f}, "

@@ -1,6 +1,8 @@
 """bench/pairs.py: calls of two builds of mxkern, before a change and after it, in turns.
 
-usage: python -m bench.pairs BEFORE AFTER [--part small_calls|cuda_host] [--rounds N] [--out FILE]
+usage: python -m bench.pairs BEFORE AFTER [--part PART] [--rounds N] [--out FILE]
+
+PART is small_calls, cuda_host or layer_calls.
 
 BEFORE and AFTER are folders with a package mxkern each, as build/gpu/python or the target of
 `pip install --target`. A round runs the part in a process for each of them; a call's time is the
@@ -21,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = {
     "small_calls": ("bench.small_calls", "microseconds", 1.0),
     "cuda_host": ("bench.cuda.host", "seconds", 1e6),
+    "layer_calls": ("bench.layer_calls", "microseconds", 1.0),
 }
 _PROGRAM = "import importlib, json, sys; part = importlib.import_module(sys.argv[1]); " + (
     "print(json.dumps(list(part.run())))"
