@@ -36,9 +36,7 @@ class Asked {
     scheme_ = scheme_of(call, scheme_name, given);
     of_rows_ = options_of(call, signature, scheme_, given, false).value;
     if (kept_ == Kept::columns) of_columns_ = options_of(call, signature, scheme_, given).value;
-    rows_.scheme = all_schemes[scheme_];
-    rows_.shape = x_.extents.shape();
-    rows_.device = x_.device;
+    rows_ = {.scheme = all_schemes[scheme_], .shape = x_.extents.shape(), .device = x_.device};
     if (folds_) {
       check_columns(call, x_);
       folded_rows_ = folded(rows_.shape);
@@ -94,13 +92,10 @@ class Asked {
 
  private:
   PreparedOperand folded(const Shape& shape) const {
-    PreparedOperand operand;
-    operand.form = PreparedForm::folded;
-    operand.source.scheme = rows_.scheme;
-    operand.source.shape = shape;
-    operand.source.device = rows_.device;
-    operand.bytes = prepared_bytes(operand.form, rows_.scheme, shape);
-    return operand;
+    return {PreparedForm::folded,
+            {.scheme = rows_.scheme, .shape = shape, .device = rows_.device},
+            nullptr,
+            prepared_bytes(PreparedForm::folded, rows_.scheme, shape)};
   }
 
   GemmRightOperand both_folded(Call& call, nb::list& kept) const {

@@ -139,9 +139,7 @@ Operand<PreparedOperand> Call::prepared(Name argument, nb::handle p) {
   } else {
     if (facts_of(all_schemes[scheme]).has_tensor_scale)
       fault("no_tensor_scale_kept", argument, scheme);
-    view.source.scheme = all_schemes[scheme];
-    view.source.device = data.device;
-    view.source.shape = shape;
+    view.source = {.scheme = all_schemes[scheme], .shape = shape, .device = data.device};
   }
   view.data = data.data;
   read.memory.push_back(data.object);
@@ -191,10 +189,10 @@ Quantized Call::made(int scheme, int layout, const Extents& extents, Device devi
   Quantized made;
   BlockScaled& view = made.view;
   made.extents = extents;
-  view.scheme = all_schemes[scheme];
-  view.scale_layout = all_scale_layouts[layout];
-  view.shape = extents.shape();
-  view.device = device;
+  view = {.scheme = all_schemes[scheme],
+          .shape = extents.shape(),
+          .scale_layout = all_scale_layouts[layout],
+          .device = device};
   const auto index = static_cast<std::size_t>(scheme);
   void *codes = nullptr, *scales = nullptr, *tensor_scale = nullptr;
   made.parts[0] = make(code_extents(view.scheme, extents),
@@ -226,10 +224,10 @@ Quantized Call::given(Name argument, nb::handle out, int scheme, int layout, con
   if (!is_alike) fault("out_fields", argument, out, scheme, extents.tuple(), layout_name);
   BlockScaled& view = made.view;
   made.extents = extents;
-  view.scheme = all_schemes[scheme];
-  view.scale_layout = all_scale_layouts[layout];
-  view.shape = extents.shape();
-  view.device = device;
+  view = {.scheme = all_schemes[scheme],
+          .shape = extents.shape(),
+          .scale_layout = all_scale_layouts[layout],
+          .device = device};
   const Array codes = written(
       argument.of("codes"), (*fields)[codes_field], code_extents(view.scheme, extents),
       {static_cast<Element>(package().code_elements[index]), Element::uint8}, device, false);

@@ -92,13 +92,10 @@ nb::object prepare_plain(Call& call, nb::handle x, int scheme, const QuantizeOpt
              [&] { mxkern::quantize(plain.view, source->view, finding, queue); });
     return prepare_quantized(call, call.result(*source, x), wanted, keep_source, given);
   }
-  if (source) {
-    prepared.source = source->view;
-  } else {
-    prepared.source.scheme = all_schemes[scheme];
-    prepared.source.device = device;
-    prepared.source.shape = extents.shape();
-  }
+  prepared.source =
+      source
+          ? source->view
+          : BlockScaled{.scheme = all_schemes[scheme], .shape = extents.shape(), .device = device};
   const DenseOutput data = make_data(call, prepared, given);
   call.run(plain.view.shape.size(),
            [&] { mxkern::prepare_operand(plain.view, prepared, options, queue); });
@@ -143,9 +140,7 @@ struct PreparedSide {
       source = call.made(scheme, 0, extents, device);
       view.source = source->view;
     } else {
-      view.source.scheme = all_schemes[scheme];
-      view.source.device = device;
-      view.source.shape = extents.shape();
+      view.source = {.scheme = all_schemes[scheme], .shape = extents.shape(), .device = device};
       data = make_data(call, view, nb::none());
     }
     Extents rows = extents;

@@ -45,11 +45,10 @@ void check_operand_kind(const char* function, const char* argument, const Planne
     check_strides(function, argument, view);
     return check_alignment(function, argument, x.alignment, PlannedTensor::most_aligned);
   }
-  BlockScaled q;
-  q.scheme = operand.scheme;
-  q.shape = operand.shape;
-  q.scale_layout = operand.scale_layout;
-  check_kind(function, argument, q);
+  check_kind(
+      function, argument,
+      BlockScaled{
+          .scheme = operand.scheme, .shape = operand.shape, .scale_layout = operand.scale_layout});
   check_alignment(function, argument, operand.alignment, PlannedOperand::most_aligned);
   check_alignment(function, argument, operand.scale_alignment, PlannedOperand::most_scales_aligned);
   if (operand.form == PreparedForm::source) return;

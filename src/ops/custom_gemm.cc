@@ -21,14 +21,10 @@ namespace {
 constexpr Scheme stand_in = Scheme::mxfp8_e4m3;
 
 PreparedOperand expanded(const AnyBlockScaled& b, void* data) {
-  PreparedOperand right;
-  right.form = PreparedForm::expanded;
-  right.source.scheme = stand_in;
-  right.source.shape = b.shape;
-  right.source.device = b.device;
-  right.data = data;
-  right.bytes = prepared_bytes(right.form, stand_in, b.shape);
-  return right;
+  return {PreparedForm::expanded,
+          {.scheme = stand_in, .shape = b.shape, .device = b.device},
+          data,
+          prepared_bytes(PreparedForm::expanded, stand_in, b.shape)};
 }
 
 std::size_t decoded_bytes(const AnyBlockScaled& b) {

@@ -41,10 +41,7 @@ inline Buffer take_plain(MemoryPieces& pieces, DType dtype, const Shape& shape, 
 // A quantized tensor of its own.
 inline BlockScaled take_quantized(MemoryPieces& pieces, Scheme scheme, const Shape& shape,
                                   Device device) {
-  BlockScaled q;
-  q.scheme = scheme;
-  q.shape = shape;
-  q.device = device;
+  BlockScaled q{.scheme = scheme, .shape = shape, .device = device};
   const BlockScaled::Sizes sizes = BlockScaled::sizes(scheme, shape, q.scale_layout);
   q.codes = pieces.take(sizes.codes);
   q.scales = pieces.take(sizes.scales);

@@ -100,9 +100,7 @@ std::size_t prepared_bytes(PreparedForm form, Scheme scheme, const Shape& shape)
     case PreparedForm::source: return 0;
     case PreparedForm::folded: return static_cast<std::size_t>(cuda::folded_layout(shape).bytes);
     case PreparedForm::expanded: {
-      BlockScaled q;
-      q.scheme = scheme;
-      q.shape = shape;
+      const BlockScaled q{.scheme = scheme, .shape = shape};
       return static_cast<std::size_t>(cuda::expanded_layout(q).bytes);
     }
     case PreparedForm::few_tokens:

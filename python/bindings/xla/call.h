@@ -137,11 +137,7 @@ class XlaCall {
   // From results or from arguments, by a function that gives the next one.
   template <class Next>
   BlockScaled quantized(Scheme scheme, ScaleLayout layout, const Shape& shape, Next next) const {
-    BlockScaled q;
-    q.scheme = scheme;
-    q.scale_layout = layout;
-    q.shape = shape;
-    q.device = device_;
+    BlockScaled q{.scheme = scheme, .shape = shape, .scale_layout = layout, .device = device_};
     const BlockScaled::Sizes sizes = BlockScaled::sizes(scheme, shape, layout);
     q.codes = bytes(next(), sizes.codes);
     q.scales = bytes(next(), sizes.scales);

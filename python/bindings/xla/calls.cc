@@ -86,38 +86,36 @@ nb::dict handlers() {
   return handlers;
 }
 
+nb::object version() { return nb::make_tuple(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); }
+std::size_t alignment() { return workspace_alignment; }
+
 }  // namespace
-
-// By operation, the handlers for the CPU and for CUDA devices; the version of the interface by
-// which programs call them, which XLA's is to be at least; and how many bytes more the working
-// memory of a product has to have, for it to be aligned.
-void bind_xla_calls(nb::module_& module) {
-  module.def(
-      "xla_version", [] { return nb::make_tuple(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); },
-      nb::sig("def xla_version() -> tuple[int, int] | None"));
-  module.def(
-      "xla_alignment", [] { return workspace_alignment; }, nb::sig("def xla_alignment() -> int"));
-  module.def("xla_handlers", &handlers,
-             nb::sig("def xla_handlers() -> dict[str, tuple[object, object]]"));
-}
-
 }  // namespace mxkern::bindings
 
 #else
 
 namespace mxkern::bindings {
+namespace {
 
-void bind_xla_calls(nb::module_& module) {
-  module.def(
-      "xla_version", [] { return nb::none(); },
-      nb::sig("def xla_version() -> tuple[int, int] | None"));
-  module.def(
-      "xla_alignment", [] { return 1; }, nb::sig("def xla_alignment() -> int"));
-  module.def(
-      "xla_handlers", [] { return nb::dict(); },
-      nb::sig("def xla_handlers() -> dict[str, tuple[object, object]]"));
-}
+nb::dict handlers() { return {}; }
+nb::object version() { return nb::none(); }
+std::size_t alignment() { return 1; }
 
+}  // namespace
 }  // namespace mxkern::bindings
 
 #endif
+
+namespace mxkern::bindings {
+
+// By operation, the handlers for the CPU and for CUDA devices; the version of the interface by
+// which programs call them, which XLA's is to be at least; and how many bytes more the working
+// memory of a product has to have, for it to be aligned.
+void bind_xla_calls(nb::module_& module) {
+  module.def("xla_version", &version, nb::sig("def xla_version() -> tuple[int, int] | None"));
+  module.def("xla_alignment", &alignment);
+  module.def("xla_handlers", &handlers,
+             nb::sig("def xla_handlers() -> dict[str, tuple[object, object]]"));
+}
+
+}  // namespace mxkern::bindings

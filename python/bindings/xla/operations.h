@@ -151,13 +151,9 @@ inline void quantize_prepared(XlaCall& call) {
   const bool keeps_source = call.flag();
   const Buffer x = call.plain(call.argument());
   const ffi::AnyBuffer data = call.result();
-  if (keeps_source) {
-    out.source = call.quantized_result(scheme, ScaleLayout::row_major, x.shape);
-  } else {
-    out.source.scheme = scheme;
-    out.source.shape = x.shape;
-    out.source.device = call.device();
-  }
+  out.source = keeps_source
+                   ? call.quantized_result(scheme, ScaleLayout::row_major, x.shape)
+                   : BlockScaled{.scheme = scheme, .shape = x.shape, .device = call.device()};
   call.end();
   out.data = data.untyped_data();
   out.bytes = data.size_bytes();
