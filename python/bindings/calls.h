@@ -161,6 +161,12 @@ class Call {
     return stream.is_none() && !reader_->programs.is_none();
   }
 
+  // What it gives, of static arguments and of arrays; None where it is for the usual way.
+  nanobind::object program(const nanobind::tuple& fixed, const nanobind::tuple& arrays,
+                           nanobind::handle out = nanobind::none()) const {
+    return reader_->programs.attr("run")(function, fixed, arrays, out);
+  }
+
   int scheme(nanobind::handle name) const;
   int one_of(Name argument, nanobind::handle name, const Objects& names) const;
   int dtype(nanobind::handle dtype) const;
@@ -221,8 +227,12 @@ class Call {
   Stream stream(Device device) const;
   // A BlockScaled of the framework, where x is.
   nanobind::object result(const Quantized& made, nanobind::handle x) const;
+  nanobind::object block_scaled(const nanobind::object (&parts)[3], nanobind::handle scheme,
+                                const Extents& extents, ScaleLayout layout,
+                                nanobind::handle x) const;
   nanobind::object leave(const nanobind::object& array, nanobind::handle like) const;
   void mark_written(nanobind::handle array) const;
+  void mark_parts_written(nanobind::handle q) const;
   // A plain result: a new one goes to the framework of like; of one that was given that hears.
   template <class Made>
   nanobind::object finished(const Made& made, nanobind::handle like) const {

@@ -249,13 +249,22 @@ Quantized Call::given(Name argument, nb::handle out, int scheme, int layout, con
 
 nb::object Call::result(const Quantized& made, nb::handle x) const {
   const auto scheme = static_cast<std::size_t>(made.view.scheme);
-  const auto layout = static_cast<std::size_t>(made.view.scale_layout);
-  nb::object parts[3];
-  for (int i = 0; i < 3; ++i) {
-    parts[i] = made.parts[i].is_none() ? made.parts[i] : leave(made.parts[i], x);
-  }
-  return package().block_scaled.make(parts[0], parts[1], parts[2], package().scheme_names[scheme],
-                                     made.extents.tuple(), package().layout_names[layout]);
+  return block_scaled(made.parts, package().scheme_names[scheme], made.extents,
+                      made.view.scale_layout, x);
+}
+
+nb::object Call::block_scaled(const nb::object (&parts)[3], nb::handle scheme,
+                              const Extents& extents, ScaleLayout layout, nb::handle x) const {
+  nb::object left[3];
+  for (int i = 0; i < 3; ++i) left[i] = parts[i].is_none() ? parts[i] : leave(parts[i], x);
+  return package().block_scaled.make(left[0], left[1], left[2], scheme, extents.tuple(),
+                                     package().layout_names[static_cast<std::size_t>(layout)]);
+}
+
+void Call::mark_parts_written(nb::handle q) const {
+  if (!reader_->marks_written) return;
+  const auto fields = package().block_scaled.fields_of(q);
+  for (int i = 0; fields && i < 3; ++i) mark_written((*fields)[i]);
 }
 
 }  // namespace mxkern::bindings

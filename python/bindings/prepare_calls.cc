@@ -118,7 +118,7 @@ nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
   if (call.has_programs(stream)) {
     const nb::object number = is_quantized ? nb::none() : nb::object(nb::int_(scheme));
     const nb::object prepared =
-        call.reader().programs.attr("prepare_operand")(x, number, form, options, keep_source);
+        call.program(nb::make_tuple(number, form, options, keep_source), nb::make_tuple(x));
     if (!prepared.is_none()) return prepared;
   }
   const StreamScope scope(call, stream, array);

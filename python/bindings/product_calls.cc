@@ -35,8 +35,9 @@ nb::object compiled_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dt
   if (call.has_programs(stream)) {
     check_compiled(call, a);
     check_compiled(call, b);
-    const nb::object product = call.reader().programs.attr("gemm")(
-        a, b, dtype, options.alpha, options.beta, bias, static_cast<int>(options.precision), out);
+    const nb::object product =
+        call.program(nb::make_tuple(dtype, options.alpha, static_cast<int>(options.precision)),
+                     nb::make_tuple(a, b, bias), out);
     if (!product.is_none()) return product;
   }
   const StreamScope scope(call, stream, stream.is_none() ? nb::none() : array_of(call, b));
@@ -128,9 +129,9 @@ Any grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends, nb::
   options.beta = call.beta(beta, out);
   call.enter_operand(b);
   if (rows.is_none() && call.has_programs(stream)) {
-    const nb::object product = call.reader().programs.attr("grouped_gemm")(
-        a, b, ends, factors, bias, dtype, options.alpha, options.beta,
-        static_cast<int>(options.precision), out);
+    const nb::object product =
+        call.program(nb::make_tuple(dtype, options.alpha, static_cast<int>(options.precision)),
+                     nb::make_tuple(a, b, ends, factors, bias), out);
     if (!product.is_none()) return product;
   }
   const StreamScope scope(call, stream, stream.is_none() ? nb::none() : array_of(call, b));

@@ -9,12 +9,6 @@ namespace nb = nanobind;
 namespace mxkern::bindings {
 namespace {
 
-void mark_parts_written(const Call& call, nb::handle out) {
-  if (!call.reader().marks_written) return;
-  const auto fields = call.package().block_scaled.fields_of(out);
-  for (int i = 0; fields && i < 3; ++i) call.mark_written((*fields)[i]);
-}
-
 nb::object compiled_quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
                              nb::handle scheme_name, const nb::dict& keywords) {
   Call call(calls, signature.function.c_str());
@@ -28,7 +22,9 @@ nb::object compiled_quantize(Calls& calls, const Signature& signature, bool colu
   call.enter("x", x);
   if (call.has_programs(stream)) {
     const nb::object q = call.reader().programs.attr("quantize")(
-        call.function, x, scheme, layout, options.as_python(), columns, amax, tensor_scale, out);
+        call.function, "quantize",
+        nb::make_tuple(call.function, scheme, layout, options.as_python(), columns), x, amax,
+        tensor_scale, out);
     if (!q.is_none()) return q;
   }
   const StreamScope scope(call, stream, x);
@@ -37,7 +33,7 @@ nb::object compiled_quantize(Calls& calls, const Signature& signature, bool colu
   const Quantized made =
       quantize_one(call, call.look_plain("x", x), columns, options.value, target);
   if (out.is_none()) return call.result(made, x);
-  mark_parts_written(call, out);
+  call.mark_parts_written(out);
   return nb::borrow(out);
 }
 
@@ -58,8 +54,10 @@ nb::object compiled_quantize_both(Calls& calls, const Signature& signature, nb::
   const nb::handle amax = given[Keyword::amax], tensor_scale = given[Keyword::tensor_scale];
   call.enter("x", x);
   if (call.has_programs(stream)) {
-    const nb::object pair = call.reader().programs.attr("quantize_both")(
-        x, scheme, layout, of_rows.as_python(), of_columns.as_python(), amax, tensor_scale, out);
+    const nb::object pair = call.reader().programs.attr("quantize")(
+        call.function, "quantize_both",
+        nb::make_tuple(scheme, layout, of_rows.as_python(), of_columns.as_python()), x, amax,
+        tensor_scale, out);
     if (!pair.is_none()) return pair;
   }
   const StreamScope scope(call, stream, x);
@@ -73,8 +71,8 @@ nb::object compiled_quantize_both(Calls& calls, const Signature& signature, nb::
   const auto [rows, columns] =
       quantize_two(call, call.look_plain("x", x), of_rows.value, of_columns.value, target);
   if (out.is_none()) return nb::make_tuple(call.result(rows, x), call.result(columns, x));
-  mark_parts_written(call, nb::object(out[0]));
-  mark_parts_written(call, nb::object(out[1]));
+  call.mark_parts_written(nb::object(out[0]));
+  call.mark_parts_written(nb::object(out[1]));
   return nb::borrow(out);
 }
 
@@ -93,8 +91,9 @@ nb::object compiled_fake_quantize(Calls& calls, const Signature& signature, nb::
   }
   Options options = options_of(call, signature, scheme, given);
   if (call.has_programs(stream)) {
-    const nb::object y = call.reader().programs.attr("fake_quantize")(
-        x, scheme, options.as_python(), amax, tensor_scale, out);
+    const nb::object y = call.reader().programs.attr("quantize")(
+        call.function, "fake_quantize", nb::make_tuple(scheme, options.as_python()), x, amax,
+        tensor_scale, out);
     if (!y.is_none()) return y;
   }
   const StreamScope scope(call, stream, x);
@@ -135,8 +134,8 @@ Any tensor_amax(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_lo
   Call call(calls, "tensor_amax");
   call.enter("x", x);
   if (call.has_programs(stream)) {
-    const nb::object amax = call.reader().programs.attr("tensor_amax")(
-        x, size, sign_mask_low, sign_mask_high, columns, out);
+    const nb::object amax = call.program(
+        nb::make_tuple(size, sign_mask_low, sign_mask_high, columns), nb::make_tuple(x), out);
     if (!amax.is_none()) return amax;
   }
   const StreamScope scope(call, stream, x);
@@ -164,7 +163,7 @@ nb::object compiled_dequantize(Calls& calls, nb::handle q, nb::handle dtype_name
   call.enter("q.codes", codes);
   if (call.has_programs(stream)) {
     call.scheme(fields[3]);  // which may be the user's own
-    const nb::object x = call.reader().programs.attr("dequantize")(q, dtype, out);
+    const nb::object x = call.program(nb::make_tuple(dtype), nb::make_tuple(q), out);
     if (!x.is_none()) return x;
   }
   const StreamScope scope(call, stream, codes);

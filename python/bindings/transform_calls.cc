@@ -13,8 +13,8 @@ Any random_hadamard(Calls& calls, nb::handle x, int size, std::uint64_t sign_mas
   Call call(calls, "random_hadamard");
   call.enter("x", x);
   if (call.has_programs(stream)) {
-    const nb::object y = call.reader().programs.attr("random_hadamard")(
-        x, size, sign_mask_low, sign_mask_high, inverse, out);
+    const nb::object y = call.program(nb::make_tuple(size, sign_mask_low, sign_mask_high, inverse),
+                                      nb::make_tuple(x), out);
     if (!y.is_none()) return y;
   }
   const StreamScope scope(call, stream, x);
@@ -40,10 +40,8 @@ Any move_scales(Calls& calls, const char* function, nb::handle scales, std::int6
   if (call.package().block_scaled.made(scales)) call.fault("whole_tensor");
   call.enter("scales", scales);
   if (call.has_programs(stream)) {
-    const nb::object programs = call.reader().programs;
-    const nb::object moved = swizzles
-                                 ? programs.attr("swizzle_scales")(scales, out)
-                                 : programs.attr("unswizzle_scales")(scales, rows, blocks, out);
+    const nb::tuple fixed = swizzles ? nb::make_tuple() : nb::make_tuple(rows, blocks);
+    const nb::object moved = call.program(fixed, nb::make_tuple(scales), out);
     if (!moved.is_none()) return moved;
   }
   const StreamScope scope(call, stream, scales);

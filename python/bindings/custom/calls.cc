@@ -115,16 +115,10 @@ Any custom_quantize(Calls& calls, const std::string& function, nb::handle x,
   call.run(plain.view.shape.size(),
            [&] { mxkern::quantize(plain.view, made.view, options, queue); });
   if (!out.is_none()) {
-    const auto fields = call.package().block_scaled.fields_of(out);
-    for (int i = 0; i < 3; ++i) call.mark_written((*fields)[i]);
+    call.mark_parts_written(out);
     return nb::borrow(out);
   }
-  nb::object parts[3];
-  for (int i = 0; i < 3; ++i) {
-    parts[i] = made.parts[i].is_none() ? made.parts[i] : call.leave(made.parts[i], x);
-  }
-  return call.package().block_scaled.make(parts[0], parts[1], parts[2], scheme.name,
-                                          extents.tuple(), call.package().layout_names[layout]);
+  return call.block_scaled(made.parts, scheme.name, extents, own_layout, x);
 }
 
 Any custom_fake_quantize(Calls& calls, const std::string& function, nb::handle x,

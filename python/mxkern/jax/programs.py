@@ -32,104 +32,35 @@ class JaxPrograms:
     def __init__(self) -> None:
         missing("cpu")  # programs that were exported elsewhere find the operations from now on
 
+    def run(
+        self, operation: str, static: tuple[Any, ...], arrays: tuple[Any, ...], out: Any = None
+    ) -> Any:
+        """A function of mxkern.jax.operations, of arguments that are part of the program and of
+        arrays."""
+        work, on_cpu = getattr(operations, operation), _suits_the_cpu(operation, static, arrays)
+        return _run(operation, work, static, arrays, out, on_cpu=on_cpu)
+
     def quantize(
         self,
         function: str,
+        operation: str,
+        static: tuple[Any, ...],
         x: Any,
-        scheme: int,
-        layout: int,
-        options: _core.QuantizeOptions,
-        columns: bool,
         amax: Any,
         tensor_scale: Any,
         out: Any,
     ) -> Any:
-        options, offset = _split(function, options)
-        static = (function, scheme, layout, options, columns)
-        arrays = (x, amax, tensor_scale, offset)
-        on_cpu = _suits_the_cpu(options, amax, tensor_scale)
-        return _run(function, operations.quantize, static, arrays, out, _SCALARS, on_cpu)
-
-    def quantize_both(
-        self,
-        x: Any,
-        scheme: int,
-        layout: int,
-        row_options: _core.QuantizeOptions,
-        column_options: _core.QuantizeOptions,
-        amax: Any,
-        tensor_scale: Any,
-        out: Any,
-    ) -> Any:
-        function = "quantize_both"
-        row_options, offset = _split(function, row_options)
-        column_options, _ = _split(function, column_options)
-        static = (scheme, layout, row_options, column_options)
-        arrays = (x, amax, tensor_scale, offset)
-        on_cpu = _suits_the_cpu(row_options, amax, tensor_scale)
-        return _run(function, operations.quantize_both, static, arrays, out, _SCALARS, on_cpu)
-
-    def dequantize(self, q: Any, dtype: int, out: Any) -> Any:
-        return _run("dequantize", operations.dequantize, (dtype,), (q,), out)
-
-    def gemm(
-        self,
-        a: Any,
-        b: Any,
-        dtype: int,
-        alpha: float,
-        beta: float,
-        bias: Any,
-        precision: int,
-        out: Any,
-    ) -> Any:
-        static = (dtype, alpha, precision)
-        prepared = isinstance(a, PreparedOperand) or isinstance(b, PreparedOperand)
-        on_cpu = alpha == 1.0 and not prepared
-        return _run("gemm", operations.gemm, static, (a, b, bias), out, on_cpu=on_cpu)
-
-    def grouped_gemm(
-        self,
-        a: Any,
-        b: Any,
-        ends: Any,
-        factors: Any,
-        bias: Any,
-        dtype: int,
-        alpha: float,
-        beta: float,
-        precision: int,
-        out: Any,
-    ) -> Any:
-        arrays = (a, b, ends, factors, bias)
-        static = (dtype, alpha, precision)
-        return _run("grouped_gemm", operations.grouped_gemm, static, arrays, out, on_cpu=False)
-
-    def prepare_operand(
-        self,
-        x: Any,
-        scheme: int | None,
-        form: int,
-        options: _core.QuantizeOptions,
-        keep_source: bool,
-    ) -> Any:
-        static = (scheme, form, options, keep_source)
-        return _run("prepare_operand", operations.prepare_operand, static, (x,), on_cpu=False)
-
-    def fake_quantize(
-        self,
-        x: Any,
-        scheme: int,
-        options: _core.QuantizeOptions,
-        amax: Any,
-        tensor_scale: Any,
-        out: Any,
-    ) -> Any:
-        function = "fake_quantize"
-        options, offset = _split(function, options)
-        static, arrays = (scheme, options), (x, amax, tensor_scale, offset)
-        on_cpu = _suits_the_cpu(options, amax, tensor_scale)
-        return _run(function, operations.fake_quantize, static, arrays, out, _SCALARS, on_cpu)
+        """One that quantizes, with options among what is part of the program."""
+        split = [_split(function, each) for each in static]
+        static = tuple(each for each, _ in split)
+        offset = next((array for _, array in split if array is not None), None)
+        # On the CPU a program is compiled once, and not for each seed, and has no amax whose value
+        # can be checked.
+        options = [each for each in static if isinstance(each, _core.QuantizeOptions)]
+        is_given = amax is not None or tensor_scale is not None
+        on_cpu = not is_given and all(each.is_nearest for each in options)
+        work, arrays = getattr(operations, operation), (x, amax, tensor_scale, offset)
+        return _run(function, work, static, arrays, out, _SCALARS, on_cpu)
 
     def straight_through(
         self, signature: _core.Signature, x: Any, scheme: Any, keywords: dict[str, Any], out: Any
@@ -162,23 +93,6 @@ class JaxPrograms:
         run = jax.custom_jvp(outside)
         run.defjvp(lambda primals, tangents: (run(*primals), tangents[0]))
         return run(x)
-
-    def tensor_amax(self, x: Any, size: int, low: int, high: int, columns: bool, out: Any) -> Any:
-        static = (size, low, high, columns)
-        return _run("tensor_amax", operations.tensor_amax, static, (x,), out)
-
-    def random_hadamard(
-        self, x: Any, size: int, low: int, high: int, inverse: bool, out: Any
-    ) -> Any:
-        static = (size, low, high, inverse)
-        return _run("random_hadamard", operations.random_hadamard, static, (x,), out)
-
-    def swizzle_scales(self, scales: Any, out: Any) -> Any:
-        return _run("swizzle_scales", operations.swizzle_scales, (), (scales,), out)
-
-    def unswizzle_scales(self, scales: Any, rows: Any, blocks: Any, out: Any) -> Any:
-        static = (rows, blocks)
-        return _run("unswizzle_scales", operations.unswizzle_scales, static, (scales,), out)
 
 
 def _run(
@@ -287,14 +201,16 @@ def _device_of(leaves: list[Any]) -> Any:
     return found
 
 
-def _suits_the_cpu(options: _core.QuantizeOptions, amax: Any, tensor_scale: Any) -> bool:
-    """Whether a program is what a CPU's arrays want: it is compiled once, and not for each seed,
-    and there is no amax whose value can be checked."""
-    return options.is_nearest and amax is None and tensor_scale is None
+def _suits_the_cpu(operation: str, static: tuple[Any, ...], arrays: tuple[Any, ...]) -> bool:
+    """Whether a program is what a CPU's arrays want."""
+    if operation == "gemm":
+        _, alpha, _ = static
+        return bool(alpha == 1.0) and not any(isinstance(x, PreparedOperand) for x in arrays)
+    return operation not in ("grouped_gemm", "prepare_operand")
 
 
-def _split(function: str, options: _core.QuantizeOptions) -> tuple[_core.QuantizeOptions, Any]:
-    """Options without an array, and the array that is their offset."""
+def _split(function: str, options: Any) -> tuple[Any, Any]:
+    """Options without an array, and the array that is their offset; all else stays as it is."""
     if not isinstance(options, _core.OffsetOptions):
         return options, None
     array: Any = options.array
