@@ -40,7 +40,7 @@ def _quantize(reader: Step, end: list[Step]) -> list[Step]:
 def _gemm(reader: Step, plans: Step, end: list[Step]) -> list[Step]:
     return [
         ("python/mxkern/ops/gemm.py", "def gemm(", ""),
-        ("python/bindings/product_calls.cc", "Any gemm(Calls&", "_core.gemm("),
+        ("python/bindings/product_calls.cc", "nb::object gemm(Calls&", "_core.gemm("),
         ("python/bindings/operand_calls.cc", "Call::right(", "call.right("),
         ("python/bindings/calls.cc", "Array Call::look(", "look("),
         reader,

@@ -4,7 +4,6 @@
 
 #include "calls.h"
 #include "readers/numpy.h"
-#include "signature.h"
 #include "readers/torch.h"
 
 namespace nb = nanobind;

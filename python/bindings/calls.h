@@ -19,6 +19,7 @@
 #include "kept_plans.h"
 #include "numbers.h"
 #include "readers/reader.h"
+#include "signature.h"
 
 namespace mxkern::bindings {
 
@@ -119,18 +120,6 @@ struct DenseOutput {
 struct IsCustom : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
-
-// What work() returns, or, where the call has a scheme or an option of the user's own, what the
-// function of mxkern/ops/custom_calls.py does with these arguments.
-template <class Work, class... Args>
-nanobind::object or_custom(const Calls& calls, const char* custom, Work&& work,
-                           const Args&... arguments) {
-  try {
-    return work();
-  } catch (const IsCustom&) {
-  }
-  return calls.package.custom.attr(custom)(arguments...);
-}
 
 // One call. Its methods read arguments and make results; what is wrong with them they say by an
 // error under the name of the function that was called.
@@ -282,6 +271,27 @@ class Call {
   float factors_[2];                    // numbers that options point to
   int factor_count_ = 0;
 };
+
+// How mxkern/ops/custom_calls.py takes an argument of the extension module: a signature by its
+// function's name.
+inline const std::string& custom_argument(const Signature& signature) { return signature.function; }
+template <class T>
+const T& custom_argument(const T& argument) {
+  return argument;
+}
+
+// The function `compiled`, in whose place the one of this name in mxkern/ops/custom_calls.py is
+// called where a call has a scheme or an option of the user's own.
+template <class... Args>
+auto or_custom(const char* name, nanobind::object (*compiled)(Calls&, Args...)) {
+  return [=](Calls& calls, Args... arguments) -> Any {
+    try {
+      return compiled(calls, arguments...);
+    } catch (const IsCustom&) {
+    }
+    return nanobind::object(calls.package.custom.attr(name)(custom_argument(arguments)...));
+  };
+}
 
 // The scope in which the framework's current stream is the one given, if one is.
 class StreamScope {

@@ -22,9 +22,9 @@ void check_compiled(const Call& call, nb::handle operand) {
   if (const auto fields = call.package().block_scaled.fields_of(operand)) call.scheme((*fields)[3]);
 }
 
-nb::object compiled_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name,
-                         nb::handle out, nb::handle alpha, nb::handle beta, nb::handle bias,
-                         nb::handle precision, nb::handle stream) {
+nb::object gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype_name, nb::handle out,
+                nb::handle alpha, nb::handle beta, nb::handle bias, nb::handle precision,
+                nb::handle stream) {
   Call call(calls, "gemm");
   const int dtype = call.dtype(dtype_name);
   GemmOptions options;
@@ -49,15 +49,6 @@ nb::object compiled_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dt
   const Output product =
       multiplied(call, left.view, right.view, extents, bias, out, dtype, options);
   return finished(call, product, b);
-}
-
-Any gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle dtype, nb::handle out,
-         nb::handle alpha, nb::handle beta, nb::handle bias, nb::handle precision,
-         nb::handle stream) {
-  return or_custom(
-      calls, "gemm",
-      [&] { return compiled_gemm(calls, a, b, dtype, out, alpha, beta, bias, precision, stream); },
-      a, b, dtype, out, alpha, beta, bias, precision, stream);
 }
 
 // The operands of a grouped product, and its groups.
@@ -181,9 +172,9 @@ nb::tuple words_of(const GemmExplanation& text) {
                         text.error, text.workspace_bytes);
 }
 
-nb::object compiled_explanation(Calls& calls, const char* function, nb::handle a, nb::handle b,
-                                nb::handle dtype_name, nb::handle precision, nb::handle beta,
-                                nb::handle device, nb::handle form) {
+nb::object explain_gemm(Calls& calls, const char* function, nb::handle a, nb::handle b,
+                        nb::handle dtype_name, nb::handle precision, nb::handle beta,
+                        nb::handle device, nb::handle form) {
   Call call(calls, function);
   const DType dtype = all_dtypes[call.dtype(dtype_name)];
   GemmOptions options;
@@ -198,16 +189,6 @@ nb::object compiled_explanation(Calls& calls, const char* function, nb::handle a
   GemmExplanation text;
   call.run(0, [&] { text = mxkern::explain_gemm(left.view, right.view, out, options, kind); });
   return words_of(text);
-}
-
-Any explain_gemm(Calls& calls, const char* function, nb::handle a, nb::handle b, nb::handle dtype,
-                 nb::handle precision, nb::handle beta, nb::handle device, nb::handle form) {
-  return or_custom(
-      calls, "explain_gemm",
-      [&] {
-        return compiled_explanation(calls, function, a, b, dtype, precision, beta, device, form);
-      },
-      function, a, b, dtype, precision, device, form);
 }
 
 Values explain_grouped_gemm(Calls& calls, nb::handle a, nb::handle b, nb::handle ends,
@@ -255,16 +236,16 @@ Values grouped_views(Calls& calls, const char* function, nb::handle a, nb::handl
 
 void bind_product_calls(nb::module_& module) {
   using namespace nb::literals;
-  module.def("gemm", &gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "dtype"_a.none(), "out"_a.none(),
-             "alpha"_a.none(), "beta"_a.none(), "bias"_a.none(), "precision"_a.none(),
-             "stream"_a.none());
+  module.def("gemm", or_custom("gemm", &gemm), "calls"_a, "a"_a.none(), "b"_a.none(),
+             "dtype"_a.none(), "out"_a.none(), "alpha"_a.none(), "beta"_a.none(), "bias"_a.none(),
+             "precision"_a.none(), "stream"_a.none());
   module.def("grouped_gemm", &grouped_gemm, "calls"_a, "a"_a.none(), "b"_a.none(), "ends"_a.none(),
              "dtype"_a.none(), "out"_a.none(), "alpha"_a.none(), "beta"_a.none(),
              "factors"_a.none(), "bias"_a.none(), "rows"_a.none(), "precision"_a.none(),
              "stream"_a.none());
-  module.def("explain_gemm", &explain_gemm, "calls"_a, "function"_a, "a"_a.none(), "b"_a.none(),
-             "dtype"_a.none(), "precision"_a.none(), "beta"_a.none(), "device"_a.none(),
-             "form"_a.none());
+  module.def("explain_gemm", or_custom("explain_gemm", &explain_gemm), "calls"_a, "function"_a,
+             "a"_a.none(), "b"_a.none(), "dtype"_a.none(), "precision"_a.none(), "beta"_a.none(),
+             "device"_a.none(), "form"_a.none());
   module.def("explain_grouped_gemm", &explain_grouped_gemm, "calls"_a, "a"_a.none(), "b"_a.none(),
              "ends"_a.none(), "dtype"_a.none(), "precision"_a.none(), "device"_a.none(),
              "form"_a.none());

@@ -8,7 +8,6 @@
 #include "calls.h"
 #include "options/kept_options.h"
 #include "options/offset_options.h"
-#include "signature.h"
 
 namespace mxkern::bindings {
 

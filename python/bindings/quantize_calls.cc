@@ -9,8 +9,8 @@ namespace nb = nanobind;
 namespace mxkern::bindings {
 namespace {
 
-nb::object compiled_quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
-                             nb::handle scheme_name, const nb::dict& keywords) {
+nb::object quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
+                    nb::handle scheme_name, const nb::dict& keywords) {
   Call call(calls, signature.function.c_str());
   const Given given = signature.read(keywords);
   const int scheme = scheme_of(call, scheme_name, given);
@@ -37,8 +37,8 @@ nb::object compiled_quantize(Calls& calls, const Signature& signature, bool colu
   return nb::borrow(out);
 }
 
-nb::object compiled_quantize_both(Calls& calls, const Signature& signature, nb::handle x,
-                                  nb::handle scheme_name, const nb::dict& keywords) {
+nb::object quantize_both(Calls& calls, const Signature& signature, nb::handle x,
+                         nb::handle scheme_name, const nb::dict& keywords) {
   Call call(calls, signature.function.c_str());
   const Given given = signature.read(keywords);
   const int scheme = scheme_of(call, scheme_name, given);
@@ -77,8 +77,8 @@ nb::object compiled_quantize_both(Calls& calls, const Signature& signature, nb::
 }
 
 // through: whether JAX is told of the derivative.
-nb::object compiled_fake_quantize(Calls& calls, const Signature& signature, nb::handle x,
-                                  nb::handle scheme_name, const nb::dict& keywords, bool through) {
+nb::object fake_quantize(Calls& calls, const Signature& signature, nb::handle x,
+                         nb::handle scheme_name, const nb::dict& keywords, bool through) {
   Call call(calls, signature.function.c_str());
   const Given given = signature.read(keywords);
   const int scheme = scheme_of(call, scheme_name, given);
@@ -154,8 +154,8 @@ Any tensor_amax(Calls& calls, nb::handle x, int size, std::uint64_t sign_mask_lo
   return call.finished(made, x);
 }
 
-nb::object compiled_dequantize(Calls& calls, nb::handle q, nb::handle dtype_name, nb::handle out,
-                               nb::handle stream) {
+nb::object dequantize(Calls& calls, nb::handle q, nb::handle dtype_name, nb::handle out,
+                      nb::handle stream) {
   Call call(calls, "dequantize");
   const int dtype = call.dtype(dtype_name);
   const auto fields = call.fields("q", q);
@@ -176,61 +176,31 @@ nb::object compiled_dequantize(Calls& calls, nb::handle q, nb::handle dtype_name
   return call.finished(made, codes);
 }
 
-nb::object quantize(Calls& calls, const Signature& signature, bool columns, nb::handle x,
-                    nb::handle scheme, const nb::dict& keywords) {
-  return or_custom(
-      calls, "quantize",
-      [&] { return compiled_quantize(calls, signature, columns, x, scheme, keywords); },
-      signature.function, columns, x, scheme, keywords);
-}
-
-nb::object quantize_both(Calls& calls, const Signature& signature, nb::handle x, nb::handle scheme,
-                         const nb::dict& keywords) {
-  return or_custom(
-      calls, "quantize_both",
-      [&] { return compiled_quantize_both(calls, signature, x, scheme, keywords); },
-      signature.function, x, scheme, keywords);
-}
-
-nb::object fake_quantize(Calls& calls, const Signature& signature, nb::handle x, nb::handle scheme,
-                         const nb::dict& keywords, bool through) {
-  return or_custom(
-      calls, "fake_quantize",
-      [&] { return compiled_fake_quantize(calls, signature, x, scheme, keywords, through); },
-      signature.function, x, scheme, keywords);
-}
-
-Any dequantize(Calls& calls, nb::handle q, nb::handle dtype, nb::handle out, nb::handle stream) {
-  return or_custom(
-      calls, "dequantize", [&] { return compiled_dequantize(calls, q, dtype, out, stream); }, q,
-      dtype, out, stream);
-}
-
 }  // namespace
 
 void bind_quantize_calls(nb::module_& module) {
   using namespace nb::literals;
   module
-      .def("quantize", &quantize, "calls"_a, "signature"_a, "columns"_a, "x"_a.none(),
-           "scheme"_a.none(), "keywords"_a,
+      .def("quantize", or_custom("quantize", &quantize), "calls"_a, "signature"_a, "columns"_a,
+           "x"_a.none(), "scheme"_a.none(), "keywords"_a,
            nb::sig("def quantize(calls: Calls, signature: Signature, columns: bool, x: object, "
                    "scheme: object, keywords: collections.abc.Mapping[str, object]) -> "
                    "mxkern.values.block_scaled.BlockScaled"))
-      .def("quantize_both", &quantize_both, "calls"_a, "signature"_a, "x"_a.none(),
-           "scheme"_a.none(), "keywords"_a,
+      .def("quantize_both", or_custom("quantize_both", &quantize_both), "calls"_a, "signature"_a,
+           "x"_a.none(), "scheme"_a.none(), "keywords"_a,
            nb::sig("def quantize_both(calls: Calls, signature: Signature, x: object, scheme: "
                    "object, keywords: collections.abc.Mapping[str, object]) -> "
                    "tuple[mxkern.values.block_scaled.BlockScaled, "
                    "mxkern.values.block_scaled.BlockScaled]"))
-      .def("fake_quantize", &fake_quantize, "calls"_a, "signature"_a, "x"_a.none(),
-           "scheme"_a.none(), "keywords"_a, "through"_a = true,
+      .def("fake_quantize", or_custom("fake_quantize", &fake_quantize), "calls"_a, "signature"_a,
+           "x"_a.none(), "scheme"_a.none(), "keywords"_a, "through"_a = true,
            nb::sig("def fake_quantize(calls: Calls, signature: Signature, x: object, scheme: "
                    "object, keywords: collections.abc.Mapping[str, object], through: bool = True) "
                    "-> typing.Any"))
       .def("tensor_amax", &tensor_amax, "calls"_a, "x"_a.none(), "size"_a, "sign_mask_low"_a,
            "sign_mask_high"_a, "columns"_a, "out"_a.none(), "stream"_a.none())
-      .def("dequantize", &dequantize, "calls"_a, "q"_a.none(), "dtype"_a.none(), "out"_a.none(),
-           "stream"_a.none());
+      .def("dequantize", or_custom("dequantize", &dequantize), "calls"_a, "q"_a.none(),
+           "dtype"_a.none(), "out"_a.none(), "stream"_a.none());
 }
 
 }  // namespace mxkern::bindings

@@ -164,7 +164,10 @@ def _check_ahead(function: str, x: Any, scheme: Any, keywords: dict[str, Any]) -
     request_of(function, stand_in, scheme, plain)
 
 
-def fake_quantize(function: str, x: Any, scheme: Any, keywords: dict[str, Any]) -> Any:
+def fake_quantize(
+    function: str, x: Any, scheme: Any, keywords: dict[str, Any], through: bool = True
+) -> Any:
+    """through: for the extension module, as the derivative is always straight here."""
     if errors.is_traced(x):  # JAX
         _check_ahead(function, x, scheme, keywords)
         calls = adapter_of(function, "x", x).traced_calls
@@ -356,9 +359,10 @@ def _device_explained(function: str, a: Any, b: Any, dtype: Any, device: Any, fo
 
 
 def explain_gemm(
-    function: str, a: Any, b: Any, dtype: Any, precision: Any, device: Any, form: Any
+    function: str, a: Any, b: Any, dtype: Any, precision: Any, beta: Any, device: Any, form: Any
 ) -> tuple[Any, ...]:
-    """What gemm does with operands by schemes of the user's own, as GemmExplanation has it."""
+    """What gemm does with operands by schemes of the user's own, as GemmExplanation has it,
+    whatever beta is."""
     dtype_position(function, dtype)
     _check_operands(function, a, b, precision)
     place = _device_explained(function, a, b, dtype, device, form)
