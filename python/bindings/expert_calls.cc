@@ -1,9 +1,6 @@
 // bindings/expert_calls.cc: what mixtures of experts compute beside grouped products, and a whole
 // layer of one, over arrays of any framework.
-#include <cstring>
-
 #include "calls.h"
-#include "gemm_workspace.h"
 #include "product_arguments.h"
 
 namespace nb = nanobind;
@@ -15,20 +12,6 @@ SwigluOptions swiglu_options(const Call& call, nb::handle alpha, nb::handle limi
                              nb::handle offset, bool is_interleaved) {
   return {call.number("alpha", alpha), call.number("limit", limit), call.number("offset", offset),
           is_interleaved ? GateLayout::interleaved : GateLayout::halves};
-}
-
-// Runs work(workspace) with `bytes` of memory, on the CPU of the host.
-template <class Work>
-void run_with(Call& call, std::int64_t elements, std::size_t bytes, Device device, Work&& work) {
-  if (device.type == DeviceType::cpu) {
-    return call.run(elements, [&] {
-      const OwnedMemory memory(bytes);
-      work(Workspace{memory.data(), bytes});
-    });
-  }
-  nb::object memory;
-  const Workspace workspace = workspace_of(call, bytes, device, memory);
-  call.run(elements, [&] { work(workspace); });
 }
 
 Any swiglu(Calls& calls, nb::handle x, nb::handle alpha, nb::handle limit, nb::handle offset,

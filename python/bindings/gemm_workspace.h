@@ -1,5 +1,4 @@
-// bindings/gemm_workspace.h: the matrix product with memory to work in, without the interpreter
-// lock.
+// bindings/gemm_workspace.h: the grouped product with memory to work in.
 #pragma once
 
 #include <variant>
@@ -15,12 +14,6 @@ namespace mxkern::bindings {
 inline const BlockScaled& source_of(const GemmRightOperand& b) {
   const auto* prepared = std::get_if<PreparedOperand>(&b);
   return prepared != nullptr ? prepared->source : std::get<BlockScaled>(b);
-}
-
-// On the CPU.
-inline void gemm_with_workspace(const GemmOperand& a, const GemmRightOperand& b, const Buffer& out,
-                                const GemmOptions& options) {
-  call(out.shape.size() * source_of(b).shape.columns, [&] { gemm(a, b, out, options); });
 }
 
 // Runs a grouped product with a workspace of its own. The ends are copied first: another thread may

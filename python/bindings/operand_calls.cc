@@ -148,19 +148,17 @@ Operand<PreparedOperand> Call::prepared(Name argument, nb::handle p) {
 }
 
 void Call::enter_operand(nb::handle b, Name argument) {
-  const auto part = [&](const char* name) { return argument.text() + name; };
   if (package().prepared_operand.made(b)) {
     const auto fields = package().prepared_operand.fields_of(b);
     if (!fields) fault("no_prepared_operand", argument, b);
     const auto source = package().block_scaled.fields_of((*fields)[source_field]);
-    if (source) return enter(part(".source.codes").c_str(), (*source)[codes_field]);
-    if (!(*fields)[data_field].is_none())
-      return enter(part(".data").c_str(), (*fields)[data_field]);
+    if (source) return enter(argument.of("source.codes"), (*source)[codes_field]);
+    if (!(*fields)[data_field].is_none()) return enter(argument.of("data"), (*fields)[data_field]);
     fault("no_array", argument, b);
   }
   const auto fields = package().block_scaled.fields_of(b);
   if (!fields) fault("no_right_operand", argument, b);
-  enter(part(".codes").c_str(), (*fields)[codes_field]);
+  enter(argument.of("codes"), (*fields)[codes_field]);
 }
 
 Operand<GemmRightOperand> Call::right(nb::handle b, Name argument) {

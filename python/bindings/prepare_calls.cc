@@ -110,10 +110,7 @@ nb::object prepare_operand(Calls& calls, nb::handle x, nb::handle scheme_name,
   Call call(calls, "prepare_operand");
   const bool is_quantized = scheme_name.is_none();
   const int scheme = is_quantized ? -1 : call.scheme(scheme_name);
-  nb::object array = nb::borrow(x);
-  if (is_quantized) {
-    array = call.fields("x", x)[0];
-  }
+  const nb::object array = is_quantized ? call.fields("x", x)[0] : nb::borrow(x);
   call.enter(is_quantized ? "x.codes" : "x", array);
   if (call.has_programs(stream)) {
     const nb::object number = is_quantized ? nb::none() : nb::object(nb::int_(scheme));

@@ -26,6 +26,20 @@ inline Workspace workspace_of(Call& call, std::size_t bytes, Device device,
   return workspace;
 }
 
+// Runs work(workspace) with `bytes` of memory, on the CPU of the host.
+template <class Work>
+void run_with(Call& call, std::int64_t elements, std::size_t bytes, Device device, Work&& work) {
+  if (device.type == DeviceType::cpu) {
+    return call.run(elements, [&] {
+      const OwnedMemory memory(bytes);
+      work(Workspace{memory.data(), bytes});
+    });
+  }
+  nanobind::object memory;
+  const Workspace workspace = workspace_of(call, bytes, device, memory);
+  call.run(elements, [&] { work(workspace); });
+}
+
 // [..., M, N] of [..., M, K] and [..., N, K].
 inline Extents product_extents(const Call& call, Extents a, const Extents& b) {
   const bool fit = b.dimensions > 1 && a.last() == b.items[b.dimensions - 1] &&
@@ -59,7 +73,8 @@ inline Output multiplied(Call& call, const GemmOperand& a, const GemmRightOperan
   read_bias(call, bias, extents, offset, options);
   const Output product = call.output(out, extents, device, dtype);
   if (device.type == DeviceType::cpu) {
-    call.run(0, [&] { gemm_with_workspace(a, b, product.view, options); });
+    call.run(product.view.shape.size() * source_of(b).shape.columns,
+             [&] { mxkern::gemm(a, b, product.view, options); });
     return product;
   }
   nanobind::object memory;

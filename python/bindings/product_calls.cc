@@ -2,7 +2,6 @@
 #include <variant>
 
 #include "calls.h"
-#include "gemm_workspace.h"
 #include "mxkern/plan.h"
 #include "product_arguments.h"
 #include "views.h"

@@ -104,7 +104,7 @@ Values plain_view(Calls& calls, const char* function, const char* argument, nb::
 Values quantized_view(Calls& calls, const char* function, const char* argument, nb::handle q) {
   Call call(calls, function);
   const nb::object codes = call.fields(argument, q)[0];
-  call.enter(*argument == '\0' ? "codes" : (std::string(argument) + ".codes").c_str(), codes);
+  call.enter(Name(argument, "codes"), codes);
   const Quantized read = call.quantized(argument, q);
   return nb::make_tuple(tuple_of(read.view), read.extents.tuple(), read.memory[0], read.memory[1]);
 }

@@ -230,7 +230,7 @@ Values custom_view(Calls& calls, const std::string& function, const std::string&
                    nb::handle q, const CustomScheme& scheme) {
   Call call(calls, function.c_str());
   const nb::object codes = call.fields(argument.c_str(), q)[0];
-  call.enter(argument.empty() ? "codes" : (argument + ".codes").c_str(), codes);
+  call.enter(Name(argument.c_str(), "codes"), codes);
   const AnyRead read = read_quantized(call, argument.c_str(), q, scheme);
   return nb::make_tuple(read.extents.tuple(), read.kept[0], read.kept[1]);
 }
@@ -300,20 +300,15 @@ Any custom_gemm_in_bfloat16(Calls& calls, nb::handle a, nb::handle b, const Cust
   read_bias(call, bias, extents, offset, options);
   const Device device = right.view.device;
   const Output made = call.output(out, extents, device, dtype);
-  nb::object memory;
-  const bool on_cpu = device.type == DeviceType::cpu;
   const Stream queue = call.stream(device);
   std::size_t bytes = 0;
   call.run(0, [&] {
     bytes = custom_gemm_workspace_bytes(left_side.view, right.view, made.view, options);
   });
-  Workspace workspace;
-  if (!on_cpu) workspace = workspace_of(call, bytes, device, memory);
-  call.run(on_cpu ? made.view.shape.size() * right.view.shape.columns : 0, [&] {
-    const OwnedMemory own(on_cpu ? bytes : 0);
-    if (on_cpu) workspace = {own.data(), bytes};
-    mxkern::gemm(left_side.view, right.view, made.view, options, workspace, queue);
-  });
+  run_with(call, made.view.shape.size() * right.view.shape.columns, bytes, device,
+           [&](Workspace workspace) {
+             mxkern::gemm(left_side.view, right.view, made.view, options, workspace, queue);
+           });
   return call.finished(made, codes);
 }
 
