@@ -3,13 +3,7 @@
 
 namespace mxkern::cpu {
 
-extern const KernelTable kernels_baseline;
-#if defined(MXKERN_HAS_avx2)
-extern const KernelTable kernels_avx2;
-#endif
-#if defined(MXKERN_HAS_avx512)
-extern const KernelTable kernels_avx512;
-#endif
+extern const KernelTable kernels_baseline, kernels_avx2, kernels_avx512;
 
 const KernelTable& kernels_for(InstructionSet set) {
   switch (set) {

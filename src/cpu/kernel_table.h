@@ -163,6 +163,8 @@ struct SwigluTask {
   float alpha, limit, offset;
 };
 
+struct AnyKernels;
+
 struct KernelTable {
   using Quantize = void (*)(const QuantizeTask&);
   using QuantizeAcross = void (*)(const QuantizeAcrossTask&);
@@ -196,6 +198,7 @@ struct KernelTable {
   Transpose transpose_16;
   Transpose transpose_32;
   RandomWords random_words;
+  const AnyKernels* any;  // for formats that are known at run time
 };
 
 // The kernels of an instruction set that is available.

@@ -81,12 +81,12 @@ TEST(Custom, EveryInstructionSetGivesTheSameBytes) {
     fill_mixed(x, static_cast<std::uint64_t>(turn));
     const AnyBuffer view(x.buffer());
     AnyMemory want(drawn.scheme, shape);
-    const auto& baseline = cpu::any_kernels_for(cpu::InstructionSet::baseline);
+    const auto& baseline = cpu::kernels_for(cpu::InstructionSet::baseline);
     cpu::quantize_any(view, want.view, drawn.options, baseline);
     Tensor decoded(x.dtype(), shape), plain(x.dtype(), shape);
     cpu::dequantize_any(want.view, AnyBuffer(decoded.buffer()), baseline);
     for (const cpu::InstructionSet set : available_instruction_sets()) {
-      const auto& kernels = cpu::any_kernels_for(set);
+      const auto& kernels = cpu::kernels_for(set);
       AnyMemory got(drawn.scheme, shape);
       cpu::quantize_any(view, got.view, drawn.options, kernels);
       ASSERT_TRUE(got == want) << cpu::name_of(set) << ", turn " << turn;
@@ -124,7 +124,7 @@ TEST(Custom, Float64) {
       std::vector<double> out = wide;
       const AnyBuffer view(Buffer::dense(static_cast<void*>(out.data()), DType::float32, shape),
                            true);
-      cpu::fake_quantize_any(view, drawn.scheme, view, drawn.options, cpu::any_kernels_for(set));
+      cpu::fake_quantize_any(view, drawn.scheme, view, drawn.options, cpu::kernels_for(set));
       for (std::int64_t i = 0; i < shape.size(); ++i) {
         const float got = static_cast<float>(out[static_cast<std::size_t>(i)]);
         const float wanted = want.get(0, i / shape.columns, i % shape.columns);
@@ -150,7 +150,7 @@ TEST(Custom, SumsInANarrowerFormat) {
   const AnyFormat half{5, 10, true, false, Specials::ieee};
   for (const cpu::InstructionSet set : available_instruction_sets()) {
     cpu::accumulate_products(a.buffer(), b.buffer(), out.buffer(), half, {.saturates = false}, {},
-                             cpu::any_kernels_for(set));
+                             cpu::kernels_for(set));
     for (std::int64_t r = 0; r < m; ++r) {
       for (std::int64_t c = 0; c < n; ++c) {
         double sum = 0;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <iterator>
 
-#include "cpu/runtime/instruction_set.h"
 #include "mxkern/core/dtype.h"
 #include "mxkern/numerics/any_codec.h"
 #include "mxkern/numerics/any_nearest.h"
@@ -81,8 +80,5 @@ struct AnyKernels {
   void (*multiply)(const float* a, std::int64_t a_stride, int rows, const float* b, std::int64_t k,
                    std::int64_t stride, std::int64_t count, float* sums, std::int64_t sum_stride);
 };
-
-const AnyKernels& any_kernels_for(InstructionSet set);
-const AnyKernels& best_any_kernels();
 
 }  // namespace mxkern::cpu

@@ -84,7 +84,7 @@ float scale_of(const float* scales, std::int64_t scale_rows, const Buffer& x, st
 }
 
 void multiply_float32(const Buffer& a, const Buffer& b, const Buffer& out,
-                      const AnyProductOptions& options, const AnyKernels& kernels) {
+                      const AnyProductOptions& options, const KernelTable& kernels) {
   const FloatEnvironment environment;
   if (out.shape.size() == 0) return;
   using Memory = PanelMemory<float>;
@@ -107,9 +107,9 @@ void multiply_float32(const Buffer& a, const Buffer& b, const Buffer& out,
             pack_panel(row_of(b, batch, column), b.row_stride, start, length, columns,
                        memory.packed);
             for (std::int64_t r = 0; r < rows; r += 4) {
-              kernels.multiply(row_of(a, batch, row + r) + start, a.row_stride,
-                               static_cast<int>(std::min<std::int64_t>(4, rows - r)), memory.packed,
-                               length, panel, panel, target + r * panel, panel);
+              kernels.any->multiply(row_of(a, batch, row + r) + start, a.row_stride,
+                                    static_cast<int>(std::min<std::int64_t>(4, rows - r)),
+                                    memory.packed, length, panel, panel, target + r * panel, panel);
             }
           }
           if (!scales) continue;
@@ -131,7 +131,7 @@ void multiply_float32(const Buffer& a, const Buffer& b, const Buffer& out,
 
 void accumulate_products(const Buffer& a, const Buffer& b, const Buffer& out,
                          const AnyFormat& format, const AnyRoundingOptions& rounding,
-                         const AnyProductOptions& options, const AnyKernels& kernels) {
+                         const AnyProductOptions& options, const KernelTable& kernels) {
   const FloatEnvironment environment;
   if (out.shape.size() == 0) return;
   using Memory = PanelMemory<double>;
@@ -148,8 +148,8 @@ void accumulate_products(const Buffer& a, const Buffer& b, const Buffer& out,
           const std::int64_t length = std::min(depth, k - start);
           pack_panel(row_of(b, batch, column), b.row_stride, start, length, columns, memory.packed);
           for (std::int64_t r = 0; r < rows; ++r) {
-            kernels.accumulate(row_of(a, batch, row + r) + start, memory.packed, length, panel,
-                               panel, way, decoder, memory.sums + r * panel);
+            kernels.any->accumulate(row_of(a, batch, row + r) + start, memory.packed, length, panel,
+                                    panel, way, decoder, memory.sums + r * panel);
           }
         }
         for (std::int64_t r = 0; r < rows; ++r) {

@@ -337,9 +337,9 @@ AnyBuffer as_line(const AnyBuffer& x) {
 }
 
 void run(const AnyBuffer& x, const AnyScheme& scheme, const AnyBlockScaled* out,
-         const AnyBuffer* values, const AnyOptions& options, const AnyKernels& kernels) {
+         const AnyBuffer* values, const AnyOptions& options, const KernelTable& kernels) {
   const FloatEnvironment environment;
-  visit_any(x, kernels, [&]<class Word>(const AnyKernelsOf<Word>& own) {
+  visit_any(x, *kernels.any, [&]<class Word>(const AnyKernelsOf<Word>& own) {
     AnyQuantize<Word>(x, scheme, out, values, options, own).run();
   });
 }
@@ -347,7 +347,7 @@ void run(const AnyBuffer& x, const AnyScheme& scheme, const AnyBlockScaled* out,
 }  // namespace
 
 void quantize_any(const AnyBuffer& x, const AnyBlockScaled& out, const AnyOptions& options,
-                  const AnyKernels& kernels) {
+                  const KernelTable& kernels) {
   if (!is_line(x, out.scheme, options, out.scale_layout)) {
     return run(x, out.scheme, &out, nullptr, options, kernels);
   }
@@ -358,7 +358,7 @@ void quantize_any(const AnyBuffer& x, const AnyBlockScaled& out, const AnyOption
 }
 
 void fake_quantize_any(const AnyBuffer& x, const AnyScheme& scheme, const AnyBuffer& out,
-                       const AnyOptions& options, const AnyKernels& kernels) {
+                       const AnyOptions& options, const KernelTable& kernels) {
   if (!is_line(x, scheme, options, ScaleLayout::row_major) || !is_dense(out)) {
     return run(x, scheme, nullptr, &out, options, kernels);
   }

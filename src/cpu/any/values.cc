@@ -78,16 +78,16 @@ void dequantize(const AnyBlockScaled& q, const AnyBuffer& out, const AnyKernelsO
 
 }  // namespace
 
-void dequantize_any(const AnyBlockScaled& q, const AnyBuffer& out, const AnyKernels& kernels) {
+void dequantize_any(const AnyBlockScaled& q, const AnyBuffer& out, const KernelTable& kernels) {
   const FloatEnvironment environment;
-  visit_any(out, kernels,
+  visit_any(out, *kernels.any,
             [&]<class Word>(const AnyKernelsOf<Word>& own) { dequantize<Word>(q, out, own); });
 }
 
 void round_any(const AnyBuffer& x, const AnyFormat& format, const AnyBuffer& out,
-               const AnyOptions& options, const AnyKernels& kernels) {
+               const AnyOptions& options, const KernelTable& kernels) {
   const FloatEnvironment environment;
-  visit_any(x, kernels, [&]<class Word>(const AnyKernelsOf<Word>& own) {
+  visit_any(x, *kernels.any, [&]<class Word>(const AnyKernelsOf<Word>& own) {
     const auto way = AnyWay<Word>::of(format, options.rounding);
     const auto decoder = AnyDecoder<Word>::of(format);
     const bool is_random = options.rounding.rounding == AnyRounding::stochastic;

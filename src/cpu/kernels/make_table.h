@@ -46,7 +46,7 @@ constexpr void add_dtype(KernelTable& table) {
   table.swiglu[dtype][1] = swiglu_line<T, true>;
 }
 
-constexpr KernelTable make_table() {
+constexpr KernelTable make_table(const AnyKernels& any) {
   KernelTable table{};
   add_dtype<float>(table);
   add_dtype<float16>(table);
@@ -54,6 +54,7 @@ constexpr KernelTable make_table() {
   table.transpose_16 = transpose<std::uint16_t>;
   table.transpose_32 = transpose<std::uint32_t>;
   table.random_words = random_words;
+  table.any = &any;
   return table;
 }
 
