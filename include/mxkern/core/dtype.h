@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "mxkern/core/math.h"
 
@@ -92,17 +93,11 @@ MXKERN_HOST_DEVICE constexpr float16 from_float<float16>(float value) {
 template <class T>
 struct dtype_of;
 template <>
-struct dtype_of<float> {
-  static constexpr DType value = DType::float32;
-};
+struct dtype_of<float> : std::integral_constant<DType, DType::float32> {};
 template <>
-struct dtype_of<float16> {
-  static constexpr DType value = DType::float16;
-};
+struct dtype_of<float16> : std::integral_constant<DType, DType::float16> {};
 template <>
-struct dtype_of<bfloat16> {
-  static constexpr DType value = DType::bfloat16;
-};
+struct dtype_of<bfloat16> : std::integral_constant<DType, DType::bfloat16> {};
 
 // A value that carries an element type into a lambda: [&]<class T>(TypeTag<T>) { ... }
 template <class T>

@@ -62,22 +62,8 @@ inline constexpr int count_of = static_cast<int>(sizeof(LanesOf<T>) / sizeof(Wor
 
 // As many bytes or halves as there are lanes in a register of float32 or float64.
 template <class Short, int count>
-struct ShortVector;
-template <>
-struct ShortVector<std::uint8_t, lane_count> {
-  using type = ByteLanes;
-};
-template <>
-struct ShortVector<std::uint16_t, lane_count> {
-  using type = HalfLanes;
-};
-template <>
-struct ShortVector<std::uint8_t, double_count> {
-  using type = std::uint8_t __attribute__((vector_size(double_count)));
-};
-template <>
-struct ShortVector<std::uint16_t, double_count> {
-  using type = std::uint16_t __attribute__((vector_size(2 * double_count)));
+struct ShortVector {
+  using type [[gnu::vector_size(count * sizeof(Short))]] = Short;
 };
 
 // Words of 8 or 16 bits, each in a lane of bits.
