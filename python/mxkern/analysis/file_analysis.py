@@ -2,12 +2,7 @@
 # codes of a format.
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from mxkern.analysis.output_files import check_outputs
-from mxkern.analysis.plot import check_plot_path, save_plot
+from mxkern.analysis.output_files import OutputFiles
 from mxkern.analysis.tensor_analysis import Analysis, analyzed, rule_of
 from mxkern.files.progress import progress_bar
 from mxkern.files.regular_file import named_errors
@@ -31,8 +26,7 @@ def analyze_file(
     records unless they are written."""
     record = any_scheme_of("analyze", scheme)
     scale_rule = rule_of(record, rule)
-    if plot is not None:
-        check_plot_path(plot)
+    outputs = OutputFiles("analyze", plot, csv_file)
     selection = select_tensors(path, tensor, exact_first=True)
     if len(selection.tensors) != 1:
         names = [errors.printable(name) for name in selection.tensors]
@@ -41,41 +35,22 @@ def analyze_file(
             f"{path}: --tensor {'is not given' if tensor is None else repr(tensor)}; expected the "
             f"name of one of {len(names)} tensors: {some}"
         )
-    check_outputs("analyze", selection.files, {"--plot": plot, "--csv": csv_file})
-    if csv_file is not None:
-        _write_csv(csv_file, (), ())
+    outputs.check(selection.files)
     [(name, array)] = selection.tensors.items()
     with progress_bar("analyzing", array.size) as advance, named_errors(path):
         found = analyzed(array, record, scale_rule, csv_file is not None, advance)
     print(f"{errors.printable(path)}: {errors.printable(name)}")
     print(found)
-    if plot is not None:
-        save_plot(found, plot, f"{errors.printable(name)} in {found.scheme}")
-        print(f"wrote {errors.printable(plot)}")
-    if csv_file is not None:
-        _write_csv(csv_file, found.records.dtype.names or (), found.records.tolist())
-        print(f"wrote {errors.printable(csv_file)}")
+    columns, rows = found.records.dtype.names or (), found.records.tolist()
+    outputs.write(found, columns, rows, f"{errors.printable(name)} in {found.scheme}")
     return found
 
 
 def print_table(format: str, plot: str | None = None, csv_file: str | None = None) -> CodeTable:
     """Prints the codes of an element format with their values; writes the picture and the table."""
-    if plot is not None:
-        check_plot_path(plot)
+    outputs = OutputFiles("table", plot, csv_file)
     codes = table(format)
-    check_outputs("table", (), {"--plot": plot, "--csv": csv_file})
+    outputs.check(())
     print(codes)
-    if plot is not None:
-        save_plot(codes, plot)
-        print(f"wrote {errors.printable(plot)}")
-    if csv_file is not None:
-        _write_csv(csv_file, ("code", "bits", "value"), codes)
-        print(f"wrote {errors.printable(csv_file)}")
+    outputs.write(codes, ("code", "bits", "value"), codes)
     return codes
-
-
-def _write_csv(path: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(rows)

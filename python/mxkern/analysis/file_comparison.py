@@ -2,7 +2,6 @@
 # that prints it.
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -16,8 +15,7 @@ from mxkern.analysis.comparison import (
     select_cases,
 )
 from mxkern.analysis.model_comparison import ModelComparison
-from mxkern.analysis.output_files import check_outputs
-from mxkern.analysis.plot import check_plot_path, save_plot
+from mxkern.analysis.output_files import OutputFiles
 from mxkern.files.progress import progress_bar
 from mxkern.files.regular_file import named_errors
 from mxkern.files.tensor_files import Selection, select_tensors
@@ -62,12 +60,9 @@ def compare_file(
     threshold, "25dB" or "0.05", also prints the narrowest scheme that each tensor bears."""
     cases = select_cases("compare", schemes, rules)
     wanted = None if threshold is None else Threshold.parsed(threshold)
-    if plot is not None:
-        check_plot_path(plot)
+    outputs = OutputFiles("compare", plot, csv_file)
     selection = select_tensors(path, pattern)
-    check_outputs("compare", selection.files, {"--plot": plot, "--csv": csv_file})
-    if csv_file is not None:
-        _write_csv(csv_file, {})  # or it is known now that it cannot be written
+    outputs.check(selection.files)
     found = _measured(path, selection, cases)
     if per_tensor:
         for name, array in selection.tensors.items():
@@ -78,12 +73,11 @@ def compare_file(
     print(comparison)
     if wanted is not None:
         print(f"\n{advise(found, wanted)}")
-    if plot is not None:
-        save_plot(comparison, plot, f"{errors.printable(os.path.basename(path))}: {size}")
-        print(f"wrote {errors.printable(plot)}")
-    if csv_file is not None:
-        _write_csv(csv_file, {**(found if per_tensor else {}), "": comparison})
-        print(f"wrote {errors.printable(csv_file)}")
+    # Behind the name of each record's tensor; that of all tensors has none.
+    columns = ["tensor", *(field.name for field in fields(CompareRecord))]
+    named = {**(found if per_tensor else {}), "": comparison}
+    rows = [[name, *record.values()] for name, own in named.items() for record in own.records]
+    outputs.write(comparison, columns, rows, f"{errors.printable(os.path.basename(path))}: {size}")
     return comparison
 
 
@@ -107,13 +101,3 @@ def size_of(selection: Selection) -> str:
 def _left_out(selection: Selection) -> str:
     reasons = [f"{count} {what}" for what, count in selection.left_out.items() if count]
     return f"; left out: {', '.join(reasons)}" if reasons else ""
-
-
-def _write_csv(path: str, comparisons: dict[str, Comparison]) -> None:
-    """A row for each record, behind the name of its tensor; that of all tensors has none."""
-    columns = ["tensor", *(field.name for field in fields(CompareRecord))]
-    with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        for name, comparison in comparisons.items():
-            writer.writerows({"tensor": name, **record} for record in comparison.to_dicts())
