@@ -22,7 +22,7 @@ struct BlockScaled {
   std::uint8_t* codes = nullptr;
   std::uint8_t* scales = nullptr;
   float* tensor_scale = nullptr;
-  Device device;
+  Device device = {};
   bool is_read_only = false;  // then it is refused as an output
 
   // How many bytes each part takes. Throws InvalidArgument for what no operation takes: shapes that

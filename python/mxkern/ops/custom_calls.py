@@ -8,7 +8,7 @@ from typing import Any
 
 from mxkern import _core, faults
 from mxkern.arrays import adapter_of
-from mxkern.ops.custom_request import Request, request_of
+from mxkern.ops.custom_request import request_of
 from mxkern.values import errors
 from mxkern.values.block_scaled import BlockScaled
 from mxkern.values.custom_scheme import any_scheme_of, core_of
@@ -46,19 +46,41 @@ def _layout(function: str, scheme: Scheme, name: Any) -> int:
     return layout
 
 
-def _checked_columns(function: str, x: Any) -> Any:
-    """x with its last two axes swapped."""
-    shape = errors.shape_of(x)
-    if len(shape) < 2:
-        faults.no_columns(function, shape)
-    return x.swapaxes(-1, -2)
+def _checked_out(function: str, out: Any, scheme: Scheme, shape: Any, layout: str) -> Any:
+    """A BlockScaled to write to, which says of itself what the result will be."""
+    if out is None:
+        return None
+    if not isinstance(out, BlockScaled):
+        raise TypeError(
+            f"{function}: out is {errors.described(out)}; expected a BlockScaled, as an "
+            "earlier call returned it"
+        )
+    for field, wanted in (("shape", shape), ("scale_layout", layout)):
+        if getattr(out, field) != wanted:
+            raise ValueError(
+                f"{function}: out.{field} is {errors.described(getattr(out, field))}; "
+                f"expected {wanted!r}"
+            )
+    if any_scheme_of(function, out.scheme, "out.scheme") is not scheme:
+        raise ValueError(f"{function}: out.scheme is {out.scheme!r}; expected {scheme.name!r}")
+    return out
 
 
-def _quantized(
-    function: str, x: Any, request: Request, columns: bool, layout: int, out: Any, stream: Any
+def quantize(
+    function: str, columns: bool, x: Any, scheme: Any, keywords: dict[str, Any]
 ) -> BlockScaled:
+    request = request_of(function, x, scheme, keywords)
+    layout_name = keywords.get("scale_layout", "row_major")
+    layout = _layout(function, request.scheme, layout_name)
+    shape = errors.shape_of(x)
+    if columns and len(shape) > 1:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    out = _checked_out(function, keywords.get("out"), request.scheme, shape, layout_name)
     if columns:
-        x = _checked_columns(function, x)
+        if len(shape) < 2:
+            faults.no_columns(function, shape)
+        x = x.swapaxes(-1, -2)
+    stream = keywords.get("stream")
     size, low, high = request.transform
     if size:
         check_hadamard_groups(
@@ -79,43 +101,6 @@ def _quantized(
     return q
 
 
-def _checked_out(
-    function: str, argument: str, out: Any, scheme: Scheme, shape: Any, layout: str
-) -> Any:
-    """A BlockScaled to write to, which says of itself what the result will be."""
-    if out is None:
-        return None
-    if not isinstance(out, BlockScaled):
-        raise TypeError(
-            f"{function}: {argument} is {errors.described(out)}; expected a BlockScaled, as an "
-            "earlier call returned it"
-        )
-    for field, wanted in (("shape", shape), ("scale_layout", layout)):
-        if getattr(out, field) != wanted:
-            raise ValueError(
-                f"{function}: {argument}.{field} is {errors.described(getattr(out, field))}; "
-                f"expected {wanted!r}"
-            )
-    if any_scheme_of(function, out.scheme, f"{argument}.scheme") is not scheme:
-        raise ValueError(
-            f"{function}: {argument}.scheme is {out.scheme!r}; expected {scheme.name!r}"
-        )
-    return out
-
-
-def quantize(
-    function: str, columns: bool, x: Any, scheme: Any, keywords: dict[str, Any]
-) -> BlockScaled:
-    request = request_of(function, x, scheme, keywords)
-    layout_name = keywords.get("scale_layout", "row_major")
-    layout = _layout(function, request.scheme, layout_name)
-    shape = tuple(errors.shape_of(x))
-    if columns and len(shape) > 1:
-        shape = (*shape[:-2], shape[-1], shape[-2])
-    out = _checked_out(function, "out", keywords.get("out"), request.scheme, shape, layout_name)
-    return _quantized(function, x, request, columns, layout, out, keywords.get("stream"))
-
-
 def quantize_both(
     function: str, x: Any, scheme: Any, keywords: dict[str, Any]
 ) -> tuple[BlockScaled, BlockScaled]:
@@ -131,7 +116,7 @@ def quantize_both(
             )
     outs = keywords.pop("out", None)
     pair = (None, None) if outs is None else faults.pair(function, "out", outs)
-    shape = tuple(errors.shape_of(x))
+    shape = errors.shape_of(x)
     if len(shape) < 2:
         faults.no_columns(function, shape)
     made = []
@@ -176,7 +161,7 @@ def fake_quantize(
     axis = keywords.pop("axis", -1)
     stream, out = keywords.get("stream"), keywords.get("out")
     request = request_of(function, x, scheme, keywords)
-    shape = tuple(errors.shape_of(x))
+    shape = errors.shape_of(x)
     rank = len(shape)
     axis = errors.integer(function, "axis", axis, -max(rank, 1), max(rank, 1) - 1)
 

@@ -21,26 +21,30 @@ _SCALES = 1 << 20  # looked at, so that printing a large tensor takes no time
 def summary(q: BlockScaled) -> str:
     """Several lines for people. A BlockScaled whose parts do not fit prints as its fields."""
     try:
-        if (own := custom_of("repr", getattr(q, "scheme", None))) is not None:
-            return _own_summary(q, own)
-        view, _, codes, scales = _core.quantized_view(calls, "repr", "q", q)
+        scheme, codes, scales = _checked(q)
     except (TypeError, ValueError, RuntimeError) as error:
         return f"BlockScaled({fields_text(q)})  # not valid: {error}"
-    scheme = tuple(schemes)[view[0]]
     adapter = adapter_of("repr", "q.codes", q.codes)
+    is_own = scheme.core is not None
+    packed = f"{scheme.bits}-bit {scheme.format}" + (", packed" if scheme.bits < 8 else "")
+    lines = [
+        f"BlockScaled {scheme.name}, shape {q.shape}, {adapter.name}, {q.nbytes} bytes, "
+        f"{q.bits_per_element:.4g} bits per element",
+        f"  codes   {adapter.dtype_name(codes)} {tuple(codes.shape)}: "
+        + ("one byte each" if scheme.bits == 8 and not is_own else packed),
+        f"  scales  {adapter.dtype_name(scales)} {tuple(scales.shape)}, {q.scale_layout}, "
+        f"one for {scheme.block_text}",
+    ]
+    if is_own:
+        if scheme.has_tensor_scale:
+            lines.append(f"  tensor_scale  one for {scheme.tensor_scale_of}")
+        return "\n".join(lines)
     tensor_scale: Any = q.tensor_scale
     if tensor_scale is not None:  # a number, or an array of one
         tensor_scale = float(getattr(tensor_scale, "reshape", lambda _: tensor_scale)(()))
     # Only what is shown leaves a GPU.
     looked_at = adapter.raw_bytes(scales.reshape(-1)[:_SCALES])
-    lines = [
-        f"BlockScaled {scheme.name}, shape {q.shape}, {adapter.name}, {q.nbytes} bytes, "
-        f"{q.bits_per_element:.4g} bits per element",
-        f"  codes   {adapter.dtype_name(codes)} {tuple(codes.shape)}: "
-        + ("one byte each" if scheme.bits == 8 else f"{scheme.bits}-bit {scheme.format}, packed"),
-        f"  scales  {adapter.dtype_name(scales)} {tuple(scales.shape)}, {q.scale_layout}, "
-        f"one for {scheme.block} elements" + _scale_range(scheme, looked_at, q),
-    ]
+    lines[-1] += _scale_range(scheme, looked_at, q)
     if tensor_scale is not None:
         lines.append(f"  tensor_scale  {tensor_scale:.6g}")
     values: list[float] = []
@@ -53,30 +57,19 @@ def summary(q: BlockScaled) -> str:
     return "\n".join(lines)
 
 
-def _own_summary(q: BlockScaled, scheme: Scheme) -> str:
-    """Of a tensor by a scheme of the user's own: its parts, and first values."""
-    _, codes, scales = _core.custom_view(calls, "repr", "q", q, scheme.core)
-    adapter = adapter_of("repr", "q.codes", q.codes)
-    packed = f"{scheme.bits}-bit {scheme.format}" + (", packed" if scheme.bits < 8 else "")
-    lines = [
-        f"BlockScaled {scheme.name}, shape {q.shape}, {adapter.name}, {q.nbytes} bytes, "
-        f"{q.bits_per_element:.4g} bits per element",
-        f"  codes   {adapter.dtype_name(codes)} {tuple(codes.shape)}: {packed}",
-        f"  scales  {adapter.dtype_name(scales)} {tuple(scales.shape)}, {q.scale_layout}, "
-        f"one for {scheme.block_text}",
-    ]
-    if scheme.has_tensor_scale:
-        lines.append(f"  tensor_scale  one for {scheme.tensor_scale_of}")
-    return "\n".join(lines)
+def _checked(q: BlockScaled) -> tuple[Scheme, Any, Any]:
+    """The scheme, and codes and scales that fit it and one another."""
+    if (own := custom_of("repr", getattr(q, "scheme", None))) is not None:
+        _, codes, scales = _core.custom_view(calls, "repr", "q", q, own.core)
+        return own, codes, scales
+    view, _, codes, scales = _core.quantized_view(calls, "repr", "q", q)
+    return tuple(schemes)[view[0]], codes, scales
 
 
 def html_summary(q: BlockScaled) -> str:
     """A small table, or the text of one whose parts do not fit."""
     try:
-        if (own := custom_of("repr", q.scheme)) is not None:
-            _, codes, scales = _core.custom_view(calls, "repr", "q", q, own.core)
-        else:
-            _, _, codes, scales = _core.quantized_view(calls, "repr", "q", q)
+        _, codes, scales = _checked(q)
     except (TypeError, ValueError, RuntimeError):
         return f"<pre>{escape(summary(q))}</pre>"
     adapter = adapter_of("repr", "q.codes", q.codes)
