@@ -8,6 +8,7 @@ from typing import Any
 
 from mxkern import _core, faults
 from mxkern.arrays import adapter_of
+from mxkern.faults.shapes import transposed
 from mxkern.ops.custom_request import request_of
 from mxkern.values import errors
 from mxkern.values.block_scaled import BlockScaled
@@ -73,13 +74,9 @@ def quantize(
     layout_name = keywords.get("scale_layout", "row_major")
     layout = _layout(function, request.scheme, layout_name)
     shape = errors.shape_of(x)
-    if columns and len(shape) > 1:
-        shape = (*shape[:-2], shape[-1], shape[-2])
-    out = _checked_out(function, keywords.get("out"), request.scheme, shape, layout_name)
     if columns:
-        if len(shape) < 2:
-            faults.no_columns(function, shape)
-        x = x.swapaxes(-1, -2)
+        shape, x = transposed(function, shape), x.swapaxes(-1, -2)
+    out = _checked_out(function, keywords.get("out"), request.scheme, shape, layout_name)
     stream = keywords.get("stream")
     size, low, high = request.transform
     if size:

@@ -10,7 +10,7 @@ from mxkern import _core
 from mxkern.arrays import adapter_of
 from mxkern.ops.calls import calls
 from mxkern.values.block_scaled import BlockScaled, above
-from mxkern.values.custom_scheme import custom_of
+from mxkern.values.custom_scheme import core_of, custom_of
 from mxkern.values.scheme import Scheme, schemes
 from mxkern.values.value import fields_text
 
@@ -110,10 +110,7 @@ def _scale_range(scheme: Scheme, looked_at: Any, q: BlockScaled) -> str:
 def _scale_text(scheme: Scheme, byte: int) -> str:
     if scheme.scale_format == "e8m0":
         return f"2^{byte - 127}"
-    import ml_dtypes
-    import numpy as np
-
-    return f"{float(np.uint8(byte).view(ml_dtypes.float8_e4m3fn)):g}"
+    return f"{core_of(scheme).decode_scale(byte):g}"
 
 
 def _first_values(

@@ -116,26 +116,8 @@ def value_of(format: ElementFormat, code: int) -> float:
     """The value of a code, exactly: a double holds those of all formats of 16 bits."""
     if format is _POWERS_OF_TWO:
         return math.nan if code == 255 else math.ldexp(1.0, code - 127)
-    if format.is_integer:
-        if format.is_signed and code >> (format.width - 1):
-            code -= 1 << format.width
-        return math.ldexp(code, 1 - format.mantissa_bits)
-    magnitude = code & ((1 << (format.exponent_bits + format.mantissa_bits)) - 1)
-    value = _magnitude(format, magnitude)
-    return value if magnitude == code or math.isnan(value) else -value
-
-
-def _magnitude(format: ElementFormat, code: int) -> float:
-    exponent, mantissa = divmod(code, 1 << format.mantissa_bits)
-    all_ones = (1 << (format.exponent_bits + format.mantissa_bits)) - 1
-    if format.specials == "nan" and code == all_ones:
-        return math.nan
-    if format.specials == "ieee" and exponent == (1 << format.exponent_bits) - 1:
-        return math.nan if mantissa else math.inf
-    bias = (1 << (format.exponent_bits - 1)) - 1 if format.exponent_bits else 0
-    if exponent:
-        mantissa += 1 << format.mantissa_bits
-    return math.ldexp(mantissa, max(exponent, 1) - bias - format.mantissa_bits)
+    value = format.core.decode(code)
+    return math.nan if math.isnan(value) else value  # one object, which equals itself in a tuple
 
 
 def _text(value: float) -> str:

@@ -285,8 +285,8 @@ def any_scheme_of(function: str, scheme: Any, argument: str = "scheme") -> Schem
 
 _compiled_keys: dict[str, _Key] = {}
 for _record in schemes:
-    _scale = "ue4m3" if _record.scale_format == "ue4m3" else _record.scale_format
-    _found = _key("Scheme", _record.format, _record.block, _scale, _record.has_tensor_scale or None)
+    _scale, _tensor_scale = _record.scale_format, _record.tensor_scale_of
+    _found = _key("Scheme", _record.format, _record.block, _scale, _tensor_scale)
     _compiled_keys[_record.name] = _found
     _records[_found] = _record  # a made-up scheme that is a compiled one
     _records[_name_of(_found)] = _record
