@@ -163,13 +163,9 @@ constexpr bool can_be_late(const PlannedOperand& q) {
 
 // Whether rows of an output start and end on 16 bytes, the pieces that kernels for Hopper store.
 constexpr bool has_rows_of_pieces(const PlannedTensor& out) {
-  constexpr int piece = 16;
   const auto size = static_cast<std::int64_t>(size_of(out.dtype));
-  const Shape& shape = out.shape;
-  return out.alignment % piece == 0 && shape.columns * size % piece == 0 &&
-         (shape.rows == 1 || out.row_stride * size % piece == 0) &&
-         (shape.batch == 1 || out.batch_stride * size % piece == 0) &&
-         (shape.rows == 1 || out.row_stride >= shape.columns);
+  return starts_on_16(out) && out.shape.columns * size % 16 == 0 &&
+         (out.shape.rows == 1 || out.row_stride >= out.shape.columns);
 }
 
 }  // namespace mxkern::cuda

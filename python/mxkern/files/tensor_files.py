@@ -14,7 +14,7 @@ from mxkern.files.file_tensor import FileTensor, Tensor
 from mxkern.files.npy_file import open_npy
 from mxkern.files.regular_file import RegularFile
 from mxkern.files.safetensors import open_safetensors
-from mxkern.files.safetensors_index import open_index
+from mxkern.files.safetensors_index import read_safetensors_index
 from mxkern.values import errors
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
@@ -43,11 +43,7 @@ def open_tensors(path: str) -> tuple[dict[str, FileTensor | Tensor], list[str]]:
         file = open_safetensors(RegularFile(path))
         return {name: file.on_file(name) for name in file}, [path]
     if path.endswith(INDEX_ENDING):
-        folder = os.path.dirname(path)
-        model = open_index(
-            RegularFile(path),
-            lambda name: open_safetensors(RegularFile(os.path.join(folder, name))),
-        )
+        model = read_safetensors_index(path)
         tensors: dict[str, FileTensor | Tensor] = {
             name: model.files[place].on_file(name) for name, place in model.file_names.items()
         }
