@@ -62,7 +62,7 @@ _INLINE = {
     "include/mxkern/owned_block_scaled.h",
     "src/plan/gemm_plan.h",
 }
-_OWNED: Step = ("include/mxkern/owned_block_scaled.h", "inline void gemm(", "gemm_with_workspace(")
+_OWNED: Step = ("include/mxkern/owned_block_scaled.h", "inline void gemm(", "mxkern::gemm(a, b")
 _KEPT: Step = ("python/bindings/kept_plans.h", "const GemmPlan& plan(", "kept_plans().plan(")
 _NUMPY: Step = ("python/bindings/readers/numpy.h", "bool read(nanobind::handle x", "->read(x")
 _TORCH: Step = ("python/bindings/readers/torch.h", "bool read(nanobind::handle x", "->read(x")
