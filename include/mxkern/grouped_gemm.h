@@ -56,8 +56,10 @@ struct GroupedGemmOptions {
   // The CPU throws InvalidArgument for other numbers than -1 to T - 1; on a CUDA device such a row
   // becomes NaN.
   const std::int32_t* rows = nullptr;
-  // CUDA: the ends of groups and b were complete when the kernel ahead in the stream was launched,
-  // so that b is asked for before that kernel is over.
+  // CUDA: the ends of groups and b are complete whenever the kernel ahead in the stream lets this
+  // one start, as they are if they were when it was launched and it waited for what lay ahead of
+  // it. Then both may be read before that kernel is over. Where it is not true, what happens is
+  // undefined.
   bool groups_are_complete = false;
 };
 
@@ -79,12 +81,12 @@ struct GroupedGemmOptions {
 //
 // The CPU copies the ends to its workspace when the call begins, and throws InvalidArgument where
 // they decrease, lie outside of the rows or columns, or those of columns inside of a block. A CUDA
-// device reads them when its turn comes, the call waits for nothing, and they may come from a
-// kernel ahead in the stream; all of out becomes NaN where they do. With groups of rows compute
-// capability 9.0 to 11.x reads b fastest from the form few_tokens, others, and all of them where a
-// is float32, from the form expanded; folded products read both operands from the form folded. Any
-// other form with a source will do, and is made into these in the call. (Other GPUs than 9.0:
-// compiled, never executed.)
+// device reads them when its turn comes, the call waits for nothing, and without
+// groups_are_complete they may come from a kernel ahead in the stream; all of out becomes NaN where
+// they do. With groups of rows compute capability 9.0 to 11.x reads b fastest from the form
+// few_tokens, others, and all of them where a is float32, from the form expanded; folded products
+// read both operands from the form folded. Any other form with a source will do, and is made into
+// these in the call. (Other GPUs than 9.0: compiled, never executed.)
 //
 // workspace: at least grouped_gemm_workspace_bytes of the same arguments, on out's device; aligned
 // to 64 on the CPU, to 256 on CUDA. It and out lie in memory of their own. Throws InvalidArgument,

@@ -46,7 +46,8 @@ struct Layer {
     own.precision = options.precision;
     own.bias = bias;
     own.factors = factors;
-    // A kernel of this call is ahead of either product.
+    // Ahead of either product a kernel of this call has waited for all that lies ahead of the call
+    // before it let others start: that which copies rows, at least.
     own.groups_are_complete = true;
     return own;
   }
@@ -155,7 +156,7 @@ void sum_copies(const Layer& layer, Buffer y, const Groups& groups, Workspace wo
     if (groups.count == 0) y.shape.rows = 0;
     return cuda::combine("expert_layer", y, layer.routing.rows,
                          groups.count == 0 ? nullptr : groups.ends + last, layer.routing.weights,
-                         layer.out, workspace.data, stream, true);
+                         layer.out, workspace.data, stream, layer.routing.copies > 0);
   }
 #endif
   y.shape.rows = groups.count == 0 ? 0 : groups.ends[last];

@@ -111,11 +111,16 @@ std::string describe_decode(const GroupedProblem& p, bool is_folded,
                                  p.b.shape.rows,
                                  p.columns()};
   const DecodePlan plan = is_folded ? plan_grouped_folded(question) : plan_grouped(question);
-  return concatenate(plan.on_sm90 ? "wgmma" : "mma.sync", is_folded ? " of FP8" : "",
+  const std::string parts =
+      concatenate(1 << plan.log2_parts, plan.log2_parts == 0 ? " part" : " parts", " of K");
+  if (!plan.on_sm90) {
+    return concatenate("mma.sync, weights decoded in registers, for up to ", plan.tokens,
+                       " rows of a group at a time, ", parts);
+  }
+  return concatenate("wgmma", is_folded ? " of FP8" : "",
                      ", weights decoded in registers; a thread block takes up to ", plan.tokens,
                      " rows of a group and ", plan.row_tiles * DecodeLayout::tile_rows,
-                     " outputs in ", 1 << plan.log2_parts,
-                     plan.log2_parts == 0 ? " part" : " parts", " of K");
+                     " outputs in ", parts);
 }
 
 std::string describe_sm90(const GroupedProblem& p, bool is_folded, int processors) {

@@ -28,8 +28,8 @@ struct GroupedQuestion {
 // Warpgroups of a thread block that has so many rows, more than 16.
 constexpr int grouped_warpgroups(int rows) { return rows <= 64 ? 2 : 4; }
 
-// Pure. By one of the kernels for few tokens, each of whose thread blocks has rows of one group: 8,
-// 16, 32, 64 or 128.
+// Pure. By one of the kernels for few tokens, which multiply rows of one group at a time: 8, 16, 32,
+// 64 or 128.
 DecodePlan plan_grouped(const GroupedQuestion& question);
 
 // The same of folded rows: 32, 64 or 128.
@@ -48,7 +48,7 @@ constexpr std::int64_t places_of_groups(std::int64_t rows, std::int64_t groups, 
 }
 
 enum class GroupedPath : std::uint8_t {
-  few_tokens,  // of rows: decodes weights; each thread block has rows of one group
+  few_tokens,  // of rows: decodes weights, for rows of one group at a time
   few_folded,  // the same of folded rows, on FP8 tensor cores of Hopper
   folded,      // FP8 tensor cores of Hopper on rows that hold their scales
   expanded,    // bfloat16 tensor cores of Hopper on expanded rows

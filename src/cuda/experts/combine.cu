@@ -55,7 +55,7 @@ void combine(const char* function, const Buffer& y, const std::int32_t* rows,
   p.vectors = starts_on_16(y);
   p.rows_are_complete = rows_are_complete;
   constexpr int threads = kernels::combine_threads;
-  if (p.count > kernels::few_rows) list_rows(function, p, memory, stream);
+  if (std::max(p.count, p.tokens) > kernels::few_rows) list_rows(function, p, memory, stream);
   const dim3 grid = grid_of(p.tokens, ceil_div(p.columns, std::int64_t{8} * threads));
   visit(y.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

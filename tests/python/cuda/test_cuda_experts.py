@@ -136,6 +136,19 @@ def test_is_what_it_consists_of(dtype: str, options: dict[str, Any]) -> None:
             assert got.nan_to_num(0.0).equal(want.nan_to_num(0.0)), (scheme, copies, between)
 
 
+# Ends that a kernel ahead writes, and nothing between it and the sums.
+def test_no_copies() -> None:
+    gate_up, down, *_ = experts("mxfp4", "few_tokens")
+    x, weights = normal(T, H, seed=1, dtype=torch.bfloat16), normal(M, seed=9)
+    ends = torch.full((E,), 7, dtype=torch.int32, device="cuda")
+    none = int32([])
+    for _ in range(20):
+        ends.fill_(7)
+        ends.zero_()
+        out = mxkern.expert_layer(x, gate_up, down, ends, none, weights[:0])
+        assert out.shape == (T, N) and not out.any()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bytes_of_the_cpu(dtype: str) -> None:
     kind = getattr(torch, dtype)

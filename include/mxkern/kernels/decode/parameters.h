@@ -31,7 +31,7 @@ struct DecodeParameters {
   int tiles;              // of the weights' columns
   int log2_ranks;         // of the parts of K that the thread blocks of a cluster have
   int log2_parts;         // of the parts of K that the warps of a thread block have
-  int row_tiles;          // of a thread block
+  int row_tiles;          // of a thread block; of groups of few rows, its teams
   int inverse_row_tiles;  // 65536 times, rounded up
   int stages;             // of a warp's ring
   int x_stages;

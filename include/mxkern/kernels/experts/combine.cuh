@@ -14,8 +14,8 @@ inline constexpr int combine_threads = 128;
 // So many rows of a token are listed. A token with more of them is looked for among all rows.
 inline constexpr int listed_rows = 16;
 
-// Up to so many rows each thread block looks for those of its token, which takes less time than a
-// kernel that lists them for all.
+// Up to so many rows, and tokens, each thread block looks for those of its token, which takes less
+// time than a kernel that lists them for all.
 inline constexpr std::int64_t few_rows = 1024;
 
 struct CombineParameters {
