@@ -28,8 +28,8 @@ struct GroupedQuestion {
 // Warpgroups of a thread block that has so many rows, more than 16.
 constexpr int grouped_warpgroups(int rows) { return rows <= 64 ? 2 : 4; }
 
-// Pure. By one of the kernels for few tokens, which multiply rows of one group at a time: 8, 16, 32,
-// 64 or 128.
+// Pure. By one of the kernels for few tokens, which multiply rows of one group at a time: 8, 16,
+// 32, 64 or 128.
 DecodePlan plan_grouped(const GroupedQuestion& question);
 
 // The same of folded rows: 32, 64 or 128.
