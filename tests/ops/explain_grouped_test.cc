@@ -42,7 +42,7 @@ TEST(ExplainGrouped, WeightsThatAreDecoded) {
   expect_in(text.reason, "prepare b in the form few_tokens");
   EXPECT_EQ(text.left, "bfloat16, read as it lies");
   EXPECT_EQ(text.right, "mxfp4, reordered in the call");
-  expect_in(text.kernel, "takes up to 8 rows of a group");
+  expect_in(text.kernel, "for up to 16 rows of a group at a time");
   EXPECT_EQ(text.kernel.find("never executed"), std::string::npos);
   EXPECT_EQ(text.error, "relative L2 <= 2e-5 * 16384 / 8192, for elements of both signs");
   EXPECT_EQ(text.workspace_bytes, call.plan().workspace_bytes);
