@@ -128,11 +128,15 @@ __device__ __forceinline__ float4 load_bias(const DecodeParameters& p, int batch
   return bias;
 }
 
+__device__ __forceinline__ float4 four_at(std::uint32_t address) {
+  const uint4 v = read_shared<uint4>(address);
+  return {float_of(v.x), float_of(v.y), float_of(v.z), float_of(v.w)};
+}
+
 // Adds four sums of a warp.
 __device__ __forceinline__ void add_sums(float4& sum, std::uint32_t address) {
-  const uint4 v = read_shared<uint4>(address);
-  sum.x += float_of(v.x), sum.y += float_of(v.y);
-  sum.z += float_of(v.z), sum.w += float_of(v.w);
+  const float4 v = four_at(address);
+  sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
 }
 
 // Sums lie in shared memory, for each tile of rows those of the parts of K, and are added in the

@@ -131,9 +131,7 @@ struct Team {
   __device__ __forceinline__ void gate_halves(const GroupTile& tile, int token, int i) const {
     const std::uint32_t apart = step << p.log2_parts, gates = place(i) - half * apart;
     const std::int64_t column = tile.down * DecodeLayout::tile_rows + quad() * 4;
-    float4 gate = {0.0f, 0.0f, 0.0f, 0.0f}, up = gate;
-    add_sums(gate, gates), add_sums(up, gates + apart);
-    store_gated(token, column, gate, up, 4);
+    store_gated(token, column, four_at(gates), four_at(gates + apart), 4);
   }
 
   __device__ __forceinline__ void store_gated(int token, std::int64_t column, const float4& gate,
