@@ -78,7 +78,8 @@ __device__ __forceinline__ float4 finish_ordinary(const DecodeParameters& p, int
   return {value[0], value[1], value[2], value[3]};
 }
 
-// What four sums lack before they are outputs but for their factor; false: they are not ordinary.
+// Multiplies four sums by the constant that the decoding of weights leaves out. False: one of them
+// is not finite, so that it has to be computed again.
 template <class K>
 __device__ __forceinline__ bool complete_sums(float4& sum) {
   sum.x *= sum_factor<K>(), sum.y *= sum_factor<K>();
@@ -128,6 +129,7 @@ __device__ __forceinline__ float4 load_bias(const DecodeParameters& p, int batch
   return bias;
 }
 
+// Reads four floats of shared memory.
 __device__ __forceinline__ float4 four_at(std::uint32_t address) {
   const uint4 v = read_shared<uint4>(address);
   return {float_of(v.x), float_of(v.y), float_of(v.z), float_of(v.w)};

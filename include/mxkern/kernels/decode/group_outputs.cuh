@@ -21,6 +21,7 @@ __device__ __forceinline__ float as_stored(float value, DType dtype) {
   return dtype == DType::float16 ? to_float(float16{bits}) : to_float(bfloat16{bits});
 }
 
+// One function for all places that call it: its division and its exponential are long.
 static __device__ __noinline__ float4 swiglu_of_four(float4 gate, float4 up, float alpha,
                                                      float limit, float offset) {
   return {swiglu(gate.x, up.x, alpha, limit, offset), swiglu(gate.y, up.y, alpha, limit, offset),
@@ -38,7 +39,7 @@ struct Team {
   std::uint32_t room;    // of the half's first warp
   std::uint32_t step;    // from a warp's room to the next one's
 
-  // What is read before the sums are there.
+  // `prepare` reads these of a tile before its sums are there.
   const std::uint8_t* weights = nullptr;
   std::int64_t row = 0;
   std::uint32_t kinds = 0;
@@ -47,7 +48,7 @@ struct Team {
   __device__ __forceinline__ static int log2_warps(const DecodeParameters& p) {
     return p.log2_parts + (p.gated.tiles_behind > 0 ? 1 : 0);
   }
-  // Of a half.
+  // Number of this thread among those of its half.
   __device__ __forceinline__ int thread() const { return part * 32 + lane; }
   __device__ __forceinline__ int quad() const { return lane % 8; }
 
@@ -98,7 +99,7 @@ struct Team {
   }
 
  private:
-  // Where the sums of the i-th of eight rows are, of the half's first warp.
+  // The shared memory in which the half's first warp has its sums of the i-th of eight rows.
   __device__ __forceinline__ std::uint32_t place(int i) const {
     return room + i * DecodeShape::sum_stride + quad() * 16;
   }
@@ -127,7 +128,8 @@ struct Team {
                 lower_of<std::int64_t>((p.layout.rows - row) / 2, 2));
   }
 
-  // Both halves of the team, whose outputs lie where their sums did.
+  // Stores the SwiGLU of gates and of what they let through, which both halves of the team have
+  // left where their sums were.
   __device__ __forceinline__ void gate_halves(const GroupTile& tile, int token, int i) const {
     const std::uint32_t apart = step << p.log2_parts, gates = place(i) - half * apart;
     const std::int64_t column = tile.down * DecodeLayout::tile_rows + quad() * 4;

@@ -9,8 +9,8 @@
 
 namespace mxkern::kernels::few {
 
-// Whether ends decrease or lie beyond the rows, of those that this thread of the thread block looks
-// at.
+// Each thread of the thread block looks at some of the ends: whether one of these is smaller than
+// the one before or lies beyond the rows.
 __device__ __forceinline__ bool finds_wrong_end(const GroupEnds& all) {
   bool is_wrong = false;
   for (int i = static_cast<int>(threadIdx.x); i < all.groups; i += static_cast<int>(blockDim.x)) {
@@ -26,9 +26,10 @@ struct GroupTile {
   int first, count;  // of all rows
 };
 
-// Each group's rows are taken Size at a time; the tiles of its weights follow one another, those of
-// the next rows behind them. Of all these, every `step`-th from a first one on. A whole warp calls
-// it and gets the same answers; ends are in order. It has 32 groups at a time.
+// Walks through tiles of weights in one order for all teams: each group's rows are taken Size at a
+// time, and with each Size rows go all tiles of the group's weights. A team gets the tile `first`
+// of this order and every `step`-th behind it. Whole warps call it, all lanes get the same answer,
+// and ends have to be in order. Each lane has the end of one of 32 groups.
 template <int Size>
 class GroupTiles {
  public:
@@ -39,7 +40,7 @@ class GroupTiles {
     if (all.groups > 0) read();
   }
 
-  // False: none is left.
+  // The team's next tile. False: there is none.
   __device__ __forceinline__ bool next(GroupTile& tile) {
     while (place_ >= places_before_ + same(until_, 31)) {
       if (base_ + 32 >= all_.groups) return false;

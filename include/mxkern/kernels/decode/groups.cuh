@@ -1,10 +1,10 @@
 // mxkern/kernels/decode/groups.cuh: few rows of each of many groups times the group's reordered
 // weights.
 //
-// As gemm.cuh, but for who takes what. Thread blocks are as many as there is room for. A team of
-// them, a warp or a few that divide K, takes one tile of rows of weights after another, of
-// whichever group; each of its warps has asked for weights and rows of the next tile while it
-// finishes one.
+// The products are those of gemm.cuh, by other thread blocks: there are as many as the device has
+// room for, and they stay. A team of warps in one of them, a single warp or a few that divide K,
+// takes one tile of rows of weights after another, of whichever group. Each warp has asked for
+// weights and rows of the next tile while it finishes one.
 #pragma once
 
 #include <cuda.h>
@@ -23,7 +23,8 @@
 namespace mxkern::kernels {
 namespace few {
 
-// Where a turn's rows and weights lie, and the barrier that says that they are there.
+// A stage is shared memory for the rows and weights of a turn, and the barrier that says that they
+// are there.
 struct GroupStage {
   std::uint32_t x, tile, barrier;
 };
@@ -59,8 +60,7 @@ class GroupTurns {
   __device__ __forceinline__ int of_a_tile() const { return turns_; }
   __device__ __forceinline__ bool are_over() const { return left_ == 0; }
 
-  // A tile of which nothing was asked for yet. Of its rows no more are copied than there are, or
-  // their number rounded up to a power of two.
+  // Starts to ask for a tile. The box for its rows is the smallest that holds them.
   __device__ __forceinline__ void begin(const GroupTile& tile) {
     const std::int64_t first =
         static_cast<std::int64_t>(tile.down + tiles_behind_) * p_.tiles + part_;
@@ -75,7 +75,7 @@ class GroupTurns {
         same(reinterpret_cast<const std::uint8_t*>(boxes_.of + box)));
   }
 
-  // One lane each: what a stage is to get, and both halves of it.
+  // One lane calls these two, in this order: the first one also says how many bytes the stage gets.
   __device__ __forceinline__ void ask_for_weights(const GroupStage& stage) const {
     ptx::mbarrier_expect(stage.barrier, bytes_);
     copy_bulk(stage.tile, from_, K::tile_bytes, stage.barrier, policy_);
@@ -97,7 +97,8 @@ class GroupTurns {
   int left_ = 0, column_ = 0, row_ = 0;
 };
 
-// Rows that belong to no group, or all rows where groups make no sense, by all thread blocks.
+// All thread blocks together set the outputs of rows that belong to no group, or of all rows where
+// groups make no sense.
 __device__ __forceinline__ void store_rows_without_group(const DecodeParameters& p,
                                                          bool are_ordered) {
   const GroupEnds& all = p.groups;
@@ -112,7 +113,8 @@ __device__ __forceinline__ void store_rows_without_group(const DecodeParameters&
 
 }  // namespace few
 
-// Grid: as many thread blocks as there is room for, or fewer, where there is less to do.
+// The grid has as many thread blocks as the device has room for, or one for each tile, if these are
+// fewer.
 template <class K>
 __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     gemm_decode_groups_kernel(const __grid_constant__ DecodeParameters p,
@@ -148,7 +150,8 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
   // Weights do not depend on what the kernel before this one computes, but the ends may.
   if (!p.groups_are_complete) wait_for_kernels_ahead();
   const int tiles_down = p.gated.tiles_behind > 0 ? p.gated.tiles_behind : p.tiles_down;
-  // Where there is less than a tile for each team, all thread blocks have as many.
+  // The first tiles go to the first team of each thread block, the next ones to the second teams:
+  // so all thread blocks have work, where there is not a tile for each team.
   const int blocks = static_cast<int>(gridDim.x);
   few::GroupTiles<K::tokens> walk(p.groups, tiles_down,
                                   number * blocks + static_cast<int>(blockIdx.x), teams * blocks);
@@ -199,7 +202,8 @@ __global__ void __launch_bounds__(K::threads, K::shape().tenants())
     few::WarpSums<K> sums = {};
 #pragma unroll 1
     for (int left = turns.of_a_tile();;) {
-      // For the stage that was multiplied last; at first, and behind tiles of few turns, for more.
+      // The stage that was multiplied last is free; at first, and behind tiles of few turns, more
+      // are.
       while (free_stages > 0 && ask()) {
       }
       if (left == 0) break;
